@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import zip_longest
 from random import Random
 from typing import Final
 
@@ -16,6 +17,7 @@ from tests.simulation.compaction.history import CompactionHistory
 from tests.simulation.compaction.writers import IdempotentWriter, TransactionalWriter
 from tests.simulation.fault_plan import FaultPlan
 from tests.simulation.storage.store import Store
+from tests.simulation.storage.trial import StorageTrial
 
 from odradek.config.broker import BrokerConfig
 from odradek.config.server import CleanerConfig
@@ -26,14 +28,12 @@ from odradek.records import decode_batch, split_batches
 from odradek.replication.partition import Partition
 from odradek.storage.cleaning.service import LogCleaner
 from odradek.storage.directories import naming
-from odradek.testing.sim.disk_errors import is_disk_trouble, raise_unless_of_crash
 from odradek.testing.sim.disk_faults import CrashAt, CrashKind, DiskFault
 from odradek.testing.sim.entropy import stream
 from odradek.testing.sim.failures import ViolationError
 from odradek.testing.sim.offload import OffloadDelays
 from odradek.testing.sim.world import Host, HostLifetime, World
 
-_LIVES_MAX: Final = 12
 _ANY_OFFSET: Final = 1 << 62
 _COMPACT: Final = frozenset({"compact"})
 _BOTH: Final = frozenset({"compact", "delete"})
@@ -97,7 +97,6 @@ class CompactionScenario:
     def __init__(self, world: World, seed: int, lives: Sequence[Sequence[DiskFault]] = ()) -> None:
         self._world = world
         self._rng = stream(seed, "scenario")
-        self._lives = lives
         self._plan = plan = CompactionPlan.draw(seed)
         self._host: Host = world.host("broker")
         self._host.offload_delays = OffloadDelays(step_s=(0.0, plan.disk_step_s))
@@ -106,7 +105,12 @@ class CompactionScenario:
             name: CompactionHistory(str(name), plan.config.delete_retention_ms) for name in self._names
         }
         self._writers = {name: self._make_writers(seed, name) for name in self._names}
-        self._power_cuts = self._draw_power_cuts(seed) if lives else []
+        power_cuts = self._draw_power_cuts(seed) if lives else []
+        self._trial = StorageTrial(
+            self._host,
+            self._rng,
+            [[*planned, *cuts] for planned, cuts in zip_longest(lives, power_cuts, fillvalue=())],
+        )
 
     def _make_writers(self, seed: int, name: TopicPartition) -> list[IdempotentWriter | TransactionalWriter]:
         plan, history = self._plan, self._histories[name]
@@ -135,17 +139,19 @@ class CompactionScenario:
         return writers
 
     @staticmethod
-    def _draw_power_cuts(seed: int) -> list[DiskFault]:
+    def _draw_power_cuts(seed: int) -> list[list[DiskFault]]:
         """Beside what is planned: some lives end where files take the place of others, which a plan seldom meets."""
         rng = stream(seed, "power cuts")
         return [
-            CrashAt(
-                number=rng.randint(1, 800),
-                kind=CrashKind.POWER_LOSS,
-                rng=stream(seed, f"power cut {number}"),
-                operations=frozenset({"rename"}),
-                suffix=naming.LOG + naming.SWAP,
-            )
+            [
+                CrashAt(
+                    number=rng.randint(1, 800),
+                    kind=CrashKind.POWER_LOSS,
+                    rng=stream(seed, f"power cut {number}"),
+                    operations=frozenset({"rename"}),
+                    suffix=naming.LOG + naming.SWAP,
+                )
+            ]
             for number in range(rng.choice((0, 1, 3)))
         ]
 
@@ -153,17 +159,12 @@ class CompactionScenario:
 
     async def run(self) -> None:
         """Raises `ViolationError` when a promise was broken."""
-        for number in range(_LIVES_MAX):
-            planned = self._lives[number] if number < len(self._lives) else ()
-            life = self._host.boot(faults=[*planned, *self._power_cuts[number : number + 1]])
-            if await self._live(life):
-                break
+        await self._trial.run(self._serve, self._inspect, self._before)
+
+    async def _before(self, life: int | None) -> None:
+        self._host.medium.capacity_bytes = None
+        if life != 0:
             self._lose_snapshots()
-        else:
-            raise ViolationError(f"the storage does not come up: {_LIVES_MAX} lives ended")
-        self._host.crash(CrashKind.POWER_LOSS)
-        self._lose_snapshots()
-        await self._host.spawn(self._inspect(self._host.boot()))
 
     def _lose_snapshots(self) -> None:
         if self._plan.loses_snapshots and self._rng.random() < 0.5:
@@ -173,36 +174,14 @@ class CompactionScenario:
                     self._host.medium.folder(folder).unlink(file_name)
                     self._host.medium.folder(folder).sync()
 
-    async def _live(self, life: HostLifetime) -> bool:
-        """One boot until all is sent and closed cleanly; False when it crashed or had to be restarted."""
-        task = self._host.spawn(self._serve(life), name=f"serve {life.name}")
-        (outcome,) = await asyncio.gather(task, return_exceptions=True)
-        medium = self._host.medium
-        if is_disk_trouble(outcome) and (life.disk.failure_count or medium.capacity_bytes is not None):
-            self._host.crash(CrashKind.PROCESS_KILL)  # the operator makes room and starts it again
-        medium.capacity_bytes = None
-        if life.crashed.done():
-            while life.tasks:
-                await asyncio.sleep(0)
-            raise_unless_of_crash(outcome)
-            return False
-        if isinstance(outcome, BaseException):
-            raise outcome
-        return True
-
     async def _open(self, life: HostLifetime) -> Store:
-        store = Store(life.runtime, ("/data",), lambda: self._directory_failed(life))
+        store = Store(life.runtime, ("/data",), lambda: self._trial.directory_failed(life))
         await store.open(self._names, self._plan.config)
         self._check(store, life)
         for partition in store.partitions:
             history = self._histories[partition.name]
             history.offered_below = min(history.offered_below, partition.log.end_offset)
         return store
-
-    def _directory_failed(self, life: HostLifetime) -> None:
-        """What an operator does: restart. Some pull the plug."""
-        kind = self._rng.choice((CrashKind.PROCESS_KILL, CrashKind.POWER_LOSS))
-        self._world.loop.call_later(self._rng.uniform(0.01, 0.2), life.crash, kind)
 
     def _check(self, store: Store, life: HostLifetime) -> None:
         for partition in store.partitions:

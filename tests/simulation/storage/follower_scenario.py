@@ -14,6 +14,7 @@ from uuid import UUID
 from tests.simulation.fault_plan import FaultPlan
 from tests.simulation.storage.follower_history import Copied, LeaderHistory, Version, check_log
 from tests.simulation.storage.store import check_lookups, read_all
+from tests.simulation.storage.trial import StorageTrial
 
 from odradek.config.topic import LogConfig
 from odradek.model.errors import ErrorCode, KafkaError
@@ -22,14 +23,12 @@ from odradek.records import check_crc, split_batches
 from odradek.storage.directories.log_manager import LogManager
 from odradek.storage.log.flush_jobs import FlushJob
 from odradek.storage.log.log import Log
-from odradek.testing.sim.disk_errors import is_disk_trouble, raise_unless_of_crash
 from odradek.testing.sim.disk_faults import CrashKind, DiskFault
 from odradek.testing.sim.entropy import stream
 from odradek.testing.sim.failures import ViolationError
 from odradek.testing.sim.offload import OffloadDelays
 from odradek.testing.sim.world import Host, HostLifetime, World
 
-_LIVES_MAX: Final = 12
 _RETRY_S: Final = 0.05
 _NAME: Final = TopicPartition("topic", 0)
 _TOPIC_ID: Final = UUID(int=1)
@@ -83,9 +82,9 @@ class FollowerScenario:
     def __init__(self, world: World, seed: int, lives: Sequence[Sequence[DiskFault]] = ()) -> None:
         self._rng = stream(seed, "scenario")
         self._noting = stream(seed, "noting")
-        self._lives = lives
         self._plan = FollowerPlan.draw(seed)
         self._host: Host = world.host("broker")
+        self._trial = StorageTrial(self._host, self._rng, lives)
         self._host.offload_delays = OffloadDelays(
             start_s=(0.0, self._plan.thread_start_s), step_s=(0.0, self._plan.disk_step_s)
         )
@@ -105,29 +104,7 @@ class FollowerScenario:
 
     async def run(self) -> None:
         """Raises `ViolationError` when a promise was broken."""
-        for number in range(_LIVES_MAX):
-            life = self._host.boot(faults=self._lives[number] if number < len(self._lives) else ())
-            if await self._live(life):
-                break
-        else:
-            raise ViolationError(f"the storage does not come up: {_LIVES_MAX} lives ended")
-        self._host.crash(CrashKind.POWER_LOSS)
-        await self._host.spawn(self._inspect(self._host.boot()))
-
-    async def _live(self, life: HostLifetime) -> bool:
-        """One boot until all is copied and closed cleanly; False when it crashed or had to be restarted."""
-        task = self._host.spawn(self._serve(life), name=f"serve {life.name}")
-        (outcome,) = await asyncio.gather(task, return_exceptions=True)
-        if is_disk_trouble(outcome) and life.disk.failure_count:
-            self._host.crash(CrashKind.PROCESS_KILL)
-        if life.crashed.done():
-            while life.tasks:
-                await asyncio.sleep(0)
-            raise_unless_of_crash(outcome)
-            return False
-        if isinstance(outcome, BaseException):
-            raise outcome
-        return True
+        await self._trial.run(self._serve, self._inspect)
 
     async def _inspect(self, life: HostLifetime) -> None:
         _, log = await self._open(life)
@@ -141,7 +118,7 @@ class FollowerScenario:
 
     async def _open(self, life: HostLifetime) -> tuple[LogManager, Log]:
         directories = LogManager.open(life.runtime, ["/data"], node_id=1)
-        directories.on_failure = lambda path, error: self._failed(life)
+        directories.on_failure = lambda path, error: self._trial.directory_failed(life)
         log = await directories.open_log(_NAME, _TOPIC_ID, self._plan.config)
         found = self._batches(log)
         versions = [one for one in (self._now, *self._before) if one.holds(found, log.end_offset)]
@@ -182,10 +159,6 @@ class FollowerScenario:
         found = self._batches(log)
         check_log(log, found, self._now)
         check_lookups(log, read_all(log), self._rng)
-
-    def _failed(self, life: HostLifetime) -> None:
-        kind = self._rng.choice((CrashKind.PROCESS_KILL, CrashKind.POWER_LOSS))
-        self._host.world.loop.call_later(self._rng.uniform(0.01, 0.2), life.crash, kind)
 
     # -- copying ---------------------------------------------------------------------------------------------
 

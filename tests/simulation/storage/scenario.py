@@ -19,6 +19,7 @@ from tests.simulation.ledger import Ledger
 from tests.simulation.record_source import Batch, RecordSource
 from tests.simulation.storage.store import Store, check_lookups, read_all, read_found
 from tests.simulation.storage.thefts import steal
+from tests.simulation.storage.trial import StorageTrial
 from tests.simulation.transactions.source import (
     TransactionSource,
     check_at_rest,
@@ -35,7 +36,6 @@ from odradek.replication.partition import Partition
 from odradek.storage.directories import naming
 from odradek.storage.log.damage import LostRecordsError
 from odradek.storage.producers.verification import UNVERIFIED
-from odradek.testing.sim.disk_errors import is_disk_trouble, raise_unless_of_crash
 from odradek.testing.sim.disk_faults import CrashKind, DiskFault
 from odradek.testing.sim.entropy import stream
 from odradek.testing.sim.failures import ViolationError
@@ -44,7 +44,6 @@ from odradek.testing.sim.world import Host, HostLifetime, World
 
 Source = RecordSource | TransactionSource
 _ME: Final = BrokerId(0)
-_LIVES_MAX: Final = 12
 _RETRY_S: Final = 0.05
 _IN_FLIGHT_MAX: Final = 5
 _SIZES: Final = (
@@ -110,13 +109,13 @@ class StorageScenario:
     def __init__(self, world: World, seed: int, lives: Sequence[Sequence[DiskFault]] = ()) -> None:
         self._world = world
         self._rng = stream(seed, "scenario")
-        self._lives = lives
         self._plan = StoragePlan.draw(seed)
         self._thefts = stream(seed, "thefts")
         self._noting = stream(seed, "noting")
         self._noted: dict[TopicPartition, int] = {}
         """Up to where each log was written down as durable."""
         self._host: Host = world.host("broker")
+        self._trial = StorageTrial(self._host, self._rng, lives)
         self._host.offload_delays = OffloadDelays(step_s=(0.0, self._plan.disk_step_s))
         self._host.disk_stall_s = self._plan.disk_stall_s
         names = [TopicPartition("topic", number) for number in range(self._plan.partition_count)]
@@ -153,20 +152,11 @@ class StorageScenario:
 
     async def run(self) -> None:
         """Raises `ViolationError` when a promise was broken."""
-        for number in range(_LIVES_MAX):
-            self._rot_indexes()
-            await self._steal(0.4)
-            life = self._host.boot(faults=self._lives[number] if number < len(self._lives) else ())
-            finished = await self._live(life)
-            if finished:
-                break
-        else:
-            raise ViolationError(f"the storage does not come up: {_LIVES_MAX} lives ended")
-        self._host.crash(CrashKind.POWER_LOSS)
+        await self._trial.run(self._serve, self._inspect, self._before)
+
+    async def _before(self, life: int | None) -> None:
         self._rot_indexes()
-        await self._steal(1.0)
-        life = self._host.boot()
-        await self._host.spawn(self._inspect(life))
+        await self._steal(1.0 if life is None else 0.4)
 
     def _rot_indexes(self) -> None:
         if not self._plan.rots_indexes:
@@ -204,23 +194,6 @@ class StorageScenario:
         await store.open(self._names, self._plan.config)
         return store
 
-    async def _live(self, life: HostLifetime) -> bool:
-        """One boot until all is sent and closed cleanly; False when it crashed or had to be restarted."""
-        task = self._host.spawn(self._serve(life), name=f"serve {life.name}")
-        (outcome,) = await asyncio.gather(task, return_exceptions=True)
-        medium = self._host.medium
-        if is_disk_trouble(outcome) and (life.disk.failure_count or medium.capacity_bytes is not None):
-            self._host.crash(CrashKind.PROCESS_KILL)  # the operator makes room and starts it again
-            medium.capacity_bytes = None
-        if life.crashed.done():
-            while life.tasks:
-                await asyncio.sleep(0)
-            raise_unless_of_crash(outcome)
-            return False
-        if isinstance(outcome, BaseException):
-            raise outcome
-        return True
-
     async def _inspect(self, life: HostLifetime) -> None:
         self._check(await self._open(life))
 
@@ -235,7 +208,7 @@ class StorageScenario:
             check_at_rest(partition, self._transactional[partition.name], self._rng)
 
     async def _serve(self, life: HostLifetime) -> None:
-        store = Store(life.runtime, self._plan.paths, lambda: self._directory_failed(life))
+        store = Store(life.runtime, self._plan.paths, lambda: self._trial.directory_failed(life))
         await store.open(self._names, self._plan.config)
         self._check(store)
         writers = [
@@ -256,11 +229,6 @@ class StorageScenario:
         ends = {partition.name: partition.log.end_offset for partition in store.partitions}
         await store.close()
         self._noted.update(ends)
-
-    def _directory_failed(self, life: HostLifetime) -> None:
-        """What an operator does: restart. Some pull the plug."""
-        kind = self._rng.choice((CrashKind.PROCESS_KILL, CrashKind.POWER_LOSS))
-        self._world.loop.call_later(self._rng.uniform(0.01, 0.2), life.crash, kind)
 
     # -- those who write -------------------------------------------------------------------------------------
 

@@ -67,7 +67,7 @@ def coordinate_transactions(
     )
     coordinators.on_close(markers.close)
     transactions.begin(shards, markers)
-    return CoordinatorParts(_TRANSACTION_TOPIC, shards, transactions)
+    return CoordinatorParts(TRANSACTION_TOPIC, shards, transactions)
 
 
 def _settings(config: BrokerConfig, image: ClusterImage) -> TransactionSettings:
