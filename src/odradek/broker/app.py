@@ -291,9 +291,11 @@ class Broker:
         def shares() -> object:
             return wiring.add_shares(coordinators, replicas, runtime, config, lambda: cluster.image)
 
-        coordinators.expect(CONSUMER_OFFSETS, groups)
-        coordinators.expect(SHARE_GROUP_STATE, shares)
-        coordinators.expect(TRANSACTION_STATE, transactions)
+        coordinators.expect(CONSUMER_OFFSETS, groups, lambda: coordinators_groups.add_groups)
+        coordinators.expect(SHARE_GROUP_STATE, shares, lambda: wiring.add_shares)
+        coordinators.expect(
+            TRANSACTION_STATE, transactions, lambda: coordinators_transactions.coordinate_transactions
+        )
 
     async def _listen(self, parts: BrokerContext) -> None:
         config = parts.config

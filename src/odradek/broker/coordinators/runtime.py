@@ -4,7 +4,8 @@ An internal topic is made when its first coordinator is asked for, with as many 
 topic itself says how many there are: a key's shard never moves because a setting changed.
 
 A kind of coordinator is made, and its rooms imported, when it is needed for the first time: a broker that has no groups and no
-transactions starts without them.
+transactions starts without them. The import takes longer than the loop may be held, so it runs on a thread. What this broker
+leads waits for it, and so do the requests of clients.
 """
 
 from __future__ import annotations
@@ -23,13 +24,13 @@ from odradek.cluster.image import (
 from odradek.cluster.planning import TopicSpec
 from odradek.config.broker import BrokerConfig
 from odradek.model.errors import ErrorCode, KafkaError
-from odradek.model.ids import BrokerId
+from odradek.model.ids import BrokerId, TopicPartition
 from odradek.model.lazy import lazy
 from odradek.records import split_batches
 from odradek.replication.partition import Partition
 from odradek.runtime.ports import Buffer, Clock, Offload, Runtime
 from odradek.runtime.shielded import outcome_of
-from odradek.shards import PATIENCE_SECONDS, Shards, partition_of
+from odradek.shards import PATIENCE_SECONDS, ShardLog, Shards, partition_of
 from odradek.storage.segment.at_hand import ReadProgress
 from odradek.telemetry import events
 
@@ -183,6 +184,11 @@ class CoordinatorRuntime:
         self._closing: list[Callable[[], None]] = []
         self._verifier: ClusterVerifier | None = None
         self._expected: dict[str, Callable[[], Any]] = {}
+        self._imports: dict[str, Callable[[], object]] = {}
+        self._imported: dict[str, None] = {}
+        self._led: dict[TopicPartition, ShardLog] = {}
+        """Before their kind was imported."""
+        self._beginning: dict[str, asyncio.Task[None]] = {}
         self._services: dict[str, Any] = {}
         self._kinds: dict[str, InternalTopic] = {}
         self._shards: dict[str, Shards[Any]] = {}
@@ -190,14 +196,31 @@ class CoordinatorRuntime:
         self._creating: dict[str, asyncio.Task[None]] = {}
         self._closed = False
 
-    def expect(self, topic: str, make: Callable[[], Any]) -> None:
-        """A kind of coordinator: `make` calls `add` and returns the service, once that is needed."""
+    def expect(
+        self, topic: str, make: Callable[[], Any], imports: Callable[[], object] = lambda: None
+    ) -> None:
+        """A kind of coordinator: `make` calls `add` and returns the service, once that is needed.
+
+        `imports` imports what `make` needs. It runs before, on a thread.
+        """
         self._expected[topic] = make
+        self._imports[topic] = imports
+
+    def is_imported(self, topic: str) -> bool:
+        """Whether the kind can be made on the loop; otherwise `import_on_thread` comes first."""
+        return topic in self._imported or topic in self._services
+
+    async def import_on_thread(self, topic: str) -> None:
+        if not self.is_imported(topic):
+            await self._started().runtime.offload.run(self._imports[topic])
+            self._imported[topic] = None
 
     def service(self, topic: str) -> Any:
         """The service of a kind."""
         if topic not in self._services:
             self._services[topic] = self._expected[topic]()
+            for partition in [led for led in self._led if led.topic == topic]:
+                self._shards[topic].elected(partition.partition, self._led.pop(partition))
         return self._services[topic]
 
     def made(self, topic: str) -> Any | None:
@@ -258,9 +281,26 @@ class CoordinatorRuntime:
         topic = partition.name.topic
         if topic in self._expected and not self._closed:
             log = PartitionLog(partition, self._started().runtime.offload)
-            self.shards(topic).elected(partition.name.partition, log)
+            if self.is_imported(topic):
+                self.shards(topic).elected(partition.name.partition, log)
+                return
+            self._led[partition.name] = log
+            if topic not in self._beginning:
+                self._beginning[topic] = asyncio.get_running_loop().create_task(
+                    self._begin(topic), name=f"import the coordinator of {topic}"
+                )
+
+    async def _begin(self, topic: str) -> None:
+        try:
+            await self.import_on_thread(topic)
+            self.service(topic)
+        except Exception:  # noqa: BLE001 - the root of a task: the first request that needs the kind tries again
+            _log.exception("coordinator_not_imported", topic=topic)
+        finally:
+            del self._beginning[topic]
 
     def lost(self, partition: Partition) -> None:
+        self._led.pop(partition.name, None)
         shards = self._shards.get(partition.name.topic)
         if shards is not None:
             shards.resigned(partition.name.partition)
@@ -272,6 +312,8 @@ class CoordinatorRuntime:
     def close(self) -> None:
         """Refuse whoever waits: another broker, or this one after its restart, coordinates next."""
         self._closed = True
+        for task in self._beginning.values():
+            task.cancel()
         for close in self._closing:
             close()
         for shards in self._shards.values():
@@ -291,6 +333,7 @@ class CoordinatorRuntime:
 
     async def _create(self, name: str) -> None:
         broker = self._started()
+        await self.import_on_thread(name)
         self.service(name)
         kind = self._kinds[name]
         replicas = _replicas(kind, broker.config, len(broker.image.brokers))
