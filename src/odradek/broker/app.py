@@ -286,10 +286,12 @@ class Broker:
         groups = coordinators.expect(
             CONSUMER_OFFSETS,
             lambda: coordinators_groups.add_groups(coordinators, runtime, config, lambda: cluster.image),
+            lambda: coordinators_groups.add_groups,
         )
         shares = coordinators.expect(
             SHARE_GROUP_STATE,
             lambda: wiring.add_shares(coordinators, replicas, runtime, config, lambda: cluster.image),
+            lambda: wiring.add_shares,
         )
         transactions = coordinators.expect(
             TRANSACTION_STATE,
@@ -303,6 +305,7 @@ class Broker:
                 # A topic that is missing is taken for deleted: one that is about to be shown must not be.
                 image=lambda: replicas.newest_image or cluster.image,
             ),
+            lambda: coordinators_transactions.coordinate_transactions,
         )
         return CoordinatorKinds(groups=groups, transactions=transactions, shares=shares)
 

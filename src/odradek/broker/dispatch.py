@@ -16,6 +16,7 @@ from odradek.broker.cluster.forwarded_apis import CHANGES, FORWARDED, is_local
 from odradek.broker.context import ApiHandler, BrokerContext, HeldResponse, RequestContext
 from odradek.broker.refusals import UnfitResponse, log_refusals
 from odradek.broker.throttling import Charge
+from odradek.cluster.image import CONSUMER_OFFSETS, SHARE_GROUP_STATE, TRANSACTION_STATE
 from odradek.model.errors import ErrorCode, KafkaError, OdradekError
 from odradek.model.lazy import lazy
 from odradek.net.connection import Chunks, Connection, HeldReply, PeerError, Reply
@@ -44,6 +45,14 @@ else:
     large_messages = lazy("odradek.broker.large_messages")
 
 _API_VERSIONS: Final = 18
+_KINDS: Final = {
+    "groups": (CONSUMER_OFFSETS,),
+    "share": (CONSUMER_OFFSETS, SHARE_GROUP_STATE),
+    "transactions": (TRANSACTION_STATE,),
+}
+"""Family of APIs -> the coordinators that it is about."""
+_INIT_PRODUCER_ID: Final = 22
+"""Most often without a transaction."""
 _FEW_ELEMENTS: Final = 1000
 """Of all arrays of a message: what has more is read, or written, in steps (`broker/large_messages.py`)."""
 
@@ -63,7 +72,12 @@ class Dispatcher:
 
     def handle(self, connection: Connection, frame: memoryview) -> Reply:
         header, position = decode_request_header(frame)
-        api, _ = self._routes.get(header.api_key) or self._route(header.api_key)
+        route = self._routes.get(header.api_key)
+        if route is None:
+            if kinds := self._kinds_to_import(header.api_key):
+                return HeldReply(self._handle_after_import(kinds, connection, frame))
+            route = self._route(header.api_key)
+        api, _ = route
         version = header.api_version
         if version not in api.versions:
             if header.api_key != _API_VERSIONS:
@@ -75,6 +89,19 @@ class Dispatcher:
             # Held: what the connection asks next must not overtake this.
             return HeldReply(self._handle_large(connection, header, frame, position))
         return self._handle(connection, header, request, frame)
+
+    def _kinds_to_import(self, api_key: int) -> list[str]:
+        """Coordinators whose code a request of this API is the first to need."""
+        known = api_key in self._served and api_key != _INIT_PRODUCER_ID
+        kinds = _KINDS.get(APIS[api_key].family, ()) if known else ()
+        return [kind for kind in kinds if not self._parts.coordinators.is_imported(kind)]
+
+    async def _handle_after_import(
+        self, kinds: list[str], connection: Connection, frame: memoryview
+    ) -> Chunks | None:
+        for kind in kinds:
+            await self._parts.coordinators.import_on_thread(kind)
+        return await _settled(self.handle(connection, frame))
 
     async def _handle_large(
         self, connection: Connection, header: RequestHeader, frame: memoryview, position: int

@@ -1,7 +1,8 @@
 """The coordinators of this broker: which partitions of the internal topics it leads, as shards of groups and transactions.
 
 A kind of coordinator is made, and its rooms imported, when it is needed for the first time: a broker that has no groups and no
-transactions starts without them.
+transactions starts without them. The import takes longer than the loop may be held, so it runs on a thread. What this broker
+leads waits for it, and so do the requests of clients.
 """
 
 from __future__ import annotations
@@ -19,9 +20,12 @@ from odradek.config.broker import BrokerConfig
 from odradek.model.errors import ErrorCode, KafkaError
 from odradek.model.ids import BrokerId
 from odradek.replication.partition import Partition
-from odradek.runtime.ports import Clock, Runtime
+from odradek.runtime.ports import Clock, Offload, Runtime
 from odradek.runtime.shielded import outcome_of
-from odradek.shards import PATIENCE_SECONDS, ShardMachine, Shards, partition_of
+from odradek.shards import PATIENCE_SECONDS, ShardLog, ShardMachine, Shards, partition_of
+from odradek.telemetry import events
+
+_log = events.get("broker")
 
 M = TypeVar("M", bound=ShardMachine)
 S = TypeVar("S")
@@ -50,19 +54,56 @@ class CoordinatorParts(Generic[M, S]):
 
 
 class CoordinatorKind(Generic[M, S]):
-    """Groups, transactions or share state: `make` makes its parts when they are needed for the first time."""
+    """Groups, transactions or share state: `make` makes its parts when they are needed for the first time.
 
-    def __init__(self, name: str, make: Callable[[], CoordinatorParts[M, S]]) -> None:
+    `imports` imports what `make` needs.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        make: Callable[[], CoordinatorParts[M, S]],
+        imports: Callable[[], object] = lambda: None,
+    ) -> None:
         self.name = name
         self._make = make
+        self._imports = imports
+        self._has_imports = False
+        self._led: dict[int, ShardLog] = {}
+        """Before the parts were made."""
         self.made: CoordinatorParts[M, S] | None = None
-        """None as long as nobody needed it."""
+        """None until the kind is needed."""
 
     @property
     def parts(self) -> CoordinatorParts[M, S]:
         if self.made is None:
             self.made = self._make()
+            for index, log in self._led.items():
+                self.made.shards.elected(index, log)
+            self._led.clear()
         return self.made
+
+    @property
+    def is_imported(self) -> bool:
+        """Whether the parts can be made on the loop; otherwise `import_on_thread` comes first."""
+        return self._has_imports or self.made is not None
+
+    async def import_on_thread(self, offload: Offload) -> None:
+        if not self.is_imported:
+            await offload.run(self._imports)
+            self._has_imports = True
+
+    def led(self, index: int, log: ShardLog) -> None:
+        """This broker leads the partition `index`. Before the code is imported, that waits until the parts are made."""
+        if self.is_imported:
+            self.shards.elected(index, log)
+        else:
+            self._led[index] = log
+
+    def lost(self, index: int) -> None:
+        self._led.pop(index, None)
+        if self.made is not None:
+            self.made.shards.resigned(index)
 
     @property
     def service(self) -> S:
@@ -84,12 +125,25 @@ class CoordinatorRuntime:
         """By the name of the internal topic."""
         self._broker: CoordinatorBroker | None = None
         self._creating: dict[str, asyncio.Task[None]] = {}
+        self._beginning: dict[str, asyncio.Task[None]] = {}
         self._closed = False
 
-    def expect(self, topic: str, make: Callable[[], CoordinatorParts[M, S]]) -> CoordinatorKind[M, S]:
-        """A kind of coordinator, which this broker has from now on."""
-        kind = self._kinds[topic] = CoordinatorKind(topic, make)
+    def expect(
+        self,
+        topic: str,
+        make: Callable[[], CoordinatorParts[M, S]],
+        imports: Callable[[], object] = lambda: None,
+    ) -> CoordinatorKind[M, S]:
+        """A kind of coordinator, which this broker has from now on. `imports` runs before `make`, on a thread."""
+        kind = self._kinds[topic] = CoordinatorKind(topic, make, imports)
         return kind
+
+    def is_imported(self, topic: str) -> bool:
+        """Whether the kind can be made on the loop; otherwise `import_on_thread` comes first."""
+        return self._kinds[topic].is_imported
+
+    async def import_on_thread(self, topic: str) -> None:
+        await self._kinds[topic].import_on_thread(self._started().runtime.offload)
 
     def new_shards(
         self,
@@ -127,14 +181,27 @@ class CoordinatorRuntime:
 
     def led(self, partition: Partition) -> None:
         kind = self._kinds.get(partition.name.topic)
-        if kind is not None and not self._closed:
-            log = PartitionLog(partition, self._started().runtime.offload)
-            kind.shards.elected(partition.name.partition, log)
+        if kind is None or self._closed:
+            return
+        kind.led(partition.name.partition, PartitionLog(partition, self._started().runtime.offload))
+        if kind.made is None and kind.name not in self._beginning:
+            self._beginning[kind.name] = asyncio.get_running_loop().create_task(
+                self._begin(kind), name=f"import the coordinator of {kind.name}"
+            )
+
+    async def _begin(self, kind: CoordinatorKind[Any, Any]) -> None:
+        try:
+            await kind.import_on_thread(self._started().runtime.offload)
+            kind.parts  # noqa: B018 - they are made
+        except Exception:  # noqa: BLE001 - the root of a task: the first request that needs the kind tries again
+            _log.exception("coordinator_not_imported", topic=kind.name)
+        finally:
+            del self._beginning[kind.name]
 
     def lost(self, partition: Partition) -> None:
         kind = self._kinds.get(partition.name.topic)
-        if kind is not None and kind.made is not None:
-            kind.made.shards.resigned(partition.name.partition)
+        if kind is not None:
+            kind.lost(partition.name.partition)
 
     def on_close(self, close: Callable[[], None]) -> None:
         """What is to end with the coordinators."""
@@ -143,6 +210,8 @@ class CoordinatorRuntime:
     def close(self) -> None:
         """Refuse whoever waits: another broker, or this one after its restart, coordinates next."""
         self._closed = True
+        for task in self._beginning.values():
+            task.cancel()
         for close in self._closing:
             close()
         for kind in self._kinds.values():
@@ -163,6 +232,7 @@ class CoordinatorRuntime:
 
     async def _create(self, name: str) -> None:
         broker = self._started()
+        await self.import_on_thread(name)
         topic = self._kinds[name].parts.topic
         await create_internal_topic(topic, broker.config, len(broker.image.brokers), broker.cluster)
 

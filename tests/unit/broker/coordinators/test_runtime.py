@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import asyncio
+import threading
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 from uuid import UUID
 
 import pytest
@@ -28,7 +30,7 @@ from odradek.replication.partition import Partition, ReplicationContext
 from odradek.runtime.real import real_runtime
 from odradek.runtime.real_clock import SystemClock
 from odradek.runtime.turns import Turns
-from odradek.shards import Shards
+from odradek.shards import ShardLog, Shards
 from odradek.storage.log.log import Log
 
 OFFSETS = "__consumer_offsets"
@@ -47,6 +49,7 @@ class FakeContext:
         self.image = ClusterImage(
             version=0, cluster_id="c", controller_id=ONE, brokers=live, topics={}, topics_by_id={}
         )
+        self.runtime = real_runtime()
         self.turns = Turns(SystemClock().monotonic)
         self.made: list[TopicSpec] = []
         self.refusal = KafkaError(ErrorCode.TOPIC_ALREADY_EXISTS)
@@ -148,6 +151,83 @@ async def test_a_cluster_that_lacks_brokers_asks_for_as_many_replicas_as_were_se
         await parts.coordinators.ensure_topic(TRANSACTION_TOPIC.name)
     assert refused.value.code is ErrorCode.COORDINATOR_NOT_AVAILABLE
     assert [new.replication_factor for new in parts.made] == [3]
+
+
+# -- imported when they are needed
+
+
+class Kind:
+    """A coordinator that is expected; its import waits for `allowed`."""
+
+    def __init__(self, parts: FakeContext) -> None:
+        self.parts = parts
+        self.allowed = threading.Event()
+        self.threads: list[int] = []
+        self.logs: list[ShardLog] = []
+        self.kind = parts.coordinators.expect(OFFSETS, self._make, self._import)
+
+    def _import(self) -> None:
+        self.threads.append(threading.get_ident())
+        assert self.allowed.wait(10)
+
+    def _make(self) -> CoordinatorParts[Any, None]:
+        assert self.threads, "the import comes first"
+        topic = internal()
+        shards = self.parts.coordinators.new_shards(topic, cast(Any, object), SystemClock())
+        cast(Any, shards).elected = lambda index, log: self.logs.append(log)
+        return CoordinatorParts(topic, shards, None)
+
+    async def imported(self) -> None:
+        self.allowed.set()
+        async with asyncio.timeout(10):
+            await self.parts.coordinators.import_on_thread(OFFSETS)
+            while self.kind.made is None:
+                await asyncio.sleep(0)
+
+
+@pytest.fixture
+def kind() -> Iterator[Kind]:
+    kind = Kind(FakeContext())
+    yield kind
+    kind.allowed.set()
+
+
+async def test_a_coordinator_is_imported_on_a_thread_and_then_loads_what_this_broker_leads(
+    kind: Kind, partition: Partition
+) -> None:
+    lead(partition, 3)
+    kind.parts.coordinators.led(partition)
+    assert not kind.logs
+    await kind.imported()
+    assert threading.get_ident() not in kind.threads
+    assert [log.leader_epoch for log in kind.logs] == [3]
+
+
+async def test_only_the_last_leadership_is_loaded_when_others_came_before_the_import_was_done(
+    kind: Kind, partition: Partition
+) -> None:
+    for epoch in (3, 5):
+        lead(partition, epoch)
+        kind.parts.coordinators.led(partition)
+    await kind.imported()
+    assert [log.leader_epoch for log in kind.logs] == [5]
+
+
+async def test_what_this_broker_leads_no_more_when_the_import_is_done_is_not_loaded(
+    kind: Kind, partition: Partition
+) -> None:
+    lead(partition, 3)
+    kind.parts.coordinators.led(partition)
+    kind.parts.coordinators.lost(partition)
+    await kind.imported()
+    assert not kind.logs
+
+
+async def test_the_topic_is_made_by_a_coordinator_that_was_imported_on_a_thread(kind: Kind) -> None:
+    kind.allowed.set()
+    await kind.parts.coordinators.ensure_topic(OFFSETS)
+    assert threading.get_ident() not in kind.threads
+    assert kind.parts.made
 
 
 # -- the log of a leadership

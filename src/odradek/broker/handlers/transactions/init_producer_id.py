@@ -10,6 +10,7 @@ from collections.abc import Awaitable
 from typing import TYPE_CHECKING, Final
 
 from odradek.broker.context import ApiHandler, BrokerContext, RequestContext
+from odradek.cluster.image import TRANSACTION_STATE
 from odradek.model.errors import ErrorCode, KafkaError
 from odradek.model.ids import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
 from odradek.model.lazy import lazy
@@ -56,6 +57,7 @@ async def _transactional(
     *,
     expects: bool,
 ) -> InitProducerIdResponse:
+    await parts.coordinators.import_on_thread(TRANSACTION_STATE)
     expected = state.ProducerIdentity(producer_id=request.producer_id, producer_epoch=request.producer_epoch)
     try:
         identity = await parts.transactions.init_producer(
