@@ -174,6 +174,7 @@ class Node:
             fetch_sessions=self.sessions,
             producer_ids=cast(Any, None),
             coordinators=cast(Any, None),
+            kinds=cast(Any, None),
             quotas=Quotas(),
             moves=cast(Any, None),
             turns=Turns(self.runtime.clock.monotonic),
