@@ -31,6 +31,7 @@ class ProducerOptions(ClientOptions, total=False):
 
     transactional_id: str
     transaction_timeout_ms: int
+    transaction_two_phase_commit_enable: bool
     acks: int | str
     enable_idempotence: bool
     linger_ms: int

@@ -124,6 +124,8 @@ class ProducerSettings(ClientSettings):
         "a name under which transactions survive this process, and by which older ones are fenced; empty: none")
     transaction_timeout_ms: Int = setting(default=60_000, valid=at_least(1), meaning=
         "brokers abort a transaction that stays open for longer")
+    transaction_two_phase_commit_enable: Boolean = setting(default=False, meaning=
+        "transactions never time out, however long nobody ends them (KIP-939); the brokers' setting of this name must allow it")
     acks: int = setting(default=-1, written_default="all", valid=one_of("all", "-1", "0", "1"), importance=HIGH,
         type_=STRING, meaning=
         "who must have a batch before it counts as sent: 0 nobody, 1 the leader, all in-sync replicas")

@@ -44,14 +44,15 @@ class PeerVersions:
     def choose(self, api: Api, *, at_most: int | None = None) -> int:
         """The version to send; UNSUPPORTED_VERSION, in words for people, when there is none.
 
-        `at_most`: the caller cannot use what newer versions need, such as topic ids.
+        `at_most`: the caller cannot use what newer versions need, such as topic ids. One that asks for more than the latest
+        stable version gets that where the broker offers it.
         """
         offered = self._ranges.get(api.key)
         if offered is None:
             raise KafkaError(
                 ErrorCode.UNSUPPORTED_VERSION, f"the broker at {self._who} does not offer {api.name}"
             )
-        highest = api.latest_stable if at_most is None else min(at_most, api.latest_stable)
+        highest = api.latest_stable if at_most is None else min(at_most, api.versions.max)
         version = min(highest, offered.max)
         if version < max(offered.min, api.versions.min):
             raise KafkaError(

@@ -51,6 +51,7 @@ _CLASSIC_END_MAX: Final = 4
 _CLASSIC_OFFSETS_MAX: Final = 4
 _FIRST_OFFSETS_WITH_MEMBERS: Final = 3
 _FIRST_INIT_WITH_EPOCH: Final = 3
+_FIRST_INIT_WITH_TWO_PHASES: Final = 6
 _END: Final = api_by_name("EndTxn")
 _NO_TIMEOUT_S: Final = 3_600.0
 _CONCURRENT_PAUSE_S: Final = 0.02
@@ -172,12 +173,20 @@ class ProducerTransactions:
     async def _initialize(self, timeout_s: float | None) -> None:
         core = self.core
         old = core.identity
+        two_phase = self._settings.transaction_two_phase_commit_enable
 
         def build(version: int) -> Message:
             request = InitProducerIdRequest(
                 transactional_id=core.transactional_id,
                 transaction_timeout_ms=self._settings.transaction_timeout_ms,
             )
+            if two_phase:
+                if version < _FIRST_INIT_WITH_TWO_PHASES:
+                    raise KafkaError(
+                        ErrorCode.UNSUPPORTED_VERSION,
+                        "the broker offers no two-phase commit (KIP-939): set transaction.two.phase.commit.enable=true there",
+                    )
+                request = request.replace(enable_2pc=True)
             if old is None:
                 return request
             if version < _FIRST_INIT_WITH_EPOCH:
@@ -186,7 +195,10 @@ class ProducerTransactions:
                 )
             return request.replace(producer_id=old.producer_id, producer_epoch=old.producer_epoch)
 
-        answer = await self._ask("init_transactions", self._coordinator, "InitProducerId", build, timeout_s)
+        at_most = _FIRST_INIT_WITH_TWO_PHASES if two_phase else None
+        answer = await self._ask(
+            "init_transactions", self._coordinator, "InitProducerId", build, timeout_s, at_most=at_most
+        )
         identity = ProducerId(producer_id=answer.producer_id, producer_epoch=answer.producer_epoch)
         connection = await self._coordinator.connection()
         bumps = connection.feature(FEATURE) >= EPOCH_PER_TRANSACTION

@@ -2,7 +2,8 @@
 
 Versions 0-4. From v3 the client names its software (KIP-511) and is told the levels of features (KIP-584); those that begin at
 level 0 only from v4 on, because older clients cannot read them (KAFKA-17011). Produce is listed from version 0, though 0 to 2
-are refused: librdkafka switches features off otherwise (KAFKA-18659). What brokers ask of
+are refused: librdkafka switches features off otherwise (KAFKA-18659). InitProducerId 6 (KIP-939), which Kafka has not released,
+is listed where two-phase commit is allowed. What brokers ask of
 each other is named to brokers alone.
 """
 
@@ -27,6 +28,7 @@ from odradek.protocol.messages.metadata.api_versions import (
 
 _SINCE_FEATURES: Final = 3
 _SINCE_LEVEL_0: Final = 4
+_INIT_PRODUCER_ID: Final = 22
 _SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?\Z")
 
 
@@ -46,10 +48,11 @@ def serving(served_keys: Callable[[], Iterable[int]]) -> ApiHandler:
             to_broker = False
         keys = frozenset(key for key in served_keys() if to_broker or not APIS[key].internal)
         unstable = parts.config.server.unstable_api_versions_enable
+        two_phase = parts.config.transaction.two_phase_commit_enable
         listed = [
             ApiVersion(api_key=key, min_version=offered.min, max_version=offered.max)
             for key in sorted(keys)
-            if (offered := APIS[key].offered(unstable=unstable))
+            if (offered := APIS[key].offered(unstable=unstable or (two_phase and key == _INIT_PRODUCER_ID)))
         ]
         if circumstances.api_version < _SINCE_FEATURES:
             return ApiVersionsResponse(api_keys=listed)
