@@ -67,9 +67,10 @@ sim: $(READY) ## broker and cluster on simulated clock, network, disk: SEEDS=200
 	$(BIN)/python -m tests.simulation --scenario cluster --seeds $(CLUSTER_SEEDS) --once
 	$(BIN)/python -m tests.simulation --mutants
 
-faults: $(READY) ## three real brokers, killed, cut off, starved for MINUTES=30; power cuts; rot: what was lost?
+faults: $(READY) ## three real brokers, killed, cut off, starved for MINUTES=30; a Spark query's sink; power cuts; rot: what was lost?
 	-$(BIN)/python -m odradek.testing.zookeeper_jars
 	$(BIN)/python -m tests.faults --minutes $(MINUTES) --faults 200 --everything --json artifacts/faults.json
+	$(BIN)/python -m tests.faults.sink --kills 200 --plain-kills 400 --json artifacts/sink-faults.json
 	$(BIN)/python -m tests.faults.power --cuts 300
 	$(BIN)/python -m tests.faults.corruption
 

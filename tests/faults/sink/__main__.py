@@ -1,0 +1,74 @@
+"""`python -m tests.faults.sink --kills 200`: an exactly-once sink, all parts of which are killed at random moments."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import random
+import signal
+import sys
+import tempfile
+from pathlib import Path
+from typing import TextIO
+
+from tests.faults.sink.program import PLAIN, SPARK
+from tests.faults.sink.run import BROKER, COORDINATOR, DRIVER, WORKER, Result, Terms, run
+
+from odradek.spark.java import find_java
+
+_SPARK_WEIGHTS = {DRIVER: 15, WORKER: 45, BROKER: 20, COORDINATOR: 20}
+_PLAIN_WEIGHTS = {DRIVER: 40, WORKER: 30, BROKER: 10, COORDINATOR: 20}
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m tests.faults.sink", description=__doc__)
+    parser.add_argument("--kills", type=int, default=200, help="of what runs a query on Spark (200)")
+    parser.add_argument(
+        "--plain-kills", type=int, default=400, help="of what runs the same query without Spark (400)"
+    )
+    parser.add_argument("--seed", type=int, default=None, help="which kills, in which order (drawn)")
+    parser.add_argument("--keep", type=Path, help="a directory for data and logs, kept")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="where the results go as JSON, too")
+    chosen = parser.parse_args()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))  # and what was started is ended
+    seed = chosen.seed if chosen.seed is not None else random.SystemRandom().randrange(1 << 31)
+    wanted = []
+    if chosen.plain_kills:
+        wanted.append(Terms(program=PLAIN, kills=chosen.plain_kills, seed=seed, weights=_PLAIN_WEIGHTS))
+    if chosen.kills:
+        problem = find_java().problem
+        if problem is None:
+            wanted.append(
+                Terms(
+                    program=SPARK,
+                    kills=chosen.kills,
+                    seed=seed,
+                    weights=_SPARK_WEIGHTS,
+                    rest_seconds=(0.2, 3.0),
+                )
+            )
+        else:
+            _say(f"absent: Spark: {problem}", sys.stderr)
+    results = [_run(terms, chosen.keep) for terms in wanted]
+    if chosen.json is not None:
+        chosen.json.parent.mkdir(parents=True, exist_ok=True)
+        chosen.json.write_text(json.dumps([result.as_json() for result in results], indent=2) + "\n")
+    return 0 if all(result.is_clean for result in results) else 1
+
+
+def _run(terms: Terms, keep: Path | None) -> Result:
+    with tempfile.TemporaryDirectory(prefix="odradek-sink-") as temporary:
+        directory = (keep or Path(temporary)) / terms.program.module.rpartition(".")[2]
+        directory.mkdir(parents=True, exist_ok=True)
+        result = run(terms, directory, tell=lambda line: _say(line, sys.stderr))
+    _say(result.text(), sys.stdout)
+    return result
+
+
+def _say(line: str, stream: TextIO) -> None:
+    stream.write(f"{line}\n")
+    stream.flush()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,244 @@
+"""One run: three brokers, a writer, a query with an exactly-once sink, and kills at random moments; then all is counted."""
+
+from __future__ import annotations
+
+import random
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+from tests.faults.sink.job import Job
+from tests.faults.sink.outcome import Outcome, Progress, compare, read_rows
+from tests.faults.sink.program import Program, ProgramKind, kill, wait_until
+from tests.faults.sink.source_writer import SourceWriter
+
+from odradek import Admin, NewTopic
+from odradek.model.errors import KafkaError
+from odradek.spark.exactly_once.decision import SinkRole, driver_id, group_of, sink_of
+from odradek.testing import Cluster
+
+BROKERS: Final = 3
+PARTITIONS: Final = 4
+SESSION_SECONDS: Final = 3.0
+_UP_SECONDS: Final = 120.0
+_END_SECONDS: Final = 300.0
+_STALL_SECONDS: Final = 120.0
+_PATIENT_SHARE: Final = 0.8
+"""Of the kills of a driver: the next one comes after it has done something. The others may come while it starts."""
+_SETTINGS: Final = {
+    "broker.session.timeout.ms": str(int(SESSION_SECONDS * 1000)),
+    "min.insync.replicas": "2",
+    "transaction.state.log.min.isr": "2",
+    "replica.lag.time.max.ms": "3000",
+}
+DRIVER: Final = "driver"
+WORKER: Final = "worker"
+BROKER: Final = "broker"
+COORDINATOR: Final = "broker that coordinates"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Terms:
+    """`weights` say how often what is killed; kills are `rest_seconds` apart."""
+
+    program: ProgramKind
+    kills: int
+    seed: int
+    weights: dict[str, int]
+    rest_seconds: tuple[float, float] = (0.1, 1.5)
+    per_second: int = 400
+    records_per_batch: int = 400
+    workers: int = 2
+
+
+@dataclass(slots=True, kw_only=True)
+class Result:
+    terms: Terms
+    kills: Counter[str] = field(default_factory=Counter)
+    starts: int = 0
+    failures: Counter[str] = field(default_factory=Counter)
+    batches: int = 0
+    seconds: float = 0.0
+    outcome: Outcome | None = None
+    problem: str | None = None
+    """Why the run did not come to its end."""
+
+    @property
+    def is_clean(self) -> bool:
+        return self.problem is None and self.outcome is not None and self.outcome.is_clean
+
+    def as_json(self) -> dict[str, Any]:
+        outcome = self.outcome
+        return {
+            "program": self.terms.program.name,
+            "seed": self.terms.seed,
+            "kills": dict(self.kills),
+            "starts": self.starts,
+            "failures": dict(self.failures),
+            "batches": self.batches,
+            "seconds": round(self.seconds),
+            "problem": self.problem,
+            "in": None if outcome is None else outcome.source_count,
+            "out": None if outcome is None else outcome.target_count,
+            "lost": None if outcome is None else outcome.lost[:20],
+            "doubled": None if outcome is None else outcome.doubled[:20],
+            "foreign": None if outcome is None else outcome.foreign[:20],
+            "disordered": None if outcome is None else outcome.disordered[:20],
+        }
+
+    def text(self) -> str:
+        kills = ", ".join(f"{count} x {what}" for what, count in sorted(self.kills.items()))
+        return "\n".join(
+            [
+                f"{self.terms.program.name}, seed {self.terms.seed}, {self.seconds:.0f} s:"
+                f" {sum(self.kills.values())} kills ({kills})",
+                f"{self.batches} batches, {self.starts} starts, and failures of the query:"
+                f" {sum(self.failures.values())}",
+                *(f"  {count} x {reason}" for reason, count in self.failures.most_common(5)),
+                *([] if self.problem is None else [f"problem: {self.problem}"]),
+                *([] if self.outcome is None else [self.outcome.text()]),
+            ]
+        )
+
+
+def run(terms: Terms, directory: Path, *, tell: Callable[[str], None] = lambda line: None) -> Result:
+    """What came of it. Nothing is raised for what the sink does wrong."""
+    result = Result(terms=terms)
+    began = time.monotonic()
+    with Cluster(brokers=BROKERS, settings=_SETTINGS, data=directory / "cluster") as cluster:
+        job = Job(
+            servers=cluster.address,
+            source="source",
+            target="target",
+            partitions=PARTITIONS,
+            sink_id=f"faults-{terms.seed}",
+            checkpoint=str(directory / "checkpoint"),
+            workers=terms.workers,
+            records_per_batch=terms.records_per_batch,
+        )
+        with Admin(cluster.address) as admin:
+            admin.create_topics([NewTopic(name, PARTITIONS) for name in (job.source, job.target)])
+        progress = Progress(cluster.address, job.target, PARTITIONS)
+        writer = SourceWriter(cluster.address, job.source, per_second=terms.per_second)
+        writer.start()
+        with Program(terms.program, job, directory / "program.log") as program:
+            try:
+                if not wait_until(lambda: progress.look() > 0, _UP_SECONDS):
+                    raise AssertionError(f"nothing came out within {_UP_SECONDS:.0f} s")
+                _Killer(terms, cluster, program, job, result, tell).kill_all(progress)
+            except AssertionError as problem:
+                result.problem = str(problem)
+            writer.finish()
+            try:
+                source = read_rows(cluster.address, job.source, PARTITIONS, _END_SECONDS)
+                if not wait_until(lambda: progress.look() >= len(source), _END_SECONDS):
+                    tell(f"{progress.count:,} of {len(source):,} records came out")
+            except AssertionError as problem:
+                result.problem = result.problem or str(problem)
+                source = []
+            result.starts, result.failures = program.starts, program.failures
+        progress.close()
+        try:
+            target = read_rows(cluster.address, job.target, PARTITIONS, _END_SECONDS)
+        except AssertionError as problem:
+            result.problem = result.problem or str(problem)
+        else:
+            result.outcome = compare(source, target)
+        result.batches = sum(1 for each in (directory / "checkpoint" / "commits").glob("[0-9]*"))
+    result.seconds = time.monotonic() - began
+    return result
+
+
+class _Killer:
+    def __init__(
+        self,
+        terms: Terms,
+        cluster: Cluster,
+        program: Program,
+        job: Job,
+        result: Result,
+        tell: Callable[[str], None],
+    ) -> None:
+        self._terms = terms
+        self._cluster = cluster
+        self._program = program
+        self._job = job
+        self._result = result
+        self._tell = tell
+        self._random = random.Random(terms.seed)
+        self._reviving: threading.Thread | None = None
+
+    def kill_all(self, progress: Progress) -> None:
+        """AssertionError when nothing comes out any more."""
+        kinds, weights = list(self._terms.weights), list(self._terms.weights.values())
+        seen, seen_at = progress.look(), time.monotonic()
+        while sum(self._result.kills.values()) < self._terms.kills:
+            time.sleep(self._random.uniform(*self._terms.rest_seconds))
+            [kind] = self._random.choices(kinds, weights)
+            if self._strike(kind):
+                if kind == DRIVER and self._random.random() < _PATIENT_SHARE:
+                    before = progress.look()
+                    wait_until(lambda before=before: progress.look() > before, _UP_SECONDS)  # type: ignore[misc]
+                self._result.kills[self._spelled(kind)] += 1
+                done = sum(self._result.kills.values())
+                self._tell(
+                    f"{done}/{self._terms.kills} {self._spelled(kind)}; {progress.count:,} records came out"
+                )
+            if progress.look() > seen:
+                seen, seen_at = progress.count, time.monotonic()
+            assert time.monotonic() - seen_at < _STALL_SECONDS, f"nothing came out for {_STALL_SECONDS:.0f} s"
+        if self._reviving is not None:
+            self._reviving.join()
+
+    def _spelled(self, kind: str) -> str:
+        if kind == DRIVER:
+            return self._terms.program.driver
+        return "Python worker" if kind == WORKER else kind
+
+    def _strike(self, kind: str) -> bool:
+        """Whether anything was hit."""
+        if kind == DRIVER:
+            return self._program.kill_driver()
+        if kind == WORKER:
+            workers = self._program.workers()
+            return bool(workers) and kill(self._random.choice(workers))
+        return self._kill_broker(self._coordinator() if kind == COORDINATOR else None)
+
+    def _kill_broker(self, chosen: int | None) -> bool:
+        """One at a time: two of three must be there for anything to be acknowledged."""
+        if self._reviving is not None and self._reviving.is_alive():
+            return False
+        node_id = chosen or self._random.randint(1, BROKERS)
+        broker = self._cluster.broker(node_id)
+        broker.kill()
+        pause_s = self._random.uniform(0.0, 1.5 * SESSION_SECONDS)
+
+        def revive() -> None:
+            time.sleep(pause_s)
+            broker.start()
+            broker.wait_until_ready()
+
+        self._reviving = threading.Thread(target=revive, name="reviving", daemon=True)
+        self._reviving.start()
+        return True
+
+    def _coordinator(self) -> int | None:
+        """That of the driver's id, of a task's, or of the group that holds the decisions; None while nobody says."""
+        sink_id = self._job.sink_id
+        try:
+            with Admin(self._cluster.address, default_api_timeout_ms=2_000) as admin:
+                if self._random.random() < 1 / 3:
+                    group = group_of(sink_id)
+                    return admin.describe_groups([group])[group].coordinator
+                role = self._random.choice(list(SinkRole))
+                name = driver_id(sink_id)
+                if role is SinkRole.TASK:
+                    names = [each.transactional_id for each in admin.list_transactions()]
+                    name = self._random.choice([each for each in names if sink_of(each) == (sink_id, role)])
+                return admin.describe_transactions([name])[name].coordinator
+        except (KafkaError, IndexError):
+            return None
