@@ -21,7 +21,7 @@ from typing import Any, Final
 
 import confluent_kafka as ck
 
-from benchmarks import compaction, coordination, load, measures, published, report
+from benchmarks import compaction, coordination, exactly_once, load, measures, published, report
 from benchmarks.cluster import plan as cluster_plan
 from benchmarks.cluster.nodes import cluster_contenders
 from benchmarks.cluster.suite import PARTS, ClusterSuite, in_turn
@@ -50,6 +50,10 @@ TOGETHER: dict[str, Callable[[Running, Plan, int], Iterator[Callable[[], Iterato
         partial(coordination.group_reading, one, plan, number),
     ),
     "transactions": lambda one, plan, number: (partial(coordination.transactions, one, plan, number),),
+    "sink": lambda one, plan, number: (
+        partial(exactly_once.sink_batches, one, plan, number),
+        partial(exactly_once.spark_batches, one, plan, number),
+    ),
 }
 ALONE: dict[str, Callable[[Contender, Plan, int], Iterator[Sample]]] = {
     "memory": measures.memory_use,
