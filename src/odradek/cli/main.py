@@ -29,6 +29,7 @@ COMMANDS: Final = {
     "consume": ("odradek.cli.records.consume", "consume", "Print the records of a topic."),
     "group": ("odradek.cli.group.group", "group", "List, describe and delete groups, and set their offsets."),
     "txn": ("odradek.cli.txn", "txn", "List and describe transactions, and abort those that hang."),
+    "pipeline": ("odradek.cli.pipeline", "pipeline", "Look after what Spark pipelines leave in the cluster."),
     "quota": ("odradek.cli.quota", "quota", "Limit what users, clients and addresses may use."),
     "config": ("odradek.cli.config", "config", "Show, explain and change settings."),
     "cluster": (

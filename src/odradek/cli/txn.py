@@ -22,11 +22,22 @@ if TYPE_CHECKING:
     from odradek.client import Admin
     from odradek.client.admin import transaction_descriptions
     from odradek.client.admin.transaction_descriptions import OpenTransaction
+    from odradek.spark.exactly_once import decision
 else:
+    decision = lazy("odradek.spark.exactly_once.decision")
     transaction_descriptions = lazy("odradek.client.admin.transaction_descriptions")
 
 _ENDED: Final = frozenset({"Empty", "CompleteCommit", "CompleteAbort", "Dead"})
-_COLUMNS: Final = ("transaction", "state", "producer", "epoch", "timeout_ms", "started", "partitions")
+_COLUMNS: Final = (
+    "transaction",
+    "state",
+    "producer",
+    "epoch",
+    "timeout_ms",
+    "started",
+    "partitions",
+    "owner",
+)
 _HANGING: Final = (
     "topic",
     "partition",
@@ -49,20 +60,21 @@ def txn() -> None:
 @bootstrap_option
 @json_option
 def list_(states: tuple[str, ...], longer_than: str | None, bootstrap: str, as_json: bool) -> None:
-    """List transactional ids."""
+    """List transactional ids, and whose they are where their names tell: a sink of Spark, its driver or its tasks."""
     duration_ms = None
     if longer_than is not None:
         now_ms = round(time.time() * 1000)
         duration_ms = now_ms - parse_moment_or_duration(longer_than, now_ms=now_ms)
     with open_admin(bootstrap) as admin:
         transactions = admin.list_transactions(states=states, duration_ms=duration_ms)
-    columns = ("transaction", "state", "producer", "coordinator")
+    columns = ("transaction", "state", "producer", "coordinator", "owner")
     rows = [
         (
             transaction_listing.transactional_id,
             transaction_listing.state,
             transaction_listing.producer_id,
             transaction_listing.coordinator,
+            owner(transaction_listing.transactional_id),
         )
         for transaction_listing in transactions
     ]
@@ -90,6 +102,7 @@ def describe(names: tuple[str, ...], bootstrap: str, as_json: bool) -> None:
             if transaction_description.start_time_ms is not None
             else None,
             [str(tp) for tp in sorted(transaction_description.partitions)],
+            owner(transaction_description.transactional_id),
         )
         for transaction_description in transactions.values()
     ]
@@ -167,6 +180,12 @@ def abort(
     remark(
         f"aborted the transaction of producer {open_transaction.producer_id} at offset {open_transaction.start_offset} of {tp}"
     )
+
+
+def owner(transactional_id: str) -> str | None:
+    """Whose a transaction is, if its name tells: `pipeline forget` ends those of a sink."""
+    found = decision.sink_of(transactional_id)
+    return None if found is None else f"sink {found[0]}, {found[1]}"
 
 
 def open_transactions(

@@ -12,7 +12,6 @@ from typing import Any
 import pytest
 
 from odradek import Admin, Consumer, Producer, TopicPartition
-from odradek.cli.main import main
 
 MakeTopic = Callable[..., str]
 Run = Callable[..., str]
@@ -23,28 +22,6 @@ _numbers = itertools.count()
 @pytest.fixture
 def name() -> str:
     return f"cli-{time.time_ns()}-{next(_numbers)}"
-
-
-@pytest.fixture
-def errors() -> list[str]:
-    return []
-
-
-@pytest.fixture
-def run(
-    bootstrap: str, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, errors: list[str]
-) -> Run:
-    """Runs one command in this process; it must succeed unless another code is expected. Returns what it printed."""
-    monkeypatch.setenv("ODRADEK_BOOTSTRAP", bootstrap)
-
-    def run_command(*words: str, code: int = 0) -> str:
-        left = main(words)
-        out, error = capfd.readouterr()
-        errors[:] = error.splitlines()
-        assert left == code, error
-        return out
-
-    return run_command
 
 
 @pytest.fixture

@@ -1,0 +1,145 @@
+"""`odradek pipeline`: what a Spark pipeline has left in the cluster."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from odradek.cli.cluster.access import open_admin
+from odradek.cli.options import bootstrap_option, json_option
+from odradek.cli.output import print_json, print_table, remark
+from odradek.cli.records.moments import time_text
+from odradek.model.errors import ErrorCode, KafkaError
+from odradek.model.lazy import lazy
+
+if TYPE_CHECKING:
+    from odradek.client import Admin
+    from odradek.client.admin.transaction_descriptions import TransactionDescription
+    from odradek.spark.exactly_once import decision, driver, open_transactions
+else:
+    decision = lazy("odradek.spark.exactly_once.decision")
+    driver = lazy("odradek.spark.exactly_once.driver")
+    open_transactions = lazy("odradek.spark.exactly_once.open_transactions")
+
+_NEVER_S: Final = float("inf")
+_COLUMNS: Final = ("transaction", "producer", "epoch", "started", "partitions")
+
+
+@click.group()
+def pipeline() -> None:
+    """Look after what Spark pipelines leave in the cluster."""
+
+
+@pipeline.command()
+@click.argument("sink_id", metavar="SINK")
+@click.option(
+    "--decision",
+    "with_decision",
+    is_flag=True,
+    help="Forget the last decision, too: the sink id is free, and its query cannot come back without takeOver=true.",
+)
+@click.option("--yes", "-y", is_flag=True, help="Do not ask. (It asks on a terminal only.)")
+@bootstrap_option
+@json_option
+def forget(sink_id: str, with_decision: bool, yes: bool, bootstrap: str, as_json: bool) -> None:
+    """End the transactions that an exactly-once sink of Spark holds open.
+
+    For a query that does not come back: until then its transactions hold back who reads committed records. Rows of a batch that
+    was decided are committed, all others are aborted. A query that is alive stops. It can come back, and goes on where it was.
+    """
+    with open_admin(bootstrap) as admin:
+        remains = _look(admin, sink_id)
+        if not as_json:
+            remains.show()
+        if not yes and sys.stdin.isatty():
+            click.confirm("End them?" if remains.is_open else "Shut out its query?", abort=True)
+        _retire(admin, sink_id)
+        if with_decision and remains.decided is not None:
+            admin.delete_groups([decision.group_of(sink_id)])
+    if as_json:
+        print_json(remains.as_json())
+    remark(f"sink {sink_id} holds nothing open any more")
+
+
+def _retire(admin: Admin, sink_id: str) -> None:
+    sink = driver.SinkDriver(admin, sink_id, transaction_timeout_s=_NEVER_S)
+    sink.retire()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Remains:
+    """What is there of a sink."""
+
+    sink_id: str
+    decided: decision.Decision | None
+    open: list[TransactionDescription]
+
+    @property
+    def is_open(self) -> bool:
+        return bool(self.open) or not (self.decided is None or self.decided.is_ended)
+
+    def show(self) -> None:
+        decided = self.decided
+        if decided is None:
+            remark(f"sink {self.sink_id} has decided nothing")
+        else:
+            what = (
+                f"the write {decided.query!r}"
+                if decided.is_keyed
+                else f"batch {decided.batch} of query {decided.query}"
+            )
+            after = (
+                "" if decided.is_ended else ", which is not carried out: its transactions will be committed"
+            )
+            remark(f"the last decision of sink {self.sink_id}: {what}{after}")
+        if self.open:
+            print_table(_COLUMNS, [_row(each) for each in self.open])
+
+    def as_json(self) -> dict[str, Any]:
+        decided = self.decided
+        return {
+            "sink": self.sink_id,
+            "decided": None
+            if decided is None
+            else {
+                "query": decided.query,
+                "batch": decided.batch,
+                "keyed": decided.is_keyed,
+                "carried_out": decided.is_ended,
+            },
+            "open": [dict(zip(_COLUMNS, _row(each), strict=True)) for each in self.open],
+        }
+
+
+def _row(each: TransactionDescription) -> tuple[Any, ...]:
+    return (
+        each.transactional_id,
+        each.producer_id,
+        each.producer_epoch,
+        time_text(each.start_time_ms) if each.start_time_ms is not None else None,
+        [str(tp) for tp in sorted(each.partitions)],
+    )
+
+
+def _look(admin: Admin, sink_id: str) -> _Remains:
+    """As it is now. TRANSACTIONAL_ID_NOT_FOUND when there is no such sink."""
+    sinks = {
+        owner[0]
+        for each in admin.list_transactions()
+        if (owner := decision.sink_of(each.transactional_id)) is not None
+    } | {
+        each.group_id.removeprefix(decision.GROUP_PREFIX)
+        for each in admin.list_groups()
+        if each.group_id.startswith(decision.GROUP_PREFIX)
+    }
+    if sink_id not in sinks:
+        known = f"there are {', '.join(sorted(sinks))}" if sinks else "no sink has written here"
+        raise KafkaError(ErrorCode.TRANSACTIONAL_ID_NOT_FOUND, f"there is no sink {sink_id!r}: {known}")
+    return _Remains(
+        sink_id=sink_id,
+        decided=driver.last_decision(admin, sink_id, require_stable=False),
+        open=open_transactions.open_transactions(admin, sink_id),
+    )
