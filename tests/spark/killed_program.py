@@ -1,5 +1,7 @@
 """A streaming query with an exactly-once sink whose driver JVM is killed at a chosen moment of its second batch.
 
+In its first batch one of the Python workers dies, and Spark tries its task again.
+
     python killed_program.py TERMS           # JSON: servers, source, topic, sink, checkpoint, moment, tasks
 
 The process that kills the JVM ends itself at once, too, so that nothing is done after that moment.
@@ -11,13 +13,14 @@ import json
 import os
 import signal
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from odradek.spark.sink import StreamSink
 from odradek.spark.source import OdradekDataSource
 
 MOMENTS = ("in a task", "before the decision", "after the decision", "between two ends", "after the last end")
+RETRIED_BATCH = 0
 KILLED_BATCH = 1
 
 
@@ -33,17 +36,13 @@ class KillingSink(StreamSink):
         from pyspark import TaskContext
 
         context = TaskContext.get()
-        is_due = context is not None and context.getLocalProperty("streaming.sql.batchId") == str(
-            KILLED_BATCH
-        )
-        if self.moment == "in a task" and is_due and context is not None and context.partitionId() == 1:
-
-            def some() -> Iterator[Any]:
-                for batch in iterator:
-                    yield batch
-                    self.kill()
-
-            return super().write(some())
+        if context is None or context.partitionId() != 1:
+            return super().write(iterator)
+        batch = int(context.getLocalProperty("streaming.sql.batchId") or -1)
+        if batch == RETRIED_BATCH and context.attemptNumber() == 0:
+            return super().write(_first_then(iterator, _die))
+        if batch == KILLED_BATCH and self.moment == "in a task":
+            return super().write(_first_then(iterator, self.kill))
         return super().write(iterator)
 
     def commit(self, messages: list[Any], batchId: int) -> None:  # noqa: N803 - Spark's name
@@ -77,6 +76,16 @@ class KillingSink(StreamSink):
         os.kill(os.getpid(), signal.SIGKILL)
 
 
+def _first_then(batches: Iterator[Any], strike: Callable[[], None]) -> Iterator[Any]:
+    for batch in batches:
+        yield batch
+        strike()
+
+
+def _die() -> None:
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
 class KillingDataSource(OdradekDataSource):
     @classmethod
     def name(cls) -> str:
@@ -97,7 +106,7 @@ def main() -> None:
     from pyspark.sql import SparkSession
 
     spark = (
-        SparkSession.builder.master("local[2]")
+        SparkSession.builder.master("local[2,2]")
         .config("spark.ui.enabled", "false")
         .config("spark.log.level", "OFF")
         .config("spark.driver.bindAddress", "127.0.0.1")

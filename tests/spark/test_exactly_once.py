@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+import time
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -21,6 +22,7 @@ from tests.spark.killed_program import MOMENTS
 from odradek import Admin, Consumer, TopicPartition
 from odradek.spark.exactly_once.decision import DECISIONS_TOPIC, group_of
 
+QUERY_TIMEOUT_S = 90.0
 MakeTopic = Callable[..., Any]
 Finish = Callable[[Any], None]
 
@@ -202,6 +204,40 @@ def test_foreach_batch_writes_a_batch_once(
     assert committed(topic) == numbers(0, 10)
 
 
+def test_two_queries_with_one_sink_id_write_nothing_twice(
+    topic: Any, new_topic: MakeTopic, read_stream: Any, tmp_path: Path, run_to_end: Finish, sink_id: str
+) -> None:
+    source = new_topic()
+    source.send_numbers(0, 30)
+    first = start(read_stream(source, maxOffsetsPerTrigger="1"), topic, tmp_path / "c", sink_id)
+    deadline = time.monotonic() + QUERY_TIMEOUT_S
+    while not (tmp_path / "c" / "commits" / "0").exists():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    with pytest.raises(StreamingQueryException, match="belongs to query"):
+        run_to_end(start(read_stream(source), topic, tmp_path / "other", sink_id))
+    try:
+        run_to_end(first)
+    except StreamingQueryException as error:  # it was between the beginning and the decision of a batch
+        assert "another query uses sink" in str(error)  # noqa: PT017 - it may as well have been between two batches
+    run_to_end(start(read_stream(source), topic, tmp_path / "c", sink_id))
+    assert committed(topic) == numbers(0, 30)
+
+
+def test_speculation_is_refused(spark: Any, topic: Any, sink_id: str) -> None:
+    frame = spark.range(1).selectExpr("'v' AS value").write.format("odradek").mode("append")
+    frame = frame.options(delivery="exactly_once", sinkId=sink_id, idempotenceKey="k", topic=topic.name)
+    spark.sparkContext.setLocalProperty(
+        "spark.speculation", "true"
+    )  # as SQL hands it on from the session's settings
+    try:
+        with pytest.raises(PySparkException, match=r"does not go with spark\.speculation=true"):
+            frame.option("kafka.bootstrap.servers", topic.servers).save()
+    finally:
+        spark.sparkContext.setLocalProperty("spark.speculation", None)
+    assert committed(topic) == []
+
+
 @pytest.mark.parametrize(
     ("options", "reason"),
     [
@@ -241,7 +277,7 @@ def test_a_driver_that_is_killed_loses_nothing_and_doubles_nothing(
     sink_id: str,
     moment: str,
 ) -> None:
-    """240 records in 4 batches; the JVM dies in the second, and the replay has fewer tasks, or more."""
+    """240 records in 4 batches; a worker dies in the first, the JVM in the second, and the replay has fewer tasks, or more."""
     source = new_topic(2)
     source.send_numbers(0, 120)
     source.send_numbers(120, 240, partition=1)
@@ -262,6 +298,7 @@ def test_a_driver_that_is_killed_loses_nothing_and_doubles_nothing(
         timeout=180,
         check=False,
     )
+    assert (tmp_path / "c" / "commits" / "0").exists(), killed.stderr  # though a worker died
     assert (tmp_path / "c" / "offsets" / "1").exists(), killed.stderr
     assert not (tmp_path / "c" / "commits" / "1").exists(), "the JVM was not killed in its second batch"
     assert not (tmp_path / "c" / "offsets" / "2").exists()

@@ -42,6 +42,7 @@ WRITE_DEFAULTS: Final = {"batch.size": "262144", "linger.ms": "20"}
 """A task sends as fast as it can: large batches."""
 TRANSACTION_DEFAULTS: Final = {"transaction.timeout.ms": "900000"}
 """As long as Kafka's brokers allow by default: a transaction that times out after the decision is a batch that is lost."""
+_TWO_PHASE: Final = "transaction.two.phase.commit.enable"
 
 _ISOLATION: Final = {"read_uncommitted": 0, "read_committed": 1}
 
@@ -160,6 +161,13 @@ def sending(config: ClientConfig) -> Iterator[Callable[[OutgoingRecord], None]]:
     with _producers.lend(config) as producer:
         yield partial(_send, producer.send)
         producer.flush()
+
+
+def transaction_timeout_s(config: ClientConfig) -> float:
+    """How long a task's transaction may be open; infinity with two-phase commit (KIP-939)."""
+    if config.get(_TWO_PHASE, "").strip().lower() == "true":
+        return float("inf")
+    return float({**TRANSACTION_DEFAULTS, **config}["transaction.timeout.ms"]) / 1000
 
 
 @dataclass(frozen=True, slots=True)

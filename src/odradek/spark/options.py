@@ -188,6 +188,8 @@ def _exactly_once(given: GivenOptions, use: Use) -> ExactlyOnceOptions | None:
     key = given.get("idempotenceKey")
     if key is not None and not 1 <= len(key) <= _KEY_MAX:
         raise ConfigError(f"option idempotenceKey takes 1 to {_KEY_MAX} characters, not {len(key)}")
+    if key is not None and not key.isprintable():
+        raise ConfigError(f"option idempotenceKey takes printable characters, not {key!r:.80}")
     group = given.get("publishOffsets")
     if group is not None and not group.strip():
         raise ConfigError("option publishOffsets names a consumer group; it is empty")

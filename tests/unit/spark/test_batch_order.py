@@ -1,53 +1,62 @@
-"""Which batches a sink writes: those that follow its last decision, each once."""
+"""Whether a batch is to be written, by the last decision of its sink."""
 
 from __future__ import annotations
 
 import pytest
 
 from odradek.model.errors import ConfigError
-from odradek.spark.exactly_once.decision import Decision, Namespace
+from odradek.spark.exactly_once.decision import Decision
 from odradek.spark.exactly_once.task import BatchName, is_written
 
 
-def decided(query: str, batch: int) -> Decision:
-    namespace = Namespace(sink_id="s", incarnation="0123abcd", side=0)
-    return Decision(query=query, batch=batch, namespace=namespace, participants=())
+def decided(query: str, batch: int, *, is_keyed: bool = False) -> Decision:
+    return Decision(
+        sink_id="s", query=query, batch=batch, side=0, driver=(1, 1), participants=(), is_keyed=is_keyed
+    )
 
 
-def asked(name: BatchName, before: Decision | None, *, taking_over: bool = False) -> bool:
-    return is_written(name, before, "s", taking_over=taking_over)
+def batch(query: str, number: int) -> BatchName:
+    return BatchName(query=query, batch=number)
 
 
-def test_the_first_batch_of_a_new_sink_is_written() -> None:
-    assert not asked(BatchName(query="a", batch=0), None)
+def keyed(key: str) -> BatchName:
+    return BatchName(query=key, batch=0, is_keyed=True)
 
 
-def test_the_next_batch_is_written_and_older_ones_are_not() -> None:
-    assert not asked(BatchName(query="a", batch=5), decided("a", 4))
-    assert asked(BatchName(query="a", batch=4), decided("a", 4))
-    assert asked(BatchName(query="a", batch=0), decided("a", 4))
+@pytest.mark.parametrize("taking_over", [False, True])
+@pytest.mark.parametrize(
+    ("name", "last", "expected"),
+    [
+        (batch("q", 0), None, False),
+        (batch("q", 5), decided("q", 4), False),
+        (batch("q", 4), decided("q", 4), True),
+        (batch("q", 3), decided("q", 4), True),  # a checkpoint from a backup
+        (keyed("k"), None, False),
+        (keyed("k"), decided("k", 0, is_keyed=True), True),
+        (keyed("l"), decided("k", 0, is_keyed=True), False),
+    ],
+)
+def test_a_batch_is_written_unless_the_decision_has_it(
+    name: BatchName, last: Decision | None, expected: bool, taking_over: bool
+) -> None:
+    assert is_written(name, last, "s", taking_over=taking_over) is expected
 
 
 @pytest.mark.parametrize(
-    ("name", "before", "reason"),
+    ("name", "last", "reason"),
     [
-        (BatchName(query="b", batch=0), decided("a", 4), "belongs to query a"),
-        (BatchName(query="a", batch=3), None, "first that sink 's' knows of"),
-        (BatchName(query="a", batch=6), decided("a", 4), "does not follow"),
+        (batch("q", 3), None, "is the first that sink 's' knows of"),
+        (batch("q", 6), decided("q", 4), "older than the checkpoint"),
+        (batch("q", 0), decided("p", 4), "belongs to query p"),
+        (batch("q", 5), decided("p", 4), "belongs to query p"),
+        (batch("k", 0), decided("k", 0, is_keyed=True), "belongs to query k"),
+        (keyed("k"), decided("q", 4), "belongs to query q"),
+        (keyed("q"), decided("q", 4), "belongs to query q"),
     ],
 )
-def test_a_decision_that_does_not_lead_to_the_batch_is_refused_unless_the_user_takes_over(
-    name: BatchName, before: Decision | None, reason: str
+def test_what_could_double_or_lose_rows_is_refused_unless_the_user_takes_over(
+    name: BatchName, last: Decision | None, reason: str
 ) -> None:
     with pytest.raises(ConfigError, match=reason):
-        asked(name, before)
-    assert not asked(name, before, taking_over=True)
-
-
-def test_taking_over_does_not_write_what_is_written() -> None:
-    assert asked(BatchName(query="a", batch=4), decided("a", 4), taking_over=True)
-
-
-def test_a_key_is_written_unless_it_was_the_last() -> None:
-    assert not asked(BatchName(query="k2", batch=0, is_keyed=True), decided("k1", 0))
-    assert asked(BatchName(query="k1", batch=0, is_keyed=True), decided("k1", 0))
+        is_written(name, last, "s", taking_over=False)
+    assert not is_written(name, last, "s", taking_over=True)

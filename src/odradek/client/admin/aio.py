@@ -33,7 +33,7 @@ from odradek.client.admin.types import (
 )
 from odradek.client.consumer.offset_lookup import OffsetAndTimestamp, find_offsets
 from odradek.client.errors import PartialFailureError
-from odradek.client.groups.coordinator import GROUP, TRANSACTION, Coordinator
+from odradek.client.groups.coordinator import GROUP, TRANSACTION
 from odradek.client.groups.offset_store import OffsetStore
 from odradek.client.groups.values import (
     CommitFailedError,
@@ -543,7 +543,7 @@ class AsyncAdmin:
     async def _offsets_of(self, group_id: str) -> OffsetStore:
         await self.start()
         await self._session.cluster.connection()
-        coordinator = Coordinator(self._session.cluster, group_id, GROUP)
+        coordinator = self._session.coordinator_of(group_id)
         nobody = GroupMetadata(group_id=group_id)
         return OffsetStore(self._session.cluster, coordinator, who=lambda: nobody, fenced=lambda code: None)
 

@@ -8,6 +8,7 @@ from typing import Any, Final, TypeVar
 
 from odradek.client.admin.calls import AdminCalls, AlreadyDone, Failures
 from odradek.client.errors import ClientClosedError
+from odradek.client.groups.coordinator import GROUP, Coordinator
 from odradek.client.network.cluster import ClusterClient
 from odradek.client.network.own_loop import OwnLoop
 from odradek.client.settings import AdminSettings
@@ -16,6 +17,7 @@ from odradek.model.errors import KafkaError
 from odradek.runtime.ports import Clock, Entropy
 from odradek.runtime.real_clock import SystemClock, SystemEntropy
 
+_GROUPS_MAX: Final = 1_024
 K = TypeVar("K")
 V = TypeVar("V")
 
@@ -27,6 +29,7 @@ class AdminSession:
         self.cluster: Final = ClusterClient(settings, clock or SystemClock(), entropy or SystemEntropy())
         self.calls: Final = AdminCalls(self.cluster)
         self.transactions: Final = TransactionClient(self.cluster, settings.request_timeout_ms / 1000)
+        self._groups: dict[str, Coordinator] = {}
         self._api_timeout_s = settings.default_api_timeout_ms / 1000
         self._loop = OwnLoop("odradek-admin")
         self._closed = False
@@ -47,6 +50,14 @@ class AdminSession:
     def limit_s(self, timeout_s: float | None) -> float:
         """How long a call may take."""
         return self._api_timeout_s if timeout_s is None else timeout_s
+
+    def coordinator_of(self, group_id: str) -> Coordinator:
+        """The same one each time, as it remembers where it is."""
+        found = self._groups.pop(group_id, None) or Coordinator(self.cluster, group_id, GROUP)
+        self._groups[group_id] = found
+        if len(self._groups) > _GROUPS_MAX:
+            del self._groups[next(iter(self._groups))]
+        return found
 
     async def each(
         self,

@@ -10,9 +10,11 @@ from __future__ import annotations
 
 import base64
 import json
+import re
 import struct
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import Any, Final
 
 from odradek.client.groups.values import OffsetAndMetadata
@@ -26,11 +28,17 @@ GROUP_PREFIX: Final = "__odradek_sink."
 DRIVER_PREFIX: Final = "odradek-sink."
 _SEPARATOR: Final = "~"
 """Between a sink id, which cannot have it, and the rest of a participant's transactional id."""
-_FORMAT: Final = 1
-_PACKED: Final = struct.Struct(">IHqh")
-_CHUNK: Final = 170
-"""Participants in one offset's metadata: 16 bytes each, as base64, in less than offset.metadata.max.bytes (4,096)."""
-PARTICIPANTS_MAX: Final = _CHUNK * (DECISIONS_PARTITIONS - 1)
+_ID: Final = re.compile(
+    re.escape(DRIVER_PREFIX) + r"(?P<sink>[A-Za-z0-9._-]+)(?P<rest>~[0-9a-f]{12}-[01]\.\d+)?"
+)
+_FORMAT: Final = 2
+WRITER_BYTES: Final = 6
+_PACKED: Final = struct.Struct(f">{WRITER_BYTES}sHqh")
+_FIRST_CHUNK: Final = 64
+_CHUNK: Final = 160
+"""Participants in one offset's metadata: 18 bytes each, as base64, in less than offset.metadata.max.bytes (4,096). The
+first one has fewer: a query's name, or a key, of 500 characters stands there, too."""
+PARTICIPANTS_MAX: Final = _FIRST_CHUNK + _CHUNK * (DECISIONS_PARTITIONS - 2)
 _DECISION: Final = TopicPartition(DECISIONS_TOPIC, 0)
 _ENDED: Final = TopicPartition(DECISIONS_TOPIC, DECISIONS_PARTITIONS - 1)
 
@@ -48,36 +56,40 @@ def driver_id(sink_id: str) -> str:
     return DRIVER_PREFIX + sink_id
 
 
-def participant_prefix(sink_id: str) -> str:
-    """What the transactional ids of all tasks of a sink begin with."""
-    return driver_id(sink_id) + _SEPARATOR
+def participant_id(sink_id: str, writer: str, side: int, slot: int) -> str:
+    """The transactional id of a task's transaction.
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Namespace:
-    """The transactional ids of one batch's tasks.
-
-    No two drivers use the same ids, so a task that outlived its driver cannot disturb another driver's transactions. Two
-    batches in a row use different ones, so the last decision can always be rolled forward.
+    No two processes use the same one, so a task that outlived its driver or its attempt cannot disturb another's
+    transaction. Two batches in a row use different ones, so the last decision can always be carried out.
     """
+    return f"{driver_id(sink_id)}{_SEPARATOR}{writer}-{side}.{slot}"
 
-    sink_id: str
-    incarnation: str
-    """Of the driver's process: eight hexadecimal digits."""
-    side: int
-    """0 and 1 in turn."""
 
-    def transactional_id(self, partition: int, attempt: int) -> str:
-        """Of one attempt of one task."""
-        return f"{participant_prefix(self.sink_id)}{self.incarnation}-{self.side}-{partition}.{attempt}"
+class SinkRole(StrEnum):
+    """What a transactional id does for its sink."""
+
+    DRIVER = "driver"
+    """It decides batches."""
+    TASK = "task"
+    """It writes rows."""
+
+
+def sink_of(transactional_id: str) -> tuple[str, SinkRole] | None:
+    """The sink that a transactional id belongs to, and what it does there; None when it belongs to none."""
+    found = _ID.fullmatch(transactional_id)
+    if found is None:
+        return None
+    return found["sink"], SinkRole.DRIVER if found["rest"] is None else SinkRole.TASK
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Participant:
     """A task's prepared transaction."""
 
-    partition: int
-    attempt: int
+    writer: str
+    """The process that wrote it: 12 hexadecimal digits, drawn."""
+    slot: int
+    """Numbers that process's transactions in this batch."""
     producer_id: int
     producer_epoch: int
 
@@ -86,10 +98,17 @@ class Participant:
 class Decision:
     """The last batch that is part of a sink's output."""
 
+    sink_id: str
     query: str
+    """Or, of a batch write, its idempotence key."""
     batch: int
-    namespace: Namespace
+    side: int
+    """0 and 1 in turn: part of its participants' names."""
+    driver: tuple[int, int]
+    """Producer id and epoch under which it was decided. No other decision of the sink has the same."""
     participants: tuple[Participant, ...]
+    is_keyed: bool = False
+    """It is a batch write, not a query's batch."""
     is_ended: bool = False
     """All of its transactions are known to be committed."""
 
@@ -97,7 +116,7 @@ class Decision:
         """The transactions that it commits."""
         return [
             TransactionIdentity(
-                transactional_id=self.namespace.transactional_id(each.partition, each.attempt),
+                transactional_id=participant_id(self.sink_id, each.writer, self.side, each.slot),
                 producer_id=each.producer_id,
                 producer_epoch=each.producer_epoch,
             )
@@ -111,20 +130,19 @@ class Decision:
                 f"delivery=exactly_once takes at most {PARTICIPANTS_MAX:,} tasks with output a batch, and batch"
                 f" {self.batch} has {len(self.participants):,}: coalesce() the rows before they are written"
             )
-        chunks = [
-            self.participants[start : start + _CHUNK] for start in range(0, len(self.participants), _CHUNK)
-        ] or [()]
+        first, rest = self.participants[:_FIRST_CHUNK], self.participants[_FIRST_CHUNK:]
         header = {
             "format": _FORMAT,
             "query": self.query,
-            "incarnation": self.namespace.incarnation,
-            "side": self.namespace.side,
+            "keyed": self.is_keyed,
+            "side": self.side,
+            "driver": self.driver,
             "transactions": len(self.participants),
-            "is": _packed(chunks[0]),
+            "is": _packed(first),
         }
         offsets = {_DECISION: OffsetAndMetadata(offset=self.batch, metadata=_json(header))}
-        for number, chunk in enumerate(chunks[1:], 1):
-            more = {"query": self.query, "is": _packed(chunk)}
+        for number, start in enumerate(range(0, len(rest), _CHUNK), 1):
+            more = {"driver": self.driver, "is": _packed(rest[start : start + _CHUNK])}
             offsets[TopicPartition(DECISIONS_TOPIC, number)] = OffsetAndMetadata(
                 offset=self.batch, metadata=_json(more)
             )
@@ -132,7 +150,7 @@ class Decision:
 
     def end_mark(self) -> Offsets:
         """What says that the decision has been carried out."""
-        return {_ENDED: OffsetAndMetadata(offset=self.batch, metadata=_json({"query": self.query}))}
+        return {_ENDED: OffsetAndMetadata(offset=self.batch, metadata=_json({"driver": self.driver}))}
 
 
 def decision_in(sink_id: str, committed: Committed) -> Decision | None:
@@ -145,51 +163,58 @@ def decision_in(sink_id: str, committed: Committed) -> Decision | None:
         return None
     header = _read(sink_id, first.metadata)
     try:
-        query, count, version = header["query"], header["transactions"], header["format"]
-        if version != _FORMAT:
-            raise _damaged(sink_id, f"its format is {version}, and this version of Odradek knows {_FORMAT}")
+        if header["format"] != _FORMAT:
+            raise _damaged(
+                sink_id, f"its format is {header['format']}, and this version of Odradek knows {_FORMAT}"
+            )
+        count, driver = header["transactions"], _driver_in(header)
         participants = list(_unpacked(header["is"]))
         number = 1
         while len(participants) < count:
             more = committed.get(TopicPartition(DECISIONS_TOPIC, number))
             content = _read(sink_id, more.metadata) if more is not None else {}
-            if more is None or more.offset != first.offset or content["query"] != query:
+            if more is None or _driver_in(content) != driver:
                 raise _damaged(sink_id, f"it names {count} transactions and holds {len(participants)}")
             participants += _unpacked(content["is"])
             number += 1
-        namespace = Namespace(sink_id=sink_id, incarnation=header["incarnation"], side=header["side"])
+        return Decision(
+            sink_id=sink_id,
+            query=header["query"],
+            batch=first.offset,
+            side=int(header["side"]),
+            driver=driver,
+            participants=tuple(participants),
+            is_keyed=bool(header["keyed"]),
+            is_ended=_is_ended(sink_id, committed.get(_ENDED), driver),
+        )
     except (KeyError, TypeError, ValueError, struct.error) as error:
         raise _damaged(sink_id, f"{error!r}") from None
-    return Decision(
-        query=query,
-        batch=first.offset,
-        namespace=namespace,
-        participants=tuple(participants),
-        is_ended=_is_ended(sink_id, committed.get(_ENDED), query, first.offset),
-    )
 
 
-def _is_ended(sink_id: str, mark: OffsetAndMetadata | None, query: str, batch: int) -> bool:
-    if mark is None or mark.offset != batch:
-        return False
-    return bool(_read(sink_id, mark.metadata).get("query") == query)
+def _is_ended(sink_id: str, mark: OffsetAndMetadata | None, driver: tuple[int, int]) -> bool:
+    return mark is not None and _driver_in(_read(sink_id, mark.metadata)) == driver
+
+
+def _driver_in(content: Mapping[str, Any]) -> tuple[int, int]:
+    producer_id, epoch = content["driver"]
+    return int(producer_id), int(epoch)
 
 
 def _packed(participants: Iterable[Participant]) -> str:
     raw = b"".join(
-        _PACKED.pack(each.partition, each.attempt, each.producer_id, each.producer_epoch)
+        _PACKED.pack(bytes.fromhex(each.writer), each.slot, each.producer_id, each.producer_epoch)
         for each in participants
     )
     return base64.b64encode(raw).decode()
 
 
 def _unpacked(text: str) -> Iterable[Participant]:
-    for partition, attempt, producer_id, epoch in _PACKED.iter_unpack(base64.b64decode(text, validate=True)):
-        yield Participant(partition=partition, attempt=attempt, producer_id=producer_id, producer_epoch=epoch)
+    for writer, slot, producer_id, epoch in _PACKED.iter_unpack(base64.b64decode(text, validate=True)):
+        yield Participant(writer=writer.hex(), slot=slot, producer_id=producer_id, producer_epoch=epoch)
 
 
 def _json(content: Mapping[str, object]) -> str:
-    return json.dumps(content, separators=(",", ":"))
+    return json.dumps(content, separators=(",", ":"), ensure_ascii=False)
 
 
 def _read(sink_id: str, text: str | None) -> dict[str, Any]:

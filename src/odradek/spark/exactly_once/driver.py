@@ -2,42 +2,51 @@
 
 `begin` runs in Spark's planner process before a batch's tasks, `decide` in its commit process after them. Between the two
 only the tasks' results travel, so a task's result holds what `begin` found out.
+
+**Why a transaction may be aborted.** Nothing but the fence orders two drivers, and a process may stand still between any two
+lines. So open transactions are listed first; then the driver is fenced, by which all who could decide them are shut out; then
+the last decision is read and carried out; and only then what was listed is aborted, by its very producer id and epoch. What a
+newer driver's tasks write meanwhile has other ones.
 """
 
 from __future__ import annotations
 
 import logging
-import os
-import re
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Final
 
 from odradek.client import Admin, NewTopic
-from odradek.client.errors import PartialFailureError, TimedOutError
 from odradek.client.groups.values import OffsetAndMetadata
+from odradek.client.transactions.error_actions import ProducerFencedError
 from odradek.client.transactions.prepared import TransactionIdentity
-from odradek.model.errors import ErrorCode, KafkaError
+from odradek.model.errors import ConfigError, ErrorCode, KafkaError
 from odradek.model.ids import TopicPartition
 from odradek.spark.exactly_once.decision import (
     DECISIONS_PARTITIONS,
     DECISIONS_TOPIC,
     Decision,
-    Namespace,
     Participant,
     decision_in,
     driver_id,
     group_of,
-    participant_prefix,
 )
+from odradek.spark.exactly_once.open_transactions import GONE, abort, failures, open_transactions
+from odradek.spark.exactly_once.task import BatchName
 
 log: Final = logging.getLogger("odradek.spark")
 
 SWEEP_INTERVAL_S: Final = 10.0
-"""How long a transaction that a lost attempt left open may hold back readers, at most."""
-_OPEN: Final = ("Ongoing",)
-_INCARNATION_BYTES: Final = 4
+"""How long a transaction that a lost attempt left open may hold back readers, at most, while batches come."""
+SWEEP_PATIENCE_S: Final = 5.0
+"""How long a sweep waits for a broker that does not answer: it is made later then."""
+FIRST_SWEEP_PATIENCE_S: Final = 30.0
+"""So long the first one waits: by then a dead broker is out of the cluster, and others have taken over. Without new input
+there may be no later one.
+"""
+_TIMEOUT_SHARE: Final = 0.9
+"""Of the transactions' time-out: a batch that took longer is not decided."""
 _DECISIONS: Final = [TopicPartition(DECISIONS_TOPIC, number) for number in range(DECISIONS_PARTITIONS)]
 
 
@@ -50,104 +59,158 @@ class BatchTerms:
     """What a batch's tasks work under."""
 
     driver: TransactionIdentity
-    namespace: Namespace
+    side: int
     decided: Decision | None
     """The decision before this batch."""
+    begun_at: float
+    """By the driver machine's monotonic clock."""
 
 
 @dataclass(slots=True, kw_only=True)
-class _DriverMemory:
+class DriverMemory:
     """What a driver's process remembers of a sink."""
 
-    incarnation: str = field(default_factory=lambda: os.urandom(_INCARNATION_BYTES).hex())
-    has_begun: bool = False
-    decided: tuple[str, int] | None = None
+    has_swept: bool = False
+    decided: tuple[int, int] | None = None
     swept_at: float = 0.0
     has_topic: bool = False
 
 
-_memories: Final[dict[tuple[str, str], _DriverMemory]] = {}
+_memories: Final[dict[tuple[str, str], DriverMemory]] = {}
 
 
 class SinkDriver:
-    """One sink's, in one process. `failing_on_loss=False`: a batch that is lost is logged, and the query goes on."""
+    """One sink's, in one process. `failing_on_loss=False`: a batch that is lost is logged, and the query goes on.
+
+    `transaction_timeout_s` is that of the tasks' transactions.
+    """
 
     def __init__(
         self,
         admin: Admin,
         sink_id: str,
         *,
+        transaction_timeout_s: float,
         failing_on_loss: bool = True,
         clock: Callable[[], float] = time.monotonic,
-        memory: _DriverMemory | None = None,
+        memory: DriverMemory | None = None,
     ) -> None:
         self._admin = admin
         self._sink_id = sink_id
         self._group = group_of(sink_id)
+        self._transaction_timeout_s = transaction_timeout_s
         self._failing_on_loss = failing_on_loss
         self._clock = clock
-        self._memory = memory or _DriverMemory()
+        self._memory = memory or DriverMemory()
 
     def begin(self) -> BatchTerms:
         """Shut out older drivers, finish what they decided, abort what they did not."""
         self._make_topic()
-        driver = self._admin.fence_producers([driver_id(self._sink_id)])[driver_id(self._sink_id)]
-        decided = self.decision()
-        if decided is not None and not decided.is_ended:
-            self._carry_out(decided)
-        self._sweep_if_due(decided)
-        namespace = Namespace(
-            sink_id=self._sink_id,
-            incarnation=self._memory.incarnation,
-            side=0 if decided is None else 1 - decided.namespace.side,
+        driver, decided = self._shut_out_others()
+        if self._is_sweep_due(decided):
+            timeout_s = SWEEP_PATIENCE_S if self._memory.has_swept else FIRST_SWEEP_PATIENCE_S
+            driver, decided = self._sweep(timeout_s) or (driver, decided)
+        return BatchTerms(
+            driver=driver,
+            side=0 if decided is None else 1 - decided.side,
+            decided=decided,
+            begun_at=self._clock(),
         )
-        return BatchTerms(driver=driver, namespace=namespace, decided=decided)
 
     def decide(
         self,
         terms: BatchTerms,
-        query: str,
-        batch: int,
+        name: BatchName,
         participants: Sequence[Participant],
         progress: Mapping[str, Mapping[TopicPartition, int]],
     ) -> None:
         """Make the batch part of the output; `progress` are offsets to commit with it, by group.
 
-        ProducerFencedError: another driver uses the sink id. After any other error the decision may have been taken: the
-        next `begin` finds out.
+        ProducerFencedError: another driver uses the sink id. ConfigError: the batch cannot be decided. After any other
+        error the decision may have been taken: the next `begin` finds out.
         """
+        self._check_age(terms, name)
         decision = Decision(
-            query=query, batch=batch, namespace=terms.namespace, participants=tuple(participants)
+            sink_id=self._sink_id,
+            query=name.query,
+            batch=name.batch,
+            is_keyed=name.is_keyed,
+            side=terms.side,
+            driver=(terms.driver.producer_id, terms.driver.producer_epoch),
+            participants=tuple(participants),
         )
-        self._admin.send_offsets_to_transaction(terms.driver, self._group, decision.to_offsets())
-        for group, offsets in progress.items():
-            positions = {tp: OffsetAndMetadata(offset=offset) for tp, offset in offsets.items()}
-            self._admin.send_offsets_to_transaction(terms.driver, group, positions)
-        self._admin.end_transactions([terms.driver], committed=True)
+        try:
+            committed = {self._group: decision.to_offsets()}
+            for group, offsets in progress.items():
+                positions = {tp: OffsetAndMetadata(offset=offset) for tp, offset in offsets.items()}
+                committed[group] = {**committed.get(group, {}), **positions}
+            for group, offsets_and_metadata in committed.items():
+                self._admin.send_offsets_to_transaction(terms.driver, group, offsets_and_metadata)
+            self._admin.end_transactions([terms.driver], committed=True)
+        except KafkaError as error:
+            if error.code not in GONE:
+                raise
+            raise ProducerFencedError(
+                error.code,
+                f"another query uses sink {self._sink_id!r} since batch {name.batch} of query {name.query} began, and this one"
+                " must stop: a sinkId is for one query at a time",
+            ) from None
         self._carry_out(decision)
 
-    def decision(self) -> Decision | None:
-        """The sink's last decision."""
-        committed = self._admin.list_group_offsets(self._group, _DECISIONS, require_stable=True)
-        return decision_in(self._sink_id, committed)
+    def sweep(self) -> None:
+        """Abort what lost attempts left open, now: it holds back readers of what has been decided."""
+        try:
+            self._sweep()
+        except KafkaError as error:
+            log.warning("sink %s: transactions of lost tasks may be open: %s", self._sink_id, error)
+
+    def retire(self) -> Decision | None:
+        """End all that the sink holds open: commit what was decided, abort the rest. A driver that is alive must stop.
+
+        BatchLostError as in `begin`, after the rest was aborted.
+        """
+        found = open_transactions(self._admin, self._sink_id)
+        try:
+            _, decided = self._shut_out_others()
+        except BatchLostError:
+            abort(self._admin, found)
+            raise
+        abort(self._admin, found)
+        return decided
 
     # -- inside
+
+    def _shut_out_others(self) -> tuple[TransactionIdentity, Decision | None]:
+        """Nobody else can decide any more; what was decided last is carried out."""
+        name = driver_id(self._sink_id)
+        driver = self._admin.fence_producers([name])[name]
+        decided = last_decision(self._admin, self._sink_id)
+        if decided is not None and not decided.is_ended:
+            self._carry_out(decided)
+        return driver, decided
+
+    def _check_age(self, terms: BatchTerms, name: BatchName) -> None:
+        """A transaction that timed out must not be decided: its rows would be lost."""
+        age_s = self._clock() - terms.begun_at
+        if age_s > _TIMEOUT_SHARE * self._transaction_timeout_s:
+            raise ConfigError(
+                f"batch {name.batch} of query {name.query} took {age_s:.0f} s, and its transactions time out after"
+                f" {self._transaction_timeout_s:.0f} s: nothing of it was committed. Set kafka.transaction.timeout.ms higher"
+                " (brokers allow transaction.max.timeout.ms), or maxOffsetsPerTrigger lower"
+            )
 
     def _carry_out(self, decision: Decision) -> None:
         identities = decision.identities()
         if identities:
-            try:
-                self._admin.end_transactions(identities, committed=True)
-            except PartialFailureError as failure:
-                self._settle_loss(decision, list(failure.errors.values()), len(identities))
-            except KafkaError as error:
-                self._settle_loss(decision, [error], len(identities))
+            errors = failures(lambda: self._admin.end_transactions(identities, committed=True))
+            if errors:
+                self._settle_loss(decision, errors, len(identities))
         self._admin.alter_group_offsets(self._group, decision.end_mark())
 
-    def _settle_loss(self, decision: Decision, errors: Sequence[Exception], count: int) -> None:
-        """Raise what can be tried again as it is, and what cannot as BatchLostError."""
+    def _settle_loss(self, decision: Decision, errors: Sequence[KafkaError], count: int) -> None:
+        """BatchLostError for what is lost; what can be tried again, or has another reason, is raised as it is."""
         for error in errors:
-            if isinstance(error, TimedOutError) or not isinstance(error, KafkaError) or error.retriable:
+            if error.code not in GONE:
                 raise error
         first = errors[0]
         lost = BatchLostError(
@@ -161,28 +224,42 @@ class SinkDriver:
             raise lost
         log.error("%s", lost.message)
 
-    def _sweep_if_due(self, decided: Decision | None) -> None:
-        """Abort open transactions of tasks that no decision will ever name."""
+    def _is_sweep_due(self, decided: Decision | None) -> bool:
+        """At first, when the batch before was not decided, and now and then."""
         memory = self._memory
-        now = self._clock()
-        last = None if decided is None else (decided.query, decided.batch)
-        had_retries = decided is not None and any(each.attempt for each in decided.participants)
-        is_due = not memory.has_begun or memory.decided == last or had_retries
-        if is_due or now - memory.swept_at >= SWEEP_INTERVAL_S:
-            mine = re.compile(re.escape(participant_prefix(self._sink_id)) + r"[0-9a-f]{8}-[01]-\d+\.\d+")
-            strays = [
-                str(each.transactional_id)
-                for each in self._admin.list_transactions(states=_OPEN)
-                if mine.fullmatch(str(each.transactional_id))
-            ]
-            if strays:
-                log.info(
-                    "sink %s: %d open transactions of lost tasks are aborted", self._sink_id, len(strays)
-                )
-                self._admin.fence_producers(strays)
-            memory.swept_at = now
-        memory.has_begun = True
+        last = None if decided is None else decided.driver
+        is_due = not memory.has_swept or memory.decided == last
         memory.decided = last
+        return is_due or self._clock() - memory.swept_at >= SWEEP_INTERVAL_S
+
+    def _sweep(
+        self, timeout_s: float = SWEEP_PATIENCE_S
+    ) -> tuple[TransactionIdentity, Decision | None] | None:
+        """Abort what no decision will ever name. When there is any, the driver has a new identity.
+
+        A sweep may fail, and be made later: only the patience of readers depends on it.
+        """
+        deadline = self._clock() + timeout_s
+        while True:
+            try:
+                found = open_transactions(self._admin, self._sink_id, timeout_s=SWEEP_PATIENCE_S)
+                break
+            except KafkaError as error:
+                log.warning("sink %s: transactions of lost tasks cannot be listed: %s", self._sink_id, error)
+                if self._clock() >= deadline:
+                    return None
+        shut_out = None
+        if found:
+            log.info("sink %s: %d open transactions of lost tasks are aborted", self._sink_id, len(found))
+            shut_out = self._shut_out_others()
+            try:
+                abort(self._admin, found, timeout_s=SWEEP_PATIENCE_S)
+            except KafkaError as error:
+                log.warning("sink %s: transactions of lost tasks stay open: %s", self._sink_id, error)
+                return shut_out
+        self._memory.has_swept = True
+        self._memory.swept_at = self._clock()
+        return shut_out
 
     def _make_topic(self) -> None:
         if not self._memory.has_topic:
@@ -194,6 +271,12 @@ class SinkDriver:
             self._memory.has_topic = True
 
 
-def memory_of(servers: str, sink_id: str) -> _DriverMemory:
+def last_decision(admin: Admin, sink_id: str, *, require_stable: bool = True) -> Decision | None:
+    """What a sink has decided last. It waits for a decision that is being committed, if it is to be stable."""
+    committed = admin.list_group_offsets(group_of(sink_id), _DECISIONS, require_stable=require_stable)
+    return decision_in(sink_id, committed)
+
+
+def memory_of(servers: str, sink_id: str) -> DriverMemory:
     """What this process remembers of a sink."""
-    return _memories.setdefault((servers, sink_id), _DriverMemory())
+    return _memories.setdefault((servers, sink_id), DriverMemory())

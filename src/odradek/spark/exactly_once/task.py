@@ -1,4 +1,4 @@
-"""A task's half: whether its batch is to be written, and writing it in a transaction that stays open."""
+"""Whether a task's batch is to be written. Pure."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def is_written(name: BatchName, decided: Decision | None, sink_id: str, *, takin
     ConfigError when the decision before it does not lead to it, so that writing it could double or lose rows;
     `taking_over` says that the user knows.
     """
-    if decided is not None and decided.query == name.query:
+    if decided is not None and (decided.query, decided.is_keyed) == (name.query, name.is_keyed):
         if decided.batch >= name.batch:
             return True
         if decided.batch == name.batch - 1 or taking_over:
@@ -34,8 +34,15 @@ def is_written(name: BatchName, decided: Decision | None, sink_id: str, *, takin
             f" for batch {decided.batch}: the decisions are older than the checkpoint. Rows of the batches between may be"
             " missing; set takeOver=true to go on all the same"
         )
-    if name.is_keyed or taking_over or (decided is None and name.batch == 0):
+    if taking_over or (decided is None and name.batch == 0):
         return False
+    if name.is_keyed:
+        if decided is None or decided.is_keyed:
+            return False
+        raise ConfigError(
+            f"sink {sink_id!r} belongs to query {decided.query}, which would not know its own decision any more after a batch"
+            " write: use another sinkId, or set takeOver=true if that query is gone"
+        )
     if decided is None:
         raise ConfigError(
             f"batch {name.batch} of query {name.query} is the first that sink {sink_id!r} knows of: either the query ran"

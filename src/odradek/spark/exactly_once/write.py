@@ -17,15 +17,17 @@ from odradek.spark.exactly_once.decision import Participant, group_of
 from odradek.spark.exactly_once.driver import BatchTerms, SinkDriver, memory_of
 from odradek.spark.exactly_once.task import BatchName, is_written
 from odradek.spark.options import ExactlyOnceOptions, WriteOptions
-from odradek.spark.outgoing import Marks, RowFormat, outgoing_records
+from odradek.spark.outgoing import Marks, OutgoingRecord, RowFormat, outgoing_records
 
 if TYPE_CHECKING:
     import pyarrow as pa
     import pyspark
 
     from odradek.spark import connections
+    from odradek.spark.exactly_once import prepare
 else:
     connections = lazy("odradek.spark.connections")
+    prepare = lazy("odradek.spark.exactly_once.prepare")
     pyspark = lazy("pyspark")
 
 log: Final = logging.getLogger("odradek.spark")
@@ -41,6 +43,8 @@ class PreparedTask(WriterCommitMessage):
     participant: Participant | None
     """None: the task had no rows, or the batch is part of the output already."""
     is_skipped: bool
+    was_tried_before: bool
+    """An earlier attempt of the task may have left a transaction open."""
 
 
 class TwoPhaseWrite:
@@ -50,6 +54,7 @@ class TwoPhaseWrite:
         self.options = options
         self._delivery = delivery
         self._layout = layout
+        self._servers = options.client["bootstrap.servers"]
         self._terms: BatchTerms | None = None
 
     def __getstate__(self) -> dict[str, Any]:
@@ -64,13 +69,22 @@ class TwoPhaseWrite:
             raise ConfigError("the batch has not begun: this writer was not made by Spark's driver")
         place = _task_place()
         name = self._name_of(place)
-        if is_written(name, terms.decided, self._delivery.sink_id, taking_over=self._delivery.taking_over):
+        sink_id = self._delivery.sink_id
+        is_skipped = is_written(name, terms.decided, sink_id, taking_over=self._delivery.taking_over)
+        records = _Records(batches, self._layout, marks)
+        participant = None
+        if is_skipped:
             for _ in batches:  # operators before this one commit their state when they have given all
                 pass
-            return PreparedTask(record_count=0, name=name, terms=terms, participant=None, is_skipped=True)
-        count, participant = self._send(batches, terms, place, marks)
+        else:
+            participant = prepare.prepare(self.options.client, sink_id, terms, records)
         return PreparedTask(
-            record_count=count, name=name, terms=terms, participant=participant, is_skipped=False
+            record_count=records.count,
+            name=name,
+            terms=terms,
+            participant=participant,
+            is_skipped=is_skipped,
+            was_tried_before=place.attempt > 0,
         )
 
     def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
@@ -86,20 +100,28 @@ class TwoPhaseWrite:
             raise ConfigError("the tasks of one batch do not agree on the batch that they wrote")
         participants = [each.participant for each in done if each.participant is not None]
         progress = self._progress(first.name)
-        self._with_driver(
-            lambda driver: driver.decide(
-                first.terms, first.name.query, first.name.batch, participants, progress
-            )
-        )
+
+        def decide(driver: SinkDriver) -> None:
+            driver.decide(first.terms, first.name, participants, progress)
+            if any(each.was_tried_before for each in done):
+                driver.sweep()
+
+        self._with_driver(decide)
 
     # -- inside
 
     def _with_driver(self, use: Any) -> Any:
         sink_id = self._delivery.sink_id
-        memory = memory_of(self.options.client["bootstrap.servers"], sink_id)
+        memory = memory_of(self._servers, sink_id)
         with connections.administering(self.options.client) as admin:
             return use(
-                SinkDriver(admin, sink_id, failing_on_loss=self._delivery.fail_on_data_loss, memory=memory)
+                SinkDriver(
+                    admin,
+                    sink_id,
+                    transaction_timeout_s=connections.transaction_timeout_s(self.options.client),
+                    failing_on_loss=self._delivery.fail_on_data_loss,
+                    memory=memory,
+                )
             )
 
     def _name_of(self, place: _TaskPlace) -> BatchName:
@@ -111,28 +133,6 @@ class TwoPhaseWrite:
                 " recognised (inside foreachBatch the query and its batch serve)"
             )
         return BatchName(query=place.query, batch=place.batch)
-
-    def _send(
-        self, batches: Iterator[pa.RecordBatch], terms: BatchTerms, place: _TaskPlace, marks: Marks | None
-    ) -> tuple[int, Participant | None]:
-        batches = (batch for batch in batches if batch.num_rows)
-        first = next(batches, None)
-        if first is None:
-            return 0, None
-        count = 0
-        name = terms.namespace.transactional_id(place.partition, place.attempt)
-        with connections.preparing(self.options.client, name) as task:
-            for batch in _all(first, batches):
-                for record in outgoing_records(batch, self._layout, marks=marks, first_sequence=count):
-                    task.send(record)
-                count += batch.num_rows
-            identity = task.prepare()
-        return count, Participant(
-            partition=place.partition,
-            attempt=place.attempt,
-            producer_id=identity.producer_id,
-            producer_epoch=identity.producer_epoch,
-        )
 
     def _progress(self, name: BatchName) -> Mapping[str, Mapping[TopicPartition, int]]:
         """What the batch has read, by group: the sink's own, and the one that the user wants it published as."""
@@ -155,9 +155,23 @@ class TwoPhaseWrite:
         return {group: offsets for group in groups if offsets}
 
 
+class _Records:
+    """The rows of a task as records, and how many there were."""
+
+    def __init__(self, batches: Iterator[pa.RecordBatch], layout: RowFormat, marks: Marks | None) -> None:
+        self.count = 0
+        self._batches = batches
+        self._layout = layout
+        self._marks = marks
+
+    def __iter__(self) -> Iterator[OutgoingRecord]:
+        for batch in self._batches:
+            yield from outgoing_records(batch, self._layout, marks=self._marks, first_sequence=self.count)
+            self.count += batch.num_rows
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _TaskPlace:
-    partition: int
     attempt: int
     query: str | None
     batch: int | None
@@ -167,16 +181,15 @@ def _task_place() -> _TaskPlace:
     context = pyspark.TaskContext.get()
     if context is None:
         raise ConfigError("delivery=exactly_once writes in Spark's tasks only")
+    if (context.getLocalProperty("spark.speculation") or "").strip().lower() == "true":
+        raise ConfigError(
+            "delivery=exactly_once does not go with spark.speculation=true: the attempts that lose leave transactions open, and"
+            " these hold back readers. Set spark.speculation=false"
+        )
     query = context.getLocalProperty("sql.streaming.queryId")
     batch = context.getLocalProperty("streaming.sql.batchId")
     return _TaskPlace(
-        partition=context.partitionId(),
         attempt=context.attemptNumber(),
         query=query,
         batch=None if batch is None else int(batch),
     )
-
-
-def _all(first: pa.RecordBatch, rest: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    yield first
-    yield from rest

@@ -1,0 +1,69 @@
+"""Transactions that tasks of a sink have left open."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from odradek.client import Admin
+from odradek.client.admin.transaction_descriptions import ONGOING, TransactionDescription
+from odradek.client.errors import PartialFailureError
+from odradek.client.transactions.prepared import TransactionIdentity
+from odradek.model.errors import ErrorCode, KafkaError
+from odradek.spark.exactly_once.decision import SinkRole, sink_of
+
+GONE: Final = frozenset(
+    {
+        ErrorCode.PRODUCER_FENCED,
+        ErrorCode.INVALID_PRODUCER_EPOCH,
+        ErrorCode.INVALID_PRODUCER_ID_MAPPING,
+        ErrorCode.INVALID_TXN_STATE,
+    }
+)
+"""What a coordinator says of a transaction that is open no more."""
+
+
+def open_transactions(
+    admin: Admin, sink_id: str, *, timeout_s: float | None = None
+) -> list[TransactionDescription]:
+    """Those of the sink's tasks. KafkaError unless every broker answers."""
+    listed = admin.list_transactions(states=[ONGOING], timeout_s=timeout_s)
+    names = [
+        each.transactional_id for each in listed if sink_of(each.transactional_id) == (sink_id, SinkRole.TASK)
+    ]
+    if not names:
+        return []
+    described = admin.describe_transactions(names, timeout_s=timeout_s)
+    return [each for each in described.values() if each.state == ONGOING]
+
+
+def abort(admin: Admin, wanted: Sequence[TransactionDescription], *, timeout_s: float | None = None) -> None:
+    """Abort these very transactions, and not what was written under their names since. KafkaError when one stays open."""
+    identities = [
+        TransactionIdentity(
+            transactional_id=each.transactional_id,
+            producer_id=each.producer_id,
+            producer_epoch=each.producer_epoch,
+        )
+        for each in wanted
+    ]
+    left = [
+        error
+        for error in failures(
+            lambda: admin.end_transactions(identities, committed=False, timeout_s=timeout_s)
+        )
+        if error.code not in GONE
+    ]
+    if left:
+        raise left[0]
+
+
+def failures(call: Callable[[], None]) -> list[KafkaError]:
+    """What an admin call about several transactions raised for them."""
+    try:
+        call()
+    except PartialFailureError as failure:
+        return list(failure.errors.values())
+    except KafkaError as error:
+        return [error]
+    return []

@@ -1,0 +1,302 @@
+"""The driver of an exactly-once sink against a broker, without Spark: tasks are producers that prepare and leave."""
+
+from __future__ import annotations
+
+import itertools
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from tests.interop.sink.plain_sink import PlainSink, batch
+
+from odradek import Admin, ProducerFencedError, TopicPartition
+from odradek.client.transactions.error_actions import FatalTransactionError
+from odradek.model.errors import ConfigError, ErrorCode, KafkaError
+from odradek.spark import connections
+from odradek.spark.exactly_once.decision import Participant, SinkRole, participant_id, sink_of
+from odradek.spark.exactly_once.driver import BatchLostError, BatchTerms, SinkDriver
+from odradek.spark.exactly_once.task import BatchName
+
+MakeTopic = Callable[..., str]
+_numbers = itertools.count()
+
+
+@pytest.fixture
+def admin(bootstrap: str) -> Iterator[Admin]:
+    with Admin(bootstrap) as made:
+        yield made
+
+
+@pytest.fixture
+def sink(admin: Admin, bootstrap: str, topic: MakeTopic) -> Iterator[PlainSink]:
+    yield PlainSink(admin, bootstrap, f"sink-{time.time_ns()}-{next(_numbers)}", topic())
+    connections._producers.close()
+
+
+@pytest.fixture
+def driver(sink: PlainSink) -> SinkDriver:
+    return sink.driver()
+
+
+def test_batches_are_decided_one_after_the_other(driver: SinkDriver, sink: PlainSink) -> None:
+    for turn in range(5):
+        terms = driver.begin()
+        tasks = [sink.run_task(terms, b"%d.%d" % (turn, number)) for number in range(3)]
+        driver.decide(terms, batch(turn), tasks, {})
+    assert sorted(sink.committed()) == sorted(b"%d.%d" % (b, n) for b in range(5) for n in range(3))
+    decision = sink.decided()
+    assert decision is not None
+    assert (decision.batch, decision.is_ended) == (4, True)
+
+
+def test_an_undecided_batch_leaves_nothing_however_few_tasks_its_replay_has(
+    driver: SinkDriver, sink: PlainSink
+) -> None:
+    terms = driver.begin()
+    for _ in range(5):
+        sink.run_task(terms, b"lost")
+    replay = sink.driver()
+    terms = replay.begin()
+    assert terms.decided is None
+    replay.decide(terms, batch(0), [sink.run_task(terms, b"kept") for number in range(2)], {})
+    assert sorted(sink.committed()) == [b"kept", b"kept"]
+
+
+def test_a_batch_that_the_same_driver_tries_again_is_there_once(driver: SinkDriver, sink: PlainSink) -> None:
+    terms = driver.begin()
+    for _ in range(3):
+        sink.run_task(terms, b"lost")
+    terms = driver.begin()
+    driver.decide(terms, batch(0), [sink.run_task(terms, b"kept")], {})
+    assert sorted(sink.committed()) == [b"kept"]
+
+
+@pytest.mark.parametrize("ended_before", [0, 1, 3])
+def test_a_decision_is_carried_out_by_the_next_driver(
+    driver: SinkDriver, admin: Admin, monkeypatch: pytest.MonkeyPatch, ended_before: int, sink: PlainSink
+) -> None:
+    terms = driver.begin()
+    tasks = [sink.run_task(terms, b"%d" % number) for number in range(3)]
+    with monkeypatch.context() as patched:
+        patched.setattr(
+            driver,
+            "_carry_out",
+            lambda decision: admin.end_transactions(decision.identities()[:ended_before], committed=True),
+        )
+        driver.decide(terms, batch(0), tasks, {})
+    terms = sink.driver().begin()
+    assert terms.decided is not None
+    assert (terms.decided.query, terms.decided.batch) == ("q", 0)
+    assert sorted(sink.committed()) == [b"0", b"1", b"2"]
+
+
+def test_an_older_driver_cannot_decide(driver: SinkDriver, sink: PlainSink) -> None:
+    old_terms = driver.begin()
+    old = [sink.run_task(old_terms, b"old")]
+    newer = sink.driver()
+    terms = newer.begin()
+    with pytest.raises(ProducerFencedError):
+        driver.decide(old_terms, batch(0), old, {})
+    newer.decide(terms, batch(0), [sink.run_task(terms, b"new")], {})
+    assert sorted(sink.committed()) == [b"new"]
+
+
+def test_a_task_that_outlived_its_driver_disturbs_nobody(driver: SinkDriver, sink: PlainSink) -> None:
+    old_terms = driver.begin()
+    newer = sink.driver()
+    terms = newer.begin()
+    tasks = [sink.run_task(terms, b"new")]
+    sink.run_task(old_terms, b"late")
+    newer.decide(terms, batch(0), tasks, {})
+    newer.sweep()
+    assert sorted(sink.committed()) == [b"new"]
+
+
+def test_of_two_attempts_of_a_task_the_one_that_spark_names_counts(
+    driver: SinkDriver, sink: PlainSink
+) -> None:
+    terms = driver.begin()
+    sink.run_task(terms, b"slow")
+    named = sink.run_task(terms, b"fast")
+    sink.run_task(terms, b"of another stage attempt")
+    driver.decide(terms, batch(0), [named], {})
+    driver.sweep()
+    assert sorted(sink.committed()) == [b"fast"]
+
+
+def test_a_batch_without_output_is_decided_too(driver: SinkDriver, sink: PlainSink) -> None:
+    driver.decide(driver.begin(), batch(0), [], {})
+    decision = sink.decided()
+    assert decision is not None
+    assert decision.batch == 0
+    assert sorted(sink.committed()) == []
+
+
+def test_offsets_are_committed_with_the_decision_or_not_at_all(
+    driver: SinkDriver, admin: Admin, sink: PlainSink
+) -> None:
+    tp = TopicPartition(sink.topic, 0)
+    group = f"lag-{sink.sink_id}"
+    old_terms = driver.begin()
+    newer = sink.driver()
+    terms = newer.begin()
+    with pytest.raises(ProducerFencedError):
+        driver.decide(old_terms, batch(0), [], {group: {tp: 1}})
+    newer.decide(terms, batch(0), [], {group: {tp: 2}})
+    committed = admin.list_group_offsets(group, [tp], require_stable=True)[tp]
+    assert committed is not None
+    assert committed.offset == 2
+
+
+def test_a_decided_transaction_that_was_aborted_is_named_as_lost_and_the_user_may_go_on(
+    driver: SinkDriver, admin: Admin, monkeypatch: pytest.MonkeyPatch, sink: PlainSink
+) -> None:
+    terms = driver.begin()
+    task = sink.run_task(terms, b"lost")
+    with monkeypatch.context() as patched:
+        patched.setattr(driver, "_carry_out", lambda decision: None)
+        driver.decide(terms, batch(3), [task], {})
+    admin.fence_producers(
+        [participant_id(sink.sink_id, task.writer, terms.side, task.slot)]
+    )  # as its timeout would
+    for _ in range(2):
+        with pytest.raises(BatchLostError, match="batch 3 of query q was decided"):
+            sink.driver().begin()
+    terms = sink.driver(failing_on_loss=False).begin()
+    assert terms.decided is not None
+    assert sink.driver().begin().decided is not None
+
+
+def test_what_cannot_be_reached_is_tried_again_and_not_called_lost(
+    driver: SinkDriver, admin: Admin, monkeypatch: pytest.MonkeyPatch, sink: PlainSink
+) -> None:
+    from odradek.client import TimedOutError
+
+    terms = driver.begin()
+    task = sink.run_task(terms, b"a")
+
+    def fail(*_: object, **__: object) -> None:
+        raise TimedOutError("ending the transactions")
+
+    end = admin.end_transactions
+    calls = itertools.count()
+    monkeypatch.setattr(
+        admin, "end_transactions", lambda *a, **k: fail() if next(calls) == 1 else end(*a, **k)
+    )
+    with pytest.raises(KafkaError) as caught:
+        driver.decide(terms, batch(0), [task], {})
+    assert not isinstance(caught.value, BatchLostError)
+    driver.begin()
+    assert sorted(sink.committed()) == [b"a"]
+
+
+@pytest.mark.parametrize("progress", ["written", "decided", "carried out"])
+def test_a_driver_that_stood_still_aborts_only_what_its_successor_can_no_longer_decide(
+    driver: SinkDriver, admin: Admin, monkeypatch: pytest.MonkeyPatch, progress: str, sink: PlainSink
+) -> None:
+    """It stands still after its fence; meanwhile the other one begins a batch and gets as far as `progress`."""
+    successor = sink.driver()
+    list_transactions = admin.list_transactions
+    terms: list[BatchTerms] = []
+    tasks: list[Participant] = []
+
+    def stand_still(**more: Any) -> Any:
+        monkeypatch.setattr(admin, "list_transactions", list_transactions)
+        terms.append(successor.begin())
+        tasks.append(sink.run_task(terms[0], b"new"))
+        found = list_transactions(**more)
+        if progress != "written":
+            with monkeypatch.context() as patched:
+                if progress == "decided":
+                    patched.setattr(successor, "_carry_out", lambda decision: None)
+                successor.decide(terms[0], batch(0), tasks, {})
+        return found
+
+    monkeypatch.setattr(admin, "list_transactions", stand_still)
+    driver.begin()
+    if progress == "written":
+        with pytest.raises(ProducerFencedError):
+            successor.decide(terms[0], batch(0), tasks, {})
+    assert sorted(sink.committed()) == ([] if progress == "written" else [b"new"])
+
+
+def test_a_batch_that_took_almost_as_long_as_its_transactions_may_is_not_decided(sink: PlainSink) -> None:
+    now = [0.0]
+    slow = sink.driver(clock=lambda: now[0], transaction_timeout_s=60.0)
+    terms = slow.begin()
+    task = sink.run_task(terms, b"late")
+    now[0] = 55.0
+    with pytest.raises(ConfigError, match=r"batch 0 of query q took 55 s, .* time out after 60 s: nothing"):
+        slow.decide(terms, batch(0), [task], {})
+    assert sink.decided() is None
+    terms = slow.begin()
+    slow.decide(terms, batch(0), [sink.run_task(terms, b"in time")], {})
+    assert sorted(sink.committed()) == [b"in time"]
+
+
+def test_one_process_writes_many_tasks_of_many_batches_under_few_names(
+    driver: SinkDriver, sink: PlainSink
+) -> None:
+    for number in range(6):
+        terms = driver.begin()
+        if number % 2:  # a batch that is begun again
+            sink.run_task(terms, b"lost", has_own_process=False)
+            terms = driver.begin()
+        tasks = [sink.run_task(terms, b"%d" % number, has_own_process=False) for _ in range(3)]
+        driver.decide(terms, batch(number), tasks, {})
+    assert sorted(sink.committed()) == sorted(b"%d" % number for number in range(6) for _ in range(3))
+    owners = [sink_of(each.transactional_id) for each in sink.admin.list_transactions()]
+    assert owners.count((sink.sink_id, SinkRole.TASK)) == 6
+
+
+def test_a_task_whose_batch_has_begun_again_in_its_process_is_refused(
+    driver: SinkDriver, sink: PlainSink
+) -> None:
+    old_terms, terms = driver.begin(), driver.begin()
+    task = sink.run_task(terms, b"new", has_own_process=False)
+    with pytest.raises(ProducerFencedError, match="has begun again"):
+        sink.run_task(old_terms, b"old", has_own_process=False)
+    driver.decide(terms, batch(0), [task], {})
+    assert sink.committed() == [b"new"]
+
+
+def test_an_error_that_is_no_loss_is_not_called_one(
+    driver: SinkDriver, admin: Admin, monkeypatch: pytest.MonkeyPatch, sink: PlainSink
+) -> None:
+    terms = driver.begin()
+    task = sink.run_task(terms, b"a")
+    end, calls = admin.end_transactions, itertools.count()
+
+    def refuse(*given: Any, **more: Any) -> None:
+        if next(calls) == 1:
+            raise FatalTransactionError(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, "not allowed")
+        end(*given, **more)
+
+    monkeypatch.setattr(admin, "end_transactions", refuse)
+    with pytest.raises(FatalTransactionError, match="not allowed"):
+        driver.decide(terms, batch(0), [task], {})
+    driver.begin()
+    assert sorted(sink.committed()) == [b"a"]
+
+
+def test_an_end_mark_that_comes_late_does_not_end_another_decision(
+    driver: SinkDriver, monkeypatch: pytest.MonkeyPatch, sink: PlainSink
+) -> None:
+    """A batch write is decided under a key, another one, and then the first key again: same key, same batch 0."""
+    names = [BatchName(query=key, batch=0, is_keyed=True) for key in ("monday", "tuesday", "monday")]
+    alter = driver._admin.alter_group_offsets
+    late: list[Any] = []
+    with monkeypatch.context() as patched:
+        patched.setattr(driver._admin, "alter_group_offsets", lambda *given: late.append(given))
+        terms = driver.begin()
+        driver.decide(terms, names[0], [sink.run_task(terms, b"0")], {})
+    for number in (1, 2):
+        terms = driver.begin()
+        task = sink.run_task(terms, b"%d" % number)
+        if number == 2:
+            monkeypatch.setattr(driver, "_carry_out", lambda decision: None)
+        driver.decide(terms, names[number], [task], {})
+    alter(*late[0])
+    sink.driver().begin()
+    assert sorted(sink.committed()) == [b"0", b"1", b"2"]
