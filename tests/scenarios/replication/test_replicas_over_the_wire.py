@@ -81,6 +81,13 @@ class Stage:
         epoch = LeaderEpoch(self.state.leader_epoch + 1)
         self.partition.follow(self._know(isr=(OTHER,), leader=OTHER, leader_epoch=epoch))
 
+    async def append(self, value: bytes) -> None:
+        """A record that the leader has on its disk: an answer to acks=1 comes before that."""
+        await self.wire.produce("t", [value], acks=1)
+        async with asyncio.timeout(60):
+            while self.partition.log.flushed_offset < self.partition.log.end_offset:
+                await asyncio.sleep(0.001)
+
     def request(
         self,
         offset: int,
@@ -351,6 +358,12 @@ class Session:
             await asyncio.sleep(0.01)
         raise AssertionError("the request never came to wait")
 
+    async def has_all(self, end_offset: int) -> None:
+        """Ask from there, and go on until the high watermark is there, too."""
+        (told,) = await self.ask(end_offset)
+        while told.high_watermark < end_offset:
+            (told,) = await self.ask(wait_ms=600_000)
+
     @property
     def resting(self) -> int:
         return int(self._state.resting_count)
@@ -374,7 +387,7 @@ async def test_what_a_follower_knows_all_about_rests_until_something_is_appended
     assert session.resting == 1
     assert await session.ask(wait_ms=1) == [], "it goes on resting"
     waiting = await session.wait(wait_ms=10_000)
-    await stage.wire.produce("t", [b"x"], acks=1)
+    await stage.append(b"x")
     (found,) = await waiting
     assert len(found.records) > 0
     assert session.resting == 0
@@ -384,14 +397,14 @@ async def test_a_follower_hears_of_what_happened_between_two_fetches(stage: Stag
     stage.lead(ME, OTHER)
     await session.ask(0)
     await session.ask(wait_ms=1)
-    await stage.wire.produce("t", [b"x"], acks=1)
+    await stage.append(b"x")
     (found,) = await session.ask()
     assert len(found.records) > 0
 
 
 async def test_a_high_watermark_that_moves_wakes_what_rests(stage: Stage, session: Session) -> None:
     stage.lead(ME, OTHER, BrokerId(3))
-    await stage.wire.produce("t", [b"x"], acks=1)
+    await stage.append(b"x")
     await session.ask(0)
     await session.ask(1)
     assert await session.ask(wait_ms=1) == []
@@ -407,7 +420,7 @@ async def test_what_is_appended_after_a_high_watermark_moved_does_not_wait_for_t
 ) -> None:
     monkeypatch.setattr(delayed_fetch, "MARK_DELAY_S", 600.0)
     stage.lead(ME, OTHER, BrokerId(3))
-    await stage.wire.produce("t", [b"x"], acks=1)
+    await stage.append(b"x")
     await session.ask(0)
     await session.ask(1)
     assert await session.ask(wait_ms=1) == []
@@ -424,10 +437,8 @@ async def test_who_follows_anew_is_told_soon_where_the_log_begins_and_once(
 ) -> None:
     stage.lead(ME, OTHER)
     for value in (b"x", b"y"):
-        await stage.wire.produce("t", [value], acks=1)
-    await session.ask(2)
-    (told,) = await session.ask(wait_ms=600_000)
-    assert told.high_watermark == 2
+        await stage.append(value)
+    await session.has_all(2)
     stage.partition.leader().delete_records(1)
     follows = {"wait_ms": 600_000, "high_watermark": 2}
     for start_offset in (0, -1):
@@ -444,10 +455,8 @@ async def test_who_follows_anew_and_knows_where_the_log_begins_waits_for_records
 ) -> None:
     stage.lead(ME, OTHER)
     for value in (b"x", b"y"):
-        await stage.wire.produce("t", [value], acks=1)
-    await session.ask(2)
-    (told,) = await session.ask(wait_ms=600_000)
-    assert told.high_watermark == 2
+        await stage.append(value)
+    await session.has_all(2)
     stage.partition.leader().delete_records(1)
     waiting = await session.wait(offset=2, anew=True, start_offset=1, high_watermark=2, wait_ms=600_000)
     await stage.wire.produce("t", [b"z"], acks=1)

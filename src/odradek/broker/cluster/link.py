@@ -259,16 +259,17 @@ class ClusterLink:
                 )
                 return None
             try:
-                return await self._apply(before, after)
+                logs = await self._apply(before, after)
             finally:
                 self.show(after)
+        self.changed()
+        return logs
 
     def show(self, after: ClusterImage) -> None:
-        """Answer by this image from now on. What it asks of this broker has been applied, or does not concern it."""
+        """Answer by this image from now on. What it asks of this broker was applied; those that wait for it are not woken."""
         before, self._image = self._image, after
         self._located.clear()
         self._note_gone(before, after)
-        self.changed()
 
     def _note_gone(self, before: ClusterImage, after: ClusterImage) -> None:
         for broker in before.brokers:
