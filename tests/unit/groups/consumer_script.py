@@ -243,9 +243,9 @@ class ConsumerScript(Script):
             classic = read(GroupMetadataValue, record.value)
             members = " ".join(f"{one.member_id}={_assigned(one.assignment)}" for one in classic.members)
             return f"classic generation={classic.generation} [{members}]"
-        if version_of(record.key) not in formats.KEY_VERSIONS:
+        if version_of(record.key) not in formats.RECORDS.key_versions:
             return super()._shown_record(record)
-        key, value = formats.read_record(*record)
+        key, value = formats.RECORDS.read(*record)
         subject = _subject(key)
         if value is None:
             return f"{subject} deleted"

@@ -7,10 +7,10 @@ from functools import partial
 from typing import Final
 from uuid import UUID
 
+from odradek.broker.coordinators.group_settings import SettingsByGroup
 from odradek.broker.coordinators.internal_topics import InternalTopic, batch_bytes_max, segment_bytes
 from odradek.broker.coordinators.runtime import CoordinatorParts, CoordinatorRuntime
 from odradek.broker.coordinators.target_worker import TargetWorker
-from odradek.broker.share.settings import ShareSettingsByGroup
 from odradek.cluster.image import CONSUMER_OFFSETS, ClusterImage
 from odradek.config.broker import BrokerConfig
 from odradek.config.coordinator import OFFSETS_COPIES
@@ -22,11 +22,10 @@ from odradek.groups.offsets.kind import OFFSETS
 from odradek.groups.service import GroupService
 from odradek.groups.settings import GroupSettings
 from odradek.groups.share.kind import ShareGroups
+from odradek.groups.share.settings import ShareSettings
 from odradek.runtime.ports import Runtime
 
 KINDS: Final[tuple[KindParts, ...]] = (CLASSIC, OFFSETS)
-_GROUP: Final = 32
-"""The type of resource (KIP-1043) that a group's own settings are kept under."""
 
 
 class ImageTopics:
@@ -80,8 +79,8 @@ def add_groups(
         replication_factor_key=OFFSETS_COPIES,
         configs=_topic_configs,
     )
-    consumer = ConsumerGroups(_KeptForConsumers(config, image).settings)
-    share = ShareGroups(ShareSettingsByGroup(config, image))
+    consumer = ConsumerGroups(SettingsByGroup(config, image, ConsumerGroupSettings.of))
+    share = ShareGroups(SettingsByGroup(config, image, ShareSettings.of))
     make = partial(_machine, dependencies, (*KINDS, consumer.parts(), share.parts()))
     shards = coordinators.new_shards(
         topic,
@@ -118,22 +117,3 @@ class _Kept:
         if config is not self._made_from:
             self._made_from, self._settings = config, GroupSettings.of(config)
         return self._settings
-
-
-class _KeptForConsumers:
-    """The settings of consumer groups, made once for each broker configuration, and what single groups have instead."""
-
-    __slots__ = ("_config", "_image", "_made_from", "_settings")
-
-    def __init__(self, config: Callable[[], BrokerConfig], image: Callable[[], ClusterImage]) -> None:
-        self._config = config
-        self._image = image
-        self._made_from: BrokerConfig | None = None
-        self._settings = ConsumerGroupSettings()
-
-    def settings(self, group_id: str) -> ConsumerGroupSettings:
-        config = self._config()
-        if config is not self._made_from:
-            self._made_from, self._settings = config, ConsumerGroupSettings.of(config)
-        own = self._image().resource_configs.get((_GROUP, group_id))
-        return self._settings if own is None else self._settings.overridden(config, own)

@@ -9,7 +9,7 @@ from uuid import UUID
 from odradek.broker.cluster.features import SHARE_VERSION, level_of
 from odradek.broker.context import BrokerContext
 from odradek.broker.share.sessions import CLOSING, ShareSession, ShareSessionKey
-from odradek.groups.share.kind import check_member_id
+from odradek.groups.share.heartbeats import check_member_id
 from odradek.groups.share.partition import AcknowledgedRange, AcknowledgeType
 from odradek.groups.share.state_formats import SharePlace
 from odradek.model.errors import ErrorCode, KafkaError

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
+from odradek.broker.coordinators.group_settings import SettingsByGroup
 from odradek.broker.coordinators.internal_topics import InternalTopic, segment_bytes
 from odradek.broker.coordinators.runtime import CoordinatorParts, CoordinatorRuntime
 from odradek.broker.replicas.replica_manager import ReplicaManager
 from odradek.broker.share.partitions import SharePartitions
-from odradek.broker.share.settings import ShareSettingsByGroup
 from odradek.cluster.image import SHARE_GROUP_STATE, ClusterImage
 from odradek.config.broker import BrokerConfig
 from odradek.config.coordinator import SHARES_COPIES
+from odradek.groups.share.settings import ShareSettings
 from odradek.groups.share.state import ShareStates, StateSettings
 from odradek.runtime.ports import Runtime
 
@@ -35,7 +36,7 @@ def add_shares(
     shards = coordinators.new_shards(
         topic, lambda _: ShareStates(lambda: _state_settings(config())), runtime.clock
     )
-    settings = ShareSettingsByGroup(config, image)
+    settings = SettingsByGroup(config, image, ShareSettings.of)
     shares = SharePartitions(coordinators, replicas, shards, settings, runtime.clock, runtime.offload)
     return CoordinatorParts(topic, shards, shares)
 

@@ -24,10 +24,7 @@ from heapq import heapify, heappop, heappush, heapreplace
 from typing import Final
 from uuid import UUID
 
-Assignment = Mapping[UUID, frozenset[int]]
-"""A member's partitions, by topic; topics without any are absent."""
-
-NOTHING: Final[Assignment] = {}
+from odradek.groups.modern.assignment import NOTHING, Assignment, Targets
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,7 +37,6 @@ class AssignorMember:
 
 Candidates = Mapping[str, AssignorMember]
 PartitionCounts = Mapping[UUID, int]
-Targets = Mapping[str, Assignment]
 Assignor = Callable[[Candidates, PartitionCounts, Targets], dict[str, Assignment]]
 
 _Shares = dict[str, dict[UUID, set[int]]]

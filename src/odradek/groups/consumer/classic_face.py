@@ -16,7 +16,7 @@ from odradek.groups.consumer.consumer_protocol import (
     by_topic_id,
     read_subscription,
 )
-from odradek.groups.consumer.draft import Draft, finish
+from odradek.groups.consumer.draft import draft_of, finish
 from odradek.groups.consumer.group import ConsumerGroup
 from odradek.groups.consumer.group_context import GroupContext
 from odradek.groups.consumer.heartbeats import enter, settle
@@ -26,11 +26,12 @@ from odradek.groups.consumer.member import (
     ConsumerMemberMetadata,
     MemberState,
 )
-from odradek.groups.consumer.membership import check_room, joining_member, member_of, remove
+from odradek.groups.consumer.membership import joining_member, member_of, remove
 from odradek.groups.consumer.targets import retarget
 from odradek.groups.consumer.timers import ConsumerTimer
 from odradek.groups.kinds import Caller
 from odradek.groups.machine import GroupMachine
+from odradek.groups.modern.membership import check_room
 from odradek.groups.step import GroupStep
 from odradek.model.errors import ErrorCode, KafkaError
 from odradek.protocol import MalformedMessage
@@ -87,14 +88,14 @@ def _joined(
     is_unknown = not original.member_id
     if is_unknown and instance_id is None and caller.api_version >= _SINCE_MEMBER_ID_REQUIRED:
         raise KafkaError(ErrorCode.MEMBER_ID_REQUIRED)
-    draft = Draft(group)
+    draft = draft_of(group)
     if instance_id is not None and not is_unknown:
         member = member_of(group, member_id, instance_id)
     else:
         member = joining_member(draft, member_id, instance_id, group_context.timers, is_classic=True)
     subscription = _subscription(request)
     changed = enter(draft, member, _said(request, subscription, caller), group_context)
-    retarget(draft, group_context)
+    retarget(machine, draft, group_context)
     owned = by_topic_id(
         {one.topic: one.partitions for one in subscription.owned_partitions}, group_context.topics
     )
@@ -218,7 +219,7 @@ def leave(
             response = response.replace(error_code=error.code)
         responses.append(response)
     if leaving:
-        draft = Draft(group)
+        draft = draft_of(group)
         remove(draft, list(leaving), group_context)
         finish(machine, draft, group_context, step)
     return LeaveGroupResponse(members=responses)

@@ -26,7 +26,7 @@ from odradek.groups.consumer.consumer_protocol import (
     read_assignment,
     read_subscription,
 )
-from odradek.groups.consumer.draft import Draft
+from odradek.groups.consumer.draft import Draft, draft_of
 from odradek.groups.consumer.group import ConsumerGroup
 from odradek.groups.consumer.group_context import GroupContext
 from odradek.groups.consumer.member import (
@@ -55,7 +55,7 @@ _AGAIN_MS: Final = 1
 def upgraded(group: Group, group_context: GroupContext, step: GroupStep) -> Draft:
     """A consumer group made of a classic one, for a member that joins it. GROUP_ID_NOT_FOUND where that may not be."""
     assert isinstance(group, ClassicGroup)
-    draft = Draft(ConsumerGroup(group.group_id))
+    draft = draft_of(ConsumerGroup(group.group_id))
     draft.records += group.tombstones()
     if group.is_empty:
         return draft

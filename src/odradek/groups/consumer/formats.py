@@ -11,21 +11,12 @@
 
 from __future__ import annotations
 
-from typing import Final, NamedTuple
+from typing import Final
 from uuid import UUID
 
-from odradek.groups.formats import read, version_of, versioned
+from odradek.groups.modern.records import GroupRecord, GroupRecords
 from odradek.protocol import Message, Struct
 from odradek.protocol.schema import array, bytestring, int8, int32, int64, string, struct, uuid
-from odradek.shards import NewRecord
-
-GROUP_KEY: Final = 3
-PARTITION_METADATA_KEY: Final = 4
-MEMBER_KEY: Final = 5
-TARGET_KEY: Final = 6
-TARGET_MEMBER_KEY: Final = 7
-CURRENT_KEY: Final = 8
-REGEX_KEY: Final = 16
 
 
 class GroupKey(Message, versions="3", flexible="none"):
@@ -151,44 +142,15 @@ Value = (
     | RegexValue
 )
 
-_KEYS: Final[dict[int, type[Key]]] = {
-    GROUP_KEY: GroupKey,
-    PARTITION_METADATA_KEY: PartitionMetadataKey,
-    MEMBER_KEY: MemberKey,
-    TARGET_KEY: TargetKey,
-    TARGET_MEMBER_KEY: TargetMemberKey,
-    CURRENT_KEY: CurrentKey,
-    REGEX_KEY: RegexKey,
-}
-_VALUES: Final[dict[int, type[Value]]] = {
-    GROUP_KEY: GroupValue,
-    PARTITION_METADATA_KEY: PartitionMetadataValue,
-    MEMBER_KEY: MemberValue,
-    TARGET_KEY: TargetValue,
-    TARGET_MEMBER_KEY: TargetMemberValue,
-    CURRENT_KEY: CurrentValue,
-    REGEX_KEY: RegexValue,
-}
-KEY_VERSIONS: Final = tuple(_KEYS)
-_VERSIONS: Final = {cls: version for version, cls in _KEYS.items()}
-
-
-class GroupRecord(NamedTuple):
-    """A record of a consumer group, read; a `value` of None deletes."""
-
-    key: Key
-    value: Value | None
-
-    @property
-    def group_id(self) -> str:
-        return self.key.group_id
-
-    def encoded(self) -> NewRecord:
-        value = None if self.value is None else versioned(self.value, 0)
-        return NewRecord(versioned(self.key, _VERSIONS[type(self.key)]), value)
-
-
-def read_record(key: bytes, value: bytes | None) -> GroupRecord:
-    """The record of one of `KEY_VERSIONS`. Raises MalformedMessage, or UnknownVersion for a value newer than we are."""
-    kind = version_of(key)
-    return GroupRecord(read(_KEYS[kind], key), None if value is None else read(_VALUES[kind], value))
+RECORDS: Final = GroupRecords[Key, Value](
+    {
+        GroupKey: GroupValue,
+        PartitionMetadataKey: PartitionMetadataValue,
+        MemberKey: MemberValue,
+        TargetKey: TargetValue,
+        TargetMemberKey: TargetMemberValue,
+        CurrentKey: CurrentValue,
+        RegexKey: RegexValue,
+    }
+)
+ConsumerGroupRecord = GroupRecord[Key, Value]

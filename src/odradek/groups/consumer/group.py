@@ -14,9 +14,8 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 from uuid import UUID
 
 from odradek.groups.consumer import formats
-from odradek.groups.consumer.assignors import NOTHING, Assignment
 from odradek.groups.consumer.commits import check_commit, check_fetch
-from odradek.groups.consumer.formats import GroupRecord
+from odradek.groups.consumer.formats import ConsumerGroupRecord
 from odradek.groups.consumer.member import (
     ConsumerGroupMember,
     ConsumerMemberMetadata,
@@ -25,6 +24,8 @@ from odradek.groups.consumer.member import (
     target_of,
 )
 from odradek.groups.kinds import Caller, CheckPartition, Committer, GroupKind
+from odradek.groups.modern.assignment import NOTHING, Assignment
+from odradek.groups.modern.records import GroupRecord
 from odradek.groups.step import GroupStep
 from odradek.model.errors import ErrorCode, KafkaError
 from odradek.protocol.messages.groups.heartbeat import HeartbeatRequest
@@ -277,7 +278,7 @@ class ConsumerGroup:
 
     # -- the log's side
 
-    def replay(self, record: GroupRecord) -> None:
+    def replay(self, record: ConsumerGroupRecord) -> None:
         """Take in a record about this group, all but the one that deletes it."""
         key, value = record
         match key, value:
@@ -304,7 +305,7 @@ class ConsumerGroup:
             case formats.PartitionMetadataKey(), _:
                 self.has_partition_metadata = value is not None
 
-    def note(self, record: GroupRecord, stored: StoredRecord) -> None:
+    def note(self, record: ConsumerGroupRecord, stored: StoredRecord) -> None:
         """The same record as it was stored, once it was replayed."""
         key = record.key
         if isinstance(key, formats.MemberKey | formats.CurrentKey):

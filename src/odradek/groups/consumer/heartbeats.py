@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Final
 
 from odradek.groups.consumer.conversion import upgraded
-from odradek.groups.consumer.draft import Draft, finish
+from odradek.groups.consumer.draft import Draft, bump_epoch, draft_of, finish
 from odradek.groups.consumer.group import ConsumerGroup
 from odradek.groups.consumer.group_context import GroupContext
 from odradek.groups.consumer.member import (
@@ -21,7 +21,6 @@ from odradek.groups.consumer.member import (
 )
 from odradek.groups.consumer.membership import (
     check_epoch,
-    check_room,
     joining_member,
     leave_temporarily,
     member_of,
@@ -30,7 +29,6 @@ from odradek.groups.consumer.membership import (
 from odradek.groups.consumer.reconcile import Goal, Owned, reconcile
 from odradek.groups.consumer.requests import check_request, is_full, owned_of
 from odradek.groups.consumer.targets import (
-    bump_epoch,
     change_regex,
     refresh_regexes,
     retarget,
@@ -39,8 +37,8 @@ from odradek.groups.consumer.targets import (
 from odradek.groups.consumer.timers import ConsumerTimer
 from odradek.groups.kinds import Caller, GroupKind
 from odradek.groups.machine import GroupMachine
+from odradek.groups.modern.membership import check_room, group_not_found
 from odradek.groups.step import GroupStep
-from odradek.model.errors import ErrorCode, KafkaError
 from odradek.protocol.messages.groups.consumer_group_heartbeat import (
     Assignment,
     ConsumerGroupHeartbeatRequest,
@@ -73,7 +71,7 @@ def heartbeat(
         member = member_of(draft.group, member_id, request.instance_id)
         check_epoch(member, request.member_epoch, owned)
     changed = enter(draft, member, _said(member.profile, request, caller), group_context)
-    retarget(draft, group_context)
+    retarget(machine, draft, group_context)
     after = settle(draft, member_id, group_context, owned, subscription_changed=changed)
     group_context.timers.heartbeat_received(after, group_context.settings)
     if after.current is member.current:
@@ -109,13 +107,12 @@ def _opened(
     """The group to decide about: it may have to be made, or made of a classic one, by a member that joins."""
     group = machine.groups.get(group_id)
     if isinstance(group, ConsumerGroup):
-        return Draft(group)
+        return draft_of(group)
     if is_joining and group is None:
-        return Draft(ConsumerGroup(group_id))
+        return draft_of(ConsumerGroup(group_id))
     if is_joining and group is not None and group.kind is GroupKind.CLASSIC:
         return upgraded(group, group_context, step)
-    what = "is not a consumer group" if group is not None else "not found"
-    raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} {what}.")
+    raise group_not_found(group_id, group, "consumer")
 
 
 def _said(
@@ -199,9 +196,9 @@ def _leave(
 ) -> ConsumerGroupHeartbeatResponse:
     group = machine.groups.get(request.group_id)
     if not isinstance(group, ConsumerGroup):
-        raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {request.group_id} not found.")
+        raise group_not_found(request.group_id, None, "consumer")
     member = member_of(group, request.member_id, request.instance_id)
-    draft = Draft(group)
+    draft = draft_of(group)
     if request.member_epoch == LEAVE_FOR_A_WHILE_EPOCH:
         leave_temporarily(draft, member)
         group_context.timers.end(ConsumerTimer.REBALANCE, member.member_id)

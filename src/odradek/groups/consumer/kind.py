@@ -9,8 +9,8 @@ from typing import Final
 from odradek.groups.consumer import classic_face
 from odradek.groups.consumer.conversion import downgrade_due, downgraded_due
 from odradek.groups.consumer.describe import described
-from odradek.groups.consumer.draft import Draft, finish
-from odradek.groups.consumer.formats import KEY_VERSIONS, GroupKey, read_record
+from odradek.groups.consumer.draft import draft_of, finish
+from odradek.groups.consumer.formats import RECORDS, GroupKey
 from odradek.groups.consumer.group import ConsumerGroup
 from odradek.groups.consumer.group_context import GroupContext
 from odradek.groups.consumer.heartbeats import heartbeat as decide_heartbeat
@@ -21,8 +21,8 @@ from odradek.groups.consumer.timers import MEMBER_TIMERS, ConsumerTimer, MemberT
 from odradek.groups.deadlines import Due
 from odradek.groups.kinds import Caller
 from odradek.groups.machine import Expire, GroupMachine, KindParts
+from odradek.groups.modern.membership import group_not_found, replay_group
 from odradek.groups.step import GroupStep
-from odradek.model.errors import ErrorCode, KafkaError
 from odradek.protocol.messages.groups.consumer_group_describe import DescribedGroup
 from odradek.protocol.messages.groups.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatRequest,
@@ -55,7 +55,7 @@ class ConsumerGroups:
     def parts(self) -> KindParts:
         expires: dict[Enum, Expire] = dict.fromkeys(MEMBER_TIMERS, self._member_due)
         return KindParts(
-            replays=dict.fromkeys(KEY_VERSIONS, self._replay),
+            replays=dict.fromkeys(RECORDS.key_versions, self._replay),
             expires={
                 **expires,
                 ConsumerTimer.DOWNGRADE: self._downgrade_due,
@@ -76,8 +76,7 @@ class ConsumerGroups:
         """GROUP_ID_NOT_FOUND, for groups of other kinds too."""
         group = machine.groups.get(group_id)
         if not isinstance(group, ConsumerGroup):
-            what = "is not a consumer group" if group is not None else "not found"
-            raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} {what}.")
+            raise group_not_found(group_id, group, "consumer")
         default = self._settings(group_id).assignors[0]
         return Outcome(described(group, machine.dependencies.topics, default))
 
@@ -94,23 +93,16 @@ class ConsumerGroups:
     # -- the machine's side
 
     def _replay(self, machine: GroupMachine, stored: StoredRecord) -> None:
-        record = read_record(stored.key, stored.value)
-        found = machine.groups.get(record.group_id)
-        group = found if isinstance(found, ConsumerGroup) else None
-        if record.value is None:
-            if group is not None and isinstance(record.key, GroupKey):
-                machine.forget(group)
-            elif group is not None:
-                group.replay(record)
-                group.note(record, stored)
-            return
-        if group is None:
-            if found is not None:
-                machine.forget(found)
-            group = ConsumerGroup(record.group_id, _Bound(self, machine))
-            machine.groups[record.group_id] = group
-        group.replay(record)
-        group.note(record, stored)
+        record = RECORDS.read(stored.key, stored.value)
+        group = replay_group(
+            machine,
+            record,
+            ConsumerGroup,
+            deletes_group=isinstance(record.key, GroupKey),
+            make=lambda group_id: ConsumerGroup(group_id, _Bound(self, machine)),
+        )
+        if group is not None:
+            group.note(record, stored)
 
     def _member_due(self, machine: GroupMachine, due: Due, step: GroupStep) -> None:
         group = machine.groups.get(due.group_id)
@@ -119,7 +111,7 @@ class ConsumerGroups:
         if due.kind is ConsumerTimer.REBALANCE and not group.members[due.member_id].is_giving_back:
             return
         group_context = self.group_context(machine, due.group_id, step.now)
-        draft = Draft(group)
+        draft = draft_of(group)
         remove(draft, [due.member_id], group_context)
         finish(machine, draft, group_context, step)
         assert isinstance(due.kind, ConsumerTimer)

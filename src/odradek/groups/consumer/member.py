@@ -8,7 +8,6 @@ from enum import IntEnum
 from typing import Final
 from uuid import UUID
 
-from odradek.groups.consumer.assignors import Assignment
 from odradek.groups.consumer.formats import (
     ClassicMemberMetadata,
     ClassicProtocol,
@@ -18,6 +17,7 @@ from odradek.groups.consumer.formats import (
     TargetMemberValue,
     TargetPartitions,
 )
+from odradek.groups.modern.assignment import Assignment
 from odradek.protocol.messages.groups.consumer_group_heartbeat import TopicPartitions
 
 JOIN_EPOCH: Final = 0

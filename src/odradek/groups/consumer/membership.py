@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from odradek.groups.consumer import formats
-from odradek.groups.consumer.draft import Draft
+from odradek.groups.consumer.draft import Draft, bump_epoch
 from odradek.groups.consumer.group import ConsumerGroup
 from odradek.groups.consumer.group_context import GroupContext
 from odradek.groups.consumer.member import (
@@ -16,17 +16,9 @@ from odradek.groups.consumer.member import (
     Holding,
 )
 from odradek.groups.consumer.reconcile import Owned
-from odradek.groups.consumer.targets import bump_epoch
 from odradek.groups.consumer.timers import MemberTimers
+from odradek.groups.modern.membership import unknown_member
 from odradek.model.errors import ErrorCode, KafkaError
-
-
-def check_room(group: ConsumerGroup, member_id: str, size_max: int) -> None:
-    if len(group.members) >= size_max and member_id not in group.members:
-        raise KafkaError(
-            ErrorCode.GROUP_MAX_SIZE_REACHED,
-            f"group {group.group_id!r} has {len(group.members)} members, and may have {size_max}",
-        )
 
 
 def member_of(group: ConsumerGroup, member_id: str, instance_id: str | None) -> ConsumerGroupMember:
@@ -45,9 +37,7 @@ def member_of(group: ConsumerGroup, member_id: str, instance_id: str | None) -> 
             )
     member = group.members.get(member_id)
     if member is None:
-        raise KafkaError(
-            ErrorCode.UNKNOWN_MEMBER_ID, f"{member_id!r} is not a member of group {group.group_id!r}"
-        )
+        raise unknown_member(group.group_id, member_id)
     return member
 
 

@@ -12,8 +12,8 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 from uuid import UUID
 
-from odradek.groups.consumer.assignors import Assignment
 from odradek.groups.consumer.member import EMPTY, CurrentAssignment, Holding, MemberState
+from odradek.groups.modern.assignment import Assignment
 from odradek.model.errors import ErrorCode, KafkaError
 
 Owned = Mapping[UUID, AbstractSet[int]]

@@ -6,6 +6,7 @@ from uuid import UUID
 
 from odradek.groups.consumer.member import JOIN_EPOCH, LEAVE_EPOCH, LEAVE_FOR_A_WHILE_EPOCH
 from odradek.groups.consumer.reconcile import Owned
+from odradek.groups.modern.membership import invalid_request
 from odradek.model.errors import ErrorCode, KafkaError
 from odradek.protocol.messages.groups.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 
@@ -19,20 +20,20 @@ def check_request(
     epoch = request.member_epoch
     needs_id = api_version >= _MEMBER_CHOOSES_ID_SINCE_VERSION or epoch > 0 or epoch == LEAVE_EPOCH
     if needs_id and not request.member_id:
-        raise _invalid("MemberId can't be empty.")
+        raise invalid_request("MemberId can't be empty.")
     if not request.group_id:
-        raise _invalid("GroupId can't be empty.")
+        raise invalid_request("GroupId can't be empty.")
     if request.instance_id == "":
-        raise _invalid("InstanceId can't be empty.")
+        raise invalid_request("InstanceId can't be empty.")
     if request.rack_id == "":
-        raise _invalid("RackId can't be empty.")
+        raise invalid_request("RackId can't be empty.")
     if epoch == JOIN_EPOCH:
         _check_join(request)
     elif epoch == LEAVE_FOR_A_WHILE_EPOCH:
         if request.instance_id is None:
-            raise _invalid("InstanceId can't be null.")
+            raise invalid_request("InstanceId can't be null.")
     elif epoch < LEAVE_FOR_A_WHILE_EPOCH:
-        raise _invalid(f"MemberEpoch {epoch} is invalid.")
+        raise invalid_request(f"MemberEpoch {epoch} is invalid.")
     assignor = request.server_assignor
     if assignor is not None and assignor not in assignors:
         raise KafkaError(
@@ -43,11 +44,11 @@ def check_request(
 
 def _check_join(request: ConsumerGroupHeartbeatRequest) -> None:
     if request.rebalance_timeout_ms == -1:
-        raise _invalid("RebalanceTimeoutMs must be provided in first request.")
+        raise invalid_request("RebalanceTimeoutMs must be provided in first request.")
     if request.topic_partitions is None or request.topic_partitions:
-        raise _invalid("TopicPartitions must be empty when (re-)joining.")
+        raise invalid_request("TopicPartitions must be empty when (re-)joining.")
     if request.subscribed_topic_names is None and request.subscribed_topic_regex is None:
-        raise _invalid(
+        raise invalid_request(
             "Either SubscribedTopicNames or SubscribedTopicRegex must be non-null when (re-)joining."
         )
 
@@ -66,7 +67,3 @@ def owned_of(request: ConsumerGroupHeartbeatRequest) -> Owned | None:
     for one in request.topic_partitions:
         owned.setdefault(one.topic_id, set()).update(one.partitions)
     return owned
-
-
-def _invalid(message: str) -> KafkaError:
-    return KafkaError(ErrorCode.INVALID_REQUEST, message)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from enum import Enum
 from typing import Final
 
 from odradek.config.broker import BrokerConfig
 from odradek.config.definition import INT_MAX
+from odradek.groups.modern.settings import NO_OWN_SETTINGS, own_or
 
 
 class MigrationPolicy(Enum):
@@ -50,39 +51,32 @@ class ConsumerGroupSettings:
         return self.session_timeout_ms // _NOTES_A_SESSION
 
     @classmethod
-    def of(cls, config: BrokerConfig) -> ConsumerGroupSettings:
+    def of(cls, config: BrokerConfig, own: Mapping[str, str] = NO_OWN_SETTINGS) -> ConsumerGroupSettings:
+        """The broker's, with what the group has of its own."""
+        consumer = config.group.consumer
         return cls(
-            heartbeat_interval_ms=config.group.consumer.heartbeat_interval_ms,
-            session_timeout_ms=config.group.consumer.session_timeout_ms,
-            assignment_interval_ms=config.group.consumer.assignment_interval_ms,
-            max_size=config.group.consumer.max_size,
-            assignors=config.group.consumer.assignors,
-            migration=MigrationPolicy(config.group.consumer.migration_policy.lower()),
+            heartbeat_interval_ms=own_or(
+                own,
+                "consumer.heartbeat.interval.ms",
+                consumer.heartbeat_interval_ms,
+                consumer.min_heartbeat_interval_ms,
+                consumer.max_heartbeat_interval_ms,
+            ),
+            session_timeout_ms=own_or(
+                own,
+                "consumer.session.timeout.ms",
+                consumer.session_timeout_ms,
+                consumer.min_session_timeout_ms,
+                consumer.max_session_timeout_ms,
+            ),
+            assignment_interval_ms=own_or(
+                own,
+                "consumer.assignment.interval.ms",
+                consumer.assignment_interval_ms,
+                consumer.min_assignment_interval_ms,
+                consumer.max_assignment_interval_ms,
+            ),
+            max_size=consumer.max_size,
+            assignors=consumer.assignors,
+            migration=MigrationPolicy(consumer.migration_policy.lower()),
         )
-
-    def overridden(self, config: BrokerConfig, group_configs: Mapping[str, str]) -> ConsumerGroupSettings:
-        """With a group's own settings, which stay within the broker's bounds even when those were narrowed since."""
-        if not any(key.startswith("consumer.") for key in group_configs):
-            return self
-        return replace(
-            self,
-            heartbeat_interval_ms=_within(
-                group_configs.get("consumer.heartbeat.interval.ms", self.heartbeat_interval_ms),
-                config.group.consumer.min_heartbeat_interval_ms,
-                config.group.consumer.max_heartbeat_interval_ms,
-            ),
-            session_timeout_ms=_within(
-                group_configs.get("consumer.session.timeout.ms", self.session_timeout_ms),
-                config.group.consumer.min_session_timeout_ms,
-                config.group.consumer.max_session_timeout_ms,
-            ),
-            assignment_interval_ms=_within(
-                group_configs.get("consumer.assignment.interval.ms", self.assignment_interval_ms),
-                config.group.consumer.min_assignment_interval_ms,
-                config.group.consumer.max_assignment_interval_ms,
-            ),
-        )
-
-
-def _within(value: str | int, least: int, most: int) -> int:
-    return min(max(int(value), least), most)

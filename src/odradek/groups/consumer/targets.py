@@ -1,58 +1,34 @@
-"""What a group reads and who shall read it: its topics, its epoch, and the target assignment.
-
-The group's epoch grows when what the members subscribe to changes, or the topics themselves do. A target is worked out for the
-newest epoch, by the next heartbeat of any member, but not more often than the assignment interval allows.
-"""
+"""What a consumer group reads, by name or by regular expression, and what its assignor looks at (`modern/targets.py`)."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
-from functools import partial
-from hashlib import blake2b
+from collections.abc import Mapping
+from dataclasses import replace
 from typing import Final
 from uuid import UUID
 
 from odradek.groups.consumer import formats
-from odradek.groups.consumer.assignors import (
-    ASSIGNORS,
-    NOTHING,
-    Assignment,
-    Assignor,
-    AssignorMember,
-    Candidates,
-    PartitionCounts,
-    Targets,
-)
-from odradek.groups.consumer.draft import Draft, finish
+from odradek.groups.consumer.assignors import ASSIGNORS, AssignorMember
+from odradek.groups.consumer.draft import SCHEMA, Draft, draft_of, finish
 from odradek.groups.consumer.group import ConsumerGroup
 from odradek.groups.consumer.group_context import GroupContext
-from odradek.groups.consumer.member import ConsumerMemberMetadata, target_value
+from odradek.groups.consumer.member import ConsumerMemberMetadata
 from odradek.groups.consumer.regex import TopicPatterns
 from odradek.groups.consumer.timers import MemberTimers
-from odradek.groups.large_targets import LargeTarget, is_large
+from odradek.groups.large_targets import LargeTargets
 from odradek.groups.machine import ClusterTopics, GroupMachine
+from odradek.groups.modern import targets
+from odradek.groups.modern.assignment import topic_ids
+from odradek.groups.modern.targets import TargetQuestion
 from odradek.groups.step import GroupStep
 from odradek.model.errors import KafkaError
-from odradek.shards import Moment, NewRecord, Outcome
+from odradek.shards import Moment
 from odradek.telemetry import events
 
 _log = events.caused_by_peers("groups")
 
 REGEX_REFRESH_LEAST_MS: Final = 1_000
 """Topics that are made one after another are taken up together (Kafka waits ten seconds, and looks on another thread)."""
-
-
-def metadata_hash(group: ConsumerGroup, topics: ClusterTopics) -> int:
-    """A number that changes with the ids and partition counts of the topics that the group reads; 0 when it reads none."""
-    digest = blake2b(digest_size=8)
-    count = 0
-    for name in sorted(group.subscribed_topics):
-        topic_id = topics.topic_id(name)
-        if topic_id is not None:
-            count += 1
-            digest.update(topic_id.bytes + topics.partition_count(name).to_bytes(4, "big"))
-    return int.from_bytes(digest.digest(), "big", signed=True) if count else 0
 
 
 def change_regex(
@@ -95,112 +71,59 @@ def _write_regex(
     )
 
 
-def bump_epoch(draft: Draft, topics: ClusterTopics, *, always: bool) -> None:
-    """The next epoch if the topics are not those that the epoch was made for, or in any case."""
-    found = metadata_hash(draft.group, topics)
-    if always or draft.group.epoch == 0 or found != draft.group.metadata_hash:
-        draft.write_epoch(draft.group.epoch + 1, found)
+def retarget(machine: GroupMachine, draft: Draft, group_context: GroupContext) -> None:
+    """See `modern.targets.retarget`."""
+    targets.retarget(draft, _ConsumerTargets(machine, draft.group.group_id, group_context))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TargetQuestion:
-    """All that an assignor looks at, as it was for an epoch of the group. It never changes: any thread may read it."""
+class _ConsumerTargets:
+    """The `TargetContext` of one consumer group."""
 
-    group_id: str
-    epoch: int
-    assignor: Assignor
-    candidates: Candidates
-    partition_counts: PartitionCounts
-    targets: Targets
+    schema: Final = SCHEMA
 
-    def answer(self) -> dict[str, Assignment]:
-        return self.assignor(self.candidates, self.partition_counts, self.targets)
+    def __init__(self, machine: GroupMachine, group_id: str, group_context: GroupContext) -> None:
+        self._machine = machine
+        self._group_id = group_id
+        self._context = group_context
 
-    def records(self) -> list[NewRecord]:
-        """The answer as records for the members whose target changes: to make a thousand of them takes 50 ms."""
-        return [
-            formats.GroupRecord(
-                formats.TargetMemberKey(group_id=self.group_id, member_id=member_id), target_value(share)
-            ).encoded()
-            for member_id, share in self.answer().items()
-            if share != self.targets.get(member_id, NOTHING)
-        ]
+    @property
+    def now(self) -> Moment:
+        return self._context.now
 
+    @property
+    def assignment_interval_ms(self) -> int:
+        return self._context.settings.assignment_interval_ms
 
-def retarget(draft: Draft, group_context: GroupContext) -> None:
-    """Work out the target for the group's epoch, unless that is done already or was done too short a while ago.
+    @property
+    def large_targets(self) -> LargeTargets | None:
+        return self._context.large_targets
 
-    A large one is worked out on another thread, and written later. UNKNOWN_SERVER_ERROR if no batch can hold that. Not a
-    group's first: its member would be told the epoch 0, which means that it has yet to join.
-    """
-    group, large_targets = draft.group, group_context.large_targets
-    if group.epoch <= group.assignment_epoch:
-        return
-    since_ms = group_context.now.wall_ms - group.assignment_ms
-    if 0 <= since_ms < group_context.settings.assignment_interval_ms and group.assignment_epoch > 0:
-        return
-    partition_count = sum(map(group_context.topics.partition_count, group.subscribed_topics))
-    is_first = group.assignment_epoch == 0
-    if large_targets is None or is_first or not is_large(partition_count, len(group.members)):
-        question = question_of(group, group_context)
-        write_target(draft, question.answer(), group_context.now)
-    elif large_targets.is_wanted(group.group_id, group.epoch):
-        question = question_of(group, group_context)
-        large_targets.begin(
-            LargeTarget(
-                group_id=group.group_id,
-                epoch=group.epoch,
-                compute=question.records,
-                write=partial(write_large_target, group_context, question),
-            )
+    def partition_count(self, group: ConsumerGroup) -> int:
+        return sum(map(self._context.topics.partition_count, group.subscribed_topics))
+
+    def question_of(self, group: ConsumerGroup) -> TargetQuestion:
+        allowed = self._context.settings.assignors
+        preferred = group.preferred_assignor(allowed[0])
+        candidates, partition_counts = candidates_of(group, self._context.topics)
+        return TargetQuestion(
+            group_id=group.group_id,
+            epoch=group.epoch,
+            assignor=ASSIGNORS[preferred if preferred in allowed else allowed[0]],
+            members=candidates,
+            partitions=partition_counts,
+            targets=dict(group.targets),
         )
 
+    def later(self, machine: GroupMachine, now: Moment) -> _ConsumerTargets:
+        timers = MemberTimers(machine.deadlines, self._group_id, now)
+        return _ConsumerTargets(machine, self._group_id, replace(self._context, now=now, timers=timers))
 
-def write_large_target(
-    before: GroupContext,
-    question: TargetQuestion,
-    machine: GroupMachine,
-    now: Moment,
-    records: Sequence[NewRecord],
-) -> Outcome[None]:
-    """Write what was worked out beside, unless the group, or a topic, has changed: then ask for it again."""
-    group_id, step = question.group_id, GroupStep(now)
-    group_context = replace(before, now=now, timers=MemberTimers(machine.deadlines, group_id, now))
-    group = machine.groups.get(group_id)
-    if not isinstance(group, ConsumerGroup) or group.epoch <= group.assignment_epoch:
-        return Outcome(None)
-    draft = Draft(group)
-    if question_of(group, group_context) == question:
-        draft.records += records  # not tried on the copy: nothing that follows looks at the targets
-        draft.write_target_epoch(group.epoch, now.wall_ms)
-    else:
-        retarget(draft, group_context)
-    finish(machine, draft, group_context, step)
-    return step.outcome(None)
+    def draft(self) -> Draft | None:
+        group = self._machine.groups.get(self._group_id)
+        return draft_of(group) if isinstance(group, ConsumerGroup) else None
 
-
-def question_of(group: ConsumerGroup, group_context: GroupContext) -> TargetQuestion:
-    allowed = group_context.settings.assignors
-    preferred = group.preferred_assignor(allowed[0])
-    candidates, partition_counts = candidates_of(group, group_context.topics)
-    return TargetQuestion(
-        group_id=group.group_id,
-        epoch=group.epoch,
-        assignor=ASSIGNORS[preferred if preferred in allowed else allowed[0]],
-        candidates=candidates,
-        partition_counts=partition_counts,
-        targets=dict(group.targets),
-    )
-
-
-def write_target(draft: Draft, target: Mapping[str, Assignment], now: Moment) -> None:
-    """Records for the members whose target changed, then the target's epoch."""
-    group = draft.group
-    before = group.targets
-    for member_id, share in target.items():
-        if share != before.get(member_id, NOTHING):
-            draft.write_target(member_id, share)
-    draft.write_target_epoch(group.epoch, now.wall_ms)
+    def finish(self, draft: Draft, step: GroupStep) -> None:
+        finish(self._machine, draft, self._context, step)
 
 
 def candidates_of(
@@ -226,5 +149,4 @@ def subscribed_ids(
     group: ConsumerGroup, profile: ConsumerMemberMetadata, topics: ClusterTopics
 ) -> frozenset[UUID]:
     """The topics that a member subscribes to and that exist."""
-    found = (topics.topic_id(name) for name in group.topics_of(profile))
-    return frozenset(topic_id for topic_id in found if topic_id is not None)
+    return topic_ids(group.topics_of(profile), topics)

@@ -10,11 +10,10 @@ from collections.abc import Collection, Mapping
 from typing import Final
 from uuid import UUID
 
+from odradek.groups.modern.assignment import NOTHING, Assignment
 from odradek.model.least_loaded import LeastLoaded
 
 NAME: Final = "simple"
-Assignment = Mapping[UUID, frozenset[int]]
-NOTHING: Final[Assignment] = {}
 _Place = tuple[UUID, int]
 
 

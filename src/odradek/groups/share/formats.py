@@ -10,13 +10,12 @@
 
 from __future__ import annotations
 
-from typing import Final, NamedTuple
+from typing import Final
 from uuid import UUID
 
-from odradek.groups.formats import read, version_of, versioned
+from odradek.groups.modern.records import GroupRecord, GroupRecords
 from odradek.protocol import Message, Struct
 from odradek.protocol.schema import array, int8, int32, int64, string, uuid
-from odradek.shards import NewRecord
 
 
 class ShareMemberKey(Message, versions="10", flexible="none"):
@@ -113,42 +112,14 @@ Value = (
     | StatePartitionsValue
 )
 
-_KEYS: Final[dict[int, type[Key]]] = {
-    10: ShareMemberKey,
-    11: ShareGroupKey,
-    12: ShareTargetKey,
-    13: ShareTargetMemberKey,
-    14: ShareCurrentKey,
-    15: StatePartitionsKey,
-}
-_VALUES: Final[dict[int, type[Value]]] = {
-    10: ShareMemberValue,
-    11: ShareGroupValue,
-    12: ShareTargetValue,
-    13: ShareTargetMemberValue,
-    14: ShareCurrentValue,
-    15: StatePartitionsValue,
-}
-KEY_VERSIONS: Final = tuple(_KEYS)
-_VERSIONS: Final = {cls: version for version, cls in _KEYS.items()}
-
-
-class ShareGroupRecord(NamedTuple):
-    """A record of a share group, read; a `value` of None deletes."""
-
-    key: Key
-    value: Value | None
-
-    @property
-    def group_id(self) -> str:
-        return self.key.group_id
-
-    def encoded(self) -> NewRecord:
-        value = None if self.value is None else versioned(self.value, 0)
-        return NewRecord(versioned(self.key, _VERSIONS[type(self.key)]), value)
-
-
-def read_record(key: bytes, value: bytes | None) -> ShareGroupRecord:
-    """The record of one of `KEY_VERSIONS`. Raises MalformedMessage, or UnknownVersion for a value newer than we are."""
-    kind = version_of(key)
-    return ShareGroupRecord(read(_KEYS[kind], key), None if value is None else read(_VALUES[kind], value))
+RECORDS: Final = GroupRecords[Key, Value](
+    {
+        ShareMemberKey: ShareMemberValue,
+        ShareGroupKey: ShareGroupValue,
+        ShareTargetKey: ShareTargetValue,
+        ShareTargetMemberKey: ShareTargetMemberValue,
+        ShareCurrentKey: ShareCurrentValue,
+        StatePartitionsKey: StatePartitionsValue,
+    }
+)
+ShareGroupRecord = GroupRecord[Key, Value]

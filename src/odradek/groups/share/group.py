@@ -12,8 +12,9 @@ from typing import Any, Final
 from uuid import UUID
 
 from odradek.groups.kinds import CheckPartition, Committer, GroupKind
+from odradek.groups.modern.assignment import NOTHING, Assignment
+from odradek.groups.modern.records import GroupRecord
 from odradek.groups.share import formats
-from odradek.groups.share.assignor import NOTHING, Assignment
 from odradek.groups.share.formats import ShareGroupRecord
 from odradek.model.errors import ErrorCode, KafkaError
 from odradek.shards import Moment, NewRecord, Ticket
@@ -175,7 +176,7 @@ class ShareGroup:
             formats.StatePartitionsKey(group_id=group_id),
             formats.ShareGroupKey(group_id=group_id),
         ]
-        return (ShareGroupRecord(key, None).encoded() for key in keys)
+        return (GroupRecord(key, None).encoded() for key in keys)
 
     def loaded(self, now: Moment) -> None:
         if self._loaded is not None:

@@ -9,6 +9,7 @@ from typing import Final
 from odradek.config.broker import BrokerConfig
 from odradek.config.definition import INT_MAX
 from odradek.config.group import group_config
+from odradek.groups.modern.settings import own_or
 from odradek.groups.share.partition import ShareLimits
 
 _DEFAULT_LIMITS: Final = ShareLimits(record_locks_max=2_000, delivery_count_max=5, lock_ms=30_000)
@@ -29,23 +30,26 @@ class ShareSettings:
 
     @classmethod
     def of(cls, config: BrokerConfig, own: Mapping[str, str]) -> ShareSettings:
-        """A group's own settings stay within the broker's bounds even when those were narrowed since."""
+        """The broker's, with what the group has of its own."""
         values = group_config(own, config)
         return cls(
-            heartbeat_interval_ms=_within(
-                own.get("share.heartbeat.interval.ms"),
+            heartbeat_interval_ms=own_or(
+                own,
+                "share.heartbeat.interval.ms",
                 config.group.share.heartbeat_interval_ms,
                 config.group.share.min_heartbeat_interval_ms,
                 config.group.share.max_heartbeat_interval_ms,
             ),
-            session_timeout_ms=_within(
-                own.get("share.session.timeout.ms"),
+            session_timeout_ms=own_or(
+                own,
+                "share.session.timeout.ms",
                 config.group.share.session_timeout_ms,
                 config.group.share.min_session_timeout_ms,
                 config.group.share.max_session_timeout_ms,
             ),
-            assignment_interval_ms=_within(
-                own.get("share.assignment.interval.ms"),
+            assignment_interval_ms=own_or(
+                own,
+                "share.assignment.interval.ms",
                 config.group.share.assignment_interval_ms,
                 config.group.share.min_assignment_interval_ms,
                 config.group.share.max_assignment_interval_ms,
@@ -60,26 +64,25 @@ class ShareSettings:
 
 def _limits(config: BrokerConfig, own: Mapping[str, str]) -> ShareLimits:
     return ShareLimits(
-        record_locks_max=_within(
-            own.get("share.partition.max.record.locks"),
+        record_locks_max=own_or(
+            own,
+            "share.partition.max.record.locks",
             config.group.share.partition_max_record_locks,
             config.group.share.min_partition_max_record_locks,
             config.group.share.max_partition_max_record_locks,
         ),
-        delivery_count_max=_within(
-            own.get("share.delivery.count.limit"),
+        delivery_count_max=own_or(
+            own,
+            "share.delivery.count.limit",
             config.group.share.delivery_count_limit,
             config.group.share.min_delivery_count_limit,
             config.group.share.max_delivery_count_limit,
         ),
-        lock_ms=_within(
-            own.get("share.record.lock.duration.ms"),
+        lock_ms=own_or(
+            own,
+            "share.record.lock.duration.ms",
             config.group.share.record_lock_duration_ms,
             config.group.share.min_record_lock_duration_ms,
             config.group.share.max_record_lock_duration_ms,
         ),
     )
-
-
-def _within(own: str | None, default: int, least: int, most: int) -> int:
-    return default if own is None else min(max(int(own), least), most)

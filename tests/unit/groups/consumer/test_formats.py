@@ -11,9 +11,9 @@ from uuid import UUID
 import pytest
 
 from odradek.groups.consumer import formats
-from odradek.groups.consumer.formats import GroupRecord, read_record
 from odradek.groups.consumer.group import ConsumerGroup
 from odradek.groups.consumer.member import ConsumerMemberMetadata, CurrentAssignment, MemberState
+from odradek.groups.modern.records import GroupRecord
 from odradek.protocol import MalformedMessage, UnknownVersion
 
 RECORDS = [
@@ -24,7 +24,7 @@ RECORDS = [
 
 @pytest.mark.parametrize(("key", "value"), RECORDS)
 def test_what_kafka_wrote_is_read_and_written_the_same(key, value):
-    record = read_record(key, value)
+    record = formats.RECORDS.read(key, value)
     assert record.group_id == "golden-group"
     assert record.encoded() == (key, value)
 
@@ -33,7 +33,7 @@ def test_the_values_mean_the_same_to_us():
     """Members and their parts survive our own types too."""
     kinds = set()
     for key, value in RECORDS:
-        record = read_record(key, value)
+        record = formats.RECORDS.read(key, value)
         kinds.add(type(record.value))
         if isinstance(record.value, formats.MemberValue):
             assert ConsumerMemberMetadata.of(record.value).value() == record.value
@@ -53,7 +53,7 @@ def test_the_values_mean_the_same_to_us():
 def test_a_group_is_made_of_kafkas_log():
     group = ConsumerGroup("golden-group")
     for key, value in RECORDS:
-        group.replay(read_record(key, value))
+        group.replay(formats.RECORDS.read(key, value))
     (member,) = group.members.values()
     assert group.epoch == 3
     assert group.assignment_epoch == 2
@@ -78,7 +78,7 @@ def test_records_of_kafka_4_0_are_understood():
     key = formats.PartitionMetadataKey(group_id="g")
     metadata = formats.TopicMetadata(topic_id=topic, topic_name="t", num_partitions=3)
     legacy = GroupRecord(key, formats.PartitionMetadataValue(topics=[metadata]))
-    assert read_record(*legacy.encoded()) == legacy
+    assert formats.RECORDS.read(*legacy.encoded()) == legacy
     group.replay(legacy)
     assert group.has_partition_metadata
     assert GroupRecord(key, None).encoded() in list(group.tombstones())
@@ -91,6 +91,6 @@ def test_a_state_that_only_a_newer_broker_knows_is_unknown():
 def test_what_cannot_be_read_is_said_to_be_so():
     key, value = RECORDS[0]
     with pytest.raises(UnknownVersion):
-        read_record(key, b"\x00\x07" + value[2:])
+        formats.RECORDS.read(key, b"\x00\x07" + value[2:])
     with pytest.raises(MalformedMessage):
-        read_record(key, value[:-3])
+        formats.RECORDS.read(key, value[:-3])

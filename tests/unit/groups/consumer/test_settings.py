@@ -54,11 +54,8 @@ def test_a_groups_own_settings_stay_within_the_brokers_bounds() -> None:
         "consumer.session.timeout.ms": "1000",
         "consumer.assignment.interval.ms": "99999",
     }
-    settings = ConsumerGroupSettings.of(broker).overridden(broker, own)
+    settings = ConsumerGroupSettings.of(broker, own)
     assert settings.heartbeat_interval_ms == 6000
     assert settings.session_timeout_ms == 45_000
     assert settings.assignment_interval_ms == 15_000
-    assert (
-        ConsumerGroupSettings.of(broker).overridden(broker, {"share.session.timeout.ms": "1"})
-        == ConsumerGroupSettings()
-    )
+    assert ConsumerGroupSettings.of(broker, {"share.session.timeout.ms": "1"}) == ConsumerGroupSettings()

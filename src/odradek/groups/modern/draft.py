@@ -1,0 +1,149 @@
+"""A group as it will be: records are tried on a copy while a decision is made, so that each step sees the one before.
+
+The copy replays records with the very code that the group itself replays them with, later, when they are in the log. A decision
+that ends in a refusal leaves nothing behind.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Generic, Protocol, Self, TypeVar
+
+from odradek.groups.kinds import Group
+from odradek.groups.machine import ClusterTopics, GroupMachine
+from odradek.groups.modern.assignment import Assignment, Targets, metadata_hash
+from odradek.groups.modern.records import GroupRecord
+from odradek.groups.step import GroupStep
+from odradek.model.errors import ErrorCode, KafkaError
+from odradek.protocol import Message
+from odradek.shards import NewRecord
+
+K = TypeVar("K", bound=Message)
+V = TypeVar("V", bound=Message)
+V_co = TypeVar("V_co", bound=Message, covariant=True)
+
+
+class ModernGroup(Group, Protocol[K, V]):
+    """A group whose members are told their partitions by the broker, in heartbeats.
+
+    Three epochs: the group's grows whenever somebody comes or goes, subscribes otherwise, or a topic changes; the assignment's
+    says for which group epoch the target was worked out; a member's says which target it has come to.
+    """
+
+    epoch: int
+    metadata_hash: int
+    assignment_epoch: int
+    assignment_ms: int
+    """Wall clock: when the target was worked out."""
+    checked_version: int
+    """Soft: the version of the cluster's topics that the group was last compared with."""
+
+    @property
+    def members(self) -> Mapping[str, Any]: ...
+    @property
+    def targets(self) -> Targets: ...
+    @property
+    def subscribed_topics(self) -> frozenset[str]: ...
+    def copy(self) -> Self: ...
+    def replay(self, record: GroupRecord[K, V]) -> None: ...
+
+
+G = TypeVar("G", bound="ModernGroup[Any, Any]")
+
+
+class Stored(Protocol[V_co]):
+    """What is known of a member, and kept in a record."""
+
+    def value(self) -> V_co: ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupSchema(Generic[K, V]):
+    """The classes of the records that both kinds of groups have, by what they are about."""
+
+    group: Callable[..., K]
+    group_value: Callable[..., V]
+    member: Callable[..., K]
+    target: Callable[..., K]
+    target_value: Callable[..., V]
+    target_member: Callable[..., K]
+    target_member_value: Callable[[Assignment], V]
+    current: Callable[..., K]
+
+    def target_record(self, group_id: str, member_id: str, target: Assignment) -> GroupRecord[K, V]:
+        key = self.target_member(group_id=group_id, member_id=member_id)
+        return GroupRecord(key, self.target_member_value(target))
+
+
+class GroupDraft(Generic[G, K, V]):
+    """`group` is for reading; it is the real one until something is written."""
+
+    __slots__ = ("_is_copy", "_schema", "group", "records")
+
+    def __init__(self, group: G, schema: GroupSchema[K, V]) -> None:
+        self.group = group
+        self.records: list[NewRecord] = []
+        self._schema = schema
+        self._is_copy = False
+
+    def write(self, key: K, value: V | None) -> None:
+        self._write(GroupRecord(key, value))
+
+    def _write(self, record: GroupRecord[K, V]) -> None:
+        if not self._is_copy:
+            self.group = self.group.copy()
+            self._is_copy = True
+        self.group.replay(record)
+        self.records.append(record.encoded())
+
+    def write_profile(self, member_id: str, profile: Stored[V]) -> None:
+        self.write(self._schema.member(group_id=self.group.group_id, member_id=member_id), profile.value())
+
+    def write_current(self, member_id: str, current: Stored[V]) -> None:
+        self.write(self._schema.current(group_id=self.group.group_id, member_id=member_id), current.value())
+
+    def write_target(self, member_id: str, target: Assignment) -> None:
+        self._write(self._schema.target_record(self.group.group_id, member_id, target))
+
+    def write_target_epoch(self, epoch: int, now_wall_ms: int) -> None:
+        self.write(
+            self._schema.target(group_id=self.group.group_id),
+            self._schema.target_value(assignment_epoch=epoch, assignment_timestamp=now_wall_ms),
+        )
+
+    def write_epoch(self, epoch: int, topics_hash: int) -> None:
+        self.write(
+            self._schema.group(group_id=self.group.group_id),
+            self._schema.group_value(epoch=epoch, metadata_hash=topics_hash),
+        )
+
+    def bump_epoch(self, topics: ClusterTopics, *, always: bool) -> None:
+        """The next epoch if the topics are not those that the epoch was made for, or in any case."""
+        group = self.group
+        found = metadata_hash(group.subscribed_topics, topics)
+        if always or group.epoch == 0 or found != group.metadata_hash:
+            self.write_epoch(group.epoch + 1, found)
+
+    def delete_member(self, member_id: str) -> None:
+        """All that there is about a member. What it had is free."""
+        group_id = self.group.group_id
+        self.write(self._schema.current(group_id=group_id, member_id=member_id), None)
+        self.write(self._schema.target_member(group_id=group_id, member_id=member_id), None)
+        self.write(self._schema.member(group_id=group_id, member_id=member_id), None)
+
+
+def finish(machine: GroupMachine, draft: GroupDraft[G, K, V], step: GroupStep) -> None:
+    """What was decided takes effect, all of it.
+
+    UNKNOWN_SERVER_ERROR, as Kafka answers, for a change that is larger than one batch may be: nothing takes effect then.
+    """
+    if not machine.fits(draft.records):
+        raise KafkaError(
+            ErrorCode.UNKNOWN_SERVER_ERROR,
+            f"the change of group {draft.group.group_id!r} is larger than max.message.bytes of __consumer_offsets",
+        )
+    step.records += draft.records
+    group = machine.groups.get(draft.group.group_id)
+    if isinstance(group, type(draft.group)):
+        group.checked_version = draft.group.checked_version
