@@ -30,6 +30,11 @@ COMMANDS: Final = {
     "group": ("odradek.cli.group.group", "group", "List, describe and delete groups, and set their offsets."),
     "txn": ("odradek.cli.txn", "txn", "List and describe transactions, and abort those that hang."),
     "pipeline": ("odradek.cli.pipeline", "pipeline", "Look after what Spark pipelines leave in the cluster."),
+    "archive": (
+        "odradek.cli.archive.archive",
+        "archive",
+        "Keep topics as tables in files or object storage.",
+    ),
     "quota": ("odradek.cli.quota", "quota", "Limit what users, clients and addresses may use."),
     "config": ("odradek.cli.config", "config", "Show, explain and change settings."),
     "cluster": (

@@ -81,6 +81,14 @@ def parse_moment(text: str, *, now_ms: int) -> int | None:
         return None
 
 
+def duration_ms(text: str) -> int:
+    """Milliseconds of `500ms`, `30s`, `15m`, `2h`, `7d`, `1w`."""
+    duration = _DURATION.match(text.strip())
+    if duration is None:
+        raise ConfigError(f"{text!r} is no duration: expected 30s, 15m, 2h or 7d")
+    return int(duration["count"]) * _UNIT_MS[duration["unit"]]
+
+
 def parse_timestamp(text: str, *, now_ms: int) -> int:
     """As `parse_moment`, and a bare number is milliseconds since 1970. For the timestamps of records."""
     if _NUMBER.match(text):

@@ -11,7 +11,7 @@ from urllib.parse import unquote, urlsplit
 from odradek.model.errors import ConfigError
 from odradek.model.ids import TopicPartition
 from odradek.model.lazy import lazy
-from odradek.spark.offsets import from_document
+from odradek.spark.offsets import StreamOffset, from_document
 
 if TYPE_CHECKING:
     from pyarrow import fs
@@ -27,6 +27,17 @@ def input_offsets(checkpoint: str, batch: int) -> dict[TopicPartition, int]:
 
     ConfigError when the checkpoint cannot be read from here.
     """
+    offsets: dict[TopicPartition, int] = {}
+    for each in source_offsets(checkpoint, batch):
+        offsets.update(each.next_offsets)
+    return offsets
+
+
+def source_offsets(checkpoint: str, batch: int) -> list[StreamOffset]:
+    """The end of a batch in each of its sources, in the query's order; without offsets for sources that are no Kafka topics.
+
+    ConfigError when the checkpoint cannot be read from here.
+    """
     place = f"{checkpoint.rstrip('/')}/{_OFFSETS}/{batch}"
     try:
         text = _read(place)
@@ -37,11 +48,7 @@ def input_offsets(checkpoint: str, batch: int) -> dict[TopicPartition, int]:
         raise ConfigError(
             f"{place} has the format {version.strip()[:20]!r}, which this version does not know"
         )
-    offsets: dict[TopicPartition, int] = {}
-    for line in rest.splitlines()[1:]:
-        for document in _documents(line):
-            offsets.update(_topic_offsets(document))
-    return offsets
+    return [_topic_offsets(document) for line in rest.splitlines()[1:] for document in _documents(line)]
 
 
 def _read(place: str) -> str:
@@ -68,11 +75,11 @@ def _documents(line: str) -> list[Any]:
     return [document]
 
 
-def _topic_offsets(document: Any) -> dict[TopicPartition, int]:
+def _topic_offsets(document: Any) -> StreamOffset:
     """Of a source of topics; other sources have other offsets."""
     if not isinstance(document, Mapping):
-        return {}
+        return StreamOffset(next_offsets={})
     try:
-        return dict(from_document(document).next_offsets)
+        return from_document(document)
     except ConfigError:
-        return {}
+        return StreamOffset(next_offsets={})

@@ -1,0 +1,60 @@
+"""May a batch be committed? The one decision that makes an archive exact: pure, on offsets alone.
+
+A batch holds whole ranges of offsets. A range continues the archive where the archive ends in its partition; any other range
+would double records or leave a gap. A batch that was committed before a crash is recognised, and not committed again.
+"""
+
+from __future__ import annotations
+
+from odradek.archive.values import ArchiveError, ArchiveState, NewBatch
+from odradek.spark.offsets import OffsetRange
+
+
+def is_new(batch: NewBatch, state: ArchiveState, *, leaving_gaps: bool = False) -> bool:
+    """Whether the batch is to be committed; False when it is in the archive already.
+
+    ArchiveError when it would double records, or leave a gap (unless `leaving_gaps`: the topic lost records before they were
+    archived, and the user knows), or when its files hold what it did not read.
+    """
+    last = state.batches.get((batch.id.sink, batch.id.query))
+    if last is not None and last >= batch.id.batch:
+        return False
+    ranges = [each for each in batch.ranges if each.size > 0]
+    if not ranges:
+        return False
+    _check_files(batch)
+    known = [each for each in ranges if each.end <= state.positions.get(each.partition, -1)]
+    if len(known) == len(ranges):
+        return False
+    for each in ranges:
+        _check_continues(each, state.positions.get(each.partition), leaving_gaps=leaving_gaps)
+    return True
+
+
+def _check_continues(extent: OffsetRange, position: int | None, *, leaving_gaps: bool) -> None:
+    if position is None or extent.start == position or (leaving_gaps and extent.start > position):
+        return
+    read = f"the batch has read offsets {extent.start} to {extent.end - 1} of {extent.partition}"
+    if extent.start < position:
+        raise ArchiveError(
+            f"{read}, but the archive has everything below {position}: they would be there twice. Start the query at the"
+            " archive's offsets, with a fresh checkpoint (`odradek archive run` does so)"
+        )
+    raise ArchiveError(
+        f"{read}, but the archive ends at {position}: offsets {position} to {extent.start - 1} would be missing. Start the"
+        " query at the archive's offsets, with a fresh checkpoint (`odradek archive run` does so), or set leaveGaps=true if the"
+        " topic has lost them"
+    )
+
+
+def _check_files(batch: NewBatch) -> None:
+    """A row outside of what was read would not be missed, nor found, later."""
+    read = {each.partition: each for each in batch.ranges}
+    for file in batch.files:
+        for rows in file.ranges:
+            extent = read.get(rows.partition)
+            if extent is None or rows.start < extent.start or rows.end > extent.end:
+                raise ArchiveError(
+                    f"{file.path} holds offsets {rows.start} to {rows.end - 1} of {rows.partition}, which the batch has not"
+                    " read: the columns topic, partition and offset must be those of the source, unchanged"
+                )

@@ -1,0 +1,42 @@
+"""Committing a batch, whoever else commits at the same time."""
+
+from __future__ import annotations
+
+import logging
+from enum import Enum, auto
+from typing import Final
+
+from odradek.archive.admission import is_new
+from odradek.archive.tables.port import ArchiveTable
+from odradek.archive.values import ArchiveError, CommitConflict, NewBatch
+
+log: Final = logging.getLogger("odradek.archive")
+
+ATTEMPTS_MAX: Final = 20
+"""Each failure means that somebody else's commit succeeded: another sink of the table, or a compaction."""
+
+
+class Committed(Enum):
+    """What came of a batch."""
+
+    NOW = auto()
+    BEFORE = auto()
+    """It was in the archive when this process looked first: its files are not part of the table."""
+
+
+def commit_batch(table: ArchiveTable, batch: NewBatch, *, leaving_gaps: bool = False) -> Committed:
+    """Make a batch part of the table, once. ArchiveError when it does not continue the archive."""
+    for attempt in range(ATTEMPTS_MAX):
+        state = table.state()
+        if not is_new(batch, state, leaving_gaps=leaving_gaps):
+            return Committed.NOW if attempt else Committed.BEFORE
+        try:
+            table.append(batch, state)
+        except CommitConflict as conflict:
+            log.info("batch %d of %s is committed again: %s", batch.id.batch, batch.id.sink, conflict)
+            continue
+        return Committed.NOW
+    raise ArchiveError(
+        f"batch {batch.id.batch} of sink {batch.id.sink} found no gap between others' commits to {table.place} in"
+        f" {ATTEMPTS_MAX} attempts: do fewer sinks write to it, or less often?"
+    )

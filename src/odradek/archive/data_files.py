@@ -1,0 +1,228 @@
+"""Writing rows into Parquet files of a useful size: a task's half of a batch. Nothing written here is visible by itself."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import reduce
+from typing import Any, Final
+from urllib.parse import quote, unquote
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from odradek.archive.tables.port import ArchiveTable
+from odradek.archive.values import ArchiveError, DataFile, PartitionValues
+from odradek.model.ids import TopicPartition
+from odradek.spark.offsets import OffsetRange
+
+ROW_GROUP_BYTES: Final = 64 << 20
+"""Of Arrow memory, about: what a writer holds before it writes a row group."""
+OPEN_FILES_MAX: Final = 32
+"""Partitions that one task writes to at the same time; beyond that the largest is closed, and goes on in another file."""
+NULL_IN_A_PATH: Final = "__HIVE_DEFAULT_PARTITION__"
+_US: Final = pa.timestamp("us", tz="UTC")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FileLayout:
+    """How the rows of a table lie in its files."""
+
+    schema: pa.Schema
+    """Of the table, all columns."""
+    partition_by: tuple[str, ...]
+    in_files: bool
+    """Whether files hold the columns by which the table is partitioned, as Iceberg wants; else only their paths do."""
+    directory: str
+    """Where files lie below the archive's root: empty, or ends with `/`."""
+    file_bytes: int
+
+    @property
+    def file_schema(self) -> pa.Schema:
+        if self.in_files:
+            return self.schema
+        return pa.schema([each for each in self.schema if each.name not in self.partition_by])
+
+
+def layout_of(table: ArchiveTable, file_bytes: int) -> FileLayout:
+    """How files of a table are to be written."""
+    return FileLayout(
+        schema=table.schema,
+        partition_by=table.partition_by,
+        in_files=table.keeps_partitions_in_files,
+        directory=table.data_directory,
+        file_bytes=file_bytes,
+    )
+
+
+@dataclass(slots=True, kw_only=True)
+class _Seen:
+    """What the rows of a file have shown so far."""
+
+    row_count: int = 0
+    ranges: dict[TopicPartition, tuple[int, int]] = field(default_factory=dict)
+    timestamps_us: tuple[int, int] | None = None
+
+    def add(self, rows: pa.RecordBatch) -> None:
+        self.row_count += rows.num_rows
+        found = pa.table({name: rows[name] for name in ("topic", "partition", "offset")})
+        grouped = found.group_by(["topic", "partition"]).aggregate([("offset", "min"), ("offset", "max")])
+        for row in grouped.to_pylist():
+            self._add_range(
+                TopicPartition(row["topic"], row["partition"]), row["offset_min"], row["offset_max"] + 1
+            )
+        if "timestamp" in rows.schema.names and pa.types.is_timestamp(rows.schema.field("timestamp").type):
+            span = pc.min_max(rows["timestamp"].cast(_US).cast(pa.int64())).as_py()
+            if span["min"] is not None:
+                low, high = self.timestamps_us or (span["min"], span["max"])
+                self.timestamps_us = min(low, span["min"]), max(high, span["max"])
+
+    def _add_range(self, partition: TopicPartition, start: int, end: int) -> None:
+        before = self.ranges.get(partition, (start, end))
+        self.ranges[partition] = min(before[0], start), max(before[1], end)
+
+
+class _OpenFile:
+    """A file that is being written."""
+
+    def __init__(
+        self, system: Any, root: str, relative: str, values: PartitionValues, layout: FileLayout
+    ) -> None:
+        self._relative = relative
+        self._values = values
+        self._layout = layout
+        self._seen = _Seen()
+        self._pending: list[pa.RecordBatch] = []
+        self.pending_bytes = 0
+        path = f"{root}/{relative}"
+        system.create_dir(path.rpartition("/")[0], recursive=True)
+        self._stream = system.open_output_stream(path)
+        self._writer = pq.ParquetWriter(self._stream, layout.file_schema, compression="zstd")
+
+    def write(self, rows: pa.RecordBatch) -> None:
+        self._seen.add(rows)
+        self._pending.append(rows.select(self._layout.file_schema.names))
+        self.pending_bytes += rows.nbytes
+        if self.pending_bytes >= min(ROW_GROUP_BYTES, self._layout.file_bytes):
+            self._flush()
+
+    @property
+    def is_full(self) -> bool:
+        return not self._pending and self._stream.tell() >= self._layout.file_bytes
+
+    def _flush(self) -> None:
+        if self._pending:
+            self._writer.write_table(pa.Table.from_batches(self._pending, schema=self._layout.file_schema))
+        self._pending, self.pending_bytes = [], 0
+
+    def close(self) -> DataFile:
+        """Write the rest. The file is complete; in S3 it appears only now."""
+        self._flush()
+        self._writer.close()
+        size_bytes = self._stream.tell()
+        self._stream.close()
+        ranges = [
+            OffsetRange(partition=partition, start=start, end=end)
+            for partition, (start, end) in sorted(self._seen.ranges.items())
+        ]
+        return DataFile(
+            path=self._relative,
+            size_bytes=size_bytes,
+            row_count=self._seen.row_count,
+            partition_values=self._values,
+            ranges=tuple(ranges),
+            timestamps_us=self._seen.timestamps_us,
+        )
+
+
+class FileWriter:
+    """Writes the rows of one task. `name` is part of every file's name, and no other task or attempt has the same."""
+
+    def __init__(self, system: Any, root: str, name: str, layout: FileLayout) -> None:
+        self._system = system
+        self._root = root
+        self._name = name
+        self._layout = layout
+        self._open: dict[PartitionValues, _OpenFile] = {}
+        self._done: list[DataFile] = []
+        self._count = 0
+
+    def write(self, rows: pa.RecordBatch) -> None:
+        """Add rows that have the table's columns."""
+        if rows.num_rows == 0:
+            return
+        _refuse_null_coordinates(rows)
+        rows = rows.select(self._layout.schema.names).cast(self._layout.schema)
+        for values, share in split_by(rows, self._layout.partition_by):
+            file = self._open.get(values) or self._start(values)
+            file.write(share)
+            if file.is_full:
+                self._done.append(self._open.pop(values).close())
+
+    def _start(self, values: PartitionValues) -> _OpenFile:
+        if len(self._open) >= OPEN_FILES_MAX:
+            largest = max(self._open, key=lambda each: self._open[each].pending_bytes)
+            self._done.append(self._open.pop(largest).close())
+        relative = f"{self._layout.directory}{partition_path(values)}{self._name}-{self._count}.parquet"
+        self._count += 1
+        file = self._open[values] = _OpenFile(self._system, self._root, relative, values, self._layout)
+        return file
+
+    def close(self) -> list[DataFile]:
+        """Complete all files."""
+        self._done += [file.close() for file in self._open.values()]
+        self._open = {}
+        return self._done
+
+
+def write_files(
+    system: Any, root: str, name: str, layout: FileLayout, batches: Iterable[pa.RecordBatch]
+) -> list[DataFile]:
+    """Write all rows of a task."""
+    writer = FileWriter(system, root, name, layout)
+    for batch in batches:
+        writer.write(batch)
+    return writer.close()
+
+
+def _refuse_null_coordinates(rows: pa.RecordBatch) -> None:
+    for column in ("topic", "partition", "offset"):
+        if rows[column].null_count:
+            raise ArchiveError(
+                f"a row has no {column}: an archive needs topic, partition and offset of every record, as the source gives them"
+            )
+
+
+def split_by(
+    rows: pa.RecordBatch, columns: Sequence[str]
+) -> Iterator[tuple[PartitionValues, pa.RecordBatch]]:
+    """The rows of each combination of values, in the order of their first row; rows of one combination keep their order."""
+    if not columns:
+        yield (), rows
+        return
+    table = pa.table({column: _as_text(rows[column]) for column in columns})
+    for combination in table.group_by(list(columns), use_threads=False).aggregate([]).to_pylist():
+        matches = [_equal(table[column], value) for column, value in combination.items()]
+        yield tuple(combination.items()), rows.filter(reduce(pc.and_, matches).combine_chunks())
+
+
+def _equal(values: pa.ChunkedArray, value: str | None) -> pa.ChunkedArray:
+    return pc.is_null(values) if value is None else pc.fill_null(pc.equal(values, value), False)
+
+
+def _as_text(values: pa.Array) -> pa.Array:
+    return values.cast(pa.string())
+
+
+def partition_path(values: PartitionValues) -> str:
+    """Hive's layout: `day=2026-01-31/`, empty for a table without partitions."""
+    return "".join(
+        f"{column}={NULL_IN_A_PATH if value is None else quote(value, safe='')}/" for column, value in values
+    )
+
+
+def values_in_path(path: str) -> PartitionValues:
+    """The other way."""
+    pairs = [part.partition("=") for part in path.split("/")[:-1] if "=" in part]
+    return tuple((column, None if text == NULL_IN_A_PATH else unquote(text)) for column, _, text in pairs)

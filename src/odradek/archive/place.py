@@ -1,0 +1,134 @@
+"""Where an archive is: a local directory, or a prefix in an S3-compatible store. One set of options for everything.
+
+Three libraries reach the store, and each wants to be told in words of its own: `pyarrow.fs` (data files), `deltalake` and
+`pyiceberg`. Keys come from the environment (`AWS_ACCESS_KEY_ID`, `AWS_SECRET_ACCESS_KEY`, `AWS_SESSION_TOKEN`), or from
+wherever these libraries look for them; they are never options, so they stand in no plan and no log.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import unquote, urlsplit
+
+from odradek.model.errors import ConfigError
+from odradek.model.lazy import lazy
+
+if TYPE_CHECKING:
+    from pyarrow import fs
+else:
+    fs = lazy("pyarrow.fs")
+
+_S3_SCHEMES: Final = ("s3", "s3a")
+_DEFAULT_REGION: Final = "us-east-1"
+"""What S3-compatible stores that know no regions accept."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ArchivePlace:
+    """A directory (`path` absolute) or a prefix of a bucket (`path` is `bucket/prefix`), and how its store is reached."""
+
+    path: str
+    is_s3: bool
+    endpoint: str | None = None
+    """The store's URL; None is Amazon's own."""
+    region: str | None = None
+
+    @property
+    def uri(self) -> str:
+        """For deltalake and for readers: an absolute path, or `s3://bucket/prefix`."""
+        return f"s3://{self.path}" if self.is_s3 else self.path
+
+    @property
+    def url(self) -> str:
+        """With a scheme in any case: `file:///dir` or `s3://bucket/prefix`."""
+        return self.uri if self.is_s3 else Path(self.path).as_uri()
+
+    def __str__(self) -> str:
+        return self.uri
+
+    def within(self, relative: str) -> str:
+        """The path, for the file system, of something below the root."""
+        return f"{self.path}/{relative}"
+
+    def file_system(self) -> Any:
+        """The `pyarrow.fs.FileSystem` that `path` is a path of."""
+        if not self.is_s3:
+            return fs.LocalFileSystem()
+        more: dict[str, Any] = {}
+        if self.endpoint is not None:
+            parts = urlsplit(self.endpoint)
+            more = {"endpoint_override": parts.netloc, "scheme": parts.scheme}
+        return fs.S3FileSystem(region=self._region(), **more)
+
+    def delta_options(self) -> dict[str, str]:
+        """deltalake's `storage_options`."""
+        if not self.is_s3:
+            return {}
+        options = {"aws_region": self._region(), "aws_conditional_put": "etag"}
+        if self.endpoint is not None:
+            options["aws_endpoint"] = self.endpoint
+            options["aws_allow_http"] = str(self.endpoint.startswith("http://")).lower()
+        return options
+
+    def obstore_options(self) -> dict[str, Any]:
+        """What obstore's `S3Store` is made with."""
+        options: dict[str, Any] = {"region": self._region()}
+        if self.endpoint is not None:
+            options["endpoint"] = self.endpoint
+            options["client_options"] = {"allow_http": self.endpoint.startswith("http://")}
+        return options
+
+    def iceberg_properties(self) -> dict[str, str]:
+        """pyiceberg's properties of a FileIO."""
+        if not self.is_s3:
+            return {}
+        return {"s3.region": self._region()} | (
+            {} if self.endpoint is None else {"s3.endpoint": self.endpoint}
+        )
+
+    def _region(self) -> str:
+        return self.region or _DEFAULT_REGION
+
+
+def archive_place(
+    text: str,
+    *,
+    endpoint: str | None = None,
+    region: str | None = None,
+    environment: Mapping[str, str] | None = None,
+) -> ArchivePlace:
+    """From what the user wrote: a directory, `file:///dir`, `s3://bucket/prefix` (or `s3a://`); ConfigError for others."""
+    variables = os.environ if environment is None else environment
+    parts = urlsplit(text)
+    if parts.scheme in _S3_SCHEMES:
+        if not parts.netloc or not parts.path.strip("/"):
+            raise ConfigError(f"{text}: name a bucket and a prefix, as in s3://bucket/archive/orders")
+        endpoint = endpoint or variables.get("AWS_ENDPOINT_URL_S3") or variables.get("AWS_ENDPOINT_URL")
+        if endpoint is not None and urlsplit(endpoint).scheme not in ("http", "https"):
+            raise ConfigError(
+                f"the endpoint {endpoint!r} is no URL; it looks like https://s3.example.org:9000"
+            )
+        region = region or variables.get("AWS_REGION") or variables.get("AWS_DEFAULT_REGION")
+        return ArchivePlace(
+            path=f"{parts.netloc}/{parts.path.strip('/')}",
+            is_s3=True,
+            endpoint=None if endpoint is None else endpoint.rstrip("/"),
+            region=region,
+        )
+    if endpoint is not None or region is not None:
+        raise ConfigError(f"{text} is a directory: an endpoint and a region are of use with s3:// only")
+    if parts.scheme == "file":
+        return ArchivePlace(path=_absolute(unquote(parts.path)), is_s3=False)
+    if "://" in text:
+        raise ConfigError(f"{text}: an archive is a directory or s3://bucket/prefix, not {parts.scheme}://")
+    return ArchivePlace(path=_absolute(text), is_s3=False)
+
+
+def _absolute(path: str) -> str:
+    if not path.strip():
+        raise ConfigError("the path of an archive is empty")
+    return str(Path(path).expanduser().absolute()).rstrip("/") or "/"

@@ -1,0 +1,278 @@
+"""`odradek archive run`: a streaming query that continues an archive where it ends.
+
+The archive itself says where that is, and admits only what continues it. So a run needs no checkpoint from the run before: by
+default its checkpoint is a directory that it throws away.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import re
+import sys
+import tempfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
+
+from odradek.archive.place import ArchivePlace
+from odradek.archive.row_columns import SOURCE_COLUMNS, RowColumns, with_archive_columns
+from odradek.archive.tables.port import ArchiveTable, TableFormat
+from odradek.archive.topic_side import EARLIEST, BrokerTopics, LogExtent
+from odradek.archive.values import ArchiveError, ArchiveState, DataFile
+from odradek.model.errors import ConfigError
+from odradek.model.ids import TopicPartition
+from odradek.model.lazy import lazy
+
+if TYPE_CHECKING:
+    from pyspark import sql
+    from pyspark.sql import SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
+
+    from odradek.archive import opening
+else:
+    opening = lazy("odradek.archive.opening")
+    sql = lazy("pyspark.sql")
+
+log: Final = logging.getLogger("odradek.archive")
+
+RECORD_BYTES_GUESS: Final = 200
+"""In a file, for an archive that holds nothing yet."""
+BATCHES_AHEAD: Final = 4
+"""A batch that has much to catch up with reads so many times the records that fill the files of one batch."""
+LOOKS_PER_WAIT: Final = 10
+LOOK_MAX_S: Final = 10
+WAIT_S: Final = 1
+STDERR: Final = 2
+
+Tell = Callable[[str], None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunTerms:
+    """What a run archives, where to, and in which portions."""
+
+    bootstrap: str
+    place: ArchivePlace
+    topics: tuple[str, ...] = ()
+    pattern: str | None = None
+    """Exactly one of the two."""
+    table_format: TableFormat | None = None
+    columns: RowColumns = field(default_factory=RowColumns)
+    sink_id: str = "archive"
+    once: bool = False
+    every_ms: int = 600_000
+    file_bytes: int = 128 << 20
+    writers: int | None = None
+    """Tasks of a batch that write, and so its files, at most; None: as many as the machine has cores."""
+    skipping_lost: bool = False
+    """Go on behind what retention took before it was archived."""
+    checkpoint: str | None = None
+    master: str | None = None
+    client: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Portions:
+    """How many records a batch waits for, and how many it takes at most."""
+
+    least: int
+    most: int
+
+
+def portions(files: Sequence[DataFile], file_bytes: int, writers: int) -> Portions:
+    """Such that each writer fills about one file, judged by the records that the archive holds."""
+    row_count = sum(each.row_count for each in files)
+    size_bytes = sum(each.size_bytes for each in files)
+    record_bytes = max(1, size_bytes // row_count) if row_count else RECORD_BYTES_GUESS
+    least = max(1, file_bytes * writers // record_bytes)
+    return Portions(least=least, most=least * BATCHES_AHEAD)
+
+
+def starting_offsets(
+    positions: Mapping[TopicPartition, int],
+    extents: Mapping[TopicPartition, LogExtent],
+    *,
+    skipping_lost: bool = False,
+) -> str | None:
+    """Where a query begins that continues the archive, as JSON for the source; None where nothing is archived yet.
+
+    Partitions that are new to the archive begin at their first record; so does, when the user wants to skip what is lost, a
+    partition whose first record comes after the archive's last one.
+    """
+    if not any(each in positions for each in extents):
+        return None
+    document: dict[str, dict[str, int]] = {}
+    for each, extent in sorted(extents.items()):
+        offset = positions.get(each, EARLIEST)
+        if skipping_lost and 0 <= offset < extent.start:
+            log.warning("%s: offsets %d to %d are lost and skipped", each, offset, extent.start - 1)
+            offset = extent.start
+        document.setdefault(each.topic, {})[str(each.partition)] = offset
+    return json.dumps(document)
+
+
+def run_archive(terms: RunTerms, tell: Tell, should_stop: Callable[[], bool]) -> None:
+    """Archive until `should_stop`, or with `once` until what is there now is archived. `tell` gets a line for each batch.
+
+    ArchiveError, ConfigError or KafkaError in one line, whatever Spark wraps it in.
+    """
+    with spark_session(terms.master) as spark, _checkpoint_directory(terms) as checkpoint:
+        try:
+            query = _start(spark, terms, checkpoint)
+            _follow(query, tell, should_stop)
+        except Exception as error:
+            line = reason_in(str(error))
+            if line is None:
+                raise
+            raise ArchiveError(line) from None
+
+
+@contextmanager
+def spark_session(master: str | None) -> Iterator[SparkSession]:
+    """The session that there is, or a light one of our own: `local[*]` unless `master` says otherwise."""
+    active = sql.SparkSession.getActiveSession()
+    if active is not None:
+        yield active
+        return
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    builder = sql.SparkSession.builder.appName("odradek-archive")
+    settings = {
+        "spark.sql.session.timeZone": "UTC",
+        "spark.ui.showConsoleProgress": "false",
+        "spark.log.level": "OFF",
+    }
+    if master is None or master.startswith("local"):
+        os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+        settings |= {"spark.ui.enabled": "false", "spark.driver.bindAddress": "127.0.0.1"}
+        builder = builder.master(master or "local[*]")
+    else:
+        builder = builder.master(master)
+    for key, value in settings.items():
+        builder = builder.config(key, value)
+    logging.getLogger("py4j").setLevel(logging.ERROR)
+    with _kept_for_failure():
+        session = builder.getOrCreate()
+    try:
+        yield session
+    finally:
+        session.stop()
+
+
+@contextmanager
+def _kept_for_failure() -> Iterator[None]:
+    """What a JVM that starts in this block has to say is shown if it does not start."""
+    sys.stderr.flush()
+    kept = os.dup(STDERR)
+    with tempfile.TemporaryFile() as said:
+        os.dup2(said.fileno(), STDERR)
+        try:
+            yield
+        except BaseException:
+            said.seek(0)
+            os.write(kept, said.read())
+            raise
+        finally:
+            os.dup2(kept, STDERR)
+            os.close(kept)
+
+
+@contextmanager
+def _checkpoint_directory(terms: RunTerms) -> Iterator[str]:
+    if terms.checkpoint is not None:
+        yield terms.checkpoint
+    elif terms.master is None or terms.master.startswith("local"):
+        with tempfile.TemporaryDirectory(prefix="odradek-archive-", ignore_cleanup_errors=True) as directory:
+            yield directory
+    else:
+        raise ConfigError(
+            "--master of a cluster needs --checkpoint: a directory that driver and executors share"
+        )
+
+
+def _start(spark: SparkSession, terms: RunTerms, checkpoint: str) -> StreamingQuery:
+    writers = terms.writers or spark.sparkContext.defaultParallelism
+    table, state = _existing(terms)
+    topics = BrokerTopics(terms.bootstrap, terms.client)
+    portion = portions(table.files() if table else [], terms.file_bytes, writers)
+    reader = (
+        spark.readStream.format("odradek")
+        .option("kafka.bootstrap.servers", terms.bootstrap)
+        .option("kafka.isolation.level", "read_committed")
+        .option("includeHeaders", "true")
+        .option("startingOffsets", "earliest")
+        .option("maxOffsetsPerTrigger", str(portion.most))
+        .options(**{f"kafka.{key}": value for key, value in terms.client.items()})
+    )
+    reader = (
+        reader.option("subscribe", ",".join(terms.topics))
+        if terms.topics
+        else reader.option("subscribePattern", terms.pattern)
+    )
+    if state is not None and state.positions:
+        extents = topics.extents(topics.partitions(topics.names(terms.topics, terms.pattern)))
+        starting = starting_offsets(state.positions, extents, skipping_lost=terms.skipping_lost)
+        reader = reader if starting is None else reader.option("startingOffsets", starting)
+    if not terms.once:
+        reader = reader.option("minOffsetsPerTrigger", str(portion.least)).option(
+            "maxTriggerDelay", f"{terms.every_ms}ms"
+        )
+    rows = with_archive_columns(reader.load().select(*SOURCE_COLUMNS), terms.columns).coalesce(writers)
+    writer = rows.writeStream.format("odradek-archive").options(**sink_options(terms, checkpoint))
+    if terms.once:
+        return writer.trigger(availableNow=True).start()
+    look_s = min(LOOK_MAX_S, max(1, terms.every_ms // 1_000 // LOOKS_PER_WAIT))
+    return writer.trigger(processingTime=f"{look_s} seconds").start()
+
+
+def _existing(terms: RunTerms) -> tuple[ArchiveTable, ArchiveState] | tuple[None, None]:
+    if opening.format_at(terms.place) is None:
+        return None, None
+    table = opening.open_archive(terms.place)
+    return table, table.state()
+
+
+def sink_options(terms: RunTerms, checkpoint: str) -> dict[str, str]:
+    """Of `format("odradek-archive")`."""
+    given = {
+        "path": terms.place.uri,
+        "endpoint": terms.place.endpoint,
+        "region": terms.place.region,
+        "tableFormat": terms.table_format,
+        "partitionBy": ",".join(each.name for each in terms.columns.partition_by),
+        "sinkId": terms.sink_id,
+        "fileBytes": str(terms.file_bytes),
+        "leaveGaps": "true" if terms.skipping_lost else None,
+        "checkpointLocation": checkpoint,
+    }
+    return {name: str(value) for name, value in given.items() if value is not None}
+
+
+def _follow(query: StreamingQuery, tell: Tell, should_stop: Callable[[], bool]) -> None:
+    told = -1
+    try:
+        while not query.awaitTermination(WAIT_S) and not should_stop():
+            told = _tell_progress(query, tell, told)
+        _tell_progress(query, tell, told)
+    finally:
+        query.stop()
+
+
+def _tell_progress(query: StreamingQuery, tell: Tell, told: int) -> int:
+    for progress in query.recentProgress:
+        if progress["batchId"] > told and progress["numInputRows"]:
+            seconds = progress["durationMs"].get("triggerExecution", 0) / 1_000
+            tell(f"batch {progress['batchId']}: {progress['numInputRows']:,} records in {seconds:.1f} s")
+            told = progress["batchId"]
+    return told
+
+
+_OURS: Final = re.compile(r"odradek\.[\w.]+\.(?:CommitConflict|\w+Error): (.+)")
+
+
+def reason_in(text: str) -> str | None:
+    """Our own error's line in what Spark tells of it; None where there is none."""
+    match = _OURS.search(text)
+    return None if match is None else match[1].strip()

@@ -1,0 +1,95 @@
+"""`df.writeStream.format("odradek-archive")`: tasks write files, the driver commits them, once.
+
+What a batch has read stands in Spark's checkpoint before the batch runs, so the commit holds whole ranges of offsets, with the
+gaps that aborted transactions, control records and compaction leave in a topic. `abort` undoes nothing: Spark calls it after a
+commit that failed, too, and that may have happened. What is left over, `expire` removes.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from pyspark.sql.datasource import DataSourceStreamArrowWriter, WriterCommitMessage
+from pyspark.sql.types import StructType
+
+from odradek.archive.batch_ranges import batch_ranges
+from odradek.archive.options import ArchiveWriteOptions
+from odradek.archive.values import ArchiveError, BatchId, DataFile, NewBatch
+from odradek.model.errors import ConfigError
+from odradek.model.lazy import lazy
+from odradek.runtime.real import SystemEntropy
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    import pyspark
+    from pyspark.sql.pandas import types as spark_types
+
+    from odradek.archive import commit, data_files, opening, table_schema
+    from odradek.archive.tables.port import ArchiveTable
+else:
+    commit = lazy("odradek.archive.commit")
+    data_files = lazy("odradek.archive.data_files")
+    opening = lazy("odradek.archive.opening")
+    pyspark = lazy("pyspark")
+    spark_types = lazy("pyspark.sql.pandas.types")
+    table_schema = lazy("odradek.archive.table_schema")
+
+log: Final = logging.getLogger("odradek.archive")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WrittenFiles(WriterCommitMessage):
+    """What a task has written, and as part of what."""
+
+    query: str
+    files: tuple[DataFile, ...]
+
+
+class ArchiveSink(DataSourceStreamArrowWriter):
+    """One batch. Spark makes it in the driver, pickles it for the tasks, and makes another one for the commit."""
+
+    def __init__(self, options: ArchiveWriteOptions, schema: StructType) -> None:
+        if options.checkpoint is None:
+            raise ConfigError(
+                "the option checkpointLocation is missing: what a batch has read stands in its checkpoint"
+            )
+        self._options = options
+        self._checkpoint = options.checkpoint
+        self._table: ArchiveTable = opening.open_or_create(
+            options.place,
+            table_schema.canonical(spark_types.to_arrow_schema(schema, timezone="UTC")),
+            table_format=options.table_format,
+            partition_by=options.partition_by,
+        )
+        self._layout = data_files.layout_of(self._table, options.file_bytes)
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
+        query, batch, task = _place_in_query()
+        name = f"{self._options.sink_id}-{batch:06}-{task:04}-{SystemEntropy().uuid().hex[:12]}"
+        place = self._options.place
+        files = data_files.write_files(place.file_system(), place.path, name, self._layout, iterator)
+        return WrittenFiles(query=query, files=tuple(files))
+
+    def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 - Spark's name
+        written = [each for each in messages if isinstance(each, WrittenFiles)]
+        if len(written) < len(messages) or not written:
+            raise ArchiveError(f"{len(messages) - len(written)} of {len(messages)} tasks gave no result")
+        batch = NewBatch(
+            id=BatchId(sink=self._options.sink_id, query=written[0].query, batch=batchId),
+            files=tuple(file for each in written for file in each.files),
+            ranges=tuple(batch_ranges(self._checkpoint, batchId)),
+        )
+        outcome = commit.commit_batch(self._table, batch, leaving_gaps=self._options.leaving_gaps)
+        log.info("batch %d of sink %s: %s, %d files", batchId, batch.id.sink, outcome.name, len(batch.files))
+
+
+def _place_in_query() -> tuple[str, int, int]:
+    context: Any = pyspark.TaskContext.get()
+    query = context and context.getLocalProperty("sql.streaming.queryId")
+    batch = context and context.getLocalProperty("streaming.sql.batchId")
+    if not query or batch is None:
+        raise ArchiveError("an archive is written by tasks of a streaming query")
+    return query, int(batch), context.partitionId()

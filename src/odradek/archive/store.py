@@ -1,0 +1,128 @@
+"""The few operations on a store that `pyarrow.fs` lacks: an object that is put only where there is none, files made durable."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol
+
+from odradek.archive.place import ArchivePlace
+from odradek.model.lazy import lazy
+from odradek.runtime.real import PosixDisk, SystemEntropy
+
+if TYPE_CHECKING:
+    import obstore
+    from obstore import exceptions as obstore_exceptions
+    from obstore import store as obstore_stores
+else:
+    obstore = lazy("obstore")
+    obstore_exceptions = lazy("obstore.exceptions")
+    obstore_stores = lazy("obstore.store")
+
+
+class SmallObjects(Protocol):
+    """What the manifest of a Parquet archive is kept in. Names are relative to the archive's root."""
+
+    def put_if_absent(self, name: str, content: bytes) -> bool:
+        """Make the object, whole and durable; False, and nothing happens, where there is one of this name."""
+
+    def read(self, name: str) -> bytes | None:
+        """All of it; None where there is none."""
+
+    def names(self, directory: str) -> list[str]:
+        """The names in a directory, without the directory, in order; none where there is no directory."""
+
+    def remove(self, name: str) -> None:
+        """No error where there is none."""
+
+
+class LocalObjects:
+    """In a directory. A complete file gets its name by a hard link, which never replaces another file."""
+
+    def __init__(self, root: str) -> None:
+        self._root = Path(root)
+        self._disk = PosixDisk()
+        self._entropy = SystemEntropy()
+
+    def put_if_absent(self, name: str, content: bytes) -> bool:
+        path = self._root / name
+        self._disk.make_directory(str(path.parent))
+        draft = path.parent / f".draft-{self._entropy.uuid().hex}"
+        self._disk.replace(str(draft), content)
+        try:
+            os.link(draft, path)
+        except FileExistsError:
+            return False
+        finally:
+            draft.unlink()
+        self._disk.sync_directory(str(path.parent))
+        return True
+
+    def read(self, name: str) -> bytes | None:
+        try:
+            return (self._root / name).read_bytes()
+        except FileNotFoundError:
+            return None
+
+    def names(self, directory: str) -> list[str]:
+        try:
+            return [each for each in self._disk.list_directory(str(self._root / directory)) if each[0] != "."]
+        except FileNotFoundError:
+            return []
+
+    def remove(self, name: str) -> None:
+        (self._root / name).unlink(missing_ok=True)
+
+
+class S3Objects:
+    """In a bucket: `If-None-Match: *` makes a put fail where there is an object. Amazon's store, MinIO and others know it."""
+
+    def __init__(self, place: ArchivePlace) -> None:
+        bucket, _, prefix = place.path.partition("/")
+        self._store = obstore_stores.S3Store(bucket, prefix=prefix, **place.obstore_options())
+
+    def put_if_absent(self, name: str, content: bytes) -> bool:
+        try:
+            obstore.put(self._store, name, content, mode="create")
+        except obstore_exceptions.AlreadyExistsError:
+            return (
+                self.read(name) == content
+            )  # the answer to a put that succeeded was lost, and it was sent again
+        return True
+
+    def read(self, name: str) -> bytes | None:
+        try:
+            return bytes(obstore.get(self._store, name).bytes())
+        except FileNotFoundError:
+            return None
+
+    def names(self, directory: str) -> list[str]:
+        found = obstore.list_with_delimiter(self._store, f"{directory}/")["objects"]
+        return sorted(each["path"].rpartition("/")[2] for each in found)
+
+    def remove(self, name: str) -> None:
+        obstore.delete(self._store, name)
+
+
+def small_objects(place: ArchivePlace) -> SmallObjects:
+    """Those of an archive."""
+    return S3Objects(place) if place.is_s3 else LocalObjects(place.path)
+
+
+def make_durable(place: ArchivePlace, names: Iterable[str]) -> None:
+    """Sync files below a local archive, and the directories that name them. In S3 what is put is durable."""
+    if place.is_s3:
+        return
+    disk = PosixDisk()
+    directories = set()
+    for name in names:
+        path = Path(place.path, name)
+        file = disk.open(str(path), write=False)
+        try:
+            file.sync()
+        finally:
+            file.close()
+        directories |= {each for each in path.parents if each.is_relative_to(place.path)}
+    for directory in sorted(directories, reverse=True):
+        disk.sync_directory(str(directory))

@@ -1,0 +1,270 @@
+"""Delta Lake, through `deltalake`: what Spark, Databricks, Athena, Redshift, DuckDB, polars and pandas read.
+
+A commit holds the batch's files, and as application transactions the batch's number (`odradek-archive/<sink>/<query>`) and, for
+each partition that it has read, the next offset and the first one (`odradek-position/<topic>/<partition>`,
+`odradek-beginning/...`): these outlive checkpoints and the clean-up of the log. A commit is tried for exactly one version:
+`deltalake` would otherwise put it behind others' commits, whose offsets this one has not seen.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import unquote
+
+import pyarrow as pa
+
+from odradek.archive.place import ArchivePlace
+from odradek.archive.store import make_durable
+from odradek.archive.tables.delta_log import LOG, application_transactions
+from odradek.archive.tables.port import TableFormat
+from odradek.archive.values import (
+    ArchiveError,
+    ArchiveState,
+    CommitConflict,
+    DataFile,
+    NewBatch,
+    RowBounds,
+)
+from odradek.model.ids import TopicPartition
+from odradek.model.lazy import lazy
+from odradek.runtime.real import SystemClock
+from odradek.spark.offsets import OffsetRange
+
+if TYPE_CHECKING:
+    import deltalake
+    from deltalake import exceptions as delta_exceptions
+    from deltalake import transaction as delta_transaction
+else:
+    deltalake = lazy("deltalake")
+    delta_exceptions = lazy("deltalake.exceptions")
+    delta_transaction = lazy("deltalake.transaction")
+
+BATCH: Final = "odradek-archive"
+POSITION: Final = "odradek-position"
+BEGINNING: Final = "odradek-beginning"
+CONFIGURATION: Final = {"delta.checkpointInterval": "20"}
+"""Who asks for offsets reads no more commits than this."""
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+class DeltaArchive:
+    """See `ArchiveTable`."""
+
+    def __init__(self, place: ArchivePlace) -> None:
+        self.place = place
+
+    format: Final = TableFormat.DELTA
+    data_directory = ""
+    keeps_partitions_in_files = False
+
+    @classmethod
+    def create(cls, place: ArchivePlace, schema: pa.Schema, partition_by: Sequence[str]) -> DeltaArchive:
+        """Make the table, unless somebody has."""
+        try:
+            deltalake.DeltaTable.create(
+                place.uri,
+                schema=schema,
+                mode="ignore",
+                partition_by=list(partition_by),
+                configuration=dict(CONFIGURATION),
+                storage_options=place.delta_options(),
+            )
+        except delta_exceptions.CommitFailedError:  # somebody made it in this moment
+            if not cls.is_at(place):
+                raise
+        return cls(place)
+
+    @staticmethod
+    def is_at(place: ArchivePlace) -> bool:
+        return bool(deltalake.DeltaTable.is_deltatable(place.uri, storage_options=place.delta_options()))
+
+    @property
+    def schema(self) -> pa.Schema:
+        return self._description[0]
+
+    @property
+    def partition_by(self) -> tuple[str, ...]:
+        return self._description[1]
+
+    @cached_property
+    def _description(self) -> tuple[pa.Schema, tuple[str, ...]]:
+        table = self._open()
+        return pa.schema(table.schema().to_arrow()), tuple(table.metadata().partition_columns)
+
+    def state(self) -> ArchiveState:
+        version = self._open().version()
+        ends: dict[TopicPartition, int] = {}
+        starts: dict[TopicPartition, int] = {}
+        batches: dict[tuple[str, str], int] = {}
+        for name, number in application_transactions(self.place, version).items():
+            kind, _, rest = name.partition("/")
+            first, _, second = rest.rpartition("/")
+            if kind == POSITION:
+                ends[TopicPartition(first, int(second))] = number
+            elif kind == BEGINNING:
+                starts[TopicPartition(first, int(second))] = number
+            elif kind == BATCH:
+                batches[first, second] = number
+        archived = {
+            each: OffsetRange(partition=each, start=starts.get(each, 0), end=end)
+            for each, end in ends.items()
+        }
+        return ArchiveState(version=version, archived=archived, batches=batches)
+
+    def append(self, batch: NewBatch, after: ArchiveState) -> None:
+        make_durable(self.place, [each.path for each in batch.files])
+        numbers = {f"{BATCH}/{batch.id.sink}/{batch.id.query}": batch.id.batch}
+        for each in after.after(batch).values():
+            name = f"{each.partition.topic}/{each.partition.partition}"
+            numbers[f"{POSITION}/{name}"] = each.end
+            if each.partition not in after.archived:
+                numbers[f"{BEGINNING}/{name}"] = each.start
+        now_ms = SystemClock().wall_ms()
+        self._commit(
+            after.version,
+            [_add(each, now_ms, is_new=True) for each in batch.files],
+            [deltalake.Transaction(name, number, now_ms) for name, number in numbers.items()],
+            {
+                "odradekSink": batch.id.sink,
+                "odradekQuery": batch.id.query,
+                "odradekBatch": batch.id.batch,
+                "odradekRanges": {str(each.partition): [each.start, each.end] for each in batch.ranges},
+            },
+        )
+
+    def replace(self, old: Sequence[DataFile], new: Sequence[DataFile]) -> None:
+        table = self._open()
+        there = {each.path for each in _files_of(table)}
+        gone = [each.path for each in old if each.path not in there]
+        if gone:
+            raise CommitConflict(f"{self.place}: {gone[0]} is not part of the table any more")
+        make_durable(self.place, [each.path for each in new])
+        now_ms = SystemClock().wall_ms()
+        actions = [_remove(each, now_ms) for each in old] + [_add(each, now_ms, is_new=False) for each in new]
+        self._commit(table.version(), actions, [], {"odradekCompaction": len(old)})
+
+    def files(self) -> list[DataFile]:
+        return _files_of(self._open())
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {"place": self.place}
+
+    def _open(self, version: int | None = None) -> deltalake.DeltaTable:
+        try:
+            return deltalake.DeltaTable(
+                self.place.uri, version=version, storage_options=self.place.delta_options()
+            )
+        except delta_exceptions.TableNotFoundError:
+            raise ArchiveError(f"{self.place} is no archive: there is no Delta table") from None
+        except (delta_exceptions.DeltaError, OSError) as error:
+            raise ArchiveError(f"the Delta table {self.place} cannot be read: {error}") from None
+
+    def _commit(
+        self,
+        after: int,
+        actions: list[Any],
+        transactions: list[deltalake.Transaction],
+        told: Mapping[str, Any],
+    ) -> None:
+        table = self._open(after)
+        try:
+            table.create_write_transaction(
+                actions,
+                "append",
+                table.schema(),
+                list(table.metadata().partition_columns),
+                commit_properties=deltalake.CommitProperties(
+                    custom_metadata=dict(told), max_commit_retries=0, app_transactions=transactions
+                ),
+            )
+        except delta_exceptions.CommitFailedError as error:
+            raise CommitConflict(
+                f"{self.place}: version {after + 1} was committed by somebody else ({error})"
+            ) from None
+        except (delta_exceptions.DeltaError, OSError) as error:
+            raise ArchiveError(f"the commit to the Delta table {self.place} failed: {error}") from None
+        make_durable(self.place, [f"{LOG}/{after + 1:020}.json"])
+
+
+def _add(file: DataFile, now_ms: int, *, is_new: bool) -> delta_transaction.AddAction:
+    return delta_transaction.AddAction(
+        path=file.path,  # deltalake encodes it
+        size=file.size_bytes,
+        partition_values=dict(file.partition_values),
+        modification_time=now_ms,
+        data_change=is_new,
+        stats=json.dumps(_statistics(file)),
+    )
+
+
+def _remove(file: DataFile, now_ms: int) -> delta_transaction.RemoveAction:
+    return delta_transaction.RemoveAction(
+        file.path, False, now_ms, file.size_bytes, dict(file.partition_values)
+    )
+
+
+def _statistics(file: DataFile) -> dict[str, Any]:
+    """By which readers pass files over. Columns by which the table is partitioned have none."""
+    low: dict[str, Any] = {}
+    high: dict[str, Any] = {}
+    bounds = file.row_bounds()
+    if bounds is not None:
+        low = {"topic": bounds.topics[0], "partition": bounds.partitions[0], "offset": bounds.offsets[0]}
+        high = {"topic": bounds.topics[1], "partition": bounds.partitions[1], "offset": bounds.offsets[1]}
+    if file.timestamps_us is not None:
+        low["timestamp"] = _instant(file.timestamps_us[0])
+        high["timestamp"] = _instant(file.timestamps_us[1] + 999)  # told in milliseconds, so never too early
+    split = {name for name, _ in file.partition_values}
+    low = {name: value for name, value in low.items() if name not in split}
+    high = {name: value for name, value in high.items() if name not in split}
+    return {
+        "numRecords": file.row_count,
+        "minValues": low,
+        "maxValues": high,
+        "nullCount": {name: 0 for name in low if name != "timestamp"},
+    }
+
+
+def _instant(us: int) -> str:
+    return (_EPOCH + timedelta(microseconds=us)).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def _files_of(table: deltalake.DeltaTable) -> list[DataFile]:
+    rows = pa.table(table.get_add_actions()).to_pylist()
+    columns = table.metadata().partition_columns
+    return [_file(row, columns) for row in rows]
+
+
+def _file(row: Mapping[str, Any], columns: Sequence[str]) -> DataFile:
+    values = row.get("partition") or {}
+    path = unquote(row["path"])
+    return DataFile(
+        path=path,
+        size_bytes=row["size_bytes"],
+        row_count=row["num_records"] or 0,
+        partition_values=tuple((column, _text(values.get(column))) for column in columns),
+        bounds=_bounds(row.get("min") or {}, row.get("max") or {}, values),
+    )
+
+
+def _text(value: Any) -> str | None:
+    if value is None:
+        return None
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _bounds(low: Mapping[str, Any], high: Mapping[str, Any], values: Mapping[str, Any]) -> RowBounds | None:
+    """None where a file was written by somebody who keeps no statistics of these columns."""
+    smallest, largest = {**low, **values}, {**high, **values}
+    names = ("topic", "partition", "offset")
+    if any(smallest.get(name) is None or largest.get(name) is None for name in names):
+        return None
+    return RowBounds(
+        topics=(smallest["topic"], largest["topic"]),
+        partitions=(int(smallest["partition"]), int(largest["partition"])),
+        offsets=(int(smallest["offset"]), int(largest["offset"])),
+    )

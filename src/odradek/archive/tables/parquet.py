@@ -1,0 +1,265 @@
+"""Plain Parquet with a manifest of ours, for who wants files and no table format.
+
+`_odradek/table.json` says what the table is. `_odradek/commits/<version, 20 digits>.json` says what each version added and
+removed: an object that is made only where there is none, so of two writers one is first, and a batch is there whole or not.
+`_odradek/snapshots/<version>.json` holds the sum of all commits up to a version, so that nobody reads thousands of them. Data
+files lie in Hive's layout. What no version names, a crash left behind, and `expire` removes.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, Final
+
+import pyarrow as pa
+
+from odradek.archive.place import ArchivePlace
+from odradek.archive.store import SmallObjects, make_durable, small_objects
+from odradek.archive.tables.port import TableFormat
+from odradek.archive.values import ArchiveError, ArchiveState, CommitConflict, DataFile, NewBatch
+from odradek.model.ids import TopicPartition
+from odradek.spark.offsets import OffsetRange
+
+DIRECTORY: Final = "_odradek"
+TABLE: Final = f"{DIRECTORY}/table.json"
+COMMITS: Final = f"{DIRECTORY}/commits"
+SNAPSHOTS: Final = f"{DIRECTORY}/snapshots"
+SNAPSHOT_EVERY: Final = 20
+"""Commits. A reader reads the newest snapshot, and no more commits than this."""
+FORMAT_VERSION: Final = 1
+
+Document = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ManifestVersion:
+    """The table at one version: the sum of commits up to it."""
+
+    version: int = -1
+    files: Mapping[str, DataFile] = field(default_factory=dict)
+    archived: Mapping[TopicPartition, OffsetRange] = field(default_factory=dict)
+    batches: Mapping[tuple[str, str], int] = field(default_factory=dict)
+    removed: Mapping[str, int] = field(default_factory=dict)
+    """Paths that earlier versions name and this one does not, with the version that removed them."""
+
+    def state(self) -> ArchiveState:
+        return ArchiveState(version=self.version, archived=self.archived, batches=self.batches)
+
+
+class ParquetArchive:
+    """See `ArchiveTable`."""
+
+    def __init__(self, place: ArchivePlace) -> None:
+        self.place = place
+
+    format = TableFormat.PARQUET
+    data_directory = ""
+    keeps_partitions_in_files = False
+
+    @classmethod
+    def create(cls, place: ArchivePlace, schema: pa.Schema, partition_by: Sequence[str]) -> ParquetArchive:
+        """Make the table, unless somebody has."""
+        description = {
+            "formatVersion": FORMAT_VERSION,
+            "partitionBy": list(partition_by),
+            "columns": [{"name": each.name, "type": str(each.type)} for each in schema],
+            "arrowSchema": base64.b64encode(schema.serialize().to_pybytes()).decode(),
+        }
+        small_objects(place).put_if_absent(TABLE, _json(description))
+        return cls(place)
+
+    @staticmethod
+    def is_at(place: ArchivePlace) -> bool:
+        return small_objects(place).read(TABLE) is not None
+
+    @cached_property
+    def _description(self) -> Document:
+        content = self._objects.read(TABLE)
+        if content is None:
+            raise ArchiveError(f"{self.place} is no archive: there is no {TABLE}")
+        description = _parsed(content, self.place, TABLE)
+        if description.get("formatVersion") != FORMAT_VERSION:
+            raise ArchiveError(
+                f"{self.place} has the manifest format {description.get('formatVersion')}, which this version of Odradek"
+                " does not know: use a newer one"
+            )
+        return description
+
+    @cached_property
+    def schema(self) -> pa.Schema:
+        return pa.ipc.read_schema(pa.py_buffer(base64.b64decode(self._description["arrowSchema"])))
+
+    @cached_property
+    def partition_by(self) -> tuple[str, ...]:
+        return tuple(self._description["partitionBy"])
+
+    def state(self) -> ArchiveState:
+        now = self.newest()
+        return now.state()
+
+    def files(self) -> list[DataFile]:
+        return list(self.newest().files.values())
+
+    def append(self, batch: NewBatch, after: ArchiveState) -> None:
+        make_durable(self.place, [each.path for each in batch.files])
+        self._put(
+            after.version + 1,
+            {
+                "sink": batch.id.sink,
+                "query": batch.id.query,
+                "batch": batch.id.batch,
+                "archived": [_range_document(each) for each in after.after(batch).values()],
+                "add": [_file_document(each) for each in batch.files],
+            },
+        )
+
+    def replace(self, old: Sequence[DataFile], new: Sequence[DataFile]) -> None:
+        now = self.newest()
+        gone = [each.path for each in old if each.path not in now.files]
+        if gone:
+            raise CommitConflict(f"{self.place}: {gone[0]} is not part of the table any more")
+        make_durable(self.place, [each.path for each in new])
+        removed, added = [each.path for each in old], [_file_document(each) for each in new]
+        self._put(now.version + 1, {"remove": removed, "add": added})
+
+    def newest(self) -> ManifestVersion:
+        """The newest version."""
+        while True:
+            now = self._newest_snapshot()
+            names = self._objects.names(COMMITS)
+            wanted = [name for name in names if _number(name) > now.version]
+            documents = [self._objects.read(f"{COMMITS}/{name}") for name in wanted]
+            if (
+                None not in documents
+            ):  # expired between the listing and the reading: a newer snapshot has them
+                break
+        for name, content in zip(wanted, documents, strict=True):
+            now = after_commit(now, _parsed(content or b"", self.place, name), _number(name), self.place)
+        return now
+
+    @cached_property
+    def _objects(self) -> SmallObjects:
+        return small_objects(self.place)
+
+    def __getstate__(self) -> Document:
+        return {"place": self.place}
+
+    def _put(self, version: int, document: Document) -> None:
+        if not self._objects.put_if_absent(f"{COMMITS}/{version:020}.json", _json(document)):
+            raise CommitConflict(f"{self.place}: version {version} was committed by somebody else")
+        if version % SNAPSHOT_EVERY == SNAPSHOT_EVERY - 1:
+            snapshot = _json(_snapshot_document(self.newest_up_to(version)))
+            self._objects.put_if_absent(f"{SNAPSHOTS}/{version:020}.json", snapshot)
+
+    def newest_up_to(self, version: int) -> ManifestVersion:
+        """The table as it was at a version that no expiry has removed."""
+        now = self._newest_snapshot(version)
+        for number in range(now.version + 1, version + 1):
+            name = f"{COMMITS}/{number:020}.json"
+            content = self._objects.read(name)
+            if content is None:
+                raise ArchiveError(f"{self.place}: {name} is missing, version {version} cannot be read")
+            now = after_commit(now, _parsed(content, self.place, name), number, self.place)
+        return now
+
+    def _newest_snapshot(self, most: int | None = None) -> ManifestVersion:
+        names = self._objects.names(SNAPSHOTS)
+        for name in reversed(names):
+            if most is None or _number(name) <= most:
+                content = self._objects.read(f"{SNAPSHOTS}/{name}")
+                if content is not None:
+                    return _snapshot(_parsed(content, self.place, name), _number(name))
+        return ManifestVersion()
+
+
+def after_commit(
+    now: ManifestVersion, commit: Document, version: int, place: ArchivePlace
+) -> ManifestVersion:
+    """What a commit makes of a version."""
+    if version != now.version + 1:
+        raise ArchiveError(f"{place}: commit {now.version + 1} is missing, though commit {version} is there")
+    files = dict(now.files)
+    removed = dict(now.removed)
+    for path in commit.get("remove", ()):
+        files.pop(path, None)
+        removed[path] = version
+    files.update((each["path"], _file(each)) for each in commit.get("add", ()))
+    batches, archived = dict(now.batches), dict(now.archived)
+    if "sink" in commit:
+        batches[commit["sink"], commit["query"]] = commit["batch"]
+        archived.update((each.partition, each) for each in map(_range, commit["archived"]))
+    for path in commit.get("forget", ()):
+        removed.pop(path, None)
+    return ManifestVersion(version=version, files=files, archived=archived, batches=batches, removed=removed)
+
+
+def _snapshot_document(now: ManifestVersion) -> Document:
+    return {
+        "files": [_file_document(each) for each in now.files.values()],
+        "archived": [_range_document(each) for _, each in sorted(now.archived.items())],
+        "batches": [[sink, query, batch] for (sink, query), batch in sorted(now.batches.items())],
+        "removed": dict(now.removed),
+    }
+
+
+def _snapshot(document: Document, version: int) -> ManifestVersion:
+    return ManifestVersion(
+        version=version,
+        files={each["path"]: _file(each) for each in document["files"]},
+        archived={each.partition: each for each in map(_range, document["archived"])},
+        batches={(sink, query): batch for sink, query, batch in document["batches"]},
+        removed=dict(document["removed"]),
+    )
+
+
+def _file_document(file: DataFile) -> Document:
+    return {
+        "path": file.path,
+        "bytes": file.size_bytes,
+        "rows": file.row_count,
+        "partition": dict(file.partition_values),
+        "ranges": [_range_document(each) for each in file.ranges],
+        "timestamps": file.timestamps_us,
+    }
+
+
+def _file(document: Document) -> DataFile:
+    return DataFile(
+        path=document["path"],
+        size_bytes=document["bytes"],
+        row_count=document["rows"],
+        partition_values=tuple(document["partition"].items()),
+        ranges=tuple(map(_range, document["ranges"])),
+        timestamps_us=None if document["timestamps"] is None else tuple(document["timestamps"]),
+    )
+
+
+def _range_document(extent: OffsetRange) -> list[object]:
+    return [extent.partition.topic, extent.partition.partition, extent.start, extent.end]
+
+
+def _range(document: Sequence[Any]) -> OffsetRange:
+    topic, number, start, end = document
+    return OffsetRange(partition=TopicPartition(topic, number), start=start, end=end)
+
+
+def _number(name: str) -> int:
+    return int(name.partition(".")[0])
+
+
+def _json(document: Document) -> bytes:
+    return json.dumps(document, ensure_ascii=False, separators=(",", ":")).encode()
+
+
+def _parsed(content: bytes, place: ArchivePlace, name: str) -> Document:
+    try:
+        document = json.loads(content)
+    except ValueError as error:
+        raise ArchiveError(f"{place}: {name} is not JSON ({error}): the manifest is damaged") from None
+    if not isinstance(document, dict):
+        raise ArchiveError(f"{place}: {name} is not a JSON object: the manifest is damaged")
+    return document

@@ -1,0 +1,75 @@
+"""What an archive asks of a table format. Three have it: Delta Lake, Iceberg, and plain Parquet with a manifest."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TYPE_CHECKING, Protocol
+
+from odradek.archive.place import ArchivePlace
+from odradek.archive.values import ArchiveState, DataFile, NewBatch
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+
+class TableFormat(StrEnum):
+    DELTA = "delta"
+    PARQUET = "parquet"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Replaced:
+    """What a compaction did."""
+
+    removed_count: int
+    added_count: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Expired:
+    """What an expiry removed, or would remove: names of files below the archive's root."""
+
+    files: tuple[str, ...]
+    versions: int
+
+
+class ArchiveTable(Protocol):
+    """A table at a place. Objects are cheap, may be pickled, and keep no connection."""
+
+    @property
+    def format(self) -> TableFormat: ...
+
+    @property
+    def place(self) -> ArchivePlace: ...
+
+    @property
+    def schema(self) -> pa.Schema: ...
+
+    @property
+    def partition_by(self) -> tuple[str, ...]: ...
+
+    @property
+    def data_directory(self) -> str:
+        """Where data files belong, below the root: empty, or a name and `/`."""
+
+    @property
+    def keeps_partitions_in_files(self) -> bool:
+        """Whether files hold the columns by which the table is partitioned."""
+
+    def state(self) -> ArchiveState:
+        """The newest version. ArchiveError when the table cannot be read."""
+
+    def append(self, batch: NewBatch, after: ArchiveState) -> None:
+        """Make a batch part of the table, its files, its name and its offsets, in one commit that follows `after`.
+
+        CommitConflict, and nothing of it is there, when `after` is not the newest version any more. After any other error it
+        may be there or not: `state` tells.
+        """
+
+    def files(self) -> list[DataFile]:
+        """Those of the newest version."""
+
+    def replace(self, old: Sequence[DataFile], new: Sequence[DataFile]) -> None:
+        """Put files in the place of others that hold the same rows, in one commit. CommitConflict when one is gone."""

@@ -1,0 +1,135 @@
+"""What the brokers say about archived topics: where partitions begin and end, and which offsets hold records."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Final, Protocol
+
+import numpy as np
+
+from odradek.archive.offset_runs import OffsetRuns
+from odradek.client import Admin, Consumer, PartialFailureError
+from odradek.client.admin.types import ConfigResource
+from odradek.model.errors import ErrorCode, KafkaError
+from odradek.model.ids import TopicPartition
+from odradek.runtime.real import SystemClock
+
+EARLIEST: Final = -2
+LATEST: Final = -1
+READ_COMMITTED: Final = 1
+SILENCE_MAX_S: Final = 60.0
+"""How long a partition may give no record, before its end, until reading it is given up."""
+_POLL_S: Final = 0.1
+_ROWS_MAX: Final = 100_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogExtent:
+    """The offsets that a partition spans at present; `end` without transactions that are open."""
+
+    start: int
+    end: int
+
+
+class TopicSide(Protocol):
+    """The brokers, as archives see them. Every call may raise KafkaError."""
+
+    def partitions(self, topics: Iterable[str]) -> list[TopicPartition]:
+        """Of those topics that exist."""
+
+    def extents(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, LogExtent]:
+        """Without partitions that do not exist."""
+
+    def offsets(self, partition: TopicPartition, within: LogExtent, *, committed: bool) -> OffsetRuns:
+        """Those that hold records; with `committed`, records of committed transactions only."""
+
+    def is_compacted(self, topic: str) -> bool: ...
+
+
+class BrokerTopics:
+    """A `TopicSide` of a cluster. `settings`: of the clients, beside bootstrap.servers."""
+
+    def __init__(self, bootstrap: str, settings: Mapping[str, str] | None = None) -> None:
+        self._bootstrap = bootstrap
+        self._settings = dict(settings or {})
+
+    def partitions(self, topics: Iterable[str]) -> list[TopicPartition]:
+        with self._admin() as admin:
+            try:
+                found = admin.describe_topics(topics)
+            except PartialFailureError as failure:
+                _refuse_others(failure)
+                found = dict(failure.results)
+            except KafkaError as error:
+                if error.code is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+                    raise
+                found = {}
+        return sorted(each for topic in found.values() for each in topic.topic_partitions)
+
+    def names(self, named: Iterable[str], pattern: str | None) -> list[str]:
+        """What is named, or those of all topics whose whole name matches the regular expression."""
+        if pattern is None:
+            return list(named)
+        expression = re.compile(pattern)
+        with self._admin() as admin:
+            return [name for name in admin.list_topics() if expression.fullmatch(name)]
+
+    def extents(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, LogExtent]:
+        there = set(self.partitions({each.topic for each in partitions}))
+        wanted = [each for each in partitions if each in there]
+        if not wanted:
+            return {}
+        with self._admin() as admin:
+            starts = admin.list_offsets(dict.fromkeys(wanted, EARLIEST))
+            ends = admin.list_offsets(dict.fromkeys(wanted, LATEST), isolation=READ_COMMITTED)
+        return {each: LogExtent(start=starts[each].offset, end=ends[each].offset) for each in wanted}
+
+    def offsets(self, partition: TopicPartition, within: LogExtent, *, committed: bool) -> OffsetRuns:
+        clock = SystemClock()
+        found: list[OffsetRuns] = []
+        with self._consumer(committed=committed) as consumer:
+            consumer.assign([partition])
+            consumer.seek(partition, within.start)
+            position, heard_at = within.start, clock.monotonic()
+            while position < within.end:
+                rows = consumer.poll_arrow(_POLL_S, _ROWS_MAX)
+                reached = consumer.position(partition)
+                if reached > position:
+                    position, heard_at = reached, clock.monotonic()
+                elif clock.monotonic() - heard_at > SILENCE_MAX_S:
+                    raise KafkaError(
+                        ErrorCode.REQUEST_TIMED_OUT,
+                        f"{partition}: no record came from offset {position} on for {SILENCE_MAX_S:.0f} s, though it ends"
+                        f" at {within.end}",
+                    )
+                if rows.num_rows:
+                    numbers = rows["offset"].to_numpy()
+                    found.append(OffsetRuns.of(numbers[numbers < within.end].astype(np.int64)))
+        return OffsetRuns.union(found)
+
+    def is_compacted(self, topic: str) -> bool:
+        with self._admin() as admin:
+            entries = admin.describe_configs([ConfigResource.topic(topic)])[ConfigResource.topic(topic)]
+        return "compact" in (entries["cleanup.policy"].value or "")
+
+    def _admin(self) -> Admin:
+        return Admin.from_config({**self._settings, "bootstrap.servers": self._bootstrap})
+
+    def _consumer(self, *, committed: bool) -> Consumer:
+        return Consumer.from_config(
+            {
+                **self._settings,
+                "bootstrap.servers": self._bootstrap,
+                "isolation.level": "read_committed" if committed else "read_uncommitted",
+                "auto.offset.reset": "earliest",
+                "allow.auto.create.topics": "false",
+            }
+        )
+
+
+def _refuse_others(failure: PartialFailureError) -> None:
+    for error in failure.errors.values():
+        if error.code is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+            raise error from None

@@ -1,0 +1,126 @@
+"""What is said about an archive: its files, its batches, how far it reaches. Plain values, which Spark may pickle."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import TypeVar
+
+from odradek.model.errors import OdradekError
+from odradek.model.ids import TopicPartition
+from odradek.spark.offsets import OffsetRange
+
+PartitionValues = tuple[tuple[str, str | None], ...]
+"""Name and value of each column by which a table is partitioned, in the table's order; None for null."""
+
+
+class ArchiveError(OdradekError):
+    """An archive cannot do what was asked; the message says what, where and what to do."""
+
+
+class CommitConflict(ArchiveError):
+    """Somebody else has committed to the table meanwhile. Nothing of this commit is there: look again, and try again."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RowBounds:
+    """What a table's statistics say of a file's rows: smallest and largest, both included."""
+
+    topics: tuple[str, str]
+    partitions: tuple[int, int]
+    offsets: tuple[int, int]
+
+    def may_hold(self, extent: OffsetRange) -> bool:
+        return (
+            self.topics[0] <= extent.partition.topic <= self.topics[1]
+            and self.partitions[0] <= extent.partition.partition <= self.partitions[1]
+            and self.offsets[0] < extent.end
+            and self.offsets[1] >= extent.start
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DataFile:
+    """A complete file of rows. It is part of the table once a commit names it."""
+
+    path: str
+    """Below the archive's root, as the file system has it, with `/`."""
+    size_bytes: int
+    row_count: int
+    partition_values: PartitionValues = ()
+    ranges: tuple[OffsetRange, ...] = ()
+    """For each topic partition the smallest range that holds its rows. Empty where the table does not say: then `bounds`."""
+    bounds: RowBounds | None = None
+    timestamps_us: tuple[int, int] | None = None
+    """The smallest and the largest timestamp."""
+
+    def may_hold(self, extent: OffsetRange) -> bool:
+        """False where the file surely holds no record of the range."""
+        if self.ranges:
+            return any(
+                each.partition == extent.partition and each.start < extent.end and each.end > extent.start
+                for each in self.ranges
+            )
+        return self.bounds is None or self.bounds.may_hold(extent)
+
+    def row_bounds(self) -> RowBounds | None:
+        """For a table's statistics."""
+        if not self.ranges:
+            return self.bounds
+        return RowBounds(
+            topics=_span(each.partition.topic for each in self.ranges),
+            partitions=_span(each.partition.partition for each in self.ranges),
+            offsets=(min(each.start for each in self.ranges), max(each.end for each in self.ranges) - 1),
+        )
+
+
+_Ordered = TypeVar("_Ordered", str, int)
+
+
+def _span(values: Iterable[_Ordered]) -> tuple[_Ordered, _Ordered]:
+    listed = list(values)
+    return min(listed), max(listed)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BatchId:
+    """A micro-batch of a streaming query that writes to a sink."""
+
+    sink: str
+    query: str
+    batch: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewBatch:
+    """What one commit adds: the files of a batch, and the offsets that the batch has read, whole ranges of them."""
+
+    id: BatchId
+    files: tuple[DataFile, ...]
+    ranges: tuple[OffsetRange, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ArchiveState:
+    """A table at one version."""
+
+    version: int
+    """Whose successor a commit wants to be."""
+    archived: Mapping[TopicPartition, OffsetRange]
+    """For each topic partition what its batches have read: all records of it are in the table."""
+    batches: Mapping[tuple[str, str], int]
+    """The last batch of each sink and query."""
+
+    @property
+    def positions(self) -> dict[TopicPartition, int]:
+        """The next offset to archive of each topic partition."""
+        return {partition: extent.end for partition, extent in self.archived.items()}
+
+    def after(self, batch: NewBatch) -> dict[TopicPartition, OffsetRange]:
+        """What is archived of the batch's partitions once it is committed."""
+        reached = {}
+        for each in batch.ranges:
+            before = self.archived.get(each.partition)
+            start = each.start if before is None else before.start
+            reached[each.partition] = OffsetRange(partition=each.partition, start=start, end=each.end)
+        return reached

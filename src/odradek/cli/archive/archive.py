@@ -1,0 +1,302 @@
+"""`odradek archive`: run, status, verify."""
+
+from __future__ import annotations
+
+import signal
+import threading
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+import click
+
+from odradek.archive.options import byte_count
+from odradek.archive.place import ArchivePlace, archive_place
+from odradek.archive.tables.port import TableFormat
+from odradek.archive.values import ArchiveError
+from odradek.cli.cluster.access import check_reachable
+from odradek.cli.options import bootstrap_option, complete_topics, json_option, pairs
+from odradek.cli.output import bytes_text, print_json, print_table, remark
+from odradek.cli.records.moments import duration_ms
+from odradek.model.errors import ConfigError
+from odradek.model.lazy import lazy
+
+if TYPE_CHECKING:
+    from odradek.archive import opening, row_columns, status, topic_side, verify
+    from odradek.archive import run as running
+    from odradek.spark import java
+else:
+    java = lazy("odradek.spark.java")
+    opening = lazy("odradek.archive.opening")
+    row_columns = lazy("odradek.archive.row_columns")
+    running = lazy("odradek.archive.run")
+    status = lazy("odradek.archive.status")
+    topic_side = lazy("odradek.archive.topic_side")
+    verify = lazy("odradek.archive.verify")
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+PLACE_FORMS: Final = "a directory, or s3://bucket/prefix"
+_STATUS: Final = ("topic", "partition", "archived to", "end of topic", "behind", "files", "bytes")
+_FINDINGS: Final = (
+    "topic",
+    "partition",
+    "from",
+    "to",
+    "rows",
+    "doubled",
+    "lost",
+    "aborted",
+    "control",
+    "unknown",
+)
+
+
+def place_options(command: Command) -> Command:
+    """Where the archive is."""
+    for decorate in (
+        click.option("--region", metavar="REGION", help="The region of an S3-compatible store (AWS_REGION)."),
+        click.option(
+            "--endpoint", metavar="URL", help="The URL of an S3-compatible store (AWS_ENDPOINT_URL)."
+        ),
+        click.argument("place", metavar="PLACE"),
+    ):
+        command = decorate(command)
+    return command
+
+
+client_option: Final = click.option(
+    "--property",
+    "-X",
+    "properties",
+    metavar="KEY=VALUE",
+    multiple=True,
+    help="Any setting of a consumer, by Kafka's name, such as fetch.max.bytes=1048576.",
+)
+
+
+@click.group()
+def archive() -> None:
+    """Keep topics as tables in files or object storage: Delta Lake, Iceberg, or plain Parquet.
+
+    PLACE is a directory, or s3://bucket/prefix with keys from the environment (AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY).
+    """
+
+
+@archive.command()
+@place_options
+@click.option(
+    "--topic", "-t", "topics", multiple=True, shell_complete=complete_topics, help="May be repeated."
+)
+@click.option("--pattern", metavar="REGEX", help="All topics whose whole name matches.")
+@click.option(
+    "--format",
+    "table_format",
+    type=click.Choice([each.value for each in TableFormat]),
+    help="Of a new archive.  [default: delta]",
+)
+@click.option("--once", is_flag=True, help="Archive what is there now, and end.")
+@click.option(
+    "--every",
+    metavar="DURATION",
+    default="10m",
+    show_default=True,
+    help="How long records wait for others, at most.",
+)
+@click.option(
+    "--file-bytes", metavar="SIZE", default="128MiB", show_default=True, help="How large files are to become."
+)
+@click.option("--writers", type=click.IntRange(min=1), help="Files of a batch, at most.  [default: cores]")
+@click.option(
+    "--partition-by",
+    metavar="COLUMN|NAME=SQL",
+    multiple=True,
+    help="Partition a new archive, as by topic, or day=date(timestamp).",
+)
+@click.option(
+    "--value",
+    type=click.Choice(["raw", "string", "json", "csv"]),
+    default="raw",
+    show_default=True,
+    help="What to make of values.",
+)
+@click.option("--schema", metavar="DDL", help="Of values as json or csv: 'id BIGINT, name STRING'.")
+@click.option(
+    "--key",
+    type=click.Choice(["raw", "string"]),
+    default="raw",
+    show_default=True,
+    help="What to make of keys.",
+)
+@click.option(
+    "--skip-lost", is_flag=True, help="Go on behind records that the topic lost before they were archived."
+)
+@click.option("--sink", default="archive", show_default=True, help="Names this run in commits.")
+@click.option("--master", metavar="URL", help="Spark's master.  [default: local[*]]")
+@click.option(
+    "--checkpoint", metavar="DIR", help="Of Spark's query; needed with a cluster.  [default: a temporary one]"
+)
+@client_option
+@bootstrap_option
+def run(
+    place: str,
+    endpoint: str | None,
+    region: str | None,
+    topics: tuple[str, ...],
+    pattern: str | None,
+    table_format: str | None,
+    once: bool,
+    every: str,
+    file_bytes: str,
+    writers: int | None,
+    partition_by: tuple[str, ...],
+    value: str,
+    schema: str | None,
+    key: str,
+    skip_lost: bool,
+    sink: str,
+    master: str | None,
+    checkpoint: str | None,
+    properties: tuple[str, ...],
+    bootstrap: str,
+) -> None:
+    """Archive topics, each record once, from where the archive ends. Needs Java 17 and odradek[spark].
+
+    \b
+    odradek archive run s3://lake/orders -t orders --partition-by 'day=date(timestamp)'
+    odradek archive run /data/clicks -t clicks --value json --schema 'user STRING, url STRING' --once
+    """
+    if bool(topics) == (pattern is not None):
+        raise click.UsageError("give --topic, or --pattern", click.get_current_context())
+    problem = java.find_java().problem
+    if problem is not None:
+        raise ConfigError(problem)
+    terms = running.RunTerms(
+        bootstrap=bootstrap,
+        place=_place(place, endpoint, region),
+        topics=topics,
+        pattern=pattern,
+        table_format=None if table_format is None else TableFormat(table_format),
+        columns=row_columns.row_columns(
+            value=row_columns.ValueFormat(value),
+            value_schema=schema,
+            key_as_string=key == "string",
+            partition_by=partition_by,
+        ),
+        sink_id=sink,
+        once=once,
+        every_ms=duration_ms(every),
+        file_bytes=byte_count(file_bytes, "--file-bytes"),
+        writers=writers,
+        skipping_lost=skip_lost,
+        checkpoint=checkpoint,
+        master=master,
+        client=pairs(properties, "--property"),
+    )
+    check_reachable(bootstrap)
+    stopped = threading.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda *_: stopped.set())
+    running.run_archive(terms, remark, stopped.is_set)
+
+
+@archive.command("status")
+@place_options
+@client_option
+@bootstrap_option
+@json_option
+def status_(
+    place: str,
+    endpoint: str | None,
+    region: str | None,
+    properties: tuple[str, ...],
+    bootstrap: str,
+    as_json: bool,
+) -> None:
+    """Show how far each partition is archived, and how far that is behind its end."""
+    table = opening.open_archive(_place(place, endpoint, region))
+    check_reachable(bootstrap)
+    found = status.archive_status(table, topic_side.BrokerTopics(bootstrap, pairs(properties, "--property")))
+    rows = [
+        (
+            each.partition.topic,
+            each.partition.partition,
+            each.position,
+            each.end,
+            each.behind,
+            each.file_count,
+            each.size_bytes,
+        )
+        for each in found.partitions
+    ]
+    if as_json:
+        print_json(
+            {
+                "place": str(table.place),
+                "format": table.format,
+                "records": found.row_count,
+                "files": found.file_count,
+                "bytes": found.size_bytes,
+                "partitions": [dict(zip(_keys(_STATUS), row, strict=True)) for row in rows],
+            }
+        )
+        return
+    if rows:
+        print_table(_STATUS, rows)
+    remark(
+        f"{table.format}: {found.row_count:,} records in {found.file_count:,} files, {bytes_text(found.size_bytes)}"
+    )
+
+
+@archive.command("verify")
+@place_options
+@client_option
+@bootstrap_option
+@json_option
+def verify_(
+    place: str,
+    endpoint: str | None,
+    region: str | None,
+    properties: tuple[str, ...],
+    bootstrap: str,
+    as_json: bool,
+) -> None:
+    """Count the offsets of all rows: is each record of the topic in the archive, once? Exit code 1 if not.
+
+    Offsets without a row are compared with the topic. Not lost are records of aborted transactions, control records, and what
+    compaction took before it was archived (`control`). `unknown` are those that the topic does not reach back to any more.
+    """
+    table = opening.open_archive(_place(place, endpoint, region))
+    check_reachable(bootstrap)
+    topics = topic_side.BrokerTopics(bootstrap, pairs(properties, "--property"))
+    findings = verify.verify_archive(table, topics)
+    rows = [
+        (
+            each.partition.topic,
+            each.partition.partition,
+            each.first,
+            each.position,
+            each.row_count,
+            each.doubled,
+            len(each.lost),
+            each.aborted,
+            each.control,
+            len(each.unknown),
+        )
+        for each in findings
+    ]
+    if as_json:
+        print_json([dict(zip(_keys(_FINDINGS), row, strict=True)) for row in rows])
+    elif rows:
+        print_table(_FINDINGS, rows)
+    faults = verify.all_faults(findings)
+    if faults:
+        raise ArchiveError(f"{table.place}: {'; '.join(faults)}")
+    if not as_json:
+        remark(f"every record is there once: {sum(each.row_count for each in findings):,} rows")
+
+
+def _place(place: str, endpoint: str | None, region: str | None) -> ArchivePlace:
+    return archive_place(place, endpoint=endpoint, region=region)
+
+
+def _keys(columns: tuple[str, ...]) -> list[str]:
+    return [each.replace(" ", "_") for each in columns]

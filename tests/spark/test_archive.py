@@ -1,0 +1,222 @@
+"""Topics archived by Spark: each record once, whatever dies, and read back as a table."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("pyspark", reason="PySpark is absent")
+pytest.importorskip("deltalake", reason="deltalake is absent")
+
+from pyspark.errors import StreamingQueryException
+from pyspark.sql import DataFrame, SparkSession
+
+from odradek import Producer
+from odradek.archive.opening import open_archive
+from odradek.archive.place import ArchivePlace, archive_place
+from odradek.archive.row_columns import RowColumns, ValueFormat, row_columns
+from odradek.archive.run import RunTerms, reason_in, run_archive
+from odradek.archive.status import archive_status
+from odradek.archive.tables.port import TableFormat
+from odradek.archive.topic_side import BrokerTopics
+from odradek.archive.values import ArchiveError
+from odradek.archive.verify import PartitionFindings, all_faults, verify_archive
+from odradek.model.ids import TopicPartition
+
+Run = Callable[..., list[str]]
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> ArchivePlace:
+    return archive_place(str(tmp_path / "archive"))
+
+
+@pytest.fixture
+def run(spark: SparkSession, servers: str, place: ArchivePlace) -> Run:
+    """`odradek archive run --once`, in the session of the tests; the lines that it prints."""
+
+    def once(topic: Any, columns: RowColumns | None = None, **more: Any) -> list[str]:
+        lines: list[str] = []
+        terms = RunTerms(
+            bootstrap=servers,
+            place=place,
+            topics=(topic.name,),
+            columns=columns or RowColumns(),
+            once=True,
+            writers=2,
+            **more,
+        )
+        run_archive(terms, lines.append, lambda: False)
+        return lines
+
+    return once
+
+
+@pytest.fixture
+def check(servers: str, place: ArchivePlace) -> Callable[[], list[PartitionFindings]]:
+    def findings() -> list[PartitionFindings]:
+        return verify_archive(open_archive(place), BrokerTopics(servers))
+
+    return findings
+
+
+def table(spark: SparkSession, place: ArchivePlace, **options: str) -> DataFrame:
+    return spark.read.format("odradek-archive").options(**options).load(place.path)
+
+
+def test_a_topic_becomes_a_table_and_goes_on_where_it_ended(
+    spark: SparkSession, new_topic: Any, run: Run, check: Any, place: ArchivePlace, servers: str
+) -> None:
+    topic = new_topic(3)
+    for partition in range(3):
+        topic.send_numbers(0, 50 + partition, partition=partition)
+    assert [line.split(" in ")[0] for line in run(topic)] == ["batch 0: 153 records"]
+    topic.send_numbers(50, 60, partition=0)
+    topic.send(None, partition=1, key=b"gone", headers=[("h", b"1"), ("h", None)], timestamp_ms=77)
+    run(topic)
+    run(topic)
+    assert all_faults(check()) == []
+    rows = table(spark, place).orderBy("partition", "offset").collect()
+    assert [(row.partition, row.offset) for row in rows] == [
+        *((0, offset) for offset in range(60)),
+        *((1, offset) for offset in range(52)),
+        *((2, offset) for offset in range(52)),
+    ]
+    last = rows[60 + 51]
+    assert (last.topic, last.key, last.value, last.timestampType) == (topic.name, b"gone", None, 0)
+    assert [(each.key, each.value) for each in last.headers] == [("h", b"1"), ("h", None)]
+    assert last.timestamp.timestamp() == 0.077
+    status = archive_status(open_archive(place), BrokerTopics(servers))
+    assert [(each.position, each.end, each.behind) for each in status.partitions] == [
+        (60, 60, 0),
+        (52, 52, 0),
+        (52, 52, 0),
+    ]
+    assert status.row_count == 164
+
+
+def test_values_are_decoded_and_what_is_not_valid_is_kept(
+    spark: SparkSession, topic: Any, run: Run, check: Any, place: ArchivePlace
+) -> None:
+    topic.send(
+        b'{"id": 1, "name": "a"}', b'{"id": "no number"}', b"broken", b"", None, timestamp_ms=86_400_000
+    )
+    columns = row_columns(
+        value=ValueFormat.JSON,
+        value_schema="id BIGINT, name STRING",
+        key_as_string=True,
+        partition_by=["day=date(timestamp)"],
+    )
+    run(topic, columns)
+    rows = table(spark, place).orderBy("offset").collect()
+    assert [row.value and row.value.asDict() for row in rows] == [
+        {"id": 1, "name": "a"},
+        None,
+        None,
+        None,
+        None,
+    ]
+    assert [row.undecoded for row in rows] == [None, b'{"id": "no number"}', b"broken", b"", None]
+    assert {str(row.day) for row in rows} == {"1970-01-02"}
+    assert all_faults(check()) == []
+    (file, *_) = open_archive(place).files()
+    assert file.path.startswith("day=1970-01-02/")
+
+
+@pytest.mark.parametrize("table_format", [TableFormat.PARQUET])
+def test_csv_and_another_format(
+    spark: SparkSession, topic: Any, run: Run, check: Any, place: ArchivePlace, table_format: TableFormat
+) -> None:
+    topic.send(b"7,seven", b"x,y", b"8")
+    columns = row_columns(
+        value=ValueFormat.CSV, value_schema="id INT, name STRING", key_as_string=False, partition_by=[]
+    )
+    run(topic, columns, table_format=table_format)
+    rows = table(spark, place, columns="offset,value,undecoded").orderBy("offset").collect()
+    assert rows[0].value.asDict() == {"id": 7, "name": "seven"}
+    assert [row.undecoded for row in rows[1:]] == [b"x,y", b"8"]
+    assert open_archive(place).format is table_format
+    assert all_faults(check()) == []
+
+
+def test_aborted_transactions_and_control_records_are_no_gaps(
+    topic: Any, run: Run, check: Any, servers: str
+) -> None:
+    for number in range(3):
+        with Producer(servers, transactional_id=f"{topic.name}-{number}") as producer:
+            producer.init_transactions()
+            producer.begin_transaction()
+            producer.send(topic.name, b"one", partition=0)
+            producer.flush()
+            (producer.abort_transaction if number == 1 else producer.commit_transaction)()
+    run(topic)
+    (finding,) = check()
+    assert finding.faults == []
+    assert (finding.row_count, finding.aborted, finding.control) == (2, 1, 3)
+
+
+def test_records_that_are_lost_before_they_are_archived_stop_the_run(
+    topic: Any, run: Run, check: Any
+) -> None:
+    topic.send_numbers(0, 10)
+    run(topic)
+    topic.send_numbers(10, 20)
+    topic.cut(15)
+    with pytest.raises(ArchiveError, match=r"now begins at offset 15, after offset 10"):
+        run(topic)
+    run(topic, skipping_lost=True)
+    (finding,) = check()
+    assert finding.faults == []
+    assert list(finding.unknown) == [(10, 15)]
+
+
+def test_a_fresh_checkpoint_that_begins_elsewhere_is_refused(
+    topic: Any, run: Run, place: ArchivePlace, read_stream: Any, tmp_path: Path, run_to_end: Any
+) -> None:
+    topic.send_numbers(0, 10)
+    run(topic)
+    topic.send_numbers(10, 20)
+    frame = read_stream(topic, includeHeaders="true", startingOffsets=json.dumps({topic.name: {"0": 5}}))
+    query = (
+        frame.select(*open_archive(place).schema.names)
+        .writeStream.format("odradek-archive")
+        .option("checkpointLocation", str(tmp_path / "c"))
+        .trigger(availableNow=True)
+        .start(place.path)
+    )
+    with pytest.raises(StreamingQueryException) as caught:
+        run_to_end(query)
+    assert "the archive has everything below 10: they would be there twice" in (
+        reason_in(str(caught.value)) or ""
+    )
+
+
+def test_a_driver_that_is_killed_leaves_no_double_and_no_gap(
+    new_topic: Any, servers: str, place: ArchivePlace, run: Run, check: Any, tmp_path: Path
+) -> None:
+    """A JVM of its own is killed by -9 between the archive's commit and Spark's; the run after it goes on from the archive."""
+    topic = new_topic(2)
+    for partition in range(2):
+        topic.send_numbers(0, 40, partition=partition)
+    program = Path(__file__).with_name("killed_archive.py")
+    terms = {
+        "servers": servers,
+        "topic": topic.name,
+        "place": place.path,
+        "checkpoint": str(tmp_path / "checkpoint"),
+    }
+    died = subprocess.run([sys.executable, str(program), json.dumps(terms)], timeout=180, check=False)
+    assert died.returncode != 0
+    positions = open_archive(place).state().positions
+    assert sum(positions.values()) == 40, "two batches of 20 records were committed"
+    run(topic)
+    assert all_faults(check()) == []
+    assert open_archive(place).state().positions == {
+        TopicPartition(topic.name, each): 40 for each in range(2)
+    }

@@ -1,0 +1,174 @@
+"""Archives without Spark and without a broker: rows, batches, and topics that are made of lists."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("numpy", reason="numpy is absent")
+pytest.importorskip("deltalake", reason="deltalake is absent")
+
+import numpy as np
+import pyarrow as pa
+
+from odradek.archive.commit import Committed, commit_batch
+from odradek.archive.data_files import layout_of, write_files
+from odradek.archive.offset_runs import OffsetRuns
+from odradek.archive.opening import open_archive, open_or_create
+from odradek.archive.place import ArchivePlace, archive_place
+from odradek.archive.reading import FileReader
+from odradek.archive.tables.port import ArchiveTable, TableFormat
+from odradek.archive.topic_side import LogExtent
+from odradek.archive.values import BatchId, NewBatch
+from odradek.model.ids import TopicPartition
+from odradek.spark.offsets import OffsetRange
+
+HEADERS = pa.list_(pa.field("element", pa.struct([("key", pa.string()), ("value", pa.binary())])))
+SCHEMA = pa.schema(
+    [
+        ("topic", pa.string()),
+        ("partition", pa.int32()),
+        ("offset", pa.int64()),
+        ("timestamp", pa.timestamp("us", tz="UTC")),
+        ("key", pa.binary()),
+        ("value", pa.binary()),
+        ("headers", HEADERS),
+        ("bucket", pa.string()),
+    ]
+)
+ORDERS = TopicPartition("orders", 0)
+HOUR_US = 3_600_000_000
+
+
+def rows(partition: TopicPartition, offsets: Iterable[int]) -> Any:
+    """One record at each offset; the bucket changes every four offsets, and is null in the first one."""
+    listed = list(offsets)
+    count = len(listed)
+    return pa.RecordBatch.from_arrays(
+        [
+            pa.array([partition.topic] * count, pa.string()),
+            pa.array([partition.partition] * count, pa.int32()),
+            pa.array(listed, pa.int64()),
+            pa.array([each * HOUR_US for each in listed], SCHEMA.field("timestamp").type),
+            pa.array([b"key"] * count, pa.binary()),
+            pa.array([b"value %d" % each for each in listed], pa.binary()),
+            pa.array([[{"key": "h", "value": b"x"}]] * count, HEADERS),
+            pa.array([f"{each // 4} %/=é" if each // 4 else None for each in listed], pa.string()),
+        ],
+        schema=SCHEMA,
+    )
+
+
+@dataclass
+class TestArchive:
+    """An archive as a driver sees it; `reopened` is what the next driver sees."""
+
+    __test__ = False
+    place: ArchivePlace
+    table_format: TableFormat
+    partition_by: Sequence[str] = ()
+    file_bytes: int = 1 << 20
+    written: int = 0
+
+    @property
+    def table(self) -> ArchiveTable:
+        return open_or_create(
+            self.place, SCHEMA, table_format=self.table_format, partition_by=tuple(self.partition_by)
+        )
+
+    def batch(self, number: int, ranges: Sequence[OffsetRange], *batches: Any, query: str = "q") -> NewBatch:
+        """Write the files of a batch, as its tasks do; a row at each offset unless `batches` are given."""
+        self.written += 1
+        system = self.place.file_system()
+        layout = layout_of(self.table, self.file_bytes)
+        given = batches or [rows(each.partition, range(each.start, each.end)) for each in ranges]
+        files = write_files(system, self.place.path, f"s-{number}-{self.written}", layout, given)
+        return NewBatch(
+            id=BatchId(sink="s", query=query, batch=number), files=tuple(files), ranges=tuple(ranges)
+        )
+
+    def commit(self, batch: NewBatch, **more: Any) -> Committed:
+        return commit_batch(self.table, batch, **more)
+
+    def add(self, number: int, start: int, end: int, *, query: str = "q", **more: Any) -> Committed:
+        """A whole batch: the offsets of one partition."""
+        extent = OffsetRange(partition=ORDERS, start=start, end=end)
+        return self.commit(self.batch(number, [extent], query=query), **more)
+
+    def rows(self) -> list[dict[str, Any]]:
+        """All rows, through a table that knows nothing of earlier ones, by offset."""
+        table = open_archive(self.place)
+        reader = FileReader(place=table.place, schema=table.schema)
+        found = [row for file in table.files() for each in reader.read(file) for row in each.to_pylist()]
+        return sorted(found, key=lambda row: (row["topic"], row["partition"], row["offset"]))
+
+    def offsets(self) -> list[int]:
+        return [row["offset"] for row in self.rows()]
+
+
+@pytest.fixture(params=[each.value for each in TableFormat])
+def table_format(request: pytest.FixtureRequest) -> TableFormat:
+    return TableFormat(request.param)
+
+
+@pytest.fixture
+def archive(tmp_path: Path, table_format: TableFormat) -> TestArchive:
+    return TestArchive(archive_place(str(tmp_path / "archive")), table_format)
+
+
+@pytest.fixture
+def archive_by_bucket(tmp_path: Path, table_format: TableFormat) -> TestArchive:
+    return TestArchive(archive_place(str(tmp_path / "archive")), table_format, ["bucket"])
+
+
+@dataclass
+class ListedTopics:
+    """A `TopicSide` made of lists: which offsets hold a record, and which of those are committed."""
+
+    ends: dict[TopicPartition, LogExtent]
+    records: dict[TopicPartition, Iterable[int]]
+    aborted: dict[TopicPartition, Iterable[int]] = field(default_factory=dict)
+    compacted: set[str] = field(default_factory=set)
+    reads: int = 0
+
+    def partitions(self, topics: Iterable[str]) -> list[TopicPartition]:
+        wanted = set(topics)
+        return sorted(each for each in self.ends if each.topic in wanted)
+
+    def extents(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, LogExtent]:
+        return {each: self.ends[each] for each in partitions if each in self.ends}
+
+    def offsets(self, partition: TopicPartition, within: LogExtent, *, committed: bool) -> OffsetRuns:
+        self.reads += 1
+        found = set(self.records.get(partition, ()))
+        if not committed:
+            found |= set(self.aborted.get(partition, ()))
+        listed = [each for each in found if within.start <= each < within.end]
+        return OffsetRuns.of(np.array(listed, np.int64))
+
+    def is_compacted(self, topic: str) -> bool:
+        return topic in self.compacted
+
+
+@pytest.fixture
+def topics() -> Callable[..., ListedTopics]:
+    """One partition: `topics(0, 10)` has all of 0 to 9; `gaps` hold no record, `aborted` ones that are aborted."""
+
+    def make(start: int, end: int, *, gaps: Iterable[int] = (), aborted: Iterable[int] = ()) -> ListedTopics:
+        records = set(range(start, end)) - set(gaps) - set(aborted)
+        return ListedTopics(
+            {ORDERS: LogExtent(start=start, end=end)}, {ORDERS: records}, {ORDERS: set(aborted)}
+        )
+
+    return make
+
+
+@pytest.fixture(autouse=True)
+def _no_keys(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A place is what the test says, not what this machine's environment says."""
+    for name in ("AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_S3", "AWS_REGION", "AWS_DEFAULT_REGION"):
+        monkeypatch.delenv(name, raising=False)

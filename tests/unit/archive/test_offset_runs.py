@@ -1,0 +1,53 @@
+"""Sets of offsets as runs behave as sets."""
+
+from __future__ import annotations
+
+import pytest
+
+pytest.importorskip("numpy", reason="numpy is absent")
+
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+
+from odradek.archive.offset_runs import OffsetRuns, spell
+
+offsets = st.lists(st.integers(0, 60), max_size=40)
+
+
+def runs(members: list[int]) -> OffsetRuns:
+    return OffsetRuns.of(np.array(members, np.int64))
+
+
+def members(found: OffsetRuns) -> set[int]:
+    return {each for start, end in found for each in range(start, end)}
+
+
+@given(offsets)
+def test_a_set_holds_its_members_once_in_as_few_runs_as_possible(listed: list[int]) -> None:
+    found = runs(listed)
+    assert members(found) == set(listed)
+    assert len(found) == len(set(listed))
+    assert all(after > end for (_, end), (after, _) in zip(list(found), list(found)[1:], strict=False))
+
+
+@given(st.lists(offsets, max_size=5))
+def test_union(several: list[list[int]]) -> None:
+    assert members(OffsetRuns.union(map(runs, several))) == set().union(*several)
+    assert OffsetRuns.union(map(runs, several)) == runs([each for listed in several for each in listed])
+
+
+@given(offsets, offsets)
+def test_difference_and_intersection(one: list[int], other: list[int]) -> None:
+    assert members(runs(one).minus(runs(other))) == set(one) - set(other)
+    assert members(runs(one).within(runs(other))) == set(one) & set(other)
+    assert runs(one).minus(runs(other)) == runs(sorted(set(one) - set(other)))
+
+
+def test_between_holds_the_start_and_not_the_end() -> None:
+    assert members(OffsetRuns.between(3, 6)) == {3, 4, 5}
+    assert len(OffsetRuns.between(3, 3)) == 0
+
+
+def test_runs_are_spelled_for_people() -> None:
+    assert spell(runs([5, 7, 8, 9, 11, 13, 14])) == "5, 7-9, 11 and 1 runs more"
