@@ -19,10 +19,8 @@ def is_new(batch: NewBatch, state: ArchiveState, *, leaving_gaps: bool = False) 
     last = state.batches.get((batch.id.sink, batch.id.query))
     if last is not None and last >= batch.id.batch:
         return False
-    ranges = [each for each in batch.ranges if each.size > 0]
-    if not ranges:
-        return False
     _check_files(batch)
+    ranges = [each for each in batch.ranges if each.size > 0]
     known = [each for each in ranges if each.end <= state.positions.get(each.partition, -1)]
     if len(known) == len(ranges):
         return False
@@ -56,5 +54,6 @@ def _check_files(batch: NewBatch) -> None:
             if extent is None or rows.start < extent.start or rows.end > extent.end:
                 raise ArchiveError(
                     f"{file.path} holds offsets {rows.start} to {rows.end - 1} of {rows.partition}, which the batch has not"
-                    " read: the columns topic, partition and offset must be those of the source, unchanged"
+                    ' read: an archive is written from format("odradek"), with the columns topic, partition and offset as'
+                    " they are there"
                 )

@@ -32,17 +32,11 @@ class FileLayout:
     schema: pa.Schema
     """Of the table, all columns."""
     partition_by: tuple[str, ...]
-    in_files: bool
-    """Whether files hold the columns by which the table is partitioned, as Iceberg wants; else only their paths do."""
+    file_schema: pa.Schema
+    """Of the files: where only paths have the columns by which the table is partitioned, the others."""
     directory: str
     """Where files lie below the archive's root: empty, or ends with `/`."""
     file_bytes: int
-
-    @property
-    def file_schema(self) -> pa.Schema:
-        if self.in_files:
-            return self.schema
-        return pa.schema([each for each in self.schema if each.name not in self.partition_by])
 
 
 def layout_of(table: ArchiveTable, file_bytes: int) -> FileLayout:
@@ -50,7 +44,7 @@ def layout_of(table: ArchiveTable, file_bytes: int) -> FileLayout:
     return FileLayout(
         schema=table.schema,
         partition_by=table.partition_by,
-        in_files=table.keeps_partitions_in_files,
+        file_schema=table.file_schema,
         directory=table.data_directory,
         file_bytes=file_bytes,
     )

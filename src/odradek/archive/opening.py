@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final
 
 from odradek.archive.place import ArchivePlace
@@ -15,19 +16,21 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyarrow import fs
 
-    from odradek.archive.tables import delta, parquet
+    from odradek.archive.tables import delta, iceberg, parquet
 else:
     fs = lazy("pyarrow.fs")
     delta = lazy("odradek.archive.tables.delta")
+    iceberg = lazy("odradek.archive.tables.iceberg")
     parquet = lazy("odradek.archive.tables.parquet")
 
 _MARKS: Final = (
     (TableFormat.DELTA, "_delta_log/00000000000000000000.json"),
     (TableFormat.DELTA, "_delta_log/_last_checkpoint"),
+    (TableFormat.ICEBERG, "metadata/v1.metadata.json"),
+    (TableFormat.ICEBERG, "metadata/version-hint.text"),
     (TableFormat.PARQUET, "_odradek/table.json"),
 )
 """Files by which a complete table of each format is recognised."""
-_EXTRAS: Final = {TableFormat.DELTA: "delta", TableFormat.PARQUET: "parquet"}
 NEEDED: Final = ("topic", "partition", "offset")
 
 
@@ -43,12 +46,21 @@ def format_at(place: ArchivePlace) -> TableFormat | None:
     return None
 
 
-def open_archive(place: ArchivePlace) -> ArchiveTable:
-    """The table at a place; ArchiveError when there is none."""
-    found = format_at(place)
+def find_archive(place: ArchivePlace, catalog: str | None = None) -> ArchiveTable | None:
+    """The table at a place, or the one that the user's Iceberg catalog has there, if there is one."""
+    found = _format_of(place, catalog)
     if found is None:
+        return None
+    with _explaining_missing(found):
+        return _opened(place, found, catalog)
+
+
+def open_archive(place: ArchivePlace, catalog: str | None = None) -> ArchiveTable:
+    """The same; ArchiveError when there is none."""
+    table = find_archive(place, catalog)
+    if table is None:
         raise ArchiveError(f"there is no archive at {place}: `odradek archive run` makes one")
-    return _open(place, found)
+    return table
 
 
 def open_or_create(
@@ -57,48 +69,64 @@ def open_or_create(
     *,
     table_format: TableFormat | None = None,
     partition_by: Sequence[str] | None = None,
+    catalog: str | None = None,
 ) -> ArchiveTable:
     """The table at a place; one with these columns is made where there is none.
 
     ConfigError when the table that is there has another format, other columns or other partitions than what is asked for.
     """
-    wanted = table_format or TableFormat.DELTA
+    if catalog is not None and table_format not in (None, TableFormat.ICEBERG):
+        raise ConfigError(f"a catalog is of use with the format iceberg, not {table_format}")
+    wanted = table_format or (TableFormat.DELTA if catalog is None else TableFormat.ICEBERG)
     _check_new(schema, partition_by or ())
-    found = format_at(place)
-    if found is None:
-        table = _create(place, wanted, schema, partition_by or ())
-    else:
-        if table_format is not None and table_format is not found:
-            raise ConfigError(f"the archive at {place} is in the format {found}, not {table_format}")
-        table = _open(place, found)
-    _check_same(table, schema, partition_by)
+    found = _format_of(place, catalog)
+    if found is not None and table_format is not None and table_format is not found:
+        raise ConfigError(f"the archive at {place} is in the format {found}, not {table_format}")
+    with _explaining_missing(found or wanted):
+        by = partition_by or ()
+        table = _opened(place, found, catalog) if found else _create(place, wanted, schema, by, catalog)
+        _check_same(table, schema, partition_by)
     return table
 
 
-def _open(place: ArchivePlace, table_format: TableFormat) -> ArchiveTable:
-    try:
-        return (
-            delta.DeltaArchive(place) if table_format is TableFormat.DELTA else parquet.ParquetArchive(place)
-        )
-    except ImportError as error:
-        raise _missing(table_format, error) from None
+def _format_of(place: ArchivePlace, catalog: str | None) -> TableFormat | None:
+    if catalog is None:
+        return format_at(place)
+    with _explaining_missing(TableFormat.ICEBERG):
+        return TableFormat.ICEBERG if iceberg.IcebergArchive.is_at(place, catalog) else None
+
+
+def _opened(place: ArchivePlace, table_format: TableFormat, catalog: str | None) -> ArchiveTable:
+    if table_format is TableFormat.DELTA:
+        return delta.DeltaArchive(place)
+    if table_format is TableFormat.ICEBERG:
+        return iceberg.IcebergArchive(place, catalog)
+    return parquet.ParquetArchive(place)
 
 
 def _create(
-    place: ArchivePlace, table_format: TableFormat, schema: pa.Schema, partition_by: Sequence[str]
+    place: ArchivePlace,
+    table_format: TableFormat,
+    schema: pa.Schema,
+    partition_by: Sequence[str],
+    catalog: str | None,
 ) -> ArchiveTable:
+    if table_format is TableFormat.DELTA:
+        return delta.DeltaArchive.create(place, schema, partition_by)
+    if table_format is TableFormat.ICEBERG:
+        return iceberg.IcebergArchive.create(place, schema, partition_by, catalog)
+    return parquet.ParquetArchive.create(place, schema, partition_by)
+
+
+@contextmanager
+def _explaining_missing(table_format: TableFormat) -> Iterator[None]:
+    """Libraries of table formats are extras."""
     try:
-        if table_format is TableFormat.DELTA:
-            return delta.DeltaArchive.create(place, schema, partition_by)
-        return parquet.ParquetArchive.create(place, schema, partition_by)
+        yield
     except ImportError as error:
-        raise _missing(table_format, error) from None
-
-
-def _missing(table_format: TableFormat, error: ImportError) -> ConfigError:
-    return ConfigError(
-        f"an archive in the format {table_format} needs `pip install 'odradek[{_EXTRAS[table_format]}]'` ({error})"
-    )
+        raise ConfigError(
+            f"an archive in the format {table_format} needs `pip install 'odradek[{table_format}]'` ({error})"
+        ) from None
 
 
 def _check_new(schema: pa.Schema, partition_by: Sequence[str]) -> None:

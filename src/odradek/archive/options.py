@@ -54,7 +54,8 @@ ARCHIVE_OPTIONS: Final = (
     _option("path", ArchiveUse.BOTH, "the archive: a directory, or s3://bucket/prefix"),
     _option("endpoint", ArchiveUse.BOTH, "URL of an S3-compatible store (AWS_ENDPOINT_URL)"),
     _option("region", ArchiveUse.BOTH, "its region (AWS_REGION)"),
-    _option("tableFormat", ArchiveUse.WRITE, "delta or parquet, for a new archive"),
+    _option("catalog", ArchiveUse.BOTH, "Iceberg: NAME:NAMESPACE.TABLE of a catalog that pyiceberg knows"),
+    _option("tableFormat", ArchiveUse.WRITE, "delta, iceberg or parquet, for a new archive"),
     _option(
         "partitionBy", ArchiveUse.WRITE, "columns by which a new archive is partitioned, separated by commas"
     ),
@@ -71,6 +72,7 @@ _BY_KEY: Final = {each.name.lower(): each for each in ARCHIVE_OPTIONS}
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ArchiveReadOptions:
     place: ArchivePlace
+    catalog: str | None
     columns: tuple[str, ...] | None
     """None: all."""
 
@@ -78,6 +80,7 @@ class ArchiveReadOptions:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ArchiveWriteOptions:
     place: ArchivePlace
+    catalog: str | None
     table_format: TableFormat | None
     """None: that of the archive which is there, else Delta."""
     partition_by: tuple[str, ...] | None
@@ -94,6 +97,7 @@ def archive_read_options(options: Mapping[str, str]) -> ArchiveReadOptions:
     columns = given.get("columns")
     return ArchiveReadOptions(
         place=_place(given),
+        catalog=given.get("catalog"),
         columns=None if columns is None else names_in(columns, "columns"),
     )
 
@@ -109,6 +113,7 @@ def archive_write_options(options: Mapping[str, str]) -> ArchiveWriteOptions:
     partition_by = given.get("partitionby")
     return ArchiveWriteOptions(
         place=_place(given),
+        catalog=given.get("catalog"),
         table_format=_table_format(given.get("tableformat")),
         partition_by=None if partition_by is None else names_in(partition_by, "partitionBy"),
         sink_id=sink_id,

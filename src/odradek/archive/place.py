@@ -44,8 +44,8 @@ class ArchivePlace:
 
     @property
     def url(self) -> str:
-        """With a scheme in any case: `file:///dir` or `s3://bucket/prefix`."""
-        return self.uri if self.is_s3 else Path(self.path).as_uri()
+        """With a scheme in any case, and nothing encoded, as Iceberg has it: `file:///dir` or `s3://bucket/prefix`."""
+        return self.uri if self.is_s3 else f"file://{self.path}"
 
     def __str__(self) -> str:
         return self.uri

@@ -60,6 +60,7 @@ class RunTerms:
     pattern: str | None = None
     """Exactly one of the two."""
     table_format: TableFormat | None = None
+    catalog: str | None = None
     columns: RowColumns = field(default_factory=RowColumns)
     sink_id: str = "archive"
     once: bool = False
@@ -228,10 +229,8 @@ def _start(spark: SparkSession, terms: RunTerms, checkpoint: str) -> StreamingQu
 
 
 def _existing(terms: RunTerms) -> tuple[ArchiveTable, ArchiveState] | tuple[None, None]:
-    if opening.format_at(terms.place) is None:
-        return None, None
-    table = opening.open_archive(terms.place)
-    return table, table.state()
+    table = opening.find_archive(terms.place, terms.catalog)
+    return (None, None) if table is None else (table, table.state())
 
 
 def sink_options(terms: RunTerms, checkpoint: str) -> dict[str, str]:
@@ -240,6 +239,7 @@ def sink_options(terms: RunTerms, checkpoint: str) -> dict[str, str]:
         "path": terms.place.uri,
         "endpoint": terms.place.endpoint,
         "region": terms.place.region,
+        "catalog": terms.catalog,
         "tableFormat": terms.table_format,
         "partitionBy": ",".join(each.name for each in terms.columns.partition_by),
         "sinkId": terms.sink_id,

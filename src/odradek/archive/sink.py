@@ -63,6 +63,7 @@ class ArchiveSink(DataSourceStreamArrowWriter):
             table_schema.canonical(spark_types.to_arrow_schema(schema, timezone="UTC")),
             table_format=options.table_format,
             partition_by=options.partition_by,
+            catalog=options.catalog,
         )
         self._layout = data_files.layout_of(self._table, options.file_bytes)
 

@@ -39,12 +39,12 @@ class ArchiveDataSource(DataSource):
 
     def schema(self) -> StructType:
         options = archive_read_options(self.options)
-        table = opening.open_archive(options.place)
+        table = opening.open_archive(options.place, options.catalog)
         return spark_types.from_arrow_schema(_chosen(table, options.columns))
 
     def reader(self, schema: StructType) -> ArchiveReader:
         options = archive_read_options(self.options)
-        table = opening.open_archive(options.place)
+        table = opening.open_archive(options.place, options.catalog)
         columns = _chosen(table, options.columns)
         if schema.fieldNames() != columns.names:
             raise ConfigError(

@@ -27,6 +27,9 @@ class SmallObjects(Protocol):
     def put_if_absent(self, name: str, content: bytes) -> bool:
         """Make the object, whole and durable; False, and nothing happens, where there is one of this name."""
 
+    def put(self, name: str, content: bytes) -> None:
+        """Make the object, or put this content in the place of what it has."""
+
     def read(self, name: str) -> bytes | None:
         """All of it; None where there is none."""
 
@@ -59,6 +62,11 @@ class LocalObjects:
         self._disk.sync_directory(str(path.parent))
         return True
 
+    def put(self, name: str, content: bytes) -> None:
+        path = self._root / name
+        self._disk.make_directory(str(path.parent))
+        self._disk.replace(str(path), content)
+
     def read(self, name: str) -> bytes | None:
         try:
             return (self._root / name).read_bytes()
@@ -90,6 +98,9 @@ class S3Objects:
                 self.read(name) == content
             )  # the answer to a put that succeeded was lost, and it was sent again
         return True
+
+    def put(self, name: str, content: bytes) -> None:
+        obstore.put(self._store, name, content)
 
     def read(self, name: str) -> bytes | None:
         try:

@@ -80,3 +80,5 @@ def test_rows_that_the_batch_has_not_read_are_refused(rows: OffsetRange) -> None
     file = DataFile(path="f", size_bytes=1, row_count=1, ranges=(rows,))
     with pytest.raises(ArchiveError, match="which the batch has not read"):
         is_new(batch(extent(ONE, 10, 20), files=(file,)), state({ONE: 10}))
+    with pytest.raises(ArchiveError, match="which the batch has not read"):
+        is_new(batch(files=(file,)), state({ONE: 10}))

@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 
 from odradek.archive.batch_ranges import batch_ranges
-from odradek.archive.values import ArchiveError
 from odradek.model.errors import ConfigError
 from odradek.model.ids import TopicPartition
 from odradek.spark.offsets import OffsetRange
@@ -38,9 +37,8 @@ def test_a_batch_begins_where_the_one_before_it_ended(tmp_path: Path) -> None:
     assert batch_ranges(where, 1) == [extent(0, 10, 12), extent(1, 2, 7)]
 
 
-def test_a_checkpoint_that_does_not_say_where_a_batch_begins_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(ArchiveError, match=r"does not say where batch 0 begins in t-0"):
-        batch_ranges(checkpoint(tmp_path, {"t": {"0": 10}}), 0)
+def test_a_first_batch_that_reads_nothing_does_not_say_where_it_begins(tmp_path: Path) -> None:
+    assert batch_ranges(checkpoint(tmp_path, {"t": {"0": 10}}), 0) == []
 
 
 def test_a_checkpoint_that_is_not_there_is_named(tmp_path: Path) -> None:

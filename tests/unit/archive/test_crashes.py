@@ -11,7 +11,7 @@ import pytest
 
 from odradek.archive import data_files, store
 from odradek.archive.place import archive_place
-from odradek.archive.tables import delta, parquet
+from odradek.archive.tables import delta, iceberg, parquet
 from odradek.archive.tables.port import TableFormat
 from odradek.archive.topic_side import LogExtent
 from odradek.archive.verify import verify_archive
@@ -20,7 +20,7 @@ from odradek.spark.offsets import OffsetRange
 from .conftest import ORDERS, ListedTopics, TestArchive, rows
 
 BATCH = 6
-BATCHES = 3
+BATCHES = 2
 STEPS_MAX = 200
 
 
@@ -68,6 +68,7 @@ def mortal(monkeypatch: pytest.MonkeyPatch) -> Mortal:
         (data_files._OpenFile, "write"),
         (data_files._OpenFile, "close"),
         (delta, "make_durable"),
+        (iceberg, "make_durable"),
         (parquet, "make_durable"),
         (deltalake.DeltaTable, "create_write_transaction"),
         (deltalake.DeltaTable, "create"),
@@ -121,7 +122,7 @@ def test_wherever_a_driver_dies_the_next_one_leaves_no_double_and_no_gap(
     for archive in lives(mortal, make):
         assert archive.offsets() == list(range(end)), mortal.names[-1]
         assert not [fault for each in verify_archive(archive.table, brokers) for fault in each.faults]
-    commit = "put_if_absent" if table_format is TableFormat.PARQUET else "create_write_transaction"
+    commit = "create_write_transaction" if table_format is TableFormat.DELTA else "put_if_absent"
     assert {f"before {commit}", f"after {commit}", "before close", "after close"} <= set(mortal.names)
 
 

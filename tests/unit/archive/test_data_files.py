@@ -29,8 +29,13 @@ from .conftest import HOUR_US, ORDERS, SCHEMA, rows
 def written(
     directory: Path, *batches: Any, partition_by: tuple[str, ...] = (), file_bytes: int = 1 << 20
 ) -> list[DataFile]:
+    in_files = pa.schema([each for each in SCHEMA if each.name not in partition_by])
     layout = FileLayout(
-        schema=SCHEMA, partition_by=partition_by, in_files=False, directory="", file_bytes=file_bytes
+        schema=SCHEMA,
+        file_schema=in_files,
+        partition_by=partition_by,
+        directory="",
+        file_bytes=file_bytes,
     )
     return write_files(fs.LocalFileSystem(), str(directory), "x", layout, batches)
 

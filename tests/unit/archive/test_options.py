@@ -45,7 +45,7 @@ def test_the_query_names_the_sink() -> None:
         ({}, "the path of the archive is missing"),
         ({"path": "/a", "fileByte": "1"}, "did you mean fileBytes"),
         ({"path": "/a", "columns": "x"}, "option columns does not apply to writes"),
-        ({"path": "/a", "tableFormat": "hudi"}, "one of delta, parquet"),
+        ({"path": "/a", "tableFormat": "hudi"}, "one of delta, iceberg, parquet"),
         ({"path": "/a", "sinkId": "a b"}, "letters, digits"),
         ({"path": "/a", "fileBytes": "0"}, "number of bytes such as 128MiB"),
         ({"path": "/a", "leaveGaps": "yes"}, "true or false"),

@@ -59,7 +59,6 @@ class DeltaArchive:
 
     format: Final = TableFormat.DELTA
     data_directory = ""
-    keeps_partitions_in_files = False
 
     @classmethod
     def create(cls, place: ArchivePlace, schema: pa.Schema, partition_by: Sequence[str]) -> DeltaArchive:
@@ -94,6 +93,10 @@ class DeltaArchive:
     def _description(self) -> tuple[pa.Schema, tuple[str, ...]]:
         table = self._open()
         return pa.schema(table.schema().to_arrow()), tuple(table.metadata().partition_columns)
+
+    @property
+    def file_schema(self) -> pa.Schema:
+        return pa.schema([each for each in self.schema if each.name not in self.partition_by])
 
     def state(self) -> ArchiveState:
         version = self._open().version()

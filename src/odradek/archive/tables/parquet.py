@@ -58,7 +58,6 @@ class ParquetArchive:
 
     format = TableFormat.PARQUET
     data_directory = ""
-    keeps_partitions_in_files = False
 
     @classmethod
     def create(cls, place: ArchivePlace, schema: pa.Schema, partition_by: Sequence[str]) -> ParquetArchive:
@@ -96,6 +95,10 @@ class ParquetArchive:
     @cached_property
     def partition_by(self) -> tuple[str, ...]:
         return tuple(self._description["partitionBy"])
+
+    @property
+    def file_schema(self) -> pa.Schema:
+        return pa.schema([each for each in self.schema if each.name not in self.partition_by])
 
     def state(self) -> ArchiveState:
         now = self.newest()

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 class TableFormat(StrEnum):
     DELTA = "delta"
+    ICEBERG = "iceberg"
     PARQUET = "parquet"
 
 
@@ -55,8 +56,8 @@ class ArchiveTable(Protocol):
         """Where data files belong, below the root: empty, or a name and `/`."""
 
     @property
-    def keeps_partitions_in_files(self) -> bool:
-        """Whether files hold the columns by which the table is partitioned."""
+    def file_schema(self) -> pa.Schema:
+        """The columns that files hold, in their order: without those of `partition_by` where only paths have them."""
 
     def state(self) -> ArchiveState:
         """The newest version. ArchiveError when the table cannot be read."""

@@ -53,6 +53,11 @@ _FINDINGS: Final = (
 def place_options(command: Command) -> Command:
     """Where the archive is."""
     for decorate in (
+        click.option(
+            "--catalog",
+            metavar="NAME:NAMESPACE.TABLE",
+            help="Iceberg: a table of a catalog that pyiceberg is configured for.",
+        ),
         click.option("--region", metavar="REGION", help="The region of an S3-compatible store (AWS_REGION)."),
         click.option(
             "--endpoint", metavar="URL", help="The URL of an S3-compatible store (AWS_ENDPOINT_URL)."
@@ -140,6 +145,7 @@ def run(
     place: str,
     endpoint: str | None,
     region: str | None,
+    catalog: str | None,
     topics: tuple[str, ...],
     pattern: str | None,
     table_format: str | None,
@@ -172,6 +178,7 @@ def run(
     terms = running.RunTerms(
         bootstrap=bootstrap,
         place=_place(place, endpoint, region),
+        catalog=catalog,
         topics=topics,
         pattern=pattern,
         table_format=None if table_format is None else TableFormat(table_format),
@@ -207,12 +214,13 @@ def status_(
     place: str,
     endpoint: str | None,
     region: str | None,
+    catalog: str | None,
     properties: tuple[str, ...],
     bootstrap: str,
     as_json: bool,
 ) -> None:
     """Show how far each partition is archived, and how far that is behind its end."""
-    table = opening.open_archive(_place(place, endpoint, region))
+    table = opening.open_archive(_place(place, endpoint, region), catalog)
     check_reachable(bootstrap)
     found = status.archive_status(table, topic_side.BrokerTopics(bootstrap, pairs(properties, "--property")))
     rows = [
@@ -255,6 +263,7 @@ def verify_(
     place: str,
     endpoint: str | None,
     region: str | None,
+    catalog: str | None,
     properties: tuple[str, ...],
     bootstrap: str,
     as_json: bool,
@@ -264,7 +273,7 @@ def verify_(
     Offsets without a row are compared with the topic. Not lost are records of aborted transactions, control records, and what
     compaction took before it was archived (`control`). `unknown` are those that the topic does not reach back to any more.
     """
-    table = opening.open_archive(_place(place, endpoint, region))
+    table = opening.open_archive(_place(place, endpoint, region), catalog)
     check_reachable(bootstrap)
     topics = topic_side.BrokerTopics(bootstrap, pairs(properties, "--property"))
     findings = verify.verify_archive(table, topics)

@@ -1,0 +1,282 @@
+"""Iceberg, through `pyiceberg`: in a catalog of the user's (REST, Glue, SQL, ...), or in a directory that is its own catalog.
+
+A commit adds a snapshot, whose summary names sink, query and batch, and sets properties of the table: how far each partition is
+archived (`odradek.archived.<topic>.<partition>`) and the last batch of each query (`odradek.batch.<sink>/<query>`). Both are
+one change of the table's metadata, which requires that the snapshot before it is the newest one. `pyiceberg` would repeat a
+commit that lost the race behind the one that won it; `commit.retry.num-retries=0`, a property of the table, keeps it from that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import cached_property
+from typing import Any, Final, cast
+
+import pyarrow as pa
+from pyiceberg.catalog import Catalog, load_catalog
+from pyiceberg.conversions import from_bytes
+from pyiceberg.exceptions import CommitFailedException, NoSuchTableError, ValidationException
+from pyiceberg.io.pyarrow import parquet_file_to_data_file, pyarrow_to_schema, schema_to_pyarrow
+from pyiceberg.manifest import DataFile as IcebergFile
+from pyiceberg.partitioning import PartitionField, PartitionSpec
+from pyiceberg.schema import Schema
+from pyiceberg.table import FileScanTask, Table, Transaction
+from pyiceberg.table.metadata import new_table_metadata
+from pyiceberg.table.sorting import UNSORTED_SORT_ORDER
+from pyiceberg.transforms import IdentityTransform
+from pyiceberg.types import PrimitiveType
+
+from odradek.archive.data_files import values_in_path
+from odradek.archive.place import ArchivePlace
+from odradek.archive.store import make_durable
+from odradek.archive.table_schema import canonical, numbered
+from odradek.archive.tables.iceberg_directory import DirectoryCatalog
+from odradek.archive.tables.port import TableFormat
+from odradek.archive.values import ArchiveError, ArchiveState, CommitConflict, DataFile, NewBatch, RowBounds
+from odradek.model.errors import ConfigError
+from odradek.model.ids import TopicPartition
+from odradek.spark.offsets import OffsetRange
+
+ARCHIVED: Final = "odradek.archived."
+BATCH: Final = "odradek.batch."
+NO_RETRIES: Final = {"commit.retry.num-retries": "0"}
+NO_SNAPSHOT: Final = 0
+PROPERTIES: Final = {
+    **NO_RETRIES,
+    "format-version": "2",
+    "write.metadata.delete-after-commit.enabled": "true",
+    "write.metadata.previous-versions-max": "100",
+}
+
+
+class IcebergArchive:
+    """See `ArchiveTable`. `catalog` is `NAME:NAMESPACE.TABLE`, a table in a catalog that pyiceberg is configured for; without
+    it the place is its own catalog.
+    """
+
+    format: Final = TableFormat.ICEBERG
+    data_directory: Final = "data/"
+
+    def __init__(self, place: ArchivePlace, catalog: str | None = None) -> None:
+        self.place = place
+        self._catalog = catalog
+
+    @classmethod
+    def create(
+        cls, place: ArchivePlace, schema: pa.Schema, partition_by: Sequence[str], catalog: str | None = None
+    ) -> IcebergArchive:
+        """Make the table, unless somebody has."""
+        columns = pyarrow_to_schema(numbered(schema))
+        fields = [
+            PartitionField(
+                source_id=columns.find_field(name).field_id,
+                field_id=1000 + index,
+                transform=IdentityTransform(),
+                name=name,
+            )
+            for index, name in enumerate(partition_by)
+        ]
+        archive = cls(place, catalog)
+        archive._make(columns, PartitionSpec(*fields))
+        return archive
+
+    def _make(self, columns: Schema, spec: PartitionSpec) -> None:
+        if self._catalog is None:
+            metadata = new_table_metadata(
+                columns, spec, UNSORTED_SORT_ORDER, self.place.url, dict(PROPERTIES)
+            )
+            DirectoryCatalog(self.place).make(metadata)
+            return
+        catalog, identifier = self._user_catalog(self._catalog)
+        catalog.create_namespace_if_not_exists(identifier[:-1])
+        catalog.create_table_if_not_exists(
+            identifier, columns, self.place.url, spec, properties=dict(PROPERTIES)
+        )
+
+    @staticmethod
+    def is_at(place: ArchivePlace, catalog: str | None) -> bool:
+        try:
+            IcebergArchive(place, catalog)._open()
+        except NoSuchTableError:
+            return False
+        return True
+
+    @property
+    def schema(self) -> pa.Schema:
+        return canonical(self._description[0])
+
+    @property
+    def file_schema(self) -> pa.Schema:
+        return self._description[0]
+
+    @property
+    def partition_by(self) -> tuple[str, ...]:
+        return self._description[1]
+
+    @cached_property
+    def _description(self) -> tuple[pa.Schema, tuple[str, ...]]:
+        """The columns, with the numbers that Iceberg knows them by, and those that it is partitioned by."""
+        table = self._table()
+        if any(not isinstance(each.transform, IdentityTransform) for each in table.spec().fields):
+            raise ConfigError(
+                f"{self.place} is partitioned by more than columns: an archive is partitioned by its columns"
+            )
+        names = tuple(str(table.schema().find_column_name(each.source_id)) for each in table.spec().fields)
+        return canonical(schema_to_pyarrow(table.schema()), keeping_ids=True), names
+
+    def state(self) -> ArchiveState:
+        table = self._table()
+        archived: dict[TopicPartition, OffsetRange] = {}
+        batches: dict[tuple[str, str], int] = {}
+        for name, value in table.properties.items():
+            if name.startswith(ARCHIVED):
+                topic, _, number = name.removeprefix(ARCHIVED).rpartition(".")
+                partition = TopicPartition(topic, int(number))
+                start, _, end = value.partition(":")
+                archived[partition] = OffsetRange(partition=partition, start=int(start), end=int(end))
+            elif name.startswith(BATCH):
+                sink, _, query = name.removeprefix(BATCH).rpartition("/")
+                batches[sink, query] = int(value)
+        return ArchiveState(version=_version(table), archived=archived, batches=batches)
+
+    def append(self, batch: NewBatch, after: ArchiveState) -> None:
+        table = self._at(after.version)
+        make_durable(self.place, [each.path for each in batch.files])
+        changes = {f"{BATCH}{batch.id.sink}/{batch.id.query}": str(batch.id.batch)}
+        for each in after.after(batch).values():
+            changes[f"{ARCHIVED}{each.partition.topic}.{each.partition.partition}"] = (
+                f"{each.start}:{each.end}"
+            )
+        summary = {
+            "odradek.sink": batch.id.sink,
+            "odradek.query": batch.id.query,
+            "odradek.batch": str(batch.id.batch),
+        }
+        with self._committing():
+            transaction = table.transaction()
+            transaction.set_properties(changes)
+            with transaction.update_snapshot(summary).fast_append() as snapshot:
+                for file in batch.files:
+                    snapshot.append_data_file(self._iceberg_file(table, file))
+            self._sync_snapshot(transaction, table)
+            transaction.commit_transaction()
+
+    def replace(self, old: Sequence[DataFile], new: Sequence[DataFile]) -> None:
+        table = self._table()
+        there = {self._relative(each.file_path): each for each in _files_of(table)}
+        gone = [each.path for each in old if each.path not in there]
+        if gone:
+            raise CommitConflict(f"{self.place}: {gone[0]} is not part of the table any more")
+        make_durable(self.place, [each.path for each in new])
+        with self._committing():
+            transaction = table.transaction()
+            with transaction.update_snapshot({"odradek.compaction": str(len(old))}).overwrite() as snapshot:
+                for file in old:
+                    snapshot.delete_data_file(there[file.path])
+                for file in new:
+                    snapshot.append_data_file(self._iceberg_file(table, file))
+            self._sync_snapshot(transaction, table)
+            transaction.commit_transaction()
+
+    def files(self) -> list[DataFile]:
+        table = self._table()
+        return [self._file(table, each) for each in _files_of(table)]
+
+    # -- inside
+
+    def _table(self) -> Table:
+        try:
+            return self._open()
+        except NoSuchTableError:
+            raise ArchiveError(f"{self.place} is no archive: there is no Iceberg table") from None
+        except OSError as error:
+            raise ArchiveError(f"the Iceberg table {self.place} cannot be read: {error}") from None
+
+    def _open(self) -> Table:
+        if self._catalog is None:
+            return DirectoryCatalog(self.place).load_table(self.place.path.rpartition("/")[2])
+        catalog, identifier = self._user_catalog(self._catalog)
+        return catalog.load_table(identifier)
+
+    def _user_catalog(self, text: str) -> tuple[Catalog, tuple[str, ...]]:
+        name, colon, identifier = text.partition(":")
+        parts = tuple(identifier.split("."))
+        if not colon or len(parts) < 2 or not all(parts):
+            raise ConfigError(f"the catalog is NAME:NAMESPACE.TABLE, as in prod:lake.orders, not {text!r}")
+        return load_catalog(name, **self.place.iceberg_properties()), parts
+
+    def _at(self, version: int) -> Table:
+        table = self._table()
+        if _version(table) != version:
+            raise CommitConflict(f"{self.place}: snapshot {_version(table)} was committed by somebody else")
+        if table.properties.get("commit.retry.num-retries") != "0":
+            raise ArchiveError(
+                f"the Iceberg table {self.place} lacks the property commit.retry.num-retries=0, without which a commit may be"
+                " repeated behind another one: set it"
+            )
+        return table
+
+    @contextmanager
+    def _committing(self) -> Iterator[None]:
+        try:
+            yield
+        except (CommitFailedException, ValidationException) as error:
+            raise CommitConflict(f"{self.place}: somebody else committed first ({error})") from None
+        except OSError as error:
+            raise ArchiveError(f"the commit to the Iceberg table {self.place} failed: {error}") from None
+
+    def _sync_snapshot(self, transaction: Transaction, table: Table) -> None:
+        """What the snapshot that is about to be committed consists of must not be lost after it."""
+        snapshot = transaction.table_metadata.current_snapshot()
+        if self.place.is_s3 or snapshot is None:
+            return
+        new = [
+            each.manifest_path
+            for each in snapshot.manifests(table.io)
+            if each.added_snapshot_id == snapshot.snapshot_id
+        ]
+        make_durable(self.place, [self._relative(each) for each in [*new, snapshot.manifest_list]])
+
+    def _iceberg_file(self, table: Table, file: DataFile) -> IcebergFile:
+        location = f"{self.place.url}/{file.path}"
+        return parquet_file_to_data_file(io=table.io, table_metadata=table.metadata, file_path=location)
+
+    def _relative(self, location: str) -> str:
+        return location.removeprefix(f"{self.place.url}/")
+
+    def _file(self, table: Table, file: IcebergFile) -> DataFile:
+        path = self._relative(file.file_path)
+        return DataFile(
+            path=path,
+            size_bytes=file.file_size_in_bytes,
+            row_count=file.record_count,
+            partition_values=values_in_path(path) if self.partition_by else (),
+            bounds=_bounds(table.schema(), file),
+        )
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {"place": self.place, "_catalog": self._catalog}
+
+
+def _version(table: Table) -> int:
+    snapshot = table.current_snapshot()
+    return NO_SNAPSHOT if snapshot is None else snapshot.snapshot_id
+
+
+def _files_of(table: Table) -> list[IcebergFile]:
+    return [each.file for each in table.scan().plan_files() if isinstance(each, FileScanTask)]
+
+
+def _bounds(schema: Schema, file: IcebergFile) -> RowBounds | None:
+    low = [_bound(schema, file.lower_bounds, name) for name in ("topic", "partition", "offset")]
+    high = [_bound(schema, file.upper_bounds, name) for name in ("topic", "partition", "offset")]
+    if None in low or None in high:
+        return None
+    return RowBounds(topics=(low[0], high[0]), partitions=(low[1], high[1]), offsets=(low[2], high[2]))
+
+
+def _bound(schema: Schema, bounds: Mapping[int, bytes] | None, name: str) -> Any:
+    field = schema.find_field(name)
+    found = (bounds or {}).get(field.field_id)
+    return None if found is None else from_bytes(cast(PrimitiveType, field.field_type), found)

@@ -1,0 +1,84 @@
+"""An Iceberg catalog of one table that needs no service: the layout of Hadoop tables, with commits that are exact.
+
+`metadata/v<N>.metadata.json` is version N of the table, and is put only where there is none: of two commits one is first.
+`metadata/version-hint.text` says which version is the newest, to readers that know this layout (DuckDB, Spark's `hadoop`
+catalog, pyiceberg's `StaticTable`); it may lag a moment behind.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any, Final
+
+from pyiceberg.catalog.noop import NoopCatalog
+from pyiceberg.exceptions import CommitFailedException, NoSuchTableError
+from pyiceberg.io import load_file_io
+from pyiceberg.table import CommitTableResponse, Table
+from pyiceberg.table.metadata import TableMetadata, TableMetadataUtil
+from pyiceberg.table.update import TableRequirement, TableUpdate, update_table_metadata
+
+from odradek.archive.place import ArchivePlace
+from odradek.archive.store import small_objects
+
+if TYPE_CHECKING:
+    from pyiceberg.typedef import Identifier
+
+DIRECTORY: Final = "metadata"
+HINT: Final = f"{DIRECTORY}/version-hint.text"
+FIRST: Final = f"{DIRECTORY}/v1.metadata.json"
+_VERSION: Final = re.compile(r"v(\d+)\.metadata\.json")
+
+
+class DirectoryCatalog(NoopCatalog):
+    """The table that is in a place."""
+
+    def __init__(self, place: ArchivePlace) -> None:
+        super().__init__("odradek", **place.iceberg_properties())
+        self._place = place
+        self._objects = small_objects(place)
+
+    def make(self, metadata: TableMetadata) -> bool:
+        """Put the first version; False where there is one."""
+        if not self._objects.put_if_absent(FIRST, metadata.model_dump_json().encode()):
+            return False
+        self._objects.put(HINT, b"1")
+        return True
+
+    def load_table(self, identifier: str | Identifier) -> Table:
+        version = self._newest_version()
+        name = f"{DIRECTORY}/v{version}.metadata.json"
+        content = self._objects.read(name) if version else None
+        if content is None:
+            raise NoSuchTableError(f"there is no Iceberg table at {self._place}")
+        return Table(
+            identifier=("odradek", str(identifier)),
+            metadata=TableMetadataUtil.parse_raw(content.decode()),
+            metadata_location=f"{self._place.url}/{name}",
+            io=load_file_io(self._place.iceberg_properties(), self._place.url),
+            catalog=self,
+        )
+
+    def commit_table(
+        self, table: Table, requirements: tuple[TableRequirement, ...], updates: tuple[TableUpdate, ...]
+    ) -> CommitTableResponse:
+        """Put the version after the one that `table` is; CommitFailedException where there is one."""
+        for requirement in requirements:
+            requirement.validate(table.metadata)
+        version = _version_in(table.metadata_location) + 1
+        changed = update_table_metadata(table.metadata, updates, metadata_location=table.metadata_location)
+        name = f"{DIRECTORY}/v{version}.metadata.json"
+        if not self._objects.put_if_absent(name, changed.model_dump_json().encode()):
+            raise CommitFailedException(f"version {version} of {self._place} was committed by somebody else")
+        self._objects.put(HINT, str(version).encode())
+        return CommitTableResponse.model_validate(
+            {"metadata": changed, "metadata-location": f"{self._place.url}/{name}"}
+        )
+
+    def _newest_version(self) -> int:
+        matches = map(_VERSION.fullmatch, self._objects.names(DIRECTORY))
+        return max((int(each[1]) for each in matches if each), default=0)
+
+
+def _version_in(location: str) -> int:
+    match: Any = _VERSION.fullmatch(location.rpartition("/")[2])
+    return int(match[1])
