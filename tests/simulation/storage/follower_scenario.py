@@ -118,7 +118,7 @@ class FollowerScenario:
 
     async def _open(self, life: HostLifetime) -> tuple[LogManager, Log]:
         directories = LogManager.open(life.runtime, ["/data"], node_id=1)
-        directories.on_failure = lambda path, error: self._trial.directory_failed(life)
+        directories.on_failure(lambda path, error: self._trial.directory_failed(life))
         log = await directories.open_log(_NAME, _TOPIC_ID, self._plan.config)
         found = self._batches(log)
         versions = [one for one in (self._now, *self._before) if one.holds(found, log.end_offset)]

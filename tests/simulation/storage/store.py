@@ -31,7 +31,7 @@ class Store:
         self._on_failure = on_failure
         self._flusher = Flusher(runtime.offload, self._flush_failed)
         self._directories = LogManager.open(runtime, paths, node_id=1)
-        self._directories.on_failure = self._directory_failed
+        self._directories.on_failure(self._directory_failed)
         self.partitions: list[Partition] = []
 
     @property

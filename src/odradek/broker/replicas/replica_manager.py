@@ -114,8 +114,8 @@ class ReplicaManager:
         self.replica = self._held.replica
         self.replica_by_id = self._held.replica_by_id
         self.is_offline = self._held.is_offline
-        directories.on_failure = self._directory_failed
-        directories.on_damaged = self._met_damage
+        directories.on_failure(self._directory_failed)
+        directories.on_damaged(self._met_damage)
 
     def announce(self, *, on_led: Callable[[Partition], None], on_lost: Callable[[Partition], None]) -> None:
         """Who wants to know when this broker begins to lead a partition, and can append to it; and when it leads it no longer:

@@ -2,70 +2,50 @@
 
 Used on the event loop; what blocks goes through the runtime's offload. A directory that fails takes its own logs offline
 and nobody else's. A name is never taken for proof: a log belongs to a topic if its `partition.metadata` has the topic's id.
+
+`LogManager` is the face of `log_openings.py` (logs that are found and made), `checkpointing.py` (what is written down about
+them), `log_relocation.py` (moves to another directory), `directory_failures.py` (disk errors), `deleted_directories.py` and
+`logs_shutdown.py`.
 """
 
 from __future__ import annotations
 
-import asyncio
-from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from enum import Enum
 from typing import Final
 from uuid import UUID
 
 from odradek.config.topic import LogConfig
-from odradek.model.errors import ConfigError, ErrorCode, KafkaError
+from odradek.model.errors import ConfigError, KafkaError
 from odradek.model.ids import TopicPartition
 from odradek.runtime.ports import Runtime
 from odradek.storage.directories import naming
 from odradek.storage.directories.checkpointing import Checkpointing
-from odradek.storage.directories.checkpoints import BadCheckpointError, kafka_id, parse_partition_metadata
+from odradek.storage.directories.checkpoints import kafka_id
 from odradek.storage.directories.deleted_directories import DeletedDirectories
+from odradek.storage.directories.directory_failures import DirectoryFailures
 from odradek.storage.directories.identity import cluster_of
 from odradek.storage.directories.interrupted_moves import InterruptedMoves
-from odradek.storage.directories.lack_notes import LackNote, remove_note, write_note
-from odradek.storage.directories.log_creation import LogCreationBatch
-from odradek.storage.directories.log_dir_move import (
-    FUTURE,
-    REPLACED,
-    FolderCopy,
-    moving_directory,
-    put_in_place,
-    take_away,
-)
+from odradek.storage.directories.lack_notes import LackNote
+from odradek.storage.directories.log_dir_move import FolderCopy
 from odradek.storage.directories.log_directory import LogDirectory, refuse_without_descriptors
+from odradek.storage.directories.log_openings import Absent, LogOpenings
+from odradek.storage.directories.log_relocation import LogRelocation
+from odradek.storage.directories.logs_shutdown import LogsShutdown
 from odradek.storage.directories.open_files import OpenFiles
 from odradek.storage.directories.placement import LogDirPlacement
-from odradek.storage.directories.steps import Steps, carry_out
-from odradek.storage.log.damage import AbsentLogError, DamagedBatchError, OnDamaged, lost_replica
+from odradek.storage.log.damage import OnDamaged
 from odradek.storage.log.health import FaultKind
-from odradek.storage.log.lifetime import DISK_FULL, NO_DESCRIPTORS
+from odradek.storage.log.lifetime import DISK_FULL
 from odradek.storage.log.log import Log
 from odradek.storage.log.results import DeletedSegment
-from odradek.storage.recovery.context import Opening
 from odradek.storage.segment.sparse_index import OFFSET_MAX
 from odradek.telemetry import events
 
+__all__ = ["PRODUCER_ID_EXPIRATION_MS", "Absent", "LogManager"]
+
 log = events.get("storage")
-_lacks = events.caused_by_peers("storage")
-"""Of descriptors, which strangers can take."""
 
 PRODUCER_ID_EXPIRATION_MS: Final = 86_400_000
-_CLOSED_AT_ONCE: Final = 4
-_CLOSED_IN_A_ROW: Final = 64
-
-
-class Absent(Enum):
-    """What to do about a log that is not found."""
-
-    MAKE = "make"
-    """Make an empty one: it is new, or nobody counts on it."""
-    DOUBTED = "doubted"
-    """Make an empty one, and let another replica lead if there is one: nothing says that it was here, or that it was not."""
-    LACKS = "lacks"
-    """Make an empty one, and note that it lacks what others have."""
-    LOST = "lost"
-    """Refuse it: it had records, and nobody else has them."""
 
 
 class LogManager:
@@ -87,20 +67,33 @@ class LogManager:
         self._files = OpenFiles(runtime.disk, open_files_max, writers_max)
         self._placement = LogDirPlacement(directories)
         self._logs: dict[TopicPartition, Log] = {}
-        self._has_made_logs = False
         self._warned_of_losses: dict[LogDirectory, None] = {}
-        self._named: set[TopicPartition] = set()
-        """Logs that were found at the start, when their directories' names were made durable, all at once."""
         self._deleted = DeletedDirectories(runtime.disk, runtime.offload)
-        self._checkpoints = Checkpointing(runtime.offload, self._placement, self._logs, self.own_file_failed)
-        self._making = LogCreationBatch(runtime.offload)
+        self._failures = DirectoryFailures(runtime, self._placement, self._logs)
+        self._checkpoints = Checkpointing(
+            runtime.offload, self._placement, self._logs, self._failures.own_file_failed
+        )
+        self._openings = LogOpenings(
+            runtime,
+            files=self._files,
+            placement=self._placement,
+            logs=self._logs,
+            checkpoints=self._checkpoints,
+            failures=self._failures,
+        )
+        self._relocation = LogRelocation(
+            runtime,
+            placement=self._placement,
+            logs=self._logs,
+            checkpoints=self._checkpoints,
+            failures=self._failures,
+            openings=self._openings,
+            deleted=self._deleted,
+        )
+        self._shutdown = LogsShutdown(runtime.offload, self._placement, self._logs, self._checkpoints)
         self.cluster_id: Final = cluster_id
         self.directory_id = ""
         """Of the first directory, for as long as it exists: who has it is this broker, and no other with the same number."""
-        self.on_failure: Callable[[str, OSError], None] | None = None
-        """Called with the path of a directory that went offline because a log met a disk error."""
-        self.on_damaged: OnDamaged | None = None
-        """Called when a reader met the first damaged batch of a log: its replica should not lead any longer."""
 
     @classmethod
     def open(
@@ -170,8 +163,7 @@ class LogManager:
                 continue
             partition = naming.parse_partition_directory(name)
             if partition is not None and self._runtime.disk.is_directory(naming.join(directory.path, name)):
-                self._placement.found(partition, directory)
-                self._named.add(partition)
+                self._openings.found(partition, directory)
 
     # ---- what there is ---------------------------------------------------------------------------------------------
 
@@ -196,6 +188,11 @@ class LogManager:
         """An open log."""
         return self._logs.get(name)
 
+    @property
+    def writer_file_count(self) -> int:
+        """Files of logs that are open for writing."""
+        return self._files.writer_file_count
+
     # ---- logs come and go ------------------------------------------------------------------------------------------
 
     async def open_log(
@@ -219,174 +216,34 @@ class LogManager:
         aside. KAFKA_STORAGE_ERROR when the log is damaged below its recovery point, or when it is not found while a
         directory is offline that may have it; `is_new` says that it cannot be there.
         """
-        directory = self._placement.usable(name)
-        if directory is not None:
-            try:
-                if lack is not None:
-                    await self._note_lack(directory, name, LackNote(reason=lack, is_counted_on=is_counted_on))
-                must_exist = if_absent in (Absent.LACKS, Absent.LOST)
-                return await self._open(
-                    directory, name, topic_id, config, repairable=repairable, must_exist=must_exist
-                )
-            except AbsentLogError:
-                pass
-            except KafkaError as error:
-                if error.code is not ErrorCode.INCONSISTENT_TOPIC_ID:
-                    raise
-                await self._set_aside(directory, name)
-                directory = None
-        elif not is_new and len(self._placement.online()) < len(self._directories):
-            raise KafkaError(
-                ErrorCode.KAFKA_STORAGE_ERROR, f"{name} may be in a log directory that is offline"
-            )
-        directory = directory or self._placement.emptiest()
-        what = if_absent or Absent.MAKE
-        if what is Absent.LOST:
-            self._keep_in_mind(directory, name, topic_id)
-            raise lost_replica(name, "its log is not in any log directory, though it was there")
-        if what is Absent.LACKS:
-            reason = f"{name} was not found in a log directory, though it should be there"
-            note = LackNote(reason=reason, is_counted_on=is_counted_on)
-            await self._note_lack(directory, name, note)
-        directory.forget(name)
-        if directory.is_stale(name):
-            # The files must not go on speaking of an older partition of this name: recovery would miss its records.
-            await self._checkpoints.write(directory)
-        opened = await self._open(directory, name, topic_id, config)
-        if what is Absent.DOUBTED:
-            opened.lacked.is_only_doubted = True
-            opened.lacks(1, f"{name} was not found in a log directory, and may have been there")
-        return opened
+        note = None if lack is None else LackNote(reason=lack, is_counted_on=is_counted_on)
+        return await self._openings.open_log(
+            name,
+            topic_id,
+            config,
+            is_new=is_new,
+            repairable=repairable,
+            lack=note,
+            if_absent=if_absent,
+            is_counted_on=is_counted_on,
+        )
 
     def was_held(self, name: TopicPartition, topic_id: UUID) -> bool:
         """Whether a log of the partition was made in one of the directories, as far as anything there tells."""
         return any(directory.held_once(name, topic_id) for directory in self._placement.online())
 
-    def _keep_in_mind(self, directory: LogDirectory, name: TopicPartition, topic_id: UUID) -> None:
-        """The next checkpoint says that the log was here, whatever becomes of the evidence elsewhere."""
-        if not any(online.held.get(name) == topic_id for online in self._placement.online()):
-            directory.hold(name, topic_id)
-            directory.has_unwritten_losses = True
-
-    # ---- logs that lack something ----------------------------------------------------------------------------------
-
-    async def _note_lack(self, directory: LogDirectory, name: TopicPartition, note: LackNote) -> None:
-        path = naming.join(directory.path, str(name))
-        await self._blocking(directory, write_note, self._runtime.disk, path, note)
-
     @property
     def lack_notes(self) -> Mapping[TopicPartition, LackNote]:
         """Of open logs."""
-        return {name: one.lack_note for name, one in self._logs.items() if one.lack_note is not None}
+        return {name: opened.lack_note for name, opened in self._logs.items() if opened.lack_note is not None}
 
     async def settle_lack(self, opened: Log, note: LackNote | None) -> None:
         """Replace the note of a log, or take it away. KAFKA_STORAGE_ERROR when that fails: the note stays as it is."""
-        name = opened.topic_partition
-        if self._logs.get(name) is not opened:
-            return
-        if note is None:
-            await self._blocking(self._home(name), remove_note, self._runtime.disk, opened.directory)
-        else:
-            await self._note_lack(self._home(name), name, note)
-        opened.lacked.note = note
-
-    async def _open(
-        self,
-        directory: LogDirectory,
-        name: TopicPartition,
-        topic_id: UUID,
-        config: LogConfig,
-        *,
-        repairable: bool = False,
-        must_exist: bool = False,
-    ) -> Log:
-        is_new = name not in self._placement
-        if is_new:
-            self._named.discard(name)
-        self._placement.opening(name, directory)
-        try:
-            steps = self._steps(directory, name, topic_id, config, is_new, repairable, must_exist)
-            if is_new:
-                opened = await self._making.carry_out(steps)
-            else:
-                opened = await self._runtime.offload.run(carry_out, steps)
-        except KafkaError as error:
-            if is_new:
-                self._placement.forget(name)
-            if isinstance(error.__cause__, OSError):
-                log.error("log_not_opened", partition=name, error=error.__cause__)
-            raise
-        self._logs[name] = opened
-        opened.share_descriptors()
-        directory.hold(name, topic_id)
-        if is_new:
-            self._has_made_logs = True
-        self._checkpoints.moved(opened)
-        self._check_high_watermark(directory, opened)
-        return opened
-
-    def _check_high_watermark(self, directory: LogDirectory, opened: Log) -> None:
-        """Everything below it was durable here: a log that ends before it lost something."""
-        name = opened.topic_partition
-        mark = min(directory.high_watermarks.get(name, 0), opened.truncation.high_watermark_max)
-        if name in directory.high_watermarks:
-            directory.high_watermarks[name] = mark
-        if opened.end_offset < mark:
-            opened.lacks(mark, f"{name} ends at {opened.end_offset}, below its high watermark {mark}")
-
-    def _steps(
-        self,
-        directory: LogDirectory,
-        name: TopicPartition,
-        topic_id: UUID,
-        config: LogConfig,
-        is_new: bool,
-        repairable: bool,
-        must_exist: bool,
-    ) -> Steps[Log]:
-        extent = None if is_new else directory.extents.get(name)
-        opening = Opening(
-            directory=naming.join(directory.path, str(name)),
-            config=config,
-            topic_partition=name,
-            files=self._files,
-            clean=directory.was_clean or is_new,
-            recovery_point=directory.recovery_points.get(name, 0),
-            checkpointed_offset=directory.checkpointed_points.get(name, 0),
-            durable_offset=extent.end_offset if extent is not None else 0,
-            first_offset=extent.first_offset if extent is not None else None,
-            start_offset=directory.start_offsets.get(name, 0),
-            start_is_checkpointed=directory.knows_starts or is_new,
-            cleaned_offset=directory.cleaned_offsets.get(name, 0),
-            topic_id=topic_id,
-            is_named=name in self._named,
-            repairable=repairable,
-            must_exist=must_exist,
-        )
-        return Log.opening(
-            self._runtime,
-            opening,
-            on_broken=self._broken,
-            on_damaged=self._met_damage,
-            on_moved=self._checkpoints.moved,
-        )
-
-    async def _set_aside(self, directory: LogDirectory, name: TopicPartition) -> None:
-        """Rename the directory of another topic's partition; a person may look into it."""
-        path = naming.join(directory.path, str(name))
-        target = self._retired_path(directory, name, naming.STRAY_DIRECTORY)
-        log.warning(
-            "stray_log_set_aside",
-            path=path,
-            target=target,
-            meaning="the cluster keeps no such replica here; if nobody needs its records, delete it",
-        )
-        await self._rename(directory, path, target)
-        self._placement.forget(name)
+        await self._openings.settle_lack(opened, note)
 
     def strays(self, known: Iterable[TopicPartition]) -> list[TopicPartition]:
         """Partitions that are not `known`, and that have files here."""
-        return list(dict.fromkeys(name for name, _ in self._placement.strays(known)))
+        return self._openings.strays(known)
 
     async def set_stray_aside(
         self, name: TopicPartition, is_placed_here: Callable[[UUID, int], bool]
@@ -395,29 +252,7 @@ class LogManager:
 
         A directory stays that does not say which topic it belongs to, or whose topic and partition are placed here.
         """
-        for directory in list(self._placement.of(name)):
-            if directory.offline is not None or name in self._logs:
-                continue
-            path = naming.join(directory.path, str(name))
-            topic_id = await self._runtime.offload.run(self._topic_id_in, path)
-            if topic_id is None:
-                log.warning(
-                    "stray_log_left_alone", path=path, reason="nothing in it says which topic it is of"
-                )
-            elif is_placed_here(topic_id, name.partition):
-                log.warning("stray_log_left_alone", path=path, reason="its topic has another name now")
-            else:
-                await self._set_aside(directory, name)
-                directory.forget(name)
-
-    def _topic_id_in(self, path: str) -> UUID | None:
-        """On any thread."""
-        try:
-            return parse_partition_metadata(
-                self._runtime.disk.read(naming.join(path, naming.PARTITION_METADATA))
-            )
-        except (OSError, BadCheckpointError):
-            return None
+        await self._openings.set_stray_aside(name, is_placed_here)
 
     async def delete_log(self, name: TopicPartition) -> None:
         """Take a partition's files out of sight, durably; they are removed in the background. Nothing happens without any."""
@@ -428,9 +263,9 @@ class LogManager:
         for directory in list(self._placement.of(name)):
             if directory.offline is None:
                 path = naming.join(directory.path, str(name))
-                target = self._retired_path(directory, name, naming.DELETED_DIRECTORY)
+                target = self._openings.retired_path(directory, name, naming.DELETED_DIRECTORY)
                 try:
-                    await self._rename(directory, path, target)
+                    await self._failures.rename(directory, path, target)
                 except KafkaError as error:
                     if not isinstance(error.__cause__, OSError) or error.__cause__.errno not in DISK_FULL:
                         raise
@@ -451,21 +286,11 @@ class LogManager:
 
         LOG_DIR_NOT_FOUND, or KAFKA_STORAGE_ERROR when the directory is offline.
         """
-        target = next((directory for directory in self._directories if directory.path == path), None)
-        if target is None:
-            raise KafkaError(ErrorCode.LOG_DIR_NOT_FOUND, f"{path} is not among this broker's log.dirs")
-        if target.offline is not None:
-            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{path} is offline: {target.offline}")
-        future = moving_directory(name, self._runtime.entropy.uuid().hex, FUTURE)
-        source = naming.join(self._home(name).path, str(name))
-        copy = FolderCopy(self._runtime.disk, source, naming.join(path, future))
-        copy.truncation_count = self._logs[name].truncation.count
-        return copy
+        return self._relocation.begin_move(name, path)
 
     async def give_up_move(self, copy: FolderCopy) -> None:
         """Remove what was copied."""
-        self._deleted.add(copy.target)
-        await self.remove_deleted()
+        await self._relocation.give_up_move(copy)
 
     async def move_log(
         self, name: TopicPartition, copy: FolderCopy, topic_id: UUID, config: LogConfig
@@ -475,67 +300,7 @@ class LogManager:
         KAFKA_STORAGE_ERROR when that fails; the log is then closed, where it was or where it should be, and `open_log`
         finds it. Whatever happens, all that was appended is durable in one of the two places before this returns.
         """
-        opened, source = self._logs.pop(name), self._home(name)
-        target = next(one for one in self._directories if copy.target.startswith(f"{one.path}/"))
-        start_offset, flushed_offset = opened.start_offset, opened.end_offset
-        await self._blocking(source, opened.close)
-        if opened.truncation.count != copy.truncation_count:
-            await self._blocking(target, copy.forget_copied)
-        source.recovery_points[name] = flushed_offset
-        await self._blocking(target, copy.run, flushed_offset)
-        target.recovery_points[name] = flushed_offset
-        if opened.extent is not None:
-            target.extents[name] = opened.extent
-        if start_offset > 0:
-            target.start_offsets[name] = start_offset
-        if name in source.high_watermarks:
-            target.high_watermarks[name] = source.high_watermarks[name]
-        if name in source.cleaned_offsets:
-            target.cleaned_offsets[name] = source.cleaned_offsets[name]
-        await self._checkpoints.write(target)
-        disk, replaced = (
-            self._runtime.disk,
-            copy.source
-            + copy.target.removeprefix(naming.join(target.path, str(name))).removesuffix(FUTURE)
-            + REPLACED,
-        )
-        await self._blocking(source, take_away, disk, copy, replaced)
-        self._placement.forget(name)
-        self._named.discard(name)
-        source.forget(name)
-        await self._blocking(target, put_in_place, disk, copy.target, naming.join(target.path, str(name)))
-        self._deleted.add(replaced)
-        log.info("log_moved", partition=name, path=target.path)
-        return await self._open(target, name, topic_id, config)
-
-    async def _blocking(
-        self, directory: LogDirectory, work: Callable[..., object], *arguments: object
-    ) -> None:
-        """Work on another thread whose disk errors, but for those that pass, are this directory's."""
-        try:
-            await self._runtime.offload.run(work, *arguments)
-        except OSError as error:
-            called_off = isinstance(error, InterruptedError)
-            if not called_off and error.errno not in DISK_FULL | NO_DESCRIPTORS:
-                self._fail_directory(directory, error)
-            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{directory.path}: {error}") from error
-
-    def _retired_path(self, directory: LogDirectory, name: TopicPartition, suffix: str) -> str:
-        unique = self._runtime.entropy.uuid()
-        return naming.join(directory.path, naming.retired_directory(name, unique, suffix))
-
-    async def _rename(self, directory: LogDirectory, path: str, target: str) -> None:
-        def rename() -> None:
-            if self._runtime.disk.exists(path):
-                self._runtime.disk.rename(path, target)
-                self._runtime.disk.sync_directory(directory.path)
-
-        try:
-            await self._runtime.offload.run(rename)
-        except OSError as error:
-            if error.errno not in DISK_FULL:
-                self._fail_directory(directory, error)
-            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"cannot rename {path}: {error}") from error
+        return await self._relocation.move_log(name, copy, topic_id, config)
 
     # ---- the clockwork ---------------------------------------------------------------------------------------------
 
@@ -569,9 +334,9 @@ class LogManager:
         """Write down from where recovery would start, where logs begin, and their high watermarks. Of a log whose high
         watermark nobody ever told, what is durable stands in for it.
         """
-        self._has_made_logs = False
+        self._openings.has_made_logs = False
         if not await self._checkpoints.write_all(high_watermarks):
-            self._has_made_logs = True
+            self._openings.has_made_logs = True
 
     async def note_evidence(self) -> None:
         """Write down now what was found to be lost. What cannot be written is logged, and stays among `owes_evidence`."""
@@ -600,10 +365,10 @@ class LogManager:
 
     async def record_created_logs(self) -> None:
         """Write down which logs there are, if some were made since that was done: one that is lost later is missed then."""
-        if self._has_made_logs:
-            self._has_made_logs = False  # a log that is made meanwhile sets it again
+        if self._openings.has_made_logs:
+            self._openings.has_made_logs = False  # a log that is made meanwhile sets it again
             if not await self._checkpoints.write_online():
-                self._has_made_logs = True
+                self._openings.has_made_logs = True
         if self.owes_evidence:
             await self.note_evidence()
 
@@ -641,24 +406,30 @@ class LogManager:
 
     # ---- failures --------------------------------------------------------------------------------------------------
 
+    def on_failure(self, hear: Callable[[str, OSError], None]) -> None:
+        """`hear` the path of a directory that goes offline because a log met a disk error."""
+        self._failures.on_failure = hear
+
+    def on_damaged(self, hear: OnDamaged) -> None:
+        """`hear` of the first damaged batch of a log that a reader meets: its replica should not lead any longer."""
+        self._openings.on_damaged = hear
+
     @property
     def damaged(self) -> Mapping[TopicPartition, str]:
         """Open logs that lack, or hold damaged, what was durable once; and how. Another replica must give it back."""
-        return {name: one.damage for name, one in self._logs.items() if one.damage is not None}
+        return {name: opened.damage for name, opened in self._logs.items() if opened.damage is not None}
 
     @property
     def doubtful(self) -> list[TopicPartition]:
         """Open logs of which nothing here says where they begin: another replica must."""
-        return [name for name, one in self._logs.items() if one.start_is_doubted]
-
-    def _met_damage(self, name: TopicPartition, damage: DamagedBatchError) -> None:
-        if self.on_damaged is not None:
-            self.on_damaged(name, damage)
+        return [name for name, opened in self._logs.items() if opened.start_is_doubted]
 
     def failed_logs(self) -> list[Log]:
         """Logs that a full disk stopped: `repair` may bring them back."""
         return [
-            one for one in self._logs.values() if one.failed is not None and one.failed.kind is FaultKind.FULL
+            opened
+            for opened in self._logs.values()
+            if opened.failed is not None and opened.failed.kind is FaultKind.FULL
         ]
 
     async def repair(self, opened: Log) -> bool:
@@ -676,100 +447,22 @@ class LogManager:
 
     def fail(self, opened: Log, error: OSError) -> str:
         """A disk error that is final: take the log's whole directory offline; return its path."""
-        directory = self._home(opened.topic_partition)
-        self._fail_directory(directory, error)
-        return directory.path
+        return self._failures.fail(opened, error)
 
     def own_file_failed(self, directory: LogDirectory, error: OSError) -> None:
         """A file of ours, which belongs to no log, could not be written: the directory is offline, unless the disk is full."""
-        if error.errno not in DISK_FULL and not isinstance(error, InterruptedError):
-            self._fail_directory(directory, error)
-
-    def _fail_directory(self, directory: LogDirectory, error: OSError) -> None:
-        if error.errno in NO_DESCRIPTORS:  # the process has none left: that says nothing of the disk
-            _lacks.error("too_many_open_files", path=directory.path, error=error)
-            return
-        was_online = directory.offline is None
-        directory.failed(error)
-        for name, opened in self._logs.items():
-            if self._placement.first(name) is directory:
-                opened.disk_failed(error)
-        if was_online and self.on_failure is not None:
-            self.on_failure(directory.path, error)
-
-    def _broken(self, name: TopicPartition, error: OSError) -> None:
-        """A log met an error in reading or writing."""
-        home = self._placement.first(name)
-        if home is not None:
-            self._fail_directory(home, error)
-
-    def _home(self, name: TopicPartition) -> LogDirectory:
-        """Where a log is that is open."""
-        home = self._placement.first(name)
-        assert home is not None, f"{name} is open and has no directory"
-        return home
+        self._failures.own_file_failed(directory, error)
 
     # ---- the end ---------------------------------------------------------------------------------------------------
 
     async def close_logs(self) -> None:
         """Make every log durable and close it, several at a time: their syncs share what the disk does for one."""
         await self._deleted.close()
-        waiting = deque(self._logs)
-        await asyncio.gather(*(self._close_waiting(waiting) for _ in range(_CLOSED_AT_ONCE)))
-
-    async def _close_waiting(self, waiting: deque[TopicPartition]) -> None:
-        while waiting:
-            name = waiting.popleft()
-            opened = self._logs[name]
-            clean, done = opened.failed is None, None
-            try:
-                await self._let_files_follow(opened)
-                job = opened.jobs.begin_close()
-                if job is not None:
-                    await self._runtime.offload.run(job.run)
-                    done = job
-                elif not opened.abandon_now():
-                    await self._runtime.offload.run(opened.abandon)
-            except (OSError, KafkaError) as error:
-                await self._runtime.offload.run(opened.abandon)
-                clean = False
-                log.error("log_not_closed", partition=name, error=error)
-            opened.jobs.end_close(done)
-            if clean:
-                self._placement.closed_cleanly(name)
-            if len(waiting) % _CLOSED_IN_A_ROW == 0:
-                await asyncio.sleep(0)
-
-    async def _let_files_follow(self, opened: Log) -> None:
-        """A log that was truncated a moment ago is closed when its files are those that it says it has."""
-        if opened.awaits_truncation and (job := opened.flush_job()) is not None:
-            await self._runtime.offload.run(job.run)
-            opened.flushed(job)
-
-    def _close_log(self, name: TopicPartition) -> None:
-        opened = self._logs[name]
-        try:
-            clean = opened.failed is None
-            opened.close()
-        except (OSError, KafkaError) as error:
-            log.error("log_not_closed", partition=name, error=error)
-        else:
-            if clean:
-                self._placement.closed_cleanly(name)
+        await self._shutdown.close_logs()
 
     def close(self) -> None:
         """Write the checkpoints, mark the directories whose logs are all closed cleanly, release the locks. Blocks."""
-        for name in self._logs:
-            if not self._logs[name].closed:
-                self._close_log(name)
-        for directory in self._placement.online():
-            try:
-                directory.write(self._checkpoints.of(directory))
-                self._checkpoints.forget_truncations(directory)
-                if self._placement.is_clean(directory):
-                    directory.mark_clean()
-            except OSError as error:
-                log.error("log_directory_not_closed", path=directory.path, error=error)
+        self._shutdown.close()
         for directory in self._directories:
             directory.unlock()
         self._files.close()

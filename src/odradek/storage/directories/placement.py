@@ -25,6 +25,10 @@ class LogDirPlacement:
     def online(self) -> list[LogDirectory]:
         return [directory for directory in self.directories if directory.offline is None]
 
+    @property
+    def all_online(self) -> bool:
+        return all(directory.offline is None for directory in self.directories)
+
     def of(self, name: TopicPartition) -> Sequence[LogDirectory]:
         """All homes of a partition; none when it is not here."""
         return self._of.get(name, ())

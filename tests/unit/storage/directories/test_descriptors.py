@@ -39,9 +39,9 @@ async def test_more_logs_than_descriptors_are_written_and_read(lab_of_few: Lab) 
         for log in logs:
             lab.append(log, b"%d" % number)
             lab.flush(log)
-            assert directories._files.writer_file_count <= FEW.writers
+            assert directories.writer_file_count <= FEW.writers
     assert all([record.value for record in lab.records(log)] == [b"0", b"1", b"2"] for log in logs)
-    assert directories._files.writer_file_count <= FEW.writers
+    assert directories.writer_file_count <= FEW.writers
     await directories.close_logs()
     directories.close()
 
@@ -76,7 +76,7 @@ async def test_a_lack_of_descriptors_takes_no_directory_offline(lab: Lab) -> Non
     directories = lab.directories()
     (log,) = await open_logs(directories, 1)
     failed: list[str] = []
-    directories.on_failure = lambda path, error: failed.append(path)
+    directories.on_failure(lambda path, error: failed.append(path))
     lab.append(log)
     lab.disk.faults.append(
         FailOperations(operations={"open", "create", "sync_directory"}, error=errno.EMFILE)

@@ -344,7 +344,7 @@ async def test_a_failed_directory_takes_only_its_own_logs_offline(lab: Lab) -> N
     names = [TopicPartition("t", partition) for partition in range(4)]
     logs = [await directories.open_log(name, TOPIC_ID, CONFIG) for name in names]
     heard = []
-    directories.on_failure = lambda path, error: heard.append(path)
+    directories.on_failure(lambda path, error: heard.append(path))
     home = directories.log_directory_of(names[0])
     lab.disk.faults.append(
         FailOperations(operations={"pwrite"}, path_test=lambda path: path.startswith(home))
@@ -549,7 +549,7 @@ async def test_an_error_at_one_of_our_own_files_takes_its_directory_offline_unle
     lab.append(log)
     lab.flush(log)
     heard: list[str] = []
-    directories.on_failure = lambda path, error: heard.append(path)
+    directories.on_failure(lambda path, error: heard.append(path))
     fault = FailOperations(
         operations={"pwrite", "sync", "rename"}, error=error, path_test=lambda path: file in path
     )

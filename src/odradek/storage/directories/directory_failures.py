@@ -1,0 +1,98 @@
+"""Disk errors of data directories: work on other threads that may meet one, and what becomes of the directory's logs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from odradek.model.errors import ErrorCode, KafkaError
+from odradek.model.ids import TopicPartition
+from odradek.runtime.ports import Runtime
+from odradek.storage.directories.log_directory import LogDirectory
+from odradek.storage.directories.placement import LogDirPlacement
+from odradek.storage.log.lifetime import DISK_FULL, NO_DESCRIPTORS
+from odradek.storage.log.log import Log
+from odradek.telemetry import events
+
+_log = events.caused_by_peers("storage")
+"""A lack of descriptors, which strangers can cause."""
+
+
+class DirectoryFailures:
+    """A directory that fails takes its own logs offline and nobody else's."""
+
+    def __init__(
+        self, runtime: Runtime, placement: LogDirPlacement, logs: Mapping[TopicPartition, Log]
+    ) -> None:
+        self._runtime = runtime
+        self._placement = placement
+        self._logs = logs
+        self.on_failure: Callable[[str, OSError], None] | None = None
+        """Called with the path of a directory that went offline because a log met a disk error."""
+
+    def home(self, name: TopicPartition) -> LogDirectory:
+        """Where a log is that is open."""
+        home = self._placement.first(name)
+        assert home is not None, f"{name} is open and has no directory"
+        return home
+
+    # ---- work that may fail ------------------------------------------------------------------------------------------
+
+    async def blocking(
+        self, directory: LogDirectory, work: Callable[..., object], *arguments: object
+    ) -> None:
+        """Work on another thread whose disk errors, but for those that pass, are this directory's. KAFKA_STORAGE_ERROR."""
+        try:
+            await self._runtime.offload.run(work, *arguments)
+        except OSError as error:
+            is_called_off = isinstance(error, InterruptedError)
+            if not is_called_off and error.errno not in DISK_FULL | NO_DESCRIPTORS:
+                self.fail_directory(directory, error)
+            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{directory.path}: {error}") from error
+
+    async def rename(self, directory: LogDirectory, path: str, target: str) -> None:
+        """Rename what is in a directory, durably; nothing happens when it is not there. KAFKA_STORAGE_ERROR."""
+        disk = self._runtime.disk
+
+        def rename() -> None:
+            if disk.exists(path):
+                disk.rename(path, target)
+                disk.sync_directory(directory.path)
+
+        try:
+            await self._runtime.offload.run(rename)
+        except OSError as error:
+            if error.errno not in DISK_FULL:
+                self.fail_directory(directory, error)
+            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"cannot rename {path}: {error}") from error
+
+    # ---- failures ----------------------------------------------------------------------------------------------------
+
+    def fail(self, opened: Log, error: OSError) -> str:
+        """A disk error that is final: take the log's whole directory offline; return its path."""
+        directory = self.home(opened.topic_partition)
+        self.fail_directory(directory, error)
+        return directory.path
+
+    def log_broken(self, name: TopicPartition, error: OSError) -> None:
+        """A log met an error in reading or writing."""
+        home = self._placement.first(name)
+        if home is not None:
+            self.fail_directory(home, error)
+
+    def own_file_failed(self, directory: LogDirectory, error: OSError) -> None:
+        """A file of ours, which belongs to no log, could not be written: the directory is offline, unless the disk is full."""
+        if error.errno not in DISK_FULL and not isinstance(error, InterruptedError):
+            self.fail_directory(directory, error)
+
+    def fail_directory(self, directory: LogDirectory, error: OSError) -> None:
+        """Unless the error says nothing of the disk, the directory is offline until a restart."""
+        if error.errno in NO_DESCRIPTORS:  # the process has none left
+            _log.error("too_many_open_files", path=directory.path, error=error)
+            return
+        was_online = directory.offline is None
+        directory.failed(error)
+        for name, opened in self._logs.items():
+            if self._placement.first(name) is directory:
+                opened.disk_failed(error)
+        if was_online and self.on_failure is not None:
+            self.on_failure(directory.path, error)

@@ -1,0 +1,307 @@
+"""Opening the logs of data directories: those that are found, those that are made, and those that lack something."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from enum import Enum
+from uuid import UUID
+
+from odradek.config.topic import LogConfig
+from odradek.model.errors import ErrorCode, KafkaError
+from odradek.model.ids import TopicPartition
+from odradek.runtime.ports import Runtime
+from odradek.storage.directories import naming
+from odradek.storage.directories.checkpointing import Checkpointing
+from odradek.storage.directories.checkpoints import BadCheckpointError, parse_partition_metadata
+from odradek.storage.directories.directory_failures import DirectoryFailures
+from odradek.storage.directories.lack_notes import LackNote, remove_note, write_note
+from odradek.storage.directories.log_creation import LogCreationBatch
+from odradek.storage.directories.log_directory import LogDirectory
+from odradek.storage.directories.open_files import OpenFiles
+from odradek.storage.directories.placement import LogDirPlacement
+from odradek.storage.directories.steps import Steps, carry_out
+from odradek.storage.log.damage import AbsentLogError, DamagedBatchError, OnDamaged, lost_replica
+from odradek.storage.log.log import Log
+from odradek.storage.recovery.context import Opening
+from odradek.telemetry import events
+
+log = events.get("storage")
+
+
+class Absent(Enum):
+    """What to do about a log that is not found."""
+
+    MAKE = "make"
+    """Make an empty one: it is new, or nobody counts on it."""
+    DOUBTED = "doubted"
+    """Make an empty one, and let another replica lead if there is one: nothing says that it was here, or that it was not."""
+    LACKS = "lacks"
+    """Make an empty one, and note that it lacks what others have."""
+    LOST = "lost"
+    """Refuse it: it had records, and nobody else has them."""
+
+
+class LogOpenings:
+    """What is said of `LogManager`'s methods of the same names holds here."""
+
+    def __init__(
+        self,
+        runtime: Runtime,
+        *,
+        files: OpenFiles,
+        placement: LogDirPlacement,
+        logs: dict[TopicPartition, Log],
+        checkpoints: Checkpointing,
+        failures: DirectoryFailures,
+    ) -> None:
+        self._runtime = runtime
+        self._files = files
+        self._placement = placement
+        self._logs = logs
+        self._checkpoints = checkpoints
+        self._failures = failures
+        self._creation = LogCreationBatch(runtime.offload)
+        self._named: set[TopicPartition] = set()
+        """Logs that were found at the start, when their directories' names were made durable, all at once."""
+        self.has_made_logs = False
+        """Since that was last written down."""
+        self.on_damaged: OnDamaged | None = None
+        """Called when a reader met the first damaged batch of a log: its replica should not lead any longer."""
+
+    def found(self, name: TopicPartition, directory: LogDirectory) -> None:
+        """A directory of the partition was there at the start."""
+        self._placement.found(name, directory)
+        self._named.add(name)
+
+    def forget_name(self, name: TopicPartition) -> None:
+        """The directory of that name is another one now."""
+        self._named.discard(name)
+
+    # ---- opening -----------------------------------------------------------------------------------------------------
+
+    async def open_log(
+        self,
+        name: TopicPartition,
+        topic_id: UUID,
+        config: LogConfig,
+        *,
+        is_new: bool,
+        repairable: bool,
+        lack: LackNote | None,
+        if_absent: Absent | None,
+        is_counted_on: bool,
+    ) -> Log:
+        directory = self._placement.usable(name)
+        if directory is not None:
+            try:
+                if lack is not None:
+                    await self._note_lack(directory, name, lack)
+                must_exist = if_absent in (Absent.LACKS, Absent.LOST)
+                return await self.open_in(
+                    directory, name, topic_id, config, repairable=repairable, must_exist=must_exist
+                )
+            except AbsentLogError:
+                pass
+            except KafkaError as error:
+                if error.code is not ErrorCode.INCONSISTENT_TOPIC_ID:
+                    raise
+                await self._set_aside(directory, name)
+                directory = None
+        elif not is_new and not self._placement.all_online:
+            raise KafkaError(
+                ErrorCode.KAFKA_STORAGE_ERROR, f"{name} may be in a log directory that is offline"
+            )
+        return await self._make(
+            directory or self._placement.emptiest(),
+            name,
+            topic_id,
+            config,
+            if_absent or Absent.MAKE,
+            is_counted_on,
+        )
+
+    async def _make(
+        self,
+        directory: LogDirectory,
+        name: TopicPartition,
+        topic_id: UUID,
+        config: LogConfig,
+        absent: Absent,
+        is_counted_on: bool,
+    ) -> Log:
+        """An empty log, unless the one that is not there is lost."""
+        if absent is Absent.LOST:
+            self._keep_in_mind(directory, name, topic_id)
+            raise lost_replica(name, "its log is not in any log directory, though it was there")
+        if absent is Absent.LACKS:
+            reason = f"{name} was not found in a log directory, though it should be there"
+            note = LackNote(reason=reason, is_counted_on=is_counted_on)
+            await self._note_lack(directory, name, note)
+        directory.forget(name)
+        if directory.is_stale(name):
+            # The files must not go on speaking of an older partition of this name: recovery would miss its records.
+            await self._checkpoints.write(directory)
+        opened = await self.open_in(directory, name, topic_id, config)
+        if absent is Absent.DOUBTED:
+            opened.lacked.is_only_doubted = True
+            opened.lacks(1, f"{name} was not found in a log directory, and may have been there")
+        return opened
+
+    def _keep_in_mind(self, directory: LogDirectory, name: TopicPartition, topic_id: UUID) -> None:
+        """The next checkpoint says that the log was here, whatever becomes of the evidence elsewhere."""
+        if not any(online.held.get(name) == topic_id for online in self._placement.online()):
+            directory.hold(name, topic_id)
+            directory.has_unwritten_losses = True
+
+    async def open_in(
+        self,
+        directory: LogDirectory,
+        name: TopicPartition,
+        topic_id: UUID,
+        config: LogConfig,
+        *,
+        repairable: bool = False,
+        must_exist: bool = False,
+    ) -> Log:
+        """Open the log in this directory, or make it there."""
+        is_new = name not in self._placement
+        if is_new:
+            self._named.discard(name)
+        self._placement.opening(name, directory)
+        try:
+            steps = self._steps(directory, name, topic_id, config, is_new, repairable, must_exist)
+            if is_new:
+                opened = await self._creation.carry_out(steps)
+            else:
+                opened = await self._runtime.offload.run(carry_out, steps)
+        except KafkaError as error:
+            if is_new:
+                self._placement.forget(name)
+            if isinstance(error.__cause__, OSError):
+                log.error("log_not_opened", partition=name, error=error.__cause__)
+            raise
+        self._logs[name] = opened
+        opened.share_descriptors()
+        directory.hold(name, topic_id)
+        if is_new:
+            self.has_made_logs = True
+        self._checkpoints.moved(opened)
+        self._check_high_watermark(directory, opened)
+        return opened
+
+    def _check_high_watermark(self, directory: LogDirectory, opened: Log) -> None:
+        """Everything below it was durable here: a log that ends before it lost something."""
+        name = opened.topic_partition
+        mark = min(directory.high_watermarks.get(name, 0), opened.truncation.high_watermark_max)
+        if name in directory.high_watermarks:
+            directory.high_watermarks[name] = mark
+        if opened.end_offset < mark:
+            opened.lacks(mark, f"{name} ends at {opened.end_offset}, below its high watermark {mark}")
+
+    def _steps(
+        self,
+        directory: LogDirectory,
+        name: TopicPartition,
+        topic_id: UUID,
+        config: LogConfig,
+        is_new: bool,
+        repairable: bool,
+        must_exist: bool,
+    ) -> Steps[Log]:
+        extent = None if is_new else directory.extents.get(name)
+        opening = Opening(
+            directory=naming.join(directory.path, str(name)),
+            config=config,
+            topic_partition=name,
+            files=self._files,
+            clean=directory.was_clean or is_new,
+            recovery_point=directory.recovery_points.get(name, 0),
+            checkpointed_offset=directory.checkpointed_points.get(name, 0),
+            durable_offset=extent.end_offset if extent is not None else 0,
+            first_offset=extent.first_offset if extent is not None else None,
+            start_offset=directory.start_offsets.get(name, 0),
+            start_is_checkpointed=directory.knows_starts or is_new,
+            cleaned_offset=directory.cleaned_offsets.get(name, 0),
+            topic_id=topic_id,
+            is_named=name in self._named,
+            repairable=repairable,
+            must_exist=must_exist,
+        )
+        return Log.opening(
+            self._runtime,
+            opening,
+            on_broken=self._failures.log_broken,
+            on_damaged=self._met_damage,
+            on_moved=self._checkpoints.moved,
+        )
+
+    def _met_damage(self, name: TopicPartition, damage: DamagedBatchError) -> None:
+        if self.on_damaged is not None:
+            self.on_damaged(name, damage)
+
+    # ---- notes of what is lacking ------------------------------------------------------------------------------------
+
+    async def _note_lack(self, directory: LogDirectory, name: TopicPartition, note: LackNote) -> None:
+        path = naming.join(directory.path, str(name))
+        await self._failures.blocking(directory, write_note, self._runtime.disk, path, note)
+
+    async def settle_lack(self, opened: Log, note: LackNote | None) -> None:
+        name = opened.topic_partition
+        if self._logs.get(name) is not opened:
+            return
+        home = self._failures.home(name)
+        if note is None:
+            await self._failures.blocking(home, remove_note, self._runtime.disk, opened.directory)
+        else:
+            await self._note_lack(home, name, note)
+        opened.lacked.note = note
+
+    # ---- strays ------------------------------------------------------------------------------------------------------
+
+    def strays(self, known: Iterable[TopicPartition]) -> list[TopicPartition]:
+        return list(dict.fromkeys(name for name, _ in self._placement.strays(known)))
+
+    async def set_stray_aside(
+        self, name: TopicPartition, is_placed_here: Callable[[UUID, int], bool]
+    ) -> None:
+        for directory in list(self._placement.of(name)):
+            if directory.offline is not None or name in self._logs:
+                continue
+            path = naming.join(directory.path, str(name))
+            topic_id = await self._runtime.offload.run(self._topic_id_in, path)
+            if topic_id is None:
+                log.warning(
+                    "stray_log_left_alone", path=path, reason="nothing in it says which topic it is of"
+                )
+            elif is_placed_here(topic_id, name.partition):
+                log.warning("stray_log_left_alone", path=path, reason="its topic has another name now")
+            else:
+                await self._set_aside(directory, name)
+                directory.forget(name)
+
+    def _topic_id_in(self, path: str) -> UUID | None:
+        """On any thread."""
+        try:
+            return parse_partition_metadata(
+                self._runtime.disk.read(naming.join(path, naming.PARTITION_METADATA))
+            )
+        except (OSError, BadCheckpointError):
+            return None
+
+    async def _set_aside(self, directory: LogDirectory, name: TopicPartition) -> None:
+        """Rename the directory of another topic's partition; a person may look into it."""
+        path = naming.join(directory.path, str(name))
+        target = self.retired_path(directory, name, naming.STRAY_DIRECTORY)
+        log.warning(
+            "stray_log_set_aside",
+            path=path,
+            target=target,
+            meaning="the cluster keeps no such replica here; if nobody needs its records, delete it",
+        )
+        await self._failures.rename(directory, path, target)
+        self._placement.forget(name)
+
+    def retired_path(self, directory: LogDirectory, name: TopicPartition, suffix: str) -> str:
+        """A new name for the directory of a partition that is not to be opened any more."""
+        unique = self._runtime.entropy.uuid()
+        return naming.join(directory.path, naming.retired_directory(name, unique, suffix))
