@@ -398,8 +398,8 @@ def answer_before_the_high_watermark() -> Patches:
 def fetch_above_the_high_watermark() -> Patches:
     real = Log.read
 
-    def read(self: Log, offset: int, max_bytes: int, *, end_offset: int, at_least_one: bool = False) -> Any:
-        return real(self, offset, max_bytes, end_offset=self.end_offset, at_least_one=at_least_one)
+    def read(self: Log, offset: int, max_bytes: int, *, end_offset: int, **how: bool) -> Any:
+        return real(self, offset, max_bytes, end_offset=self.end_offset, **how)
 
     yield patch.object(Log, "read", read)
 
