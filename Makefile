@@ -85,6 +85,8 @@ interop: $(READY) ## unmodified third-party clients, in five languages, against 
 	-$(BIN)/python -m odradek.testing.zookeeper_jars
 	$(BIN)/python -m tests.interop.languages.applications
 	$(BIN)/python -m pytest -q -m interop
+	$(BIN)/python -m pytest -q tests/interop/sink/test_driver.py tests/interop/own_client/test_prepared_transactions.py tests/interop/command/test_pipeline.py --server kafka
+	$(BIN)/python -m tests.spark.with_kafka tests/spark/test_exactly_once.py
 
 answers: $(READY) ## record Apache Kafka's answers anew, which make test compares ours with
 	$(BIN)/python -m tests.differential.record

@@ -14,6 +14,7 @@ from odradek import Admin, ProducerFencedError, TopicPartition
 from odradek.client.transactions.error_actions import FatalTransactionError
 from odradek.model.errors import ConfigError, ErrorCode, KafkaError
 from odradek.spark import connections
+from odradek.spark.exactly_once import open_transactions
 from odradek.spark.exactly_once.decision import Participant, SinkRole, participant_id, sink_of
 from odradek.spark.exactly_once.driver import BatchLostError, BatchTerms, SinkDriver
 from odradek.spark.exactly_once.task import BatchName
@@ -219,6 +220,27 @@ def test_a_driver_that_stood_still_aborts_only_what_its_successor_can_no_longer_
         with pytest.raises(ProducerFencedError):
             successor.decide(terms[0], batch(0), tasks, {})
     assert sorted(sink.committed()) == ([] if progress == "written" else [b"new"])
+
+
+def test_what_is_written_under_a_listed_name_since_is_not_aborted(
+    driver: SinkDriver, sink: PlainSink, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The driver stands still before it aborts; the process of the lost task writes for its successor, under the same name."""
+    sink.run_task(driver.begin(), b"lost", has_own_process=False)
+    successor, abort = sink.driver(), open_transactions.abort
+    terms: list[BatchTerms] = []
+    tasks: list[Participant] = []
+
+    def stand_still(*given: Any, **more: Any) -> None:
+        monkeypatch.setattr("odradek.spark.exactly_once.driver.abort", abort)
+        terms.append(successor.begin())
+        tasks.append(sink.run_task(terms[0], b"new", has_own_process=False))
+        abort(*given, **more)
+
+    monkeypatch.setattr("odradek.spark.exactly_once.driver.abort", stand_still)
+    sink.driver().begin()
+    successor.decide(terms[0], batch(0), tasks, {})
+    assert sink.committed() == [b"new"]
 
 
 def test_a_batch_that_took_almost_as_long_as_its_transactions_may_is_not_decided(sink: PlainSink) -> None:

@@ -38,11 +38,8 @@ def take_name(servers: str, sink_id: str, driver: TransactionIdentity) -> tuple[
     """
     names = _names.get((servers, sink_id))
     if (
-        names is None
-        or names.process != os.getpid()
-        or names.driver.producer_id
-        != driver.producer_id  # its epochs were used up: which is newer cannot be told
-    ):
+        names is None or names.process != os.getpid() or names.driver.producer_id != driver.producer_id
+    ):  # another producer id: the epochs of the one before were used up, and which is newer cannot be told
         names = _names[servers, sink_id] = _Names(driver)
     elif driver.producer_epoch < names.driver.producer_epoch:
         raise ProducerFencedError(
