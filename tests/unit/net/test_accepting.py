@@ -1,12 +1,18 @@
-"""Accepting when the process has no descriptors left, in a process of its own, on each event loop that is installed."""
+"""Accepting: what sockets are set to; and when the process has no descriptors left, in a process of its own, on each event
+loop that is installed.
+"""
 
 from __future__ import annotations
 
+import asyncio
 import importlib.util
+import socket
 import subprocess
 import sys
 
 import pytest
+
+from odradek.net.accepting import listen
 
 PROGRAM = """
 import asyncio, importlib, logging, os, resource, socket, sys
@@ -67,3 +73,27 @@ def test_connections_without_a_descriptor_are_closed_and_later_ones_are_served(l
     )
     assert done.returncode == 0, done.stderr
     assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", None])
+@pytest.mark.parametrize("loop", LOOPS)
+def test_small_answers_do_not_wait_for_each_other(loop: str, host: str | None) -> None:
+    async def look() -> int:
+        made: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+
+        class FirstConnection(asyncio.Protocol):
+            def connection_made(self, transport: asyncio.BaseTransport) -> None:
+                accepted = transport.get_extra_info("socket")
+                made.set_result(accepted.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY))
+                transport.close()
+
+        listening = await listen(FirstConnection, host, 0, backlog=1)
+        try:
+            _, writer = await asyncio.open_connection("127.0.0.1", listening.port)
+            writer.close()
+            return await asyncio.wait_for(made, 30)
+        finally:
+            listening.close()
+
+    with asyncio.Runner(loop_factory=importlib.import_module(loop).new_event_loop) as runner:
+        assert runner.run(look())
