@@ -11,7 +11,7 @@ from odradek.cluster.availability import TopicRules
 from odradek.cluster.controller.changes import Changes
 from odradek.cluster.controller.heartbeat_monitor import HeartbeatMonitor
 from odradek.cluster.controller.maintenance import Maintenance, MaintenancePolicy
-from odradek.cluster.image import NO_LEADER, PartitionImage
+from odradek.cluster.image import NO_LEADER, PartitionImage, TopicImage
 from odradek.cluster.isr_changes import ProposedIsr
 from odradek.cluster.planning import TopicSpec
 from odradek.cluster.reassignment import Reassignment
@@ -336,7 +336,7 @@ async def test_a_dead_broker_does_not_hold_up_a_new_topic(three: Any) -> None:
     for _ in range(10):
         await asyncio.sleep(0)
     await three.kill(2, 3)
-    await creating
+    assert [type(outcome) for outcome in await creating] == [TopicImage]
 
 
 async def test_a_broker_that_is_down_counts_for_a_new_topic_and_joins_when_it_is_back(three: Any) -> None:

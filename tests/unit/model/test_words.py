@@ -59,20 +59,26 @@ def test_a_message_that_quotes_much_still_fits_into_a_string_of_the_wire() -> No
     assert error.message.endswith(" is odd")
 
 
+def refusal_of(name: str) -> ErrorCode | None:
+    try:
+        check_topic_name(name)
+    except KafkaError as error:
+        return error.code
+    return None
+
+
 @pytest.mark.parametrize(
     "name", ["a", "flights", "with.dots", "with_underscores-and-dashes", "x" * 249, "..."]
 )
 def test_kafkas_topic_names_are_accepted(name: str) -> None:
-    check_topic_name(name)
+    assert refusal_of(name) is None
 
 
 @pytest.mark.parametrize(
     "name", ["", ".", "..", "x" * 250, "with space", "slash/", "ünïcode", "line\n", "null\0", "semi;"]
 )
 def test_other_names_are_refused(name: str) -> None:
-    with pytest.raises(KafkaError) as refused:
-        check_topic_name(name)
-    assert refused.value.code is ErrorCode.INVALID_TOPIC_EXCEPTION
+    assert refusal_of(name) is ErrorCode.INVALID_TOPIC_EXCEPTION
 
 
 def test_a_partition_is_written_like_its_directory() -> None:

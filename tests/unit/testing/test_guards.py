@@ -49,6 +49,7 @@ async def test_on_a_loop_the_disk_refuses_and_remembers_and_on_a_thread_it_works
 async def test_what_stands_for_a_thread_may_wait(tmp_path: Path) -> None:
     with off_loop():
         real_runtime().disk.sync_directory(str(tmp_path))
+    assert guarded_disk.violations == []
 
 
 def test_without_a_loop_nothing_is_refused(tmp_path: Path) -> None:

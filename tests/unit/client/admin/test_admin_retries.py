@@ -66,6 +66,7 @@ async def test_a_topic_that_a_lost_request_deleted_is_deleted(
     broker.once["DeleteTopics"] = [lambda _: hang_up, gone]
     async with AsyncAdmin(broker.bootstrap, **QUICK) as admin:
         await within(admin.delete_topics(["a"]))
+    assert len(broker.requests("DeleteTopics")) == 2
 
 
 async def test_offsets_of_a_partition_that_was_just_added_are_found(broker: Any, within: Within) -> None:

@@ -73,7 +73,7 @@ def test_timestamps_beyond_the_bounds_are_refused(lab: Lab) -> None:
 
 def test_timestamp_bounds_do_not_matter_for_log_append_time(lab: Lab) -> None:
     log = lab.open(LogConfig(message_timestamp_type="LogAppendTime", message_timestamp_after_max_ms=0))
-    lab.append(log, timestamps=(lab.now_ms + 10**9,))
+    assert lab.append(log, timestamps=(lab.now_ms + 10**9,)).log_append_time_ms == lab.now_ms
 
 
 def test_changed_settings_hold_from_the_next_append_on(lab: Lab) -> None:
