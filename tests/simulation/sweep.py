@@ -38,6 +38,9 @@ SCENARIOS: Final[dict[str, Callable[[World, int, Any], object]]] = {
     "rude": run_rude,
     "cluster": run_cluster,
 }
+_SECONDS_MAX: Final = {"storage": 100.0, "compaction": 100.0, "follower": 100.0}
+"""Virtual seconds after which a run is over: what takes seconds and goes on for ever is a bug."""
+_SECONDS_MAX_OF_OTHERS: Final = 900.0
 
 
 def plans_of(scenario: str) -> type[FaultPlan | ClusterFaults]:
@@ -69,7 +72,8 @@ class Run:
 
 def run_once(scenario: str, seed: int, plan: Plan, *, keep_trace: bool = False) -> tuple[Run, Trace]:
     """One run. Whatever the code under test lets out counts as a failure."""
-    world = World(seed, keep_trace=keep_trace, seconds_max=900.0, steps_max=5_000_000)
+    seconds_max = _SECONDS_MAX.get(scenario, _SECONDS_MAX_OF_OTHERS)
+    world = World(seed, keep_trace=keep_trace, seconds_max=seconds_max, steps_max=5_000_000)
     failure: str | None = None
     try:
         with world:
