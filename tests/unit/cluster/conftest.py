@@ -292,3 +292,10 @@ async def cluster() -> AsyncIterator[FakeCluster]:
     made = FakeCluster()
     yield made
     await made.close()
+
+
+@pytest.fixture
+async def three(cluster: FakeCluster) -> FakeCluster:
+    """Three brokers; brokers 2 and 3 follow, the controller is at broker 1."""
+    await cluster.start(3)
+    return cluster
