@@ -28,6 +28,7 @@ COMMANDS: Final = {
     "produce": ("odradek.cli.records.produce", "produce", "Send records from a file or from standard input."),
     "consume": ("odradek.cli.records.consume", "consume", "Print the records of a topic."),
     "group": ("odradek.cli.group.group", "group", "List, describe and delete groups, and set their offsets."),
+    "dlq": ("odradek.cli.dlq.dlq", "dlq", "Look at dead letters, and send them back."),
     "txn": ("odradek.cli.txn", "txn", "List and describe transactions, and abort those that hang."),
     "pipeline": ("odradek.cli.pipeline", "pipeline", "Look after what Spark pipelines leave in the cluster."),
     "archive": (

@@ -11,11 +11,34 @@ from typing import TYPE_CHECKING
 from odradek.model.lazy import lazy_names
 
 if TYPE_CHECKING:
+    from odradek.spark.dead_letters.guarded import (
+        add_dead_letters,
+        guarded,
+        split_dead_letters,
+        where_or_dead,
+    )
     from odradek.spark.duplicates import deduplicate
     from odradek.spark.source import OdradekDataSource
 
-__all__ = ["OdradekDataSource", "deduplicate"]
+__all__ = [
+    "OdradekDataSource",
+    "add_dead_letters",
+    "deduplicate",
+    "guarded",
+    "split_dead_letters",
+    "where_or_dead",
+]
 
 __getattr__ = lazy_names(
-    globals(), {"odradek.spark.source": ("OdradekDataSource",), "odradek.spark.duplicates": ("deduplicate",)}
+    globals(),
+    {
+        "odradek.spark.source": ("OdradekDataSource",),
+        "odradek.spark.duplicates": ("deduplicate",),
+        "odradek.spark.dead_letters.guarded": (
+            "add_dead_letters",
+            "guarded",
+            "split_dead_letters",
+            "where_or_dead",
+        ),
+    },
 )

@@ -10,7 +10,7 @@ bad values stand alone.
 from __future__ import annotations
 
 import io
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 import pyarrow as pa
@@ -19,6 +19,8 @@ import pyarrow.json
 
 from odradek.model.errors import ErrorCode, KafkaError
 from odradek.model.ids import TopicPartition
+from odradek.spark.columns import DEAD_LETTER
+from odradek.spark.dead_letters.column import UndecodedRow, dead_letter_column
 from odradek.spark.options import Decoding, OnDecodeError, Projection
 
 _PARSE_BLOCK_BYTES: Final = 1 << 20
@@ -31,15 +33,27 @@ def to_columns(
     """Build exactly the columns of `schema` from record columns as `odradek.records.arrow` makes them.
 
     KafkaError INVALID_RECORD names partition and offset of a value that cannot be decoded, unless such become
-    null.
+    null, or dead letters.
     """
-    arrays = [_column(field, records, partition, projection) for field in schema]
+    undecoded: list[UndecodedRow] = []
+    arrays = []
+    for field in schema:
+        if field.name in ("key", "value"):
+            decoding = projection.key if field.name == "key" else projection.value
+            decoded = _decoded(records[field.name], field, decoding)
+            arrays.append(decoded)
+            if projection.on_error is not OnDecodeError.NULL:
+                undecoded += _undecoded_rows(field, records[field.name], decoded, decoding)
+        elif field.name == DEAD_LETTER:
+            arrays.append(dead_letter_column(records, partition, undecoded, field.type))
+        else:
+            arrays.append(_column(field, records, partition))
+    if undecoded and projection.on_error is OnDecodeError.FAIL:
+        raise _refused(undecoded[0], records, partition)
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
-def _column(
-    field: pa.Field, records: pa.RecordBatch, partition: TopicPartition, projection: Projection
-) -> pa.Array:
+def _column(field: pa.Field, records: pa.RecordBatch, partition: TopicPartition) -> pa.Array:
     count = records.num_rows
     if field.name == "topic":
         return pa.repeat(pa.scalar(partition.topic, pa.string()), count)
@@ -49,46 +63,38 @@ def _column(
         return pc.multiply(records["timestamp"].cast(pa.int64()), _US_PER_MS).cast(field.type)
     if field.name == "timestampType":
         return records["timestamp_type"].cast(pa.int32())
-    if field.name in ("key", "value"):
-        decoding = projection.key if field.name == "key" else projection.value
-        return _decoded(records, field, decoding, projection.on_error, partition)
+    if field.name == "record":
+        fields = list(field.type)
+        parts = [records[each.name].cast(each.type) for each in fields]
+        return pa.StructArray.from_arrays(parts, fields=fields)
     return records[field.name].cast(field.type)
 
 
-def _decoded(
-    records: pa.RecordBatch,
-    field: pa.Field,
-    decoding: Decoding,
-    on_error: OnDecodeError,
-    partition: TopicPartition,
-) -> pa.Array:
-    raw = records[field.name]
+def _decoded(raw: pa.Array, field: pa.Field, decoding: Decoding) -> pa.Array:
     if decoding is Decoding.BINARY:
         return raw
-    decoded = decode_utf8(raw) if decoding is Decoding.UTF8 else decode_json(raw, field.type)
-    if on_error is OnDecodeError.FAIL:
-        _refuse_undecoded(records, field.name, raw, decoded, decoding, partition)
-    return decoded
+    return decode_utf8(raw) if decoding is Decoding.UTF8 else decode_json(raw, field.type)
 
 
-def _refuse_undecoded(
-    records: pa.RecordBatch,
-    name: str,
-    raw: pa.Array,
-    decoded: pa.Array,
-    decoding: Decoding,
-    partition: TopicPartition,
-) -> None:
-    suspects = pc.indices_nonzero(pc.and_(pc.is_null(decoded), pc.is_valid(raw)))
-    for row in suspects.to_pylist():
+def _undecoded_rows(
+    field: pa.Field, raw: pa.Array, decoded: pa.Array, decoding: Decoding
+) -> Iterator[UndecodedRow]:
+    """Rows that are null after decoding and were not before."""
+    if decoding is Decoding.BINARY or decoded.null_count == raw.null_count:
+        return
+    for row in pc.indices_nonzero(pc.and_(pc.is_null(decoded), pc.is_valid(raw))).to_pylist():
         data = raw[row].as_py()
-        if decoding is Decoding.JSON and data.strip() == b"null":
-            continue
-        raise KafkaError(
-            ErrorCode.INVALID_RECORD,
-            f"the {name} at {partition} offset {records['offset'][row].as_py()} is not"
-            f" {_expectation(decoding, name)}: {data[:80]!r}; set decodeErrors=null to have null instead",
-        )
+        if decoding is not Decoding.JSON or data.strip() != b"null":
+            yield UndecodedRow(row=row, stage=field.name, data=data, decoding=decoding, kind=field.type)
+
+
+def _refused(found: UndecodedRow, records: pa.RecordBatch, partition: TopicPartition) -> KafkaError:
+    return KafkaError(
+        ErrorCode.INVALID_RECORD,
+        f"the {found.stage} at {partition} offset {records['offset'][found.row].as_py()} is not"
+        f" {_expectation(found.decoding, found.stage)}: {found.data[:80]!r} ({found.reason().message});"
+        " decodeErrors=dead-letter keeps such records, decodeErrors=null makes them null",
+    )
 
 
 def _expectation(decoding: Decoding, name: str) -> str:

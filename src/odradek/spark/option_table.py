@@ -85,7 +85,12 @@ OPTIONS: Final[tuple[Option, ...]] = (
     _option("valueDecode", Use.READ, "binary, utf8 or json"),
     _option("keySchema", Use.READ, "the key's fields for keyDecode=json, as DDL: id BIGINT, name STRING"),
     _option("valueSchema", Use.READ, "the value's fields for valueDecode=json, as DDL"),
-    _option("decodeErrors", Use.READ, "fail or null, for what cannot be decoded"),
+    _option(
+        "decodeErrors",
+        Use.READ,
+        "for what cannot be decoded: fail, null, or dead-letter (keep it in the column deadLetter)",
+    ),
+    _option("includeRecord", Use.READ, "add the column record: key, value and headers as they were read"),
     _option("fetchOffset.numRetries", Use.READ, "how often to ask again for offsets that look wrong"),
     _option("fetchOffset.retryIntervalMs", Use.READ, "and how long to wait before that"),
     _option("kafkaConsumer.pollTimeoutMs", Use.READ, "how long a task waits for its next records"),
@@ -93,6 +98,7 @@ OPTIONS: Final[tuple[Option, ...]] = (
     _option("partitionDiscoveryIntervalMs", Use.STREAM_READ, "how often it looks for new partitions"),
     _option("groupIdPrefix", Use.READ, "accepted and ignored: reads use no consumer group", tolerated=True),
     _option("topic", Use.WRITE, "the topic of every row; without it, the column topic"),
+    _option("deadLetterTopic", Use.WRITE, "where rows with a deadLetter go, in place of what they hold else"),
     _option("delivery", Use.WRITE, "at_least_once or exactly_once"),
     _option(
         "sinkId",

@@ -12,7 +12,7 @@ from typing import Final, TypeVar
 
 from odradek.model.errors import ConfigError, KafkaError
 from odradek.model.ids import TopicPartition, check_topic_name
-from odradek.spark.columns import COLUMN_NAMES, DEFAULT_COLUMNS
+from odradek.spark.columns import COLUMN_NAMES, DEAD_LETTER, DEFAULT_COLUMNS
 from odradek.spark.option_table import GivenOptions, Use, given_options
 from odradek.spark.positions import (
     EARLIEST,
@@ -53,6 +53,7 @@ class Decoding(StrEnum):
 class OnDecodeError(StrEnum):
     FAIL = "fail"
     NULL = "null"
+    DEAD_LETTER = "dead-letter"
 
 
 class NoNewerRecord(StrEnum):
@@ -121,6 +122,7 @@ class WriteOptions:
 
     client: Mapping[str, str]
     topic: str | None
+    dead_letter_topic: str | None
     delivery_headers: bool
     exactly_once: ExactlyOnceOptions | None
     """None: at least once."""
@@ -157,10 +159,10 @@ def write_options(options: Mapping[str, str], use: Use) -> WriteOptions:
     given = given_options(options, use)
     exactly_once = _exactly_once(given, use)
     _boolean(given, "includeHeaders", True)
-    topic = given.get("topic")
     return WriteOptions(
         client=given.client,
-        topic=None if topic is None else _topic_name(topic.strip(), "topic"),
+        topic=_topic_or_none(given, "topic"),
+        dead_letter_topic=_topic_or_none(given, "deadLetterTopic"),
         delivery_headers=_boolean(given, "deliveryHeaders", use is Use.STREAM_WRITE and exactly_once is None),
         exactly_once=exactly_once,
         warnings=given.warnings,
@@ -230,6 +232,11 @@ def _topics(given: GivenOptions) -> TopicSelection:
     if not text:
         raise ConfigError("option subscribePattern is empty")
     return TopicSelection(pattern=text)
+
+
+def _topic_or_none(given: GivenOptions, option: str) -> str | None:
+    name = given.get(option)
+    return None if name is None else _topic_name(name.strip(), option)
 
 
 def _topic_name(name: str, option: str) -> str:
@@ -304,13 +311,20 @@ def _position_by_time(given: GivenOptions, everywhere: str, each: str) -> Positi
 
 
 def _projection(given: GivenOptions) -> Projection:
-    headers = _boolean(given, "includeHeaders", False)
+    wanted = [
+        column
+        for option, column in (("includeHeaders", "headers"), ("includeRecord", "record"))
+        if _boolean(given, option, False)
+    ]
     text = given.get("columns")
-    columns: tuple[str, ...] = (*DEFAULT_COLUMNS, "headers") if headers else DEFAULT_COLUMNS
+    columns: tuple[str, ...] = (*DEFAULT_COLUMNS, *wanted)
     if text is not None:
         columns = _column_list(text)
-        if headers and "headers" not in columns:
-            raise ConfigError("includeHeaders is true, but the option columns leaves headers out")
+        for column in wanted:
+            if column not in columns:
+                raise ConfigError(
+                    f"include{column.capitalize()} is true, but the option columns leaves {column} out"
+                )
     key, value = _choice(given, "keyDecode", Decoding.BINARY), _choice(given, "valueDecode", Decoding.BINARY)
     for name, decoding in (("key", key), ("value", value)):
         schema = given.get(f"{name}Schema")
@@ -320,13 +334,21 @@ def _projection(given: GivenOptions) -> Projection:
             )
         if decoding is not Decoding.JSON and schema is not None:
             raise ConfigError(f"option {name}Schema is only of use with {name}Decode=json")
+    on_error = _choice(given, "decodeErrors", OnDecodeError.FAIL)
+    if on_error is OnDecodeError.DEAD_LETTER:
+        if key is value is Decoding.BINARY:
+            raise ConfigError(
+                "decodeErrors=dead-letter needs something to decode: set valueDecode or keyDecode"
+                " (for functions of your own: odradek.spark.guarded)"
+            )
+        columns += (DEAD_LETTER,)
     return Projection(
         columns=columns,
         key=key,
         value=value,
         key_schema=given.get("keySchema"),
         value_schema=given.get("valueSchema"),
-        on_error=_choice(given, "decodeErrors", OnDecodeError.FAIL),
+        on_error=on_error,
     )
 
 

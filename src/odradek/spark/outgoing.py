@@ -18,6 +18,8 @@ from pyspark.sql.types import (
 )
 
 from odradek.model.errors import ConfigError, ErrorCode, KafkaError
+from odradek.spark.columns import DEAD_LETTER
+from odradek.spark.dead_letters.letters import check_letter_column, letters_in
 from odradek.spark.duplicates import BATCH_HEADER, PARTITION_HEADER, QUERY_HEADER, SEQUENCE_HEADER
 
 if TYPE_CHECKING:
@@ -31,7 +33,7 @@ _TYPES: Final = {
     "headers": "ARRAY<STRUCT<key: STRING, value: BINARY>>",
     "timestamp": "TIMESTAMP",
 }
-_OF_THE_SOURCE: Final = frozenset({"offset", "timestampType"})
+_OF_THE_SOURCE: Final = frozenset({"offset", "timestampType", "record"})
 """Columns of a read that mean nothing in a write: dropped, so that one topic can be copied to another as
 it is.
 """
@@ -74,9 +76,11 @@ class RowFormat:
 
     topic: str | None
     columns: frozenset[str]
+    dead_letter_topic: str | None = None
+    """Of the rows that have a dead letter; None: there is no such column."""
 
 
-def row_format(schema: StructType, topic: str | None) -> RowFormat:
+def row_format(schema: StructType, topic: str | None, dead_letter_topic: str | None = None) -> RowFormat:
     """Check a DataFrame's schema for writing; ConfigError names the column that is missing, unknown or
     mistyped.
     """
@@ -88,7 +92,9 @@ def row_format(schema: StructType, topic: str | None) -> RowFormat:
         )
     if topic is None and "topic" not in fields:
         raise ConfigError("a write needs the option topic, or a column topic")
-    unknown = [name for name in fields if name not in _TYPES and name not in _OF_THE_SOURCE]
+    check_letter_column(fields, dead_letter_topic)
+    known = {*_TYPES, *_OF_THE_SOURCE, DEAD_LETTER}
+    unknown = [name for name in fields if name not in known]
     if unknown:
         raise ConfigError(
             f"a write takes the columns {', '.join(_TYPES)}; it would lose {', '.join(unknown)}:"
@@ -99,7 +105,9 @@ def row_format(schema: StructType, topic: str | None) -> RowFormat:
             raise ConfigError(
                 f"column {name} must be {_TYPES[name]}, not {field.dataType.simpleString().upper()}"
             )
-    return RowFormat(topic=topic, columns=frozenset(fields) & frozenset(_TYPES))
+    return RowFormat(
+        topic=topic, columns=frozenset(fields) & frozenset(_TYPES), dead_letter_topic=dead_letter_topic
+    )
 
 
 def _has_right_type(field: StructField) -> bool:
@@ -130,9 +138,10 @@ def outgoing_records(
     batch: pa.RecordBatch, layout: RowFormat, *, marks: Marks | None, first_sequence: int
 ) -> Iterator[OutgoingRecord]:
     """The records of one Arrow batch, in order. KafkaError INVALID_RECORD for a row that cannot become
-    one.
+    one. A row with a dead letter becomes that, and nothing else.
     """
     count = batch.num_rows
+    letters = letters_in(batch) if layout.dead_letter_topic is not None else {}
     topics = [layout.topic] * count if layout.topic is not None else batch["topic"].to_pylist()
     partitions = _list_or_nones(batch, layout, "partition")
     keys = _bytes_or_nones(batch, layout, "key")
@@ -141,6 +150,10 @@ def outgoing_records(
     timestamps = _timestamps(batch, layout)
     rows = zip(topics, partitions, keys, values, headers, timestamps, strict=True)
     for sequence, (topic, partition, key, value, given, timestamp) in enumerate(rows, first_sequence):
+        letter = letters.get(sequence - first_sequence) if letters else None
+        if letter is not None and layout.dead_letter_topic is not None:
+            yield OutgoingRecord(layout.dead_letter_topic, None, *letter, None)
+            continue
         if not topic:
             raise _refused(sequence, "its topic is null")
         if partition is not None and partition < 0:

@@ -237,6 +237,23 @@ def test_a_newer_producer_of_the_same_name_fences_the_older(
     assert read_eventually(bootstrap, into, 1) == [b"of the living"]
 
 
+def test_what_waits_to_be_sent_fails_with_a_producer_that_is_fenced(
+    bootstrap: str, topic: MakeTopic, name: str
+) -> None:
+    """Else `close` waits for it until delivery.timeout.ms is over."""
+    into = topic()
+    with Producer(bootstrap, transactional_id=name, linger_ms=60_000) as old:
+        old.init_transactions()
+        with Producer(bootstrap, transactional_id=name) as young:
+            young.init_transactions()
+            old.begin_transaction()
+            delivery = old.send(into, b"never sent")
+            with pytest.raises(ProducerFencedError):
+                old.send_offsets_to_transaction({TopicPartition(into, 0): 1}, GroupMetadata(group_id=name))
+            with pytest.raises(ProducerFencedError):
+                delivery.result(SECONDS)
+
+
 def test_a_record_that_the_broker_refuses_costs_the_transaction_and_no_more(
     bootstrap: str, topic: MakeTopic, producer: Producer
 ) -> None:

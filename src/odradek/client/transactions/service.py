@@ -352,7 +352,6 @@ class ProducerTransactions:
         at_most: int | None = None,
     ) -> Any:
         """The answer, once there is a good one; what it costs otherwise is noted in the core and raised."""
-        core = self.core
         limit_s = self._api_timeout_s if timeout_s is None else timeout_s
 
         async def attempt(left_s: float) -> Any:
@@ -365,7 +364,7 @@ class ProducerTransactions:
                 if verdict is TransactionErrorAction.FINE:
                     return answer
                 if verdict is not TransactionErrorAction.RETRY:
-                    raise core.refuse(verdict, code, what)
+                    raise self._refused(verdict, code, what)
                 if code is not ErrorCode.CONCURRENT_TRANSACTIONS:
                     raise KafkaError(code, f"{what}: {code.meaning}")
                 await asyncio.sleep(_CONCURRENT_PAUSE_S)
@@ -374,8 +373,16 @@ class ProducerTransactions:
             return await self._cluster.retrying(what, limit_s, attempt)
         except KafkaError as error:
             if error.code is ErrorCode.UNSUPPORTED_VERSION:
-                raise core.refuse(TransactionErrorAction.FATAL, error.code, what, error.message) from error
+                raise self._refused(TransactionErrorAction.FATAL, error.code, what, error.message) from error
             raise
+
+    def _refused(
+        self, verdict: TransactionErrorAction, code: ErrorCode, what: str, message: str | None = None
+    ) -> KafkaError:
+        """What to raise. Batches that wait to be sent fail at once: nothing else would ever end them."""
+        error = self.core.refuse(verdict, code, what, message)
+        self._drop_if_broken()
+        return error
 
 
 def _worst(api: str, answer: Any) -> tuple[TransactionErrorAction, ErrorCode]:

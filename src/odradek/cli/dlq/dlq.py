@@ -1,0 +1,272 @@
+"""`odradek dlq`: list, show, redrive."""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from typing import Any, Final, TypeVar
+
+import click
+
+from odradek.cli.cluster.access import CLIENT_ID, check_reachable, open_admin
+from odradek.cli.dlq.listing import LIST_COLUMNS, grouped, letter_json, letter_lines
+from odradek.cli.options import bootstrap_option, complete_topics, json_option
+from odradek.cli.output import print_json, print_table, remark
+from odradek.cli.records.moments import parse_timestamp
+from odradek.dead_letters.letter import DeadLetter
+from odradek.dead_letters.redrive import RedriveProgress, redrive
+from odradek.dead_letters.redriven import REDRIVES_TOPIC
+from odradek.dead_letters.selection import PLACE_FORMS, PlaceRange, Selection, parse_place
+from odradek.dead_letters.sending_back import Fate, RedriveRequest
+from odradek.dead_letters.topic import DeadLetterTopic
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+_LOOKS_DEAD: Final = re.compile(r"(^|[._-])(dlq|dlt|dead[._-]?letters?|dead)([._-]|$)", re.IGNORECASE)
+_FILTERS: Final = (
+    click.option(
+        "--error",
+        "-e",
+        "errors",
+        metavar="CLASS",
+        multiple=True,
+        help="Only this error: its full name or its last part, * ?.",
+    ),
+    click.option("--text", metavar="TEXT", help="Only errors whose message has this."),
+    click.option(
+        "--origin", "-o", "origins", metavar="PLACE", multiple=True, help=f"Only from there: {PLACE_FORMS}."
+    ),
+    click.option("--group", "-g", "groups", multiple=True, help="Only what this consumer group gave up."),
+    click.option("--query", "queries", multiple=True, help="Only what this streaming query gave up."),
+    click.option("--since", metavar="TIME", help="Given up at or after: 2013-07-04T12:00:00Z, or 2h (ago)."),
+    click.option("--until", metavar="TIME", help="Given up before."),
+    click.option(
+        "--redrives-below",
+        metavar="N",
+        type=click.IntRange(min=1),
+        help="Sent back less often than this before.",
+    ),
+)
+
+
+def filter_options(command: Command) -> Command:
+    """What says which letters are meant; the command takes them as `**filters`."""
+    for option in reversed(_FILTERS):
+        command = option(command)
+    return command
+
+
+def _selection(filters: dict[str, Any], places: tuple[PlaceRange, ...] = ()) -> Selection:
+    now_ms = round(time.time() * 1000)
+    since, until = filters["since"], filters["until"]
+    return Selection(
+        errors=filters["errors"],
+        text=filters["text"],
+        origins=tuple(parse_place(each) for each in filters["origins"]),
+        places=places,
+        groups=filters["groups"],
+        queries=filters["queries"],
+        since_ms=None if since is None else parse_timestamp(since, now_ms=now_ms),
+        until_ms=None if until is None else parse_timestamp(until, now_ms=now_ms),
+        redrives_below=filters["redrives_below"],
+    )
+
+
+@click.group()
+def dlq() -> None:
+    """Look at dead letters, and send them back to where they came from."""
+
+
+@dlq.command("list")
+@click.argument("topics", metavar="[TOPIC...]", nargs=-1, shell_complete=complete_topics)
+@filter_options
+@click.option("--all", "-a", "with_redriven", is_flag=True, help="Groups of which all were sent back, too.")
+@bootstrap_option
+@json_option
+def list_(
+    topics: tuple[str, ...], with_redriven: bool, bootstrap: str, as_json: bool, **filters: Any
+) -> None:
+    """Count dead letters by origin and error.
+
+    Without a topic: those whose names have dlq, dlt or dead in them. Letters that were sent back stay in their topic until
+    its retention takes them; they are counted apart.
+    """
+    selection = _selection(filters)
+    found = [
+        group
+        for name in topics or _dead_letter_topics(bootstrap)
+        for group in grouped(_letters(bootstrap, name, selection))
+        if with_redriven or group.letter_count
+    ]
+    if as_json:
+        names = [*LIST_COLUMNS[:5], "oldest_ms", "newest_ms"]
+        print_json(
+            [
+                dict(zip(names, (*each.row()[:5], each.oldest_ms, each.newest_ms), strict=True))
+                for each in found
+            ]
+        )
+    elif found:
+        print_table(LIST_COLUMNS, [each.row() for each in found])
+    else:
+        remark("no dead letters")
+
+
+@dlq.command()
+@click.argument("place", metavar="TOPIC[:PARTITION[:OFFSET]]")
+@filter_options
+@click.option(
+    "--max",
+    "-n",
+    "count_max",
+    type=click.IntRange(min=1),
+    default=10,
+    show_default=True,
+    help="So many, at most.",
+)
+@click.option("--all", "-a", "with_redriven", is_flag=True, help="Letters that were sent back, too.")
+@click.option("--stacktrace", "-s", is_flag=True, help="The stack trace, too.")
+@click.option("--raw", is_flag=True, help="Nothing but the bytes of the first value.")
+@bootstrap_option
+@json_option
+def show(
+    place: str,
+    count_max: int,
+    with_redriven: bool,
+    stacktrace: bool,
+    raw: bool,
+    bootstrap: str,
+    as_json: bool,
+    **filters: Any,
+) -> None:
+    """Show dead letters: where they come from, what went wrong, and their bytes.
+
+    \b
+    odradek dlq show orders.dlq:0:17
+    odradek dlq show orders.dlq --error JSONDecodeError --max 3
+    odradek dlq show orders.dlq:0:17 --raw | xxd
+    """
+    where = parse_place(place)
+    is_one = where.first is not None and where.first == where.last
+    selection = _selection(filters, (where,))
+    count = 0
+    for letter, is_redriven in _letters(bootstrap, where.topic, selection):
+        if is_redriven and not (with_redriven or is_one):
+            continue
+        count += 1
+        if raw:
+            sys.stdout.buffer.write(letter.value or b"")
+            return
+        if as_json:
+            click.echo(json.dumps(letter_json(letter, is_redriven), ensure_ascii=False))
+        else:
+            lines = letter_lines(letter, is_redriven, with_stacktrace=stacktrace)
+            click.echo("\n".join(lines) + "\n")
+        if count == count_max:
+            return
+    if not count:
+        remark("no dead letters")
+
+
+@dlq.command("redrive")
+@click.argument("place", metavar="TOPIC[:PARTITION[:OFFSET]]")
+@filter_options
+@click.option(
+    "--to", metavar="TOPIC", shell_complete=complete_topics, help="Send them there, not to their origin."
+)
+@click.option("--max", "-n", "count_max", type=click.IntRange(min=1), help="So many, at most.")
+@click.option("--again", is_flag=True, help="Letters that were sent back before, too.")
+@click.option("--dry-run", is_flag=True, help="Only show what would be sent, and where to.")
+@click.option("--yes", "-y", is_flag=True, help="Do not ask. (It asks on a terminal only.)")
+@bootstrap_option
+@json_option
+def redrive_(
+    place: str,
+    to: str | None,
+    count_max: int | None,
+    again: bool,
+    dry_run: bool,
+    yes: bool,
+    bootstrap: str,
+    as_json: bool,
+    **filters: Any,
+) -> None:
+    """Send dead letters back to where they came from, each once.
+
+    A crash in the middle neither loses nor doubles: the same command goes on. What a filter leaves out can be sent later.
+
+    \b
+    odradek dlq redrive orders.dlq --dry-run
+    odradek dlq redrive orders.dlq --error KeyError --origin orders:2:100-200
+    odradek dlq redrive orders.dlq:0:17 --to orders-test
+    """
+    where = parse_place(place)
+    request = RedriveRequest(selection=_selection(filters, (where,)), to=to, again=again, count_max=count_max)
+    if dry_run or (sys.stdin.isatty() and not yes):
+        targets = _targets(bootstrap, where.topic, request)
+        if dry_run:
+            _print_targets(targets, as_json)
+            remark("nothing was sent: leave --dry-run out to do it")
+            return
+        told = ", ".join(f"{count:,} to {topic}" for topic, count in targets.items()) or "none"
+        click.confirm(f"Send letters of {where.topic} back: {told}?", abort=True)
+    check_reachable(bootstrap)
+    with DeadLetterTopic(bootstrap, where.topic, client_id=CLIENT_ID) as topic:
+        done = redrive(topic, request, None if as_json else _report)
+    _print_targets(done.sent_to, as_json)
+    if not as_json:
+        _remark_on_the_rest(done)
+
+
+def _report(progress: RedriveProgress) -> None:
+    if sys.stderr.isatty():
+        click.echo(f"\r{progress.counts[Fate.SENT]:,} sent", nl=False, err=True)
+
+
+def _remark_on_the_rest(done: RedriveProgress) -> None:
+    words = {
+        Fate.NOT_MEANT: "left: not meant by the filters",
+        Fate.WITHOUT_ORIGIN: "left: their headers do not say where they come from (--to sends them somewhere)",
+        Fate.COPY: "passed over: copies of a letter that was sent",
+    }
+    for fate, text in words.items():
+        if done.counts[fate]:
+            remark(f"{done.counts[fate]:,} {text}")
+
+
+def _print_targets(targets: Any, as_json: bool) -> None:
+    if as_json:
+        print_json([{"topic": topic, "letters": count} for topic, count in targets.items()])
+    elif targets:
+        print_table(("sent to", "letters"), list(targets.items()))
+    else:
+        remark("no dead letters to send")
+
+
+def _targets(bootstrap: str, name: str, request: RedriveRequest) -> Counter[str]:
+    """Where letters would go, and how many."""
+    targets: Counter[str] = Counter()
+    for letter, is_redriven in _letters(bootstrap, name, request.selection):
+        target = request.to or (letter.origin.topic if letter.origin is not None else None)
+        if target is not None and (request.again or not is_redriven):
+            targets[target] += 1
+        if request.count_max is not None and targets.total() >= request.count_max:
+            break
+    return targets
+
+
+def _letters(bootstrap: str, name: str, selection: Selection) -> Iterator[tuple[DeadLetter, bool]]:
+    check_reachable(bootstrap)
+    with DeadLetterTopic(bootstrap, name, client_id=CLIENT_ID) as topic:
+        for letter, is_redriven in topic.letters():
+            if selection.matches(letter):
+                yield letter, is_redriven
+
+
+def _dead_letter_topics(bootstrap: str) -> list[str]:
+    with open_admin(bootstrap) as admin:
+        return [name for name in admin.list_topics() if _LOOKS_DEAD.search(name) and name != REDRIVES_TOPIC]

@@ -1,0 +1,176 @@
+"""Dead letters as tables, as text and as JSON. No I/O: letters in, rows and lines out."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any, Final
+
+from odradek.cli.records.moments import time_text
+from odradek.dead_letters.headers import Origin
+from odradek.dead_letters.letter import DeadLetter
+
+LIST_COLUMNS: Final = ("topic", "origin", "error", "letters", "redriven", "oldest", "newest")
+_SHOWN_BYTES_MAX: Final = 2_000
+_HEX_WIDTH: Final = 16
+
+
+@dataclass(slots=True, kw_only=True)
+class LetterGroup:
+    """Letters of one topic with one origin and one error."""
+
+    topic: str
+    origin: str | None
+    error: str
+    letter_count: int = 0
+    """Those that are left."""
+    redriven_count: int = 0
+    oldest_ms: int | None = None
+    newest_ms: int | None = None
+
+    def add(self, letter: DeadLetter, is_redriven: bool) -> None:
+        if is_redriven:
+            self.redriven_count += 1
+        else:
+            self.letter_count += 1
+        at = letter.failed_at_ms
+        self.oldest_ms = at if self.oldest_ms is None else min(self.oldest_ms, at)
+        self.newest_ms = at if self.newest_ms is None else max(self.newest_ms, at)
+
+    def row(self) -> tuple[Any, ...]:
+        return (
+            self.topic,
+            self.origin,
+            self.error,
+            self.letter_count,
+            self.redriven_count,
+            None if self.oldest_ms is None else time_text(self.oldest_ms),
+            None if self.newest_ms is None else time_text(self.newest_ms),
+        )
+
+
+def grouped(letters: Iterable[tuple[DeadLetter, bool]]) -> list[LetterGroup]:
+    """By topic, origin topic and error; the largest group first."""
+    groups: dict[tuple[str, str | None, str], LetterGroup] = {}
+    for letter, is_redriven in letters:
+        origin = letter.origin.topic if letter.origin is not None else None
+        key = (letter.topic, origin, letter.failure.exception)
+        group = groups.get(key)
+        if group is None:
+            group = groups[key] = LetterGroup(topic=key[0], origin=key[1], error=key[2])
+        group.add(letter, is_redriven)
+    return sorted(groups.values(), key=lambda each: (-each.letter_count, -each.redriven_count, each.error))
+
+
+def letter_json(letter: DeadLetter, is_redriven: bool) -> dict[str, Any]:
+    """All of a letter; bytes that are no text as base64, in fields that say so."""
+    origin, failure, by = letter.origin, letter.failure, letter.by
+    told: dict[str, Any] = {
+        "topic": letter.topic,
+        "partition": letter.partition,
+        "offset": letter.offset,
+        "failed_at": letter.failed_at_ms,
+        "origin": None if origin is None else _origin_json(origin),
+        "error": failure.exception,
+        "message": failure.message,
+        "stage": failure.stage or None,
+        "stacktrace": failure.stacktrace or None,
+        "group": by.group,
+        "delivery_count": by.delivery_count,
+        "query": by.query,
+        "batch": by.batch,
+        "redriven": is_redriven,
+        "redrive_count": letter.redrive_count,
+        "dialect": letter.dialect,
+    }
+    _put(told, "key", letter.key)
+    _put(told, "value", letter.value)
+    told["headers"] = []
+    for name, value in letter.own_headers:
+        header: dict[str, Any] = {"name": name}
+        _put(header, "value", value)
+        told["headers"].append(header)
+    return told
+
+
+def letter_lines(letter: DeadLetter, is_redriven: bool, *, with_stacktrace: bool) -> Iterator[str]:
+    """One letter for a person."""
+    failure, by = letter.failure, letter.by
+    yield f"{letter.place}  {time_text(letter.failed_at_ms)}{'  sent back' if is_redriven else ''}"
+    if letter.origin is not None:
+        yield f"  origin   {letter.origin}  {time_text(letter.origin.timestamp_ms)}".rstrip()
+    else:
+        yield "  origin   not told by its headers"
+    yield f"  error    {failure.exception}: {_one_line(failure.message)}"
+    if failure.stage:
+        yield f"  stage    {failure.stage}"
+    if by.group is not None:
+        count = f", delivery {by.delivery_count}" if by.delivery_count is not None else ""
+        yield f"  group    {by.group}{count}"
+    if by.query is not None:
+        yield f"  query    {by.query}{f', batch {by.batch}' if by.batch is not None else ''}"
+    if letter.redrive_count:
+        yield f"  redrives {letter.redrive_count}"
+    if letter.key is not None:
+        yield from _content("key", letter.key)
+    for name, value in letter.own_headers:
+        yield from _content(f"header {name}", value)
+    yield from _content("value", letter.value)
+    if with_stacktrace and failure.stacktrace:
+        yield "  stack trace"
+        yield from (f"    {line}" for line in failure.stacktrace.splitlines())
+
+
+def _origin_json(origin: Origin) -> dict[str, Any]:
+    return {
+        "topic": origin.topic,
+        "partition": origin.partition,
+        "offset": origin.offset,
+        "timestamp": origin.timestamp_ms if origin.timestamp_ms >= 0 else None,
+    }
+
+
+def _put(fields: dict[str, Any], name: str, content: bytes | None) -> None:
+    if content is None:
+        fields[name] = None
+        return
+    try:
+        fields[name] = content.decode()
+    except UnicodeDecodeError:
+        fields[f"{name}_base64"] = base64.b64encode(content).decode()
+
+
+def _content(name: str, content: bytes | None) -> Iterator[str]:
+    """Text as it is where all of it can be shown; bytes in hexadecimal and as ASCII otherwise."""
+    label = f"  {name:<8} "
+    if content is None:
+        yield f"{label}null"
+        return
+    shown = content[:_SHOWN_BYTES_MAX]
+    rest = f"  ... and {len(content) - len(shown):,} bytes more" if len(content) > len(shown) else ""
+    text = _printable(content)
+    if text is not None:
+        lines = text[:_SHOWN_BYTES_MAX].splitlines() or [""]
+        yield label + lines[0]
+        yield from (f"{' ' * len(label)}{line}" for line in lines[1:])
+    else:
+        yield f"{label}{len(content):,} bytes"
+        for start in range(0, len(shown), _HEX_WIDTH):
+            part = shown[start : start + _HEX_WIDTH]
+            ascii_text = "".join(chr(byte) if 32 <= byte < 127 else "." for byte in part)
+            yield f"    {start:06x}  {part.hex(' '):<47}  {ascii_text}"
+    if rest:
+        yield rest
+
+
+def _printable(content: bytes) -> str | None:
+    try:
+        text = content.decode()
+    except UnicodeDecodeError:
+        return None
+    return text if all(each.isprintable() or each in "\n\t" for each in text) else None
+
+
+def _one_line(text: str) -> str:
+    return " ".join(text.split())

@@ -1,0 +1,141 @@
+"""Dead letters as others write them: which headers hold what. Reading understands all of them; writing uses the first.
+
+| dialect | source |
+|---|---|
+| odradek, share groups | `headers.py`; KIP-1191, ShareGroupDLQStateManager |
+| Kafka Connect | KIP-298, DeadLetterQueueReporter |
+| Kafka Streams | KIP-1034, ExceptionHandlerUtils |
+| Spring, DeadLetterPublishingRecoverer | KafkaHeaders.DLT_*; numbers are big-endian |
+| Spring, @RetryableTopic | KafkaHeaders.ORIGINAL_*, EXCEPTION_*; numbers are big-endian |
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from odradek.dead_letters import headers as ours
+from odradek.dead_letters.headers import HeaderPair, HeaderPairs
+
+_BINARY_SIZES: Final = (4, 8)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Dialect:
+    """Header names of one kind of dead letters; empty where it has none for a thing."""
+
+    name: str
+    prefixes: tuple[str, ...]
+    """Of all headers that the failure added to the record."""
+    topic: str
+    partition: str
+    offset: str
+    timestamp: str = ""
+    exception: tuple[str, ...] = ()
+    """The first that is there counts."""
+    message: str = ""
+    stacktrace: str = ""
+    stage: str = ""
+    group: str = ""
+    delivery_count: str = ""
+    query: str = ""
+    batch: str = ""
+    has_binary_numbers: bool = False
+
+    def is_spoken_in(self, headers: Mapping[str, bytes | None]) -> bool:
+        """Whether these headers are of this kind: a topic is what no dead letter does without."""
+        return headers.get(self.topic) is not None
+
+    def text(self, headers: Mapping[str, bytes | None], name: str) -> str | None:
+        value = headers.get(name) if name else None
+        return None if value is None else value.decode("utf-8", "replace")
+
+    def number(self, headers: Mapping[str, bytes | None], name: str) -> int | None:
+        """None where it is absent or no number."""
+        value = headers.get(name) if name else None
+        if value is None:
+            return None
+        if self.has_binary_numbers and len(value) in _BINARY_SIZES:
+            return int.from_bytes(value, "big", signed=True)
+        try:
+            return int(value)
+        except ValueError:
+            return None
+
+    def stripped(self, headers: Iterable[HeaderPair]) -> HeaderPairs:
+        """The record's own headers: without what the failure added."""
+        return tuple(pair for pair in headers if not pair[0].startswith(self.prefixes))
+
+
+ODRADEK: Final = Dialect(
+    name="odradek",
+    prefixes=(ours.PREFIX,),
+    topic=ours.TOPIC,
+    partition=ours.PARTITION,
+    offset=ours.OFFSET,
+    timestamp=ours.TIMESTAMP,
+    exception=(ours.EXCEPTION,),
+    message=ours.MESSAGE,
+    stacktrace=ours.STACKTRACE,
+    stage=ours.STAGE,
+    group=ours.GROUP,
+    delivery_count=ours.DELIVERY_COUNT,
+    query=ours.QUERY,
+    batch=ours.BATCH,
+)
+CONNECT: Final = Dialect(
+    name="connect",
+    prefixes=("__connect.errors.",),
+    topic="__connect.errors.topic",
+    partition="__connect.errors.partition",
+    offset="__connect.errors.offset",
+    exception=("__connect.errors.exception.class.name",),
+    message="__connect.errors.exception.message",
+    stacktrace="__connect.errors.exception.stacktrace",
+    stage="__connect.errors.stage",
+    group="__connect.errors.connector.name",
+)
+STREAMS: Final = Dialect(
+    name="streams",
+    prefixes=("__streams.errors.",),
+    topic="__streams.errors.topic",
+    partition="__streams.errors.partition",
+    offset="__streams.errors.offset",
+    exception=("__streams.errors.exception",),
+    message="__streams.errors.message",
+    stacktrace="__streams.errors.stacktrace",
+)
+SPRING: Final = Dialect(
+    name="spring",
+    prefixes=("kafka_dlt-",),
+    topic="kafka_dlt-original-topic",
+    partition="kafka_dlt-original-partition",
+    offset="kafka_dlt-original-offset",
+    timestamp="kafka_dlt-original-timestamp",
+    exception=("kafka_dlt-exception-cause-fqcn", "kafka_dlt-exception-fqcn"),
+    message="kafka_dlt-exception-message",
+    stacktrace="kafka_dlt-exception-stacktrace",
+    group="kafka_dlt-original-consumer-group",
+    has_binary_numbers=True,
+)
+SPRING_RETRY: Final = Dialect(
+    name="spring",
+    prefixes=("kafka_original-", "kafka_exception-", "retry_topic-"),
+    topic="kafka_original-topic",
+    partition="kafka_original-partition",
+    offset="kafka_original-offset",
+    timestamp="kafka_original-timestamp",
+    exception=("kafka_exception-cause-fqcn", "kafka_exception-fqcn"),
+    message="kafka_exception-message",
+    stacktrace="kafka_exception-stacktrace",
+    group="kafka_original-consumer-group",
+    delivery_count="retry_topic-attempts",
+    has_binary_numbers=True,
+)
+DIALECTS: Final = (ODRADEK, CONNECT, STREAMS, SPRING, SPRING_RETRY)
+
+
+def dialect_of(headers: Mapping[str, bytes | None]) -> Dialect | None:
+    """The first whose headers are there: of a record that failed twice, the last failure, if that was ours."""
+    return next((each for each in DIALECTS if each.is_spoken_in(headers)), None)

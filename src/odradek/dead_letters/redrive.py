@@ -1,0 +1,150 @@
+"""Sending dead letters back, each once.
+
+A transaction holds a few hundred records and the note that they were sent (`redriven.py`). A redrive that dies leaves an
+open transaction: the next one, under the same transactional id, aborts it and goes on where the last one ended.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from odradek.client import GroupMetadata, NewTopic, Producer, ProducerFencedError
+from odradek.dead_letters.letter import DeadLetter, read_letter
+from odradek.dead_letters.redriven import REDRIVES_CONFIG, REDRIVES_TOPIC
+from odradek.dead_letters.sending_back import Fate, RedriveCore, RedriveRequest, record_to_send
+from odradek.dead_letters.topic import DeadLetterTopic
+from odradek.model.errors import ConfigError, ErrorCode, KafkaError
+from odradek.model.ids import TopicPartition
+
+REDRIVE_PREFIX: Final = "odradek-redrive."
+"""Of the group whose lag says what is left of a topic, and of the transactional id that sends it back."""
+LETTERS_A_TRANSACTION: Final = 500
+BYTES_A_TRANSACTION: Final = 4 << 20
+TRANSACTION_TIMEOUT_MS: Final = 30_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RedriveProgress:
+    """How far a redrive is: the letters by what became of them, the records sent by their topic."""
+
+    counts: Mapping[Fate, int]
+    sent_to: Mapping[str, int]
+
+
+def redrive(
+    topic: DeadLetterTopic, request: RedriveRequest, report: Callable[[RedriveProgress], None] | None = None
+) -> RedriveProgress:
+    """Send letters back. `report` is called after each transaction, in which what it says has been done.
+
+    One redrive of a topic at a time: a second one ends the first, which raises PRODUCER_FENCED. After any error the same
+    call sends the rest.
+    """
+    if request.to == topic.name:
+        raise ConfigError(f"letters of {topic.name} cannot be sent back to {topic.name} itself")
+    _make_redrives_topic(topic)
+    with Producer(
+        topic.servers,
+        transactional_id=REDRIVE_PREFIX + topic.name,
+        transaction_timeout_ms=TRANSACTION_TIMEOUT_MS,
+        **topic.settings,
+    ) as producer:
+        producer.init_transactions()
+        run = _Run(RedriveCore(request, topic.state()), request, producer, topic)
+        try:
+            run.all_letters(report or (lambda _: None))
+        except ProducerFencedError:
+            raise KafkaError(
+                ErrorCode.PRODUCER_FENCED,
+                f"another redrive of {topic.name} has begun, so this one ends. What it has not sent is left for the other",
+            ) from None
+    return run.progress()
+
+
+def _make_redrives_topic(topic: DeadLetterTopic) -> None:
+    try:
+        topic.admin.create_topics([NewTopic(REDRIVES_TOPIC, 1, configs=REDRIVES_CONFIG)])
+    except KafkaError as error:
+        if error.code is not ErrorCode.TOPIC_ALREADY_EXISTS:
+            raise
+
+
+class _Run:
+    """One redrive: letters into transactions."""
+
+    def __init__(
+        self, core: RedriveCore, request: RedriveRequest, producer: Producer, topic: DeadLetterTopic
+    ) -> None:
+        self._core = core
+        self._request = request
+        self._producer = producer
+        self._topic = topic
+        self._log_starts: dict[int, int] = {}
+        self._positions: dict[int, int] = {}
+        self._sent_to: dict[str, int] = {}
+        self._pending_count = 0
+        self._pending_bytes = 0
+
+    def progress(self) -> RedriveProgress:
+        return RedriveProgress(counts=dict(self._core.counts), sent_to=dict(self._sent_to))
+
+    def all_letters(self, report: Callable[[RedriveProgress], None]) -> None:
+        for record in self._topic.records(self._begin):
+            if self._core.has_enough:
+                break
+            self._take(read_letter(record))
+            if self._is_full():
+                self._commit()
+                report(self.progress())
+        self._commit()
+        report(self.progress())
+
+    def _begin(self, number: int, log_start: int) -> int:
+        self._log_starts[number] = log_start
+        self._core.begin(number, log_start)
+        start = log_start if self._request.again else self._core.first_left(number, log_start)
+        self._positions[number] = start
+        return start
+
+    def _take(self, letter: DeadLetter) -> None:
+        fate = self._core.fate(letter)
+        self._positions[letter.partition] = letter.offset + 1
+        if fate is not Fate.SENT:
+            return
+        target = self._request.to or (letter.origin.topic if letter.origin is not None else letter.topic)
+        record = record_to_send(letter, self._request.to, self._topic.partition_count(target, letter))
+        if self._pending_count == 0:
+            self._producer.begin_transaction()
+        self._producer.send(
+            record.topic,
+            record.value,
+            key=record.key,
+            headers=record.headers,
+            partition=record.partition,
+            timestamp_ms=record.timestamp_ms,
+        )
+        self._pending_count += 1
+        self._pending_bytes += len(record.value or b"") + len(record.key or b"")
+        self._sent_to[record.topic] = self._sent_to.get(record.topic, 0) + 1
+
+    def _is_full(self) -> bool:
+        return self._pending_count >= LETTERS_A_TRANSACTION or self._pending_bytes >= BYTES_A_TRANSACTION
+
+    def _commit(self) -> None:
+        """The records, the note that they were sent, and the group's offsets: all of it or nothing."""
+        if self._pending_count == 0:
+            return
+        for partition, position in self._positions.items():
+            self._core.settle(partition, position)
+        for key, value in self._core.take_records():
+            self._producer.send(REDRIVES_TOPIC, value, key=key, partition=0)
+        offsets = {
+            TopicPartition(self._topic.name, number): self._core.first_left(number, log_start)
+            for number, log_start in self._log_starts.items()
+        }
+        self._producer.send_offsets_to_transaction(
+            offsets, GroupMetadata(group_id=REDRIVE_PREFIX + self._topic.name)
+        )
+        self._producer.commit_transaction()
+        self._pending_count = self._pending_bytes = 0

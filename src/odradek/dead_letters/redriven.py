@@ -1,0 +1,71 @@
+"""Which dead letters were sent back: ranges of offsets, kept in a compacted topic.
+
+A record of `__odradek_redrives` says that a range is done. Its key is the dead-letter topic's id, the partition and the
+range's first offset; its value has the end. It is written in the transaction that sends the letters of the range, so it is
+there exactly when they are. Offsets of a group would be forgotten after some days without a commit; this is not.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Final
+from uuid import UUID
+
+from odradek.dead_letters.range_set import RangeSet
+from odradek.model.errors import ErrorCode, KafkaError
+from odradek.model.ids import ZERO_UUID
+
+REDRIVES_TOPIC: Final = "__odradek_redrives"
+REDRIVES_CONFIG: Final = {"cleanup.policy": "compact"}
+
+StateRecord = tuple[bytes, bytes | None]
+"""Key and value; no value: the range has become part of another one, or its letters are gone."""
+
+
+class RedrivenState:
+    """What was sent back of one dead-letter topic."""
+
+    def __init__(
+        self, topic: str, topic_id: UUID, records: Iterable[tuple[bytes | None, bytes | None]] = ()
+    ) -> None:
+        """`records`: all of the topic `__odradek_redrives`, in order. A topic that is made anew has another id."""
+        self._topic = topic
+        self._name = topic if topic_id == ZERO_UUID else str(topic_id)
+        ends: dict[tuple[int, int], int] = {}
+        for key, value in records:
+            place = self._place(key)
+            if place is not None and value is None:
+                ends.pop(place, None)
+            elif place is not None and value is not None:
+                ends[place] = _end(value)
+        self._ranges: dict[int, RangeSet] = {}
+        for (partition, start), end in sorted(ends.items()):
+            self.of(partition).add(start, end)
+
+    def of(self, partition: int) -> RangeSet:
+        """The offsets that need no second look."""
+        return self._ranges.setdefault(partition, RangeSet())
+
+    def records(self, partition: int, changes: Mapping[int, int | None]) -> Iterator[StateRecord]:
+        """What to write for changes of `of(partition)`."""
+        for start, end in changes.items():
+            key = f"{self._name}/{partition}/{start}".encode()
+            yield key, None if end is None else json.dumps({"topic": self._topic, "end": end}).encode()
+
+    def _place(self, key: bytes | None) -> tuple[int, int] | None:
+        """Partition and first offset, of keys that concern this topic."""
+        parts = (key or b"").decode("utf-8", "replace").rsplit("/", 2)
+        if len(parts) != 3 or parts[0] != self._name:
+            return None
+        return int(parts[1]), int(parts[2])
+
+
+def _end(value: bytes) -> int:
+    try:
+        return int(json.loads(value)["end"])
+    except (ValueError, TypeError, KeyError):
+        raise KafkaError(
+            ErrorCode.INVALID_RECORD,
+            f"a record of {REDRIVES_TOPIC} was not written by odradek: {value[:80]!r}",
+        ) from None

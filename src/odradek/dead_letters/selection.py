@@ -1,0 +1,98 @@
+"""Which dead letters are meant: by error, origin, place and time. No I/O."""
+
+from __future__ import annotations
+
+import fnmatch
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Final
+
+from odradek.dead_letters.letter import DeadLetter
+from odradek.model.errors import ConfigError
+
+_PLACE: Final = re.compile(
+    r"(?P<topic>[^:]+)(?::(?P<partition>\d+)(?::(?P<first>\d+)(?P<dash>-(?P<last>\d+)?)?)?)?\Z"
+)
+PLACE_FORMS: Final = "TOPIC, TOPIC:PARTITION, TOPIC:PARTITION:OFFSET or TOPIC:PARTITION:FIRST-LAST"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlaceRange:
+    """Offsets of a partition, both ends included; None where there is no limit."""
+
+    topic: str
+    partition: int | None = None
+    first: int | None = None
+    last: int | None = None
+
+    def holds(self, topic: str, partition: int, offset: int) -> bool:
+        return (
+            topic == self.topic
+            and (self.partition is None or partition == self.partition)
+            and (self.first is None or offset >= self.first)
+            and (self.last is None or offset <= self.last)
+        )
+
+
+def parse_place(text: str) -> PlaceRange:
+    """ConfigError lists the forms."""
+    match = _PLACE.match(text.strip())
+    if match is None:
+        raise ConfigError(f"{text!r} is no place in a topic: expected {PLACE_FORMS}")
+    first = _number(match["first"])
+    last = _number(match["last"]) if match["dash"] else first
+    if first is not None and last is not None and last < first:
+        raise ConfigError(f"{text!r} is no place in a topic: {last} lies before {first}")
+    return PlaceRange(topic=match["topic"], partition=_number(match["partition"]), first=first, last=last)
+
+
+def _number(text: str | None) -> int | None:
+    return None if text is None else int(text)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Selection:
+    """All that is set must hold; of several values of one kind, one must."""
+
+    errors: tuple[str, ...] = ()
+    """Names of classes: full, or their last part, with * and ?."""
+    text: str | None = None
+    """Part of the message, without regard to case."""
+    origins: tuple[PlaceRange, ...] = ()
+    places: tuple[PlaceRange, ...] = ()
+    """Where the letters themselves lie."""
+    groups: tuple[str, ...] = ()
+    queries: tuple[str, ...] = ()
+    since_ms: int | None = None
+    until_ms: int | None = None
+    """When they were given up: from the one to before the other."""
+    redrives_below: int | None = None
+    """Sent back less often than this before."""
+
+    def matches(self, letter: DeadLetter) -> bool:
+        return (
+            self._error_matches(letter.failure.exception)
+            and (self.text is None or self.text.lower() in letter.failure.message.lower())
+            and (not self.origins or self._origin_matches(letter))
+            and (not self.places or _in_any(self.places, letter.topic, letter.partition, letter.offset))
+            and (not self.groups or letter.by.group in self.groups)
+            and (not self.queries or letter.by.query in self.queries)
+            and (self.since_ms is None or letter.failed_at_ms >= self.since_ms)
+            and (self.until_ms is None or letter.failed_at_ms < self.until_ms)
+            and (self.redrives_below is None or letter.redrive_count < self.redrives_below)
+        )
+
+    def _error_matches(self, exception: str) -> bool:
+        if not self.errors:
+            return True
+        names = (exception, re.split(r"[.$]", exception)[-1])
+        return any(fnmatch.fnmatchcase(name, wanted) for wanted in self.errors for name in names)
+
+    def _origin_matches(self, letter: DeadLetter) -> bool:
+        origin = letter.origin
+        return origin is not None and _in_any(self.origins, origin.topic, origin.partition, origin.offset)
+
+
+def _in_any(ranges: Iterable[PlaceRange], topic: str, partition: int, offset: int) -> bool:
+    return any(each.holds(topic, partition, offset) for each in ranges)

@@ -1,0 +1,147 @@
+"""What a redrive does with each letter, decided without I/O: send it, leave it, or pass over it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from odradek.dead_letters import headers as names
+from odradek.dead_letters.headers import HeaderPairs
+from odradek.dead_letters.letter import DeadLetter
+from odradek.dead_letters.redriven import RedrivenState, StateRecord
+from odradek.dead_letters.selection import Selection
+from odradek.model.ids import NO_TIMESTAMP
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SentBack:
+    """A record to send. No partition: the key decides. No timestamp: now."""
+
+    topic: str
+    partition: int | None
+    key: bytes | None
+    value: bytes | None
+    headers: HeaderPairs
+    timestamp_ms: int | None
+
+
+class Fate(StrEnum):
+    """What became of a letter."""
+
+    SENT = "sent"
+    NOT_MEANT = "not meant"
+    DONE_BEFORE = "done before"
+    WITHOUT_ORIGIN = "without origin"
+    COPY = "copy"
+    """An at-least-once writer wrote the letter twice: one of the two is enough."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RedriveRequest:
+    """What to send back, and where to."""
+
+    selection: Selection = field(default_factory=Selection)
+    to: str | None = None
+    """A topic in place of the origin."""
+    again: bool = False
+    """Letters that were sent back before, too."""
+    count_max: int | None = None
+
+
+class RedriveCore:
+    """One redrive of one topic. Letters come in the order of their offsets, partition by partition or mixed."""
+
+    def __init__(self, request: RedriveRequest, state: RedrivenState) -> None:
+        self._request = request
+        self._state = state
+        self._run_starts: dict[int, int] = {}
+        self._seen: set[tuple[object, ...]] = set()
+        self._closed: dict[int, dict[int, int | None]] = {}
+        self.counts = dict.fromkeys(Fate, 0)
+
+    @property
+    def has_enough(self) -> bool:
+        """As many were sent as were asked for."""
+        limit = self._request.count_max
+        return limit is not None and self.counts[Fate.SENT] >= limit
+
+    def begin(self, partition: int, offset: int) -> None:
+        """The partition is read from this offset on."""
+        self._run_starts[partition] = offset
+        self._note(partition, self._state.of(partition).drop_below(offset))
+
+    def fate(self, letter: DeadLetter) -> Fate:
+        """What to do with the next letter of its partition; what is not sent stays where it is, and can be sent later."""
+        fate = self._decide(letter)
+        self.counts[fate] += 1
+        if fate in (Fate.NOT_MEANT, Fate.WITHOUT_ORIGIN):
+            self._close_run(letter.partition, letter.offset)
+            self._run_starts[letter.partition] = letter.offset + 1
+        return fate
+
+    def settle(self, partition: int, position: int) -> None:
+        """All letters below `position` have had their fate: those that were sent are done with the present transaction."""
+        self._close_run(partition, position)
+        self._run_starts[partition] = position
+
+    def take_records(self) -> Iterator[StateRecord]:
+        """What to write into the present transaction, so that what was settled stays so."""
+        closed, self._closed = self._closed, {}
+        for partition, changes in closed.items():
+            yield from self._state.records(partition, changes)
+
+    def first_left(self, partition: int, log_start: int) -> int:
+        """The offset below which nothing is left."""
+        end = self._state.of(partition).end_of(log_start)
+        return log_start if end is None else end
+
+    def _decide(self, letter: DeadLetter) -> Fate:
+        if not self._request.again and letter.offset in self._state.of(letter.partition):
+            return Fate.DONE_BEFORE
+        if not self._request.selection.matches(letter):
+            return Fate.NOT_MEANT
+        if letter.origin is None:
+            return Fate.WITHOUT_ORIGIN if self._request.to is None else Fate.SENT
+        identity = (letter.origin, letter.by.group, letter.by.query)
+        if identity in self._seen:
+            return Fate.COPY
+        self._seen.add(identity)
+        return Fate.SENT
+
+    def _close_run(self, partition: int, end: int) -> None:
+        self._note(partition, self._state.of(partition).add(self._run_starts.get(partition, end), end))
+
+    def _note(self, partition: int, changes: dict[int, int | None]) -> None:
+        self._closed.setdefault(partition, {}).update(changes)
+
+
+def record_to_send(letter: DeadLetter, to: str | None, partition_count: int) -> SentBack:
+    """The record as it was, with one header more that counts how often it was sent back.
+
+    Home it goes to its partition, if that is still there. Elsewhere its key decides, and it keeps the headers that say
+    where it was.
+    """
+    origin = letter.origin
+    is_home = origin is not None and to in (None, origin.topic)
+    own = tuple(pair for pair in letter.own_headers if pair[0] != names.REDRIVE_COUNT)
+    counted = ((names.REDRIVE_COUNT, b"%d" % (letter.redrive_count + 1)),)
+    kept: HeaderPairs = ()
+    if origin is not None and not is_home:
+        kept = (
+            (names.TOPIC, origin.topic.encode()),
+            (names.PARTITION, b"%d" % origin.partition),
+            (names.OFFSET, b"%d" % origin.offset),
+        )
+        if origin.timestamp_ms != NO_TIMESTAMP:
+            kept += ((names.TIMESTAMP, b"%d" % origin.timestamp_ms),)
+    has_partition = origin is not None and is_home and origin.partition < partition_count
+    has_timestamp = origin is not None and origin.timestamp_ms != NO_TIMESTAMP
+    return SentBack(
+        topic=to or (origin.topic if origin is not None else letter.topic),
+        partition=origin.partition if origin is not None and has_partition else None,
+        key=letter.key,
+        value=letter.value,
+        headers=own + kept + counted,
+        timestamp_ms=origin.timestamp_ms if origin is not None and has_timestamp else None,
+    )

@@ -1,0 +1,137 @@
+"""A dead-letter topic on a cluster: its letters, and which of them were sent back."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from types import TracebackType
+from typing import Any, Final, Self
+
+from odradek import client
+from odradek.client import Admin, Consumer
+from odradek.client.consumer.consumer_record import ConsumerRecord
+from odradek.dead_letters.letter import DeadLetter, read_letter
+from odradek.dead_letters.redriven import REDRIVES_TOPIC, RedrivenState
+from odradek.model.errors import ErrorCode, KafkaError
+from odradek.model.ids import TopicPartition
+from odradek.runtime.ports import Clock
+from odradek.runtime.real_clock import SystemClock
+
+_SILENCE_S: Final = 60.0
+"""Longer than a transaction of a redrive that died holds others up."""
+_POLL_S: Final = 0.5
+
+
+class DeadLetterTopic:
+    """The dead letters of one topic. UNKNOWN_TOPIC_OR_PARTITION when it does not exist.
+
+    with DeadLetterTopic("127.0.0.1:9092", "orders.dlq") as topic:
+        for letter, is_redriven in topic.letters():
+            ...
+        redrive(topic, RedriveRequest(selection=Selection(errors=("KeyError",))))
+    """
+
+    def __init__(
+        self, bootstrap_servers: str, name: str, *, clock: Clock | None = None, **settings: Any
+    ) -> None:
+        """`settings` are for all clients that are made, such as `client_id`."""
+        self.name: Final = name
+        self.servers: Final = bootstrap_servers
+        self.settings: Final = settings
+        self._clock = clock or SystemClock()
+        self.admin: Final = Admin(bootstrap_servers, **settings)
+        self._counts: dict[str, int] = {}
+        try:
+            found = self.admin.describe_topics([name])[name]
+        except BaseException:
+            self.admin.close()
+            raise
+        self._topic_id = found.topic_id
+        self._partitions = found.topic_partitions
+
+    def close(self) -> None:
+        """Idempotent."""
+        self.admin.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def letters(self) -> Iterator[tuple[DeadLetter, bool]]:
+        """All letters that are there now, and whether each was sent back; each partition's in order."""
+        state = self.state()
+        for record in self.records(lambda _, log_start: log_start):
+            yield read_letter(record), record.offset in state.of(record.partition)
+
+    def records(self, begin: Callable[[int, int], int]) -> Iterator[ConsumerRecord]:
+        """The records of all partitions, up to what is the end now. `begin(partition, first offset)`: where to read from."""
+        with self._consumer() as consumer:
+            starts = consumer.beginning_offsets(self._partitions)
+            ends = consumer.end_offsets(self._partitions)
+            consumer.assign(self._partitions)
+            for place, start in starts.items():
+                consumer.seek(place, begin(place.partition, start))
+            yield from self._until(consumer, ends, "its last records did not come")
+
+    def state(self) -> RedrivenState:
+        """Read to the end of the log, not only to the last stable offset: what another redrive holds open may hide ours."""
+        try:
+            [place] = self.admin.describe_topics([REDRIVES_TOPIC])[REDRIVES_TOPIC].topic_partitions
+        except KafkaError as error:
+            if error.code is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+                raise
+            return RedrivenState(self.name, self._topic_id)
+        end = self.admin.list_offsets({place: client.LATEST}, isolation=0)[place].offset
+        with self._consumer() as consumer:
+            consumer.assign([place])
+            consumer.seek_to_beginning()
+            problem = "another redrive holds a transaction open there"
+            records = [(each.key, each.value) for each in self._until(consumer, {place: end}, problem)]
+        return RedrivenState(self.name, self._topic_id, records)
+
+    def partition_count(self, topic: str, letter: DeadLetter) -> int:
+        """Of a topic that a letter goes to; UNKNOWN_TOPIC_OR_PARTITION when it does not exist: it must not be made here."""
+        count = self._counts.get(topic)
+        if count is None:
+            try:
+                count = len(self.admin.describe_topics([topic])[topic].partitions)
+            except KafkaError as error:
+                if error.code is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+                    raise
+                raise KafkaError(
+                    error.code,
+                    f"the dead letter {letter.place} is to go to topic {topic}, which does not exist: create it, name"
+                    " another one (--to), or leave such letters out",
+                ) from None
+            self._counts[topic] = count
+        return count
+
+    # -- inside
+
+    def _consumer(self) -> Consumer:
+        return Consumer(
+            self.servers,
+            isolation_level="read_committed",
+            auto_offset_reset="earliest",
+            allow_auto_create_topics=False,
+            enable_auto_commit=False,
+            **self.settings,
+        )
+
+    def _until(
+        self, consumer: Consumer, ends: Mapping[TopicPartition, int], problem: str
+    ) -> Iterator[ConsumerRecord]:
+        heard_at = self._clock.monotonic()
+        while any(consumer.position(partition) < end for partition, end in ends.items()):
+            records = consumer.poll(_POLL_S)
+            yield from (
+                each for each in records if each.offset < ends[TopicPartition(each.topic, each.partition)]
+            )
+            if records:
+                heard_at = self._clock.monotonic()
+            elif self._clock.monotonic() - heard_at > _SILENCE_S:
+                topics = ", ".join(sorted({partition.topic for partition in ends}))
+                raise client.TimedOutError(f"reading {topics}: {problem} within {_SILENCE_S:g} s")

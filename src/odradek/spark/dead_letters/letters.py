@@ -1,0 +1,85 @@
+"""From rows with a `deadLetter` to the records of the dead-letter topic."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql.types import DataType, StructType
+
+from odradek.dead_letters.headers import GivenUpBy, HeaderPairs, Origin, RecordFailure, letter_headers
+from odradek.model.errors import ConfigError
+from odradek.model.ids import NO_TIMESTAMP
+from odradek.spark.columns import DEAD_LETTER, DEAD_LETTER_FIELDS
+from odradek.spark.task_place import batch_place
+
+if TYPE_CHECKING:
+    from pyspark.sql.types import StructField
+
+_US_PER_MS: Final = 1_000
+
+Letter = tuple[bytes | None, bytes | None, HeaderPairs]
+"""Key, value and headers: the record's own bytes, and what is known of its failure."""
+
+
+def check_letter_column(fields: Mapping[str, StructField], topic: str | None) -> None:
+    """ConfigError unless the column and the option deadLetterTopic are both there, or neither."""
+    field = fields.get(DEAD_LETTER)
+    if field is None and topic is not None:
+        raise ConfigError(
+            f"deadLetterTopic needs the column {DEAD_LETTER}, and these rows have none: keep it in every select()."
+            " It comes with decodeErrors=dead-letter and from odradek.spark.guarded"
+        )
+    if field is not None and topic is None:
+        raise ConfigError(
+            f"these rows have the column {DEAD_LETTER}, and what is in it would be lost: set the option deadLetterTopic"
+        )
+    if field is not None and not _is_letter(field.dataType):
+        raise ConfigError(
+            f"column {DEAD_LETTER} must be as a read or odradek.spark.guarded makes it, not"
+            f" {field.dataType.simpleString().upper():.200}"
+        )
+
+
+def _is_letter(kind: DataType) -> bool:
+    return isinstance(kind, StructType) and kind.fieldNames() == list(DEAD_LETTER_FIELDS)
+
+
+def letters_in(batch: pa.RecordBatch) -> dict[int, Letter]:
+    """The dead letters of a batch, by row. Call it in the task that writes them: they name its query and batch."""
+    column = batch[DEAD_LETTER]
+    if column.null_count == len(column):
+        return {}
+    rows = pc.indices_nonzero(pc.is_valid(column))
+    place = batch_place()
+    by = GivenUpBy(query=place.query, batch=place.batch)
+    letters = _with_plain_timestamps(column.take(rows)).to_pylist()
+    return {row: _letter(each, by) for row, each in zip(rows.to_pylist(), letters, strict=True)}
+
+
+def _with_plain_timestamps(column: pa.StructArray) -> pa.StructArray:
+    """Timestamps as microseconds: a datetime cannot hold all of them."""
+    fields = [
+        pa.field(each.name, pa.int64()) if pa.types.is_timestamp(each.type) else each for each in column.type
+    ]
+    return column.cast(pa.struct(fields))
+
+
+def _letter(row: Mapping[str, Any], by: GivenUpBy) -> Letter:
+    timestamp = row["timestamp"]
+    origin = Origin(
+        topic=row["topic"],
+        partition=row["partition"],
+        offset=row["offset"],
+        timestamp_ms=NO_TIMESTAMP if timestamp is None else timestamp // _US_PER_MS,
+    )
+    failure = RecordFailure(
+        exception=row["exception"],
+        message=row["message"] or "",
+        stage=row["stage"] or "",
+        stacktrace=row["stacktrace"] or "",
+    )
+    own = [(header["key"], header["value"]) for header in row["headers"] or ()]
+    return row["key"], row["value"], letter_headers(own, origin, failure, by)

@@ -1,0 +1,95 @@
+"""Why bytes could not be decoded, in words: asked only about the few that were not."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import Any, Final
+
+import pyarrow as pa
+
+from odradek.dead_letters.headers import class_name
+from odradek.spark.options import Decoding
+
+SCHEMA_MISMATCH: Final = "odradek.spark.SchemaMismatch"
+"""Stands where an exception's class stands: the value is JSON, but not of the declared type."""
+_SHOWN_MAX: Final = 80
+_INTEGER_BITS: Final = {"int8": 8, "int16": 16, "int32": 32, "int64": 64}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Mismatch:
+    """As a dead letter tells it."""
+
+    exception: str
+    message: str
+
+
+def why_not(data: bytes, decoding: Decoding, kind: pa.DataType) -> Mismatch:
+    """What is wrong with `data`, which could not be decoded to `kind`."""
+    try:
+        text = data.decode("utf-8")
+        if decoding is Decoding.UTF8:
+            return Mismatch(exception=class_name(UnicodeDecodeError), message="not UTF-8")
+        document = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        return Mismatch(exception=class_name(type(error)), message=str(error))
+    if not isinstance(document, dict):
+        return Mismatch(
+            exception=SCHEMA_MISMATCH, message=f"the value is {_shown(document)}, not one JSON object"
+        )
+    found = _first_misfit(document, kind, "")
+    return Mismatch(
+        exception=SCHEMA_MISMATCH, message=found or f"{_shown(document)} does not fit the declared fields"
+    )
+
+
+def _first_misfit(value: Any, kind: pa.DataType, path: str) -> str | None:
+    """The first field that does not fit; None where this cannot tell."""
+    if value is None:
+        return None
+    if pa.types.is_struct(kind):
+        if not isinstance(value, dict):
+            return _misfit(value, kind, path)
+        inner = ((value.get(field.name), field.type, f"{path}.{field.name}") for field in kind)
+    elif pa.types.is_list(kind):
+        if not isinstance(value, list):
+            return _misfit(value, kind, path)
+        inner = ((each, kind.value_type, f"{path}[{number}]") for number, each in enumerate(value))
+    else:
+        return None if _fits(value, kind) else _misfit(value, kind, path)
+    return next(filter(None, (_first_misfit(*each) for each in inner)), None)
+
+
+def _fits(value: Any, kind: pa.DataType) -> bool:
+    name = str(kind)
+    if pa.types.is_string(kind) or pa.types.is_timestamp(kind):
+        return isinstance(value, str)
+    if pa.types.is_boolean(kind):
+        return isinstance(value, bool)
+    if name in _INTEGER_BITS:
+        bound = 1 << (_INTEGER_BITS[name] - 1)
+        return isinstance(value, int) and not isinstance(value, bool) and -bound <= value < bound
+    if pa.types.is_floating(kind):
+        return isinstance(value, int | float) and not isinstance(value, bool)
+    return True  # decimals: those that do not fit say so in Arrow's own way
+
+
+def _misfit(value: Any, kind: pa.DataType, path: str) -> str:
+    return f"field {path.lstrip('.') or 'value'} is {_shown(value)}, not {_type_name(kind)}"
+
+
+def _shown(value: Any) -> str:
+    text = json.dumps(value, ensure_ascii=False)
+    return text if len(text) <= _SHOWN_MAX else f"{text[:_SHOWN_MAX]}..."
+
+
+def _type_name(kind: pa.DataType) -> str:
+    names = {"string": "a string", "bool": "a boolean", "double": "a double", "float": "a float"}
+    if pa.types.is_struct(kind):
+        return "an object of the declared fields"
+    if pa.types.is_list(kind):
+        return "an array"
+    if pa.types.is_timestamp(kind):
+        return "a timestamp (ISO 8601)"
+    return names.get(str(kind), f"{'an' if str(kind).startswith('i') else 'a'} {kind}")

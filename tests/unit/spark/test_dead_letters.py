@@ -1,0 +1,319 @@
+"""What cannot be decoded is kept as it was, with the reason; and a row with a dead letter becomes that record."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+pytest.importorskip("pyspark", reason="PySpark is absent")
+
+from pyspark.sql.types import (
+    ArrayType,
+    BinaryType,
+    DataType,
+    DoubleType,
+    IntegerType,
+    LongType,
+    MapType,
+    StringType,
+    StructField,
+    StructType,
+    TimestampType,
+)
+
+from odradek.dead_letters.headers import Origin
+from odradek.dead_letters.letter import read_letter
+from odradek.model.errors import ConfigError
+from odradek.model.ids import TopicPartition
+from odradek.records.arrow import SCHEMA
+from odradek.spark.columns import DEAD_LETTER, DEAD_LETTER_FIELDS
+from odradek.spark.dead_letters import letters
+from odradek.spark.dead_letters.mismatch import SCHEMA_MISMATCH, why_not
+from odradek.spark.dead_letters.results import fitted
+from odradek.spark.decode import decode_json, to_columns
+from odradek.spark.option_table import Use
+from odradek.spark.options import Decoding, read_options, write_options
+from odradek.spark.outgoing import OutgoingRecord, outgoing_records, row_format
+from odradek.spark.schema import arrow_schema
+from odradek.spark.task_place import BatchPlace
+
+HERE = TopicPartition("orders", 3)
+SERVERS = {"kafka.bootstrap.servers": "h:1"}
+KIND = pa.struct(
+    [
+        ("id", pa.int32()),
+        ("amount", pa.float64()),
+        ("item", pa.string()),
+        ("paid", pa.bool_()),
+        ("at", pa.timestamp("us", tz="UTC")),
+        ("tags", pa.list_(pa.string())),
+        ("of", pa.struct([("a", pa.int64())])),
+    ]
+)
+
+
+def records(values: list[bytes | None], keys: list[bytes | None] | None = None) -> pa.RecordBatch:
+    count = len(values)
+    headers = [[{"key": "n", "value": b"%d" % row}, {"key": "n", "value": None}] for row in range(count)]
+    return pa.record_batch(
+        {
+            "offset": pa.array(range(100, 100 + count), pa.int64()),
+            "timestamp": pa.array([1_357_034_400_123] * count, pa.int64()),
+            "timestamp_type": pa.array([0] * count, pa.int32()),
+            "key": pa.array(keys or [None] * count, pa.binary()),
+            "value": pa.array(values, pa.binary()),
+            "headers": pa.array(headers, SCHEMA.field("headers").type),
+        }
+    )
+
+
+def spark_schema(ddl_columns: dict[str, Any]) -> StructType:
+    return StructType([StructField(name, kind) for name, kind in ddl_columns.items()])
+
+
+def read_rows(batch: pa.RecordBatch, schema: StructType, **options: str) -> pa.RecordBatch:
+    """What a task gives Spark; the schema as the JVM parses it from the DDL."""
+    checked = read_options({**SERVERS, "subscribe": "orders", **options}, Use.READ).projection
+    return to_columns(batch, HERE, arrow_schema(schema), checked)
+
+
+@pytest.fixture
+def dead_letter_type() -> Any:
+    """The column's type without a JVM to parse its DDL."""
+    headers = ArrayType(StructType([StructField("key", StringType()), StructField("value", BinaryType())]))
+    kinds: dict[str, Any] = {
+        "STRING": StringType(),
+        "INT": IntegerType(),
+        "BIGINT": LongType(),
+        "BINARY": BinaryType(),
+        "TIMESTAMP_LTZ": TimestampType(),
+    }
+    return spark_schema({name: kinds.get(ddl, headers) for name, ddl in DEAD_LETTER_FIELDS.items()})
+
+
+@pytest.fixture
+def orders_schema(dead_letter_type: Any) -> StructType:
+    value = StructType([StructField("item", StringType()), StructField("amount", DoubleType())])
+    return spark_schema({"value": value, DEAD_LETTER: dead_letter_type})
+
+
+def test_bad_values_are_dead_letters_and_their_neighbours_are_not(orders_schema: StructType) -> None:
+    values = [b'{"item":"a","amount":1}', b"{broken", None, b'{"item":1}', b"null", b'{"item":"b"}', b"\xff"]
+    batch = read_rows(
+        records(values),
+        orders_schema,
+        columns="value",
+        valueDecode="json",
+        valueSchema="item STRING, amount DOUBLE",
+        decodeErrors="dead-letter",
+    )
+    assert batch["value"].to_pylist() == [
+        {"item": "a", "amount": 1.0},
+        None,
+        None,
+        None,
+        None,
+        {"item": "b", "amount": None},
+        None,
+    ]
+    told = batch[DEAD_LETTER].to_pylist()
+    assert [row for row, letter in enumerate(told) if letter is not None] == [1, 3, 6]
+    assert [letter["value"] for letter in told if letter] == [b"{broken", b'{"item":1}', b"\xff"]
+    assert told[3]["headers"] == [{"key": "n", "value": b"3"}, {"key": "n", "value": None}]
+    assert (told[3]["topic"], told[3]["partition"], told[3]["offset"]) == ("orders", 3, 103)
+    assert (told[3]["stage"], told[3]["exception"]) == ("value", SCHEMA_MISMATCH)
+    assert told[3]["message"] == "field item is 1, not a string"
+    assert told[1]["exception"] == "json.decoder.JSONDecodeError"
+    assert told[6]["exception"] == "UnicodeDecodeError"
+
+
+def test_a_batch_without_bad_values_has_an_empty_column(orders_schema: StructType) -> None:
+    batch = read_rows(
+        records([b"{}", b"{}"]),
+        orders_schema,
+        columns="value",
+        valueDecode="json",
+        valueSchema="item STRING, amount DOUBLE",
+        decodeErrors="dead-letter",
+    )
+    assert batch[DEAD_LETTER].null_count == 2
+
+
+def test_of_key_and_value_the_first_failure_counts(dead_letter_type: Any) -> None:
+    schema = spark_schema({"key": StringType(), "value": StringType(), DEAD_LETTER: dead_letter_type})
+    batch = read_rows(
+        records([b"\xff", b"\xff"], [b"\xfe", b"k"]),
+        schema,
+        columns="key,value",
+        keyDecode="utf8",
+        valueDecode="utf8",
+        decodeErrors="dead-letter",
+    )
+    assert [each["stage"] for each in batch[DEAD_LETTER].to_pylist()] == ["key", "value"]
+
+
+def test_dead_letters_are_the_last_column_whatever_is_chosen() -> None:
+    options = {**SERVERS, "subscribe": "t", "valueDecode": "utf8", "decodeErrors": "dead-letter"}
+    columns = read_options({**options, "includeHeaders": "true"}, Use.READ).projection.columns
+    assert columns[-2:] == ("headers", DEAD_LETTER)
+    assert read_options({**options, "columns": "value"}, Use.READ).projection.columns == (
+        "value",
+        DEAD_LETTER,
+    )
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        ({"decodeErrors": "dead-letter"}, "set valueDecode or keyDecode"),
+        ({"decodeErrors": "deadletter", "valueDecode": "utf8"}, "fail, null, dead-letter"),
+        ({"columns": "value,deadLetter"}, "there is no column 'deadLetter'"),
+        ({"columns": "value", "includeRecord": "true"}, "leaves record out"),
+    ],
+)
+def test_what_makes_no_sense_is_refused(options: dict[str, str], told: str) -> None:
+    with pytest.raises(ConfigError, match=told):
+        read_options({**SERVERS, "subscribe": "t", **options}, Use.READ)
+
+
+@pytest.mark.parametrize(
+    ("value", "told"),
+    [
+        (b"[1]", "the value is [1], not one JSON object"),
+        (b'{"id": 1.5}', "field id is 1.5, not an int32"),
+        (b'{"id": 3000000000}', "field id is 3000000000, not an int32"),
+        (b'{"amount": true}', "field amount is true, not a double"),
+        (b'{"amount": "two"}', 'field amount is "two", not a double'),
+        (b'{"item": 7}', "field item is 7, not a string"),
+        (b'{"paid": "yes"}', 'field paid is "yes", not a boolean'),
+        (b'{"at": 5}', "field at is 5, not a timestamp (ISO 8601)"),
+        (b'{"tags": "a"}', 'field tags is "a", not an array'),
+        (b'{"tags": ["a", 1]}', "field tags[1] is 1, not a string"),
+        (b'{"of": 1}', "field of is 1, not an object of the declared fields"),
+        (b'{"of": {"a": "x"}}', 'field of.a is "x", not an int64'),
+    ],
+)
+def test_the_reason_names_the_field(value: bytes, told: str) -> None:
+    assert decode_json(pa.array([value]), KIND).null_count == 1  # or there would be nothing to explain
+    assert why_not(value, Decoding.JSON, KIND).message == told
+
+
+@given(st.binary(max_size=40) | st.text(max_size=40).map(str.encode))
+def test_there_is_a_reason_for_anything(value: bytes) -> None:
+    reason = why_not(value, Decoding.JSON, KIND)
+    assert reason.exception
+    assert reason.message
+
+
+def test_very_deep_json_has_a_reason() -> None:
+    assert why_not(b"[" * 100_000, Decoding.JSON, KIND).exception
+
+
+def sent(batch: pa.RecordBatch, schema: StructType) -> list[OutgoingRecord]:
+    layout = row_format(schema, "out", "orders.dlq")
+    return list(outgoing_records(batch, layout, marks=None, first_sequence=7))
+
+
+def test_a_row_with_a_dead_letter_becomes_the_record_that_it_was(
+    dead_letter_type: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(letters, "batch_place", lambda: BatchPlace(query="q-1", batch=5))
+    schema = spark_schema({"value": StringType(), DEAD_LETTER: dead_letter_type})
+    rows = read_rows(
+        records([b"good", b"\xff\x00", b"too"], [None, b"\x00k", None]),
+        schema,
+        columns="value",
+        valueDecode="utf8",
+        decodeErrors="dead-letter",
+    )
+    first, bad, last = sent(rows, schema)
+    assert (first.topic, first.value, first.headers) == ("out", b"good", ())
+    assert (last.topic, last.value) == ("out", b"too")
+    assert (bad.topic, bad.key, bad.value, bad.timestamp_ms) == ("orders.dlq", b"\x00k", b"\xff\x00", None)
+
+    class Landed:
+        topic, partition, offset, timestamp_ms = "orders.dlq", 0, 0, 9
+        key, value, headers = bad.key, bad.value, bad.headers
+
+    letter = read_letter(Landed())
+    assert letter.origin == Origin(topic="orders", partition=3, offset=101, timestamp_ms=1_357_034_400_123)
+    assert (letter.by.query, letter.by.batch) == ("q-1", 5)
+    assert letter.failure.exception == "UnicodeDecodeError"
+    assert letter.own_headers == (("n", b"1"), ("n", None))
+
+
+@pytest.mark.parametrize(
+    ("columns", "dead_letter_topic", "told"),
+    [
+        (["value", DEAD_LETTER], None, "set the option deadLetterTopic"),
+        (["value"], "dead", "keep it in every select"),
+    ],
+)
+def test_a_column_without_its_topic_and_a_topic_without_its_column_are_refused(
+    dead_letter_type: Any, columns: list[str], dead_letter_topic: str | None, told: str
+) -> None:
+    kinds = {"value": StringType(), DEAD_LETTER: dead_letter_type}
+    with pytest.raises(ConfigError, match=told):
+        row_format(spark_schema({name: kinds[name] for name in columns}), "out", dead_letter_topic)
+
+
+def test_another_column_of_that_name_is_refused() -> None:
+    with pytest.raises(ConfigError, match="must be as a read"):
+        row_format(spark_schema({"value": StringType(), DEAD_LETTER: StringType()}), "out", "dead")
+
+
+def test_the_topic_of_dead_letters_must_have_a_topics_name() -> None:
+    with pytest.raises(ConfigError, match="option deadLetterTopic"):
+        write_options({**SERVERS, "topic": "t", "deadLetterTopic": "no/name"}, Use.STREAM_WRITE)
+
+
+STRUCT = StructType(
+    [
+        StructField("id", IntegerType()),
+        StructField("amount", DoubleType()),
+        StructField("tags", ArrayType(StringType())),
+        StructField("by", MapType(StringType(), LongType())),
+    ]
+)
+
+
+@pytest.mark.parametrize(
+    ("value", "kind", "taken"),
+    [
+        (None, DoubleType(), None),
+        (2, DoubleType(), 2.0),
+        (7, LongType(), 7),
+        ("a", StringType(), "a"),
+        (bytearray(b"x"), BinaryType(), b"x"),
+        ({"id": 1, "tags": ("a",)}, STRUCT, (1, None, ["a"], None)),
+        ((1, 2, [], {"k": 5}), STRUCT, (1, 2.0, [], {"k": 5})),
+    ],
+)
+def test_a_result_that_fits_is_taken(value: Any, kind: DataType, taken: Any) -> None:
+    assert fitted(value, kind) == taken
+
+
+@pytest.mark.parametrize(
+    ("value", "kind", "told"),
+    [
+        ("2", DoubleType(), "result is str '2', not double"),
+        (True, IntegerType(), "result is bool True, not int"),
+        (1.0, IntegerType(), "result is float 1.0, not int"),
+        (1 << 31, IntegerType(), "result is 2147483648, which int cannot hold"),
+        (5, StringType(), "result is int 5, not string"),
+        ("ab", ArrayType(StringType()), "result is str, not a list or tuple"),
+        ((1, 2), STRUCT, "result has 2 values, and 4 fields were declared"),
+        ({"id": 1, "more": 2}, STRUCT, "result has the field 'more', which was not declared"),
+        ((1, None, ["a", 5], None), STRUCT, "result.tags[1] is int 5, not string"),
+        ((1, None, None, {"k": "v"}), STRUCT, "result.by['k'] is str 'v', not bigint"),
+        ((1, None, None, [1]), STRUCT, "result.by is list [1], not map<string,bigint>"),
+    ],
+)
+def test_a_result_that_does_not_fit_says_where(value: Any, kind: DataType, told: str) -> None:
+    with pytest.raises((TypeError, OverflowError)) as caught:
+        fitted(value, kind)
+    assert str(caught.value) == told
