@@ -23,12 +23,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-CLIENT: Final = Path(__file__).parent.parent / "src" / "odradek" / "client"
+ROOMS: Final = Path(__file__).parent.parent / "src" / "odradek"
+CLIENT: Final = ROOMS / "client"
+RETRY: Final = ROOMS / "retry"
 _WORDS: Final = (
     (r"\basync with\b", "with"),
     (r"\basync for\b", "for"),
     (r"\basync def\b", "def"),
-    (r"\bAsync(Producer|Consumer|Admin|Iterator)\b", r"\1"),
+    (r"\bAsync(Producer|Consumer|Admin|Iterator|RetryConsumer)\b", r"\1"),
     (r"\basynccontextmanager\b", "contextmanager"),
     (r"\bLoopWaiting\b", "ThreadWaiting"),
     (r"\bown_loop import OwnLoop\b", "loop_thread import LoopThread"),
@@ -48,6 +50,8 @@ class Face:
     title: str
     parts: Path | None = None
     is_proxy: bool = False
+    waits: tuple[str, ...] = ("self._waiting",)
+    """What waits by itself: its calls lose their `await`."""
     words: tuple[tuple[str, str], ...] = ()
 
 
@@ -75,6 +79,16 @@ FACES: Final = (
         parts=CLIENT / "admin" / "sync_parts.py",
         title="The synchronous admin client: the asynchronous one on a thread of its own.",
         is_proxy=True,
+    ),
+    Face(
+        source=RETRY / "aio.py",
+        target=RETRY / "consumer.py",
+        title="The synchronous consumer that tries again.",
+        waits=("self._consumer", "self._producer", "self._admin"),
+        words=(
+            ("from odradek.client.aio import", "from odradek.client import"),
+            ("Awaitable[Iterable[Output] | None]", "Iterable[Output] | None"),
+        ),
     ),
 )
 
@@ -145,7 +159,7 @@ def face_text(face: Face) -> str:
         elif face.is_proxy and isinstance(method, ast.AsyncFunctionDef):
             written.append(heading + _plain(_proxied(source, method), face))
         else:
-            written.append(heading + _plain(_unwaited(source, method, source.methods), face))
+            written.append(heading + _plain(_unwaited(source, method, face), face))
     if parts is not None:
         written += [parts.text_of(method) for method in by_hand.values()]
     top = "" if face.is_proxy else _plain("\n".join(source.before), face)
@@ -163,7 +177,7 @@ def face_text(face: Face) -> str:
     return head + imports + "\n" + top + "\n\n" + body.replace("SyncParts", name)
 
 
-def _unwaited(source: Source, method: Method, own: dict[str, Method]) -> str:
+def _unwaited(source: Source, method: Method, face: Face) -> str:
     """A method without its `await`s."""
     text = source.text_of(method)
     first = _first_line(method)
@@ -178,7 +192,7 @@ def _unwaited(source: Source, method: Method, own: dict[str, Method]) -> str:
         begin = starts[node.lineno - first] + node.col_offset
         end = starts[node.end_lineno - first] + node.end_col_offset
         value = starts[node.value.lineno - first] + node.value.col_offset
-        if _waits_by_itself(node.value, own):
+        if _waits_by_itself(node.value, source.methods, face.waits):
             edits.append((begin, value, b""))
         else:
             edits += [(begin, value, b"self._loop.call("), (end, end, b")")]
@@ -194,11 +208,11 @@ def _directed(line: str) -> str:
     return re.sub(r"^(\s*)# sync: ", r"\1", line)
 
 
-def _waits_by_itself(node: ast.expr, own: dict[str, Method]) -> bool:
+def _waits_by_itself(node: ast.expr, own: dict[str, Method], waits: tuple[str, ...]) -> bool:
     if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute):
         return False
     owner = ast.unparse(node.func.value)
-    return owner == "self._waiting" or (owner == "self" and node.func.attr in own)
+    return owner in waits or (owner == "self" and node.func.attr in own)
 
 
 def _proxied(source: Source, method: Method) -> str:
@@ -264,9 +278,9 @@ def main() -> None:
         differing.append(face.target)
         if "--check" not in sys.argv:
             face.target.write_text(text, encoding="utf-8")
-            sys.stdout.write(f"wrote {face.target.relative_to(CLIENT.parent)}\n")
+            sys.stdout.write(f"wrote {face.target.relative_to(ROOMS)}\n")
     if differing and "--check" in sys.argv:
-        names = ", ".join(str(path.relative_to(CLIENT.parent)) for path in differing)
+        names = ", ".join(str(path.relative_to(ROOMS)) for path in differing)
         sys.exit(
             f"{names}: not what their sources give; change aio.py or sync_parts.py, then run `make faces`"
         )

@@ -237,6 +237,34 @@ def test_a_newer_producer_of_the_same_name_fences_the_older(
     assert read_eventually(bootstrap, into, 1) == [b"of the living"]
 
 
+@pytest.mark.parametrize("protocol", ["classic", "consumer"])
+def test_a_member_that_left_its_group_cannot_commit_what_it_polled(
+    bootstrap: str, topic: MakeTopic, name: str, producer: Producer, protocol: Any
+) -> None:
+    """It was too slow, and another member may have read the same records."""
+    source = topic()
+    with Producer(bootstrap) as other:
+        other.send(source, b"x")
+    timing: Any = {"max_poll_interval_ms": 1_000, "session_timeout_ms": 6_000, "group_protocol": protocol}
+    with (
+        Admin(bootstrap) as admin,
+        Consumer(
+            bootstrap, group_id=name, auto_offset_reset="earliest", enable_auto_commit=False, **timing
+        ) as slow,
+    ):
+        slow.subscribe([source])
+        deadline = time.monotonic() + SECONDS
+        while not slow.poll(0.2):
+            assert time.monotonic() < deadline
+        while admin.describe_groups([name])[name].members:
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+        producer.begin_transaction()
+        with pytest.raises(CommitFailedError):
+            producer.send_offsets_to_transaction(slow.positions(), slow.group_metadata())
+        producer.abort_transaction()
+
+
 def test_what_waits_to_be_sent_fails_with_a_producer_that_is_fenced(
     bootstrap: str, topic: MakeTopic, name: str
 ) -> None:

@@ -23,6 +23,7 @@ from odradek.client.groups.membership import GroupMembership
 from odradek.client.groups.offset_store import OffsetStore
 from odradek.client.groups.reconciling import ReconcilingMember
 from odradek.client.groups.values import (
+    NO_GENERATION,
     CommittedOffsets,
     GroupMetadata,
     Handover,
@@ -92,12 +93,21 @@ class Participation:
         self._commit_at = clock.monotonic() + (self._auto_commit_s or 0.0)
         self._auto_committed: dict[TopicPartition, int] = {}
         self._tasks: dict[asyncio.Task[None], None] = {}
+        self._polled_as: GroupMetadata | None = None
+        """Who the member was at the end of the last poll at which it was in its group."""
         self._done_number = 0
         """The last handover that the user's side has done; the service may not have been told yet."""
 
     @property
     def metadata(self) -> GroupMetadata:
-        return self.member.metadata
+        """Who commits for what was polled.
+
+        A member that has left, because its user was slow, has no generation any more, and a commit without one is nobody's
+        to refuse. So it is who it was when it polled: then its coordinator refuses a commit for partitions of others.
+        """
+        member = self.member
+        has_left = self.subscribed and member.generation == NO_GENERATION
+        return self._polled_as if has_left and self._polled_as is not None else member.metadata
 
     # -- polling, on the user's side
 
@@ -127,8 +137,14 @@ class Participation:
         return self.subscribed and self.member.awaits_poll
 
     def poll_ended(self) -> None:
-        self.member.polled_at = self._clock.monotonic()
-        self.member.in_poll = False
+        member = self.member
+        member.polled_at = self._clock.monotonic()
+        member.in_poll = False
+        known = self._polled_as
+        if member.generation != NO_GENERATION and (
+            known is None or (known.generation, known.member_id) != (member.generation, member.member_id)
+        ):
+            self._polled_as = member.metadata
 
     def due_for_auto_commit(self) -> dict[TopicPartition, OffsetAndMetadata]:
         """What to commit now, without waiting for it."""

@@ -1,0 +1,266 @@
+"""The asynchronous consumer that tries again."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from types import TracebackType
+from typing import Any, Final, Self, Unpack
+
+from odradek.client.aio import AsyncAdmin, AsyncConsumer, AsyncProducer
+from odradek.client.consumer.consumer_record import ConsumerRecord
+from odradek.client.consumer.core import Deserializer
+from odradek.client.groups.values import CommitFailedError, Partitions, RebalanceListener
+from odradek.client.options import ConsumerOptions
+from odradek.model.errors import ErrorCode, KafkaError
+from odradek.model.ids import TopicPartition
+from odradek.retry.clients import ClientConfigs, client_configs, given_config
+from odradek.retry.handlers import check_handler, check_outputs, handler_name, outputs_of
+from odradek.retry.policy import RetryPolicy
+from odradek.retry.routing import Forward, Output, ReceivedRecord, Routing
+from odradek.retry.topics import missing_topics
+from odradek.retry.turn import Turn
+from odradek.retry.waiting_partitions import WaitingPartitions
+from odradek.runtime.ports import Clock
+from odradek.runtime.real_clock import SystemClock
+from odradek.telemetry import events
+
+_log = events.get("retry")
+
+Handler = Callable[[ConsumerRecord], Awaitable[Iterable[Output] | None]]
+"""Takes a record; returns records to send, or None. What it raises makes the record wait, or a dead letter."""
+
+
+class AsyncRetryConsumer:
+    """Hands the records of topics to a function, as a member of a group, and tries again what fails.
+
+        policy = RetryPolicy(delays=("10s", "1m", "10m"))
+        async with AsyncRetryConsumer("127.0.0.1:9092", ["orders"], group_id="billing", policy=policy) as consumer:
+            await consumer.run(handle)
+
+    A record that the function raises for waits in a retry topic (or, blocking, where it is), and becomes a dead letter after
+    the last try. Meanwhile the member stays in its group: partitions are paused, nobody sleeps. The function gets a record
+    as it was in its own topic, also from a retry topic: place, timestamp and headers. Other settings are a consumer's.
+    """
+
+    def __init__(
+        self,
+        bootstrap_servers: str | list[str] | tuple[str, ...],
+        topics: Iterable[str],
+        *,
+        policy: RetryPolicy | None = None,
+        key_deserializer: Deserializer | None = None,
+        value_deserializer: Deserializer | None = None,
+        transactional_id: str | None = None,
+        producer: Mapping[str, Any] | None = None,
+        clock: Clock | None = None,
+        **settings: Unpack[ConsumerOptions],
+    ) -> None:
+        """`producer`: settings of the one that hands records over, as keyword arguments. `transactional_id`: its, with
+        exactly_once; another one for each member; by default made of the group, and of group_instance_id if that is set.
+        """
+        self._policy = policy or RetryPolicy()
+        configs: ClientConfigs = client_configs(
+            self._policy, dict(settings), producer or {}, transactional_id
+        )
+        self._routing = Routing(self._policy, configs.group_id, topics)
+        self._waiting = WaitingPartitions()
+        self._clock = clock or SystemClock()
+        self._longest_turn_s = configs.longest_turn_s
+        self._key_deserializer = key_deserializer
+        self._value_deserializer = value_deserializer
+        self._consumer = AsyncConsumer(bootstrap_servers, **configs.consumer)
+        self._producer = AsyncProducer(bootstrap_servers, **configs.producer)
+        self._admin = AsyncAdmin(bootstrap_servers, **configs.admin)
+        self._partition_counts: dict[str, int] = {}
+        self._has_begun = False
+        self._stopping = False
+        self.counts: Final[Counter[str]] = Counter()
+        """How many records were `handled`, `retried` and `dead_lettered` here."""
+        self.attempt = 0
+        """Of the record that is being handled: 1 for its first try."""
+
+    @classmethod
+    def from_config(
+        cls,
+        config: Mapping[str, object],
+        *,
+        key_deserializer: Deserializer | None = None,
+        value_deserializer: Deserializer | None = None,
+    ) -> Self:
+        """All of it from a mapping: `topics`, what `RetryPolicy.from_config` takes, a consumer's settings with Kafka's names,
+        a producer's after `producer.`."""
+        given = given_config(config)
+        return cls(
+            given.bootstrap_servers,
+            given.topics,
+            policy=given.policy,
+            key_deserializer=key_deserializer,
+            value_deserializer=value_deserializer,
+            transactional_id=given.transactional_id,
+            producer=given.producer,
+            **given.consumer,
+        )
+
+    async def run(self, handler: Handler) -> None:
+        """Handle records until `stop`. What it raises is not a handler's error: nothing of it is committed."""
+        while not self._stopping:
+            await self.handle_some(handler)
+
+    def stop(self) -> None:
+        """Let `run` return after the record that is being handled; from any thread, or a signal handler."""
+        self._stopping = True
+
+    async def handle_some(self, handler: Handler, timeout_s: float = 1.0) -> int:
+        """One poll, and its records; how many were tried. Waits up to `timeout_s` for the first."""
+        # sync: check_handler(handler, is_async=False)
+        check_handler(handler, is_async=True)  # async
+        await self._begin()
+        now_ms = self._clock.wall_ms()
+        due = self._waiting.due(now_ms)
+        if due:
+            self._consumer.resume(due)
+        wait_s = min(timeout_s, self._waiting.poll_ms(now_ms) / 1000)
+        turn = Turn(self._routing, self._waiting, await self._consumer.poll(wait_s), self.counts)
+        deadline = self._clock.monotonic() + self._longest_turn_s
+        count = 0
+        while (received := turn.next(self._clock.wall_ms())) is not None:
+            count += 1
+            await self._handle(turn, received, handler)
+            if self._stopping or self._clock.monotonic() >= deadline:
+                turn.leave_the_rest()
+        for place, offset in turn.rewinds.items():
+            self._consumer.seek(place, offset)
+        self._consumer.pause(turn.held)
+        await self._hand_over(turn)
+        return count
+
+    async def close(self) -> None:
+        """Leave the group. Idempotent."""
+        await self._consumer.close()
+        await self._producer.close()
+        await self._admin.close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    # -- inside
+
+    async def _begin(self) -> None:
+        """Once: make the topics that are missing, and join the group."""
+        if self._has_begun:
+            return
+        await self._make_topics()
+        if self._policy.exactly_once:
+            await self._producer.init_transactions()
+        listener = _HandoverListener(self._consumer, self._waiting, frozenset(self._routing.retry_topics))
+        await self._consumer.subscribe(self._routing.subscription(), listener=listener)
+        self._has_begun = True
+
+    async def _make_topics(self) -> None:
+        there = set(await self._admin.list_topics())
+        names = [name for name in self._routing.all_topics() if name in there]
+        found = await self._admin.describe_topics(names) if names else {}
+        self._partition_counts = {name: len(each.partitions) for name, each in found.items()}
+        for topic in missing_topics(self._routing, self._policy, self._partition_counts):
+            try:
+                await self._admin.create_topics([topic])
+            except KafkaError as error:
+                if error.code is not ErrorCode.TOPIC_ALREADY_EXISTS:  # another member was faster
+                    raise
+            self._partition_counts[topic.name] = topic.partitions
+
+    async def _handle(self, turn: Turn, received: ReceivedRecord, handler: Handler) -> None:
+        stage, is_final = "key", True
+        self.attempt = received.attempt
+        try:
+            record = received.record
+            if self._key_deserializer is not None:
+                record = record._replace(key=self._key_deserializer(record.key))
+            stage = "value"
+            if self._value_deserializer is not None:
+                record = record._replace(value=self._value_deserializer(record.value))
+            stage, is_final = handler_name(handler), False
+            # sync: outputs = outputs_of(handler(record))
+            outputs = outputs_of(await handler(record))  # async
+        except Exception as error:  # noqa: BLE001 - the user's code: what it raises is what this is for
+            step = turn.failed(received, error, stage, self._clock.wall_ms(), is_final=is_final)
+            _log.info(
+                "record_failed",
+                record=str(received.origin),
+                attempt=received.attempt,
+                error=type(error).__name__,
+                goes_to=step.topic if isinstance(step, Forward) else str(received.place),
+            )
+            return
+        check_outputs(outputs, handler)
+        turn.handled(received, outputs)
+
+    async def _hand_over(self, turn: Turn) -> None:
+        """Send what is to be sent, then commit; or both in one transaction."""
+        if not turn.positions:
+            return
+        try:
+            if not self._policy.exactly_once:
+                await self._send_all(turn)
+                await self._producer.flush()
+                await self._consumer.commit(turn.positions)
+                return
+            async with self._producer.transaction():
+                await self._send_all(turn)
+                await self._producer.send_offsets_to_transaction(
+                    turn.positions, self._consumer.group_metadata()
+                )
+        except CommitFailedError as error:
+            _log.warning("partitions_went_to_another_member", reason=error.message)
+            if self._policy.exactly_once:  # what was ours and still is, is handled again
+                self._waiting.forget(self._consumer.assignment())
+                self._consumer.resume(self._consumer.assignment())
+                self._consumer.seek_to_committed()
+
+    async def _send_all(self, turn: Turn) -> None:
+        for each in turn.to_send:
+            if isinstance(each, Forward):
+                has_partition = each.partition < self._partition_counts.get(each.topic, 0)
+                await self._producer.send(
+                    each.topic,
+                    each.value,
+                    key=each.key,
+                    headers=each.headers,
+                    partition=each.partition if has_partition else None,
+                )
+            else:
+                await self._producer.send(
+                    each.topic,
+                    each.value,
+                    key=each.key,
+                    headers=each.headers,
+                    partition=each.partition,
+                    timestamp_ms=each.timestamp_ms,
+                )
+
+
+class _HandoverListener(RebalanceListener):
+    """Forgets what partitions waited for when they go; reads retry topics from their first record when they come."""
+
+    def __init__(
+        self, consumer: AsyncConsumer, waiting: WaitingPartitions, retry_topics: frozenset[str]
+    ) -> None:
+        self._consumer = consumer
+        self._waiting = waiting
+        self._retry_topics = retry_topics
+
+    async def partitions_revoked(self, partitions: Partitions) -> None:
+        self._waiting.forget(partitions)
+
+    async def partitions_assigned(self, partitions: Partitions) -> None:
+        mine = [TopicPartition(*each) for each in partitions if each.topic in self._retry_topics]
+        committed = await self._consumer.committed(mine) if mine else {}
+        fresh = [place for place, offset in committed.items() if offset is None]
+        if fresh:
+            self._consumer.seek_to_beginning(fresh)

@@ -1,0 +1,115 @@
+"""Settings of the clients behind a consumer that tries again: the user's, and what it needs itself."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from odradek.client.settings import AdminSettings, ConsumerSettings, ProducerSettings
+from odradek.model.errors import ConfigError
+from odradek.retry.policy import CONFIG_KEYS, RetryPolicy
+from odradek.runtime.real_clock import SystemEntropy
+
+PRODUCER_PREFIX: Final = "producer."
+_TRANSACTION_TIMEOUT_MS: Final = 10_000
+"""A transaction begins after the records are handled, and is short; one of a member that died holds up its successor."""
+_LONGEST_SHARE: Final = 0.5
+"""Of max.poll.interval.ms: then the records that are left of a poll are read again, so that the group hears of us in time."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClientConfigs:
+    """Keyword arguments of each client."""
+
+    group_id: str
+    longest_turn_s: float
+    consumer: Any
+    producer: Any
+    admin: Any
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GivenConfig:
+    """A mapping with all settings, sorted by whom they are for."""
+
+    bootstrap_servers: Any
+    topics: tuple[str, ...]
+    policy: RetryPolicy
+    transactional_id: str | None
+    consumer: Any
+    producer: dict[str, Any]
+
+
+def client_configs(
+    policy: RetryPolicy,
+    settings: dict[str, Any],
+    producer: Mapping[str, Any],
+    transactional_id: str | None,
+) -> ClientConfigs:
+    """ConfigError for what cannot be, such as no group, or offsets that the consumer commits by itself."""
+    group_id = str(settings.get("group_id") or "")
+    if not group_id:
+        raise ConfigError("a consumer that tries again is a member of a group: set group_id")
+    if settings.get("enable_auto_commit"):
+        raise ConfigError(
+            "enable_auto_commit=True would commit records before they are handled: leave it out"
+        )
+    consumer = {"auto_offset_reset": "earliest", **settings, "enable_auto_commit": False}
+    sending = dict(producer)
+    if policy.exactly_once:
+        if settings.get("isolation_level", "read_committed") != "read_committed":
+            raise ConfigError("delivery=exactly_once needs isolation_level=read_committed")
+        consumer["isolation_level"] = "read_committed"
+        name = settings.get("group_instance_id") or SystemEntropy().uuid().hex
+        sending.setdefault("transactional_id", transactional_id or f"{group_id}-retry-{name}")
+        sending.setdefault("transaction_timeout_ms", _TRANSACTION_TIMEOUT_MS)
+    elif transactional_id:
+        raise ConfigError("transactional_id is only of use with delivery=exactly_once")
+    interval_ms = int(settings.get("max_poll_interval_ms", 300_000))
+    admin = {key: value for key, value in settings.items() if key in AdminSettings.settings}
+    return ClientConfigs(
+        group_id=group_id,
+        longest_turn_s=interval_ms / 1000 * _LONGEST_SHARE,
+        consumer=consumer,
+        producer=sending,
+        admin=admin,
+    )
+
+
+def given_config(config: Mapping[str, object]) -> GivenConfig:
+    """Sort a user's mapping; ConfigError names what is missing or unknown."""
+    policy = RetryPolicy.from_config({key: value for key, value in config.items() if key in CONFIG_KEYS})
+    rest = {key: value for key, value in config.items() if key not in CONFIG_KEYS}
+    topics = _topics(rest.pop("topics", ()))
+    transactional_id = rest.pop("transactional.id", None)
+    servers = rest.pop("bootstrap.servers", None)
+    if not servers:
+        raise ConfigError("bootstrap.servers is missing: where is the cluster?")
+    sending = {
+        key.removeprefix(PRODUCER_PREFIX): value
+        for key, value in rest.items()
+        if key.startswith(PRODUCER_PREFIX)
+    }
+    reading = {key: value for key, value in rest.items() if not key.startswith(PRODUCER_PREFIX)}
+    return GivenConfig(
+        bootstrap_servers=servers,
+        topics=topics,
+        policy=policy,
+        transactional_id=None if transactional_id is None else str(transactional_id),
+        consumer=_arguments(ConsumerSettings, reading, servers),
+        producer=_arguments(ProducerSettings, sending, servers),
+    )
+
+
+def _topics(value: object) -> tuple[str, ...]:
+    items: Iterable[object] = value.split(",") if isinstance(value, str) else value  # type: ignore[assignment]
+    return tuple(str(each).strip() for each in items if str(each).strip())
+
+
+def _arguments(
+    kind: type[ConsumerSettings | ProducerSettings], config: Mapping[str, object], servers: object
+) -> dict[str, Any]:
+    arguments = kind.arguments({**config, "bootstrap.servers": servers})
+    arguments.pop("bootstrap_servers")
+    return arguments

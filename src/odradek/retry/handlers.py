@@ -1,0 +1,45 @@
+"""What a user's function may be, and may return."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from odradek.retry.routing import Output
+
+
+def check_handler(handler: Callable[..., Any], *, is_async: bool) -> None:
+    """TypeError for a coroutine function where a plain one is called, and the other way round.
+
+    Without this every record would fail, and become a dead letter.
+    """
+    call = handler if inspect.isroutine(handler) else getattr(handler, "__call__", handler)  # noqa: B004
+    if inspect.isasyncgenfunction(call):
+        raise TypeError(f"{handler_name(handler)} is an async generator: return a list of Output")
+    if inspect.iscoroutinefunction(handler) or inspect.iscoroutinefunction(call):
+        if not is_async:
+            raise TypeError(f"{handler_name(handler)} is a coroutine function: use AsyncRetryConsumer")
+    elif is_async:
+        raise TypeError(
+            f"{handler_name(handler)} is no coroutine function: write async def, or use RetryConsumer"
+        )
+
+
+def handler_name(handler: Callable[..., Any]) -> str:
+    """As dead letters name their stage."""
+    return str(getattr(handler, "__name__", type(handler).__name__))
+
+
+def outputs_of(answer: Iterable[Output] | None) -> list[Output]:
+    """What a handler returned. What it raises comes from the handler, if that is a generator."""
+    return [] if answer is None else list(answer)
+
+
+def check_outputs(outputs: Iterable[object], handler: Callable[..., Any]) -> None:
+    """TypeError when a handler returns something else: a mistake of the program, not of a record."""
+    for each in outputs:
+        if not isinstance(each, Output):
+            raise TypeError(
+                f"{handler_name(handler)} returned {type(each).__name__}: expected None, or Output objects to be sent"
+            )

@@ -1,0 +1,174 @@
+"""How often a record is tried, after which delays, and where it goes then: what a user configures."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from string import Formatter
+from typing import Any, Final, Self
+
+from odradek.dead_letters.headers import class_name
+from odradek.model.errors import ConfigError, KafkaError
+from odradek.model.ids import check_topic_name
+
+_UNIT_MS: Final = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
+_DELAY: Final = re.compile(r"(?P<count>\d{1,9})(?P<unit>ms|s|m|h|d)\Z")
+_FIELDS: Final = ("topic", "group", "delay", "index")
+FOREVER_MS: Final = -1
+
+
+class Reject(Exception):
+    """Raise it in a handler: the record goes to the dead-letter topic at once, without further tries."""
+
+
+class RetryMode(StrEnum):
+    """What becomes of the records behind one that failed."""
+
+    NON_BLOCKING = "non-blocking"
+    """They go on: the failed record waits in a retry topic. Records of one key may be handled out of order."""
+    BLOCKING = "blocking"
+    """They wait in their partition until it is done or dead. Order is kept."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RetryPolicy:
+    """What to do with records that a handler raises for.
+
+    A record is tried once, and once more after each delay; then it is a dead letter. `from_config` takes the same with
+    names and texts, for files and environments.
+    """
+
+    delays: tuple[str, ...] = ("10s", "1m", "10m")
+    """Such as 500ms, 10s, 1m, 2h, 1d. Empty: a record that fails is a dead letter at once."""
+    mode: RetryMode = RetryMode.NON_BLOCKING
+    not_retried: tuple[str, ...] = ()
+    """Exceptions that no second try mends: names of classes, with their module or without; subclasses count."""
+    retry_topic: str = "{topic}.{group}.retry-{delay}"
+    """A name for each delay; {index} counts from 0. Groups need topics of their own."""
+    dead_letter_topic: str = "{topic}.{group}.dlq"
+    creating_topics: bool = True
+    """Make retry and dead-letter topics that do not exist, with as many partitions as the topic has."""
+    dead_letter_retention_ms: int = FOREVER_MS
+    """Of dead-letter topics that are made; -1: for ever."""
+    exactly_once: bool = False
+    """Hand records over, and commit offsets, in transactions; what the handler returns is sent in them, too."""
+
+    def __post_init__(self) -> None:
+        """ConfigError says what is wrong."""
+        for delay in self.delays:
+            delay_ms(delay)
+        for name, template in (
+            ("retry.topic.name", self.retry_topic),
+            ("errors.deadletterqueue.topic.name", self.dead_letter_topic),
+        ):
+            _check_template(name, template)
+        if len(set(self.delays)) > 1 and not {"delay", "index"} & _fields_of(self.retry_topic):
+            raise ConfigError(
+                f"retry.topic.name={self.retry_topic!r} is one topic for several delays, in which the longer ones hold up"
+                " the others: put {delay} or {index} into it"
+            )
+
+    @classmethod
+    def from_config(cls, config: Mapping[str, object]) -> Self:
+        """From Kafka-like names; ConfigError for one that does not exist.
+
+        retry.delays (10s,1m,10m), retry.mode (non-blocking, blocking), retry.exclude (names of exceptions),
+        retry.topic.name, retry.topics.create (true), errors.deadletterqueue.topic.name,
+        errors.deadletterqueue.topic.retention.ms (-1), delivery (at_least_once, exactly_once).
+        """
+        unknown = [key for key in config if key not in CONFIG_KEYS]
+        if unknown:
+            raise ConfigError(
+                f"unknown setting {unknown[0]!r} of a retry policy; known are {', '.join(CONFIG_KEYS)}"
+            )
+        return cls(**{field: _read(key, config[key]) for key, field in CONFIG_KEYS.items() if key in config})
+
+    def retries(self, error: BaseException) -> bool:
+        """Whether a second try may help. Names are compared with the class of the error and all that it is derived from."""
+        if isinstance(error, Reject):
+            return False
+        names = {name for kind in type(error).__mro__ for name in (class_name(kind), kind.__qualname__)}
+        return not names & set(self.not_retried)
+
+    def retry_topic_for(self, topic: str, group: str, number: int) -> str:
+        """Where a record of `topic` waits for the delay of this number."""
+        fields = {"topic": topic, "group": group, "delay": self.delays[number], "index": str(number)}
+        return _topic_name("retry.topic.name", self.retry_topic, fields)
+
+    def dead_letter_topic_for(self, topic: str, group: str) -> str:
+        fields = {"topic": topic, "group": group}
+        return _topic_name("errors.deadletterqueue.topic.name", self.dead_letter_topic, fields)
+
+
+CONFIG_KEYS: Final = {
+    "retry.delays": "delays",
+    "retry.mode": "mode",
+    "retry.exclude": "not_retried",
+    "retry.topic.name": "retry_topic",
+    "retry.topics.create": "creating_topics",
+    "errors.deadletterqueue.topic.name": "dead_letter_topic",
+    "errors.deadletterqueue.topic.retention.ms": "dead_letter_retention_ms",
+    "delivery": "exactly_once",
+}
+"""Setting of a file to the field that it sets. `errors.deadletterqueue` is Kafka Connect's word, and that of share groups."""
+
+
+def delay_ms(delay: str) -> int:
+    """Milliseconds of a delay such as 10s; ConfigError for anything else."""
+    match = _DELAY.match(delay)
+    if match is None:
+        raise ConfigError(f"retry.delays: {delay!r} is no delay such as 500ms, 10s, 1m, 2h or 1d")
+    return int(match["count"]) * _UNIT_MS[match["unit"]]
+
+
+def _read(key: str, value: object) -> Any:
+    text = str(value).strip()
+    if key in ("retry.delays", "retry.exclude"):
+        items = value if isinstance(value, list | tuple) else text.split(",")
+        return tuple(str(each).strip() for each in items if str(each).strip())
+    if key == "retry.mode":
+        return RetryMode(_one_of(key, text, tuple(RetryMode)))
+    if key == "retry.topics.create":
+        return _one_of(key, text.lower(), ("true", "false")) == "true"
+    if key == "delivery":
+        return _one_of(key, text, ("at_least_once", "exactly_once")) == "exactly_once"
+    if key == "errors.deadletterqueue.topic.retention.ms":
+        try:
+            return int(text)
+        except ValueError:
+            raise ConfigError(f"{key}={text!r} is no number of milliseconds") from None
+    return text
+
+
+def _one_of(key: str, text: str, allowed: tuple[str, ...]) -> str:
+    if text not in allowed:
+        raise ConfigError(f"{key}={text!r} is not allowed: expected {' or '.join(allowed)}")
+    return text
+
+
+def _check_template(key: str, template: str) -> None:
+    try:
+        fields = _fields_of(template)
+    except ValueError as error:
+        raise ConfigError(f"{key}={template!r} is no template: {error}") from None
+    unknown = fields - set(_FIELDS)
+    if unknown:
+        known = ", ".join(f"{{{each}}}" for each in _FIELDS)
+        raise ConfigError(f"{key}={template!r}: there is no field {{{min(unknown)}}}; there are {known}")
+
+
+def _fields_of(template: str) -> set[str]:
+    return {name for _, name, _, _ in Formatter().parse(template) if name is not None}
+
+
+def _topic_name(key: str, template: str, fields: Mapping[str, str]) -> str:
+    try:
+        name = template.format(**fields)
+        check_topic_name(name)
+    except KeyError as error:
+        raise ConfigError(f"{key}={template!r}: {{{error.args[0]}}} has no meaning here") from None
+    except KafkaError as error:
+        raise ConfigError(f"{key}={template!r}: {error.message}") from None
+    return name
