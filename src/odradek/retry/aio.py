@@ -19,7 +19,7 @@ from odradek.retry.handlers import check_handler, check_outputs, handler_name, o
 from odradek.retry.policy import RetryPolicy
 from odradek.retry.routing import Forward, Output, ReceivedRecord, Routing
 from odradek.retry.topics import missing_topics
-from odradek.retry.turn import Turn
+from odradek.retry.turn import HandlingTurn
 from odradek.retry.waiting_partitions import WaitingPartitions
 from odradek.runtime.ports import Clock
 from odradek.runtime.real_clock import SystemClock
@@ -121,7 +121,7 @@ class AsyncRetryConsumer:
         if due:
             self._consumer.resume(due)
         wait_s = min(timeout_s, self._waiting.poll_ms(now_ms) / 1000)
-        turn = Turn(self._routing, self._waiting, await self._consumer.poll(wait_s), self.counts)
+        turn = HandlingTurn(self._routing, self._waiting, await self._consumer.poll(wait_s), self.counts)
         deadline = self._clock.monotonic() + self._longest_turn_s
         count = 0
         while (received := turn.next(self._clock.wall_ms())) is not None:
@@ -175,7 +175,7 @@ class AsyncRetryConsumer:
                     raise
             self._partition_counts[topic.name] = topic.partitions
 
-    async def _handle(self, turn: Turn, received: ReceivedRecord, handler: Handler) -> None:
+    async def _handle(self, turn: HandlingTurn, received: ReceivedRecord, handler: Handler) -> None:
         stage, is_final = "key", True
         self.attempt = received.attempt
         try:
@@ -201,7 +201,7 @@ class AsyncRetryConsumer:
         check_outputs(outputs, handler)
         turn.handled(received, outputs)
 
-    async def _hand_over(self, turn: Turn) -> None:
+    async def _hand_over(self, turn: HandlingTurn) -> None:
         """Send what is to be sent, then commit; or both in one transaction."""
         if not turn.positions:
             return
@@ -223,7 +223,7 @@ class AsyncRetryConsumer:
                 self._consumer.resume(self._consumer.assignment())
                 self._consumer.seek_to_committed()
 
-    async def _send_all(self, turn: Turn) -> None:
+    async def _send_all(self, turn: HandlingTurn) -> None:
         for each in turn.to_send:
             if isinstance(each, Forward):
                 has_partition = each.partition < self._partition_counts.get(each.topic, 0)

@@ -19,7 +19,7 @@ RETRIED = "retried"
 DEAD = "dead_lettered"
 
 
-class Turn:
+class HandlingTurn:
     """The records of one poll. Ask `next` for a record until there is none, and say after each what came of it."""
 
     def __init__(

@@ -16,7 +16,7 @@ from odradek.model.ids import TopicPartition
 from odradek.records import TimestampType
 from odradek.retry import Reject, RetryMode, RetryPolicy
 from odradek.retry.routing import Forward, Output, ReceivedRecord, Routing, TryAgain
-from odradek.retry.turn import Turn
+from odradek.retry.turn import HandlingTurn
 from odradek.retry.waiting_partitions import WaitingPartitions
 
 NOW = 1_000_000
@@ -133,8 +133,10 @@ def test_a_redriven_record_with_its_origin_begins_at_its_first_attempt() -> None
     assert received.record.headers == (("__dlq.redrive.count", b"1"),)
 
 
-def turn_of(routes: Routing, records: list[ConsumerRecord], waiting: WaitingPartitions | None = None) -> Turn:
-    return Turn(routes, waiting or WaitingPartitions(), records, Counter())
+def turn_of(
+    routes: Routing, records: list[ConsumerRecord], waiting: WaitingPartitions | None = None
+) -> HandlingTurn:
+    return HandlingTurn(routes, waiting or WaitingPartitions(), records, Counter())
 
 
 def test_a_record_that_is_not_due_holds_up_its_partition_and_no_other() -> None:
@@ -242,7 +244,7 @@ class Broker:
             paused -= set(waiting.due(now))
             records = self.poll(paused, 2)
             idle = 0 if records else idle + (not paused)
-            turn = Turn(self.routes, waiting, records, Counter())
+            turn = HandlingTurn(self.routes, waiting, records, Counter())
             while (received := turn.next(now)) is not None:
                 value = received.record.value
                 if left.get(value, 0):
