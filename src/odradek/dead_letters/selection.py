@@ -51,6 +51,20 @@ def _number(text: str | None) -> int | None:
     return None if text is None else int(text)
 
 
+def span_of(places: Iterable[PlaceRange], partition: int) -> tuple[int, int | None] | None:
+    """The first offset of a partition that `places` may mean, and the last one, if there is a last one.
+
+    None when they mean nothing of this partition. Without any place all of it is meant.
+    """
+    listed = list(places)
+    mine = [each for each in listed if each.partition in (None, partition)]
+    if listed and not mine:
+        return None
+    lasts = [each.last for each in mine if each.last is not None]
+    first = min((each.first or 0 for each in mine), default=0)
+    return first, max(lasts) if mine and len(lasts) == len(mine) else None
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Selection:
     """All that is set must hold; of several values of one kind, one must."""

@@ -11,6 +11,7 @@ from odradek.client import Admin, Consumer
 from odradek.client.consumer.consumer_record import ConsumerRecord
 from odradek.dead_letters.letter import DeadLetter, read_letter
 from odradek.dead_letters.redriven import REDRIVES_TOPIC, RedrivenState
+from odradek.dead_letters.selection import Selection, span_of
 from odradek.model.errors import ErrorCode, KafkaError
 from odradek.model.ids import TopicPartition
 from odradek.runtime.ports import Clock
@@ -60,21 +61,22 @@ class DeadLetterTopic:
     ) -> None:
         self.close()
 
-    def letters(self) -> Iterator[tuple[DeadLetter, bool]]:
-        """All letters that are there now, and whether each was sent back; each partition's in order."""
+    def letters(self, selection: Selection | None = None) -> Iterator[tuple[DeadLetter, bool]]:
+        """The letters that are there now, and whether each was sent back; each partition's in order.
+
+        By default all. Of a selection's places only those offsets are read.
+        """
+        selection = selection or Selection()
+        spans = {place: span_of(selection.places, place.partition) for place in self._partitions}
         state = self.state()
-        for record in self.records(lambda _, log_start: log_start):
-            yield read_letter(record), record.offset in state.of(record.partition)
+        for record in self._read({place: span for place, span in spans.items() if span is not None}):
+            letter = read_letter(record)
+            if selection.matches(letter):
+                yield letter, record.offset in state.of(record.partition)
 
     def records(self, begin: Callable[[int, int], int]) -> Iterator[ConsumerRecord]:
         """The records of all partitions, up to what is the end now. `begin(partition, first offset)`: where to read from."""
-        with self._consumer() as consumer:
-            starts = consumer.beginning_offsets(self._partitions)
-            ends = consumer.end_offsets(self._partitions)
-            consumer.assign(self._partitions)
-            for place, start in starts.items():
-                consumer.seek(place, begin(place.partition, start))
-            yield from self._until(consumer, ends, "its last records did not come")
+        return self._read(dict.fromkeys(self._partitions, (0, None)), begin)
 
     def state(self) -> RedrivenState:
         """Read to the end of the log, not only to the last stable offset: what another redrive holds open may hide ours."""
@@ -120,6 +122,24 @@ class DeadLetterTopic:
             enable_auto_commit=False,
             **self.settings,
         )
+
+    def _read(
+        self,
+        spans: Mapping[TopicPartition, tuple[int, int | None]],
+        begin: Callable[[int, int], int] = lambda _, first: first,
+    ) -> Iterator[ConsumerRecord]:
+        """The records from the first to the last offset of each span, of those that the log holds now."""
+        if not spans:
+            return
+        with self._consumer() as consumer:
+            log_starts, ends = consumer.beginning_offsets(spans), consumer.end_offsets(spans)
+            starts = {place: max(first, log_starts[place]) for place, (first, _) in spans.items()}
+            for place, (_, last) in spans.items():
+                ends[place] = ends[place] if last is None else min(ends[place], last + 1)
+            consumer.assign(spans)
+            for place, start in starts.items():
+                consumer.seek(place, begin(place.partition, start))
+            yield from self._until(consumer, ends, "its last records did not come")
 
     def _until(
         self, consumer: Consumer, ends: Mapping[TopicPartition, int], problem: str

@@ -8,7 +8,7 @@ import pytest
 
 from odradek.dead_letters.headers import GivenUpBy, Origin, RecordFailure
 from odradek.dead_letters.letter import DeadLetter
-from odradek.dead_letters.selection import PlaceRange, Selection, parse_place
+from odradek.dead_letters.selection import PlaceRange, Selection, parse_place, span_of
 from odradek.model.errors import ConfigError
 
 
@@ -48,6 +48,25 @@ def test_a_place_is_a_topic_a_partition_an_offset_or_a_range(text: str, place: P
 def test_anything_else_is_no_place(text: str) -> None:
     with pytest.raises(ConfigError, match="is no place in a topic"):
         parse_place(text)
+
+
+@pytest.mark.parametrize(
+    ("places", "spans"),
+    [
+        ([], [(0, None), (0, None)]),
+        (["t"], [(0, None), (0, None)]),
+        (["t:0"], [(0, None), None]),
+        (["t:0:5"], [(5, 5), None]),
+        (["t:0:5-9", "t:0:3"], [(3, 9), None]),
+        (["t:0:5-9", "t:0:3-"], [(3, None), None]),
+        (["t:0:5-9", "t"], [(0, None), (0, None)]),
+        (["t:1:7", "t:0:2-4"], [(2, 4), (7, 7)]),
+    ],
+)
+def test_places_say_which_offsets_need_a_look(
+    places: list[str], spans: list[tuple[int, int | None] | None]
+) -> None:
+    assert [span_of(map(parse_place, places), partition) for partition in (0, 1)] == spans
 
 
 @pytest.mark.parametrize(

@@ -262,9 +262,7 @@ def _targets(bootstrap: str, name: str, request: RedriveRequest) -> Counter[str]
 def _letters(bootstrap: str, name: str, selection: Selection) -> Iterator[tuple[DeadLetter, bool]]:
     check_reachable(bootstrap)
     with DeadLetterTopic(bootstrap, name, client_id=CLIENT_ID) as topic:
-        for letter, is_redriven in topic.letters():
-            if selection.matches(letter):
-                yield letter, is_redriven
+        yield from topic.letters(selection)
 
 
 def _dead_letter_topics(bootstrap: str) -> list[str]:

@@ -54,6 +54,8 @@ class Ask:
 class MemberCore(Protocol):
     """A core, as its service sees it."""
 
+    member_id: str
+    generation: int
     handover: Handover | None
     in_poll: bool
     polled_at: float

@@ -37,7 +37,7 @@ class GuardedFunction(Generic[P, R]):
     def __init__(self, function: Callable[P, R], returns: str | DataType, name: str | None) -> None:
         self._function = function
         self._returns = returns
-        self._name = name or getattr(function, "__name__", type(function).__name__)
+        self._name = name or str(getattr(function, "__name__", type(function).__name__))
 
     def __call__(self, *arguments: P.args, **named: P.kwargs) -> R:
         """The function itself, as in a test of it."""
