@@ -3,8 +3,8 @@ schema out.
 
 JSON is decoded by Arrow's own parser, a whole batch at a time. Each value is wrapped as `{"i": <row>, "v":
 <value>}`, so a value that is broken, or holds two documents, or would swallow its neighbour, cannot shift the
-rows after it: the numbers that come back must be 0, 1, 2... If they are not, the batch is halved until the
-bad values stand alone.
+rows after it: the numbers that come back must be 0, 1, 2... If they are not, values that are plainly wrong are
+sorted out, and the rest is halved until the bad ones stand alone.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from odradek.model.errors import ErrorCode, KafkaError
 from odradek.model.ids import TopicPartition
 from odradek.spark.columns import DEAD_LETTER
 from odradek.spark.dead_letters.column import UndecodedRow, dead_letter_column
+from odradek.spark.dead_letters.mismatch import is_plainly_wrong
 from odradek.spark.options import Decoding, OnDecodeError, Projection
 
 _PARSE_BLOCK_BYTES: Final = 1 << 20
@@ -132,13 +133,31 @@ def decode_json(raw: pa.Array, kind: pa.DataType) -> pa.Array:
 
 
 def _parse(values: Sequence[bytes], kind: pa.DataType) -> pa.Array:
+    """All together; if that fails, without those that are plainly wrong. Halving alone takes 50 times as long when all are."""
+    parsed = _parse_all(values, kind)
+    if parsed is not None:
+        return parsed
+    places: list[int | None] = []
+    rest: list[bytes] = []
+    for value in values:
+        places.append(None if is_plainly_wrong(value, kind) else len(rest))
+        if places[-1] is not None:
+            rest.append(value)
+    if not rest:
+        return pa.nulls(len(values), kind)
+    return _parse_by_halves(rest, kind).take(pa.array(places, pa.int64()))
+
+
+def _parse_by_halves(values: Sequence[bytes], kind: pa.DataType) -> pa.Array:
     parsed = _parse_all(values, kind)
     if parsed is not None:
         return parsed
     if len(values) == 1:
         return pa.nulls(1, kind)
     middle = len(values) // 2
-    return pa.concat_arrays([_parse(values[:middle], kind), _parse(values[middle:], kind)])
+    return pa.concat_arrays(
+        [_parse_by_halves(values[:middle], kind), _parse_by_halves(values[middle:], kind)]
+    )
 
 
 def _parse_all(values: Sequence[bytes], kind: pa.DataType) -> pa.Array | None:

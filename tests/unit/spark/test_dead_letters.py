@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pyarrow as pa
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 pytest.importorskip("pyspark", reason="PySpark is absent")
@@ -32,9 +33,9 @@ from odradek.model.ids import TopicPartition
 from odradek.records.arrow import SCHEMA
 from odradek.spark.columns import DEAD_LETTER, DEAD_LETTER_FIELDS
 from odradek.spark.dead_letters import letters
-from odradek.spark.dead_letters.mismatch import SCHEMA_MISMATCH, why_not
+from odradek.spark.dead_letters.mismatch import SCHEMA_MISMATCH, is_plainly_wrong, why_not
 from odradek.spark.dead_letters.results import fitted
-from odradek.spark.decode import decode_json, to_columns
+from odradek.spark.decode import _parse_all, decode_json, to_columns
 from odradek.spark.option_table import Use
 from odradek.spark.options import Decoding, read_options, write_options
 from odradek.spark.outgoing import OutgoingRecord, outgoing_records, row_format
@@ -200,6 +201,26 @@ def test_what_makes_no_sense_is_refused(options: dict[str, str], told: str) -> N
 def test_the_reason_names_the_field(value: bytes, told: str) -> None:
     assert decode_json(pa.array([value]), KIND).null_count == 1  # or there would be nothing to explain
     assert why_not(value, Decoding.JSON, KIND).message == told
+
+
+SCALARS = st.none() | st.booleans() | st.integers(-(1 << 70), 1 << 70) | st.text(max_size=3)
+DOCUMENTS = st.dictionaries(
+    st.sampled_from([field.name for field in KIND] + ["other"]),
+    SCALARS
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | st.sampled_from(["2013-01-01T00:00:00Z", "2013-01-01", 1.0, 1e3, -0.0])
+    | st.lists(SCALARS, max_size=2)
+    | st.dictionaries(st.sampled_from(["a", "b"]), SCALARS, max_size=2),
+    max_size=4,
+)
+
+
+@given(DOCUMENTS | st.recursive(SCALARS, lambda inner: st.lists(inner, max_size=2)))
+@settings(max_examples=300)
+def test_what_is_plainly_wrong_is_never_what_arrow_takes(document: Any) -> None:
+    value = json.dumps(document).encode()
+    if is_plainly_wrong(value, KIND):
+        assert _parse_all([value], KIND) is None
 
 
 @given(st.binary(max_size=40) | st.text(max_size=40).map(str.encode))

@@ -25,6 +25,19 @@ class Mismatch:
     message: str
 
 
+def is_plainly_wrong(data: bytes, kind: pa.DataType) -> bool:
+    """Whether `data` is surely not one JSON object that fits. False where this cannot tell."""
+    try:
+        document = json.loads(data)
+    except json.JSONDecodeError:
+        return True
+    except (ValueError, RecursionError):
+        return False
+    if document is None:
+        return False
+    return not isinstance(document, dict) or _first_misfit(document, kind, "") is not None
+
+
 def why_not(data: bytes, decoding: Decoding, kind: pa.DataType) -> Mismatch:
     """What is wrong with `data`, which could not be decoded to `kind`."""
     try:

@@ -13,7 +13,6 @@ from typing import Any
 import pytest
 
 from odradek import Admin, Consumer, KafkaError, NewTopic, Producer, TopicPartition
-from odradek.cli.main import main
 from odradek.dead_letters import redrive as module
 from odradek.dead_letters.headers import GivenUpBy, Origin, RecordFailure, letter_headers
 from odradek.dead_letters.redrive import RedriveProgress, redrive
@@ -22,28 +21,6 @@ from odradek.dead_letters.topic import DeadLetterTopic
 
 MakeTopic = Callable[..., str]
 Run = Callable[..., str]
-
-
-@pytest.fixture
-def errors() -> list[str]:
-    return []
-
-
-@pytest.fixture
-def run(
-    bootstrap: str, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, errors: list[str]
-) -> Run:
-    """Runs one command in this process; it must succeed unless another code is expected. Returns what it printed."""
-    monkeypatch.setenv("ODRADEK_BOOTSTRAP", bootstrap)
-
-    def run_command(*words: str, code: int = 0) -> str:
-        left = main(words)
-        out, error = capfd.readouterr()
-        errors[:] = error.splitlines()
-        assert left == code, error
-        return out
-
-    return run_command
 
 
 def records_of(bootstrap: str, topic: str) -> list[Any]:
@@ -89,7 +66,7 @@ class Letters:
 
 @pytest.fixture
 def letters(bootstrap: str, topic: MakeTopic) -> Letters:
-    origin = topic(partitions=2)
+    origin = topic(partitions=2, **{"retention.ms": "-1"})
     name = f"{origin}.dlq"
     with Admin(bootstrap) as admin:
         admin.create_topics([NewTopic(name, 2)])

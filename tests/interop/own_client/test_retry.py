@@ -23,7 +23,7 @@ from odradek.retry import AsyncRetryConsumer, Output, Reject, RetryConsumer, Ret
 MakeTopic = Callable[..., str]
 SECONDS = 40.0
 _numbers = itertools.count()
-_EXAMPLE = Path(__file__).parents[2] / "examples" / "retries" / "billing.py"
+_EXAMPLE = Path(__file__).parents[3] / "examples" / "retries" / "billing.py"
 
 
 @pytest.fixture
