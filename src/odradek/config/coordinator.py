@@ -149,6 +149,10 @@ class OffsetsConfig(Section):
     retention_minutes: Int = setting(default=10_080, valid=at_least(1), importance=HIGH, meaning=
         "How long offsets are kept once their group is empty; or once they were committed, for topics that a group does not "
         "read any more and for groups that never had members.")
+    retention_exempt_prefixes: List = setting("odradek.offsets.retention.exempt.prefixes", default=("__odradek_sink.",),
+        importance=LOW, meaning=
+        "Groups whose names begin with one of these keep their offsets until somebody deletes them, however long they idle: "
+        "the decisions of exactly-once Spark sinks are such offsets. Empty: no exemption, as in Kafka.")
     retention_check_interval_ms: Long = setting(default=600_000, valid=at_least(1), importance=HIGH, meaning=
         "How often offsets that expired are looked for.")
     commit_timeout_ms: Int = setting(default=5000, valid=at_least(1), importance=HIGH, meaning=

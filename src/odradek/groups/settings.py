@@ -18,6 +18,8 @@ class GroupSettings:
     max_size: int = INT_MAX
     offset_metadata_max_bytes: int = 4096
     offsets_retention_ms: int = 7 * 24 * 3_600_000
+    offsets_retention_exempt_prefixes: tuple[str, ...] = ()
+    """Groups that begin so keep their offsets."""
     offsets_retention_check_interval_ms: int = 600_000
     new_member_join_timeout_ms: int = 300_000
     """How long a member that joined for the first time may wait for the rebalance to end: it has no session to lose yet."""
@@ -31,5 +33,6 @@ class GroupSettings:
             max_size=config.group.max_size,
             offset_metadata_max_bytes=config.offsets.metadata_max_bytes,
             offsets_retention_ms=config.offsets.retention_minutes * 60_000,
+            offsets_retention_exempt_prefixes=tuple(filter(None, config.offsets.retention_exempt_prefixes)),
             offsets_retention_check_interval_ms=config.offsets.retention_check_interval_ms,
         )

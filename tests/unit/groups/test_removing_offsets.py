@@ -3,8 +3,10 @@
 from functools import partial
 from uuid import UUID
 
+import pytest
 from tests.unit.groups.group_bench import GroupBench
 
+from odradek.config.broker import BrokerConfig
 from odradek.groups.kinds import Committer
 from odradek.groups.machine import RECORD_OVERHEAD_BYTES
 from odradek.groups.offsets.committing import Commit, CommitRequest, commit
@@ -114,3 +116,36 @@ def test_offsets_may_be_kept_for_longer_than_time_can_be_told() -> None:
         bench.execute(partial(commit, request=request))
     bench.advance(10_000)
     assert set(bench.machine.offsets.of("g")) == {("t", 0)}
+
+
+@pytest.mark.parametrize(
+    ("prefixes", "kept"),
+    [
+        (("__odradek_sink.",), {"__odradek_sink.s"}),
+        (("__odradek_sink.", "k"), {"__odradek_sink.s", "k"}),
+        ((), set()),
+    ],
+)
+def test_groups_that_are_exempt_keep_their_offsets(prefixes: tuple[str, ...], kept: set[str]) -> None:
+    settings = GroupSettings(
+        offsets_retention_ms=100_000,
+        offsets_retention_check_interval_ms=1_000,
+        offsets_retention_exempt_prefixes=prefixes,
+    )
+    bench = GroupBench(settings)
+    for name in ("__odradek_sink.s", "__odradek_sinks", "k"):
+        commit_many(bench, name, 3)
+    bench.advance(1_000_000)
+    assert set(bench.machine.offsets.groups()) == kept
+
+
+def test_exempt_groups_forget_a_topic_that_was_deleted() -> None:
+    bench = GroupBench(GroupSettings(offsets_retention_exempt_prefixes=("g",)))
+    commit_many(bench, "g", 1)
+    while left := bench.execute(partial(delete_topics, topics=frozenset({"t"}), group_ids=["g"])):
+        assert left == ["g"]
+    assert list(bench.machine.offsets.groups()) == []
+
+
+def test_the_sinks_decisions_are_exempt_by_default() -> None:
+    assert GroupSettings.of(BrokerConfig()).offsets_retention_exempt_prefixes == ("__odradek_sink.",)

@@ -1,7 +1,8 @@
 """How offsets, and groups, go: by request, with their topic, or by age (KIP-211).
 
 A group's offsets expire `offsets.retention.minutes` after it became empty; those of topics that a stable group does not read
-any more, and those of a group that never had members, so long after they were committed. A group that rebalances loses none.
+any more, and those of a group that never had members, so long after they were committed. A group that rebalances loses none,
+and neither does one whose name begins as `odradek.offsets.retention.exempt.prefixes` says.
 Once an empty group has no offsets left, it is deleted itself; a share group, which has none, stays.
 """
 
@@ -153,6 +154,8 @@ def _is_expired(
     if _topic_is_gone(machine, place[0], committed, now):
         return True
     if group.is_subscribed(place[0]):
+        return False
+    if group.group_id.startswith(machine.settings.offsets_retention_exempt_prefixes):
         return False
     base_ms = group.offset_expiry_base_ms(committed.commit_timestamp_ms)
     if base_ms is None:
