@@ -12,7 +12,7 @@ from odradek.records.batch import (
     split_batches,
     stamp_producer,
 )
-from odradek.records.builder import BatchBuilder
+from odradek.records.builder import BatchBuilder, FilledBatch
 from odradek.records.codec import DEFAULT_LIMITS, READ_LIMITS, Codec, Limits, compress, decompress
 from odradek.records.content import RecordsSummary, decode_batch, recompressed, validate_records
 from odradek.records.control import ControlKind, ControlMarker, control_batch, data_batches, read_control
@@ -30,6 +30,7 @@ __all__ = [
     "ControlKind",
     "ControlMarker",
     "ExpandsTooFar",
+    "FilledBatch",
     "Header",
     "Limits",
     "Record",

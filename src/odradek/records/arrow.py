@@ -5,7 +5,7 @@ The one module of the room that needs pyarrow; import it only where that is want
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Final
 
 import pyarrow as pa
@@ -17,6 +17,7 @@ from odradek.records.codec import READ_LIMITS, Codec, Limits
 from odradek.records.columns import BinaryColumn, Columns, Headers, ListColumn
 from odradek.records.content import frame_of, records_of
 from odradek.records.control import data_batches
+from odradek.records.frame import Written
 from odradek.runtime.ports import Buffer
 
 HEADER_TYPE: Final = pa.struct([pa.field("key", pa.string(), nullable=False), pa.field("value", pa.binary())])
@@ -144,13 +145,9 @@ def arrow_to_batches(
 
     Raises ValueError or pyarrow's own errors for columns of other types.
     """
-    if rows.num_rows == 0:
-        return []
-    writer = engine.columns().ColumnWriter(_columns(rows, default_timestamp))
     batches: list[bytearray] = []
     start = 0
-    while start < rows.num_rows:
-        written = writer.write(start, max_bytes)
+    for written in written_batches(rows, max_bytes=max_bytes, default_timestamp=default_timestamp):
         sequence = base_sequence if base_sequence < 0 else (base_sequence + start) & 0x7FFF_FFFF
         batch = seal(
             written,
@@ -164,6 +161,20 @@ def arrow_to_batches(
         batches.append(batch)
         start += written.record_count
     return batches
+
+
+def written_batches(
+    rows: pa.RecordBatch, *, max_bytes: int = DEFAULT_BATCH_BYTES, default_timestamp: int = -1
+) -> Iterator[Written]:
+    """The rows as batches that have no header yet, in order; columns and errors as in `arrow_to_batches`."""
+    if rows.num_rows == 0:
+        return
+    writer = engine.columns().ColumnWriter(_columns(rows, default_timestamp))
+    start = 0
+    while start < rows.num_rows:
+        written = writer.write(start, max_bytes)
+        yield written
+        start += written.record_count
 
 
 def _columns(rows: pa.RecordBatch, default_timestamp: int) -> Columns:

@@ -80,6 +80,52 @@ class BatchBuilder:
         )
 
 
+class FilledBatch:
+    """A batch whose records were written elsewhere: it takes no more of them, and waits for its header.
+
+    What `BatchBuilder` is to those who send it.
+    """
+
+    __slots__ = ("_codec", "_level", "_written")
+
+    def __init__(self, written: Written, codec: Codec = Codec.NONE, *, level: int | None = None) -> None:
+        self._written = written
+        self._codec = codec
+        self._level = level
+
+    @property
+    def size_bytes(self) -> int:
+        """The batch with its header, before compression."""
+        return len(self._written.batch)
+
+    @property
+    def record_count(self) -> int:
+        return self._written.record_count
+
+    def append(self, *_record: object) -> bool:
+        """It is full."""
+        return False
+
+    def build(
+        self,
+        *,
+        producer_id: int = -1,
+        producer_epoch: int = -1,
+        base_sequence: int = -1,
+        transactional: bool = False,
+    ) -> bytearray:
+        """The batch, base offset 0 and leader epoch -1, ready to send."""
+        return seal(
+            self._written,
+            codec=self._codec,
+            level=self._level,
+            producer_id=producer_id,
+            producer_epoch=producer_epoch,
+            base_sequence=base_sequence,
+            transactional=transactional,
+        )
+
+
 def seal(
     written: Written,
     *,

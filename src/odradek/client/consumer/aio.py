@@ -143,6 +143,13 @@ class AsyncConsumer:
         self._core.need_group()
         self._core.seek_all(partitions, COMMITTED)
 
+    def stop_at(self, partition: TopicPartition, offset: int | None) -> None:
+        """Fetch nothing at or after `offset`; None: no end any more. For those who read a range and nothing behind it.
+
+        Brokers answer whole batches: records behind `offset` may still come with those before it.
+        """
+        self._core.stop_at(partition, offset)
+
     def pause(self, partitions: Iterable[TopicPartition]) -> None:
         """Return no records of these partitions until `resume`."""
         self._core.pause(partitions, True)

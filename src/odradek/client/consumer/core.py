@@ -161,6 +161,10 @@ class ConsumerCore:
             self.assignment.seek(tp, None, reset_to)
         self._wake()
 
+    def stop_at(self, tp: TopicPartition, offset: int | None) -> None:
+        self.assignment.stop_at(TopicPartition(*tp), offset)
+        self._wake()
+
     def pause(self, partitions: Iterable[TopicPartition], paused: bool) -> None:
         chosen = _each(partitions)
         if paused:

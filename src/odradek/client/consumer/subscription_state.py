@@ -32,6 +32,9 @@ COMMITTED: Final = -100
 BY_DURATION: Final = -101
 """A time that lies as far back as auto.offset.reset=by_duration:... says."""
 
+_LEFT_MARGIN: Final = 1.1
+_LEFT_BYTES_MIN: Final = 65_536
+
 _RESET_BY_POLICY: Final[Mapping[str, int]] = {"earliest": EARLIEST, "latest": LATEST}
 
 
@@ -43,6 +46,10 @@ class PartitionState:
     position: int | None = None
     """The next record's offset; None until it is known."""
     fetch_offset: int | None = None
+    stop_offset: int | None = None
+    """Fetch nothing from here on; None: no end."""
+    bytes_per_record: float = 0.0
+    """About, by the last fetch; 0 before the first."""
     reset_to: int | None = None
     """EARLIEST, LATEST, COMMITTED, BY_DURATION or a timestamp: the position is to be asked for."""
     fetched_epoch: int = NO_EPOCH
@@ -87,6 +94,19 @@ class PartitionState:
         self.chunks.clear()
         self.current = None
         self.buffered_bytes = 0
+
+    @property
+    def is_at_stop(self) -> bool:
+        """Everything that was wanted has been fetched."""
+        at = self.fetch_offset
+        return self.stop_offset is not None and at is not None and at >= self.stop_offset
+
+    def fetch_bytes(self, at_most: int) -> int:
+        """How much to ask for: near the stop no more than is left, as far as that can be told."""
+        if self.stop_offset is None or self.fetch_offset is None or not self.bytes_per_record:
+            return at_most
+        left = (self.stop_offset - self.fetch_offset) * self.bytes_per_record
+        return min(at_most, int(left * _LEFT_MARGIN) + _LEFT_BYTES_MIN)
 
     @property
     def has_records(self) -> bool:
@@ -153,6 +173,12 @@ class Assignment:
             state = self.state_of(tp)
             self._drop_buffered(state)
             state.move(offset, reset_to)
+            self.tell()
+
+    def stop_at(self, tp: TopicPartition, offset: int | None) -> None:
+        """Fetch nothing at or after `offset` from now on; None: whatever comes."""
+        with self.lock:
+            self.state_of(tp).stop_offset = offset
             self.tell()
 
     def pause(self, partitions: Iterable[TopicPartition], paused: bool) -> None:
@@ -234,7 +260,7 @@ class Assignment:
                     continue
                 if state.not_before > now:
                     plan.retry_at = min(plan.retry_at or state.not_before, state.not_before)
-                elif self._needs_nothing(state):
+                elif self._needs_nothing(state) or state.is_at_stop:
                     continue
                 else:
                     self._plan_one(plan, tp, state, image, now, room, problem)
@@ -287,7 +313,7 @@ class Assignment:
                 image.topic_id(tp.topic),
                 state.fetch_offset,
                 partition.leader_epoch,
-                self._partition_bytes_max,
+                state.fetch_bytes(self._partition_bytes_max),
             )
 
     def _note_missing(
@@ -335,6 +361,7 @@ class Assignment:
                 f"no whole batch within max.partition.fetch.bytes ({self._partition_bytes_max})",
             )
         state.trouble_count = 0
+        state.bytes_per_record = chunk.size_bytes / (chunk.next_offset - state.fetch_offset)
         state.fetch_offset = chunk.next_offset
         state.fetched_epoch = max(state.fetched_epoch, chunk.last_epoch)
         if chunk.empty and not state.has_records:

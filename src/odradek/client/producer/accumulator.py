@@ -21,7 +21,8 @@ from odradek.client.producer.partitioner import next_sticky
 from odradek.client.settings import ProducerSettings
 from odradek.model.errors import ErrorCode, ErrorValue, KafkaError
 from odradek.model.ids import TopicPartition
-from odradek.records import HEADER_BYTES, BatchBuilder, Codec
+from odradek.records import HEADER_BYTES, BatchBuilder, Codec, FilledBatch
+from odradek.records.frame import Written
 from odradek.runtime.ports import Buffer, Clock, Entropy
 
 RECORD_OVERHEAD_BYTES: Final = 21
@@ -70,7 +71,7 @@ class Accumulator:
         self._wake_pending = False
         self._linger_s = settings.linger_ms / 1000
         self._delivery_timeout_s = settings.delivery_timeout_ms / 1000
-        self._batch_bytes_max = min(settings.batch_size, settings.max_request_size)
+        self.batch_bytes_max: Final = min(settings.batch_size, settings.max_request_size)
         self._record_bytes_max = settings.max_request_size
         self._memory_bytes = settings.buffer_memory
         self._adaptive = settings.partitioner_adaptive_partitioning_enable
@@ -128,7 +129,8 @@ class Accumulator:
             self._ask_to_wake()
             if queue is None:
                 return self.append(topic, None, timestamp_ms, key, value, headers)
-        batch = self._new_batch(target, _record_bytes(key, value, headers))
+        builder = BatchBuilder(self._codec, self.batch_bytes_max, level=self._codec_level)
+        batch = self._new_batch(target, builder, _record_bytes(key, value, headers))
         if batch is None:
             return None
         try:
@@ -139,6 +141,24 @@ class Accumulator:
         batch.record_count = 1
         self._open(topic, target, batch)
         return Delivery(batch, 0, timestamp_ms)
+
+    def add(self, topic: TopicQueues, queue: PartitionQueue | None, written: Written) -> Delivery | None:
+        """*locked.* Take records that are a batch already, after all that came before; None when there is no room.
+
+        The delivery is that of the first record.
+        """
+        target = queue or topic.sticky or self._move_sticky(topic)
+        if target.open is not None:
+            self._close(target)
+        builder = FilledBatch(written, self._codec, level=self._codec_level)
+        batch = self._new_batch(target, builder, builder.size_bytes - HEADER_BYTES)
+        if batch is None:
+            return None
+        batch.record_count = written.record_count
+        self._open(topic, target, batch)
+        self._close(target)
+        self._ask_to_wake()
+        return Delivery(batch, 0, written.base_timestamp)
 
     def wait_for_room(self, timeout: float) -> bool:
         """*locked.* Block this thread until memory came free; False after `timeout` seconds."""
@@ -309,7 +329,9 @@ class Accumulator:
 
     # -- inside
 
-    def _new_batch(self, queue: PartitionQueue, record_bytes: int) -> ProducerBatch | None:
+    def _new_batch(
+        self, queue: PartitionQueue, builder: BatchBuilder | FilledBatch, record_bytes: int
+    ) -> ProducerBatch | None:
         """A batch with memory of its own, or None when there is none left. Raises MESSAGE_TOO_LARGE, and `failure`."""
         if self._failure is not None:
             raise self._failure.exception()
@@ -319,7 +341,7 @@ class Accumulator:
                 f"a record of {record_bytes} bytes for {queue.topic_partition} is above max.request.size"
                 f" ({self._record_bytes_max})",
             )
-        reserved = max(self._batch_bytes_max, HEADER_BYTES + record_bytes)
+        reserved = max(self.batch_bytes_max, HEADER_BYTES + record_bytes)
         if reserved > self._memory_bytes:
             raise KafkaError(
                 ErrorCode.MESSAGE_TOO_LARGE,
@@ -332,7 +354,7 @@ class Accumulator:
         self._batch_number += 1
         return ProducerBatch(
             queue.topic_partition,
-            BatchBuilder(self._codec, self._batch_bytes_max, level=self._codec_level),
+            builder,
             order=(self._batch_number, 0),
             created_at=now,
             deadline=now + self._delivery_timeout_s,
@@ -364,7 +386,7 @@ class Accumulator:
         topic = self.topics[queue.topic_partition.topic]
         if topic.sticky is queue:
             topic.sticky_bytes += batch.size_bytes
-            if topic.sticky_bytes >= self._batch_bytes_max:
+            if topic.sticky_bytes >= self.batch_bytes_max:
                 topic.sticky = None
 
     def _move_sticky(self, topic: TopicQueues) -> PartitionQueue:

@@ -100,6 +100,27 @@ class AsyncProducer:
             deadline = deadline or now + core.max_block_s
             await self._wait_for_room(deadline - now)
 
+    async def send_arrow(self, topic: str, rows: Any) -> None:
+        """Put the rows of a pyarrow.RecordBatch into batches of their own: many times as fast as one record after another.
+
+        Columns: `value` and, where they are there, `key` (both binary or string), `headers` (a list of structs of key and
+        value), `timestamp` and `partition` (int); others are not looked at. Rows of a key keep their order. Serializers are
+        not used. `flush` says whether all were acknowledged. Waits as `send` does.
+        """
+        core = self._core
+        if not self._loop.has_begun or self._closed:  # async
+            await self.start()  # async
+        if core.transactions is not None:
+            core.transactions.core.check_sendable()
+        queues = core.accumulator.topics.get(topic) or await core.learn(topic)
+        for queue, written in core.batches_of(queues, rows):
+            deadline = core.clock.monotonic() + core.max_block_s
+            while True:
+                with core.accumulator.lock:
+                    if core.accumulator.add(queues, queue, written) is not None:
+                        break
+                await self._wait_for_room(deadline - core.clock.monotonic())
+
     async def send_and_wait(
         self,
         topic: str,

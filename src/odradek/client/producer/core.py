@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Final
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any, Final
 
 from odradek.client.errors import BufferFullError, ClientClosedError, explain
 from odradek.client.network.cluster import ClusterClient
@@ -17,10 +17,17 @@ from odradek.client.transactions.core import TransactionalState
 from odradek.client.transactions.error_actions import FatalTransactionError, TransactionError
 from odradek.client.transactions.service import ProducerTransactions
 from odradek.model.errors import ErrorCode, KafkaError, OdradekError
+from odradek.model.lazy import lazy
 from odradek.records import partition_of
+from odradek.records.frame import Written
 from odradek.runtime.ports import Buffer, Clock, Entropy
 from odradek.runtime.real_clock import SystemClock, SystemEntropy
 from odradek.telemetry import events
+
+if TYPE_CHECKING:
+    from odradek.client.producer import arrow_rows
+else:
+    arrow_rows = lazy("odradek.client.producer.arrow_rows")
 
 _log = events.get("client")
 
@@ -103,6 +110,22 @@ class ProducerCore:
                 f"topic {topic.topic!r} has partitions 0 to {len(queues) - 1}, not {partition}",
             )
         return queues[partition]
+
+    def batches_of(self, topic: TopicQueues, rows: Any) -> Iterator[tuple[PartitionQueue | None, Written]]:
+        """What a pyarrow.RecordBatch becomes, in order, and the queue of each; None leaves it to the sticky partition."""
+
+        def chosen(key: bytes | None) -> int | None:
+            queue = self.choose(topic, key, None)
+            return None if queue is None else queue.topic_partition.partition
+
+        is_usual = self._partitioner is None and not self.settings.partitioner_ignore_keys
+        now_ms = self.clock.wall_ms()
+        for group in arrow_rows.by_partition(
+            topic.topic, rows, len(topic.queues), None if is_usual else chosen
+        ):
+            queue = None if group.partition is None else topic.queues[group.partition]
+            for written in group.batches(self.accumulator.batch_bytes_max, now_ms):
+                yield queue, written
 
     def need_transactions(self) -> ProducerTransactions:
         if self.transactions is None:

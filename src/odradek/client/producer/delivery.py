@@ -14,7 +14,7 @@ from typing import Final, NamedTuple
 from odradek.client.errors import TimedOutError
 from odradek.model.errors import ErrorValue
 from odradek.model.ids import TopicPartition
-from odradek.records import BatchBuilder, stamp_producer
+from odradek.records import BatchBuilder, FilledBatch, stamp_producer
 from odradek.telemetry import events
 
 _log = events.get("client")
@@ -79,7 +79,7 @@ class ProducerBatch:
     def __init__(
         self,
         topic_partition: TopicPartition,
-        builder: BatchBuilder,
+        builder: BatchBuilder | FilledBatch,
         *,
         order: tuple[int, int],
         created_at: float,
@@ -88,7 +88,7 @@ class ProducerBatch:
         transactional: bool = False,
     ) -> None:
         self.topic_partition: Final = topic_partition
-        self.builder: BatchBuilder | None = builder
+        self.builder: BatchBuilder | FilledBatch | None = builder
         self.append: Callable[..., bool] = builder.append
         self.order: Final = order
         """Place among the batches of its partition; (number, first record) so that parts of a split batch fit in."""

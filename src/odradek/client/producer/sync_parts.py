@@ -9,6 +9,8 @@ import atexit
 import threading
 import warnings
 import weakref
+from collections.abc import Callable
+from functools import partial
 from typing import Any, Final, Self, Unpack, cast
 
 from odradek.client.errors import TimedOutError
@@ -17,7 +19,6 @@ from odradek.client.options import ProducerOptions
 from odradek.client.producer.accumulator import TopicQueues
 from odradek.client.producer.core import SHUTDOWN_S, ProducerCore
 from odradek.client.producer.delivery import Delivery
-from odradek.client.producer.partition_queue import PartitionQueue
 from odradek.client.producer.partitioner import Partitioner
 from odradek.client.producer.record_input import HeaderInput, Serializer
 from odradek.client.settings import ProducerSettings
@@ -112,8 +113,19 @@ class SyncParts:
         with self._lock:
             delivery = self._append(queues, queue, timestamp_ms, key, value, headers)
         if delivery is None:
-            delivery = self._append_when_there_is_room(queues, queue, timestamp_ms, key, value, headers)
+            append = partial(self._append, queues, queue, timestamp_ms, key, value, headers)
+            delivery = self._when_there_is_room(append)
         return cast(Delivery, delivery)
+
+    def send_arrow(self, topic: str, rows: Any) -> None:
+        if self._check_sendable is not None:
+            self._check_sendable()
+        queues = self._topics.get(topic) or self._learn(topic)
+        for queue, written in self._core.batches_of(queues, rows):
+            with self._lock:
+                taken = self._core.accumulator.add(queues, queue, written)
+            if taken is None:
+                self._when_there_is_room(partial(self._core.accumulator.add, queues, queue, written))
 
     def flush(self, timeout: float | None = None) -> None:
         """Send everything now and wait until all of it is acknowledged or has failed.
@@ -163,23 +175,15 @@ class SyncParts:
         self._core.check_usable()
         return self._loop.call(self._core.learn(topic))
 
-    def _append_when_there_is_room(
-        self,
-        queues: TopicQueues,
-        queue: PartitionQueue | None,
-        timestamp_ms: int,
-        key: Any,
-        value: Any,
-        headers: Any,
-    ) -> Delivery:
+    def _when_there_is_room(self, append: Callable[[], Delivery | None]) -> Delivery:
         self._refuse_own_thread()
         core = self._core
         deadline = core.clock.monotonic() + core.max_block_s
         with self._lock:
             while True:
-                delivery = self._append(queues, queue, timestamp_ms, key, value, headers)
+                delivery = append()
                 if delivery is not None:
-                    return cast(Delivery, delivery)
+                    return delivery
                 left_s = deadline - core.clock.monotonic()
                 if left_s <= 0 or not core.accumulator.wait_for_room(left_s):
                     raise core.no_room()

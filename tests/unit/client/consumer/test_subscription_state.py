@@ -122,6 +122,31 @@ def test_fetching_runs_ahead_of_polling(make: Callable[..., Assignment]) -> None
     assert state(assignment).position == 3
 
 
+def test_nothing_is_fetched_behind_the_stop(make: Callable[..., Assignment]) -> None:
+    assignment = make()
+    at(assignment, A, B)
+    assignment.stop_at(A, 3)
+    assert set(plan(assignment).wishes[1]) == {A, B}
+    put(assignment, records(0))
+    assert set(plan(assignment).wishes[1]) == {B}
+    assert poll(assignment) == [0, 1, 2]
+    assignment.stop_at(A, None)
+    assert set(plan(assignment).wishes[1]) == {A, B}
+
+
+def test_near_the_stop_no_more_is_asked_for_than_is_left(make: Callable[..., Assignment]) -> None:
+    assignment = make(max_partition_fetch_bytes=8 << 20)
+    at(assignment, A)
+    assignment.stop_at(A, 100)
+    assert plan(assignment).wishes[1][A].max_bytes == 8 << 20, "how large records are is not known yet"
+    first = records(0)
+    put(assignment, first)
+    asked = plan(assignment).wishes[1][A].max_bytes
+    assert 97 * len(first) / 3 < asked < 8 << 20
+    assignment.stop_at(A, 10**9)
+    assert plan(assignment).wishes[1][A].max_bytes == 8 << 20
+
+
 def test_a_partition_with_enough_buffered_is_not_fetched_until_its_buffer_is_begun(
     make: Callable[..., Assignment],
 ) -> None:
