@@ -80,7 +80,7 @@ def _first_line(stream: IO[str], lines: queue.Queue[str]) -> None:
 
 
 @pytest.fixture(scope="session")
-def spark() -> Iterator[SparkSession]:
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     from pyspark.sql import SparkSession
 
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
@@ -96,6 +96,7 @@ def spark() -> Iterator[SparkSession]:
             "spark.driver.extraJavaOptions", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
         )  # it lives briefly
         .config("spark.sql.shuffle.partitions", "1")
+        .config("spark.sql.warehouse.dir", str(tmp_path_factory.mktemp("warehouse")))
         .config("spark.sql.session.timeZone", "Asia/Tokyo")  # far from UTC: instants must not care
         .config("spark.task.maxFailures", "1")
         .getOrCreate()

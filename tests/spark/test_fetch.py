@@ -10,7 +10,7 @@ import pytest
 
 from odradek.model.errors import ErrorCode, KafkaError
 from odradek.model.ids import TopicPartition
-from odradek.spark.fetch import read_range
+from odradek.spark.fetch import read_ranges
 from odradek.spark.offsets import OffsetRange
 from odradek.spark.option_table import Use
 from odradek.spark.options import read_options
@@ -26,7 +26,7 @@ def fetched(topic: Any, start: int, end: int, **options: str) -> list[int]:
         **options,
     }
     extent = OffsetRange(partition=TopicPartition(topic.name, 0), start=start, end=end)
-    batches = list(read_range(extent, read_options(given, Use.BATCH_READ), SCHEMA))
+    batches = list(read_ranges([extent], read_options(given, Use.BATCH_READ), SCHEMA))
     assert all(batch.schema == SCHEMA for batch in batches)
     assert all(int(row["value"]) == row["offset"] for batch in batches for row in batch.to_pylist())
     return [offset for batch in batches for offset in batch["offset"].to_pylist()]
@@ -62,3 +62,44 @@ def test_records_lost_before_the_task_ran_are_skipped_only_when_told_to(topic: A
         fetched(topic, 2, 8)
     assert fetched(topic, 2, 8, failOnDataLoss="false") == [6, 7]
     assert fetched(topic, 2, 5, failOnDataLoss="false") == []
+
+
+def test_one_task_reads_ranges_of_several_partitions(new_topic: Any) -> None:
+    topic = new_topic(3)
+    for partition in range(3):
+        topic.send_numbers(0, 1_000, partition=partition)
+    wanted = {0: (10, 990), 1: (0, 1_000), 2: (500, 501)}
+    extents = [
+        OffsetRange(partition=TopicPartition(topic.name, number), start=start, end=end)
+        for number, (start, end) in wanted.items()
+    ]
+    options = {"kafka.bootstrap.servers": topic.servers, "subscribe": topic.name}
+    schema = pa.schema([("partition", pa.int32()), ("offset", pa.int64())])
+    seen: dict[int, list[int]] = {number: [] for number in wanted}
+    for batch in read_ranges(
+        extents, read_options(options | {"columns": "partition,offset"}, Use.BATCH_READ), schema
+    ):
+        for row in batch.to_pylist():
+            seen[row["partition"]].append(row["offset"])
+    assert seen == {number: list(range(*span)) for number, span in wanted.items()}
+
+
+def test_a_loss_in_one_of_several_partitions_is_told_and_the_others_are_read(new_topic: Any) -> None:
+    topic = new_topic(2)
+    for partition in range(2):
+        topic.send_numbers(0, 10, partition=partition)
+    topic.cut(6, partition=1)
+    extents = [
+        OffsetRange(partition=TopicPartition(topic.name, number), start=2, end=8) for number in range(2)
+    ]
+    given = {"kafka.bootstrap.servers": topic.servers, "subscribe": topic.name, "columns": "partition,offset"}
+    schema = pa.schema([("partition", pa.int32()), ("offset", pa.int64())])
+    with pytest.raises(KafkaError, match=f"{topic.name}-1 no longer holds offsets 2 to 5"):
+        list(read_ranges(extents, read_options(given, Use.BATCH_READ), schema))
+    options = read_options(given | {"failOnDataLoss": "false"}, Use.BATCH_READ)
+    rows = [row for batch in read_ranges(extents, options, schema) for row in batch.to_pylist()]
+    assert sorted((row["partition"], row["offset"]) for row in rows) == [
+        *((0, offset) for offset in range(2, 8)),
+        (1, 6),
+        (1, 7),
+    ]

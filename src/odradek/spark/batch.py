@@ -6,7 +6,7 @@ from odradek.spark.catalog import Catalog, log_ranges, resolve, subscribed_at_st
 from odradek.spark.offsets import OffsetRange
 from odradek.spark.options import ReadOptions
 from odradek.spark.planning import lost_records
-from odradek.spark.positions import AtOffsets
+from odradek.spark.positions import AtGroup, AtOffsets
 from odradek.spark.progress import report_loss
 
 
@@ -18,7 +18,7 @@ def plan_batch(options: ReadOptions, catalog: Catalog) -> list[OffsetRange]:
         options.starting, partitions, catalog, "starting", no_newer_record=options.no_newer_record
     )
     ends = resolve(options.ending, partitions, catalog, "ending")
-    named_starts = starts if isinstance(options.starting, AtOffsets) else {}
+    named_starts = starts if isinstance(options.starting, AtOffsets | AtGroup) else {}
     named_ends = ends if isinstance(options.ending, AtOffsets) else {}
     losses = lost_records(named_starts, earliest, latest) + lost_records(named_ends, {}, latest)
     report_loss(losses, fail=options.fail_on_data_loss)

@@ -9,7 +9,17 @@ from typing import Final, Protocol
 from odradek.model.errors import ConfigError
 from odradek.model.ids import TopicPartition
 from odradek.spark.options import NoNewerRecord, TopicSelection
-from odradek.spark.positions import EARLIEST, LATEST, Position, WantedPosition, option_name, wishes
+from odradek.spark.positions import (
+    EARLIEST,
+    LATEST,
+    AtGroup,
+    AtOffsets,
+    KnownPosition,
+    Position,
+    WantedPosition,
+    option_name,
+    wishes,
+)
 
 NO_SUCH_RECORD: Final = -1
 """ListOffsets' answer to a time after the last record."""
@@ -32,6 +42,9 @@ class Catalog(Protocol):
 
         Partitions that no longer exist are left out.
         """
+
+    def committed(self, group: str, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+        """The next offset of each partition that a group has committed; others are left out. Waits for open transactions."""
 
 
 def subscribed(topics: TopicSelection, catalog: Catalog) -> list[TopicPartition]:
@@ -73,8 +86,10 @@ def resolve(
     """Turn a position into offsets. Where no record is as new as asked: the end of the log, or
     ConfigError.
     """
-    option = option_name(position, side)
-    wanted = wishes(position, partitions, option)
+    partitions = list(partitions)
+    known = _looked_up(position, partitions, catalog) if isinstance(position, AtGroup) else position
+    option = option_name(known, side)
+    wanted = wishes(known, partitions, option)
     answers = _ask(wanted, catalog)
     too_new = sorted(each for each, answer in answers.items() if answer == NO_SUCH_RECORD)
     if too_new and no_newer_record is NoNewerRecord.ERROR:
@@ -86,6 +101,18 @@ def resolve(
     ends = catalog.offsets(dict.fromkeys(too_new, LATEST)) if too_new else {}
     given = {each: wish.offset for each, wish in wanted.items() if wish.offset is not None}
     return given | answers | ends
+
+
+def _looked_up(position: AtGroup, partitions: Iterable[TopicPartition], catalog: Catalog) -> KnownPosition:
+    committed = catalog.committed(position.group, partitions)
+    if committed:
+        return AtOffsets(offsets={each: committed.get(each, EARLIEST) for each in partitions})
+    if position.otherwise is None:
+        raise ConfigError(
+            f"option startingOffsets: group {position.group!r} has committed no offset of what is read;"
+            " `odradek group list` shows which groups there are"
+        )
+    return position.otherwise
 
 
 def _ask(wanted: Mapping[TopicPartition, WantedPosition], catalog: Catalog) -> dict[TopicPartition, int]:

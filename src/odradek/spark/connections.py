@@ -14,14 +14,15 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import partial
-from typing import Final, Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Final, Generic, Protocol, TypeVar
 
 from odradek.client import Admin, Consumer, PartialFailureError, Producer, TransactionIdentity
 from odradek.client.settings import AdminSettings, ConsumerSettings, ProducerSettings
 from odradek.model.errors import ConfigError, ErrorCode, KafkaError
 from odradek.model.ids import TopicPartition
-from odradek.spark.outgoing import OutgoingRecord
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 log: Final = logging.getLogger("odradek.spark")
 
@@ -43,6 +44,8 @@ WRITE_DEFAULTS: Final = {"batch.size": "262144", "linger.ms": "20"}
 TRANSACTION_DEFAULTS: Final = {"transaction.timeout.ms": "900000"}
 """As long as Kafka's brokers allow by default: a transaction that times out after the decision is a batch that is lost."""
 _TWO_PHASE: Final = "transaction.two.phase.commit.enable"
+
+COMMIT_TIMEOUT_S: Final = 3.0
 
 _ISOLATION: Final = {"read_uncommitted": 0, "read_committed": 1}
 
@@ -156,10 +159,10 @@ def reading(config: ClientConfig, record_count: int) -> Iterator[Consumer]:
 
 
 @contextmanager
-def sending(config: ClientConfig) -> Iterator[Callable[[OutgoingRecord], None]]:
-    """A way to send. Leaving the block waits until all is acknowledged; DeliveryError when something was not."""
+def sending(config: ClientConfig) -> Iterator[Producer]:
+    """A producer to send with. Leaving the block waits until all is acknowledged; DeliveryError when something was not."""
     with _producers.lend(config) as producer:
-        yield partial(_send, producer.send)
+        yield producer
         producer.flush()
 
 
@@ -172,9 +175,10 @@ def transaction_timeout_s(config: ClientConfig) -> float:
 
 @dataclass(frozen=True, slots=True)
 class TransactionalTask:
-    """A task's transaction: `send` records, then `prepare`."""
+    """A task's transaction: `send_rows` to topics, then `prepare`."""
 
-    send: Callable[[OutgoingRecord], None]
+    send_rows: Callable[[str, pa.RecordBatch], None]
+    partition_count: Callable[[str], int]
     prepare: Callable[[], TransactionIdentity]
 
 
@@ -191,7 +195,11 @@ def preparing(config: ClientConfig, transactional_id: str) -> Iterator[Transacti
             producer.flush()
             return producer.prepare_transaction()
 
-        yield TransactionalTask(send=partial(_send, producer.send), prepare=prepare)
+        yield TransactionalTask(
+            send_rows=producer.send_arrow,
+            partition_count=lambda topic: len(producer.partitions_for(topic)),
+            prepare=prepare,
+        )
 
 
 @contextmanager
@@ -201,15 +209,14 @@ def administering(config: ClientConfig) -> Iterator[Admin]:
         yield admin
 
 
-def _send(send: Callable[..., object], record: OutgoingRecord) -> None:
-    send(
-        record.topic,
-        record.value,
-        key=record.key,
-        headers=record.headers,
-        partition=record.partition,
-        timestamp_ms=record.timestamp_ms,
-    )
+def committing(config: ClientConfig) -> Callable[[str, Mapping[TopicPartition, int]], None]:
+    """A way to commit offsets of a consumer group that has no members; it waits for brokers no longer than 3 s."""
+
+    def commit(group: str, offsets: Mapping[TopicPartition, int]) -> None:
+        with _admins.lend(config) as admin:
+            admin.alter_group_offsets(group, offsets, timeout_s=COMMIT_TIMEOUT_S)
+
+    return commit
 
 
 class ClusterCatalog:
@@ -236,6 +243,11 @@ class ClusterCatalog:
                 admin.describe_cluster()
                 found = _existing(lambda: admin.list_offsets(questions, isolation=self._isolation))
         return {partition: answer.offset for partition, answer in found.items()}
+
+    def committed(self, group: str, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+        with _admins.lend(self._config) as admin:
+            found = admin.list_group_offsets(group, partitions, require_stable=True)
+        return {partition: each.offset for partition, each in found.items() if each is not None}
 
 
 def _existing(ask: Callable[[], dict[K, V]]) -> dict[K, V]:

@@ -1,19 +1,21 @@
-"""A task's share of a read: every record of one range of offsets, none before it, none after it."""
+"""A task's share of a read: every record of some ranges of offsets, none before them, none after them."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from odradek.model.errors import ErrorCode, KafkaError
+from odradek.model.ids import TopicPartition
 from odradek.model.lazy import lazy
 from odradek.runtime.real import SystemClock
+from odradek.spark.catalog import log_ranges
 from odradek.spark.connections import catalog, reading
 from odradek.spark.decode import to_columns
 from odradek.spark.offsets import OffsetRange
 from odradek.spark.options import ReadOptions
-from odradek.spark.positions import EARLIEST
 from odradek.spark.progress import report_loss
 
 if TYPE_CHECKING:
@@ -23,6 +25,7 @@ if TYPE_CHECKING:
     from odradek.client import Consumer
     from odradek.runtime.ports import Clock
 else:
+    pa = lazy("pyarrow")
     pc = lazy("pyarrow.compute")
 
 log: Final = logging.getLogger("odradek.spark")
@@ -33,42 +36,107 @@ _LOOK_EVERY_S: Final = 0.1
 """How soon to notice that what is left of a range is only what transactions and compaction left out of it."""
 
 
-def read_range(extent: OffsetRange, options: ReadOptions, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-    """Yield the range's records as batches of `schema`, in order.
-
-    Records that the log no longer holds are reported as `failOnDataLoss` says. TimedOutError when no record came for
-    `kafkaConsumer.pollTimeoutMs`.
-    """
-    with reading(options.client, extent.size) as consumer:
-        for rows in _records(consumer, extent, options, SystemClock()):
-            yield to_columns(rows, extent.partition, schema, options.projection)
-
-
-def _records(
-    consumer: Consumer, extent: OffsetRange, options: ReadOptions, clock: Clock
+def read_ranges(
+    extents: Sequence[OffsetRange],
+    options: ReadOptions,
+    schema: pa.Schema,
+    keys: frozenset[bytes] | None = None,
 ) -> Iterator[pa.RecordBatch]:
-    partition = extent.partition
-    consumer.assign([partition])
-    consumer.seek(partition, extent.start)
-    heard_at = clock.monotonic()
-    position = extent.start
-    while position < extent.end:
+    """Yield the records of ranges as batches of `schema`; with `keys`, only those of these keys.
+
+    Each range is of another partition, and its records come in order. Records that the log no longer holds are reported as
+    `failOnDataLoss` says. TimedOutError when no record came for `kafkaConsumer.pollTimeoutMs`.
+    """
+    with reading(options.client, max(each.size for each in extents)) as consumer:
+        wanted = None if keys is None else pa.array(sorted(keys), pa.binary())
+        for partition, rows in _Reading(consumer, extents, options, SystemClock()).records():
+            if wanted is not None:
+                rows = rows.filter(pc.is_in(rows["key"], wanted))
+            yield to_columns(rows, partition, schema, options.projection)
+
+
+class _Reading:
+    """Ranges that one consumer reads, and where each of them stands."""
+
+    def __init__(
+        self, consumer: Consumer, extents: Sequence[OffsetRange], options: ReadOptions, clock: Clock
+    ) -> None:
+        self._consumer = consumer
+        self._options = options
+        self._clock = clock
+        self._left = {each.partition: each for each in extents}
+        """What is not read yet."""
+
+    def records(self) -> Iterator[tuple[TopicPartition, pa.RecordBatch]]:
+        consumer = self._consumer
+        consumer.assign(self._left)
+        for partition, extent in self._left.items():
+            consumer.stop_at(partition, extent.end)
+            consumer.seek(partition, extent.start)
+        heard_at = self._clock.monotonic()
+        while self._left:
+            rows = self._poll()
+            ends = {partition: extent.end for partition, extent in self._left.items()}
+            if self._advance():
+                heard_at = self._clock.monotonic()
+            elif self._clock.monotonic() - heard_at > self._options.poll_timeout_ms / 1_000:
+                raise self._nothing_came()
+            if rows is not None and rows.num_rows:
+                partition = TopicPartition(rows["topic"][0].as_py(), rows["partition"][0].as_py())
+                if partition in ends:
+                    yield partition, _up_to(rows, ends[partition])
+
+    def _poll(self) -> pa.RecordBatch | None:
         try:
-            rows = consumer.poll_arrow(_LOOK_EVERY_S, ROWS_MAX)
+            return self._consumer.poll_arrow(_LOOK_EVERY_S, ROWS_MAX)
         except KafkaError as error:
             if error.code is not ErrorCode.OFFSET_OUT_OF_RANGE:
                 raise
-            position = _behind_the_gap(position, extent, options)
-            if position < extent.end:
-                consumer.seek(partition, position)
-            continue
-        reached = consumer.position(partition)
-        if reached > position:
-            position, heard_at = reached, clock.monotonic()
-        elif clock.monotonic() - heard_at > options.poll_timeout_ms / 1_000:
-            raise _nothing_came(extent, position, options.poll_timeout_ms)
-        if rows.num_rows:
-            yield _up_to(rows, extent.end)
+            self._pass_gaps()
+            return None
+
+    def _advance(self) -> bool:
+        """Note what has been read; whether that is more than before."""
+        has_advanced = False
+        for partition, position in self._consumer.positions().items():
+            extent = self._left.get(partition)
+            if extent is None or position <= extent.start:
+                continue
+            has_advanced = True
+            self._go_on(extent, position)
+        return has_advanced
+
+    def _go_on(self, extent: OffsetRange, position: int) -> None:
+        if position >= extent.end:
+            del self._left[extent.partition]
+            self._consumer.pause([extent.partition])
+        else:
+            self._left[extent.partition] = replace(extent, start=position)
+
+    def _pass_gaps(self) -> None:
+        """A log does not hold what is next of it: go on behind that, once the loss has been reported."""
+        earliest, latest = log_ranges(self._left, catalog(self._options.client))
+        for partition, extent in list(self._left.items()):
+            first = earliest.get(partition, extent.end)
+            if first <= extent.start <= latest.get(partition, -1):
+                continue
+            position = extent.end if first <= extent.start else min(first, extent.end)
+            report_loss(
+                [f"{partition} no longer holds offsets {extent.start} to {position - 1}"],
+                fail=self._options.fail_on_data_loss,
+            )
+            self._go_on(extent, position)
+            if partition in self._left:
+                self._consumer.seek(partition, position)
+
+    def _nothing_came(self) -> KafkaError:
+        waited_ms = self._options.poll_timeout_ms
+        extent = next(iter(self._left.values()))
+        return KafkaError(
+            ErrorCode.REQUEST_TIMED_OUT,
+            f"{extent.partition}: no record came from offset {extent.start} on for {waited_ms} ms, though the range ends"
+            f" at {extent.end}; is the broker reachable from here? (option kafkaConsumer.pollTimeoutMs)",
+        )
 
 
 def _up_to(rows: pa.RecordBatch, end: int) -> pa.RecordBatch:
@@ -78,22 +146,3 @@ def _up_to(rows: pa.RecordBatch, end: int) -> pa.RecordBatch:
         return rows
 
     return rows.slice(0, pc.sum(pc.less(offsets, end)).as_py())
-
-
-def _behind_the_gap(position: int, extent: OffsetRange, options: ReadOptions) -> int:
-    """The log does not hold `position`: where to go on, once the loss has been reported."""
-    partition = extent.partition
-    first = catalog(options.client).offsets({partition: EARLIEST}).get(partition)
-    goes_on = extent.end if first is None or first <= position else min(first, extent.end)
-    report_loss(
-        [f"{partition} no longer holds offsets {position} to {goes_on - 1}"], fail=options.fail_on_data_loss
-    )
-    return goes_on
-
-
-def _nothing_came(extent: OffsetRange, position: int, waited_ms: int) -> KafkaError:
-    return KafkaError(
-        ErrorCode.REQUEST_TIMED_OUT,
-        f"{extent.partition}: no record came from offset {position} on for {waited_ms} ms, though the range ends"
-        f" at {extent.end}; is the broker reachable from here? (option kafkaConsumer.pollTimeoutMs)",
-    )

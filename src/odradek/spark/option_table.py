@@ -56,7 +56,11 @@ OPTIONS: Final[tuple[Option, ...]] = (
     _option("subscribe", Use.READ, "topics to read, separated by commas"),
     _option("subscribePattern", Use.READ, "regular expression that a topic's whole name must match"),
     _option("assign", Use.READ, 'partitions to read: {"topic": [0, 1]}'),
-    _option("startingOffsets", Use.READ, "earliest, latest (streams only) or JSON, -2 earliest, -1 latest"),
+    _option(
+        "startingOffsets",
+        Use.READ,
+        "earliest, latest (streams only), group:NAME or JSON, -2 earliest, -1 latest",
+    ),
     _option(
         "startingTimestamp", Use.READ, "milliseconds: the first record at or after it, in every partition"
     ),
@@ -76,6 +80,7 @@ OPTIONS: Final[tuple[Option, ...]] = (
     ),
     _option("maxTriggerDelay", Use.STREAM_READ, "than this (15m)", tolerated=True),
     _option("minPartitions", Use.READ, "Spark partitions, at least"),
+    _option("maxPartitions", Use.READ, "Spark partitions, at most: one reads several of the topic's"),
     _option("maxRecordsPerPartition", Use.READ, "records per Spark partition, at most"),
     _option(
         "includeHeaders", Use.READ | Use.WRITE, "read: add the column headers; write: accepted, needless"
@@ -91,6 +96,7 @@ OPTIONS: Final[tuple[Option, ...]] = (
         "for what cannot be decoded: fail, null, or dead-letter (keep it in the column deadLetter)",
     ),
     _option("includeRecord", Use.READ, "add the column record: key, value and headers as they were read"),
+    _option("keyPartitioner", Use.READ, "murmur2: a filter on key reads one partition; unknown: all of them"),
     _option("fetchOffset.numRetries", Use.READ, "how often to ask again for offsets that look wrong"),
     _option("fetchOffset.retryIntervalMs", Use.READ, "and how long to wait before that"),
     _option("kafkaConsumer.pollTimeoutMs", Use.READ, "how long a task waits for its next records"),
@@ -102,7 +108,7 @@ OPTIONS: Final[tuple[Option, ...]] = (
     _option("delivery", Use.WRITE, "at_least_once or exactly_once"),
     _option(
         "sinkId",
-        Use.WRITE,
+        Use.WRITE | Use.STREAM_READ,
         "exactly once: a name of this output, the same from run to run (the query's name)",
     ),
     _option(
@@ -110,7 +116,14 @@ OPTIONS: Final[tuple[Option, ...]] = (
     ),
     _option("takeOver", Use.WRITE, "exactly once: go on after another query's, or without a, decision"),
     _option(
-        "publishOffsets", Use.STREAM_WRITE, "exactly once: a group whose offsets say what the query has read"
+        "resume",
+        Use.STREAM_READ | Use.STREAM_WRITE,
+        "without a checkpoint, go on from the sink's last decision",
+    ),
+    _option(
+        "publishOffsets",
+        Use.STREAM_READ | Use.STREAM_WRITE,
+        "a consumer group whose offsets say what the query has read",
     ),
     _option("deliveryHeaders", Use.WRITE, "add headers by which a reader can drop duplicates"),
     _option("checkpointLocation", Use.ALL, "Spark's own"),
@@ -142,6 +155,12 @@ class GivenOptions:
 
     def get(self, name: str) -> str | None:
         return self.values.get(name.lower())
+
+
+def applies(name: str, use: Use) -> bool:
+    """Whether an option, written in any case, can be given to `use`. Unknown ones are left to `given_options`."""
+    option = _BY_KEY.get(name.lower())
+    return option is None or bool(option.use & use) or option.tolerated
 
 
 def given_options(options: Mapping[str, str], use: Use) -> GivenOptions:

@@ -80,6 +80,39 @@ def split(
     return [piece for index, each in enumerate(pieces) for piece in _cut(each, counts[index])]
 
 
+def grouped(
+    pieces: Sequence[OffsetRange], *, max_tasks: int | None, max_records_per_task: int | None
+) -> list[tuple[OffsetRange, ...]]:
+    """Put pieces together into at most `max_tasks` tasks, as far as `max_records_per_task` allows, of much the same size.
+
+    No task has two pieces of one partition. Decided by the arguments alone, so that a batch that runs again is the same.
+    """
+    if max_tasks is None or len(pieces) <= max_tasks:
+        return [(each,) for each in pieces]
+    tasks: list[list[OffsetRange]] = [[] for _ in range(max_tasks)]
+    lightest_first = [(0, number) for number in range(max_tasks)]
+    for piece in sorted(pieces, key=lambda each: (-each.size, each.partition, each.start)):
+        passed = []
+        while lightest_first:
+            size, number = heapq.heappop(lightest_first)
+            if _takes(tasks[number], size, piece, max_records_per_task):
+                break
+            passed.append((size, number))
+        else:
+            size, number = 0, len(tasks)
+            tasks.append([])
+        tasks[number].append(piece)
+        for entry in (*passed, (size + piece.size, number)):
+            heapq.heappush(lightest_first, entry)
+    return [tuple(sorted(task, key=lambda each: (each.partition, each.start))) for task in tasks if task]
+
+
+def _takes(task: Sequence[OffsetRange], size: int, piece: OffsetRange, records_max: int | None) -> bool:
+    if any(each.partition == piece.partition for each in task):
+        return False
+    return records_max is None or not task or size + piece.size <= records_max
+
+
 def _piece_counts(sizes: Mapping[int, int], min_tasks: int) -> dict[int, int]:
     """How many pieces each range becomes: always cut where the pieces are largest."""
     counts = dict.fromkeys(sizes, 1)

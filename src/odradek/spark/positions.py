@@ -1,4 +1,4 @@
-"""Where a read starts and ends: the four ways that Spark's Kafka connector has of saying it.
+"""Where a read starts and ends: the four ways that Spark's Kafka connector has of saying it, and a consumer group's offsets.
 
 A position is turned into one `WantedPosition` per partition, and a wish is either an offset already or a question for
 the brokers (earliest, latest, first record at or after a time). Nothing here talks to a broker.
@@ -58,10 +58,22 @@ class AtTimes:
     timestamps_ms: Mapping[TopicPartition, int]
 
 
-Position = Everywhere | AtOffsets | AtTime | AtTimes
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AtGroup:
+    """What a consumer group has committed; a partition that it has not committed is read from its first record.
+
+    `otherwise` is where to start when the group has committed none of the partitions; None: that is an error.
+    """
+
+    group: str
+    otherwise: KnownPosition | None = None
 
 
-def option_name(position: Position, side: str) -> str:
+KnownPosition = Everywhere | AtOffsets | AtTime | AtTimes
+Position = KnownPosition | AtGroup
+
+
+def option_name(position: KnownPosition, side: str) -> str:
     """The option that the user gave; `side` is "starting" or "ending"."""
     if isinstance(position, AtTime):
         return f"{side}Timestamp"
@@ -69,7 +81,7 @@ def option_name(position: Position, side: str) -> str:
 
 
 def wishes(
-    position: Position, partitions: Iterable[TopicPartition], option: str
+    position: KnownPosition, partitions: Iterable[TopicPartition], option: str
 ) -> dict[TopicPartition, WantedPosition]:
     """One wish per partition; ConfigError when the position names too few partitions, or others."""
     if isinstance(position, Everywhere):

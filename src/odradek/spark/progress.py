@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Final
 
 from odradek.model.errors import ErrorCode, KafkaError
@@ -17,7 +18,7 @@ from odradek.spark.catalog import Catalog, log_ranges, resolve, subscribed, subs
 from odradek.spark.offsets import StreamOffset
 from odradek.spark.options import ReadOptions
 from odradek.spark.planning import advance, lost_records
-from odradek.spark.positions import EARLIEST, LATEST, AtOffsets
+from odradek.spark.positions import EARLIEST, LATEST, AtGroup, AtOffsets
 
 log: Final = logging.getLogger("odradek.spark")
 Offsets = Mapping[TopicPartition, int]
@@ -68,7 +69,7 @@ class StreamProgress:
                 "starting",
                 no_newer_record=self._options.no_newer_record,
             )
-            if isinstance(self._options.starting, AtOffsets):
+            if isinstance(self._options.starting, AtOffsets | AtGroup):
                 start = self._within_logs(start)
             self._initial = StreamOffset(next_offsets=start)
         return self._initial
@@ -85,17 +86,19 @@ class StreamProgress:
     def latest(self, start: StreamOffset, limit: int | None, *, everything: bool = False) -> StreamOffset:
         """The end of the next batch, or `start` itself when there is nothing to read.
 
-        `everything`: Spark asks for all there is, whatever minOffsetsPerTrigger says.
+        `everything`: Spark asks for all there is, whatever minOffsetsPerTrigger says. The first batch of a query runs even
+        when it is empty; so its end always says where it began.
         """
         available = self._available(start.next_offsets)
         beginnings = self._beginnings_of_new(start, available)
         known = {**start.next_offsets, **beginnings}
         self._report(lost_records(start.next_offsets, {}, available))
         ends = advance(known, available, limit)
+        is_first = start == self._initial
         if ends == known or (not everything and self._should_wait(known, available)):
-            return start
+            return replace(start, beginnings=start.next_offsets) if is_first else start
         self._advanced_at = self._clock.monotonic()
-        if start == self._initial:
+        if is_first:
             beginnings = {**start.next_offsets, **beginnings}
         return StreamOffset(next_offsets=ends, beginnings=beginnings)
 

@@ -51,9 +51,12 @@ _SIMPLE_TYPES: Final[dict[type[DataType], str]] = {
 }
 
 
-def read_ddl(projection: Projection) -> str:
-    """The schema of a read, for Spark to parse."""
-    return ", ".join(f"`{column}` {_column_type(projection, column)}" for column in projection.columns)
+def read_ddl(projection: Projection, comment: str | None = None) -> str:
+    """The schema of a read, for Spark to parse; `comment` is that of the first column, without quotes and backslashes."""
+    columns = [f"`{column}` {_column_type(projection, column)}" for column in projection.columns]
+    if comment is not None:
+        columns[0] += f" COMMENT '{comment}'"
+    return ", ".join(columns)
 
 
 def _column_type(projection: Projection, column: str) -> str:

@@ -18,16 +18,18 @@ from pyspark.sql.types import StructType
 from odradek.model.errors import ConfigError
 from odradek.model.lazy import lazy
 from odradek.spark.options import WriteOptions
-from odradek.spark.outgoing import Marks, RowFormat, outgoing_records, row_format
+from odradek.spark.outgoing import Marks, RowFormat, row_format
+from odradek.spark.plain_errors import told_in_one_line
 
 if TYPE_CHECKING:
     import pyarrow as pa
     import pyspark
 
-    from odradek.spark import connections
+    from odradek.spark import connections, outgoing_rows
     from odradek.spark.exactly_once import write as two_phase
 else:
     connections = lazy("odradek.spark.connections")
+    outgoing_rows = lazy("odradek.spark.outgoing_rows")
     two_phase = lazy("odradek.spark.exactly_once.write")
     pyspark = lazy("pyspark")
 
@@ -49,9 +51,11 @@ class BatchSink(DataSourceArrowWriter):
             raise ConfigError('a topic cannot be overwritten: use .mode("append")')
         self._write = _write_of(options, schema)
 
+    @told_in_one_line()
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         return self._write.write(iterator, _marks_if(self._write.options))
 
+    @told_in_one_line()
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
         self._write.commit(messages)
 
@@ -65,9 +69,11 @@ class StreamSink(DataSourceStreamArrowWriter):
     def __init__(self, options: WriteOptions, schema: StructType) -> None:
         self._write = _write_of(options, schema)
 
+    @told_in_one_line()
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         return self._write.write(iterator, _marks_if(self._write.options))
 
+    @told_in_one_line()
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 - Spark's name
         self._write.commit(messages)
 
@@ -81,11 +87,17 @@ class AcknowledgedWrite:
 
     def write(self, batches: Iterator[pa.RecordBatch], marks: Marks | None) -> WrittenRows:
         count = 0
-        with connections.sending(self.options.client) as send:
+        with connections.sending(self.options.client) as producer:
+            gathering = outgoing_rows.Gathering(
+                producer.send_arrow, lambda topic: len(producer.partitions_for(topic))
+            )
             for batch in batches:
-                for record in outgoing_records(batch, self._layout, marks=marks, first_sequence=count):
-                    send(record)
+                for topic, rows in outgoing_rows.outgoing_rows(
+                    batch, self._layout, marks=marks, first_sequence=count
+                ):
+                    gathering.add(topic, rows)
                 count += batch.num_rows
+            gathering.send_all()
         return WrittenRows(record_count=count)
 
     def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:

@@ -8,11 +8,18 @@ must stay cheap: Spark does it when it looks for data sources.
 from __future__ import annotations
 
 import logging
+import sys
 import time
-from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, Final, NoReturn
 
-from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, InputPartition
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceReader,
+    DataSourceStreamReader,
+    Filter,
+    InputPartition,
+)
 from pyspark.sql.streaming.datasource import (
     ReadAllAvailable,
     ReadLimit,
@@ -22,30 +29,39 @@ from pyspark.sql.streaming.datasource import (
 )
 from pyspark.sql.types import StructType
 
+from odradek.model.errors import ErrorValue, OdradekError
 from odradek.model.lazy import lazy
-from odradek.spark.offsets import OffsetRange, from_document, ranges_between, to_document
-from odradek.spark.option_table import Use
+from odradek.spark import tables
+from odradek.spark.offsets import OffsetRange, StreamOffset, from_document, ranges_between, to_document
+from odradek.spark.option_table import Use, applies
 from odradek.spark.options import ReadOptions, WriteOptions, read_options, write_options
-from odradek.spark.planning import split
+from odradek.spark.plain_errors import told_in_one_line
+from odradek.spark.planning import grouped, split
 from odradek.spark.schema import check_read_schema, read_ddl
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
     from odradek.runtime import real
-    from odradek.spark import batch, connections, fetch, progress, sink
+    from odradek.spark import batch, connections, fetch, progress, pruning, publishing, sink
     from odradek.spark import schema as spark_schema
     from odradek.spark.progress import StreamProgress
+    from odradek.spark.pruning import Pruning
+    from odradek.spark.publishing import OffsetPublisher
 else:
     real = lazy("odradek.runtime.real")
     batch = lazy("odradek.spark.batch")
     connections = lazy("odradek.spark.connections")
     fetch = lazy("odradek.spark.fetch")
     progress = lazy("odradek.spark.progress")
+    pruning = lazy("odradek.spark.pruning")
+    publishing = lazy("odradek.spark.publishing")
     spark_schema = lazy("odradek.spark.schema")
     sink = lazy("odradek.spark.sink")
 
 log: Final = logging.getLogger("odradek.spark")
+
+_PUSHING_MODULE: Final = "pyspark.sql.worker.data_source_pushdown_filters"
 
 
 class OdradekDataSource(DataSource):
@@ -55,55 +71,83 @@ class OdradekDataSource(DataSource):
     def name(cls) -> str:
         return "odradek"
 
+    @told_in_one_line()
     def schema(self) -> str:
-        return read_ddl(read_options(self.options, Use.READ).projection)
+        if not tables.is_table(self.options):
+            return read_ddl(read_options(self.options, Use.READ).projection)
+        given = tables.given_to_table(self.options)
+        readable = {key: value for key, value in given.items() if applies(key, Use.READ)}
+        return read_ddl(read_options(readable, Use.READ).projection, tables.comment_of(given))
 
+    @told_in_one_line()
     def reader(self, schema: StructType) -> BatchReader:
-        return BatchReader(_checked_read(self.options, Use.BATCH_READ, schema), schema)
+        kind = FilteringBatchReader if _process_pushes_filters() else BatchReader
+        return kind(_checked_read(self.options, Use.BATCH_READ, schema), schema)
 
-    def streamReader(self, schema: StructType) -> StreamReader:  # noqa: N802 - Spark's name
-        return StreamReader(_checked_read(self.options, Use.STREAM_READ, schema), schema)
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - Spark's name
+        try:
+            return StreamReader(_checked_read(self.options, Use.STREAM_READ, schema), schema)
+        except OdradekError as error:
+            return RefusedStreamReader(ErrorValue.of(error))
 
+    @told_in_one_line()
     def writer(self, schema: StructType, overwrite: bool) -> sink.BatchSink:
-        return sink.BatchSink(_checked_write(self.options, Use.BATCH_WRITE), schema, overwrite=overwrite)
+        return sink.BatchSink(
+            _checked_write(self.options, Use.BATCH_WRITE, schema), schema, overwrite=overwrite
+        )
 
+    @told_in_one_line()
     def streamWriter(self, schema: StructType, overwrite: bool) -> sink.StreamSink:  # noqa: N802 - Spark's name
         # `overwrite` is complete mode: each batch is the whole result, and all of it is appended.
-        return sink.StreamSink(_checked_write(self.options, Use.STREAM_WRITE), schema)
+        return sink.StreamSink(_checked_write(self.options, Use.STREAM_WRITE, schema), schema)
 
 
 def _checked_read(options: Any, use: Use, schema: StructType) -> ReadOptions:
-    checked = read_options(options, use)
+    checked = read_options(tables.read_from_table(options, schema, use), use)
     check_read_schema(schema, checked.projection)
     connections.check_read_settings(checked.client)
     return checked
 
 
-def _checked_write(options: Any, use: Use) -> WriteOptions:
-    checked = write_options(options, use)
+def _checked_write(options: Any, use: Use, schema: StructType) -> WriteOptions:
+    checked = write_options(tables.written_to_table(options, schema, use), use)
     connections.check_write_settings(checked.client)
     return checked
 
 
 class RangePartition(InputPartition):
-    """One task's share of a read; None where there is nothing to read."""
+    """One task's share of a read: ranges of different partitions, none where there is nothing to read."""
 
-    def __init__(self, extent: OffsetRange | None) -> None:
-        super().__init__(extent)
-        self.extent = extent
+    def __init__(self, extents: tuple[OffsetRange, ...]) -> None:
+        super().__init__(extents)
+        self.extents = extents
 
 
 def _tasks(ranges: Sequence[OffsetRange], options: ReadOptions) -> list[RangePartition]:
     pieces = split(
         ranges, min_tasks=options.min_partitions, max_records_per_task=options.max_records_per_partition
     )
-    return [RangePartition(each) for each in pieces]
+    tasks = grouped(
+        pieces, max_tasks=options.max_partitions, max_records_per_task=options.max_records_per_partition
+    )
+    return [RangePartition(each) for each in tasks]
 
 
-def _read(partition: InputPartition, options: ReadOptions, schema: StructType) -> Iterator[pa.RecordBatch]:
-    extent = partition.value
-    if isinstance(extent, OffsetRange):
-        yield from fetch.read_range(extent, options, spark_schema.arrow_schema(schema))
+def _read(
+    partition: InputPartition,
+    options: ReadOptions,
+    schema: StructType,
+    keys: frozenset[bytes] | None = None,
+) -> Iterator[pa.RecordBatch]:
+    if isinstance(partition, RangePartition) and partition.extents:
+        with told_in_one_line():
+            yield from fetch.read_ranges(partition.extents, options, spark_schema.arrow_schema(schema), keys)
+
+
+def _process_pushes_filters() -> bool:
+    """Whether Spark made this process to ask for `pushFilters`: in any other one it refuses a reader that has it."""
+    running = getattr(sys.modules["__main__"], "__spec__", None)
+    return _PUSHING_MODULE in sys.modules or (running is not None and running.name == _PUSHING_MODULE)
 
 
 class BatchReader(DataSourceReader):
@@ -112,15 +156,32 @@ class BatchReader(DataSourceReader):
     def __init__(self, options: ReadOptions, schema: StructType) -> None:
         self._options = options
         self._schema = schema
+        self._pruning: Pruning | None = None
 
+    @told_in_one_line()
     def partitions(self) -> Sequence[InputPartition]:
         for warning in self._options.warnings:
             log.warning("%s", warning)
-        ranges = batch.plan_batch(self._options, connections.catalog(self._options.client))
-        return _tasks(ranges, self._options) or [RangePartition(None)]
+        catalog = connections.catalog(self._options.client)
+        ranges = batch.plan_batch(self._options, catalog)
+        if self._pruning is not None:
+            ranges = pruning.pruned(
+                ranges, self._pruning, catalog, keys_place_records=self._options.keys_place_records
+            )
+        return _tasks(ranges, self._options) or [RangePartition(())]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        return _read(partition, self._options, self._schema)
+        keys = None if self._pruning is None else self._pruning.keys
+        return _read(partition, self._options, self._schema, keys)
+
+
+class FilteringBatchReader(BatchReader):
+    """A batch read that the query's filters make smaller."""
+
+    @told_in_one_line()
+    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802 - Spark's name
+        self._pruning = pruning.pruning_of(filters)
+        return filters  # Spark applies all of them: what is pruned is only what none of them would keep
 
 
 class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
@@ -132,12 +193,16 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._options = options
         self._schema = schema
         self._planner: StreamProgress | None = None
+        self._publisher: OffsetPublisher | None = None
 
+    @told_in_one_line()
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name
         return to_document(self._progress().initial())
 
+    @told_in_one_line()
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
         before = from_document(start)
+        self._publish(before)
         rows = limit.max_rows if isinstance(limit, ReadMaxRows) else None
         end = self._progress().latest(before, rows, everything=isinstance(limit, ReadAllAvailable))
         return start if end is before else to_document(end)
@@ -152,9 +217,11 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         latest = self._progress().known_latest()
         return None if latest is None else to_document(latest)
 
+    @told_in_one_line()
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name
         self._progress().prepare_available_now()
 
+    @told_in_one_line()
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         """Pure: after a restart Spark asks again with the offsets it journaled."""
         return _tasks(ranges_between(from_document(start), from_document(end)), self._options)
@@ -166,6 +233,47 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if self._planner is None:
             self._planner = _new_progress(self._options)
         return self._planner
+
+    def _publish(self, finished: StreamOffset) -> None:
+        group = self._options.publish_group
+        if group is None:
+            return
+        if self._publisher is None:
+            commit = connections.committing(self._options.client)
+            self._publisher = publishing.OffsetPublisher(group, commit, real.SystemClock())
+        self._publisher.publish(finished.next_offsets)
+
+
+class RefusedStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """Says why there is no stream, when Spark first asks for something.
+
+    An error while a reader is made would not be seen: PySpark (4.3) stumbles over it.
+    """
+
+    def __init__(self, reason: ErrorValue[OdradekError]) -> None:
+        self._reason = reason
+
+    @told_in_one_line()
+    def _refuse(self) -> NoReturn:
+        raise self._reason.exception()
+
+    def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802 - Spark's name
+        self._refuse()
+
+    def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name
+        self._refuse()
+
+    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
+        self._refuse()
+
+    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name
+        self._refuse()
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
+        self._refuse()
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        self._refuse()
 
 
 def _new_progress(options: ReadOptions) -> progress.StreamProgress:

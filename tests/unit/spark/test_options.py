@@ -15,7 +15,7 @@ from odradek.spark.options import (
     read_options,
     write_options,
 )
-from odradek.spark.positions import EARLIEST, LATEST, AtOffsets, AtTime, AtTimes, Everywhere
+from odradek.spark.positions import EARLIEST, LATEST, AtGroup, AtOffsets, AtTime, AtTimes, Everywhere
 
 SERVERS = {"kafka.bootstrap.servers": "127.0.0.1:9092"}
 SUBSCRIBED = {**SERVERS, "subscribe": "flights"}
@@ -228,6 +228,36 @@ def test_settings_prefixed_kafka_reach_the_client_without_the_prefix() -> None:
     assert read(**{"kafka.client.id": "me"}).client["client.id"] == "me"
 
 
+@pytest.mark.parametrize("text", ["group:lag", " Group: lag "])
+def test_a_read_may_start_where_a_group_stands(text: str) -> None:
+    for use in (Use.BATCH_READ, Use.STREAM_READ):
+        assert read(use, startingOffsets=text).starting == AtGroup(group="lag")
+
+
+def test_a_read_that_resumes_knows_its_sink_and_where_to_start_without_a_decision() -> None:
+    options = read(Use.STREAM_READ, resume="true", sinkId="s", startingOffsets="earliest")
+    assert options.starting == AtGroup(group="__odradek_sink.s", otherwise=Everywhere(bound=EARLIEST))
+
+
+@pytest.mark.parametrize(
+    ("options", "reason"),
+    [
+        ({"startingOffsets": "group:"}, "names no group"),
+        ({"startingOffsets": "groups:a"}, "is earliest, latest, group:NAME or JSON"),
+        ({"resume": "true"}, "set the option sinkId"),
+        ({"resume": "true", "sinkId": "s", "startingOffsets": "group:g"}, "give one of them"),
+        ({"sinkId": "s"}, "sinkId of a read is only of use with resume=true"),
+        ({"publishOffsets": " "}, "publishOffsets names a consumer group"),
+    ],
+)
+def test_a_start_that_cannot_be_is_refused(options: dict[str, str], reason: str) -> None:
+    assert reason in refusal({**SUBSCRIBED, **options}, Use.STREAM_READ)
+
+
+def test_only_a_start_may_be_a_groups() -> None:
+    assert "is earliest, latest or JSON" in refusal({**SUBSCRIBED, "endingOffsets": "group:g"})
+
+
 @pytest.mark.parametrize(
     "name", ["kafka.key.deserializer", "kafka.auto.offset.reset", "kafka.enable.auto.commit"]
 )
@@ -264,6 +294,7 @@ def test_exactly_once_takes_its_name_from_the_sink_id_or_the_query() -> None:
         ),
         ({"delivery": "exactly_once", "sinkId": "s", "kafka.transactional.id": "t"}, "set sinkId"),
         ({"takeOver": "true"}, "only of use with delivery=exactly_once"),
+        ({"publishOffsets": "g"}, "only of use with delivery=exactly_once: give it to readStream"),
         ({"delivery": "twice"}, "at_least_once, exactly_once"),
     ],
 )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+from collections.abc import Iterator
 
 import pyarrow as pa
 import pytest
@@ -23,6 +24,7 @@ from pyspark.sql.types import (
 
 from odradek.model.errors import ConfigError, ErrorCode, KafkaError
 from odradek.spark.outgoing import Marks, OutgoingRecord, RowFormat, outgoing_records, row_format
+from odradek.spark.outgoing_rows import BYTES_FOR_EACH_PARTITION, Gathering, outgoing_rows
 
 HEADERS = ArrayType(StructType([StructField("key", StringType()), StructField("value", BinaryType())]))
 HEADER = pa.struct([("key", pa.string()), ("value", pa.binary())])
@@ -48,7 +50,24 @@ def everything() -> RowFormat:
 
 
 def sent(columns: dict[str, pa.Array], layout: RowFormat, marks: Marks | None = None) -> list[OutgoingRecord]:
-    return list(outgoing_records(pa.record_batch(columns), layout, marks=marks, first_sequence=40))
+    """What becomes of rows, one by one and a column at a time: the same."""
+    batch = pa.record_batch(columns)
+    one_by_one = list(outgoing_records(batch, layout, marks=marks, first_sequence=40))
+    together = [
+        record
+        for topic, rows in outgoing_rows(batch, layout, marks=marks, first_sequence=40)
+        for record in as_records(topic, rows)
+    ]
+    assert sorted(together, key=repr) == sorted(one_by_one, key=repr)
+    return one_by_one
+
+
+def as_records(topic: str, rows: pa.RecordBatch) -> Iterator[OutgoingRecord]:
+    for row in rows.to_pylist():
+        headers = tuple((each["key"], each["value"]) for each in row.get("headers") or ())
+        yield OutgoingRecord(
+            topic, row.get("partition"), row.get("key"), row["value"], headers, row.get("timestamp")
+        )
 
 
 def test_every_column_reaches_its_place() -> None:
@@ -147,6 +166,58 @@ def test_a_row_that_cannot_be_written_is_refused_by_its_number(
         "headers": pa.array([None], pa.list_(HEADER)),
         "timestamp": pa.array([None], pa.timestamp("us", tz="UTC")),
     }
+    with pytest.raises(KafkaError, match="row 40 of this task cannot be written"):
+        list(outgoing_rows(pa.record_batch(columns | column), everything(), marks=None, first_sequence=40))
     with pytest.raises(KafkaError, match=f"row 40 of this task cannot be written: {told}") as caught:
         sent(columns | column, everything())
     assert caught.value.code is ErrorCode.INVALID_RECORD
+
+
+@pytest.mark.parametrize(
+    ("column", "told"),
+    [
+        ({"topic": pa.array(["t", ""])}, "its topic is null"),
+        ({"partition": pa.array([None, -1], pa.int32())}, "its partition is negative"),
+        ({"headers": pa.array([[{"key": "a", "value": b""}], [None]], pa.list_(HEADER))}, "has no key"),
+    ],
+)
+def test_the_refused_row_is_named_wherever_it_stands(column: dict[str, pa.Array], told: str) -> None:
+    columns = {
+        "value": pa.array([b"v", b"w"]),
+        "topic": pa.array(["t", "t"]),
+        "key": pa.array(["k", None]),
+        "partition": pa.array([0, 1], pa.int32()),
+        "headers": pa.array([None, None], pa.list_(HEADER)),
+        "timestamp": pa.array([None, None], pa.timestamp("us", tz="UTC")),
+    }
+    with pytest.raises(KafkaError, match=f"row 41 of this task cannot be written: .*{told}"):
+        list(outgoing_rows(pa.record_batch(columns | column), everything(), marks=None, first_sequence=40))
+
+
+def test_times_before_1970_are_rounded_down_as_all_others() -> None:
+    layout = row_format(schema(value=StringType(), timestamp=TimestampType()), "t")
+    times = pa.array([-1, -1_000, 1_999], pa.int64()).cast(pa.timestamp("us", tz="UTC"))
+    records = sent({"value": pa.array(["a", "b", "c"]), "timestamp": times}, layout)
+    assert [each.timestamp_ms for each in records] == [-1, -1, 1]
+
+
+def test_rows_are_gathered_until_each_partition_gets_enough_and_keep_their_order() -> None:
+    sent: list[tuple[str, list[bytes]]] = []
+    gathering = Gathering(
+        lambda topic, rows: sent.append((topic, rows["value"].to_pylist())), {"a": 1, "b": 3}.get
+    )
+    half = BYTES_FOR_EACH_PARTITION // 2
+
+    def add(topic: str, *values: bytes) -> None:
+        gathering.add(topic, pa.record_batch({"value": pa.array(values, pa.binary())}))
+
+    add("a", b"0" * BYTES_FOR_EACH_PARTITION)
+    assert [topic for topic, _ in sent] == ["a"]
+    add("a", b"1" * half)
+    add("b", b"2" * half)
+    add("a", b"3" * half, b"4")
+    assert [(topic, [value[:1] for value in values]) for topic, values in sent[1:]] == [
+        ("a", [b"1", b"3", b"4"])
+    ]
+    gathering.send_all()
+    assert [(topic, [value[:1] for value in values]) for topic, values in sent[2:]] == [("b", [b"2"])]

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from odradek.model.ids import TopicPartition
 from odradek.spark.offsets import OffsetRange
-from odradek.spark.planning import advance, lost_records, share, split
+from odradek.spark.planning import advance, grouped, lost_records, share, split
 
 A, B, C = (TopicPartition("t", number) for number in range(3))
 partitions = st.builds(TopicPartition, st.sampled_from("ab"), st.integers(0, 5))
@@ -93,6 +93,40 @@ def test_pieces_cover_every_offset_once(
     assert offsets(pieces) == offsets(ranges)
     assert all(0 < each.size <= (most or each.size) for each in pieces)
     assert len(pieces) >= min(min_tasks or 0, len(offsets(ranges)))
+
+
+def test_small_partitions_share_a_task() -> None:
+    pieces = [whole(0, 100), whole(5, 10, B), whole(0, 20, C)]
+    assert grouped(pieces, max_tasks=None, max_records_per_task=None) == [(each,) for each in pieces]
+    assert grouped(pieces, max_tasks=2, max_records_per_task=None) == [
+        (whole(0, 100),),
+        (whole(5, 10, B), whole(0, 20, C)),
+    ]
+    assert grouped(pieces, max_tasks=1, max_records_per_task=None) == [tuple(pieces)]
+
+
+@settings(deadline=None, max_examples=100)
+@given(
+    st.lists(st.integers(0, 300), max_size=8),
+    st.one_of(st.none(), st.integers(1, 6)),
+    st.one_of(st.none(), st.integers(1, 50)),
+    st.one_of(st.none(), st.integers(1, 6)),
+)
+def test_tasks_have_each_piece_once_and_no_partition_twice(
+    sizes: list[int], min_tasks: int | None, most: int | None, max_tasks: int | None
+) -> None:
+    ranges = [whole(0, size, TopicPartition("t", number)) for number, size in enumerate(sizes)]
+    pieces = split(ranges, min_tasks=min_tasks, max_records_per_task=most)
+    tasks = grouped(pieces, max_tasks=max_tasks, max_records_per_task=most)
+
+    def place(piece: OffsetRange) -> tuple[TopicPartition, int]:
+        return piece.partition, piece.start
+
+    assert sorted((each for task in tasks for each in task), key=place) == sorted(pieces, key=place)
+    assert all(len({each.partition for each in task}) == len(task) > 0 for task in tasks)
+    assert all(sum(each.size for each in task) <= (most or 10**9) for task in tasks)
+    if max_tasks is not None and most is None and min_tasks is None:
+        assert len(tasks) <= max_tasks
 
 
 def test_every_way_of_losing_records_is_told() -> None:

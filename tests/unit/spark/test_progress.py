@@ -26,6 +26,7 @@ class Logs:
     spans: dict[TopicPartition, tuple[int, int]]
     look_count: int = 0
     lag_looks: dict[TopicPartition, list[int]] = field(default_factory=dict)
+    groups: dict[str, dict[TopicPartition, int]] = field(default_factory=dict)
 
     def topics(self) -> list[str]:
         return sorted({each.topic for each in self.spans})
@@ -39,6 +40,10 @@ class Logs:
         return {
             each: self._answer(each, question) for each, question in questions.items() if each in self.spans
         }
+
+    def committed(self, group: str, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+        offsets = self.groups.get(group, {})
+        return {each: offsets[each] for each in partitions if each in offsets}
 
     def _answer(self, partition: TopicPartition, question: int) -> int:
         first, end = self.spans[partition]
@@ -110,8 +115,14 @@ def test_later_batches_are_plain() -> None:
 
 def test_nothing_new_is_the_start_itself() -> None:
     progress = stream(Logs({A: (0, 5)}))
-    start = progress.initial()
-    assert progress.latest(start, None) is start
+    first = progress.latest(progress.initial(), None)
+    assert progress.latest(first, None) is first
+
+
+def test_the_first_batch_says_where_it_began_even_when_it_is_empty() -> None:
+    progress = stream(Logs({A: (0, 5)}))
+    first = progress.latest(progress.initial(), None)
+    assert (first.next_offsets, first.beginnings) == ({A: 5}, {A: 5})
 
 
 def test_a_start_by_time_is_the_first_record_that_new() -> None:
@@ -124,6 +135,33 @@ def test_a_time_after_the_last_record_is_refused_or_means_the_end() -> None:
         stream(logs, startingTimestamp="70").initial()
     given = {"startingTimestamp": "70", "startingOffsetsByTimestampStrategy": "latest"}
     assert stream(logs, **given).initial() == at(p0=9)
+
+
+def test_a_query_starts_where_a_group_stands_and_reads_what_the_group_does_not_know_from_its_beginning() -> (
+    None
+):
+    logs = Logs({A: (0, 9), B: (2, 9)}, groups={"g": {A: 4, TopicPartition("else", 0): 1}})
+    assert stream(logs, startingOffsets="group:g").initial() == at(p0=4, p1=2)
+
+
+def test_a_group_without_offsets_is_refused() -> None:
+    with pytest.raises(ConfigError, match="group 'g' has committed no offset of what is read"):
+        stream(Logs({A: (0, 9)}), startingOffsets="group:g").initial()
+
+
+def test_a_group_that_stands_before_the_log_is_a_loss() -> None:
+    logs = Logs({A: (6, 9)}, groups={"g": {A: 4}})
+    with pytest.raises(KafkaError, match="t-0 now begins at offset 6, after offset 4"):
+        stream(logs, startingOffsets="group:g").initial()
+    progress = stream(logs, startingOffsets="group:g", failOnDataLoss="false")
+    assert progress.initial() == at(p0=6)
+
+
+def test_a_query_resumes_from_its_sinks_decision_or_starts_as_its_options_say() -> None:
+    options = {"resume": "true", "sinkId": "s", "startingOffsets": "earliest"}
+    logs = Logs({A: (1, 9)}, groups={"__odradek_sink.s": {A: 4}})
+    assert stream(logs, **options).initial() == at(p0=4)
+    assert stream(Logs({A: (1, 9)}), **options).initial() == at(p0=1)
 
 
 def test_a_topic_that_does_not_exist_is_refused_at_the_start() -> None:
@@ -156,7 +194,7 @@ def test_a_partition_added_while_running_is_read_from_its_beginning() -> None:
 def test_a_new_partition_without_records_makes_no_batch() -> None:
     logs = Logs({A: (0, 5)})
     progress = stream(logs)
-    start = progress.initial()
+    start = progress.latest(progress.initial(), None)
     logs.spans[B] = (0, 0)
     assert progress.latest(start, None) is start
 
@@ -241,7 +279,7 @@ def test_a_small_backlog_waits_for_more_but_not_for_ever() -> None:
     progress = stream(
         logs, hands, minOffsetsPerTrigger="10", maxTriggerDelay="60s", startingOffsets="earliest"
     )
-    start = progress.initial()
+    start = progress.latest(progress.initial(), None)
     assert progress.latest(start, None) is start
     assert progress.latest(start, None, everything=True).next_offsets == {A: 5}
     progress = stream(

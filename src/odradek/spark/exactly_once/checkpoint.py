@@ -28,8 +28,8 @@ def input_offsets(checkpoint: str, batch: int) -> dict[TopicPartition, int]:
     ConfigError when the checkpoint cannot be read from here.
     """
     offsets: dict[TopicPartition, int] = {}
-    for each in source_offsets(checkpoint, batch):
-        offsets.update(each.next_offsets)
+    for source in source_offsets(checkpoint, batch):
+        offsets.update(source.next_offsets)
     return offsets
 
 
@@ -38,6 +38,19 @@ def source_offsets(checkpoint: str, batch: int) -> list[StreamOffset]:
 
     ConfigError when the checkpoint cannot be read from here.
     """
+    return [_topic_offsets(document) for document in _sources(checkpoint, batch)]
+
+
+def beginnings(checkpoint: str, batch: int) -> dict[TopicPartition, int] | None:
+    """Where a query's first batch begins; None when one of its sources does not say so."""
+    found = [_topic_offsets(document).beginnings for document in _sources(checkpoint, batch)]
+    if not found or not all(found):
+        return None
+    return {partition: offset for each in found for partition, offset in each.items()}
+
+
+def _sources(checkpoint: str, batch: int) -> list[Any]:
+    """The offset of each source at the end of a batch."""
     place = f"{checkpoint.rstrip('/')}/{_OFFSETS}/{batch}"
     try:
         text = _read(place)
@@ -48,7 +61,7 @@ def source_offsets(checkpoint: str, batch: int) -> list[StreamOffset]:
         raise ConfigError(
             f"{place} has the format {version.strip()[:20]!r}, which this version does not know"
         )
-    return [_topic_offsets(document) for line in rest.splitlines()[1:] for document in _documents(line)]
+    return [document for line in rest.splitlines()[1:] for document in _documents(line)]
 
 
 def _read(place: str) -> str:
@@ -65,7 +78,7 @@ def _documents(line: str) -> list[Any]:
     try:
         document = json.loads(line)
     except ValueError:
-        return []
+        return [None]
     if (
         isinstance(document, Mapping)
         and document
@@ -77,9 +90,9 @@ def _documents(line: str) -> list[Any]:
 
 def _topic_offsets(document: Any) -> StreamOffset:
     """Of a source of topics; other sources have other offsets."""
-    if not isinstance(document, Mapping):
-        return StreamOffset(next_offsets={})
-    try:
-        return from_document(document)
-    except ConfigError:
-        return StreamOffset(next_offsets={})
+    if isinstance(document, Mapping):
+        try:
+            return from_document(document)
+        except ConfigError:
+            pass
+    return StreamOffset(next_offsets={})

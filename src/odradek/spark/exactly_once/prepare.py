@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from itertools import chain
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from odradek.client.transactions.error_actions import ProducerFencedError
 from odradek.client.transactions.prepared import TransactionIdentity
@@ -14,7 +14,10 @@ from odradek.model.errors import ErrorCode
 from odradek.spark import connections
 from odradek.spark.exactly_once.decision import WRITER_BYTES, Participant, participant_id
 from odradek.spark.exactly_once.driver import BatchTerms
-from odradek.spark.outgoing import OutgoingRecord
+from odradek.spark.outgoing_rows import Gathering
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 
 @dataclass(slots=True)
@@ -54,20 +57,25 @@ def take_name(servers: str, sink_id: str, driver: TransactionIdentity) -> tuple[
 
 
 def prepare(
-    client: connections.ClientConfig, sink_id: str, terms: BatchTerms, records: Iterable[OutgoingRecord]
+    client: connections.ClientConfig,
+    sink_id: str,
+    terms: BatchTerms,
+    rows_by_topic: Iterable[tuple[str, pa.RecordBatch]],
 ) -> Participant | None:
-    """Send the records and leave their transaction open, for the driver to end. None when there are no records.
+    """Send the rows and leave their transaction open, for the driver to end. None when there are no rows.
 
     After an error nothing of them counts.
     """
-    records = iter(records)
-    first = next(records, None)
+    groups = iter(rows_by_topic)
+    first = next(groups, None)
     if first is None:
         return None
     writer, slot = take_name(client["bootstrap.servers"], sink_id, terms.driver)
     with connections.preparing(client, participant_id(sink_id, writer, terms.side, slot)) as task:
-        for record in chain((first,), records):
-            task.send(record)
+        gathering = Gathering(task.send_rows, task.partition_count)
+        for topic, rows in chain((first,), groups):
+            gathering.add(topic, rows)
+        gathering.send_all()
         identity = task.prepare()
     return Participant(
         writer=writer, slot=slot, producer_id=identity.producer_id, producer_epoch=identity.producer_epoch

@@ -12,23 +12,28 @@ from pyspark.sql.datasource import WriterCommitMessage
 from odradek.model.errors import ConfigError
 from odradek.model.ids import TopicPartition
 from odradek.model.lazy import lazy
-from odradek.spark.exactly_once.checkpoint import input_offsets
+from odradek.spark.exactly_once.checkpoint import beginnings, input_offsets
 from odradek.spark.exactly_once.decision import Participant, group_of
 from odradek.spark.exactly_once.driver import BatchTerms, SinkDriver, memory_of
+from odradek.spark.exactly_once.inputs import KnownTopics, check_resumed
 from odradek.spark.exactly_once.task import BatchName, is_written
 from odradek.spark.options import ExactlyOnceOptions, WriteOptions
-from odradek.spark.outgoing import Marks, OutgoingRecord, RowFormat, outgoing_records
+from odradek.spark.outgoing import Marks, RowFormat
+from odradek.spark.plain_errors import told_in_one_line
 
 if TYPE_CHECKING:
     import pyarrow as pa
     import pyspark
 
-    from odradek.spark import connections
+    from odradek.runtime import real
+    from odradek.spark import connections, outgoing_rows
     from odradek.spark.exactly_once import prepare
 else:
     connections = lazy("odradek.spark.connections")
+    outgoing_rows = lazy("odradek.spark.outgoing_rows")
     prepare = lazy("odradek.spark.exactly_once.prepare")
     pyspark = lazy("pyspark")
+    real = lazy("odradek.runtime.real")
 
 log: Final = logging.getLogger("odradek.spark")
 
@@ -57,6 +62,7 @@ class TwoPhaseWrite:
         self._servers = options.client["bootstrap.servers"]
         self._terms: BatchTerms | None = None
 
+    @told_in_one_line()
     def __getstate__(self) -> dict[str, Any]:
         if self._terms is None:
             self._terms = self._with_driver(lambda driver: driver.begin())
@@ -70,16 +76,16 @@ class TwoPhaseWrite:
         place = _task_place()
         name = self._name_of(place)
         sink_id = self._delivery.sink_id
-        is_skipped = is_written(name, terms.decided, sink_id, taking_over=self._delivery.taking_over)
-        records = _Records(batches, self._layout, marks)
+        is_skipped = is_written(name, terms.decided, sink_id, taking_over=self._may_take_over(name))
+        rows = _OutgoingRows(batches, self._layout, marks)
         participant = None
         if is_skipped:
             for _ in batches:  # operators before this one commit their state when they have given all
                 pass
         else:
-            participant = prepare.prepare(self.options.client, sink_id, terms, records)
+            participant = prepare.prepare(self.options.client, sink_id, terms, rows)
         return PreparedTask(
-            record_count=records.count,
+            record_count=rows.count,
             name=name,
             terms=terms,
             participant=participant,
@@ -98,6 +104,7 @@ class TwoPhaseWrite:
             return
         if any(each.name != first.name or each.terms.driver != first.terms.driver for each in done):
             raise ConfigError("the tasks of one batch do not agree on the batch that they wrote")
+        self._check_resumed(first)
         participants = [each.participant for each in done if each.participant is not None]
         progress = self._progress(first.name)
 
@@ -151,12 +158,45 @@ class TwoPhaseWrite:
                 raise
             log.warning("the sink's decision has no input offsets", exc_info=True)
             return {}
+        held = _topics_of(self.options.client["bootstrap.servers"]).held(
+            offsets, connections.catalog(self.options.client), real.SystemClock()
+        )
+        if delivery.publish_group is not None and offsets and not held:
+            raise ConfigError(
+                f"publishOffsets: the query reads {sorted(offsets)[0]}, and the sink's cluster does not have it; give"
+                " publishOffsets to readStream, so that the offsets are committed to the cluster that is read"
+            )
         groups = [group_of(delivery.sink_id)] + ([delivery.publish_group] if delivery.publish_group else [])
-        return {group: offsets for group in groups if offsets}
+        return {group: held for group in groups if held}
+
+    def _may_take_over(self, name: BatchName) -> bool:
+        """`resume` lets a query with a new checkpoint write; what it begins with is checked when that is committed."""
+        delivery = self._delivery
+        return delivery.taking_over or (delivery.resuming and name.batch == 0 and not name.is_keyed)
+
+    def _check_resumed(self, first: PreparedTask) -> None:
+        delivery, decided = self._delivery, first.terms.decided
+        if not delivery.resuming or delivery.taking_over or first.name.is_keyed or decided is None:
+            return
+        if decided.query == first.name.query:
+            return
+        if delivery.checkpoint is None:
+            raise ConfigError("resume=true needs a streaming write with the option checkpointLocation")
+        begins_at = beginnings(delivery.checkpoint, first.name.batch)
+        catalog = connections.catalog(self.options.client)
+        ends_at = catalog.committed(group_of(delivery.sink_id), begins_at or ())
+        check_resumed(delivery.sink_id, ends_at, begins_at)
 
 
-class _Records:
-    """The rows of a task as records, and how many there were."""
+_known_topics: Final[dict[str, KnownTopics]] = {}
+
+
+def _topics_of(servers: str) -> KnownTopics:
+    return _known_topics.setdefault(servers, KnownTopics())
+
+
+class _OutgoingRows:
+    """The rows of a task, by topic, and how many there were."""
 
     def __init__(self, batches: Iterator[pa.RecordBatch], layout: RowFormat, marks: Marks | None) -> None:
         self.count = 0
@@ -164,9 +204,11 @@ class _Records:
         self._layout = layout
         self._marks = marks
 
-    def __iter__(self) -> Iterator[OutgoingRecord]:
+    def __iter__(self) -> Iterator[tuple[str, pa.RecordBatch]]:
         for batch in self._batches:
-            yield from outgoing_records(batch, self._layout, marks=self._marks, first_sequence=self.count)
+            yield from outgoing_rows.outgoing_rows(
+                batch, self._layout, marks=self._marks, first_sequence=self.count
+            )
             self.count += batch.num_rows
 
 

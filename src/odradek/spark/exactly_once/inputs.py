@@ -1,0 +1,79 @@
+"""Input offsets in a decision: which of them the sink's cluster can hold, and whether a new query goes on where they end."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Final, Protocol
+
+from odradek.model.errors import ConfigError
+from odradek.model.ids import TopicPartition
+from odradek.runtime.ports import Clock
+
+log: Final = logging.getLogger("odradek.spark")
+
+TOPICS_KNOWN_FOR_S: Final = 30.0
+Offsets = Mapping[TopicPartition, int]
+
+
+class TopicCounts(Protocol):
+    """The sink's cluster."""
+
+    def partition_counts(self, topics: Iterable[str]) -> dict[str, int]:
+        """The number of partitions of each topic that exists; the others are left out."""
+
+
+@dataclass(slots=True)
+class KnownTopics:
+    """Which topics the sink's cluster has; asked again after some time, since topics come and go."""
+
+    _counts: dict[str, int] = field(default_factory=dict)
+    _asked: frozenset[str] = frozenset()
+    _asked_at: float = 0.0
+    _missing: frozenset[str] = frozenset()
+
+    def held(self, offsets: Offsets, cluster: TopicCounts, clock: Clock) -> dict[TopicPartition, int]:
+        """The offsets that a group of the cluster can commit: a query may read topics of another cluster, or deleted ones."""
+        topics = frozenset(each.topic for each in offsets)
+        if not topics <= self._asked or clock.monotonic() - self._asked_at > TOPICS_KNOWN_FOR_S:
+            self._counts = cluster.partition_counts(sorted(topics))
+            self._asked, self._asked_at = topics, clock.monotonic()
+            missing = topics - self._counts.keys()
+            if missing > self._missing:
+                log.warning(
+                    "the sink's cluster has no topic %s: what is read of it is not in the decision",
+                    ", ".join(sorted(missing)),
+                )
+            self._missing = missing
+        return {
+            each: offset
+            for each, offset in offsets.items()
+            if each.partition < self._counts.get(each.topic, 0)
+        }
+
+
+def check_resumed(sink_id: str, ends_at: Offsets, begins_at: Offsets | None) -> None:
+    """ConfigError unless a new query begins where the last decision ends.
+
+    `ends_at`: the input offsets of the decision. `begins_at`: where the query's first batch begins; None when one of its
+    sources does not tell.
+    """
+    if begins_at is None:
+        raise ConfigError(
+            f"resume=true: the query has a source that does not tell where it begins, so it may double rows of sink"
+            f' {sink_id!r}; only sources of format("odradek") can resume'
+        )
+    if not ends_at:
+        raise ConfigError(
+            f"resume=true: the last decision of sink {sink_id!r} holds no offsets of what the query reads, so nobody can tell"
+            " where to go on: start the query at the right offsets, with takeOver=true in place of resume=true"
+        )
+    for partition, offset in sorted(begins_at.items()):
+        expected = ends_at.get(partition, offset)
+        if expected != offset:
+            raise ConfigError(
+                f"resume=true: the query begins at offset {offset} of {partition}, and the last decision of sink"
+                f" {sink_id!r} ends at {expected}. Give readStream resume=true and sinkId={sink_id}, too, and the query a new"
+                " checkpoint"
+            )

@@ -1,0 +1,129 @@
+"""Where a read starts and ends, from its options."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from odradek.model.errors import ConfigError
+from odradek.model.lazy import lazy
+from odradek.spark.option_table import GivenOptions, Use
+from odradek.spark.option_values import boolean, sink_id_in, whole
+from odradek.spark.positions import (
+    EARLIEST,
+    LATEST,
+    AtGroup,
+    AtOffsets,
+    AtTime,
+    AtTimes,
+    Everywhere,
+    KnownPosition,
+    Position,
+    partition_numbers,
+)
+
+if TYPE_CHECKING:
+    from odradek.spark.exactly_once import decision
+else:
+    decision = lazy("odradek.spark.exactly_once.decision")
+
+
+def starting(given: GivenOptions, use: Use) -> Position:
+    """Where a read starts."""
+    sink_id = _sink_to_resume(given)
+    position = _without_decision(given, use)
+    if sink_id is None:
+        return position
+    if isinstance(position, AtGroup):
+        raise ConfigError(
+            "resume=true starts from the last decision of its sink, and startingOffsets=group:NAME from a group: give one of"
+            " them"
+        )
+    return AtGroup(group=decision.group_of(sink_id), otherwise=position)
+
+
+def _sink_to_resume(given: GivenOptions) -> str | None:
+    """The sink whose last decision a read starts from."""
+    if not boolean(given, "resume", False):
+        if given.get("sinkId") is not None:
+            raise ConfigError("option sinkId of a read is only of use with resume=true")
+        return None
+    need = "resume=true needs the name of the sink that the query writes to: set the option sinkId"
+    return sink_id_in(given.get("sinkId") or "", need)
+
+
+def _group_in(text: str) -> str | None:
+    """The group that `group:NAME` names."""
+    prefix, colon, name = text.strip().partition(":")
+    if not colon or prefix.strip().lower() != "group":
+        return None
+    if not name.strip():
+        raise ConfigError("option startingOffsets=group:NAME names no group")
+    return name.strip()
+
+
+def _without_decision(given: GivenOptions, use: Use) -> Position:
+    by_time = _position_by_time(given, "startingTimestamp", "startingOffsetsByTimestamp")
+    if by_time is not None:
+        return by_time
+    text = given.get("startingOffsets")
+    streaming = use is Use.STREAM_READ
+    if text is None:
+        return Everywhere(bound=LATEST if streaming else EARLIEST)
+    group = _group_in(text)
+    if group is not None:
+        return AtGroup(group=group)
+    position = _position_by_offset(text, "startingOffsets")
+    if use is Use.BATCH_READ and _mentions(position, LATEST):
+        raise ConfigError(
+            "option startingOffsets of a batch read cannot be latest (-1): there would be nothing to read"
+        )
+    return position
+
+
+def ending(given: GivenOptions) -> KnownPosition:
+    """Where a batch read ends."""
+    by_time = _position_by_time(given, "endingTimestamp", "endingOffsetsByTimestamp")
+    if by_time is not None:
+        return by_time
+    text = given.get("endingOffsets")
+    position = Everywhere(bound=LATEST) if text is None else _position_by_offset(text, "endingOffsets")
+    if _mentions(position, EARLIEST):
+        raise ConfigError("option endingOffsets cannot be earliest (-2): there would be nothing to read")
+    return position
+
+
+def _mentions(position: KnownPosition, bound: int) -> bool:
+    if isinstance(position, Everywhere):
+        return position.bound == bound
+    return isinstance(position, AtOffsets) and bound in position.offsets.values()
+
+
+def _position_by_offset(text: str, option: str) -> KnownPosition:
+    word = text.strip().lower()
+    if word in ("earliest", "latest"):
+        return Everywhere(bound=EARLIEST if word == "earliest" else LATEST)
+    if not word.startswith("{"):
+        or_group = ", group:NAME" if option == "startingOffsets" else ""
+        raise ConfigError(
+            f"option {option} is earliest, latest{or_group} or JSON like {{'topic': {{'0': 23}}}}, not {text!r}"
+        )
+    offsets = partition_numbers(text, option)
+    for partition, offset in offsets.items():
+        if offset < EARLIEST:
+            raise ConfigError(
+                f"option {option}: {offset} for {partition} is no offset, nor -2 (earliest), nor -1 (latest)"
+            )
+    return AtOffsets(offsets=offsets)
+
+
+def _position_by_time(given: GivenOptions, everywhere: str, each: str) -> KnownPosition | None:
+    text = given.get(everywhere)
+    if text is not None:
+        return AtTime(timestamp_ms=whole(given, everywhere, 0))
+    text = given.get(each)
+    if text is None:
+        return None
+    timestamps = partition_numbers(text, each)
+    if any(moment < 0 for moment in timestamps.values()):
+        raise ConfigError(f"option {each} holds a negative timestamp; it takes milliseconds since 1970")
+    return AtTimes(timestamps_ms=timestamps)

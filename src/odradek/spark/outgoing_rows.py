@@ -1,0 +1,174 @@
+"""From rows of a DataFrame to rows that the producer sends: checked, grouped by topic, and marked, a column at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import lru_cache
+from typing import Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from odradek.model.errors import ErrorCode, KafkaError
+from odradek.spark.outgoing import Marks, RowFormat
+
+_HEADER: Final = pa.struct([pa.field("key", pa.string(), nullable=False), pa.field("value", pa.binary())])
+_HEADERS: Final = pa.list_(_HEADER)
+BYTES_FOR_EACH_PARTITION: Final = 64 << 10
+GATHERED_BYTES_MAX: Final = 16 << 20
+_US_PER_MS: Final = 1_000
+_MARK_COUNT: Final = 4
+
+
+def outgoing_rows(
+    batch: pa.RecordBatch, layout: RowFormat, *, marks: Marks | None, first_sequence: int
+) -> Iterator[tuple[str, pa.RecordBatch]]:
+    """The rows of one Arrow batch as `Producer.send_arrow` takes them, by topic; rows of a topic keep their order.
+
+    KafkaError INVALID_RECORD for a row that cannot become a record, by its number in the task: `first_sequence` and on.
+    """
+    count = batch.num_rows
+    if count == 0:
+        return
+    columns = {"value": _bytes(batch["value"])}
+    if "key" in layout.columns:
+        columns["key"] = _bytes(batch["key"])
+    if "partition" in layout.columns:
+        columns["partition"] = batch["partition"]
+        _refuse(pc.less(batch["partition"], 0), first_sequence, "its partition is negative")
+    if "timestamp" in layout.columns:
+        columns["timestamp"] = _milliseconds(batch["timestamp"])
+    headers = _headers(batch, layout, marks, first_sequence)
+    if headers is not None:
+        columns["headers"] = headers
+    rows = pa.RecordBatch.from_pydict(columns)
+    if layout.topic is not None:
+        yield layout.topic, rows
+        return
+    topics = batch["topic"]
+    _refuse(pc.fill_null(pc.equal(topics, ""), True), first_sequence, "its topic is null")
+    yield from _by_topic(topics, rows)
+
+
+class Gathering:
+    """Sends rows once there are enough of them that each partition gets a batch of a good size.
+
+    Spark gives some thousand rows at a time; over many partitions these would be many small batches.
+    """
+
+    def __init__(
+        self, send: Callable[[str, pa.RecordBatch], None], partition_count: Callable[[str], int]
+    ) -> None:
+        self._send = send
+        self._partition_count = partition_count
+        self._enough_bytes: dict[str, int] = {}
+        self._kept: dict[str, list[pa.RecordBatch]] = {}
+        self._kept_bytes: dict[str, int] = {}
+
+    def add(self, topic: str, rows: pa.RecordBatch) -> None:
+        """Send these rows now or later; rows of a topic go in order."""
+        enough = self._enough_bytes.get(topic)
+        if enough is None:
+            enough = min(GATHERED_BYTES_MAX, BYTES_FOR_EACH_PARTITION * self._partition_count(topic))
+            self._enough_bytes[topic] = enough
+        self._kept.setdefault(topic, []).append(rows)
+        self._kept_bytes[topic] = self._kept_bytes.get(topic, 0) + rows.nbytes
+        if self._kept_bytes[topic] >= enough:
+            self._send_kept(topic)
+
+    def send_all(self) -> None:
+        """Send what was kept."""
+        for topic in list(self._kept):
+            self._send_kept(topic)
+
+    def _send_kept(self, topic: str) -> None:
+        kept = self._kept.pop(topic)
+        self._kept_bytes.pop(topic)
+        whole = kept if len(kept) == 1 else pa.Table.from_batches(kept).combine_chunks().to_batches()
+        for rows in whole:
+            self._send(topic, rows)
+
+
+def _by_topic(topics: pa.Array, rows: pa.RecordBatch) -> Iterator[tuple[str, pa.RecordBatch]]:
+    names = pc.unique(topics).to_pylist()
+    if len(names) == 1:
+        yield names[0], rows
+        return
+    for name in names:
+        yield name, rows.filter(pc.equal(topics, name))
+
+
+def _refuse(faults: pa.Array, first_sequence: int, reason: str) -> None:
+    """Raise what is wrong with the first row that `faults` marks."""
+    row = pc.index(faults, True).as_py()
+    if row >= 0:
+        raise KafkaError(
+            ErrorCode.INVALID_RECORD, f"row {first_sequence + row} of this task cannot be written: {reason}"
+        )
+
+
+def _bytes(column: pa.Array) -> pa.Array:
+    return column if pa.types.is_binary(column.type) else column.cast(pa.binary())
+
+
+def _milliseconds(column: pa.Array) -> pa.Array:
+    """Since 1970, rounded down; null means now."""
+    microseconds = column.cast(pa.timestamp("us", column.type.tz)).cast(pa.int64())
+    below = pc.if_else(pc.less(microseconds, 0), _US_PER_MS - 1, 0)
+    return pc.divide(pc.subtract(microseconds, below), _US_PER_MS)
+
+
+def _headers(
+    batch: pa.RecordBatch, layout: RowFormat, marks: Marks | None, first_sequence: int
+) -> pa.Array | None:
+    given = batch["headers"] if "headers" in layout.columns else None
+    if given is not None:
+        _refuse_nameless(given, first_sequence)
+        given = given.cast(_HEADERS)
+    if marks is None:
+        return given
+    if given is None:
+        return _marks(marks, first_sequence, batch.num_rows)
+    rows = enumerate(given.to_pylist(), first_sequence)
+    return pa.array([(of_row or []) + _mark_pairs(marks, sequence) for sequence, of_row in rows], _HEADERS)
+
+
+def _refuse_nameless(headers: pa.Array, first_sequence: int) -> None:
+    flat = pc.list_flatten(headers)
+    nameless = pc.index(pc.is_null(pc.struct_field(flat, "key")), True).as_py()
+    if nameless >= 0:
+        row = pc.list_parent_indices(headers)[nameless].as_py()
+        raise KafkaError(
+            ErrorCode.INVALID_RECORD,
+            f"row {first_sequence + row} of this task cannot be written: one of its headers has no key",
+        )
+
+
+def _mark_pairs(marks: Marks, sequence: int) -> list[dict[str, str | bytes | None]]:
+    return [{"key": name, "value": value} for name, value in marks.headers(sequence)]
+
+
+def _marks(marks: Marks, first_sequence: int, count: int) -> pa.Array:
+    """The marks of `count` rows: all alike but for the last, the row's number."""
+    pairs = marks.headers(first_sequence)
+    alike = pa.array([value for _, value in pairs[:-1]], pa.binary())
+    numbers = pa.array(range(first_sequence, first_sequence + count)).cast(pa.string()).cast(pa.binary())
+    structs = pa.StructArray.from_arrays(
+        [_mark_names(count), pa.concat_arrays([alike, numbers]).take(_mark_places(count))],
+        fields=list(_HEADER),
+    )
+    offsets = pa.array(range(0, _MARK_COUNT * count + 1, _MARK_COUNT), pa.int32())
+    return pa.ListArray.from_arrays(offsets, structs, type=_HEADERS)
+
+
+@lru_cache(maxsize=4)
+def _mark_names(count: int) -> pa.Array:
+    names = [name for name, _ in Marks(query="", batch=0, partition=0).headers(0)]
+    return pa.array(names * count, pa.string())
+
+
+@lru_cache(maxsize=4)
+def _mark_places(count: int) -> pa.Array:
+    """Where each mark of each row stands among those that are alike, followed by the numbers of the rows."""
+    alike = _MARK_COUNT - 1
+    return pa.array([place for row in range(count) for place in (*range(alike), alike + row)], pa.int32())

@@ -1,0 +1,196 @@
+"""What the filters of a batch query spare: whole partitions, offsets before and after, and rows of other keys.
+
+Spark evaluates every filter again, so a filter that is not understood here costs time and nothing else; and what is
+understood may drop only rows that the filter drops. A timestamp's lower bound moves the start: all records before the first
+one that new are too old. Its upper bound cannot move the end: a record that came late may be older than one before it.
+"""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Final, Protocol
+
+from pyspark.sql.datasource import (
+    EqualNullSafe,
+    EqualTo,
+    Filter,
+    GreaterThan,
+    GreaterThanOrEqual,
+    In,
+    LessThan,
+    LessThanOrEqual,
+)
+
+from odradek.model.ids import TopicPartition
+from odradek.records.partition import partition_of
+from odradek.spark.offsets import OffsetRange
+
+NO_SUCH_RECORD: Final = -1
+_EPOCH: Final = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
+_ONE_MS: Final = datetime.timedelta(milliseconds=1)
+
+
+class FilterableCluster(Protocol):
+    """What pruning asks the brokers."""
+
+    def partition_counts(self, topics: Iterable[str]) -> dict[str, int]:
+        """The number of partitions of each topic that exists."""
+
+    def offsets(self, questions: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
+        """For each partition the first offset at or after a time in ms; NO_SUCH_RECORD where no record is so new."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Numbers:
+    """Whole numbers that a column may hold; None bounds nothing."""
+
+    least: int | None = None
+    most: int | None = None
+    values: frozenset[int] | None = None
+
+    def at_least(self, bound: int) -> Numbers:
+        return replace(self, least=bound if self.least is None else max(self.least, bound))
+
+    def at_most(self, bound: int) -> Numbers:
+        return replace(self, most=bound if self.most is None else min(self.most, bound))
+
+    def among(self, values: frozenset[int]) -> Numbers:
+        return replace(self, values=values if self.values is None else self.values & values)
+
+    def admits(self, number: int) -> bool:
+        """Whether the column may hold this number."""
+        return (
+            (self.least is None or number >= self.least)
+            and (self.most is None or number <= self.most)
+            and (self.values is None or number in self.values)
+        )
+
+    def span(self, start: int, end: int) -> tuple[int, int]:
+        """The part of `start` up to, but without, `end` that may be admitted; empty as (start, start)."""
+        values = [] if self.values is None else [each for each in self.values if start <= each < end]
+        if self.values is not None:
+            start, end = (min(values), max(values) + 1) if values else (start, start)
+        first = start if self.least is None else max(start, self.least)
+        last = end if self.most is None else min(end, self.most + 1)
+        return (first, last) if first < last else (start, start)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pruning:
+    """What every row of the result satisfies."""
+
+    partition: Numbers = field(default_factory=Numbers)
+    offset: Numbers = field(default_factory=Numbers)
+    since_ms: int | None = None
+    topics: frozenset[str] | None = None
+    keys: frozenset[bytes] | None = None
+
+
+def pruning_of(filters: Iterable[Filter]) -> Pruning:
+    """What can be made of a query's filters, all of which hold; of those that are not understood, nothing."""
+    pruning = Pruning()
+    for each in filters:
+        pruning = _narrowed(pruning, each)
+    return pruning
+
+
+def pruned(
+    ranges: Sequence[OffsetRange], pruning: Pruning, cluster: FilterableCluster, *, keys_place_records: bool
+) -> list[OffsetRange]:
+    """What is left to read. `keys_place_records`: a key's records are in the partition that Kafka's own clients give it."""
+    if pruning.keys is not None and not pruning.keys:
+        return []
+    left = [
+        each
+        for each in ranges
+        if pruning.partition.admits(each.partition.partition)
+        and (pruning.topics is None or each.partition.topic in pruning.topics)
+    ]
+    if keys_place_records and pruning.keys is not None:
+        left = _of_keys(left, pruning.keys, cluster)
+    left = [_within(each, *pruning.offset.span(each.start, each.end)) for each in left]
+    left = [each for each in left if each.size > 0]
+    if pruning.since_ms is not None and left:
+        firsts = cluster.offsets({each.partition: pruning.since_ms for each in left})
+        left = [_since(each, firsts.get(each.partition)) for each in left]
+    return [each for each in left if each.size > 0]
+
+
+def _of_keys(
+    ranges: Sequence[OffsetRange], keys: frozenset[bytes], cluster: FilterableCluster
+) -> list[OffsetRange]:
+    counts = cluster.partition_counts(sorted({each.partition.topic for each in ranges}))
+    places = {topic: {partition_of(key, count) for key in keys} for topic, count in counts.items()}
+    return [each for each in ranges if each.partition.partition in places.get(each.partition.topic, ())]
+
+
+def _since(whole: OffsetRange, first: int | None) -> OffsetRange:
+    if first is None:  # the partition went meanwhile: reading it says so
+        return whole
+    return _within(whole, whole.end if first == NO_SUCH_RECORD else max(first, whole.start), whole.end)
+
+
+def _within(whole: OffsetRange, start: int, end: int) -> OffsetRange:
+    return OffsetRange(partition=whole.partition, start=start, end=end)
+
+
+def _narrowed(pruning: Pruning, given: Filter) -> Pruning:
+    attribute: tuple[str, ...] = getattr(given, "attribute", ())
+    if len(attribute) != 1:
+        return pruning
+    column = attribute[0]
+    if column == "partition":
+        return replace(pruning, partition=_number(pruning.partition, given))
+    if column == "offset":
+        return replace(pruning, offset=_number(pruning.offset, given))
+    if column == "timestamp":
+        return _since_time(pruning, given)
+    values = _values(given)
+    if values is None or not all(isinstance(each, str | bytes | bytearray) for each in values):
+        return pruning
+    if column == "topic":
+        topics = frozenset(each for each in values if isinstance(each, str))
+        return replace(pruning, topics=topics if pruning.topics is None else pruning.topics & topics)
+    if column == "key":
+        keys = frozenset(each.encode() if isinstance(each, str) else bytes(each) for each in values)
+        return replace(pruning, keys=keys if pruning.keys is None else pruning.keys & keys)
+    return pruning
+
+
+def _number(before: Numbers, given: Filter) -> Numbers:
+    values = _values(given)
+    if values is not None:
+        return before.among(frozenset(values)) if all(map(_is_whole, values)) else before
+    if not isinstance(given, GreaterThan | GreaterThanOrEqual | LessThan | LessThanOrEqual):
+        return before
+    bound = given.value
+    if not isinstance(bound, int) or isinstance(bound, bool):
+        return before
+    if isinstance(given, GreaterThan):
+        return before.at_least(bound + 1)
+    if isinstance(given, GreaterThanOrEqual):
+        return before.at_least(bound)
+    return before.at_most(bound - 1 if isinstance(given, LessThan) else bound)
+
+
+def _since_time(pruning: Pruning, given: Filter) -> Pruning:
+    if not isinstance(given, EqualTo | EqualNullSafe | GreaterThan | GreaterThanOrEqual):
+        return pruning
+    moment = given.value
+    if not isinstance(moment, datetime.datetime) or moment.tzinfo is None:
+        return pruning
+    since_ms = (moment - _EPOCH) // _ONE_MS  # rounded down: a record's time has whole milliseconds
+    return replace(pruning, since_ms=max(since_ms, pruning.since_ms or 0))
+
+
+def _values(given: Filter) -> list[Any] | None:
+    """The values of which the column must have one; None when the filter does not say so."""
+    if isinstance(given, EqualTo | EqualNullSafe):
+        return None if given.value is None else [given.value]
+    return [each for each in given.value if each is not None] if isinstance(given, In) else None
+
+
+def _is_whole(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
