@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import shutil
+import subprocess
+import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -16,7 +19,9 @@ from pyspark.sql import DataFrame
 from tests.spark.committed import committed_values, numbers
 
 from odradek import Admin, TopicPartition
+from odradek.spark import publish_offsets
 
+WAIT_S = 60
 MakeTopic = Callable[..., Any]
 Finish = Callable[[Any], None]
 
@@ -62,6 +67,38 @@ def test_whatever_the_sink_the_group_stands_where_the_query_has_read_to(
         query = sink(stream).option("checkpointLocation", str(tmp_path / "c")).trigger(availableNow=True)
         run_to_end(query.start())
         assert offsets_of(group, source, 2) == [5 + more, 7]
+
+
+def test_a_listener_publishes_at_the_end_of_a_batch_and_every_tool_sees_the_lag(
+    spark: Any, topic: Any, read_stream: Any, tmp_path: Path
+) -> None:
+    topic.send_numbers(0, 5)
+    group = f"lag-of-{topic.name}"
+    listener = publish_offsets(spark)
+    query = (
+        to_noop(read_stream(topic, publishOffsets=group))
+        .option("checkpointLocation", str(tmp_path))
+        .trigger(processingTime="1 hour")
+        .start()
+    )
+    try:
+        deadline = time.monotonic() + WAIT_S
+        while offsets_of(group, topic) != [5] and time.monotonic() < deadline:
+            time.sleep(0.2)
+    finally:
+        query.stop()
+        spark.streams.removeListener(listener)
+    topic.send_numbers(5, 8)
+    command = [str(Path(sys.executable).with_name("odradek")), "group", "describe", group, "--json"]
+    described = subprocess.run(
+        [*command, "-b", topic.servers], capture_output=True, text=True, check=True, timeout=60
+    )
+    assert '"lag": 3' in described.stdout
+    confluent = pytest.importorskip("confluent_kafka", reason="confluent-kafka is absent")
+    admin = pytest.importorskip("confluent_kafka.admin").AdminClient({"bootstrap.servers": topic.servers})
+    asked = [confluent.ConsumerGroupTopicPartitions(group)]
+    seen = admin.list_consumer_group_offsets(asked)[group].result(30).topic_partitions
+    assert [(each.topic, each.partition, each.offset) for each in seen] == [(topic.name, 0, 5)]
 
 
 def test_a_batch_that_fails_is_not_published(

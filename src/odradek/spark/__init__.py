@@ -18,6 +18,7 @@ if TYPE_CHECKING:
         where_or_dead,
     )
     from odradek.spark.duplicates import deduplicate
+    from odradek.spark.lag import publish_offsets
     from odradek.spark.source import OdradekDataSource
 
 __all__ = [
@@ -25,6 +26,7 @@ __all__ = [
     "add_dead_letters",
     "deduplicate",
     "guarded",
+    "publish_offsets",
     "split_dead_letters",
     "where_or_dead",
 ]
@@ -40,5 +42,6 @@ __getattr__ = lazy_names(
             "split_dead_letters",
             "where_or_dead",
         ),
+        "odradek.spark.lag": ("publish_offsets",),
     },
 )

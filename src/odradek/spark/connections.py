@@ -16,13 +16,16 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Generic, Protocol, TypeVar
 
-from odradek.client import Admin, Consumer, PartialFailureError, Producer, TransactionIdentity
+from odradek import client
+from odradek.client.errors import PartialFailureError
 from odradek.client.settings import AdminSettings, ConsumerSettings, ProducerSettings
 from odradek.model.errors import ConfigError, ErrorCode, KafkaError
 from odradek.model.ids import TopicPartition
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+    from odradek.client import Admin, Consumer, Producer, TransactionIdentity
 
 log: Final = logging.getLogger("odradek.spark")
 
@@ -75,28 +78,28 @@ class Pool(Generic[C]):
     def lend(self, config: ClientConfig) -> Iterator[C]:
         """A client for as long as the block runs."""
         key = tuple(sorted(config.items()))
-        client = self._take(key) or self._make(config)
+        lent = self._take(key) or self._make(config)
         try:
-            yield client
+            yield lent
         except GeneratorExit:  # Spark wants no more: the client is as good as before
-            self._put(key, client)
+            self._put(key, lent)
             raise
         except BaseException:
-            self._abandon_quietly(client)
+            self._abandon_quietly(lent)
             raise
-        self._put(key, client)
+        self._put(key, lent)
 
     def _take(self, key: SettingsKey) -> C | None:
         if self._process != os.getpid():  # sockets and threads do not survive a fork
             self._process, self._idle = os.getpid(), deque()
-        for index, (settings, client) in enumerate(self._idle):
+        for index, (settings, idle) in enumerate(self._idle):
             if settings == key:
                 del self._idle[index]
-                return client
+                return idle
         return None
 
-    def _put(self, key: SettingsKey, client: C) -> None:
-        self._idle.append((key, client))
+    def _put(self, key: SettingsKey, lent: C) -> None:
+        self._idle.append((key, lent))
         if len(self._idle) > IDLE_CLIENTS_MAX:
             self._idle.popleft()[1].close()
 
@@ -106,29 +109,29 @@ class Pool(Generic[C]):
             while self._idle:
                 self._abandon_quietly(self._idle.popleft()[1])
 
-    def _abandon_quietly(self, client: C) -> None:
+    def _abandon_quietly(self, lent: C) -> None:
         try:
-            self._abandon(client)
+            self._abandon(lent)
         except Exception as error:  # noqa: BLE001 - the error that is on its way matters more than this one
             log.debug("a client did not close cleanly: %s", error)
 
 
 def _consumer(config: ClientConfig) -> Consumer:
-    return Consumer.from_config({**READ_DEFAULTS, **config})
+    return client.Consumer.from_config({**READ_DEFAULTS, **config})
 
 
 def _producer(config: ClientConfig) -> Producer:
-    return Producer.from_config({**WRITE_DEFAULTS, **config})
+    return client.Producer.from_config({**WRITE_DEFAULTS, **config})
 
 
 def _admin(config: ClientConfig) -> Admin:
     known = {setting.key for setting in AdminSettings.settings.values()} | {"bootstrap.servers"}
-    return Admin.from_config({key: value for key, value in config.items() if key in known})
+    return client.Admin.from_config({key: value for key, value in config.items() if key in known})
 
 
-_consumers: Final = Pool(_consumer, Consumer.close)
+_consumers: Final = Pool(_consumer, lambda consumer: consumer.close())
 _producers: Final = Pool(_producer, lambda producer: producer.close(timeout=0))
-_admins: Final = Pool(_admin, Admin.close)
+_admins: Final = Pool(_admin, lambda admin: admin.close())
 for _pool in (_consumers, _producers, _admins):
     atexit.register(_pool.close)
 

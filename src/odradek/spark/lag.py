@@ -1,0 +1,131 @@
+"""Publishing what queries have read the moment that a batch ends: a listener in the program that runs them.
+
+Without it a query's position is committed when Spark asks for the next batch: with a long trigger interval, that much later.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from pyspark.sql.streaming.listener import StreamingQueryListener
+
+from odradek.model.errors import ConfigError
+from odradek.runtime.ports import Clock
+from odradek.runtime.real import SystemClock
+from odradek.spark import connections
+from odradek.spark.offsets import from_document
+from odradek.spark.option_table import Use
+from odradek.spark.options import read_options
+from odradek.spark.publishing import OffsetPublisher, Offsets
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+    from pyspark.sql.streaming.listener import (
+        QueryIdleEvent,
+        QueryProgressEvent,
+        QueryStartedEvent,
+        QueryTerminatedEvent,
+    )
+
+log: Final = logging.getLogger("odradek.spark")
+
+FORMAT: Final = "odradek"
+_RELATION: Final = "StreamingRelationV2"
+"""What has a source's name and options; Spark's own older sources are another class."""
+Committing = Callable[[Mapping[str, str]], Callable[[str, Offsets], None]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PublishedSource:
+    """A source of a query: where its offsets go. `group` is None where nobody asked for that, or the source is not ours."""
+
+    group: str | None
+    client: Mapping[str, str]
+
+    @classmethod
+    def of(cls, name: str, options: Mapping[str, str]) -> PublishedSource:
+        """Of what the query's plan says: the source's name and the options of its `readStream`."""
+        if name != FORMAT:
+            return cls(group=None, client={})
+        checked = read_options(options, Use.STREAM_READ)
+        return cls(group=checked.publish_group, client=checked.client)
+
+
+class QueryPublishers:
+    """The publishers of one query, in the order in which Spark reports its sources."""
+
+    def __init__(self, sources: list[PublishedSource], committing: Committing, clock: Clock) -> None:
+        self._publishers = [
+            OffsetPublisher(each.group, committing(each.client), clock) if each.group is not None else None
+            for each in sources
+        ]
+
+    def publish(self, ends: list[str | None]) -> None:
+        """`ends`: of each source, the offset after the batch that has ended, as JSON."""
+        if len(ends) != len(self._publishers):
+            return  # the planner publishes them a little later, and knows each source for itself
+        for publisher, end in zip(self._publishers, ends, strict=True):
+            if publisher is not None and end is not None:
+                publisher.publish(from_document(json.loads(end)).next_offsets)
+
+
+class LagListener(StreamingQueryListener):
+    """See above."""
+
+    def __init__(self, spark: SparkSession) -> None:
+        self._spark = spark
+        self._queries: dict[str, QueryPublishers] = {}
+
+    def onQueryStarted(self, event: QueryStartedEvent) -> None:  # noqa: N802 - Spark's name
+        try:
+            sources = _sources(self._spark, str(event.id))
+            self._queries[str(event.runId)] = QueryPublishers(sources, connections.committing, SystemClock())
+        except Exception as error:  # noqa: BLE001 - the root of a listener: the query must not mind
+            log.warning("publishOffsets: query %s is published with a delay: %s", event.id, error)
+
+    def onQueryProgress(self, event: QueryProgressEvent) -> None:  # noqa: N802 - Spark's name
+        publishers = self._queries.get(str(event.progress.runId))
+        if publishers is not None:
+            try:
+                publishers.publish([each.endOffset for each in event.progress.sources])
+            except (ConfigError, ValueError) as error:
+                log.warning(
+                    "publishOffsets: an offset of query %s is unreadable: %s", event.progress.id, error
+                )
+
+    def onQueryIdle(self, event: QueryIdleEvent) -> None:  # noqa: N802 - Spark's name
+        """Nothing was read."""
+
+    def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:  # noqa: N802 - Spark's name
+        self._queries.pop(str(event.runId), None)
+
+
+def publish_offsets(spark: SparkSession) -> LagListener:
+    """From now on, commit what this session's queries have read when each batch ends, where `publishOffsets` asks for it.
+
+    Only needed with trigger intervals of many seconds. Returns the listener, for `spark.streams.removeListener`.
+    """
+    listener = LagListener(spark)
+    spark.streams.addListener(listener)
+    return listener
+
+
+def _sources(spark: SparkSession, query_id: str) -> list[PublishedSource]:
+    """The sources of a running query. Those that are the same Spark reads once, and reports once."""
+    query: Any = spark.streams.get(query_id)
+    leaves = query._jsq.streamingQuery().analyzedPlan().collectLeaves()
+    found: dict[tuple[str, tuple[tuple[str, str], ...]], PublishedSource] = {}
+    for index in range(leaves.size()):
+        leaf = leaves.apply(index)
+        if not leaf.isStreaming():
+            continue
+        kind = leaf.getClass().getSimpleName()
+        options: dict[str, str] = {}
+        if kind == _RELATION:
+            kind, options = leaf.sourceName(), dict(leaf.extraOptions().asCaseSensitiveMap())
+        found[kind, tuple(sorted(options.items()))] = PublishedSource.of(kind, options)
+    return list(found.values())
