@@ -1,0 +1,221 @@
+"""The tables of ARCHITECTURE.md that lead through a request: a broker serves it by these calls, in this order."""
+
+from __future__ import annotations
+
+import ast
+import asyncio
+import re
+import sys
+import threading
+from collections.abc import AsyncIterator, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import FrameType
+from typing import Any, Final, NamedTuple
+
+import pytest
+from tests.scenarios.one_broker import REPLY_SECONDS, Scene, Wire, batch_of
+from tests.scenarios.transactions.transactional_producer import EPOCHS, TransactionalProducer
+
+from odradek.broker.app import Broker
+from odradek.cluster.image import TopicImage
+from odradek.cluster.planning import TopicSpec
+from odradek.model.errors import ErrorCode
+from odradek.model.ids import BrokerId
+from odradek.protocol.messages.groups.join_group import JoinGroupRequest, JoinGroupRequestProtocol
+from odradek.protocol.messages.metadata.find_coordinator import FindCoordinatorRequest
+
+ROOT: Final = Path(__file__).parents[2]
+SOURCES: Final = ROOT / "src" / "odradek"
+FILES_MAX: Final = {"Produce": 20, "Fetch": 20, "JoinGroup": 22, "EndTxn": 22, "Failover": 22}
+_WAITS: Final = ("broker/fetch/delayed_fetch.py", "ConsumerWaiting.__init__")
+_ROW: Final = re.compile(r"^\| (\d+) \| `([\w/]+\.py)` \| `([\w.]+)` \|", re.MULTILINE)
+
+
+class Step(NamedTuple):
+    """One row: a function, by the path of its file below the package and its qualified name."""
+
+    file: str
+    function: str
+
+
+def walk_of(request: str) -> list[Step]:
+    text = (ROOT / "ARCHITECTURE.md").read_text(encoding="utf-8")
+    table = text.partition(f"\n### {request}\n")[2].partition("\n#")[0]
+    rows = _ROW.findall(table)
+    assert [int(number) for number, _, _ in rows] == list(range(1, len(rows) + 1))
+    return [Step(file, function) for _, file, function in rows]
+
+
+class Recorder:
+    """The broker's calls on all threads that begin after it, while it records."""
+
+    def __init__(self) -> None:
+        self.calls: list[Step] = []
+        self._is_on = False
+
+    def _note(self, frame: FrameType, event: str, _: Any) -> None:
+        if event == "call" and self._is_on:
+            _, found, file = frame.f_code.co_filename.partition("/src/odradek/")
+            if found:
+                self.calls.append(Step(file, frame.f_code.co_qualname))
+
+    @contextmanager
+    def of_new_threads(self) -> Iterator[None]:
+        threading.setprofile(self._note)
+        try:
+            yield
+        finally:
+            threading.setprofile(None)  # type: ignore[arg-type]  # typeshed does not know that this ends it
+
+    @contextmanager
+    def recording(self) -> Iterator[None]:
+        self._is_on = True
+        sys.setprofile(self._note)
+        try:
+            yield
+        finally:
+            sys.setprofile(None)
+            self._is_on = False
+
+    def first_not_reached(self, walk: list[Step]) -> Step | None:
+        """The first step that no call takes behind the call of the step before it."""
+        calls = iter(self.calls)
+        return next((step for step in walk if step not in calls), None)
+
+
+@pytest.fixture
+def recorder() -> Iterator[Recorder]:
+    one = Recorder()
+    with one.of_new_threads():
+        yield one
+
+
+@pytest.mark.parametrize("request_name", FILES_MAX)
+def test_a_walk_is_short_and_names_what_there_is(request_name: str) -> None:
+    walk = walk_of(request_name)
+    assert 10 < len(walk) <= FILES_MAX[request_name]
+    assert len({step.file for step in walk}) == len(walk), "a file comes twice"
+    for file, function in walk:
+        body: list[ast.stmt] = ast.parse((SOURCES / file).read_text(encoding="utf-8")).body
+        for name in function.split("."):
+            found = [node for node in body if getattr(node, "name", None) == name]
+            assert found, f"{file} does not define {function}"
+            body = getattr(found[0], "body", [])
+
+
+async def test_a_produce_request_takes_the_way_that_is_described(recorder: Recorder, scene: Scene) -> None:
+    await scene.start()
+    wire = await scene.connect()
+    await wire.create("t")
+    with recorder.recording():
+        await wire.produce("t", [b"a"])
+    assert recorder.first_not_reached(walk_of("Produce")) is None
+
+
+async def test_a_fetch_request_takes_the_way_that_is_described(recorder: Recorder, scene: Scene) -> None:
+    await scene.start()
+    wire, producer = await scene.connect(), await scene.connect()
+    await wire.create("t")
+    await producer.produce("t", [b"a", b"b", b"c"])
+    with recorder.recording():
+        await wire.fetch("t", 1)
+        waiting = asyncio.ensure_future(wire.fetch("t", 3, max_wait_ms=20_000))
+        async with asyncio.timeout(REPLY_SECONDS):
+            while _WAITS not in recorder.calls:
+                await asyncio.sleep(0)
+        await producer.produce("t", [b"d"])
+        await waiting
+    assert recorder.first_not_reached(walk_of("Fetch")) is None
+
+
+async def coordinator_found(wire: Wire, key_type: int, key: str) -> None:
+    request = FindCoordinatorRequest(key_type=key_type, coordinator_keys=[key])
+    async with asyncio.timeout(REPLY_SECONDS):
+        while (await wire.call("FindCoordinator", 4, request)).coordinators[0].error_code:
+            await asyncio.sleep(0.01)
+
+
+async def test_a_join_group_request_takes_the_way_that_is_described(recorder: Recorder, scene: Scene) -> None:
+    await scene.start(offsets_topic_num_partitions="1", group_initial_rebalance_delay_ms="20")
+    wire = await scene.connect()
+    await coordinator_found(wire, 0, "g")
+    request = JoinGroupRequest(
+        group_id="g",
+        session_timeout_ms=10_000,
+        rebalance_timeout_ms=10_000,
+        protocol_type="consumer",
+        protocols=[JoinGroupRequestProtocol(name="range", metadata=bytes(10))],
+    )
+    async with asyncio.timeout(REPLY_SECONDS):
+        while (named := await wire.call("JoinGroup", 9, request)).error_code != ErrorCode.MEMBER_ID_REQUIRED:
+            await asyncio.sleep(0.01)  # the coordinator is being loaded
+    with recorder.recording():
+        joined = await wire.call("JoinGroup", 9, request.replace(member_id=named.member_id))
+    assert joined.generation_id == 1
+    assert recorder.first_not_reached(walk_of("JoinGroup")) is None
+
+
+async def test_an_end_txn_request_takes_the_way_that_is_described(recorder: Recorder, scene: Scene) -> None:
+    broker = await scene.start(transaction_state_log_num_partitions="1")
+    wire = await scene.connect()
+    await wire.create("t")
+    await coordinator_found(wire, 1, "x")
+    producer = TransactionalProducer(wire, batch_of, "x", EPOCHS)
+    assert await producer.init() is ErrorCode.NONE
+    assert await producer.add("t", 0) == [ErrorCode.NONE]
+    assert await producer.send("t", b"a") is ErrorCode.NONE
+    partition = broker.context.replicas.leader("t", 0)
+    with recorder.recording():
+        assert await producer.end(commit=True) is ErrorCode.NONE
+        async with asyncio.timeout(REPLY_SECONDS):
+            while partition.last_stable_offset < 2:
+                await asyncio.sleep(0.01)
+    assert recorder.first_not_reached(walk_of("EndTxn")) is None
+
+
+@pytest.fixture
+async def three(tmp_path: Path) -> AsyncIterator[list[Scene]]:
+    """Three brokers of one cluster, broker 1 being the controller."""
+    (tmp_path / "registry").mkdir()
+    scenes = [Scene(tmp_path / str(number)) for number in (1, 2, 3)]
+    try:
+        for number, scene in enumerate(scenes, start=1):
+            scene.directory.mkdir()
+            await scene.start(node_id=str(number), odradek_registry_dir=str(tmp_path / "registry"))
+        yield scenes
+    finally:
+        for scene in reversed(scenes):
+            await scene.stop()
+
+
+async def test_a_failover_takes_the_way_that_is_described(recorder: Recorder, three: list[Scene]) -> None:
+    first, second, third = (one.broker for one in three)
+    assert first is not None
+    assert second is not None
+    assert third is not None
+    assert first.context.cluster.leads
+    wanted = TopicSpec(name="t", partition_count=6, replication_factor=3, configs={})
+    (made,) = await first.context.cluster.create_topics([wanted])
+    assert isinstance(made, TopicImage)
+    dead, heir = next(
+        (one.leader, one.isr[1])
+        for one in made.partitions
+        if {one.leader, one.isr[1]} == {BrokerId(2), BrokerId(3)}
+    )
+
+    def is_led_by(broker: Broker, leader: BrokerId) -> bool:
+        topic = broker.context.image.topics.get("t")
+        return topic is not None and any(one.leader == leader for one in topic.partitions)
+
+    brokers = [first, second, third]
+    async with asyncio.timeout(REPLY_SECONDS):
+        while not all(is_led_by(one, dead) for one in brokers):
+            await asyncio.sleep(0.01)
+        with recorder.recording():
+            await brokers[dead - 1].stop(drain_seconds=0)
+            while (
+                is_led_by(brokers[heir - 1], dead)
+                or recorder.first_not_reached(walk_of("Failover")) is not None
+            ):
+                await asyncio.sleep(0.1)
