@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 from odradek.archive.place import ArchivePlace
+from odradek.archive.values import ArchiveError
 from odradek.model.lazy import lazy
 from odradek.runtime.real import PosixDisk, SystemEntropy
 
@@ -15,10 +16,12 @@ if TYPE_CHECKING:
     import obstore
     from obstore import exceptions as obstore_exceptions
     from obstore import store as obstore_stores
+    from pyarrow import fs
 else:
     obstore = lazy("obstore")
     obstore_exceptions = lazy("obstore.exceptions")
     obstore_stores = lazy("obstore.store")
+    fs = lazy("pyarrow.fs")
 
 
 class SmallObjects(Protocol):
@@ -32,6 +35,8 @@ class SmallObjects(Protocol):
 
     def read(self, name: str) -> bytes | None:
         """All of it; None where there is none."""
+
+    def has(self, name: str) -> bool: ...
 
     def names(self, directory: str) -> list[str]:
         """The names in a directory, without the directory, in order; none where there is no directory."""
@@ -73,6 +78,9 @@ class LocalObjects:
         except FileNotFoundError:
             return None
 
+    def has(self, name: str) -> bool:
+        return (self._root / name).is_file()
+
     def names(self, directory: str) -> list[str]:
         try:
             return [each for each in self._disk.list_directory(str(self._root / directory)) if each[0] != "."]
@@ -108,6 +116,13 @@ class S3Objects:
         except FileNotFoundError:
             return None
 
+    def has(self, name: str) -> bool:
+        try:
+            obstore.head(self._store, name)
+        except FileNotFoundError:
+            return False
+        return True
+
     def names(self, directory: str) -> list[str]:
         found = obstore.list_with_delimiter(self._store, f"{directory}/")["objects"]
         return sorted(each["path"].rpartition("/")[2] for each in found)
@@ -122,14 +137,26 @@ def small_objects(place: ArchivePlace) -> SmallObjects:
 
 
 def make_durable(place: ArchivePlace, names: Iterable[str]) -> None:
-    """Sync files below a local archive, and the directories that name them. In S3 what is put is durable."""
+    """Files that a commit is about to name must outlive a power cut: sync them, and the directories that name them. In S3 what
+    is put is durable.
+
+    ArchiveError when one is gone, in any store.
+    """
+    listed = list(names)
     if place.is_s3:
+        found = place.file_system().get_file_info([place.within(each) for each in listed])
+        for name, info in zip(listed, found, strict=True):
+            if info.type == fs.FileType.NotFound:
+                raise _gone(place, name)
         return
     disk = PosixDisk()
     directories = set()
-    for name in names:
+    for name in listed:
         path = Path(place.path, name)
-        file = disk.open(str(path), write=False)
+        try:
+            file = disk.open(str(path), write=False)
+        except FileNotFoundError:
+            raise _gone(place, name) from None
         try:
             file.sync()
         finally:
@@ -137,3 +164,10 @@ def make_durable(place: ArchivePlace, names: Iterable[str]) -> None:
         directories |= {each for each in path.parents if each.is_relative_to(place.path)}
     for directory in sorted(directories, reverse=True):
         disk.sync_directory(str(directory))
+
+
+def _gone(place: ArchivePlace, name: str) -> ArchiveError:
+    return ArchiveError(
+        f"{place.within(name)} is gone: it took so long that it expired before it was committed. Expire with a longer --keep,"
+        " and run again: nothing is lost"
+    )

@@ -22,6 +22,10 @@ class CommitConflict(ArchiveError):
     """Somebody else has committed to the table meanwhile. Nothing of this commit is there: look again, and try again."""
 
 
+class FilesGone(CommitConflict):
+    """A file that was to be replaced is not part of the table any more: trying again is of no use."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RowBounds:
     """What a table's statistics say of a file's rows: smallest and largest, both included."""

@@ -16,16 +16,18 @@ from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import unquote
 
 import pyarrow as pa
+from pyarrow import fs
 
 from odradek.archive.place import ArchivePlace
 from odradek.archive.store import make_durable
 from odradek.archive.tables.delta_log import LOG, application_transactions
-from odradek.archive.tables.port import TableFormat
+from odradek.archive.tables.port import Expired, TableFormat
 from odradek.archive.values import (
     ArchiveError,
     ArchiveState,
     CommitConflict,
     DataFile,
+    FilesGone,
     NewBatch,
     RowBounds,
 )
@@ -48,6 +50,7 @@ POSITION: Final = "odradek-position"
 BEGINNING: Final = "odradek-beginning"
 CONFIGURATION: Final = {"delta.checkpointInterval": "20"}
 """Who asks for offsets reads no more commits than this."""
+_HOUR_MS: Final = 3_600_000
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -144,7 +147,7 @@ class DeltaArchive:
         there = {each.path for each in _files_of(table)}
         gone = [each.path for each in old if each.path not in there]
         if gone:
-            raise CommitConflict(f"{self.place}: {gone[0]} is not part of the table any more")
+            raise FilesGone(f"{self.place}: {gone[0]} is not part of the table any more")
         make_durable(self.place, [each.path for each in new])
         now_ms = SystemClock().wall_ms()
         actions = [_remove(each, now_ms) for each in old] + [_add(each, now_ms, is_new=False) for each in new]
@@ -152,6 +155,25 @@ class DeltaArchive:
 
     def files(self) -> list[DataFile]:
         return _files_of(self._open())
+
+    def expire(self, before_ms: int, *, dry_run: bool) -> Expired:
+        table = self._open()
+        hours = -(-max(0, SystemClock().wall_ms() - before_ms) // _HOUR_MS)
+        commits = len(self._commits())
+        try:
+            files = table.vacuum(hours, dry_run=dry_run, enforce_retention_duration=False, full=True)
+            if not dry_run:
+                table.create_checkpoint()
+                table.cleanup_metadata()
+        except (delta_exceptions.DeltaError, OSError) as error:
+            raise ArchiveError(f"the Delta table {self.place} cannot be expired: {error}") from None
+        removed = 0 if dry_run else max(0, commits - len(self._commits()))
+        return Expired(files=tuple(sorted(map(unquote, files))), version_count=removed)
+
+    def _commits(self) -> list[str]:
+        system = self.place.file_system()
+        names = [each.base_name for each in system.get_file_info(fs.FileSelector(self.place.within(LOG)))]
+        return [name for name in names if name.endswith(".json")]
 
     def __getstate__(self) -> dict[str, Any]:
         return {"place": self.place}

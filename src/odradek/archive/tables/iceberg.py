@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cached_property
+from itertools import pairwise
 from typing import Any, Final, cast
 
 import pyarrow as pa
@@ -19,6 +20,7 @@ from pyiceberg.conversions import from_bytes
 from pyiceberg.exceptions import CommitFailedException, NoSuchTableError, ValidationException
 from pyiceberg.io.pyarrow import parquet_file_to_data_file, pyarrow_to_schema, schema_to_pyarrow
 from pyiceberg.manifest import DataFile as IcebergFile
+from pyiceberg.manifest import ManifestFile
 from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.table import FileScanTask, Table, Transaction
@@ -28,12 +30,21 @@ from pyiceberg.transforms import IdentityTransform
 from pyiceberg.types import PrimitiveType
 
 from odradek.archive.data_files import values_in_path
+from odradek.archive.leftovers import old_files, remove_files
 from odradek.archive.place import ArchivePlace
 from odradek.archive.store import make_durable
 from odradek.archive.table_schema import canonical, numbered
 from odradek.archive.tables.iceberg_directory import DirectoryCatalog
-from odradek.archive.tables.port import TableFormat
-from odradek.archive.values import ArchiveError, ArchiveState, CommitConflict, DataFile, NewBatch, RowBounds
+from odradek.archive.tables.port import Expired, TableFormat
+from odradek.archive.values import (
+    ArchiveError,
+    ArchiveState,
+    CommitConflict,
+    DataFile,
+    FilesGone,
+    NewBatch,
+    RowBounds,
+)
 from odradek.model.errors import ConfigError
 from odradek.model.ids import TopicPartition
 from odradek.spark.offsets import OffsetRange
@@ -156,7 +167,7 @@ class IcebergArchive:
         with self._committing():
             transaction = table.transaction()
             transaction.set_properties(changes)
-            with transaction.update_snapshot(summary).fast_append() as snapshot:
+            with transaction.update_snapshot(summary).merge_append() as snapshot:
                 for file in batch.files:
                     snapshot.append_data_file(self._iceberg_file(table, file))
             self._sync_snapshot(transaction, table)
@@ -167,7 +178,7 @@ class IcebergArchive:
         there = {self._relative(each.file_path): each for each in _files_of(table)}
         gone = [each.path for each in old if each.path not in there]
         if gone:
-            raise CommitConflict(f"{self.place}: {gone[0]} is not part of the table any more")
+            raise FilesGone(f"{self.place}: {gone[0]} is not part of the table any more")
         make_durable(self.place, [each.path for each in new])
         with self._committing():
             transaction = table.transaction()
@@ -182,6 +193,24 @@ class IcebergArchive:
     def files(self) -> list[DataFile]:
         table = self._table()
         return [self._file(table, each) for each in _files_of(table)]
+
+    def expire(self, before_ms: int, *, dry_run: bool) -> Expired:
+        table = self._table()
+        old = _replaced_before(table, before_ms)
+        needed = {self._relative(each) for each in _paths_of(table, without=old)}
+        files = [
+            name
+            for name in old_files(self.place, before_ms, ("data/", "metadata/"))
+            if name not in needed and name.endswith((".parquet", ".avro"))
+        ]
+        versions = [] if self._catalog else DirectoryCatalog(self.place).old_versions(before_ms)
+        if not dry_run:
+            if old:
+                with self._committing():
+                    table.maintenance.expire_snapshots().by_ids(old).commit()
+            remove_files(self.place, files)
+            remove_files(self.place, versions)
+        return Expired(files=(*files, *versions), version_count=len(old))
 
     # -- inside
 
@@ -266,6 +295,31 @@ def _version(table: Table) -> int:
 
 def _files_of(table: Table) -> list[IcebergFile]:
     return [each.file for each in table.scan().plan_files() if isinstance(each, FileScanTask)]
+
+
+def _replaced_before(table: Table, before_ms: int) -> list[int]:
+    """Snapshots whose successor is older than `before_ms`: nobody who began to read since then reads them."""
+    snapshots = sorted(table.snapshots(), key=lambda each: each.timestamp_ms)
+    kept = {each.snapshot_id for each in table.refs().values()}
+    pairs = pairwise(snapshots)
+    return [
+        each.snapshot_id
+        for each, following in pairs
+        if following.timestamp_ms < before_ms and each.snapshot_id not in kept
+    ]
+
+
+def _paths_of(table: Table, *, without: Sequence[int]) -> Iterator[str]:
+    """All files that the snapshots need, but for some snapshots."""
+    manifests: dict[str, ManifestFile] = {}
+    for snapshot in table.snapshots():
+        if snapshot.snapshot_id not in without:
+            yield snapshot.manifest_list
+            manifests.update((each.manifest_path, each) for each in snapshot.manifests(table.io))
+    yield from manifests
+    for manifest in manifests.values():
+        for entry in manifest.fetch_manifest_entry(table.io):
+            yield entry.data_file.file_path
 
 
 def _bounds(schema: Schema, file: IcebergFile) -> RowBounds | None:

@@ -17,6 +17,7 @@ from pyiceberg.table import CommitTableResponse, Table
 from pyiceberg.table.metadata import TableMetadata, TableMetadataUtil
 from pyiceberg.table.update import TableRequirement, TableUpdate, update_table_metadata
 
+from odradek.archive.leftovers import old_files
 from odradek.archive.place import ArchivePlace
 from odradek.archive.store import small_objects
 
@@ -69,10 +70,25 @@ class DirectoryCatalog(NoopCatalog):
         name = f"{DIRECTORY}/v{version}.metadata.json"
         if not self._objects.put_if_absent(name, changed.model_dump_json().encode()):
             raise CommitFailedException(f"version {version} of {self._place} was committed by somebody else")
+        if not self._objects.has(f"{DIRECTORY}/v{version - 1}.metadata.json"):
+            self._objects.remove(name)
+            raise CommitFailedException(
+                f"version {version} of {self._place} had been committed, and has expired since"
+            )
         self._objects.put(HINT, str(version).encode())
         return CommitTableResponse.model_validate(
             {"metadata": changed, "metadata-location": f"{self._place.url}/{name}"}
         )
+
+    def old_versions(self, before_ms: int) -> list[str]:
+        """Files of versions that were put before a moment and are not the newest, in order: a version is there as long as the
+        one before it (see `commit_table`).
+        """
+        newest = self._newest_version()
+        old = [
+            name for name in old_files(self._place, before_ms, (f"{DIRECTORY}/",)) if name.endswith(".json")
+        ]
+        return sorted((name for name in old if _version_in(name) < newest), key=_version_in)
 
     def _newest_version(self) -> int:
         matches = map(_VERSION.fullmatch, self._objects.names(DIRECTORY))

@@ -17,11 +17,20 @@ from typing import Any, Final
 
 import pyarrow as pa
 
+from odradek.archive.leftovers import old_files, remove_files
 from odradek.archive.place import ArchivePlace
 from odradek.archive.store import SmallObjects, make_durable, small_objects
-from odradek.archive.tables.port import TableFormat
-from odradek.archive.values import ArchiveError, ArchiveState, CommitConflict, DataFile, NewBatch
+from odradek.archive.tables.port import Expired, TableFormat
+from odradek.archive.values import (
+    ArchiveError,
+    ArchiveState,
+    CommitConflict,
+    DataFile,
+    FilesGone,
+    NewBatch,
+)
 from odradek.model.ids import TopicPartition
+from odradek.runtime.real import SystemClock
 from odradek.spark.offsets import OffsetRange
 
 DIRECTORY: Final = "_odradek"
@@ -31,6 +40,8 @@ SNAPSHOTS: Final = f"{DIRECTORY}/snapshots"
 SNAPSHOT_EVERY: Final = 20
 """Commits. A reader reads the newest snapshot, and no more commits than this."""
 FORMAT_VERSION: Final = 1
+LISTINGS_MAX: Final = 5
+"""Commits may expire between the listing and the reading of them; a newer snapshot has their sum."""
 
 Document = dict[str, Any]
 
@@ -44,7 +55,7 @@ class ManifestVersion:
     archived: Mapping[TopicPartition, OffsetRange] = field(default_factory=dict)
     batches: Mapping[tuple[str, str], int] = field(default_factory=dict)
     removed: Mapping[str, int] = field(default_factory=dict)
-    """Paths that earlier versions name and this one does not, with the version that removed them."""
+    """Paths that earlier versions name and this one does not, with the time (ms) of the commit that replaced them."""
 
     def state(self) -> ArchiveState:
         return ArchiveState(version=self.version, archived=self.archived, batches=self.batches)
@@ -124,23 +135,50 @@ class ParquetArchive:
         now = self.newest()
         gone = [each.path for each in old if each.path not in now.files]
         if gone:
-            raise CommitConflict(f"{self.place}: {gone[0]} is not part of the table any more")
+            raise FilesGone(f"{self.place}: {gone[0]} is not part of the table any more")
         make_durable(self.place, [each.path for each in new])
         removed, added = [each.path for each in old], [_file_document(each) for each in new]
-        self._put(now.version + 1, {"remove": removed, "add": added})
+        self._put(now.version + 1, {"remove": removed, "add": added, "atMs": SystemClock().wall_ms()})
+
+    def expire(self, before_ms: int, *, dry_run: bool) -> Expired:
+        now = self.newest()
+        replaced = [path for path, at_ms in now.removed.items() if at_ms < before_ms]
+        kept = now.files.keys() | (now.removed.keys() - set(replaced))
+        files = [name for name in old_files(self.place, before_ms) if name not in kept]
+        versions = self._old_versions(now.version, before_ms)
+        if not dry_run:
+            remove_files(self.place, files)
+            if replaced:
+                self._put(now.version + 1, {"forget": replaced})
+            for name in versions:  # in order: a commit is there as long as the one before it (see _put)
+                self._objects.remove(name)
+        return Expired(files=(*files, *versions), version_count=len(versions))
+
+    def _old_versions(self, newest: int, before_ms: int) -> list[str]:
+        """Commits whose sum is in a snapshot, and all snapshots but the last."""
+        snapshots = self._objects.names(SNAPSHOTS)
+        if not snapshots:
+            return []
+        summed = min(_number(snapshots[-1]), newest)
+        commits = [f"{COMMITS}/{name}" for name in self._objects.names(COMMITS) if _number(name) < summed]
+        old = set(old_files(self.place, before_ms, (COMMITS, SNAPSHOTS)))
+        return [
+            name for name in (*commits, *(f"{SNAPSHOTS}/{each}" for each in snapshots[:-1])) if name in old
+        ]
 
     def newest(self) -> ManifestVersion:
         """The newest version."""
-        while True:
+        for _ in range(LISTINGS_MAX):
             now = self._newest_snapshot()
-            names = self._objects.names(COMMITS)
-            wanted = [name for name in names if _number(name) > now.version]
-            documents = [self._objects.read(f"{COMMITS}/{name}") for name in wanted]
-            if (
-                None not in documents
-            ):  # expired between the listing and the reading: a newer snapshot has them
+            names = [name for name in self._objects.names(COMMITS) if _number(name) > now.version]
+            contents = [self._objects.read(f"{COMMITS}/{name}") for name in names]
+            if None not in contents:
                 break
-        for name, content in zip(wanted, documents, strict=True):
+        else:
+            raise ArchiveError(
+                f"{self.place}: commits vanish while they are read; does somebody remove files?"
+            )
+        for name, content in zip(names, contents, strict=True):
             now = after_commit(now, _parsed(content or b"", self.place, name), _number(name), self.place)
         return now
 
@@ -152,8 +190,12 @@ class ParquetArchive:
         return {"place": self.place}
 
     def _put(self, version: int, document: Document) -> None:
-        if not self._objects.put_if_absent(f"{COMMITS}/{version:020}.json", _json(document)):
+        name = f"{COMMITS}/{version:020}.json"
+        if not self._objects.put_if_absent(name, _json(document)):
             raise CommitConflict(f"{self.place}: version {version} was committed by somebody else")
+        if version and not self._objects.has(f"{COMMITS}/{version - 1:020}.json"):
+            self._objects.remove(name)
+            raise CommitConflict(f"{self.place}: version {version} had been committed, and has expired since")
         if version % SNAPSHOT_EVERY == SNAPSHOT_EVERY - 1:
             snapshot = _json(_snapshot_document(self.newest_up_to(version)))
             self._objects.put_if_absent(f"{SNAPSHOTS}/{version:020}.json", snapshot)
@@ -189,7 +231,7 @@ def after_commit(
     removed = dict(now.removed)
     for path in commit.get("remove", ()):
         files.pop(path, None)
-        removed[path] = version
+        removed[path] = commit["atMs"]
     files.update((each["path"], _file(each)) for each in commit.get("add", ()))
     batches, archived = dict(now.batches), dict(now.archived)
     if "sink" in commit:

@@ -21,19 +21,13 @@ class TableFormat(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Replaced:
-    """What a compaction did."""
-
-    removed_count: int
-    added_count: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Expired:
-    """What an expiry removed, or would remove: names of files below the archive's root."""
+    """What an expiry removed, or would remove."""
 
     files: tuple[str, ...]
-    versions: int
+    """Of rows, or of the table's own. Names below the archive's root."""
+    version_count: int
+    """Versions of the table that cannot be read any more."""
 
 
 class ArchiveTable(Protocol):
@@ -73,4 +67,12 @@ class ArchiveTable(Protocol):
         """Those of the newest version."""
 
     def replace(self, old: Sequence[DataFile], new: Sequence[DataFile]) -> None:
-        """Put files in the place of others that hold the same rows, in one commit. CommitConflict when one is gone."""
+        """Put files in the place of others that hold the same rows, in one commit.
+
+        FilesGone when one of the old ones is not part of the table; CommitConflict when somebody else was first.
+        """
+
+    def expire(self, before_ms: int, *, dry_run: bool) -> Expired:
+        """Remove files that no version of the table since `before_ms` needs, if they are older than that themselves, and
+        versions that were replaced before it. What is archived, and every row of the newest version, stays.
+        """

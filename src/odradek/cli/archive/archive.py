@@ -1,7 +1,8 @@
-"""`odradek archive`: run, status, verify."""
+"""`odradek archive`: run, status, verify, compact, expire, manifest."""
 
 from __future__ import annotations
 
+import dataclasses
 import signal
 import threading
 from collections.abc import Callable
@@ -19,12 +20,23 @@ from odradek.cli.output import bytes_text, print_json, print_table, remark
 from odradek.cli.records.moments import duration_ms
 from odradek.model.errors import ConfigError
 from odradek.model.lazy import lazy
+from odradek.runtime.real import SystemClock
 
 if TYPE_CHECKING:
-    from odradek.archive import opening, row_columns, status, topic_side, verify
+    from odradek.archive import (
+        compaction,
+        file_lists,
+        opening,
+        row_columns,
+        status,
+        topic_side,
+        verify,
+    )
     from odradek.archive import run as running
     from odradek.spark import java
 else:
+    compaction = lazy("odradek.archive.compaction")
+    file_lists = lazy("odradek.archive.file_lists")
     java = lazy("odradek.spark.java")
     opening = lazy("odradek.archive.opening")
     row_columns = lazy("odradek.archive.row_columns")
@@ -34,7 +46,7 @@ else:
     verify = lazy("odradek.archive.verify")
 
 Command = TypeVar("Command", bound=Callable[..., Any])
-PLACE_FORMS: Final = "a directory, or s3://bucket/prefix"
+KEEP_MIN_MS: Final = 3_600_000
 _STATUS: Final = ("topic", "partition", "archived to", "end of topic", "behind", "files", "bytes")
 _FINDINGS: Final = (
     "topic",
@@ -301,6 +313,84 @@ def verify_(
         raise ArchiveError(f"{table.place}: {'; '.join(faults)}")
     if not as_json:
         remark(f"every record is there once: {sum(each.row_count for each in findings):,} rows")
+
+
+@archive.command("compact")
+@place_options
+@click.option(
+    "--file-bytes", metavar="SIZE", default="128MiB", show_default=True, help="How large files are to become."
+)
+@json_option
+def compact_(
+    place: str,
+    endpoint: str | None,
+    region: str | None,
+    catalog: str | None,
+    file_bytes: str,
+    as_json: bool,
+) -> None:
+    """Put large files in the place of small ones that hold the same rows. A run may go on meanwhile."""
+    table = opening.open_archive(_place(place, endpoint, region), catalog)
+    done = compaction.compact(table, byte_count(file_bytes, "--file-bytes"))
+    if as_json:
+        print_json(dataclasses.asdict(done))
+        return
+    remark(
+        f"{done.added_count:,} files ({bytes_text(done.added_bytes)}) in the place of {done.removed_count:,}"
+        f" ({bytes_text(done.removed_bytes)}); `odradek archive expire` removes what is no longer needed"
+    )
+
+
+@archive.command("expire")
+@place_options
+@click.option(
+    "--keep",
+    metavar="DURATION",
+    default="7d",
+    show_default=True,
+    help="Versions that were the newest so long ago can still be read; files of a batch may be so old before it is committed.",
+)
+@click.option("--dry-run", is_flag=True, help="Only list the files.")
+@json_option
+def expire_(
+    place: str,
+    endpoint: str | None,
+    region: str | None,
+    catalog: str | None,
+    keep: str,
+    dry_run: bool,
+    as_json: bool,
+) -> None:
+    """Remove files that the archive does not need: replaced by compaction, or left behind by a crash. No record is removed."""
+    keep_ms = duration_ms(keep)
+    if keep_ms < KEEP_MIN_MS:
+        raise ConfigError(
+            "--keep is at least 1h: files of a batch that is not committed yet would be removed"
+        )
+    table = opening.open_archive(_place(place, endpoint, region), catalog)
+    expired = table.expire(SystemClock().wall_ms() - keep_ms, dry_run=dry_run)
+    if as_json:
+        print_json({"files": list(expired.files), "versions": expired.version_count})
+        return
+    for name in expired.files if dry_run else ():
+        click.echo(name)
+    verb = "would be" if dry_run else "were"
+    remark(f"{len(expired.files):,} files {verb} removed")
+
+
+@archive.command("manifest")
+@place_options
+@click.option(
+    "--for",
+    "style",
+    type=click.Choice(["athena", "redshift"]),
+    required=True,
+    help="athena: symlink manifests, which Trino and Hive read, too.",
+)
+def manifest_(place: str, endpoint: str | None, region: str | None, catalog: str | None, style: str) -> None:
+    """List the files of the archive for an engine that does not read its format. Prints where the list is."""
+    table = opening.open_archive(_place(place, endpoint, region), catalog)
+    click.echo(f"{table.place.uri}/{file_lists.write_file_list(table, file_lists.ListStyle(style))}")
 
 
 def _place(place: str, endpoint: str | None, region: str | None) -> ArchivePlace:

@@ -1,0 +1,60 @@
+"""Lists of an archive's files, for engines that read Parquet but not its table format.
+
+Athena, Trino and Hive take symlink manifests: for each partition a text file with the URIs of its files. Redshift takes one
+JSON manifest, for COPY and for external tables. A list is as new as its writing: write it again after each run.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from collections.abc import Sequence
+from enum import StrEnum
+from typing import Final
+
+from odradek.archive.data_files import partition_path
+from odradek.archive.leftovers import list_files
+from odradek.archive.store import small_objects
+from odradek.archive.tables.port import ArchiveTable
+from odradek.archive.values import DataFile
+
+SYMLINKS: Final = "_symlink_format_manifest"
+REDSHIFT: Final = "_redshift_manifest/manifest"
+
+
+class ListStyle(StrEnum):
+    ATHENA = "athena"
+    REDSHIFT = "redshift"
+
+
+def write_file_list(table: ArchiveTable, style: ListStyle) -> str:
+    """Write the list of the newest version; its name below the archive's root (Athena: of the directory)."""
+    objects = small_objects(table.place)
+    lists = file_lists(table.place.url, table.files(), style)
+    for name, content in lists.items():
+        objects.put(name, content)
+    if style is ListStyle.REDSHIFT:
+        return REDSHIFT
+    for name in list_files(table.place, SYMLINKS):
+        if name not in lists:
+            objects.remove(name)
+    return SYMLINKS
+
+
+def file_lists(root: str, files: Sequence[DataFile], style: ListStyle) -> dict[str, bytes]:
+    """Names and contents."""
+    if style is ListStyle.REDSHIFT:
+        entries = [
+            {"url": f"{root}/{each.path}", "mandatory": True, "meta": {"content_length": each.size_bytes}}
+            for each in files
+        ]
+        return {REDSHIFT: json.dumps({"entries": entries}, indent=1).encode()}
+    by_partition: dict[str, list[str]] = defaultdict(list)
+    for each in files:
+        by_partition[partition_path(each.partition_values)].append(f"{root}/{each.path}\n")
+    if not by_partition:
+        by_partition[""] = []
+    return {
+        f"{SYMLINKS}/{partition}manifest": "".join(sorted(lines)).encode()
+        for partition, lines in by_partition.items()
+    }

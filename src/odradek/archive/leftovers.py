@@ -1,0 +1,58 @@
+"""Files in an archive's directory that no version of it needs: what crashes left behind, and what was replaced long ago."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from typing import TYPE_CHECKING, Any
+
+from odradek.archive.place import ArchivePlace
+from odradek.model.lazy import lazy
+
+if TYPE_CHECKING:
+    from pyarrow import fs
+else:
+    fs = lazy("pyarrow.fs")
+
+_NS_PER_MS = 1_000_000
+
+
+def old_files(place: ArchivePlace, before_ms: int, directories: Iterable[str] = ("",)) -> list[str]:
+    """Names of files that were last written before a moment, in order.
+
+    Below the directories nothing is looked at whose name begins with `_` or `.`.
+    """
+    system = place.file_system()
+    found: list[str] = []
+    for directory in directories:
+        selector = fs.FileSelector(place.within(directory).rstrip("/"), recursive=True, allow_not_found=True)
+        for info in system.get_file_info(selector):
+            name = info.path.removeprefix(f"{place.path}/")
+            is_file = info.type == fs.FileType.File and not _is_hidden(name.removeprefix(directory))
+            if is_file and _modified_ms(info) < before_ms:
+                found.append(name)
+    return sorted(found)
+
+
+def list_files(place: ArchivePlace, directory: str) -> list[str]:
+    """Names of all files below a directory; none where there is no directory."""
+    selector = fs.FileSelector(place.within(directory), recursive=True, allow_not_found=True)
+    found = place.file_system().get_file_info(selector)
+    return sorted(each.path.removeprefix(f"{place.path}/") for each in found if each.type == fs.FileType.File)
+
+
+def _is_hidden(name: str) -> bool:
+    return any(part[0] in "_." for part in name.split("/") if part)
+
+
+def _modified_ms(info: Any) -> int:
+    return int(info.mtime_ns) // _NS_PER_MS
+
+
+def remove_files(place: ArchivePlace, names: Collection[str]) -> None:
+    """One by one; one that is gone is no error."""
+    system = place.file_system()
+    for name in names:
+        try:
+            system.delete_file(place.within(name))
+        except FileNotFoundError:
+            continue
