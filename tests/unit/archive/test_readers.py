@@ -1,0 +1,82 @@
+"""What others see: DuckDB, polars and the formats' own libraries read the same rows, also after a compaction and a crash."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("duckdb", reason="DuckDB is absent")
+pytest.importorskip("polars", reason="polars is absent")
+
+import deltalake
+import duckdb
+import polars
+from pyiceberg.table import StaticTable
+
+from odradek.archive.compaction import compact
+from odradek.archive.file_lists import SYMLINKS, ListStyle, write_file_list
+from odradek.archive.tables.port import TableFormat
+from odradek.spark.offsets import OffsetRange
+
+from .conftest import ORDERS, TestArchive
+
+COLUMNS = '"offset", "value", bucket'
+Row = tuple[int, bytes, str | None]
+EXPECTED: list[Row] = [(n, b"value %d" % n, f"{n // 4} %/=é" if n // 4 else None) for n in range(14)]
+
+
+@pytest.fixture
+def archive(archive_by_bucket: TestArchive) -> TestArchive:
+    """With small files that were replaced, and files of a batch that was never committed."""
+    for number in range(3):
+        archive_by_bucket.add(number, number * 4, number * 4 + 4)
+    compact(archive_by_bucket.table, 1 << 20)
+    archive_by_bucket.add(3, 12, 14)
+    archive_by_bucket.batch(9, [OffsetRange(partition=ORDERS, start=14, end=16)])
+    return archive_by_bucket
+
+
+def listed_files(archive: TestArchive) -> list[str]:
+    """From the symlink manifests, as Athena reads them."""
+    write_file_list(archive.table, ListStyle.ATHENA)
+    manifests = Path(archive.place.path, SYMLINKS).rglob("manifest")
+    return [line.removeprefix("file://") for each in manifests for line in each.read_text().splitlines()]
+
+
+def in_order(found: list[Any]) -> list[Row]:
+    return sorted((row[0], bytes(row[1]), row[2]) for row in found)
+
+
+def test_duckdb_reads_the_listed_files(archive: TestArchive) -> None:
+    found = duckdb.read_parquet(listed_files(archive), hive_partitioning=True)
+    assert in_order(found.project(COLUMNS).fetchall()) == EXPECTED
+
+
+def test_polars_reads_the_listed_files(archive: TestArchive) -> None:
+    found = polars.scan_parquet(listed_files(archive), hive_partitioning=True)
+    assert in_order(found.select("offset", "value", "bucket").collect().rows()) == EXPECTED
+
+
+@pytest.mark.parametrize("table_format", [TableFormat.DELTA])
+def test_delta_tables(archive: TestArchive) -> None:
+    frame = polars.scan_delta(archive.place.path).select("offset", "value", "bucket").collect()
+    assert in_order(frame.rows()) == EXPECTED
+    found = duckdb.from_arrow(deltalake.DeltaTable(archive.place.path).to_pyarrow_dataset())
+    assert in_order(found.project(COLUMNS).fetchall()) == EXPECTED
+    assert len(found.filter("topic = 'orders' AND \"offset\" < 3").fetchall()) == 3
+    later = polars.scan_delta(archive.place.path).filter(polars.col("offset") >= 12).collect()
+    assert sorted(later["offset"]) == [12, 13]
+
+
+@pytest.mark.parametrize("table_format", [TableFormat.ICEBERG])
+def test_iceberg_tables(archive: TestArchive, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("POLARS_ICEBERG_PLANNER", "pyiceberg")  # its own planner is a package of its own
+    table = StaticTable.from_metadata(archive.place.path)
+    columns = ("offset", "value", "bucket")
+    frame = polars.scan_iceberg(table).select(*columns).collect()
+    assert in_order(frame.rows()) == EXPECTED
+    connection = table.scan(selected_fields=columns).to_duckdb("archive")
+    assert in_order(connection.table("archive").project(COLUMNS).fetchall()) == EXPECTED
+    assert table.scan(row_filter="offset >= 12").to_arrow().num_rows == 2
