@@ -24,7 +24,7 @@ ATTEMPTS_MAX: Final = 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Compacted:
+class CompactionResult:
     """What a compaction did. Bytes are those of the files before and after."""
 
     removed_count: int = 0
@@ -67,20 +67,20 @@ def _grouped(files: Sequence[DataFile], file_bytes: int) -> Iterator[tuple[DataF
         yield tuple(group)
 
 
-def compact(table: ArchiveTable, file_bytes: int) -> Compacted:
+def compact(table: ArchiveTable, file_bytes: int) -> CompactionResult:
     """One commit for each group of small files. Others may commit meanwhile; a group that they have changed is left out."""
-    done = Compacted()
+    done = CompactionResult()
     for group in plan_compaction(table.files(), file_bytes):
         new = _rewrite(table, group)
         try:
             _replace(table, group, new)
         except FilesGone as gone:
             log.info("%s", gone)
-            done = _sum(done, Compacted(skipped_count=1))
+            done = _sum(done, CompactionResult(skipped_count=1))
             continue
         done = _sum(
             done,
-            Compacted(
+            CompactionResult(
                 removed_count=len(group),
                 added_count=len(new),
                 removed_bytes=sum(each.size_bytes for each in group),
@@ -125,8 +125,8 @@ def _replace(table: ArchiveTable, old: Sequence[DataFile], new: Sequence[DataFil
     )
 
 
-def _sum(one: Compacted, other: Compacted) -> Compacted:
-    return Compacted(
+def _sum(one: CompactionResult, other: CompactionResult) -> CompactionResult:
+    return CompactionResult(
         removed_count=one.removed_count + other.removed_count,
         added_count=one.added_count + other.added_count,
         removed_bytes=one.removed_bytes + other.removed_bytes,

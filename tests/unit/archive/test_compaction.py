@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from pyiceberg.exceptions import CommitFailedException
 
-from odradek.archive.compaction import Compacted, compact, plan_compaction
+from odradek.archive.compaction import CompactionResult, compact, plan_compaction
 from odradek.archive.file_lists import ListStyle, file_lists, write_file_list
 from odradek.archive.opening import open_archive
 from odradek.archive.tables.iceberg_directory import DirectoryCatalog
@@ -66,7 +66,7 @@ def test_compaction_keeps_rows_order_and_offsets(archive_by_bucket: TestArchive,
     assert len(archive.table.files()) == 5
     (finding,) = verify_archive(archive.table, topics(0, 18))
     assert finding.faults == []
-    assert compact(archive.table, 1 << 20) == Compacted()
+    assert compact(archive.table, 1 << 20) == CompactionResult()
     archive.add(6, 18, 20)
     assert archive.offsets() == list(range(20))
 
@@ -100,7 +100,7 @@ def test_two_compactions_at_a_time_double_nothing(archive: TestArchive) -> None:
         replace(*files)
 
     table.replace = lose  # type: ignore[method-assign, assignment]
-    assert compact(table, 1 << 20) == Compacted(skipped_count=1)
+    assert compact(table, 1 << 20) == CompactionResult(skipped_count=1)
     assert archive.offsets() == [0, 1, 2]
 
 
