@@ -11,6 +11,7 @@ import tempfile
 from pathlib import Path
 from typing import TextIO
 
+from tests.faults.sink.planted import PLANTED
 from tests.faults.sink.program import PLAIN, SPARK
 from tests.faults.sink.run import BROKER, COORDINATOR, DRIVER, WORKER, Result, Terms, run
 
@@ -25,6 +26,13 @@ def main() -> int:
     parser.add_argument("--kills", type=int, default=200, help="of what runs a query on Spark (200)")
     parser.add_argument(
         "--plain-kills", type=int, default=400, help="of what runs the same query without Spark (400)"
+    )
+    parser.add_argument(
+        "--planted",
+        type=int,
+        default=0,
+        metavar="KILLS",
+        help="so many for each planted mistake, to see that it is found",
     )
     parser.add_argument("--seed", type=int, default=None, help="which kills, in which order (drawn)")
     parser.add_argument("--keep", type=Path, help="a directory for data and logs, kept")
@@ -50,10 +58,26 @@ def main() -> int:
         else:
             _say(f"absent: Spark: {problem}", sys.stderr)
     results = [_run(terms, chosen.keep) for terms in wanted]
+    missed = [name for name in PLANTED if chosen.planted and not _finds(name, chosen.planted, seed)]
+    if missed:
+        _say(f"planted, and not found: {', '.join(missed)}", sys.stdout)
     if chosen.json is not None:
         chosen.json.parent.mkdir(parents=True, exist_ok=True)
         chosen.json.write_text(json.dumps([result.as_json() for result in results], indent=2) + "\n")
-    return 0 if all(result.is_clean for result in results) else 1
+    return 0 if all(result.is_clean for result in results) and not missed else 1
+
+
+def _finds(name: str, kills: int, seed: int) -> bool:
+    terms = Terms(
+        program=PLAIN,
+        kills=kills,
+        seed=seed,
+        weights={DRIVER: 70, WORKER: 30},
+        rest_seconds=(0.1, 0.6),
+        planted=name,
+    )
+    _say(f"planted: {name}", sys.stdout)
+    return not _run(terms, None).is_clean
 
 
 def _run(terms: Terms, keep: Path | None) -> Result:

@@ -23,6 +23,8 @@ class Job:
     checkpoint: str
     workers: int
     records_per_batch: int
+    planted: str = ""
+    """A mistake of `planted.py`."""
 
     def as_text(self) -> str:
         return json.dumps(asdict(self))

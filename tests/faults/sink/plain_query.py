@@ -19,13 +19,14 @@ from typing import Any
 
 from tests.faults.sink.job import QUERY, Checkpoint, Job
 from tests.faults.sink.lifeline import end_with_parent
+from tests.faults.sink.planted import PLANTED
 
 from odradek import Admin, Consumer, TopicPartition
 from odradek.spark import connections
-from odradek.spark.exactly_once import prepare
+from odradek.spark.exactly_once import prepare, task
 from odradek.spark.exactly_once.decision import Participant, group_of
 from odradek.spark.exactly_once.driver import BatchTerms, DriverMemory, SinkDriver
-from odradek.spark.exactly_once.task import BatchName, is_written
+from odradek.spark.exactly_once.task import BatchName
 from odradek.spark.outgoing import OutgoingRecord
 
 TRIES = 4
@@ -45,10 +46,10 @@ class Worker:
             stdout=subprocess.PIPE,
         )
 
-    def give(self, task: tuple[BatchTerms, Ranges]) -> None:
+    def give(self, piece: tuple[BatchTerms, Ranges]) -> None:
         """Raises OSError when the process is gone."""
         assert self._process.stdin is not None
-        pickle.dump(task, self._process.stdin)
+        pickle.dump(piece, self._process.stdin)
         self._process.stdin.flush()
 
     def result(self) -> Participant | None:
@@ -104,7 +105,7 @@ class PlainQuery:
         driver = SinkDriver(self._admin, sink_id, transaction_timeout_s=TIMEOUT_S, memory=self._memory)
         terms = driver.begin()
         name = BatchName(query=QUERY, batch=number)
-        if is_written(name, terms.decided, sink_id, taking_over=False):
+        if task.is_written(name, terms.decided, sink_id, taking_over=False):
             return
         participants, was_tried_again = self._run_tasks(terms, _cut(ranges))
         ends = {TopicPartition(self._job.source, p): end for p, (_, end) in ranges.items()}
@@ -120,27 +121,27 @@ class PlainQuery:
             given = list(zip(self._workers, waiting, strict=False))
             waiting = waiting[len(given) :]
             dead = []
-            for worker, task in given:
+            for worker, piece in given:
                 try:
-                    worker.give((terms, task))
+                    worker.give((terms, piece))
                 except OSError:
-                    dead.append((worker, task))
-            for worker, task in given:
-                if (worker, task) in dead:
+                    dead.append((worker, piece))
+            for worker, piece in given:
+                if (worker, piece) in dead:
                     continue
                 try:
                     participant = worker.result()
                 except (EOFError, pickle.UnpicklingError):
-                    dead.append((worker, task))
+                    dead.append((worker, piece))
                 else:
                     participants += [participant] if participant is not None else []
-            for worker, task in dead:
+            for worker, piece in dead:
                 tries += 1
                 if tries >= TRIES:
                     raise RuntimeError(f"a task was lost {tries} times")
                 worker.end()
                 self._workers[self._workers.index(worker)] = Worker(self._job)
-                waiting.append(task)
+                waiting.append(piece)
         return participants, tries > 0
 
 
@@ -199,11 +200,14 @@ def _read(
 
 
 def main() -> None:
+    job = Job.from_text(sys.argv[-1])
+    if job.planted:
+        PLANTED[job.planted]()
     if sys.argv[1] == "--worker":
-        work(Job.from_text(sys.argv[2]))
+        work(job)
     else:
         end_with_parent()
-        PlainQuery(Job.from_text(sys.argv[1])).run()
+        PlainQuery(job).run()
 
 
 if __name__ == "__main__":

@@ -53,6 +53,7 @@ class Terms:
     per_second: int = 400
     records_per_batch: int = 400
     workers: int = 2
+    planted: str = ""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -119,6 +120,7 @@ def run(terms: Terms, directory: Path, *, tell: Callable[[str], None] = lambda l
             checkpoint=str(directory / "checkpoint"),
             workers=terms.workers,
             records_per_batch=terms.records_per_batch,
+            planted=terms.planted,
         )
         with Admin(cluster.address) as admin:
             admin.create_topics([NewTopic(name, PARTITIONS) for name in (job.source, job.target)])
