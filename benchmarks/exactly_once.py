@@ -15,6 +15,8 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Final
 
+import pyarrow as pa
+
 from benchmarks import load
 from benchmarks.measures import Plan, Running
 from benchmarks.samples import Better, Sample
@@ -25,7 +27,6 @@ from odradek.spark.exactly_once.decision import Participant
 from odradek.spark.exactly_once.driver import DriverMemory, SinkDriver
 from odradek.spark.exactly_once.task import BatchName
 from odradek.spark.java import find_java
-from odradek.spark.outgoing import OutgoingRecord
 
 TASKS: Final = 2
 ROWS: Final = 100
@@ -89,9 +90,8 @@ def _figures(seconds: dict[str, list[float]]) -> dict[str, tuple[float, Better]]
 
 def _at_least_once(servers: str, topic: str, threads: ThreadPoolExecutor) -> Callable[[int], None]:
     def task(partition: int) -> None:
-        with connections.sending({"bootstrap.servers": servers, "linger.ms": "0"}) as send:
-            for record in _records(topic, partition):
-                send(record)
+        with connections.sending({"bootstrap.servers": servers, "linger.ms": "0"}) as producer:
+            producer.send_arrow(topic, _rows(partition))
 
     return lambda number: list(threads.map(task, range(TASKS))).clear()
 
@@ -107,7 +107,7 @@ def _exactly_once(
         terms = driver.begin()
 
         def task(partition: int) -> Participant | None:
-            return prepare.prepare(client, topic, terms, _records(topic, partition))
+            return prepare.prepare(client, topic, terms, [(topic, _rows(partition))])
 
         done = [each for each in threads.map(task, range(TASKS)) if each is not None]
         driver.decide(terms, BatchName(query=topic, batch=number), done, {})
@@ -115,8 +115,10 @@ def _exactly_once(
     return write
 
 
-def _records(topic: str, partition: int) -> list[OutgoingRecord]:
-    record = OutgoingRecord(
-        topic=topic, partition=partition, key=None, value=VALUE, headers=(), timestamp_ms=None
+def _rows(partition: int) -> pa.RecordBatch:
+    return pa.RecordBatch.from_pydict(
+        {
+            "value": pa.array([VALUE] * ROWS, pa.binary()),
+            "partition": pa.array([partition] * ROWS, pa.int32()),
+        }
     )
-    return [record] * ROWS

@@ -17,17 +17,18 @@ import time
 from collections.abc import Iterator
 from typing import Any
 
+import pyarrow as pa
 from tests.faults.sink.job import QUERY, Checkpoint, Job
 from tests.faults.sink.lifeline import end_with_parent
 from tests.faults.sink.planted import PLANTED
 
 from odradek import Admin, Consumer, TopicPartition
+from odradek.client.consumer.consumer_record import ConsumerRecord
 from odradek.spark import connections
 from odradek.spark.exactly_once import prepare, task
 from odradek.spark.exactly_once.decision import Participant, group_of
 from odradek.spark.exactly_once.driver import BatchTerms, DriverMemory, SinkDriver
 from odradek.spark.exactly_once.task import BatchName
-from odradek.spark.outgoing import OutgoingRecord
 
 TRIES = 4
 TIMEOUT_S = 600.0
@@ -164,39 +165,39 @@ def work(job: Job) -> None:
             return
         outcome: Any
         try:
-            outcome = prepare.prepare(client, job.sink_id, terms, _records(job, ranges))
+            outcome = prepare.prepare(client, job.sink_id, terms, _rows(job, ranges))
         except Exception as error:  # noqa: BLE001 - the driver decides what comes of it
             outcome = f"{type(error).__name__}: {error}"
         pickle.dump(outcome, into)
         into.flush()
 
 
-def _records(job: Job, ranges: Ranges) -> Iterator[OutgoingRecord]:
+def _rows(job: Job, ranges: Ranges) -> Iterator[tuple[str, pa.RecordBatch]]:
     """Spread over some time, so that kills strike in the middle."""
     count = sum(end - begin for begin, end in ranges.values())
     seconds = TASK_SECONDS * random.random()
     with connections.reading({"bootstrap.servers": job.servers}, count) as consumer:
         for partition, (begin, end) in ranges.items():
-            yield from _read(consumer, TopicPartition(job.source, partition), begin, end, job.target)
+            for records in _read(consumer, TopicPartition(job.source, partition), begin, end):
+                yield (
+                    job.target,
+                    pa.RecordBatch.from_pydict(
+                        {
+                            "key": pa.array([record.key for record in records], pa.binary()),
+                            "value": pa.array([record.value for record in records], pa.binary()),
+                        }
+                    ),
+                )
             time.sleep(seconds / len(ranges))
 
 
-def _read(
-    consumer: Consumer, tp: TopicPartition, begin: int, end: int, target: str
-) -> Iterator[OutgoingRecord]:
+def _read(consumer: Consumer, tp: TopicPartition, begin: int, end: int) -> Iterator[list[ConsumerRecord]]:
     consumer.assign([tp])
     consumer.seek(tp, begin)
     while consumer.position(tp) < end:
-        for record in consumer.poll(1.0):
-            if record.offset < end:
-                yield OutgoingRecord(
-                    topic=target,
-                    partition=None,
-                    key=record.key,
-                    value=record.value,
-                    headers=(),
-                    timestamp_ms=None,
-                )
+        found = [record for record in consumer.poll(1.0) if record.offset < end]
+        if found:
+            yield found
 
 
 def main() -> None:

@@ -7,12 +7,13 @@ from dataclasses import dataclass
 from typing import Any
 from unittest import mock
 
+import pyarrow as pa
+
 from odradek import Admin, Consumer, TopicPartition
 from odradek.spark.exactly_once import prepare
 from odradek.spark.exactly_once.decision import Decision, Participant
 from odradek.spark.exactly_once.driver import BatchTerms, SinkDriver, last_decision
 from odradek.spark.exactly_once.task import BatchName
-from odradek.spark.outgoing import OutgoingRecord
 
 SECONDS = 60.0
 
@@ -46,14 +47,14 @@ class PlainSink:
         """A task that writes the values and leaves; in this process, or as if in one that nobody else has."""
         client = {"bootstrap.servers": self.servers, "linger.ms": "0"}
         client |= {key.replace("_", "."): str(value) for key, value in settings.items()}
-        records = [
-            OutgoingRecord(
-                topic=self.topic, partition=partition, key=None, value=value, headers=(), timestamp_ms=None
-            )
-            for value in values
-        ]
+        rows = pa.RecordBatch.from_pydict(
+            {
+                "value": pa.array(values, pa.binary()),
+                "partition": pa.array([partition] * len(values), pa.int32()),
+            }
+        )
         with mock.patch.dict(prepare._names, clear=has_own_process):
-            participant = prepare.prepare(client, self.sink_id, terms, records)
+            participant = prepare.prepare(client, self.sink_id, terms, [(self.topic, rows)])
             names = dict(prepare._names)
         if not has_own_process:
             prepare._names.update(names)
