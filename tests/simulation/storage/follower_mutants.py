@@ -180,7 +180,7 @@ def high_watermark_kept() -> Patches:
     "follower",
 )
 def sealed_index_believed() -> Patches:
-    yield patch.object(ProducersLoader, "_first_doubtful", lambda self: OFFSET_MAX)
+    yield patch.object(ProducersLoader, "_first_doubtful", lambda self, segments: OFFSET_MAX)
     yield patch.object(
         Durability, "recovery_point", lambda self, end_offset: min(self.synced_offset, end_offset)
     )

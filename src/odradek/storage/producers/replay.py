@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 
 from odradek.model.errors import KafkaError
 from odradek.records import BatchHeader, read_control
-from odradek.runtime.ports import Disk, DiskFile
+from odradek.runtime.ports import Buffer, Disk, DiskFile
 from odradek.storage.directories import naming
 from odradek.storage.producers.producer_state import Marker, Producers
 from odradek.storage.producers.snapshot import BadSnapshotError, decode_snapshot
@@ -49,11 +49,11 @@ def replay_log(
                     damage.position, f"in segment {segment.base_offset}: {damage.reason}"
                 ) from None
         if is_indexed:
-            _keep_transaction_index(disk, segment)
+            keep_transaction_index(disk, segment)
     producers.transactions.forget_decided()
 
 
-def _keep_transaction_index(disk: Disk, segment: Segment) -> None:
+def keep_transaction_index(disk: Disk, segment: Segment) -> None:
     """What the batches say becomes durable: a later clean start believes the file."""
     if not segment.aborted:
         path = segment.path(naming.TRANSACTION_INDEX)
@@ -97,15 +97,27 @@ def replay_file(
 ) -> None:
     """The same for an open file: the batches from byte `start` on that do not lie below `from_offset`."""
     for position, header in walk_headers(file, start, size_bytes):
-        if header.next_offset <= from_offset:
-            continue
-        if not header.is_control:
-            producers.replay(header, now_ms)
-            continue
-        marker = _marker(header, file.pread(header.size_bytes, position), position)
-        ended = producers.mark(marker, header.base_offset, now_ms) if marker is not None else None
-        if ended is not None and not ended.is_commit and aborted is not None:
-            aborted(AbortedTransaction.of(ended))
+        if header.next_offset > from_offset:
+            batch = file.pread(header.size_bytes, position) if header.is_control else b""
+            replay_batch(producers, header, batch, position, now_ms, aborted)
+
+
+def replay_batch(
+    producers: Producers,
+    header: BatchHeader,
+    batch: Buffer,
+    position: int,
+    now_ms: int,
+    aborted: Callable[[AbortedTransaction], None] | None = None,
+) -> None:
+    """The same for one batch, of which only markers are looked into. Raises BrokenChain for one that is none."""
+    if not header.is_control:
+        producers.replay(header, now_ms)
+        return
+    marker = _marker(header, batch, position)
+    ended = producers.mark(marker, header.base_offset, now_ms) if marker is not None else None
+    if ended is not None and not ended.is_commit and aborted is not None:
+        aborted(AbortedTransaction.of(ended))
 
 
 def newest_snapshot(disk: Disk, directory: str, up_to: int, now_ms: int) -> tuple[int, Producers]:
@@ -122,7 +134,7 @@ def newest_snapshot(disk: Disk, directory: str, up_to: int, now_ms: int) -> tupl
     return 0, Producers()
 
 
-def _marker(header: BatchHeader, batch: bytes, position: int) -> Marker | None:
+def _marker(header: BatchHeader, batch: Buffer, position: int) -> Marker | None:
     if header.producer_id < 0 or header.record_count == 0:  # a compaction took the record of an old marker
         return None
     try:

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from odradek.storage.directories import naming
 from odradek.storage.log.damage import DamagedBatchError
 from odradek.storage.recovery.context import LoadContext, log
 from odradek.storage.recovery.found_segments import FoundSegments
-from odradek.storage.recovery.segment_scan import ScannedSegment, cut, rewrite, scan_file, set_aside
+from odradek.storage.recovery.producers_loader import ProducersLoader
+from odradek.storage.recovery.segment_scan import ScannedSegment, cut, scan_file, set_aside
+from odradek.storage.segment.batch_walk import BrokenChain
 from odradek.storage.segment.index_checks import BuiltIndex
 from odradek.storage.segment.segment import Segment
 
@@ -14,15 +18,18 @@ from odradek.storage.segment.segment import Segment
 class AfterCrash:
     """Believes nothing from the recovery point on."""
 
-    def __init__(self, context: LoadContext, segments: FoundSegments) -> None:
+    def __init__(self, context: LoadContext, segments: FoundSegments, producers: ProducersLoader) -> None:
+        """`producers` are shown each batch that stays."""
         self._context = context
         self._segments = segments
+        self._producers = producers
         self.cut_aside = False
         """Good batches were behind a bad one, and put in a side file."""
 
-    def recover(self) -> None:
+    def recover(self, names: Sequence[str]) -> None:
         """Scan from the recovery point on, cut at the first bad batch, make everything durable."""
         first = self._first_to_scan()
+        self._producers.follow(names, first)
         last, scanned = self._scan_from(first)
         segments = self._segments
         if scanned.problem is not None:
@@ -93,14 +100,18 @@ class AfterCrash:
                 raise self._context.lost(f"offsets {last.last_offset + 1} to {following - 1} are missing")
 
     def _scan(self, segment: Segment) -> ScannedSegment:
-        file = self._context.disk.open(segment.path(naming.LOG), write=False)
+        file = self._context.disk.open(segment.path(naming.LOG))
         try:
             return scan_file(
                 file,
                 segment.base_offset,
                 segment.size_bytes,
                 index_interval_bytes=segment.index.interval_bytes,
+                recovery_point=self._context.opening.recovery_point,
+                on_batch=self._producers.batches_of(segment),
             )
+        except BrokenChain as damage:
+            raise self._context.lost(f"in segment {segment.base_offset}: {damage}") from None
         finally:
             file.close()
 
@@ -122,7 +133,6 @@ class AfterCrash:
         segment.reader.checked.all()
         scanned.index.seal()
         segment.index.replace_files(scanned.index)
-        rewrite(disk, segment, scanned, self._context.opening.recovery_point)
         for kind in (naming.LOG, naming.OFFSET_INDEX, naming.TIME_INDEX):
             file = disk.open(segment.path(kind))
             try:
@@ -134,6 +144,5 @@ class AfterCrash:
         """Sync the last scanned segment and make it the active one."""
         active = self._segments.active
         active.reader.checked.all()
-        rewrite(self._context.disk, active, scanned, self._context.opening.recovery_point)
         active.records.open_writer().log_file.sync()
         self._segments.activate(BuiltIndex(scanned.index, scanned.next_offset, scanned.last_epoch))

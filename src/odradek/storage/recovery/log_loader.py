@@ -7,7 +7,7 @@ The steps, in their order; each has its part of the result:
     leftovers.py                 files of unfinished work go
     found_segments.py            the segments by their names
     after_clean_shutdown.py      the last one is opened by its end; if that is in doubt, or after a crash:
-    after_crash.py               everything from the recovery point on is scanned, cut and synced
+    after_crash.py               everything from the recovery point on is scanned, cut and synced, and read once for all of this
     epochs_loader.py             leader epochs
     producers_loader.py          producers, and the transaction indexes that must be made again
 """
@@ -117,9 +117,9 @@ class LogLoader:
         self._segments = FoundSegments(context)
         self._start = StartLoader(context, self._segments)
         self._after_clean_shutdown = AfterCleanShutdown(context, self._segments)
-        self._after_crash = AfterCrash(context, self._segments)
         self._epochs = EpochsLoader(context, self._segments)
         self._producers = ProducersLoader(context, self._segments)
+        self._after_crash = AfterCrash(context, self._segments, self._producers)
 
     def close(self) -> None:
         """`run` failed."""
@@ -135,7 +135,7 @@ class LogLoader:
         if created:
             yield from self._create()
         elif not (opening.clean and self._after_clean_shutdown.open_active()):
-            self._after_crash.recover()
+            self._after_crash.recover(names)
         self._epochs.complete()
         start_offset = self._load_start_offset(names)
         if self._damage is not None:

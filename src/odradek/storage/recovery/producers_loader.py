@@ -2,21 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
+from odradek.records import BatchHeader
 from odradek.storage.directories import checkpoints, naming
 from odradek.storage.directories.checkpoints import BadCheckpointError
 from odradek.storage.producers.producer_state import Producers
-from odradek.storage.producers.replay import replay_log
+from odradek.storage.producers.replay import keep_transaction_index, replay_batch, replay_log
 from odradek.storage.producers.snapshot import BadSnapshotError, decode_snapshot
 from odradek.storage.recovery.context import LoadContext, log
 from odradek.storage.recovery.found_segments import FoundSegments
+from odradek.storage.recovery.segment_scan import OnBatch
 from odradek.storage.segment.batch_walk import BrokenChain
+from odradek.storage.segment.segment import Segment
 from odradek.storage.segment.sparse_index import OFFSET_MAX
 
 
 class ProducersLoader:
-    """What retention took is in snapshots alone."""
+    """What retention took is in snapshots alone.
+
+    After a crash `follow` comes first, so that the batches that recovery reads need not be read again. `load` gives the result.
+    """
 
     def __init__(self, context: LoadContext, segments: FoundSegments) -> None:
         self._context = context
@@ -25,6 +31,49 @@ class ProducersLoader:
         """What the file says of the transaction indexes; None when that cannot be read, so that all of them are in doubt."""
         self.snapshot_offset = 0
         """Of the newest snapshot; 0 without any."""
+        self._removed: dict[int, None] = {}
+        """Offsets of snapshots that are gone."""
+        self._followed: list[tuple[int, Producers]] = []
+        """States that are shown what recovery reads, each from an offset on; the newest first. The last one begins before that,
+        and makes the transaction indexes."""
+
+    # ---- what recovery reads -----------------------------------------------------------------------------------------
+
+    def follow(self, names: Sequence[str], first: int) -> None:
+        """Recovery is about to read all segments from the one with this number on, and to show their batches.
+
+        LostRecordsError for a damaged segment in front of them.
+        """
+        segments = self._segments
+        self.transaction_sums = self._load_sums(names)
+        if self._first_doubtful(segments[:first]) < OFFSET_MAX:
+            return  # indexes in front of them must be made again, too
+        base_offset = segments[first].base_offset
+        followed = self._load_snapshots(names, base_offset, OFFSET_MAX)
+        if not followed or followed[-1][0] > base_offset:
+            followed.append((segments.base_offset, Producers()))
+        offset, producers = followed[-1]
+        if first > 0:
+            self._replay(segments[:first], base_offset, offset, producers, index_from=OFFSET_MAX)
+        self._followed = followed
+
+    def batches_of(self, segment: Segment) -> OnBatch | None:
+        """Recovery reads this segment now. The result raises BrokenChain for what is no marker; None when it is not needed."""
+        segment.forget_aborted()
+        if not self._followed:
+            return None
+        (_, indexed), *newer = reversed(self._followed)
+        now_ms, note = self._context.now_ms, segment.aborted.note
+
+        def take(header: BatchHeader, batch: memoryview, position: int) -> None:
+            replay_batch(indexed, header, batch, position, now_ms, note)
+            for offset, producers in newer:
+                if header.next_offset > offset:
+                    replay_batch(producers, header, batch, position, now_ms)
+
+        return take
+
+    # ---- the result --------------------------------------------------------------------------------------------------
 
     def load(self, names: Sequence[str]) -> Producers:
         """The transaction indexes of segments that were scanned are made again, which takes all of their batches.
@@ -32,23 +81,37 @@ class ProducersLoader:
         LostRecordsError for a damaged segment.
         """
         segments = self._segments
+        if self._followed and self._followed[0][0] <= segments.end_offset:
+            return self._load_followed(names)
         self.transaction_sums = self._load_sums(names)
+        unscanned = [segment for segment in segments if segment not in segments.scanned]
         scanned = min(
-            segments.scanned[0].base_offset if segments.scanned else OFFSET_MAX, self._first_doubtful()
+            segments.scanned[0].base_offset if segments.scanned else OFFSET_MAX,
+            self._first_doubtful(unscanned),
         )
         is_remade = scanned < OFFSET_MAX
-        loaded = self._load_snapshots(names, scanned)
+        loaded = self._load_snapshots(names, scanned, segments.end_offset)
         if loaded:
             self.snapshot_offset = loaded[0][0]
         if not loaded or loaded[-1][0] > scanned:
             loaded.append((segments.base_offset, Producers()))
         if len(loaded) > 1:
-            self._replay(*loaded[-1], index_from=scanned)
+            self._replay(segments, segments.end_offset, *loaded[-1], index_from=scanned)
             scanned = OFFSET_MAX
-        self._replay(*loaded[0], index_from=scanned)
+        self._replay(segments, segments.end_offset, *loaded[0], index_from=scanned)
         if is_remade:
             self._context.disk.sync_directory(self._context.directory)
         return loaded[0][1]
+
+    def _load_followed(self, names: Sequence[str]) -> Producers:
+        offset, producers = self._followed[0]
+        producers.transactions.forget_decided()
+        if naming.offset_file(offset, naming.SNAPSHOT) in names:
+            self.snapshot_offset = offset
+        for segment in self._segments.scanned:
+            keep_transaction_index(self._context.disk, segment)
+        self._context.disk.sync_directory(self._context.directory)
+        return producers
 
     def _load_sums(self, names: Sequence[str]) -> dict[int, int] | None:
         if naming.TRANSACTION_SUMS not in names:
@@ -60,47 +123,61 @@ class ProducersLoader:
             log.warning("transaction_sums_ignored", path=path, reason=str(error))
             return None
 
-    def _first_doubtful(self) -> int:
+    def _first_doubtful(self, segments: Iterable[Segment]) -> int:
         """The first segment whose transaction index is not what was written down of it. Kafka writes nothing down."""
         sums = self.transaction_sums
-        for segment in self._segments:
-            if segment in self._segments.scanned:
-                break
+        for segment in segments:
             if sums is None or sums.get(segment.base_offset, segment.aborted.sum) != segment.aborted.sum:
                 log.warning("transaction_index_doubted", path=segment.path(naming.TRANSACTION_INDEX))
                 return segment.base_offset
         return OFFSET_MAX
 
-    def _load_snapshots(self, names: Sequence[str], scanned: int) -> list[tuple[int, Producers]]:
-        """The newest good one, and, if that is behind the offset `scanned`, the newest that is not. Others may go."""
+    def _load_snapshots(
+        self, names: Sequence[str], scanned: int, end_offset: int
+    ) -> list[tuple[int, Producers]]:
+        """The newest good one of the log's, and, if that is behind the offset `scanned`, the newest that is not. Others may
+        go."""
         disk = self._context.disk
         bases = {segment.base_offset for segment in self._segments}
         offsets = [
             file.offset
             for name in names
             if (file := naming.parse_offset_file(name)) and file.kind == naming.SNAPSHOT
+            if file.offset not in self._removed
         ]
         loaded: list[tuple[int, Producers]] = []
         for offset in sorted(offsets, reverse=True):
             path = self._context.path(naming.offset_file(offset, naming.SNAPSHOT))
             is_wanted = not loaded or loaded[-1][0] > scanned >= offset
-            if offset > self._segments.end_offset or not (is_wanted or offset in bases):
-                disk.remove(path)
+            if offset > end_offset or not (is_wanted or offset in bases):
+                self._remove(offset, path)
             elif is_wanted:
                 try:
                     loaded.append((offset, Producers(decode_snapshot(disk.read(path), self._context.now_ms))))
                 except BadSnapshotError as error:
                     log.warning("snapshot_ignored", path=path, reason=str(error))
-                    disk.remove(path)
+                    self._remove(offset, path)
         return loaded
 
-    def _replay(self, offset: int, producers: Producers, *, index_from: int) -> None:
+    def _remove(self, offset: int, path: str) -> None:
+        self._context.disk.remove(path)
+        self._removed[offset] = None
+
+    def _replay(
+        self,
+        segments: Sequence[Segment],
+        end_offset: int,
+        offset: int,
+        producers: Producers,
+        *,
+        index_from: int,
+    ) -> None:
         try:
             replay_log(
                 self._context.disk,
                 producers,
-                self._segments,
-                end_offset=self._segments.end_offset,
+                segments,
+                end_offset=end_offset,
                 from_offset=offset,
                 index_from=index_from,
                 now_ms=self._context.now_ms,

@@ -1,6 +1,6 @@
 """Finding out how much of a segment can be trusted after a crash, and cutting the rest.
 
-A scan reads every batch and checks its CRC, its place in the file and its offsets. The first batch that fails ends the
+A scan reads every batch, once, and checks its CRC, its place in the file and its offsets. The first batch that fails ends the
 segment. What lies behind it is usually a torn tail: part of the last write. If good batches follow, the file system wrote
 later blocks and not earlier ones, or something was damaged afterwards: what is cut is then kept in a side file.
 """
@@ -8,7 +8,7 @@ later blocks and not earlier ones, or something was damaged afterwards: what is 
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Final
 
@@ -17,7 +17,7 @@ from odradek.records import HEADER_BYTES, BatchHeader, check_crc, read_header
 from odradek.runtime.ports import Disk, DiskFile
 from odradek.storage.directories import naming
 from odradek.storage.segment.segment import Segment
-from odradek.storage.segment.sparse_index import RELATIVE_OFFSET_MAX, ActiveIndex
+from odradek.storage.segment.sparse_index import OFFSET_MAX, RELATIVE_OFFSET_MAX, ActiveIndex
 from odradek.telemetry import events
 
 log = events.get("storage")
@@ -38,6 +38,10 @@ class ScannedSegment:
     last_epoch: int
     """The leader epoch of the last good batch; -1 without any."""
     problem: str | None
+
+
+OnBatch = Callable[[BatchHeader, memoryview, int], None]
+"""Told of each good batch, and at which byte it begins. The bytes are good until the next one comes."""
 
 
 class _Scan:
@@ -66,22 +70,73 @@ class _Scan:
         return None
 
 
+class _Window:
+    """A file from its start, in large reads, each byte once; what must be is written once more from memory.
+
+    If the process before this one died of a failed fsync, the kernel shows data that is not on the disk and believes that it
+    is: an fsync now would do nothing. Pages that are written once more, the same bytes at the same place, are dirty again.
+    """
+
+    def __init__(self, file: DiskFile, size_bytes: int) -> None:
+        self._file = file
+        self._size_bytes = size_bytes
+        self._data = memoryview(b"")
+        self._start = 0
+        self._rewritten = range(0)
+        """Bytes of the window that are to be written once more."""
+
+    def get(self, position: int, length: int) -> memoryview:
+        """So many bytes, or fewer at the end of the file. What lies before is not asked for any more."""
+        if position + length > self._start + len(self._data):
+            self.rewrite()
+            rest = self._data[position - self._start :]
+            wanted = max(_WINDOW_BYTES, length) - len(rest)
+            more = self._file.pread(
+                min(wanted, self._size_bytes - position - len(rest)), position + len(rest)
+            )
+            self._data, self._start = memoryview(b"".join((rest, more)) if rest else more), position
+        return self._data[position - self._start : position - self._start + length]
+
+    def must_be_rewritten(self, position: int, length: int) -> None:
+        first = self._rewritten.start if self._rewritten else position
+        self._rewritten = range(first, position + length)
+
+    def rewrite(self) -> None:
+        """The caller syncs."""
+        if self._rewritten:
+            first, end = self._rewritten.start - self._start, self._rewritten.stop - self._start
+            self._file.pwrite(self._data[first:end], self._rewritten.start)
+            self._rewritten = range(0)
+
+
 def scan_file(
-    file: DiskFile, base_offset: int, size_bytes: int, *, index_interval_bytes: int
+    file: DiskFile,
+    base_offset: int,
+    size_bytes: int,
+    *,
+    index_interval_bytes: int,
+    recovery_point: int = OFFSET_MAX,
+    on_batch: OnBatch | None = None,
 ) -> ScannedSegment:
-    """Read a segment's log from its start; see the module."""
+    """Read a segment's log from its start, once; see the module. What lies from the recovery point on is written once more."""
     scan = _Scan(base_offset, index_interval_bytes)
+    window = _Window(file, size_bytes)
     position = 0
     problem = None
     try:
-        for header, batch in _batches(file, size_bytes):
+        for header, batch in _batches(window, size_bytes):
             problem = scan.doubt(header)
             if problem is not None:
                 break
             scan.take(header, batch, position)
+            if header.next_offset > recovery_point:
+                window.must_be_rewritten(position, header.size_bytes)
+            if on_batch is not None:
+                on_batch(header, batch, position)
             position += header.size_bytes
     except KafkaError as error:
         problem = error.message
+    window.rewrite()
     if problem is None and position < size_bytes:
         problem = f"{size_bytes - position} bytes of an unfinished batch"
     return ScannedSegment(
@@ -93,25 +148,18 @@ def scan_file(
     )
 
 
-def _batches(file: DiskFile, size_bytes: int) -> Iterator[tuple[BatchHeader, memoryview]]:
-    """Whole batches from the start, in large reads; it ends before one that is cut short. KafkaError for a bad header."""
+def _batches(window: _Window, size_bytes: int) -> Iterator[tuple[BatchHeader, memoryview]]:
+    """Whole batches from the start; it ends before one that is cut short. KafkaError for a bad header."""
     position = 0
-    window = memoryview(b"")
-    start = 0
     while position + HEADER_BYTES <= size_bytes:
-        if position + HEADER_BYTES > start + len(window):
-            window, start = memoryview(file.pread(_WINDOW_BYTES, position)), position
-        header = read_header(window, position - start)
-        end = position + header.size_bytes
-        if end > size_bytes:
+        header = read_header(window.get(position, HEADER_BYTES), 0)
+        if position + header.size_bytes > size_bytes:
             return
-        if end > start + len(window):
-            window, start = memoryview(file.pread(max(_WINDOW_BYTES, header.size_bytes), position)), position
-        batch = window[position - start : end - start]
+        batch = window.get(position, header.size_bytes)
         if len(batch) < header.size_bytes:
             return
         yield header, batch
-        position = end
+        position += header.size_bytes
 
 
 def good_batch_follows(file: DiskFile, position: int, size_bytes: int, min_offset: int) -> bool:
@@ -171,24 +219,6 @@ def cut(disk: Disk, segment: Segment, scanned: ScannedSegment) -> bool:
         file.close()
     segment.records.size_bytes = scanned.good_bytes
     return keep
-
-
-def rewrite(disk: Disk, segment: Segment, scanned: ScannedSegment, recovery_point: int) -> None:
-    """Write what lies from the recovery point on once more, the same bytes at the same place.
-
-    If the process before this one died of a failed fsync, the kernel shows data that is not on the disk and believes that
-    it is: an fsync now would do nothing. Pages written anew are dirty again. The caller syncs.
-    """
-    if scanned.next_offset <= recovery_point:
-        return
-    entry = scanned.index.floor(recovery_point)
-    file = disk.open(segment.path(naming.LOG))
-    try:
-        for position in range(entry.position if entry is not None else 0, scanned.good_bytes, _WINDOW_BYTES):
-            length = min(_WINDOW_BYTES, scanned.good_bytes - position)
-            file.pwrite(file.pread(length, position), position)
-    finally:
-        file.close()
 
 
 def _copy(disk: Disk, source: DiskFile, start: int, end: int, path: str) -> None:
