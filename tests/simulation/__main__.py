@@ -55,7 +55,9 @@ _Planned = tuple[str, int, Plan]
     "--once", is_flag=True, help="Run each seed once, half of them in a second process; every tenth in both."
 )
 @click.option(
-    "--smaller", is_flag=True, help="With --seed and --scenario cluster: leave out faults while it fails."
+    "--smaller",
+    is_flag=True,
+    help="With --seed and a scenario of a cluster: leave out faults while it fails.",
 )
 @click.option(
     "--part",
@@ -98,7 +100,7 @@ def main(
 def _plan(scenario: str, seed: int, faults: str | None, smaller: bool) -> Plan:
     kind = plans_of(scenario)
     plan: Plan = kind.parse(faults) if faults else kind.draw(seed)
-    return shrink(seed, plan) if smaller and isinstance(plan, ClusterFaults) else plan
+    return shrink(scenario, seed, plan) if smaller and isinstance(plan, ClusterFaults) else plan
 
 
 def _half(plans: Sequence[_Planned], parity: int) -> list[_Planned]:

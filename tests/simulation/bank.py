@@ -17,7 +17,10 @@ from tests.simulation.cluster import (
 )
 from tests.simulation.cluster import mutants as cluster_mutants  # noqa: F401  their mutants are of the bank, too
 from tests.simulation.compaction import mutants as compaction_mutants  # noqa: F401  their mutants are of the bank, too
-from tests.simulation.groups import consumer_group_mutants  # noqa: F401  their mutants are of the bank, too
+from tests.simulation.groups import (
+    consumer_group_mutants,  # noqa: F401  their mutants are of the bank, too
+    large_targets_mutants,  # noqa: F401  their mutants are of the bank, too
+)
 from tests.simulation.groups import mutants as group_mutants  # noqa: F401  their mutants are of the bank, too
 from tests.simulation.mutant import BANK, Mutant, Patches, mutant
 from tests.simulation.rude import mutants as rude_mutants  # noqa: F401  their mutants are of the bank, too
@@ -31,6 +34,7 @@ from tests.simulation.transactions import mutants as transaction_mutants  # noqa
 from odradek.broker.coordinators.producer_ids import ProducerIds
 from odradek.config.topic import LogConfig
 from odradek.net.connection import Connection
+from odradek.records import BatchHeader
 from odradek.replication.leader_role import LeaderRole
 from odradek.runtime.ports import Buffer, DiskFile
 from odradek.storage.directories.log_directory import LogDirectory
@@ -48,9 +52,9 @@ from odradek.storage.producers import replay as producer_replay
 from odradek.storage.producers import snapshot as producer_snapshot
 from odradek.storage.producers.open_transactions import LogTransactions
 from odradek.storage.producers.producer_state import Producers, ProducerState, check_marker
-from odradek.storage.producers.replay import replay_segment
+from odradek.storage.producers.replay import replay_batch, replay_segment
 from odradek.storage.producers.verification import Verifications
-from odradek.storage.recovery import after_crash, segment_scan
+from odradek.storage.recovery import after_crash, producers_loader, segment_scan
 from odradek.storage.recovery.producers_loader import ProducersLoader
 from odradek.storage.segment.batch_search import BatchSearch
 from odradek.storage.segment.batch_walk import walk
@@ -245,6 +249,7 @@ def snapshot_beyond_the_end() -> Patches:
         segments = self._segments
         end_offset, segments.end_offset = segments.end_offset, 1 << 62
         scanned, segments.scanned = segments.scanned, ()
+        self._followed = []
         try:
             return real_load(self, names)
         finally:
@@ -335,7 +340,13 @@ def transaction_index_not_recovered() -> Patches:
     def replay(producers: Producers, segment: Segment, offset: int, now_ms: int, _: Any) -> None:
         replay_segment(producers, segment, offset, now_ms)
 
+    def replay_scanned(
+        producers: Producers, header: BatchHeader, batch: Buffer, position: int, now_ms: int, _: Any = None
+    ) -> None:
+        replay_batch(producers, header, batch, position, now_ms)
+
     yield patch.object(producer_replay, "replay_segment", replay)
+    yield patch.object(producers_loader, "replay_batch", replay_scanned)
 
 
 @mutant(
@@ -343,7 +354,7 @@ def transaction_index_not_recovered() -> Patches:
 )
 def transaction_index_not_synced() -> Patches:
     yield patch.object(SegmentWriter, "sync_transactions", lambda self: None)
-    yield patch.object(ProducersLoader, "_first_doubtful", lambda self: OFFSET_MAX)
+    yield patch.object(ProducersLoader, "_first_doubtful", lambda self, segments: OFFSET_MAX)
 
 
 @mutant("readers of committed records are not stopped by an open transaction")

@@ -9,8 +9,8 @@ from typing import Any, Final
 
 from tests.simulation.bank import Mutant
 from tests.simulation.broker.scenario import run_broker
-from tests.simulation.cluster.faults import ClusterFaults
-from tests.simulation.cluster.scenario import run_cluster
+from tests.simulation.cluster.faults import ClusterFaults, PageCacheFaults
+from tests.simulation.cluster.scenario import run_cluster, run_page_cache
 from tests.simulation.compaction.scenario import run_compaction
 from tests.simulation.fault_plan import FaultPlan
 from tests.simulation.groups.consumer_group_scenario import run_consumer_groups
@@ -37,6 +37,12 @@ SCENARIOS: Final[dict[str, Callable[[World, int, Any], object]]] = {
     "shares": run_shares,
     "rude": run_rude,
     "cluster": run_cluster,
+    "page_cache": run_page_cache,
+}
+
+_CLUSTER_FAULTS: Final[dict[str, type[ClusterFaults]]] = {
+    "cluster": ClusterFaults,
+    "page_cache": PageCacheFaults,
 }
 _SECONDS_MAX: Final = {"storage": 100.0, "compaction": 100.0, "follower": 100.0}
 """Virtual seconds after which a run is over: what takes seconds and goes on for ever is a bug."""
@@ -45,7 +51,7 @@ _SECONDS_MAX_OF_OTHERS: Final = 900.0
 
 def plans_of(scenario: str) -> type[FaultPlan | ClusterFaults]:
     """The kind of plan that a scenario runs under."""
-    return ClusterFaults if scenario == "cluster" else FaultPlan
+    return _CLUSTER_FAULTS.get(scenario, FaultPlan)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -107,12 +113,12 @@ def explain_divergence(scenario: str, seed: int, plan: Plan) -> str:
     return first_difference(*(run_once(scenario, seed, plan, keep_trace=True)[1] for _ in range(2)))
 
 
-def shrink(seed: int, plan: ClusterFaults) -> ClusterFaults:
+def shrink(scenario: str, seed: int, plan: ClusterFaults) -> ClusterFaults:
     """Leave out one strike after another as long as the run still fails."""
     index = 0
     while index < len(plan.strikes):
         smaller = plan.without(index)
-        if run_once("cluster", seed, smaller)[0].failure is not None:
+        if run_once(scenario, seed, smaller)[0].failure is not None:
             plan = smaller
         else:
             index += 1

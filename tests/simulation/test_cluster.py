@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from tests.simulation.cluster.faults import ClusterFaults, Strike
-from tests.simulation.sweep import run_once, run_twice
+from tests.simulation.cluster.faults import ClusterFaults, PageCacheFaults, Strike
+from tests.simulation.sweep import plans_of, run_once, run_twice
 
 pytestmark = pytest.mark.sim
 
@@ -18,19 +18,34 @@ def test_the_cluster_keeps_its_promises_under_the_faults_of_many_seeds(first: in
         assert run.failure is None, f"{run.command}\n{run.failure}"
 
 
+@pytest.mark.parametrize("first", range(0, 24, 8))
+def test_what_two_machines_remember_outlives_the_memory_of_one(first: int) -> None:
+    for seed in range(first, first + 8):
+        run, _ = run_once("page_cache", seed, PageCacheFaults.draw(seed))
+        assert run.failure is None, f"{run.command}\n{run.failure}"
+
+
 @pytest.mark.parametrize(
-    ("seed", "faults"),
+    ("scenario", "seed", "faults"),
     [
         pytest.param(
+            "cluster",
             45,
             "power:last@1.12+0.74,pause:controller@1.36+2.95,expire:follower@2.59+2.59,"
             "exile:controller@3.81+4.89,expire:last@5.12+1.02",
             id="a deposed controller says that a topic is not there which it never heard of",
         ),
+        pytest.param(
+            "page_cache",
+            41,
+            "power:follower@0.68+0.25,kill:all@0.7+0.8,kill:fresh@1.08+0.16,deaf:follower@1.85+0.98,power:leader@3.69+0.2,"
+            "kill:all@3.69+1.49,kill:fresh@4.2+0.16,power:follower@5.21+0.18,kill:all@5.21+1.4,kill:fresh@5.48+0.09",
+            id="logs that nobody flushes keep all descriptors for ever",
+        ),
     ],
 )
-def test_what_once_went_wrong_does_not_again(seed: int, faults: str) -> None:
-    run, _ = run_once("cluster", seed, ClusterFaults.parse(faults))
+def test_what_once_went_wrong_does_not_again(scenario: str, seed: int, faults: str) -> None:
+    run, _ = run_once(scenario, seed, plans_of(scenario).parse(faults))
     assert run.failure is None, f"{run.command}\n{run.failure}"
 
 

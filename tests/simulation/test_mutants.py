@@ -21,6 +21,8 @@ FOUND_SOON = frozenset(
         "begins_again_too_soon",
         "follower_acknowledges_unflushed",
         "follower_shows_all",
+        "forgotten_and_then_trusted",
+        "forgotten_and_trusted",
         "granted_and_not_written",
         "joins_from_anywhere",
         "leader_acknowledges_unflushed",

@@ -272,6 +272,7 @@ class Broker:
             damaged=replicas.damaged,
             lost=replicas.lost,
             lacking=replicas.lacking,
+            uncertain=replicas.uncertain,
             opening=replicas.opening,
         )
 

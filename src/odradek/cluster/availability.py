@@ -14,6 +14,14 @@ _MIN_ISR: Final = "min.insync.replicas"
 _UNCLEAN: Final = "unclean.leader.election.enable"
 
 
+class LogEnd(NamedTuple):
+    """Where a replica's log ends. Of two, the greater one is the longer log."""
+
+    leader_epoch: int
+    """The last that it knows."""
+    offset: int
+
+
 class ReplicaAvailability(NamedTuple):
     """Brokers as they stand for one partition."""
 
@@ -29,11 +37,13 @@ class ReplicaAvailability(NamedTuple):
     """Those of the electable ones whose replica lacks what it had: any other is better."""
     lost: frozenset[BrokerId] = frozenset()
     """In service, not about to leave, and not electable, for their replica has not all that it had: the last resort."""
+    uncertain: Mapping[BrokerId, LogEnd] = MappingProxyType({})
+    """Those of the electable ones of whose replica nobody knows whether it has all that it had."""
 
 
 class Liveness(NamedTuple):
-    """All brokers as they stand. Of replicas, (topic id, partition) by broker: `offline` ones cannot be used, for `lost` and
-    `lacking` ones see `BrokerReport`.
+    """All brokers as they stand. Of replicas, (topic id, partition) by broker: `offline` ones cannot be used, for `lost`,
+    `lacking` and `uncertain` ones see `BrokerReport`.
     """
 
     brokers: Mapping[BrokerId, BrokerImage]
@@ -43,6 +53,7 @@ class Liveness(NamedTuple):
     offline: Mapping[BrokerId, frozenset[tuple[UUID, int]]] = MappingProxyType({})
     lost: Mapping[BrokerId, frozenset[tuple[UUID, int]]] = MappingProxyType({})
     lacking: Mapping[BrokerId, frozenset[tuple[UUID, int]]] = MappingProxyType({})
+    uncertain: Mapping[BrokerId, Mapping[tuple[UUID, int], LogEnd]] = MappingProxyType({})
 
     def availability(self) -> ReplicaAvailability:
         """For every partition without special replicas."""
@@ -54,10 +65,10 @@ class Liveness(NamedTuple):
         )
 
     def special_replicas(self) -> frozenset[tuple[UUID, int]]:
-        """Offline, lost or lacking."""
+        """Offline, lost, lacking or uncertain."""
         return frozenset(
             replica
-            for by_broker in (self.offline, self.lost, self.lacking)
+            for by_broker in (self.offline, self.lost, self.lacking, self.uncertain)
             for replicas in by_broker.values()
             for replica in replicas
         )
@@ -68,7 +79,13 @@ class Liveness(NamedTuple):
         lost = _having(self.lost, replica)
         usable = without(usual, lost | _having(self.offline, replica))
         return usable._replace(
-            lacking=usable.electable & _having(self.lacking, replica), lost=usual.electable & lost
+            lacking=usable.electable & _having(self.lacking, replica),
+            lost=usual.electable & lost,
+            uncertain={
+                broker: ends[replica]
+                for broker, ends in self.uncertain.items()
+                if replica in ends and broker in usable.electable
+            },
         )
 
 
@@ -87,6 +104,7 @@ def without(availability: ReplicaAvailability, brokers: frozenset[BrokerId]) -> 
         electable=availability.electable - brokers,
         lacking=availability.lacking - brokers,
         lost=availability.lost - brokers,
+        uncertain={one: end for one, end in availability.uncertain.items() if one not in brokers},
     )
 
 

@@ -11,7 +11,9 @@ The rules, in order of weight:
    a person says so. What it lacks is lost, and the partition is marked as recovering (KIP-704) while it leads. A replica that
    is known to have lost something comes after all that are not, and one that is offline for it comes last.
 4. The leader stays while it may; otherwise the first replica that may lead does, in the order of the assignment.
-5. A move to other replicas ends as soon as all of the target are in sync and one of them may lead, whichever came last: the ISR
+5. A replica of which nobody knows whether it has everything leaves the ISR like one that lost something, while another member
+   is left, alive or not. If the last member is such a replica, too, the longest log of all of them leads: nobody has more.
+6. A move to other replicas ends as soon as all of the target are in sync and one of them may lead, whichever came last: the ISR
    grew, or a broker is in service again.
 
 Each election has a leader epoch of its own; each change raises the partition epoch.
@@ -168,6 +170,9 @@ def _with_leader(
             return partition
         candidate = _first(partition.replicas, availability.electable.intersection(partition.isr))
         return partition if candidate == NO_LEADER else _led(partition, candidate)
+    candidate = _longest_uncertain(partition, availability)
+    if candidate != NO_LEADER:
+        return _led(replace(partition, isr=(candidate,)), candidate)
     candidate = _first(partition.replicas, availability.electable.intersection(partition.isr))
     if candidate != NO_LEADER:
         return _led(partition, candidate)
@@ -180,6 +185,15 @@ def _with_leader(
         if candidate != NO_LEADER:
             return _led_uncleanly(partition, candidate)
     return _without_leader(partition)
+
+
+def _longest_uncertain(partition: PartitionImage, availability: ReplicaAvailability) -> BrokerId:
+    """Who leads where the only replica that may is uncertain; NO_LEADER where another rule says it."""
+    uncertain = availability.uncertain
+    if partition.eligible or len(partition.isr) > 1 or partition.isr[0] not in uncertain:
+        return NO_LEADER
+    in_order = (*partition.isr, *partition.replicas)  # of logs that are as long, the one in sync
+    return max((one for one in in_order if one in uncertain), key=lambda broker: uncertain[broker])
 
 
 def _first(replicas: tuple[BrokerId, ...], among: frozenset[BrokerId]) -> BrokerId:

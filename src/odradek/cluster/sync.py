@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from enum import IntEnum
 from typing import Any, Final, NamedTuple
 from uuid import UUID
 
+from odradek.cluster.availability import LogEnd
 from odradek.cluster.documents import DOCUMENTS
 from odradek.cluster.image import BrokerImage, ClusterImage, PartitionImage, TopicImage
 from odradek.cluster.sync_pieces import TURN, Steps, members
@@ -60,8 +61,9 @@ class BrokerReport:
     comes anew is taken into service only with its first report, and what it led is led under another epoch. `damaged` replicas
     have lost something that was committed; they are named until the image shows them out of sync. `offline` ones cannot be
     used now; each report names all of them. `lost` ones, offline or open, have not all that they had, and the image counts on
-    them: they lead only if that loss is accepted. `lacking` ones lack something, too, but nobody counts on them. `opening` ones
-    are in the image, and their logs are not open yet.
+    them: they lead only if that loss is accepted. `lacking` ones lack something, too, but nobody counts on them. Of `uncertain`
+    ones nobody knows whether they do; they say where their logs end. `opening` ones are in the image, and their logs are not
+    open yet.
     """
 
     broker_id: BrokerId
@@ -72,6 +74,7 @@ class BrokerReport:
     offline: frozenset[ReplicaId] = frozenset()
     lost: frozenset[ReplicaId] = frozenset()
     lacking: frozenset[ReplicaId] = frozenset()
+    uncertain: Mapping[ReplicaId, LogEnd] = field(default_factory=dict)
     opening: frozenset[ReplicaId] = frozenset()
     is_leaving: bool = False
 
@@ -89,6 +92,10 @@ class BrokerReport:
         ):
             if replicas:
                 told[key] = _places(replicas)
+        if self.uncertain:
+            told["uncertain"] = sorted(
+                [str(topic_id), index, *end] for (topic_id, index), end in self.uncertain.items()
+            )
         return _bytes(told)
 
     def with_data(self, payload: bytes) -> BrokerReport:
@@ -101,6 +108,10 @@ class BrokerReport:
             lost=_replicas(stored.get("lost", ())),
             lacking=_replicas(stored.get("lacking", ())),
             opening=_replicas(stored.get("opening", ())),
+            uncertain={
+                (UUID(topic_id), int(index)): LogEnd(int(epoch), int(offset))
+                for topic_id, index, epoch, offset in stored.get("uncertain", ())
+            },
             is_leaving=bool(stored.get("leaving", False)),
         )
 

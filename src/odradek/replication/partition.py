@@ -274,6 +274,11 @@ class Partition:
         if self.retired is None:
             self._replica.flush_if_due()
 
+    def flush(self) -> None:
+        """Make durable what was appended, whether or not anybody waits for it."""
+        if self.retired is None:
+            self._replica.flush()
+
     def flushed(self) -> None:
         """The log's `flushed_offset` moved, or its files followed a truncation."""
         if self.log.awaits_truncation:  # no space, no descriptors, or another truncation meanwhile

@@ -57,6 +57,9 @@ class Replica:
     def durable_offset(self) -> int:
         return self.log.flushed_offset if self.log.config.flush_before_ack else self.log.end_offset
 
+    def flush(self) -> None:
+        self._request_flush()
+
     def flush_if_due(self) -> None:
         if self.log.flush_due:
             self._request_flush()

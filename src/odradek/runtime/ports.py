@@ -166,3 +166,7 @@ class Runtime:
     disk: Disk
     offload: Offload
     descriptors: DescriptorBudget = UNLIMITED
+    boot_id: str = ""
+    """Of the running system: another one after each start of the machine. What was in its memory, and not on a disk, is gone
+    then. Empty where the system does not say.
+    """

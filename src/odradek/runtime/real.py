@@ -28,4 +28,12 @@ def real_runtime(*, threads: int = 4) -> Runtime:
         disk=PosixDisk(),
         offload=ThreadOffload(threads),
         descriptors=budget(),
+        boot_id=_boot_id(),
     )
+
+
+def _boot_id() -> str:
+    try:
+        return PosixDisk().read("/proc/sys/kernel/random/boot_id").decode().strip()
+    except OSError:
+        return ""

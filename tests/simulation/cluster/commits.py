@@ -151,10 +151,10 @@ class CommitWatch:
         state = topic.partitions[index]
         for keeper, held in self._may_lead(topic, index, state):
             where = keeper.host.name
-            if held.log.flushed_offset < known.offset:
+            if held.durable_offset < known.offset:
                 raise ViolationError(
                     f"{name}-{index}: up to {known.offset} is committed (by {known.by}), but {where}, of {state.isr} in sync "
-                    f"and {state.eligible} eligible, has {held.log.flushed_offset} durably, {held.log.end_offset} in all"
+                    f"and {state.eligible} eligible, has {held.durable_offset} durably, {held.log.end_offset} in all"
                 )
             self._check_lineage(known, held, where)
 

@@ -24,6 +24,8 @@ from odradek.cluster.sync import BrokerReport
 from odradek.model.ids import BrokerId
 from odradek.registry import Operation, Put
 from odradek.replication.in_sync import FollowerState, InSync
+from odradek.storage.directories.log_directory import LogDirectory
+from odradek.storage.directories.log_manager import LogManager
 
 _SCENARIO = "cluster"
 
@@ -311,3 +313,21 @@ def damage_not_acted_upon() -> Patches:
         await real(self, replace(report, damaged=frozenset()))
 
     yield patch.object(broker_changes.BrokerChanges, "hear", hear)
+
+
+# -- acknowledged, and not on a disk
+
+
+@mutant("row 10: a machine that lost its memory is taken at its word", "page_cache")
+def forgotten_and_trusted() -> Patches:
+    yield patch.object(LogDirectory, "may_have_forgotten", lambda self, boot_id: False)
+
+
+@mutant("row 10: what was forgotten is known to one process, and not to the next", "page_cache")
+def forgotten_and_then_trusted() -> Patches:
+    yield patch.object(LogManager, "boot_id_to_note", lambda self, directory: self._runtime.boot_id)
+
+
+@mutant("row 68: logs that nobody flushes keep the descriptors that others need", "page_cache")
+def unflushed_keep_descriptors() -> Patches:
+    yield patch.object(LogManager, "take_crowding_logs", lambda self: [])

@@ -108,7 +108,22 @@ class ClusterFaults:
         return cls(tuple(strikes))
 
     def without(self, index: int) -> ClusterFaults:
-        return ClusterFaults(self.strikes[:index] + self.strikes[index + 1 :])
+        return type(self)(self.strikes[:index] + self.strikes[index + 1 :])
+
+
+class PageCacheFaults(ClusterFaults):
+    """Those of a run in which what is acknowledged need not be on disk."""
+
+    __slots__ = ()
+
+    @classmethod
+    def draw(cls, seed: int) -> PageCacheFaults:
+        return cls(
+            tuple(
+                Strike(kind=kind, role=role, at_s=round(at_s, 2), for_s=round(for_s, 2))
+                for kind, role, at_s, for_s in draw_plays(seed, "page_cache")
+            )
+        )
 
 
 def _parse(text: str) -> Strike:

@@ -81,6 +81,9 @@ class Nemesis:
         self._clients = clients
         self._links = Links(world)
         self._rotten: ClusterKeeper | None = None
+        self._forgetful: ClusterKeeper | None = None
+        """Whose power has failed, if only that of one broker may."""
+        self.power_fails_once = False
         self._usual = registry.conditions if registry is not None else None
         self._delay_s = world.network.conditions.delay_s
         self._step_s = view.keepers[0].host.offload_delays.step_s
@@ -89,7 +92,10 @@ class Nemesis:
 
     def may_lose(self, keeper: ClusterKeeper, topic: TopicImage) -> bool:
         """Whether it may be in sync, or eligible, without having all that was committed: a bit of one of its files was flipped,
-        and it has not told yet what is damaged, or may have been the only one that had it."""
+        and it has not told yet what is damaged, or may have been the only one that had it; or its power failed, and it has not
+        told yet that it may lack what was in memory."""
+        if self._forgetful is keeper:
+            return not self._is_heard(keeper)
         is_alone = int(topic.configs.get("min.insync.replicas", "1")) < 2
         return self._rotten is keeper and (is_alone or not self._is_heard(keeper))
 
@@ -136,13 +142,21 @@ class Nemesis:
     def _kill(self, kind: CrashKind, point: str, strike: Strike, hit: ClusterKeeper, rng: Random) -> None:
         if strike.role == "all":
             for one in self._view.keepers:  # at one instant; they come back one after another
-                one.crash(kind, strike.for_s * rng.uniform(0.1, 2.0))
+                one.crash(self._way_to_die(kind, one), strike.for_s * rng.uniform(0.1, 2.0))
         elif point:
             operations, suffix = _POINTS[point]
             hit.down_s = strike.for_s
+            kind = self._way_to_die(kind, hit)
             _arm(hit, CrashAt(number=0, kind=kind, rng=rng, operations=operations, suffix=suffix))
         else:
-            hit.crash(kind, strike.for_s)
+            hit.crash(self._way_to_die(kind, hit), strike.for_s)
+
+    def _way_to_die(self, kind: CrashKind, hit: ClusterKeeper) -> CrashKind:
+        """Where the power of one broker may fail, only the processes of the others end."""
+        if kind is not CrashKind.POWER_LOSS or not self.power_fails_once:
+            return kind
+        self._forgetful = self._forgetful or hit
+        return kind if self._forgetful is hit else CrashKind.PROCESS_KILL
 
     def _trouble(self, kind: str, strike: Strike, hit: ClusterKeeper, rng: Random) -> Undo | None:
         life = hit.life

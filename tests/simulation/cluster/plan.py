@@ -42,10 +42,12 @@ class ClusterPlan:
     follows_nearest: bool
     """Some consumers read from whoever they like."""
     ending: str
-    """`power`: all brokers lose their power at one instant in the end; `clean`: after they stopped."""
+    """`power`: all brokers lose their power at one instant in the end; `clean`: after they stopped; `kill`: they are killed."""
 
     loses_one: CrashKind | None
     """Before that, how a leader dies and is not back until others have taken over, if one does."""
+    flushes: bool = True
+    """What is acknowledged is on disk. If not, the power of one broker may fail in a run, and of no other."""
 
     @classmethod
     def draw(cls, seed: int, broker_count: int) -> ClusterPlan:
@@ -95,6 +97,17 @@ class ClusterPlan:
         rots = any(one.kind in LOSSES for one in faults.strikes)
         return replace(self, min_insync=min(2, self.replication)) if rots else self
 
+    def without_flushes(self) -> ClusterPlan:
+        """Acknowledged means: in the memory of at least two machines."""
+        return replace(
+            self,
+            flushes=False,
+            replication=min(3, self.broker_count),
+            min_insync=min(2, self.broker_count),
+            ending="kill",
+            loses_one=None if self.loses_one is None else CrashKind.PROCESS_KILL,
+        )
+
     def topic(self) -> dict[str, str]:
         """Settings of the topic of plain records."""
         return {"min.insync.replicas": str(self.min_insync)}
@@ -104,7 +117,9 @@ class ClusterPlan:
         rng = stream(seed, f"broker {broker_id}")
         rots = self.profile == "rot"  # it is found out below the one, and from the other on
         internal = str(min(3, self.broker_count))
+        unflushed = {"log.flush.before.ack": "false", "min.insync.replicas": str(self.min_insync)}
         return {
+            **({} if self.flushes else unflushed),
             "node.id": str(broker_id),
             "listeners": f"PLAINTEXT://0.0.0.0:{PORT}",
             "advertised.listeners": f"PLAINTEXT://{host_name(broker_id)}:{PORT}",

@@ -153,6 +153,32 @@ def _lost_disk(rng: Random, at_s: float) -> list[Line]:
     return [(kind, rng.choice(("leader", "follower", "any")), at_s, rng.uniform(0.05, 0.8))]
 
 
+def _none_left(rng: Random, at_s: float) -> list[Line]:
+    """One broker loses what was in its memory while no other one is there, and is back first."""
+    dies_s = at_s + rng.uniform(0.0, 0.1)
+    return [
+        ("power", rng.choice(("leader", "follower", "any")), dies_s, rng.uniform(0.02, 0.3)),
+        ("kill", "all", dies_s + rng.choice((0.0, 0.02)), rng.uniform(0.5, 1.5)),
+    ]
+
+
+def _none_left_and_killed(rng: Random, at_s: float) -> list[Line]:
+    """The same, and the process that is back is killed before anybody has heard of what it lacks."""
+    power, kill = _none_left(rng, at_s)
+    back_s = power[2] + power[3]
+    return [power, kill, ("kill", "fresh", back_s + rng.uniform(0.05, 0.4), rng.uniform(0.02, 0.2))]
+
+
+def _memory_gone(rng: Random, at_s: float) -> list[Line]:
+    """Brokers die one after another, and one of them forgets."""
+    roles = ("leader", "follower", "last", "any", "controller")
+    lines = [
+        ("kill", rng.choice(roles), at_s + rng.uniform(0.0, 0.6), rng.uniform(0.1, 2.0)) for _ in range(2)
+    ]
+    kind = rng.choice(("power", "power/sync", "power/write"))
+    return [*lines, (kind, rng.choice(roles), at_s + rng.uniform(0.0, 0.8), rng.uniform(0.02, 0.6))]
+
+
 _PLAYS: Final[dict[str, Sequence[Play]]] = {
     "storms": (
         _laggard,
@@ -176,6 +202,16 @@ _PLAYS: Final[dict[str, Sequence[Play]]] = {
     ),
     "moves": (_newcomer, _newcomer, _slow_follower, _relay, _busy_controller, _slow_word),
     "rot": (_rot, _rot, _lost_disk, _lost_disk, _slow_follower, _zombie),
+    "page_cache": (
+        _none_left,
+        _none_left_and_killed,
+        _none_left_and_killed,
+        _memory_gone,
+        _memory_gone,
+        _slow_follower,
+        _relay,
+        _last_stand,
+    ),
     "terms": (_deposed_controller, _deposed_controller, _busy_controller, _zombie, _back_at_once, _relay),
 }
 

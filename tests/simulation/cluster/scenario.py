@@ -17,7 +17,7 @@ from tests.simulation.broker.clients import PORT
 from tests.simulation.cluster.admin import ChurnWork, ReassignWork
 from tests.simulation.cluster.clients import ClusterContext
 from tests.simulation.cluster.commits import CommitWatch
-from tests.simulation.cluster.faults import ClusterFaults
+from tests.simulation.cluster.faults import ClusterFaults, PageCacheFaults
 from tests.simulation.cluster.keeper import ClusterKeeper, gather_all
 from tests.simulation.cluster.monitor import ClusterMonitor
 from tests.simulation.cluster.nemesis import Nemesis
@@ -37,6 +37,7 @@ from odradek.testing.sim.failures import ViolationError
 from odradek.testing.sim.registry import RegistryConditions, SimRegistryStore
 from odradek.testing.sim.world import HostLifetime, World
 
+_BROKER_COUNT: Final = 3
 _BOOT_S_MAX: Final = 60.0
 _DRAIN_S_MAX: Final = 90.0
 """After the last fault, everything must be acknowledged within this long."""
@@ -59,9 +60,9 @@ T = TypeVar("T")
 class ClusterScenario:
     """One run in a world."""
 
-    def __init__(self, world: World, seed: int, faults: ClusterFaults, *, broker_count: int = 3) -> None:
+    def __init__(self, world: World, seed: int, faults: ClusterFaults, plan: ClusterPlan) -> None:
         self._world = world
-        plan = self._plan = ClusterPlan.draw(seed, broker_count).fit_for(faults)
+        self._plan = plan
         world.excuse = self._is_excused
         self._registry = SimRegistryStore(
             world,
@@ -76,7 +77,7 @@ class ClusterScenario:
                 plan.broker(seed, broker_id),
                 self._open_broker,
             )
-            for broker_id in range(1, broker_count + 1)
+            for broker_id in range(1, plan.broker_count + 1)
         ]
         for one in self._keepers:
             one.host.offload_delays.start_s = one.host.offload_delays.step_s = (0.0, plan.sync_s)
@@ -85,6 +86,7 @@ class ClusterScenario:
         self._monitor = ClusterMonitor(self._view)
         self._faults = faults
         self._nemesis = Nemesis(world, seed, faults, self._view, self._registry, self._clients)
+        self._nemesis.power_fails_once = not plan.flushes
         self._commits = CommitWatch(self._keepers, self._registry.tree, self._nemesis.may_lose)
         self._nemesis.on_rot = self._commits.doubt
         context = ClusterContext(
@@ -188,7 +190,7 @@ class ClusterScenario:
             await self._stop()
         for one in self._keepers:
             one.stop.set()
-            one.crash(CrashKind.POWER_LOSS, 0.0)
+            one.crash(CrashKind.PROCESS_KILL if self._plan.ending == "kill" else CrashKind.POWER_LOSS, 0.0)
         self._monitor.is_over = True
         await gather_all(*self._guards)
 
@@ -218,4 +220,11 @@ class ClusterScenario:
 
 def run_cluster(world: World, seed: int, faults: ClusterFaults) -> None:
     """Run the scenario in a world of its own."""
-    world.run(ClusterScenario(world, seed, faults).run)
+    plan = ClusterPlan.draw(seed, _BROKER_COUNT).fit_for(faults)
+    world.run(ClusterScenario(world, seed, faults, plan).run)
+
+
+def run_page_cache(world: World, seed: int, faults: PageCacheFaults) -> None:
+    """The same where what is acknowledged is in the memory of two machines, and need not be on any disk."""
+    plan = ClusterPlan.draw(seed, _BROKER_COUNT).without_flushes()
+    world.run(ClusterScenario(world, seed, faults, plan).run)

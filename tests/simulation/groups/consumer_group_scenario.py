@@ -1,6 +1,6 @@
 """A consumer group (KIP-848) in the scenario of `groups/scenario`: the same members' fates and faults, the other protocol.
 
-Settled is: all members in one epoch, every partition used once.
+Settled is: all members in one epoch, every partition used once, and by no member two more than by another.
 """
 
 from __future__ import annotations
@@ -47,7 +47,9 @@ def _member(
     )
 
 
-CONSUMER: Final = GroupProtocol(new_history=ConsumerGroupHistory, new_member=_member, settings=_SETTINGS)
+CONSUMER: Final = GroupProtocol(
+    new_history=ConsumerGroupHistory, new_member=_member, settings=_SETTINGS, is_even=True
+)
 
 
 def run_consumer_groups(world: World, seed: int, plan: FaultPlan) -> None:

@@ -119,6 +119,8 @@ class GroupProtocol:
     new_member: Callable[[ClientContext, GroupHistory, Random, Membership], SimulatedMember]
     settings: Mapping[str, str] = field(default_factory=dict)
     """What the broker needs besides."""
+    is_even: bool = False
+    """In a settled group no member has two partitions more than another."""
 
 
 def _classic_member(
@@ -153,6 +155,7 @@ class GroupScenario:
         self._trial = plan.trial(world, seed, protocol.settings, lives)
         self._context = self._trial.context
         self._history = protocol.new_history()
+        self._is_even = protocol.is_even
         self._is_over = False
         self._members = [
             protocol.new_member(
@@ -200,6 +203,9 @@ class GroupScenario:
         generations = {one.generation for one in alive}
         owned = sorted(partition for one in alive for partition in one.owned or ())
         is_complete = all(one.owned is not None for one in alive)
+        counts = [len(one.owned or ()) for one in alive]
+        if self._is_even and max(counts) - min(counts) > 1:
+            return False
         return is_complete and len(generations) == 1 and owned == list(range(self._plan.partition_count))
 
     async def _check_offsets(self) -> None:

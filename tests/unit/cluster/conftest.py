@@ -9,7 +9,7 @@ from uuid import UUID
 
 import pytest
 
-from odradek.cluster.availability import TopicRules
+from odradek.cluster.availability import LogEnd, TopicRules
 from odradek.cluster.controller.controller import Controller
 from odradek.cluster.controller.maintenance import MaintenancePolicy
 from odradek.cluster.image import ClusterImage, PartitionImage, TopicImage
@@ -113,6 +113,7 @@ class FakeBroker:
         self.offline: frozenset[ReplicaId] = frozenset()
         self.lost: frozenset[ReplicaId] = frozenset()
         self.lacking: frozenset[ReplicaId] = frozenset()
+        self.uncertain: dict[ReplicaId, LogEnd] = {}
         self.is_leaving = False
         self.is_cordoned = False
 
@@ -150,6 +151,7 @@ class FakeBroker:
             offline=self.offline,
             lost=self.lost,
             lacking=self.lacking,
+            uncertain=dict(self.uncertain),
             is_leaving=self.is_leaving,
         )
 

@@ -14,6 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from odradek.cluster import sync
+from odradek.cluster.availability import LogEnd
 from odradek.cluster.image import (
     NO_LEADER,
     BrokerImage,
@@ -162,9 +163,10 @@ def test_a_report_reads_back_and_an_empty_one_says_nothing() -> None:
         version=9,
         damaged=frozenset([(UUID(int=1), 0), (UUID(int=2), 3)]),
         offline=frozenset([(UUID(int=3), 1)]),
+        uncertain={(UUID(int=1), 0): LogEnd(leader_epoch=3, offset=17)},
         is_leaving=True,
     )
-    bare = replace(report, damaged=frozenset(), offline=frozenset(), is_leaving=False)
+    bare = replace(report, damaged=frozenset(), offline=frozenset(), uncertain={}, is_leaving=False)
     assert bare.with_data(report.data()) == report
     assert report.with_data(b"") == bare
 

@@ -172,7 +172,12 @@ class DiskIdentity:
                 all_online = False
                 continue
             before = self._generation_of(directory.directory_id, directory.generation)
-            noted = DiskGeneration(number=before.number, token=before.token, next_token=token)
+            noted = DiskGeneration(
+                number=before.number,
+                token=before.token,
+                next_token=token,
+                boot_id=self._directories.boot_id_to_note(directory),
+            )
             try:
                 await self._runtime.offload.run(directory.write_generation, noted)
             except OSError as error:

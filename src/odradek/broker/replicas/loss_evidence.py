@@ -38,6 +38,8 @@ class LossFinding:
     lack: str | None = None
     is_counted_on: bool = True
     """What a note about a lack says: whether the cluster counts on the replica."""
+    is_uncertain: bool = False
+    """A log that is found may lack what was acknowledged before it was on the disk."""
 
 
 def judged(
@@ -47,10 +49,12 @@ def judged(
     is_new: bool = False,
     was_held: bool = False,
     is_on_older: bool = False,
+    forgot: bool = False,
     findings: DiskFindings = ALL_THERE,
 ) -> LossFinding:
     """`is_new`: the partition came to this broker in this life. `was_held`: something on its disks says that its log was made.
-    `is_on_older`: its log is in a directory that is an older copy.
+    `is_on_older`: its log is in a directory that is an older copy. `forgot`: its records were acknowledged before they were on
+    the disk, and the machine lost its memory.
     """
     safe = {*state.isr, *state.eligible}
     others_have_it = bool(safe - {me})
@@ -60,14 +64,22 @@ def judged(
         me not in safe
     ):  # it fetches what it lacks; until then any other is better, should all that count be lost
         absent = Absent.LACKS if had_records and not is_new else Absent.MAKE
-        return LossFinding(repairable=others_have_it, if_absent=absent, lack=lack, is_counted_on=False)
+        return LossFinding(
+            repairable=others_have_it,
+            if_absent=absent,
+            lack=lack,
+            is_counted_on=False,
+            is_uncertain=forgot and not is_new,
+        )
     if is_new:
         absent = Absent.MAKE
     elif had_records:
         absent = Absent.LACKS if others_have_it else Absent.LOST
     else:  # all brokers may have died just when the topic was created: then somebody must lead
         absent = Absent.DOUBTED if others_have_it else Absent.MAKE
-    return LossFinding(repairable=others_have_it, if_absent=absent, lack=lack)
+    return LossFinding(
+        repairable=others_have_it, if_absent=absent, lack=lack, is_uncertain=forgot and not is_new
+    )
 
 
 ACCEPTED: Final = LossFinding(repairable=True, if_absent=Absent.MAKE)

@@ -153,6 +153,7 @@ class ReplicaOpening:
                 lack=how.lack,
                 if_absent=how.if_absent,
                 is_counted_on=how.is_counted_on,
+                is_uncertain=how.is_uncertain,
             )
         except KafkaError as error:
             self._held.not_opened(name, topic_id, error, is_new=is_new)
@@ -177,6 +178,8 @@ class ReplicaOpening:
             self._held.me,
             is_new=wanted.is_new,
             was_held=self._directories.was_held(wanted.name, wanted.topic.topic_id),
+            forgot=not self._config_of(wanted.topic).flush_before_ack
+            and self._directories.may_have_forgotten(wanted.name),
             is_on_older=self._directories.log_directory_of(wanted.name) in self.findings.older,
             findings=self.findings,
         )

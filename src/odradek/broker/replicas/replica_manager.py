@@ -21,7 +21,8 @@ from odradek.broker.replicas.opening import ReplicaOpening, Wanted
 from odradek.broker.replicas.partition_lanes import PartitionLanes, PendingSteps
 from odradek.broker.replicas.replica_registry import ReplicaId, ReplicaRegistry
 from odradek.broker.replicas.roles import Following, ReplicaRoles
-from odradek.cluster.image import INTERNAL_TOPICS, ClusterImage, PartitionImage, TopicImage
+from odradek.cluster.availability import LogEnd
+from odradek.cluster.image import INTERNAL_TOPICS, NO_LEADER, ClusterImage, PartitionImage, TopicImage
 from odradek.config.broker import BrokerConfig
 from odradek.config.definition import LONG_MAX
 from odradek.config.topic import LogConfig, topic_config
@@ -188,6 +189,20 @@ class ReplicaManager:
             if partition is not None and partition.log.lacks_records and self._is_counted_on(partition):
                 found.add((partition.topic_id, name.partition))
         return frozenset(found)
+
+    @property
+    def uncertain(self) -> dict[ReplicaId, LogEnd]:
+        """Replicas that may lack something, and where their logs end, as long as the image counts on them or nobody leads."""
+        found = dict[ReplicaId, LogEnd]()
+        for name in self._directories.damaged:
+            partition = self._partitions.get(name)
+            if partition is None or not partition.log.is_uncertain:
+                continue
+            state = self._held.assigned(partition.topic_id, name.partition)
+            if state is not None and (state.leader == NO_LEADER or self._is_counted_on(partition)):
+                end = LogEnd(leader_epoch=partition.log.latest_epoch, offset=partition.log.end_offset)
+                found[partition.topic_id, name.partition] = end
+        return found
 
     @property
     def lacking(self) -> frozenset[ReplicaId]:
@@ -478,9 +493,12 @@ class ReplicaManager:
         await self._directories.record_created_logs()
 
     async def flush_by_time(self) -> None:
-        """Flush what `flush.ms` says has waited long enough."""
+        """Flush what `flush.ms` says has waited long enough, and what keeps descriptors that others need."""
         for partition in self._held.timed:
             partition.flush_if_due()
+        for name in self._directories.take_crowding_logs():
+            if (crowding := self._partitions.get(name)) is not None:
+                crowding.flush()
 
     def delete_records(self, partition: Partition, offset: int) -> None:
         partition.log.delete_records(offset)

@@ -74,6 +74,8 @@ class ReplicaRoles:
                     "lacking_replica_does_not_lead", partition=partition.name, lack=partition.log.damage
                 )
                 state, leads = replace(state, leader=NO_LEADER), False
+        elif leads and partition.log.is_uncertain:
+            partition.log.mended()  # the controller knows of the doubt, and found nobody better
         led_under = self._led.get(partition, self._to_be_led.get(partition))
         if led_under is not None and (not leads or led_under != state.leader_epoch):
             self._lose(partition)

@@ -11,10 +11,10 @@ Every look at the partitions is of all of them, so a change that could not be co
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Final
 
-from odradek.cluster.availability import Liveness, ReplicaAvailability, TopicRules, rules_of, without
+from odradek.cluster.availability import Liveness, LogEnd, ReplicaAvailability, TopicRules, rules_of, without
 from odradek.cluster.controller.changes import Changes
 from odradek.cluster.controller.heartbeat_monitor import HeartbeatMonitor
 from odradek.cluster.controller.topics import with_fewer_eligible
@@ -52,6 +52,7 @@ class _Known:
     offline: frozenset[ReplicaId] = frozenset()
     lost: frozenset[ReplicaId] = frozenset()
     lacking: frozenset[ReplicaId] = frozenset()
+    uncertain: Mapping[ReplicaId, LogEnd] = field(default_factory=dict)
     settled_damage: frozenset[ReplicaId] = frozenset()
     """What it reports as damaged, and was acted upon."""
 
@@ -92,6 +93,7 @@ class BrokerChanges:
             offline={one: known.offline for one, known in self._known.items() if known.offline},
             lost={one: known.lost for one, known in self._known.items() if known.lost},
             lacking={one: known.lacking for one, known in self._known.items() if known.lacking},
+            uncertain={one: known.uncertain for one, known in self._known.items() if known.uncertain},
         )
 
     def absent(self) -> list[BrokerImage]:
@@ -130,7 +132,7 @@ class BrokerChanges:
             and not known.is_silent
             and known.is_leaving == report.is_leaving
             and (known.offline, known.lost) == (report.offline, report.lost)
-            and known.lacking == report.lacking
+            and (known.lacking, known.uncertain) == (report.lacking, report.uncertain)
             and known.settled_damage == report.damaged
         )
 
@@ -183,6 +185,7 @@ class BrokerChanges:
             offline=report.offline,
             lost=report.lost,
             lacking=report.lacking,
+            uncertain=report.uncertain,
         )
         comes_anew = not before.is_in_service and report.controller_epoch < 0
         damaged = report.damaged - known.settled_damage

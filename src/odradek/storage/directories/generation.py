@@ -6,6 +6,9 @@ restored, or the disk of a cloned machine.
 
 The file names the generation that the registry has, and the next one, which the registry gets afterwards. So a crash in between
 is not taken for a copy: whichever of the two the registry has, the disk is the newest.
+
+It also names the start of the machine that it was written after. If that is another one now, and the broker had not stopped
+cleanly, what was in the machine's memory is gone: records that need not be on the disk to be acknowledged (decision 0039).
 """
 
 from __future__ import annotations
@@ -24,6 +27,8 @@ class DiskGeneration:
     number: int
     token: str
     next_token: str
+    boot_id: str = ""
+    """Of the machine's start; empty where nobody knows."""
 
     def is_current(self, number: int, token: str) -> bool:
         """Whether the registry, which has this generation, knows of no disk that is newer than this one."""
@@ -38,6 +43,7 @@ def format_generation(generation: DiskGeneration) -> bytes:
             "number": str(generation.number),
             "token": generation.token,
             "next": generation.next_token,
+            "boot": generation.boot_id,
         }
     )
 
@@ -46,6 +52,11 @@ def parse_generation(data: bytes) -> DiskGeneration:
     """Raises BadCheckpointError."""
     values = unsealed(data)
     try:
-        return DiskGeneration(number=int(values["number"]), token=values["token"], next_token=values["next"])
+        return DiskGeneration(
+            number=int(values["number"]),
+            token=values["token"],
+            next_token=values["next"],
+            boot_id=values.get("boot", ""),  # older versions did not write it
+        )
     except (KeyError, ValueError) as error:
         raise BadCheckpointError(f"it does not follow its format: {error}") from None

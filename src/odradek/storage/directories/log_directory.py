@@ -120,6 +120,8 @@ class LogDirectory:
         """The file about them was there, and is sound."""
         self.generation: DiskGeneration | None = None
         self.generation_is_damaged = False
+        self.boot_id_before = ""
+        """Of the machine's start that the last life of the broker noted; empty where nobody knows."""
         self.extents: dict[TopicPartition, Extent] = {}
         """As last written down, or about to be; of partitions that are not open, too."""
 
@@ -235,9 +237,14 @@ class LogDirectory:
             return
         try:
             self.generation = parse_generation(self._disk.read(path))
+            self.boot_id_before = self.generation.boot_id
         except BadCheckpointError as error:
             self.generation_is_damaged = True
             log.warning("generation_ignored", path=path, reason=str(error))
+
+    def may_have_forgotten(self, boot_id: str) -> bool:
+        """Whether the machine, whose start has this id, lost its memory since the last life of the broker wrote here."""
+        return not self.was_clean and (not boot_id or boot_id != self.boot_id_before)
 
     def write_generation(self, generation: DiskGeneration) -> None:
         """Blocks."""

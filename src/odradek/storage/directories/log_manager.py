@@ -33,6 +33,7 @@ from odradek.storage.directories.log_relocation import LogRelocation
 from odradek.storage.directories.logs_shutdown import LogsShutdown
 from odradek.storage.directories.open_files import OpenFiles
 from odradek.storage.directories.placement import LogDirPlacement
+from odradek.storage.directories.uncertain_logs import UncertainLogs
 from odradek.storage.log.damage import OnDamaged
 from odradek.storage.log.health import FaultKind
 from odradek.storage.log.lifetime import DISK_FULL
@@ -73,8 +74,10 @@ class LogManager:
         self._checkpoints = Checkpointing(
             runtime.offload, self._placement, self._logs, self._failures.own_file_failed
         )
+        self._uncertain = UncertainLogs(runtime.boot_id, self._placement, self._logs)
         self._openings = LogOpenings(
             runtime,
+            uncertain=self._uncertain,
             files=self._files,
             placement=self._placement,
             logs=self._logs,
@@ -206,13 +209,15 @@ class LogManager:
         lack: str | None = None,
         if_absent: Absent | None = None,
         is_counted_on: bool = True,
+        is_uncertain: bool = False,
     ) -> Log:
         """Open a partition's log, or create it in the directory with the fewest. Only one call at a time for a name.
 
         `repairable`: there are other replicas, or somebody accepted the loss, so a log that lost something durable is
         opened with what it has, see `damaged`. `lack` is why the log that is found has not all that it had, in one line: a
-        note says so before it is opened, and whether the cluster counts on the replica (`is_counted_on`). `if_absent` is
-        what to do about one that is not found, or has no segment. Files of another topic that once had the name are set
+        note says so before it is opened, and whether the cluster counts on the replica (`is_counted_on`). With `is_uncertain`
+        nobody knows whether it has. `if_absent` is what to do about one that is not found, or has no segment. Files of another
+        topic that once had the name are set
         aside. KAFKA_STORAGE_ERROR when the log is damaged below its recovery point, or when it is not found while a
         directory is offline that may have it; `is_new` says that it cannot be there.
         """
@@ -226,7 +231,16 @@ class LogManager:
             lack=note,
             if_absent=if_absent,
             is_counted_on=is_counted_on,
+            is_uncertain=is_uncertain,
         )
+
+    def may_have_forgotten(self, name: TopicPartition) -> bool:
+        """Whether the machine lost its memory since the log was written, and the broker had not stopped before."""
+        return self._uncertain.may_have_forgotten(name)
+
+    def boot_id_to_note(self, directory: LogDirectory) -> str:
+        """Which start of the machine the directory's generation names; see `UncertainLogs`."""
+        return self._uncertain.boot_id_to_note(directory)
 
     def was_held(self, name: TopicPartition, topic_id: UUID) -> bool:
         """Whether a log of the partition was made in one of the directories, as far as anything there tells."""
@@ -256,6 +270,7 @@ class LogManager:
 
     async def delete_log(self, name: TopicPartition) -> None:
         """Take a partition's files out of sight, durably; they are removed in the background. Nothing happens without any."""
+        self._uncertain.forget(name)
         opened = self._logs.pop(name, None)
         if opened is not None:
             await self._runtime.offload.run(opened.abandon)
@@ -423,6 +438,11 @@ class LogManager:
     def doubtful(self) -> list[TopicPartition]:
         """Open logs of which nothing here says where they begin: another replica must."""
         return [name for name, opened in self._logs.items() if opened.start_is_doubted]
+
+    def take_crowding_logs(self) -> list[TopicPartition]:
+        """Logs that are to be flushed, though nobody waits for that: others need their descriptors. Each is named once."""
+        writers = self._files.take_crowding()
+        return [name for name, one in self._logs.items() if one.writes_to(writers)] if writers else []
 
     def failed_logs(self) -> list[Log]:
         """Logs that a full disk stopped: `repair` may bring them back."""

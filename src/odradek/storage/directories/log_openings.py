@@ -20,6 +20,7 @@ from odradek.storage.directories.log_directory import LogDirectory
 from odradek.storage.directories.open_files import OpenFiles
 from odradek.storage.directories.placement import LogDirPlacement
 from odradek.storage.directories.steps import Steps, carry_out
+from odradek.storage.directories.uncertain_logs import UncertainLogs
 from odradek.storage.log.damage import AbsentLogError, DamagedBatchError, OnDamaged, lost_replica
 from odradek.storage.log.log import Log
 from odradek.storage.recovery.context import Opening
@@ -53,8 +54,10 @@ class LogOpenings:
         logs: dict[TopicPartition, Log],
         checkpoints: Checkpointing,
         failures: DirectoryFailures,
+        uncertain: UncertainLogs,
     ) -> None:
         self._runtime = runtime
+        self._uncertain = uncertain
         self._files = files
         self._placement = placement
         self._logs = logs
@@ -90,6 +93,7 @@ class LogOpenings:
         lack: LackNote | None,
         if_absent: Absent | None,
         is_counted_on: bool,
+        is_uncertain: bool,
     ) -> Log:
         directory = self._placement.usable(name)
         if directory is not None:
@@ -98,7 +102,13 @@ class LogOpenings:
                     await self._note_lack(directory, name, lack)
                 must_exist = if_absent in (Absent.LACKS, Absent.LOST)
                 return await self.open_in(
-                    directory, name, topic_id, config, repairable=repairable, must_exist=must_exist
+                    directory,
+                    name,
+                    topic_id,
+                    config,
+                    repairable=repairable,
+                    must_exist=must_exist,
+                    is_uncertain=is_uncertain,
                 )
             except AbsentLogError:
                 pass
@@ -143,8 +153,7 @@ class LogOpenings:
             await self._checkpoints.write(directory)
         opened = await self.open_in(directory, name, topic_id, config)
         if absent is Absent.DOUBTED:
-            opened.lacked.is_only_doubted = True
-            opened.lacks(1, f"{name} was not found in a log directory, and may have been there")
+            opened.lacked.doubt(1, f"{name} was not found in a log directory, and may have been there")
         return opened
 
     def _keep_in_mind(self, directory: LogDirectory, name: TopicPartition, topic_id: UUID) -> None:
@@ -162,8 +171,11 @@ class LogOpenings:
         *,
         repairable: bool = False,
         must_exist: bool = False,
+        is_uncertain: bool = False,
     ) -> Log:
         """Open the log in this directory, or make it there."""
+        if is_uncertain:
+            self._uncertain.expect(name, directory)
         is_new = name not in self._placement
         if is_new:
             self._named.discard(name)
@@ -187,6 +199,8 @@ class LogOpenings:
             self.has_made_logs = True
         self._checkpoints.moved(opened)
         self._check_high_watermark(directory, opened)
+        if is_uncertain:
+            self._uncertain.opened(opened)
         return opened
 
     def _check_high_watermark(self, directory: LogDirectory, opened: Log) -> None:

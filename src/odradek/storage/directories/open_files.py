@@ -32,6 +32,8 @@ class OpenFiles:
         self._files: OrderedDict[str, DiskFile] = OrderedDict()
         self._writers: OrderedDict[SegmentWriter, int] = OrderedDict()
         """Those that are awake, in the order in which they are looked at, with their `write_count` then."""
+        self._crowding: dict[SegmentWriter, None] = {}
+        """Those whose descriptors others need, and that cannot rest before they are synced."""
         self._prune_at = min(self._writers_max, _PRUNED_LEAST)
         self._beside: ReadProgress | None = None
 
@@ -82,7 +84,7 @@ class OpenFiles:
 
     def wake(self, writer: SegmentWriter) -> None:
         """These files, which rest, are to be used. OSError (EMFILE) while no others can rest for them: each of those has
-        something that is not durable yet, and can rest in a moment."""
+        something that is not durable yet, and can rest once it is flushed: see `take_crowding`."""
         if len(self._writers) >= self._prune_at:
             self._make_room(keep=writer)
             if self.writer_file_count >= self._writers_max:
@@ -95,6 +97,11 @@ class OpenFiles:
         self._writers[writer] = writer.write_count
         if len(self._writers) >= self._prune_at:
             self._make_room(keep=writer)
+
+    def take_crowding(self) -> dict[SegmentWriter, None]:
+        """Those that are to be flushed, because others need their descriptors. Each is named once."""
+        crowding, self._crowding = self._crowding, {}
+        return crowding
 
     def _make_room(self, keep: SegmentWriter) -> None:
         """Forget writers that are closed; of the others let rest first those that were not written to since the last look."""
@@ -117,6 +124,12 @@ class OpenFiles:
                     else:
                         self._writers[writer] = writer.write_count
                         self._writers.move_to_end(writer)
+            for writer in self._writers:
+                if excess <= 0:
+                    break
+                if writer is not keep:
+                    self._crowding[writer] = None
+                    excess -= writer.open_file_count
         room = self._writers_max - self.writer_file_count  # of a third: each may open its indexes, too
         self._prune_at = len(self._writers) + max(0, min(room // 3, max(len(self._writers), _PRUNED_LEAST)))
 

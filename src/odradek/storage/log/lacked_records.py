@@ -47,7 +47,7 @@ class LackedRecords:
         self.damage_offset = opened.damage_offset
         """From where on what a reader met damaged must be fetched again; None without such damage."""
         self.is_only_doubted = False
-        """The log was made, and nothing tells whether it was here before."""
+        """Nothing tells whether the log lacks anything; see `doubt`."""
         self.note: LackNote | None = opened.lack_note
         """What a note in the log's directory says of records that it had, and lacks."""
         if self.note is not None and self.note.is_counted_on:
@@ -58,6 +58,12 @@ class LackedRecords:
         self._lost_below = below if self.damage is None else max(below, self._lost_below)
         self.damage = damage
         log.error("log_damaged", partition=self._topic_partition, problem=damage)
+
+    def doubt(self, below: int, reason: str) -> None:
+        """Nobody knows whether the log lacks something: any other replica is better. Where it is known to, nothing changes."""
+        if self.damage is None:
+            self.is_only_doubted = True
+            self.lacks(below, reason)
 
     def met(self, damage: DamagedBatchError) -> None:
         """A reader met a batch that is not what was written."""
@@ -80,7 +86,7 @@ class LackedRecords:
 
     def mended(self) -> None:
         """The log has again what it lacked."""
-        self.damage, self.damage_offset = None, None
+        self.damage, self.damage_offset, self.is_only_doubted = None, None, False
         log.info("log_mended", partition=self._topic_partition, end_offset=self._segments.end_offset)
 
     @property

@@ -18,7 +18,7 @@ face of these parts, each with its own fields:
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
@@ -56,6 +56,7 @@ from odradek.storage.segment.at_hand import Missing, ReadProgress
 
 if TYPE_CHECKING:
     from odradek.storage.cleaning.access import CleaningAccess
+    from odradek.storage.segment.writer import SegmentWriter
 
 __all__ = [
     "AppendResult",
@@ -146,6 +147,11 @@ class Log:
         small_files.write_opened(opened, opening.parents)
 
     # ---- opening and closing -----------------------------------------------------------------------------------------
+
+    def writes_to(self, writers: Container[SegmentWriter]) -> bool:
+        """Whether what is appended goes to one of these files."""
+        writer = self._segments.active.writer
+        return writer is not None and writer in writers
 
     @classmethod
     def open(cls, runtime: Runtime, directory: str, config: LogConfig, **options: Any) -> Log:
@@ -417,6 +423,11 @@ class Log:
     def lacks_records(self) -> bool:
         """It must not lead; see `LackedRecords`."""
         return self.lacked.lacks_records
+
+    @property
+    def is_uncertain(self) -> bool:
+        """Nobody knows whether it has everything; see `LackedRecords.doubt`."""
+        return self.lacked.is_only_doubted
 
     @property
     def lack_note(self) -> LackNote | None:

@@ -64,6 +64,7 @@ class HostLifetime:
             disk=GuardedDisk(self.disk),
             offload=self.offload,
             descriptors=_FEW,
+            boot_id=f"{host.name}, {host.power_loss_count} power losses",
         )
         self._stalls = stream(world.seed, f"stalls {self.name}")
         self.tasks: dict[asyncio.Task[Any], None] = {}
@@ -105,6 +106,7 @@ class HostLifetime:
         """The disk is revoked; now the network, then the tasks. It may be a worker thread that died."""
         world = self.host.world
         world.trace.note("host crashed", self.name, kind.value)
+        self.host.power_loss_count += kind is CrashKind.POWER_LOSS
         world.network.detach(self.interface, power_lost=kind is CrashKind.POWER_LOSS)
         self.crashed.set_result(kind)
         world.loop.resume(self.interface)
@@ -132,6 +134,7 @@ class Host:
         """The longest that an operation of the disk holds up the event loop when made on it."""
         self._life: HostLifetime | None = None
         self._life_count = 0
+        self.power_loss_count = 0
 
     @property
     def address(self) -> str:

@@ -6,6 +6,7 @@ import errno
 from dataclasses import replace
 from random import Random
 from typing import Any
+from uuid import UUID
 
 import pytest
 from tests.unit.cluster.conftest import FakeClock, FakeCluster, Session
@@ -14,15 +15,19 @@ from odradek.broker.cluster.disk_identity import DiskIdentity, DiskState, compar
 from odradek.broker.cluster.previous_incarnation import IncarnationEvidence, PreviousIncarnation
 from odradek.cluster.known_brokers import DiskClaim, Generation, KnownBroker, known_brokers
 from odradek.cluster.registration import Registration, register
+from odradek.config.topic import LogConfig
 from odradek.model.errors import ErrorCode, KafkaError
-from odradek.model.ids import BrokerId
+from odradek.model.ids import BrokerId, TopicPartition
 from odradek.registry import RegistryError
 from odradek.registry.tree import Tree
 from odradek.runtime.ports import Runtime
+from odradek.storage.directories.checkpoints import sealed
 from odradek.storage.directories.generation import DiskGeneration, format_generation, parse_generation
 from odradek.storage.directories.log_directory import LogDirectory
 from odradek.storage.directories.log_manager import LogManager
+from odradek.storage.log.log import Log
 from odradek.testing.sim import Medium, SimDisk, SimEntropy
+from odradek.testing.sim.disk_faults import CrashKind
 
 ME = BrokerId(1)
 KNOWN = {"a": Generation(5, "five"), "b": Generation(3, "three")}
@@ -63,8 +68,13 @@ def test_disks_are_compared_with_the_record(
 
 
 def test_a_generation_reads_back() -> None:
-    generation = DiskGeneration(number=7, token="t", next_token="n")
+    generation = DiskGeneration(number=7, token="t", next_token="n", boot_id="b")
     assert parse_generation(format_generation(generation)) == generation
+
+
+def test_a_generation_of_an_older_version_says_nothing_of_the_machine() -> None:
+    data = sealed({"version": "1", "number": "7", "token": "t", "next": "n"})
+    assert parse_generation(data) == DiskGeneration(number=7, token="t", next_token="n")
 
 
 class Inline:
@@ -79,11 +89,15 @@ class Machine:
         self.tree, self.medium, self.lives = Tree(), Medium(), 0
         self.medium.make_durable_folder("/data")
 
-    def start(self) -> tuple[DiskIdentity, Session]:
+    def start(self, boot_id: str = "first") -> tuple[DiskIdentity, Session]:
         self.lives += 1
-        disk = SimDisk(self.medium, rng=Random(self.lives), now_ms=lambda: 0)
+        disk = self.disk = SimDisk(self.medium, rng=Random(self.lives), now_ms=lambda: 0)
         runtime = Runtime(
-            clock=FakeClock(), entropy=SimEntropy(Random(self.lives)), disk=disk, offload=Inline()
+            clock=FakeClock(),
+            entropy=SimEntropy(Random(self.lives)),
+            disk=disk,
+            offload=Inline(),
+            boot_id=boot_id,
         )
         self.directories = LogManager.open(runtime, ["/data"], node_id=1, cluster_id="c")
         session: Any = Session(self.tree, self.lives)
@@ -91,6 +105,9 @@ class Machine:
 
     def end(self) -> None:
         self.directories.close()
+
+    def kill(self) -> None:
+        self.disk.crash(CrashKind.PROCESS_KILL)
 
     def content(self) -> bytes:
         return bytes(self.medium.file("/data/generation").cache)
@@ -366,3 +383,56 @@ async def test_the_wait_for_a_silent_former_life_is_longer_than_its_session(
     with pytest.raises(KafkaError, match="does not answer"):
         await asked.gone()
     assert slept == waits_s + 10.0
+
+
+# -- what a machine forgets
+
+
+LOG, LOG_ID = TopicPartition("t", 0), UUID(int=1)
+
+
+async def opened(machine: Machine, *, is_uncertain: bool = False) -> Log:
+    return await machine.directories.open_log(LOG, LOG_ID, LogConfig(), is_uncertain=is_uncertain)
+
+
+@pytest.mark.parametrize(
+    ("ends_cleanly", "boot_id", "forgot"),
+    [(True, "second", False), (False, "first", False), (False, "second", True), (False, "", True)],
+)
+async def test_a_machine_that_was_started_anew_forgot_what_a_broker_left_that_did_not_stop(
+    ends_cleanly: bool, boot_id: str, forgot: bool
+) -> None:
+    machine = Machine()
+    identity, _ = machine.start()
+    await begin(identity)
+    await opened(machine)
+    if ends_cleanly:
+        machine.end()
+    else:
+        machine.kill()
+    machine.start(boot_id)
+    assert machine.directories.may_have_forgotten(LOG) is forgot
+
+
+async def test_what_was_forgotten_is_known_till_it_is_settled_however_often_the_process_is_killed() -> None:
+    machine = Machine()
+    identity, _ = machine.start("first")
+    await begin(identity)
+    await opened(machine)
+    machine.kill()
+    for _ in range(2):
+        identity, _ = machine.start("second")
+        assert machine.directories.may_have_forgotten(LOG)
+        log = await opened(machine, is_uncertain=True)
+        assert log.damage is not None
+        assert not log.lacks_records, "nobody knows"
+        await begin(identity)
+        machine.kill()
+
+    identity, _ = machine.start("second")
+    log = await opened(machine, is_uncertain=True)
+    log.mended()
+    await begin(identity)
+    machine.kill()
+    machine.start("second")
+    assert not machine.directories.may_have_forgotten(LOG)

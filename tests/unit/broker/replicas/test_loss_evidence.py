@@ -109,3 +109,12 @@ def test_a_note_of_what_a_log_lacks_goes_when_it_is_in_sync_again_or_leads(
 ) -> None:
     note = note_after(LackNote(reason="r", is_counted_on=counted_before), counts=counts, leads=leads)
     assert (None if note is None else note.is_counted_on) is after
+
+
+@pytest.mark.parametrize("partition", [state(ME), state(ME, OTHER), state(OTHER)])
+def test_a_replica_whose_machine_lost_its_memory_is_uncertain_unless_it_came_since(
+    partition: PartitionImage,
+) -> None:
+    assert judged(partition, ME, forgot=True).is_uncertain
+    assert not judged(partition, ME).is_uncertain
+    assert not judged(partition, ME, forgot=True, is_new=True).is_uncertain

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 from dataclasses import replace
 from typing import Any
@@ -68,6 +69,30 @@ async def test_what_is_not_durable_keeps_its_descriptor_and_others_must_wait(lab
     lab.append(refused[0])
     lab.flush(refused[0])
     assert refused[0].flushed_offset == 1
+    await directories.close_logs()
+    directories.close()
+
+
+async def test_logs_that_nobody_flushes_are_flushed_when_others_need_their_descriptors(
+    lab_of_few: Lab,
+) -> None:
+    lab = lab_of_few
+    directories = lab.directories()
+    logs = {log.topic_partition: log for log in await open_logs(directories, 20)}
+    assert directories.take_crowding_logs() == []
+    waiting = dict(logs)
+    for _ in range(len(logs)):
+        for name, log in list(waiting.items()):
+            with contextlib.suppress(KafkaError):
+                lab.append(log)
+                del waiting[name]
+        if not waiting:
+            break
+        crowding = directories.take_crowding_logs()
+        assert crowding
+        for name in crowding:
+            lab.flush(logs[name])
+    assert not waiting
     await directories.close_logs()
     directories.close()
 

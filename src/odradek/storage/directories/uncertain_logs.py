@@ -1,0 +1,54 @@
+"""Logs of which nobody knows whether they have everything, because the machine lost its memory (decision 0039)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from odradek.model.ids import TopicPartition
+from odradek.storage.directories.log_directory import LogDirectory
+from odradek.storage.directories.placement import LogDirPlacement
+from odradek.storage.log.log import Log
+from odradek.storage.segment.sparse_index import OFFSET_MAX
+
+_FORGOTTEN: Final = (
+    "its machine was started anew before the broker had stopped, and flush.before.ack is false"
+)
+
+
+class UncertainLogs:
+    """A log is certain again when it is mended: it was fetched again, or it leads because no other one has more."""
+
+    def __init__(self, boot_id: str, placement: LogDirPlacement, logs: Mapping[TopicPartition, Log]) -> None:
+        """`boot_id` is of the machine's start. `logs` are those that are open."""
+        self._boot_id = boot_id
+        self._placement = placement
+        self._logs = logs
+        self._unsettled: dict[TopicPartition, LogDirectory] = {}
+
+    def may_have_forgotten(self, name: TopicPartition) -> bool:
+        """Whether the machine lost its memory since the log was written, and the broker had not stopped before."""
+        home = self._placement.first(name)
+        return home is not None and home.may_have_forgotten(self._boot_id)
+
+    def expect(self, name: TopicPartition, directory: LogDirectory) -> None:
+        """Such a log is about to be opened."""
+        self._unsettled[name] = directory
+
+    def opened(self, log: Log) -> None:
+        """An expected one."""
+        log.lacked.doubt(OFFSET_MAX, f"{log.topic_partition} may lack records: {_FORGOTTEN}")
+
+    def forget(self, name: TopicPartition) -> None:
+        """The log is deleted."""
+        self._unsettled.pop(name, None)
+
+    def boot_id_to_note(self, directory: LogDirectory) -> str:
+        """Of the machine's start; of the one before, as long as what was forgotten since is not settled: if this process is
+        killed meanwhile, the next one must know of it.
+        """
+        for name in list(self._unsettled):
+            if name in self._logs and self._logs[name].damage is None:
+                del self._unsettled[name]
+        is_settled = directory not in self._unsettled.values()
+        return self._boot_id if is_settled else directory.boot_id_before
