@@ -14,6 +14,7 @@ from tests.simulation.cluster.scenario import run_cluster, run_page_cache
 from tests.simulation.compaction.scenario import run_compaction
 from tests.simulation.fault_plan import FaultPlan
 from tests.simulation.groups.consumer_group_scenario import run_consumer_groups
+from tests.simulation.groups.large_targets_scenario import run_large_targets
 from tests.simulation.groups.scenario import run_groups
 from tests.simulation.rude.scenario import run_rude
 from tests.simulation.share.scenario import run_shares
@@ -35,6 +36,7 @@ SCENARIOS: Final[dict[str, Callable[[World, int, Any], object]]] = {
     "groups": run_groups,
     "consumer_groups": run_consumer_groups,
     "shares": run_shares,
+    "large_targets": run_large_targets,
     "rude": run_rude,
     "cluster": run_cluster,
     "page_cache": run_page_cache,

@@ -90,6 +90,11 @@ def test_consumer_groups_keep_their_promises_under_the_faults_of_many_seeds(firs
     _keep_their_promises("consumer_groups", range(first, first + 10))
 
 
+@pytest.mark.parametrize("first", [0, 10])
+def test_groups_keep_their_promises_when_targets_come_late(first: int) -> None:
+    _keep_their_promises("large_targets", range(first, first + 10))
+
+
 @pytest.mark.parametrize("kind", ["kill", "power"])
 def test_a_consumer_group_survives_a_crash_at_any_io_point_of_the_brokers_first_life(kind: str) -> None:
     for point in range(1, crash_points("consumer_groups", 3) + 1, 4):
