@@ -10,12 +10,15 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
+from uuid import uuid4
 
 import pytest
 from tests.hostile.frames import Shape, depth_of, filled
 
 from odradek.broker.handlers import Handlers
 from odradek.broker.process import keep_collections_small
+from odradek.broker.share.state_store import shard_key
+from odradek.groups.share.state_formats import SharePlace
 from odradek.model.errors import ErrorCode
 from odradek.protocol import APIS, RequestHeader, encode_request
 from odradek.protocol.messages.configs.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
@@ -25,12 +28,18 @@ from odradek.protocol.messages.data.list_offsets import (
     ListOffsetsTopic,
 )
 from odradek.protocol.messages.groups.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
+from odradek.protocol.messages.metadata.find_coordinator import FindCoordinatorRequest
 from odradek.protocol.messages.metadata.metadata import MetadataRequest, MetadataRequestTopic
 from odradek.protocol.messages.quotas.alter_client_quotas import (
     AlterClientQuotasRequest,
     EntityData,
     EntryData,
     OpData,
+)
+from odradek.protocol.messages.share.initialize_share_group_state import (
+    InitializeShareGroupStateRequest,
+    InitializeStateData,
+    PartitionData,
 )
 from odradek.protocol.messages.topics.create_topics import CreatableTopic, CreateTopicsRequest
 from odradek.protocol.messages.topics.delete_topics import DeleteTopicsRequest
@@ -263,3 +272,30 @@ async def test_what_is_asked_behind_a_long_request_does_not_overtake_it(scene: A
     deleted, created = await wire.receive(), await wire.receive()
     assert deleted.responses[-1].error_code == ErrorCode.NONE
     assert created.topics[0].error_code == ErrorCode.NONE
+
+
+_LOADING = (ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+
+
+async def test_no_state_is_kept_for_partitions_that_do_not_exist(scene: Any) -> None:
+    """A share group's state outlives requests: a request may not fill memory with partitions of its own invention."""
+    await scene.start()
+    wire = await scene.connect()
+    created = await wire.create("t", partitions=1)
+    key = shard_key(SharePlace("g", created.topic_id, 0))
+    await wire.call("FindCoordinator", 6, FindCoordinatorRequest(key_type=2, coordinator_keys=[key]))
+    data = [
+        InitializeStateData(
+            topic_id=topic_id, partitions=[PartitionData(partition=number) for number in numbers]
+        )
+        for topic_id, numbers in ((created.topic_id, (0, 1, -1)), (uuid4(), (0,)))
+    ]
+    request = InitializeShareGroupStateRequest(group_id="g", topics=data)
+    for _ in range(500):  # until the shard is loaded
+        response = await wire.call("InitializeShareGroupState", 0, request)
+        if response.results[0].partitions[0].error_code not in _LOADING:
+            break
+        await asyncio.sleep(0.02)
+    unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    codes = [[partition.error_code for partition in topic.partitions] for topic in response.results]
+    assert codes == [[ErrorCode.NONE, unknown, unknown], [unknown]]

@@ -78,12 +78,18 @@ class ShareBroker:
             shards.elected(0, log)
 
 
+TOPIC_ID = UUID(int=7)
+"""Of a topic of ten partitions, which share groups read."""
+
+
 def image(leader: BrokerId) -> ClusterImage:
     partition = PartitionImage(leader=leader, leader_epoch=LeaderEpoch(0), replicas=(leader,), isr=(leader,))
     empty = ClusterImage(
         version=0, cluster_id="c", controller_id=HERE, brokers=(), topics={}, topics_by_id={}
     )
-    return empty.with_topic(TopicImage(name=SHARE_GROUP_STATE, topic_id=UUID(int=1), partitions=(partition,)))
+    kept = TopicImage(name=SHARE_GROUP_STATE, topic_id=UUID(int=1), partitions=(partition,))
+    read = TopicImage(name="read", topic_id=TOPIC_ID, partitions=(partition,) * 10)
+    return empty.with_topics([kept, read])
 
 
 class Wire:

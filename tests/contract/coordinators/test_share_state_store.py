@@ -5,10 +5,9 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
-from uuid import UUID
 
 import pytest
-from tests.contract.coordinators.brokers import OTHER, ShareBroker, Wire
+from tests.contract.coordinators.brokers import OTHER, TOPIC_ID, ShareBroker, Wire
 
 from odradek.broker.share.remote_state import RemoteShareState
 from odradek.broker.share.state_store import UNREAD, LocalShareState, ShareStateStore
@@ -18,7 +17,7 @@ from odradek.groups.share.state_formats import SharePlace
 from odradek.model.errors import ErrorCode, KafkaError
 from odradek.shards.shard import ShardState
 
-PLACE = SharePlace("g", UUID(int=7), 3)
+PLACE = SharePlace("g", TOPIC_ID, 3)
 DONE, FREE = RecordState.ACKNOWLEDGED, RecordState.AVAILABLE
 
 

@@ -62,7 +62,12 @@ class SharePersister:
         return await self._patiently(place, lambda store: store.read(place, leader_epoch))
 
     async def initialize(self, place: SharePlace, state_epoch: int, start_offset: int) -> None:
-        await self._patiently(place, lambda store: store.initialize(place, state_epoch, start_offset))
+        """UNKNOWN_TOPIC_OR_PARTITION only after a while: another broker hears of a new topic a little later."""
+        await self._patiently(
+            place,
+            lambda store: store.initialize(place, state_epoch, start_offset),
+            passes=_PASSES | {ErrorCode.UNKNOWN_TOPIC_OR_PARTITION},
+        )
 
     async def delete(self, place: SharePlace) -> None:
         await self._patiently(place, lambda store: store.delete(place))
@@ -75,7 +80,12 @@ class SharePersister:
         _, broker = self._coordinators.coordinator_of(SHARE_GROUP_STATE, shard_key(place))
         return self._stores.at(broker)
 
-    async def _patiently(self, place: SharePlace, work: Callable[[ShareStateStore], Awaitable[T]]) -> T:
+    async def _patiently(
+        self,
+        place: SharePlace,
+        work: Callable[[ShareStateStore], Awaitable[T]],
+        passes: frozenset[ErrorCode] = _PASSES,
+    ) -> T:
         """On the shard of the place, waiting for it to be made, led and loaded."""
         await self._coordinators.ensure_topic(SHARE_GROUP_STATE)
         for _ in range(_TRIES):
@@ -83,7 +93,7 @@ class SharePersister:
             try:
                 return await work(self._store_of(place))
             except KafkaError as error:
-                if error.code not in _PASSES:
+                if error.code not in passes:
                     raise
                 refused = error
             await asyncio.sleep(_TRY_AGAIN_SECONDS)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Any, Protocol, TypeVar
+from typing import Any, Final, Protocol, TypeVar
 from uuid import UUID
 
 from odradek.broker.context import BrokerContext
@@ -12,6 +13,8 @@ from odradek.groups.share.state_formats import SharePlace
 from odradek.model.errors import KafkaError
 from odradek.runtime.turns import slices
 
+_BEGUN_MAX: Final = 1024
+"""As many operations wait for their records to be durable: they share the flushes."""
 Operation = Callable[[ShareStateStore, SharePlace, Any], Awaitable[Any]]
 R = TypeVar("R")
 
@@ -36,19 +39,29 @@ async def kept(
     operation: Operation,
     result: Callable[[int, Any], R],
 ) -> list[tuple[UUID, list[R]]]:
-    """Carry out `operation` for each place and its part of the request: some are begun before any is waited for.
+    """Carry out `operation` for each place and its part of the request: many are begun before the first is waited for.
 
     By topic id, in the request's order: what `result` makes of each partition and its reply, or the KafkaError that refused it.
     """
     store = LocalShareState(parts.kinds.shares.shards)
     turn = parts.turns.begin()
-    places = [(number, topic, one) for number, topic in enumerate(request.topics) for one in topic.partitions]
+    places = [
+        (number, topic, asked) for number, topic in enumerate(request.topics) for asked in topic.partitions
+    ]
     outcomes: list[tuple[UUID, list[R]]] = [(topic.topic_id, []) for topic in request.topics]
+    begun: deque[tuple[int, int, Awaitable[Any] | KafkaError]] = deque()
+
+    async def settle(left: int) -> None:
+        while len(begun) > left:
+            number, partition, reply = begun.popleft()
+            outcomes[number][1].append(result(partition, await _outcome(reply)))
+
     for some in slices(places):
         await turn.step()
-        begun = [_begin(store, request.group_id, topic, one, operation) for _, topic, one in some]
-        for (number, _, one), reply in zip(some, begun, strict=True):
-            outcomes[number][1].append(result(one.partition, await _outcome(reply)))
+        for number, topic, asked in some:
+            begun.append((number, asked.partition, _begin(store, request.group_id, topic, asked, operation)))
+        await settle(_BEGUN_MAX)
+    await settle(0)
     return outcomes
 
 

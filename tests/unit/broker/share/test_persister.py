@@ -5,10 +5,9 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Awaitable
 from typing import Any
-from uuid import UUID
 
 import pytest
-from tests.contract.coordinators.brokers import HERE, OTHER, ShareBroker, Wire, image
+from tests.contract.coordinators.brokers import HERE, OTHER, TOPIC_ID, ShareBroker, Wire, image
 
 from odradek.broker.share.state_store import UNREAD
 from odradek.cluster.image import NO_LEADER
@@ -16,7 +15,7 @@ from odradek.groups.share.state import ShareState, StateChange
 from odradek.groups.share.state_formats import SharePlace
 from odradek.model.errors import ErrorCode, KafkaError
 
-PLACE = SharePlace("g", UUID(int=7), 3)
+PLACE = SharePlace("g", TOPIC_ID, 3)
 
 
 class World:

@@ -1,17 +1,25 @@
 """InitializeShareGroupState (83): a share group begins to read a partition there (KIP-932). Between brokers. Version 0.
 
-The epoch of the state must be newer than that of what is kept: FENCED_STATE_EPOCH.
+The epoch of the state must be newer than that of what is kept: FENCED_STATE_EPOCH. A partition that does not exist gets
+UNKNOWN_TOPIC_OR_PARTITION.
 """
 
 from __future__ import annotations
 
+from collections.abc import Awaitable
+from functools import partial
+
 from odradek.broker.context import ApiHandler, BrokerContext, RequestContext
 from odradek.broker.share.state_requests import kept
-from odradek.model.errors import KafkaError
+from odradek.broker.share.state_store import ShareStateStore
+from odradek.cluster.image import ClusterImage
+from odradek.groups.share.state_formats import SharePlace
+from odradek.model.errors import ErrorCode, KafkaError
 from odradek.protocol.messages.share.initialize_share_group_state import (
     InitializeShareGroupStateRequest,
     InitializeShareGroupStateResponse,
     InitializeStateResult,
+    PartitionData,
     PartitionResult,
 )
 
@@ -22,7 +30,7 @@ async def handle(
     outcomes = await kept(
         parts,
         request,
-        lambda store, place, one: store.initialize(place, one.state_epoch, one.start_offset),
+        partial(_initialize, parts.image),
         _result,
     )
     return InitializeShareGroupStateResponse(
@@ -31,6 +39,18 @@ async def handle(
             for topic_id, partitions in outcomes
         ]
     )
+
+
+def _initialize(
+    image: ClusterImage, store: ShareStateStore, place: SharePlace, asked: PartitionData
+) -> Awaitable[None]:
+    """UNKNOWN_TOPIC_OR_PARTITION: nothing is kept for what does not exist."""
+    topic = image.topics_by_id.get(place.topic_id)
+    if topic is None or not 0 <= place.partition < len(topic.partitions):
+        raise KafkaError(
+            ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"no partition {place.partition} of topic {place.topic_id}"
+        )
+    return store.initialize(place, asked.state_epoch, asked.start_offset)
 
 
 def _result(partition: int, outcome: KafkaError | None) -> PartitionResult:
