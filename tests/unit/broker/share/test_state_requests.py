@@ -48,8 +48,12 @@ class FlushedTogether:
 
 
 def broker(shards: FlushedTogether) -> BrokerContext:
-    coordinators = SimpleNamespace(shards=lambda topic: shards)
-    return cast(BrokerContext, SimpleNamespace(coordinators=coordinators, turns=Turns(time.monotonic)))
+    return cast(
+        BrokerContext,
+        SimpleNamespace(
+            kinds=SimpleNamespace(shares=SimpleNamespace(shards=shards)), turns=Turns(time.monotonic)
+        ),
+    )
 
 
 def request(count: int) -> InitializeShareGroupStateRequest:
