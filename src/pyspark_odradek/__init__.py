@@ -10,8 +10,8 @@ def __getattr__(name: str) -> object:
     if name == "DefaultSource":
         try:
             # late-import: Spark loads this module for every format
-            from odradek.spark.source import OdradekDataSource
+            from odradek.archive.read_through import OdradekWithArchive
         except ImportError as error:
             raise AttributeError(f"odradek.spark cannot be imported: {error}") from error
-        return OdradekDataSource
+        return OdradekWithArchive
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -10,6 +10,7 @@ from typing import Final
 
 import pyarrow as pa
 
+from odradek.archive.archived_rows import place_of
 from odradek.archive.data_files import layout_of, write_files
 from odradek.archive.reading import FileReader
 from odradek.archive.tables.port import ArchiveTable
@@ -43,15 +44,8 @@ def plan_compaction(files: Sequence[DataFile], file_bytes: int) -> list[tuple[Da
             small[file.partition_values].append(file)
     groups: list[tuple[DataFile, ...]] = []
     for listed in small.values():
-        groups += _grouped(sorted(listed, key=_place), file_bytes)
+        groups += _grouped(sorted(listed, key=place_of), file_bytes)
     return [group for group in groups if len(group) > 1]
-
-
-def _place(file: DataFile) -> tuple[str, int, int, str]:
-    bounds = file.row_bounds()
-    if bounds is None:
-        return "", 0, 0, file.path
-    return bounds.topics[0], bounds.partitions[0], bounds.offsets[0], file.path
 
 
 def _grouped(files: Sequence[DataFile], file_bytes: int) -> Iterator[tuple[DataFile, ...]]:

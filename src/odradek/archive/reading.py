@@ -24,15 +24,21 @@ class FileReader:
     schema: pa.Schema
     """The columns to read, in their order."""
 
-    def read(self, file: DataFile, system: Any = None) -> Iterator[pa.RecordBatch]:
-        """All rows of a file, in its order. ArchiveError when it is gone or damaged."""
+    def read(
+        self, file: DataFile, system: Any = None, *, offsets: tuple[int, int] | None = None
+    ) -> Iterator[pa.RecordBatch]:
+        """All rows of a file, in its order; with `offsets` (first, and behind the last) without parts that have none of these.
+
+        ArchiveError when the file is gone or damaged.
+        """
         system = system or self.place.file_system()
         values = dict(file.partition_values)
         try:
             with system.open_input_file(self.place.within(file.path)) as stream:
                 parquet = pq.ParquetFile(stream)
                 names = [each.name for each in self.schema if each.name in parquet.schema_arrow.names]
-                for batch in parquet.iter_batches(ROWS_MAX, columns=names):
+                groups = _groups_with(parquet, offsets)
+                for batch in parquet.iter_batches(ROWS_MAX, row_groups=groups, columns=names):
                     yield self._complete(batch, values)
         except FileNotFoundError:
             raise ArchiveError(
@@ -51,6 +57,22 @@ class FileReader:
             else:
                 arrays.append(pa.repeat(pa.scalar(values[each.name]).cast(each.type), batch.num_rows))
         return pa.RecordBatch.from_arrays(arrays, schema=self.schema)
+
+
+def _groups_with(parquet: pq.ParquetFile, offsets: tuple[int, int] | None) -> list[int]:
+    """Row groups that may hold one of the offsets, as their statistics tell."""
+    everything = list(range(parquet.num_row_groups))
+    if offsets is None or "offset" not in parquet.schema_arrow.names:
+        return everything
+    return [each for each in everything if _may_hold(parquet.metadata.row_group(each), offsets)]
+
+
+def _may_hold(group: pq.RowGroupMetaData, offsets: tuple[int, int]) -> bool:
+    paths = [group.column(index).path_in_schema for index in range(group.num_columns)]
+    statistics = group.column(paths.index("offset")).statistics
+    if statistics is None or not statistics.has_min_max:
+        return True
+    return bool(statistics.min < offsets[1] and statistics.max >= offsets[0])
 
 
 def share_files(files: Sequence[DataFile], most_bytes: int) -> list[tuple[DataFile, ...]]:

@@ -77,6 +77,16 @@ class Projection:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ArchiveOptions:
+    """Where older records are kept than the topics hold."""
+
+    path: str
+    endpoint: str | None
+    region: str | None
+    catalog: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ReadOptions:
     """A checked read, batch or streaming."""
 
@@ -102,6 +112,7 @@ class ReadOptions:
     partition_discovery_interval_ms: int
     publish_group: str | None
     """The group whose offsets say how far a stream has come."""
+    archive: ArchiveOptions | None
     warnings: tuple[str, ...]
 
 
@@ -155,8 +166,20 @@ def read_options(options: Mapping[str, str], use: Use) -> ReadOptions:
         offset_poll_interval_ms=whole(given, "offsetPollIntervalMs", 50),
         partition_discovery_interval_ms=whole(given, "partitionDiscoveryIntervalMs", 1_000),
         publish_group=_publish_group(given),
+        archive=_archive(given),
         warnings=given.warnings,
     )
+
+
+def _archive(given: GivenOptions) -> ArchiveOptions | None:
+    path = given.get("archive")
+    more = {name: given.get(f"archive{name.capitalize()}") for name in ("endpoint", "region", "catalog")}
+    if path is not None:
+        return ArchiveOptions(path=path, **more)
+    needless = [name for name, value in more.items() if value is not None]
+    if needless:
+        raise ConfigError(f"option archive{needless[0].capitalize()} is only of use with the option archive")
+    return None
 
 
 def write_options(options: Mapping[str, str], use: Use) -> WriteOptions:

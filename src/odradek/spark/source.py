@@ -11,7 +11,7 @@ import logging
 import sys
 import time
 from collections.abc import Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, Final, NoReturn
+from typing import TYPE_CHECKING, Any, ClassVar, Final, NoReturn
 
 from pyspark.sql.datasource import (
     DataSource,
@@ -29,7 +29,7 @@ from pyspark.sql.streaming.datasource import (
 )
 from pyspark.sql.types import StructType
 
-from odradek.model.errors import ErrorValue, OdradekError
+from odradek.model.errors import ConfigError, ErrorValue, OdradekError
 from odradek.model.lazy import lazy
 from odradek.spark import tables
 from odradek.spark.offsets import OffsetRange, StreamOffset, from_document, ranges_between, to_document
@@ -45,6 +45,8 @@ if TYPE_CHECKING:
     from odradek.runtime import real
     from odradek.spark import batch, connections, fetch, progress, pruning, publishing, sink
     from odradek.spark import schema as spark_schema
+    from odradek.spark.catalog import Catalog
+    from odradek.spark.history import History, MakeHistory
     from odradek.spark.progress import StreamProgress
     from odradek.spark.pruning import Pruning
     from odradek.spark.publishing import OffsetPublisher
@@ -67,6 +69,9 @@ _PUSHING_MODULE: Final = "pyspark.sql.worker.data_source_pushdown_filters"
 class OdradekDataSource(DataSource):
     """Reads topics of any Kafka cluster, and writes to them, in batches and as streams."""
 
+    history: ClassVar[MakeHistory | None] = None
+    """What the option `archive` needs: `odradek.archive` has it."""
+
     @classmethod
     def name(cls) -> str:
         return "odradek"
@@ -82,11 +87,13 @@ class OdradekDataSource(DataSource):
     @told_in_one_line()
     def reader(self, schema: StructType) -> BatchReader:
         kind = FilteringBatchReader if _process_pushes_filters() else BatchReader
-        return kind(_checked_read(self.options, Use.BATCH_READ, schema), schema)
+        options = _checked_read(self.options, Use.BATCH_READ, schema)
+        return kind(options, schema, self._history(options))
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - Spark's name
         try:
-            return StreamReader(_checked_read(self.options, Use.STREAM_READ, schema), schema)
+            options = _checked_read(self.options, Use.STREAM_READ, schema)
+            return StreamReader(options, schema, self._history(options))
         except OdradekError as error:
             return RefusedStreamReader(ErrorValue.of(error))
 
@@ -100,6 +107,16 @@ class OdradekDataSource(DataSource):
     def streamWriter(self, schema: StructType, overwrite: bool) -> sink.StreamSink:  # noqa: N802 - Spark's name
         # `overwrite` is complete mode: each batch is the whole result, and all of it is appended.
         return sink.StreamSink(_checked_write(self.options, Use.STREAM_WRITE, schema), schema)
+
+    def _history(self, options: ReadOptions) -> History | None:
+        if options.archive is None:
+            return None
+        make = type(self).history
+        if make is None:
+            raise ConfigError(
+                "option archive needs the data source of odradek.archive: pip install 'odradek[delta]'"
+            )
+        return make(options.archive, options)
 
 
 def _checked_read(options: Any, use: Use, schema: StructType) -> ReadOptions:
@@ -123,7 +140,20 @@ class RangePartition(InputPartition):
         self.extents = extents
 
 
-def _tasks(ranges: Sequence[OffsetRange], options: ReadOptions) -> list[RangePartition]:
+class KeptPartition(InputPartition):
+    """One task's share of what is kept outside of the topics."""
+
+
+def _tasks(
+    ranges: Sequence[OffsetRange], options: ReadOptions, history: History | None = None
+) -> list[InputPartition]:
+    if history is None:
+        return [*_tasks_of_topics(ranges, options)]
+    divided = history.divide(ranges, connections.catalog(options.client), options)
+    return [*map(KeptPartition, divided.kept), *_tasks_of_topics(divided.in_topics, options)]
+
+
+def _tasks_of_topics(ranges: Sequence[OffsetRange], options: ReadOptions) -> list[RangePartition]:
     pieces = split(
         ranges, min_tasks=options.min_partitions, max_records_per_task=options.max_records_per_partition
     )
@@ -138,7 +168,11 @@ def _read(
     options: ReadOptions,
     schema: StructType,
     keys: frozenset[bytes] | None = None,
+    history: History | None = None,
 ) -> Iterator[pa.RecordBatch]:
+    if isinstance(partition, KeptPartition) and history is not None:
+        with told_in_one_line():
+            yield from history.read(partition.value, options, spark_schema.arrow_schema(schema), keys)
     if isinstance(partition, RangePartition) and partition.extents:
         with told_in_one_line():
             yield from fetch.read_ranges(partition.extents, options, spark_schema.arrow_schema(schema), keys)
@@ -153,26 +187,27 @@ def _process_pushes_filters() -> bool:
 class BatchReader(DataSourceReader):
     """A batch read: the offsets are settled once, when the query is planned."""
 
-    def __init__(self, options: ReadOptions, schema: StructType) -> None:
+    def __init__(self, options: ReadOptions, schema: StructType, history: History | None = None) -> None:
         self._options = options
         self._schema = schema
+        self._history = history
         self._pruning: Pruning | None = None
 
     @told_in_one_line()
     def partitions(self) -> Sequence[InputPartition]:
         for warning in self._options.warnings:
             log.warning("%s", warning)
-        catalog = connections.catalog(self._options.client)
+        catalog = _catalog(self._options, self._history)
         ranges = batch.plan_batch(self._options, catalog)
         if self._pruning is not None:
             ranges = pruning.pruned(
                 ranges, self._pruning, catalog, keys_place_records=self._options.keys_place_records
             )
-        return _tasks(ranges, self._options) or [RangePartition(())]
+        return _tasks(ranges, self._options, self._history) or [RangePartition(())]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         keys = None if self._pruning is None else self._pruning.keys
-        return _read(partition, self._options, self._schema, keys)
+        return _read(partition, self._options, self._schema, keys, self._history)
 
 
 class FilteringBatchReader(BatchReader):
@@ -189,9 +224,10 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     tasks.
     """
 
-    def __init__(self, options: ReadOptions, schema: StructType) -> None:
+    def __init__(self, options: ReadOptions, schema: StructType, history: History | None = None) -> None:
         self._options = options
         self._schema = schema
+        self._history = history
         self._planner: StreamProgress | None = None
         self._publisher: OffsetPublisher | None = None
 
@@ -224,14 +260,15 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     @told_in_one_line()
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         """Pure: after a restart Spark asks again with the offsets it journaled."""
-        return _tasks(ranges_between(from_document(start), from_document(end)), self._options)
+        ranges = ranges_between(from_document(start), from_document(end))
+        return _tasks(ranges, self._options, self._history)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        return _read(partition, self._options, self._schema)
+        return _read(partition, self._options, self._schema, history=self._history)
 
     def _progress(self) -> StreamProgress:
         if self._planner is None:
-            self._planner = _new_progress(self._options)
+            self._planner = _new_progress(self._options, self._history)
         return self._planner
 
     def _publish(self, finished: StreamOffset) -> None:
@@ -276,9 +313,12 @@ class RefusedStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._refuse()
 
 
-def _new_progress(options: ReadOptions) -> progress.StreamProgress:
+def _catalog(options: ReadOptions, history: History | None) -> Catalog:
+    brokers = connections.catalog(options.client)
+    return brokers if history is None else history.over(brokers)
+
+
+def _new_progress(options: ReadOptions, history: History | None) -> progress.StreamProgress:
     for warning in options.warnings:
         log.warning("%s", warning)
-    return progress.StreamProgress(
-        options, connections.catalog(options.client), real.SystemClock(), time.sleep
-    )
+    return progress.StreamProgress(options, _catalog(options, history), real.SystemClock(), time.sleep)

@@ -51,6 +51,7 @@ BEGINNING: Final = "odradek-beginning"
 CONFIGURATION: Final = {"delta.checkpointInterval": "20"}
 """Who asks for offsets reads no more commits than this."""
 _HOUR_MS: Final = 3_600_000
+_ONE_US: Final = timedelta(microseconds=1)
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -273,6 +274,7 @@ def _file(row: Mapping[str, Any], columns: Sequence[str]) -> DataFile:
         row_count=row["num_records"] or 0,
         partition_values=tuple((column, _text(values.get(column))) for column in columns),
         bounds=_bounds(row.get("min") or {}, row.get("max") or {}, values),
+        timestamps_us=_times(row.get("min") or {}, row.get("max") or {}),
     )
 
 
@@ -293,3 +295,10 @@ def _bounds(low: Mapping[str, Any], high: Mapping[str, Any], values: Mapping[str
         partitions=(int(smallest["partition"]), int(largest["partition"])),
         offsets=(int(smallest["offset"]), int(largest["offset"])),
     )
+
+
+def _times(low: Mapping[str, Any], high: Mapping[str, Any]) -> tuple[int, int] | None:
+    first, last = low.get("timestamp"), high.get("timestamp")
+    if not isinstance(first, datetime) or not isinstance(last, datetime):
+        return None
+    return (first - _EPOCH) // _ONE_US, (last - _EPOCH) // _ONE_US

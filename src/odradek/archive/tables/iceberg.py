@@ -282,6 +282,7 @@ class IcebergArchive:
             row_count=file.record_count,
             partition_values=values_in_path(path) if self.partition_by else (),
             bounds=_bounds(table.schema(), file),
+            timestamps_us=_times(table.schema(), file),
         )
 
     def __getstate__(self) -> dict[str, Any]:
@@ -334,3 +335,10 @@ def _bound(schema: Schema, bounds: Mapping[int, bytes] | None, name: str) -> Any
     field = schema.find_field(name)
     found = (bounds or {}).get(field.field_id)
     return None if found is None else from_bytes(cast(PrimitiveType, field.field_type), found)
+
+
+def _times(schema: Schema, file: IcebergFile) -> tuple[int, int] | None:
+    if "timestamp" not in schema.column_names:
+        return None
+    low, high = (_bound(schema, each, "timestamp") for each in (file.lower_bounds, file.upper_bounds))
+    return (low, high) if isinstance(low, int) and isinstance(high, int) else None

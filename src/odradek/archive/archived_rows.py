@@ -1,0 +1,96 @@
+"""Rows of an archive by offset and by time: only the files, and the parts of them, that may hold them are read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from odradek.archive.data_files import split_by
+from odradek.archive.place import ArchivePlace
+from odradek.archive.reading import FileReader
+from odradek.archive.record_columns import as_records
+from odradek.archive.values import DataFile
+from odradek.model.ids import TopicPartition
+from odradek.spark.decode import to_columns
+from odradek.spark.offsets import OffsetRange
+from odradek.spark.options import Projection
+
+_TIME: Final = pa.timestamp("us", tz="UTC")
+_US_PER_MS: Final = 1_000
+_TIME_COLUMNS: Final = pa.schema(
+    [("topic", pa.string()), ("partition", pa.int32()), ("offset", pa.int64()), ("timestamp", _TIME)]
+)
+
+
+def place_of(file: DataFile) -> tuple[str, int, int, str]:
+    """To sort files by what they begin with: topic, partition, offset."""
+    bounds = file.row_bounds()
+    if bounds is None:
+        return "", 0, 0, file.path
+    return bounds.topics[0], bounds.partitions[0], bounds.offsets[0], file.path
+
+
+def read_share(
+    reader: FileReader,
+    files: Iterable[DataFile],
+    extents: Sequence[OffsetRange],
+    projection: Projection,
+    schema: pa.Schema,
+    keys: frozenset[bytes] | None,
+) -> Iterator[pa.RecordBatch]:
+    """The records of the ranges, as a read from the topics would give them."""
+    wanted = {each.partition: each for each in extents}
+    span = min(each.start for each in extents), max(each.end for each in extents)
+    of_keys = None if keys is None else pa.array(sorted(keys), pa.binary())
+    for file in files:
+        for batch in reader.read(file, offsets=span):
+            for partition, rows in _by_partition(batch):
+                extent = wanted.get(partition)
+                if extent is None:
+                    continue
+                records = as_records(_within(rows, extent))
+                if of_keys is not None:
+                    records = records.filter(pc.is_in(records["key"], of_keys))
+                if records.num_rows:
+                    yield to_columns(records, partition, schema, projection)
+
+
+def _by_partition(batch: pa.RecordBatch) -> Iterator[tuple[TopicPartition, pa.RecordBatch]]:
+    for values, rows in split_by(batch, ("topic", "partition")):
+        named = dict(values)
+        yield TopicPartition(named["topic"] or "", int(named["partition"] or 0)), rows
+
+
+def _within(rows: pa.RecordBatch, extent: OffsetRange) -> pa.RecordBatch:
+    offsets = rows["offset"]
+    return rows.filter(pc.and_(pc.greater_equal(offsets, extent.start), pc.less(offsets, extent.end)))
+
+
+def first_at(
+    place: ArchivePlace, files: Iterable[DataFile], times_ms: Mapping[TopicPartition, int]
+) -> dict[TopicPartition, int]:
+    """For each partition the first archived offset whose record is at or after a time; without those that have none."""
+    reader = FileReader(place=place, schema=_TIME_COLUMNS)
+    earliest_us = min(times_ms.values()) * _US_PER_MS if times_ms else 0
+    found: dict[TopicPartition, int] = {}
+    for file in files:
+        if file.timestamps_us is not None and file.timestamps_us[1] < earliest_us:
+            continue
+        for batch in reader.read(file):
+            for partition, rows in _by_partition(batch):
+                time_ms = times_ms.get(partition)
+                if time_ms is not None:
+                    _note_first(found, partition, rows, time_ms)
+    return found
+
+
+def _note_first(
+    found: dict[TopicPartition, int], partition: TopicPartition, rows: pa.RecordBatch, time_ms: int
+) -> None:
+    is_late = pc.greater_equal(rows["timestamp"].cast(pa.int64()), time_ms * _US_PER_MS)
+    first = pc.min(rows["offset"].filter(is_late)).as_py()
+    if first is not None:
+        found[partition] = min(first, found.get(partition, first))

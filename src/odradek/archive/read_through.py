@@ -1,0 +1,162 @@
+"""Topic and archive as one: `format("odradek")` with the option `archive`, for batches and streams.
+
+What the archive has is read there, and the rest from the topic: behind the archive's end, and before its beginning if the topic
+reaches back so far. The archive is looked at when the read is planned; a stream looks again when the topic does not hold any more
+what came after the archive's end. Offsets that are in neither are an error.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from odradek.archive.place import archive_place
+from odradek.archive.values import ArchiveError, DataFile
+from odradek.model.ids import TopicPartition
+from odradek.model.lazy import lazy
+from odradek.spark.history import Divided
+from odradek.spark.offsets import OffsetRange
+from odradek.spark.options import ArchiveOptions, ReadOptions
+from odradek.spark.positions import EARLIEST
+from odradek.spark.source import OdradekDataSource
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from odradek.archive import archived_catalog, archived_rows, opening, reading, record_columns
+    from odradek.archive.tables.port import ArchiveTable
+    from odradek.spark.catalog import Catalog
+else:
+    archived_catalog = lazy("odradek.archive.archived_catalog")
+    archived_rows = lazy("odradek.archive.archived_rows")
+    opening = lazy("odradek.archive.opening")
+    reading = lazy("odradek.archive.reading")
+    record_columns = lazy("odradek.archive.record_columns")
+
+log: Final = logging.getLogger("odradek.archive")
+
+SHARE_BYTES: Final = 64 << 20
+"""Of files, that one task reads."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ArchiveShare:
+    """What one task reads: the records of some ranges, in some files."""
+
+    files: tuple[DataFile, ...]
+    extents: tuple[OffsetRange, ...]
+    reader: reading.FileReader
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Look:
+    """An archive as it was when it was looked at."""
+
+    archived: Mapping[TopicPartition, OffsetRange]
+    files: Sequence[DataFile]
+
+
+class ArchiveHistory:
+    """A `History` that an archive keeps."""
+
+    def __init__(self, archive: ArchiveOptions, options: ReadOptions) -> None:
+        place = archive_place(archive.path, endpoint=archive.endpoint, region=archive.region)
+        self._table: ArchiveTable = opening.open_archive(place, archive.catalog)
+        columns = record_columns.needed_columns(options.projection.columns, self._table.schema, place)
+        self._reader = reading.FileReader(place=place, schema=columns)
+        self._seen: _Look | None = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_seen": None}
+
+    def over(self, brokers: Catalog) -> Catalog:
+        look = self._look()
+        return archived_catalog.ArchivedCatalog(
+            brokers,
+            look.archived,
+            lambda times: archived_rows.first_at(self._table.place, look.files, times),
+        )
+
+    def divide(self, ranges: Sequence[OffsetRange], brokers: Catalog, options: ReadOptions) -> Divided:
+        kept, rest = divide(ranges, self._look().archived)
+        gaps = _gaps(rest, brokers)
+        if gaps:  # the archive may have gone on since it was looked at
+            self._seen = None
+            kept, rest = divide(ranges, self._look().archived)
+            gaps = _gaps(rest, brokers)
+        if gaps:
+            told = "; ".join(self._spell(each) for each in gaps)
+            if options.fail_on_data_loss:
+                raise ArchiveError(f"{told}. Set failOnDataLoss=false to go on without them")
+            log.warning("%s; going on because failOnDataLoss is false", told)
+        return Divided(kept=tuple(self._shares(kept)), in_topics=tuple(rest))
+
+    def read(
+        self,
+        share: ArchiveShare,
+        options: ReadOptions,
+        schema: pa.Schema,
+        keys: frozenset[bytes] | None,
+    ) -> Iterator[pa.RecordBatch]:
+        yield from archived_rows.read_share(
+            share.reader, share.files, share.extents, options.projection, schema, keys
+        )
+
+    def _look(self) -> _Look:
+        if self._seen is None:
+            archived = self._table.state().archived  # before the files: these may only be more
+            self._seen = _Look(archived=archived, files=self._table.files())
+        return self._seen
+
+    def _shares(self, extents: Sequence[OffsetRange]) -> Iterator[ArchiveShare]:
+        holding = [each for each in self._look().files if any(each.may_hold(extent) for extent in extents)]
+        in_order = sorted(holding, key=archived_rows.place_of)
+        for files in reading.share_files(in_order, SHARE_BYTES):
+            wanted = [extent for extent in extents if any(each.may_hold(extent) for each in files)]
+            yield ArchiveShare(files=files, extents=tuple(wanted), reader=self._reader)
+
+    def _spell(self, gap: OffsetRange) -> str:
+        extent = self._look().archived.get(gap.partition)
+        has = "nothing of it" if extent is None else f"{extent.start} to {extent.end - 1}"
+        return (
+            f"offsets {gap.start} to {gap.end - 1} of {gap.partition} are neither in the topic, which begins at {gap.end}, nor in"
+            f" the archive, which has {has}"
+        )
+
+
+def divide(
+    ranges: Sequence[OffsetRange], archived: Mapping[TopicPartition, OffsetRange]
+) -> tuple[list[OffsetRange], list[OffsetRange]]:
+    """What of the ranges the archive has, and the rest, in order."""
+    kept: list[OffsetRange] = []
+    rest: list[OffsetRange] = []
+    for each in ranges:
+        extent = archived.get(each.partition)
+        if extent is None:
+            rest.append(each)
+            continue
+        rest.append(_part(each, each.start, extent.start))
+        kept.append(_part(each, extent.start, extent.end))
+        rest.append(_part(each, extent.end, each.end))
+    return [each for each in kept if each.size > 0], [each for each in rest if each.size > 0]
+
+
+def _part(whole: OffsetRange, start: int, end: int) -> OffsetRange:
+    return OffsetRange(partition=whole.partition, start=max(start, whole.start), end=min(end, whole.end))
+
+
+def _gaps(rest: Sequence[OffsetRange], brokers: Catalog) -> list[OffsetRange]:
+    """What is to be read from topics, and is below their first offset."""
+    if not rest:
+        return []
+    firsts = brokers.offsets({each.partition: EARLIEST for each in rest})
+    cut = [_part(each, each.start, firsts.get(each.partition, each.start)) for each in rest]
+    return [each for each in cut if each.size > 0]
+
+
+class OdradekWithArchive(OdradekDataSource):
+    """What Spark finds as `format("odradek")`: a read may have an archive behind it."""
+
+    history = ArchiveHistory

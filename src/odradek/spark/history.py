@@ -1,0 +1,48 @@
+"""Records that are kept outside of their topics: what a read asks for, that the option `archive` makes longer than the topics.
+
+The room of archives is above this one, and gives `OdradekDataSource.history` its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol
+
+from odradek.spark.offsets import OffsetRange
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from odradek.spark.catalog import Catalog
+    from odradek.spark.options import ArchiveOptions, ReadOptions
+
+Share = Any
+"""What one task reads of it. Spark pickles it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Divided:
+    """Ranges of offsets, by where they are read."""
+
+    kept: tuple[Share, ...]
+    in_topics: tuple[OffsetRange, ...]
+
+
+class History(Protocol):
+    """One read's. Spark pickles it with the reader; each copy opens what it needs."""
+
+    def over(self, brokers: Catalog) -> Catalog:
+        """The brokers, with logs that begin where what is kept begins."""
+
+    def divide(self, ranges: Sequence[OffsetRange], brokers: Catalog, options: ReadOptions) -> Divided:
+        """Which part of the ranges is read here. An OdradekError names offsets that are neither here nor there."""
+
+    def read(
+        self, share: Share, options: ReadOptions, schema: pa.Schema, keys: frozenset[bytes] | None
+    ) -> Iterator[pa.RecordBatch]:
+        """The records of a share as batches of `schema`; with `keys`, only those of these keys."""
+
+
+MakeHistory = Callable[["ArchiveOptions", "ReadOptions"], History]
+"""From the options of a read; ConfigError when it cannot give the columns that are asked for."""
