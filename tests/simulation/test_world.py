@@ -20,8 +20,10 @@ from odradek.testing.sim import (
     OffloadDelays,
     ViolationError,
     World,
+    offload,
     stream,
 )
+from odradek.testing.sim.fibers import ThreadFiber
 
 pytestmark = pytest.mark.sim
 
@@ -260,7 +262,9 @@ def test_a_slow_disk_holds_up_the_loop_only_where_it_is_used_on_it() -> None:
         assert direct > 0.5
 
 
-def test_a_world_leaves_no_thread_behind() -> None:
+def test_a_world_leaves_no_thread_behind(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(offload, "new_fiber", ThreadFiber)
+
     def work(disk: Disk) -> None:
         for number in range(1000):
             disk.open(f"/{number}", create=True).close()

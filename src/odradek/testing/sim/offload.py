@@ -1,11 +1,11 @@
-"""Blocking work in simulation: real threads, of which only one ever moves.
+"""Blocking work in simulation: workers, of which only one ever moves.
 
 Theory. Work handed to the Offload port runs beside the event loop: its disk operations fall between any two
 steps of the loop, and its result arrives when the world may have changed. To meet such interleavings with a
-seed instead of luck, each piece of work runs on a thread that holds a baton: the loop hands the baton over
-and waits; the thread hands it back at its next I/O point, and gets it again after a virtual delay drawn from
-the seed. Two threads never run at once, so nothing here is a race of the real machine, and a seed gives one
-order of events.
+seed instead of luck, each piece of work runs on a worker that holds a baton: the loop hands the baton over
+and waits; the worker hands it back at its next I/O point, and gets it again after a virtual delay drawn from
+the seed. Two workers never run at once, so nothing here is a race of the real machine, and a seed gives one
+order of events. `fibers` says what a worker is made of.
 
 A lock held across an I/O point would stop everything, because whoever waits for it holds the baton. So while
 a world is entered `threading.Lock` makes `BatonLock`s: a worker that finds one taken gives way and tries
@@ -24,13 +24,13 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from random import Random
-from typing import Any, Final, TypeVar
+from typing import Any, TypeVar
 
 from odradek.testing.sim.failures import HostCrashed
+from odradek.testing.sim.fibers import Fiber, new_fiber
 from odradek.testing.sim.loop import SimLoop
 
 T = TypeVar("T")
-_REAL_SECONDS_MAX: Final = 60.0
 
 
 @dataclass(slots=True, kw_only=True)
@@ -56,48 +56,38 @@ class _Job:
     abandoned: bool = False
 
 
-def _taken_lock() -> _thread.LockType:
-    lock = _thread.allocate_lock()
-    lock.acquire()
-    return lock
-
-
 @dataclass(slots=True, eq=False)
 class _Worker:
-    """A thread and the two halves of its baton."""
+    """A fiber, and the job that it is at."""
 
-    go: _thread.LockType = field(default_factory=_taken_lock)
-    back: _thread.LockType = field(default_factory=_taken_lock)
     job: _Job | None = None
     timer: asyncio.TimerHandle | None = None
+    fiber: Fiber = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.fiber = new_fiber(self.run)
 
     def run(self) -> None:
         _HERE.worker = self
-        while True:
-            self.go.acquire()
-            job = self.job
-            if job is None:
-                self.back.release()
-                return
+        while (job := self.job) is not None:
             try:
                 job.result = job.work(*job.arguments)
             except BaseException as error:  # noqa: BLE001  whatever it is belongs to the one who waits
                 job.error = error  # stored-error: as there
             job.is_over = True
-            self.back.release()
+            self.fiber.give_way()
 
     def move(self) -> None:
-        """Let the thread run to its next I/O point or to its end."""
-        self.go.release()
-        if not self.back.acquire(timeout=_REAL_SECONDS_MAX):
-            raise RuntimeError(
-                f"offloaded work {self.job!r} waits for something that the simulator does not rule"
-            )
+        """Let it run to its next I/O point or to the end of its job; without a job, to its own."""
+        before, _HERE.worker = _HERE.worker, self
+        try:
+            self.fiber.resume()
+        finally:
+            _HERE.worker = before
 
     def give_way(self) -> None:
-        """Called on the thread, at an I/O point."""
-        self.back.release()
-        self.go.acquire()
+        """Called by the job, at an I/O point."""
+        self.fiber.give_way()
         if self.job is not None and self.job.abandoned:
             raise HostCrashed
 
@@ -110,7 +100,7 @@ _HERE = _Here()
 
 
 def give_way() -> bool:
-    """Let the loop run for a while, if this is a worker thread; False on the loop's own."""
+    """Let the loop run for a while, if a worker calls this; False on the loop."""
     worker = _HERE.worker
     if worker is None:
         return False
@@ -152,9 +142,7 @@ class SimOffload:
         if self._closed:
             return
         if not self._idle:
-            worker = _Worker()
-            threading.Thread(target=worker.run, daemon=True, name="sim-offload").start()
-            self._idle.append(worker)
+            self._idle.append(_Worker())
         worker = self._idle.pop()
         worker.job = job
         self._busy[worker] = None
