@@ -20,9 +20,9 @@ from tests.simulation.fault_plan import FaultPlan, PlannedFault
 from tests.simulation.kill_rate import measure
 from tests.simulation.sweep import (
     SCENARIOS,
+    FirstLife,
     Plan,
     Run,
-    crash_points,
     explain_divergence,
     plans_of,
     run_once,
@@ -194,7 +194,7 @@ def _table(names: Iterable[str], runs: Sequence[Run], seconds: float, *, once: b
 
 def _every_point(scenario: str, seed: int) -> int:
     """Crash at each point by kill and by power loss, and once more at some point of the recovery."""
-    count = crash_points(scenario, seed)
+    count = len(FirstLife.of(scenario, seed).points)
     started = time.perf_counter()
     failures = []
     plans = [

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import gc
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterable
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 from tests.simulation.bank import Mutant
@@ -22,6 +22,7 @@ from tests.simulation.storage.follower_scenario import run_follower
 from tests.simulation.storage.scenario import run_storage
 from tests.simulation.transactions.scenario import run_transactions
 
+from odradek.testing.sim.disk_faults import READS, DiskFault, Point
 from odradek.testing.sim.failures import DivergenceError
 from odradek.testing.sim.trace import Trace, first_difference
 from odradek.testing.sim.world import World
@@ -46,6 +47,8 @@ _CLUSTER_FAULTS: Final[dict[str, type[ClusterFaults]]] = {
     "cluster": ClusterFaults,
     "page_cache": PageCacheFaults,
 }
+_LOOKS: Final = READS | {"open", "bring"}
+"""Operations that leave the disk as it is."""
 _SECONDS_MAX: Final = {"storage": 100.0, "compaction": 100.0, "follower": 100.0}
 """Virtual seconds after which a run is over: what takes seconds and goes on for ever is a bug."""
 _SECONDS_MAX_OF_OTHERS: Final = 900.0
@@ -127,12 +130,51 @@ def shrink(scenario: str, seed: int, plan: ClusterFaults) -> ClusterFaults:
     return plan
 
 
-def crash_points(scenario: str, seed: int) -> int:
-    """How many I/O points the broker's first life has in an undisturbed run."""
-    world = World(seed, seconds_max=600.0, steps_max=3_000_000)
-    with world:
-        SCENARIOS[scenario](world, seed, FaultPlan())
-        return next(life.disk.point_count for life in world.lives if life.name == "broker/1")
+@dataclass(frozen=True, slots=True)
+class _Watching(FaultPlan):
+    """No fault, but an eye on the first life's I/O points."""
+
+    points: list[Point] = field(default_factory=list)
+
+    def faults(self, seed: int) -> list[list[DiskFault]]:
+        return [[self]]
+
+    def at(self, point: Point) -> None:
+        self.points.append(point)
+
+
+@dataclass(frozen=True, slots=True)
+class FirstLife:
+    """The I/O points of the broker's first life in an undisturbed run, as numbers from 1."""
+
+    points: tuple[Point, ...]
+
+    @classmethod
+    def of(cls, scenario: str, seed: int) -> FirstLife:
+        watching = _Watching()
+        world = World(seed, seconds_max=600.0, steps_max=3_000_000)
+        with world:
+            SCENARIOS[scenario](world, seed, watching)
+        return cls(tuple(watching.points))
+
+    @property
+    def changes(self) -> list[int]:
+        """Where a crash leaves a disk that no other crash leaves: everywhere but at reads that follow a read."""
+        return [
+            point.number
+            for before, point in zip((None, *self.points), self.points, strict=False)
+            if before is None or point.operation not in _LOOKS or before.operation not in _LOOKS
+        ]
+
+    @property
+    def looks(self) -> list[int]:
+        """The others."""
+        changes = set(self.changes)
+        return [point.number for point in self.points if point.number not in changes]
+
+    def operations(self, names: Collection[str]) -> list[int]:
+        """Those of these operations."""
+        return [point.number for point in self.points if point.operation in names]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,12 +1,17 @@
 """The storage and the broker under crashes, disk errors and a bad network. The first seed of each test runs twice,
 and the traces are compared; `make sim` does that with all of them.
+
+Where a test crashes everywhere, it leaves out what repeats another crash (`FirstLife`). Storage is killed and loses its power
+at each point; a whole broker, whose runs take longer, by turns: `python -m tests.simulation --every-point` does both.
 """
 
 from __future__ import annotations
 
 import pytest
 from tests.simulation.fault_plan import FaultPlan, PlannedFault
-from tests.simulation.sweep import crash_points, run_once, run_twice
+from tests.simulation.sweep import FirstLife, run_once, run_twice
+
+from odradek.testing.sim.disk_faults import GROWING, SYNCS
 
 pytestmark = pytest.mark.sim
 EXHAUSTED = (28, 40, 43, 61)
@@ -21,8 +26,27 @@ def _keep_their_promises(scenario: str, seeds: range) -> None:
     run = run_twice(scenario, first, FaultPlan.draw(first))
     assert run.failure is None, run.command
     for seed in seeds[1:]:
-        run, _ = run_once(scenario, seed, FaultPlan.draw(seed))
-        assert run.failure is None, run.command
+        _survives(scenario, seed, FaultPlan.draw(seed))
+
+
+def _survives(scenario: str, seed: int, plan: FaultPlan) -> None:
+    run, _ = run_once(scenario, seed, plan)
+    assert run.failure is None, run.command
+
+
+def _survives_a_crash_at_any_point(scenario: str, seed: int, kind: str) -> None:
+    """And another one in the life that recovers."""
+    for point in FirstLife.of(scenario, seed).changes:
+        second = PlannedFault("power" if point % 2 else "kill", 1 + point % 60)
+        _survives(scenario, seed, FaultPlan(((PlannedFault(kind, point),), (second,))))
+
+
+def _survives_crashes_by_turns(scenario: str, seed: int, *, part: int, parts: int, step: int = 1) -> None:
+    """A kill, a power cut, a kill, ... at every `step`th point of a life; one of several parts of that."""
+    points = FirstLife.of(scenario, seed).changes[::step]
+    for number, point in list(enumerate(points))[part::parts]:
+        kind = "power" if number % 2 else "kill"
+        _survives(scenario, seed, FaultPlan(((PlannedFault(kind, point),),)))
 
 
 @pytest.mark.parametrize("first", range(0, 160, 20))
@@ -38,26 +62,32 @@ def test_the_broker_keeps_its_promises_under_the_faults_of_many_seeds(first: int
 @pytest.mark.parametrize("kind", ["kill", "power"])
 @pytest.mark.parametrize("seed", EXHAUSTED)
 def test_a_crash_at_any_io_point_and_another_while_recovering_lose_nothing(seed: int, kind: str) -> None:
-    for point in range(1, crash_points("storage", seed) + 1):
-        second = PlannedFault("power" if point % 2 else "kill", 1 + point % 60)
-        run, _ = run_once("storage", seed, FaultPlan(((PlannedFault(kind, point),), (second,))))
-        assert run.failure is None, run.command
+    _survives_a_crash_at_any_point("storage", seed, kind)
 
 
-@pytest.mark.parametrize("kind", ["kill", "power"])
-@pytest.mark.parametrize("first", [1, 2])
-def test_the_broker_survives_a_crash_at_any_io_point_of_its_first_life(first: int, kind: str) -> None:
-    for point in range(first, crash_points("broker", 14) + 1, 2):
-        run, _ = run_once("broker", 14, FaultPlan(((PlannedFault(kind, point),),)))
-        assert run.failure is None, run.command
+@pytest.mark.parametrize("part", range(3))
+def test_the_broker_survives_a_crash_at_any_io_point_of_its_first_life(part: int) -> None:
+    _survives_crashes_by_turns("broker", 14, part=part, parts=3)
 
 
-@pytest.mark.parametrize(("kind", "target"), [("eio", ""), ("eio", "sync"), ("enospc", "")])
-def test_a_disk_error_at_any_io_point_acknowledges_nothing_that_is_lost(kind: str, target: str) -> None:
-    for point in range(1, crash_points("storage", 43) + 1):
+def _fails_and_loses_nothing(kind: str, target: str, points: list[int]) -> None:
+    for point in points:
         faults = (PlannedFault(kind, point, target),)
-        run, _ = run_once("storage", 43, FaultPlan((faults, (PlannedFault("power", 90),))))
-        assert run.failure is None, run.command
+        _survives("storage", 43, FaultPlan((faults, (PlannedFault("power", 90),))))
+
+
+@pytest.mark.parametrize("part", range(2))
+def test_a_disk_error_at_any_io_point_acknowledges_nothing_that_is_lost(part: int) -> None:
+    life = FirstLife.of("storage", 43)
+    _fails_and_loses_nothing("eio", "", [*life.changes, *life.looks[::3]][part::2])
+
+
+def test_a_sync_that_fails_anywhere_acknowledges_nothing_that_is_lost() -> None:
+    _fails_and_loses_nothing("eio", "sync", FirstLife.of("storage", 43).operations(SYNCS))
+
+
+def test_a_disk_that_is_full_anywhere_acknowledges_nothing_that_is_lost() -> None:
+    _fails_and_loses_nothing("enospc", "", FirstLife.of("storage", 43).operations(GROWING))
 
 
 @pytest.mark.parametrize("first", range(0, 60, 10))
@@ -65,12 +95,9 @@ def test_transactions_keep_their_promises_under_the_faults_of_many_seeds(first: 
     _keep_their_promises("transactions", range(first, first + 10))
 
 
-@pytest.mark.parametrize("first", [1, 2])
-def test_a_crash_at_io_points_of_all_kinds_tears_no_transaction(first: int) -> None:
-    for point in range(first, crash_points("transactions", 15) + 1, 3):
-        kind = "power" if point % 2 else "kill"
-        run, _ = run_once("transactions", 15, FaultPlan(((PlannedFault(kind, point),),)))
-        assert run.failure is None, run.command
+@pytest.mark.parametrize("part", range(3))
+def test_a_crash_at_io_points_of_all_kinds_tears_no_transaction(part: int) -> None:
+    _survives_crashes_by_turns("transactions", 15, part=part, parts=3, step=3)
 
 
 @pytest.mark.parametrize("first", range(0, 20, 10))
@@ -78,11 +105,9 @@ def test_groups_keep_their_promises_under_the_faults_of_many_seeds(first: int) -
     _keep_their_promises("groups", range(first, first + 10))
 
 
-@pytest.mark.parametrize("kind", ["kill", "power"])
-def test_a_group_survives_a_crash_at_any_io_point_of_the_brokers_first_life(kind: str) -> None:
-    for point in range(1, crash_points("groups", 11) + 1):
-        run, _ = run_once("groups", 11, FaultPlan(((PlannedFault(kind, point),),)))
-        assert run.failure is None, run.command
+@pytest.mark.parametrize("part", range(2))
+def test_a_group_survives_a_crash_at_any_io_point_of_the_brokers_first_life(part: int) -> None:
+    _survives_crashes_by_turns("groups", 11, part=part, parts=2)
 
 
 @pytest.mark.parametrize("first", range(0, 20, 10))
@@ -95,11 +120,9 @@ def test_groups_keep_their_promises_when_targets_come_late(first: int) -> None:
     _keep_their_promises("large_targets", range(first, first + 10))
 
 
-@pytest.mark.parametrize("kind", ["kill", "power"])
-def test_a_consumer_group_survives_a_crash_at_any_io_point_of_the_brokers_first_life(kind: str) -> None:
-    for point in range(1, crash_points("consumer_groups", 3) + 1, 4):
-        run, _ = run_once("consumer_groups", 3, FaultPlan(((PlannedFault(kind, point),),)))
-        assert run.failure is None, run.command
+@pytest.mark.parametrize("part", range(2))
+def test_a_consumer_group_survives_a_crash_at_io_points_of_the_brokers_first_life(part: int) -> None:
+    _survives_crashes_by_turns("consumer_groups", 3, part=part, parts=2, step=2)
 
 
 @pytest.mark.parametrize("first", range(0, 10, 5))
@@ -112,12 +135,9 @@ def test_rude_clients_harm_no_polite_ones_and_leave_nothing_behind(first: int) -
     _keep_their_promises("rude", range(first, first + 10))
 
 
-@pytest.mark.parametrize("kind", ["kill", "power"])
-def test_a_share_group_survives_a_crash_at_any_io_point_of_the_brokers_first_life(kind: str) -> None:
-    points = crash_points("shares", 3)
-    for point in range(1, points + 1, max(points // 25, 1)):
-        run, _ = run_once("shares", 3, FaultPlan(((PlannedFault(kind, point),),)))
-        assert run.failure is None, run.command
+@pytest.mark.parametrize("part", range(2))
+def test_a_share_group_survives_a_crash_at_io_points_of_the_brokers_first_life(part: int) -> None:
+    _survives_crashes_by_turns("shares", 3, part=part, parts=2, step=2)
 
 
 @pytest.mark.parametrize("first", range(0, 80, 20))
@@ -135,7 +155,4 @@ def test_a_follower_s_log_is_its_leader_s_under_the_faults_of_many_seeds(first: 
 def test_a_follower_s_log_survives_a_crash_at_any_io_point_and_another_while_recovering(
     seed: int, kind: str
 ) -> None:
-    for point in range(1, crash_points("follower", seed) + 1):
-        second = PlannedFault("power" if point % 2 else "kill", 1 + point % 60)
-        run, _ = run_once("follower", seed, FaultPlan(((PlannedFault(kind, point),), (second,))))
-        assert run.failure is None, run.command
+    _survives_a_crash_at_any_point("follower", seed, kind)
