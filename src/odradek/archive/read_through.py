@@ -1,8 +1,8 @@
 """Topic and archive as one: `format("odradek")` with the option `archive`, for batches and streams.
 
-What the archive has is read there, and the rest from the topic: behind the archive's end, and before its beginning if the topic
-reaches back so far. The archive is looked at when the read is planned; a stream looks again when the topic does not hold any more
-what came after the archive's end. Offsets that are in neither are an error.
+The archive gives what it holds; the topic gives the rest: what follows the archive's end, and what precedes its beginning if
+the topic still has it. The plan of a read looks at the archive; a stream looks again when the topic no longer holds what
+follows the archive's end. Offsets that are in neither are an error.
 """
 
 from __future__ import annotations
@@ -121,8 +121,8 @@ class ArchiveHistory:
         extent = self._look().archived.get(gap.partition)
         has = "nothing of it" if extent is None else f"{extent.start} to {extent.end - 1}"
         return (
-            f"offsets {gap.start} to {gap.end - 1} of {gap.partition} are neither in the topic, which begins at {gap.end}, nor in"
-            f" the archive, which has {has}"
+            f"offsets {gap.start} to {gap.end - 1} of {gap.partition} are neither in the topic, which begins at {gap.end},"
+            f" nor in the archive, which has {has}"
         )
 
 
@@ -159,4 +159,5 @@ def _gaps(rest: Sequence[OffsetRange], brokers: Catalog) -> list[OffsetRange]:
 class OdradekWithArchive(OdradekDataSource):
     """What Spark finds as `format("odradek")`: a read may have an archive behind it."""
 
-    history = ArchiveHistory
+    def archive_history(self, archive: ArchiveOptions, options: ReadOptions) -> ArchiveHistory:
+        return ArchiveHistory(archive, options)

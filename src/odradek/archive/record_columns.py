@@ -1,4 +1,4 @@
-"""Rows of an archive as the columns of records that a topic gives: what is decoded from them is the same, wherever they were."""
+"""Rows of an archive as the columns of records that a topic gives, so that decoding them is the same."""
 
 from __future__ import annotations
 

@@ -1,11 +1,11 @@
 """Records that are kept outside of their topics: what a read asks for, that the option `archive` makes longer than the topics.
 
-The room of archives is above this one, and gives `OdradekDataSource.history` its own.
+The room of archives is above this one, and overrides `OdradekDataSource.archive_history`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from odradek.spark.catalog import Catalog
-    from odradek.spark.options import ArchiveOptions, ReadOptions
+    from odradek.spark.options import ReadOptions
 
 Share = Any
 """What one task reads of it. Spark pickles it."""
@@ -42,7 +42,3 @@ class History(Protocol):
         self, share: Share, options: ReadOptions, schema: pa.Schema, keys: frozenset[bytes] | None
     ) -> Iterator[pa.RecordBatch]:
         """The records of a share as batches of `schema`; with `keys`, only those of these keys."""
-
-
-MakeHistory = Callable[["ArchiveOptions", "ReadOptions"], History]
-"""From the options of a read; ConfigError when it cannot give the columns that are asked for."""

@@ -11,7 +11,7 @@ import logging
 import sys
 import time
 from collections.abc import Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar, Final, NoReturn
+from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 from pyspark.sql.datasource import (
     DataSource,
@@ -34,7 +34,7 @@ from odradek.model.lazy import lazy
 from odradek.spark import tables
 from odradek.spark.offsets import OffsetRange, StreamOffset, from_document, ranges_between, to_document
 from odradek.spark.option_table import Use, applies
-from odradek.spark.options import ReadOptions, WriteOptions, read_options, write_options
+from odradek.spark.options import ArchiveOptions, ReadOptions, WriteOptions, read_options, write_options
 from odradek.spark.plain_errors import told_in_one_line
 from odradek.spark.planning import grouped, split
 from odradek.spark.schema import check_read_schema, read_ddl
@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from odradek.spark import batch, connections, fetch, progress, pruning, publishing, sink
     from odradek.spark import schema as spark_schema
     from odradek.spark.catalog import Catalog
-    from odradek.spark.history import History, MakeHistory
+    from odradek.spark.history import History
     from odradek.spark.progress import StreamProgress
     from odradek.spark.pruning import Pruning
     from odradek.spark.publishing import OffsetPublisher
@@ -68,9 +68,6 @@ _PUSHING_MODULE: Final = "pyspark.sql.worker.data_source_pushdown_filters"
 
 class OdradekDataSource(DataSource):
     """Reads topics of any Kafka cluster, and writes to them, in batches and as streams."""
-
-    history: ClassVar[MakeHistory | None] = None
-    """What the option `archive` needs: `odradek.archive` has it."""
 
     @classmethod
     def name(cls) -> str:
@@ -111,12 +108,13 @@ class OdradekDataSource(DataSource):
     def _history(self, options: ReadOptions) -> History | None:
         if options.archive is None:
             return None
-        make = type(self).history
-        if make is None:
-            raise ConfigError(
-                "option archive needs the data source of odradek.archive: pip install 'odradek[delta]'"
-            )
-        return make(options.archive, options)
+        return self.archive_history(options.archive, options)
+
+    def archive_history(self, archive: ArchiveOptions, options: ReadOptions) -> History:
+        """The records that an archive keeps. `odradek.archive`, a room above this one, overrides it."""
+        raise ConfigError(
+            "option archive needs the data source of odradek.archive: pip install 'odradek[delta]'"
+        )
 
 
 def _checked_read(options: Any, use: Use, schema: StructType) -> ReadOptions:
