@@ -310,18 +310,18 @@ class Broker:
         )
         return CoordinatorKinds(groups=groups, transactions=transactions, shares=shares)
 
-    async def _listen(self, parts: BrokerContext) -> None:
-        config = parts.config
+    async def _listen(self, broker: BrokerContext) -> None:
+        config = broker.config
         server = self._server = Server(
-            dispatcher := Dispatcher(parts, self._handlers, parts.quotas),
+            dispatcher := Dispatcher(broker, self._handlers, broker.quotas),
             _limits(config, self._runtime),
             now=self._runtime.clock.monotonic,
-            turns=parts.turns,
+            turns=broker.turns,
         )
-        server.pace = partial(_pace, parts)
+        server.pace = partial(_pace, broker)
         server.on_drained = self._return_free_memory
-        parts.answer_room_bytes = server.answers.room_bytes
-        parts.serve = dispatcher.handle
+        broker.answer_room_bytes = server.answers.room_bytes
+        broker.serve = dispatcher.handle
         advertised = {
             listener.name: (listener.host, listener.port) for listener in config.network.advertised_listeners
         }
@@ -401,30 +401,30 @@ class Broker:
         return self._config.reconfigured(*_dynamic(self._config, image))
 
     async def _apply(self, before: ClusterImage, after: ClusterImage) -> asyncio.Future[None] | None:
-        parts = self._context
-        assert parts is not None, "the first image comes after the start"
+        broker = self._context
+        assert broker is not None, "the first image comes after the start"
         if after.client_quotas != before.client_quotas:
-            parts.quotas.update(after.client_quotas)
+            broker.quotas.update(after.client_quotas)
         if _dynamic(self._config, after) != _dynamic(self._config, before):
-            await self._reconfigure(parts, after)
-        logs = await parts.replicas.apply(before, after, parts.config)
+            await self._reconfigure(broker, after)
+        logs = await broker.replicas.apply(before, after, broker.config)
         gone = frozenset(before.topics.keys() - after.topics.keys())
-        groups, shares = parts.kinds.groups.made, parts.kinds.shares.made
+        groups, shares = broker.kinds.groups.made, broker.kinds.shares.made
         if gone and groups is not None:
             await groups.service.topics_deleted(gone)
         if gone and shares is not None:
             await shares.service.topics_deleted(frozenset(before.topics[name].topic_id for name in gone))
         return logs
 
-    async def _reconfigure(self, parts: BrokerContext, image: ClusterImage) -> None:
+    async def _reconfigure(self, broker: BrokerContext, image: ClusterImage) -> None:
         try:
             config = self._with_dynamic(image)
         except OdradekError as error:  # the controller took what this broker, with its own file, cannot
             _log.error("settings_not_applied", reason=str(error))
             return
-        parts.config = config
-        parts.quotas.update(image.client_quotas, quota_terms(config))
-        await parts.replicas.reconfigure(image, config)
+        broker.config = config
+        broker.quotas.update(image.client_quotas, quota_terms(config))
+        await broker.replicas.reconfigure(image, config)
         if self._server is not None:
             self._server.limits = _limits(config, self._runtime)
 
@@ -546,11 +546,11 @@ def _dynamic(config: BrokerConfig, image: ClusterImage) -> tuple[Mapping[str, st
     return image.broker_configs, image.resource_configs.get((BROKER, str(config.server.node_id)), {})
 
 
-def _pace(parts: BrokerContext, host: str) -> tuple[float, bool]:
+def _pace(broker: BrokerContext, host: str) -> tuple[float, bool]:
     """How long a new connection must wait, and whether it is closed then (KIP-612)."""
-    if not parts.quotas.limits_connections:
+    if not broker.quotas.limits_connections:
         return 0.0, False
-    return parts.quotas.connection_from(host, parts.runtime.clock.monotonic())
+    return broker.quotas.connection_from(host, broker.runtime.clock.monotonic())
 
 
 def _limits(config: BrokerConfig, runtime: Runtime) -> ServerLimits:

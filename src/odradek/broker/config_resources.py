@@ -56,47 +56,47 @@ class IncrementalEntry(Entry, Protocol):
     def config_operation(self) -> int: ...
 
 
-def topic_resource(parts: BrokerContext, name: str) -> TopicImage:
+def topic_resource(broker: BrokerContext, name: str) -> TopicImage:
     check_topic_name(name)
-    topic = parts.image.topics.get(name)
+    topic = broker.image.topics.get(name)
     if topic is None:
         raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {name!r}")
     return topic
 
 
-def broker_resource(parts: BrokerContext, name: str) -> None:
+def broker_resource(broker: BrokerContext, name: str) -> None:
     """Check that the name is this broker's id, or "" for the default of all brokers."""
-    if name not in ("", str(parts.config.server.node_id)):
+    if name not in ("", str(broker.config.server.node_id)):
         raise KafkaError(
             ErrorCode.INVALID_REQUEST,
-            f"broker {name!r} is unknown here: ask for {parts.config.server.node_id}, or '' for all",
+            f"broker {name!r} is unknown here: ask for {broker.config.server.node_id}, or '' for all",
         )
 
 
-def _check_known(parts: BrokerContext, name: str) -> None:
+def _check_known(broker: BrokerContext, name: str) -> None:
     """Check that the name is the id of a broker that lives, or holds replicas."""
-    brokers = {str(broker.broker_id) for broker in parts.image.brokers}
-    if name not in brokers and not _holds_replicas(parts, name):
+    brokers = {str(node.broker_id) for node in broker.image.brokers}
+    if name not in brokers and not _holds_replicas(broker, name):
         known = ", ".join(sorted(brokers))
         raise KafkaError(
             ErrorCode.INVALID_REQUEST, f"there is no broker {name!r}: ask for one of {known}, or '' for all"
         )
 
 
-def _holds_replicas(parts: BrokerContext, name: str) -> bool:
+def _holds_replicas(broker: BrokerContext, name: str) -> bool:
     return any(
         name in map(str, partition.replicas)
-        for topic in parts.image.topics.values()
+        for topic in broker.image.topics.values()
         for partition in topic.partitions
     )
 
 
-def logger_resource(parts: BrokerContext, name: str) -> None:
+def logger_resource(broker: BrokerContext, name: str) -> None:
     """Check that the name is this broker's id: loggers belong to one process."""
-    if name != str(parts.config.server.node_id):
+    if name != str(broker.config.server.node_id):
         raise KafkaError(
             ErrorCode.INVALID_REQUEST,
-            f"broker {name!r} is unknown here: the loggers are those of {parts.config.server.node_id}",
+            f"broker {name!r} is unknown here: the loggers are those of {broker.config.server.node_id}",
         )
 
 
@@ -139,44 +139,44 @@ def each_once(resources: Iterable[R]) -> list[tuple[R, KafkaError | None]]:
     ]
 
 
-async def alter(parts: BrokerContext, kind: int, name: str, change: Change, *, validate_only: bool) -> None:
+async def alter(broker: BrokerContext, kind: int, name: str, change: Change, *, validate_only: bool) -> None:
     """Carry out a change of one resource's settings, or raise a `KafkaError` that says why not."""
     if kind == TOPIC:
         if not name:
             raise KafkaError(
                 ErrorCode.INVALID_REQUEST, "a topic's settings cannot be changed without its name"
             )
-        await parts.controller.alter_topic_configs(name, change, validate_only=validate_only)
+        await broker.controller.alter_topic_configs(name, change, validate_only=validate_only)
     elif kind == BROKER and name == "":
-        await _alter_all_brokers(parts, change, validate_only=validate_only)
+        await _alter_all_brokers(broker, change, validate_only=validate_only)
     elif kind == BROKER:
-        _check_known(parts, name)
-        own = partial(_check_broker, parts)
-        await _alter_named(parts, (BROKER, name), change, own, validate_only=validate_only)
+        _check_known(broker, name)
+        own = partial(_check_broker, broker)
+        await _alter_named(broker, (BROKER, name), change, own, validate_only=validate_only)
     elif kind == GROUP:
         named_resource(kind, name)
-        check = partial(_check_group, parts)
-        await _alter_named(parts, (GROUP, name), change, check, validate_only=validate_only)
+        check = partial(_check_group, broker)
+        await _alter_named(broker, (GROUP, name), change, check, validate_only=validate_only)
     elif kind == CLIENT_METRICS:
         named_resource(kind, name)
         await _alter_named(
-            parts, (CLIENT_METRICS, name), change, _check_client_metrics, validate_only=validate_only
+            broker, (CLIENT_METRICS, name), change, _check_client_metrics, validate_only=validate_only
         )
     else:
         raise unsupported(kind)
 
 
-async def _alter_all_brokers(parts: BrokerContext, change: Change, *, validate_only: bool) -> None:
+async def _alter_all_brokers(broker: BrokerContext, change: Change, *, validate_only: bool) -> None:
     def checked(before: Mapping[str, str]) -> Mapping[str, str]:
         after = change(before)
-        _reconfigure(parts, after, parts.config.dynamic)
+        _reconfigure(broker, after, broker.config.dynamic)
         return after
 
-    await parts.controller.alter_broker_configs(checked, validate_only=validate_only)
+    await broker.controller.alter_broker_configs(checked, validate_only=validate_only)
 
 
 async def _alter_named(
-    parts: BrokerContext,
+    broker: BrokerContext,
     resource: tuple[int, str],
     change: Change,
     check: Callable[[Mapping[str, str]], None],
@@ -193,27 +193,27 @@ async def _alter_named(
             after.pop(resource, None)
         return after
 
-    await parts.controller.alter(RESOURCE_CONFIGS, changed, validate_only=validate_only)
+    await broker.controller.alter(RESOURCE_CONFIGS, changed, validate_only=validate_only)
 
 
-def _check_broker(parts: BrokerContext, configs: Mapping[str, str]) -> None:
-    _reconfigure(parts, parts.config.dynamic_defaults, configs)
+def _check_broker(broker: BrokerContext, configs: Mapping[str, str]) -> None:
+    _reconfigure(broker, broker.config.dynamic_defaults, configs)
 
 
-def _reconfigure(parts: BrokerContext, defaults: Mapping[str, str], own: Mapping[str, str]) -> None:
+def _reconfigure(broker: BrokerContext, defaults: Mapping[str, str], own: Mapping[str, str]) -> None:
     try:
-        parts.config.reconfigured(defaults, own)
+        broker.config.reconfigured(defaults, own)
     except ConfigError as error:
         raise KafkaError(ErrorCode.INVALID_REQUEST, str(error)) from None
-    present = parts.config.dynamic_defaults.keys() | parts.config.dynamic.keys()
+    present = broker.config.dynamic_defaults.keys() | broker.config.dynamic.keys()
     for key in sorted((defaults.keys() | own.keys()) - present):
         if (meaning := without_effect(key)) is not None:
             _log.warning("broker_setting_without_effect", key=key, meaning=meaning)
 
 
-def _check_group(parts: BrokerContext, configs: Mapping[str, str]) -> None:
+def _check_group(broker: BrokerContext, configs: Mapping[str, str]) -> None:
     try:
-        check_group(configs, parts.config)
+        check_group(configs, broker.config)
     except ConfigError as error:
         raise KafkaError(ErrorCode.INVALID_CONFIG, str(error)) from None
 
@@ -228,10 +228,10 @@ def _check_client_metrics(configs: Mapping[str, str]) -> None:
 
 
 def alter_loggers(
-    parts: BrokerContext, name: str, entries: Iterable[IncrementalEntry], *, validate_only: bool
+    broker: BrokerContext, name: str, entries: Iterable[IncrementalEntry], *, validate_only: bool
 ) -> None:
     """Set and give back levels of loggers, all of them or none (KIP-412). They last until a restart, as in Kafka."""
-    logger_resource(parts, name)
+    logger_resource(broker, name)
     present = loggers()
     levels: dict[str, str | None] = {}
     for entry in entries:

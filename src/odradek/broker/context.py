@@ -1,4 +1,4 @@
-"""What every handler is given: the broker's parts, and the request's circumstances."""
+"""What every handler receives: the broker's parts, and the context of the request."""
 
 from __future__ import annotations
 

@@ -61,13 +61,13 @@ class Dispatcher:
     """The `RequestHandler` of the network layer."""
 
     def __init__(
-        self, parts: BrokerContext, served: Mapping[int, ApiHandler], quotas: Quotas | None = None
+        self, broker: BrokerContext, served: Mapping[int, ApiHandler], quotas: Quotas | None = None
     ) -> None:
-        self._parts = parts
+        self._broker = broker
         self._quotas = quotas or Quotas()
         self._served = served
         self._routes: dict[int, tuple[Api, ApiHandler]] = {}
-        self._for_brokers = parts.config.network.inter_broker_listener_name
+        self._for_brokers = broker.config.network.inter_broker_listener_name
         """Where brokers are served, if not everywhere."""
 
     def handle(self, connection: Connection, frame: memoryview) -> Reply:
@@ -94,23 +94,23 @@ class Dispatcher:
         """Coordinators whose code a request of this API is the first to need."""
         known = api_key in self._served and api_key != _INIT_PRODUCER_ID
         kinds = _KINDS.get(APIS[api_key].family, ()) if known else ()
-        return [kind for kind in kinds if not self._parts.coordinators.is_imported(kind)]
+        return [kind for kind in kinds if not self._broker.coordinators.is_imported(kind)]
 
     async def _handle_after_import(
         self, kinds: list[str], connection: Connection, frame: memoryview
     ) -> Chunks | None:
         for kind in kinds:
-            await self._parts.coordinators.import_on_thread(kind)
+            await self._broker.coordinators.import_on_thread(kind)
         return await _settled(self.handle(connection, frame))
 
     async def _handle_large(
         self, connection: Connection, header: RequestHeader, frame: memoryview, position: int
     ) -> Chunks | None:
         try:
-            request = await large_messages.read(self._parts, header, frame, position)
+            request = await large_messages.read(self._broker, header, frame, position)
         except TooManyElements:
             return await _settled(
-                self._encoded(connection, header, None, large_messages.refusal(self._parts.config, header))
+                self._encoded(connection, header, None, large_messages.refusal(self._broker.config, header))
             )
         return await _settled(self._handle(connection, header, request, frame))
 
@@ -125,7 +125,7 @@ class Dispatcher:
         ):
             return self._refuse_stranger(connection, header, api)
         if header.api_key in FORWARDED and not is_local(header.api_key, request):
-            if not self._parts.cluster.leads:
+            if not self._broker.cluster.leads:
                 return self._forward(connection, header, bytes(frame))
             if header.api_key in CHANGES:
                 return self._decide(connection, header, request, frame)
@@ -136,17 +136,15 @@ class Dispatcher:
     ) -> Reply:
         served = self._routes[header.api_key][1]
         version = header.api_version
-        circumstances = RequestContext(
-            connection=connection, api_version=version, client_id=header.client_id or ""
-        )
+        context = RequestContext(connection=connection, api_version=version, client_id=header.client_id or "")
         if self._quotas.active and connection.client_software[0] != BROKER_SOFTWARE:
             # Replication has throttles of its own; a muted broker would fall out of sync.
-            now = self._parts.runtime.clock.monotonic
-            charge = Charge(self._quotas, now, header.api_key, circumstances, size_bytes)
-            response = charge.timed(lambda: served.handle(self._parts, circumstances, request))
+            now = self._broker.runtime.clock.monotonic
+            charge = Charge(self._quotas, now, header.api_key, context, size_bytes)
+            response = charge.timed(lambda: served.handle(self._broker, context, request))
         else:
             charge = None
-            response = served.handle(self._parts, circumstances, request)
+            response = served.handle(self._broker, context, request)
         if response is None:
             return None
         if isinstance(response, asyncio.Future):
@@ -178,7 +176,7 @@ class Dispatcher:
 
     async def _forward(self, connection: Connection, header: RequestHeader, frame: bytes) -> Chunks | None:
         """What the controller answers; without one, what this broker can say itself, or nothing if the peer has gone."""
-        answer = await self._parts.cluster.forwarding.answer(
+        answer = await self._broker.cluster.forwarding.answer(
             frame, ANONYMOUS, connection.peer_host, lambda: connection.peer_finished
         )
         if answer is not None or connection.peer_finished:
@@ -188,8 +186,8 @@ class Dispatcher:
         try:
             request, _ = decode(cls, header.api_version, frame, position, _FEW_ELEMENTS)
         except TooManyElements:
-            request = await large_messages.read(self._parts, header, frame, position)
-        if self._parts.cluster.leads and header.api_key in CHANGES:
+            request = await large_messages.read(self._broker, header, frame, position)
+        if self._broker.cluster.leads and header.api_key in CHANGES:
             return await self._decide(connection, header, request, memoryview(frame))
         return await _settled(self._serve(connection, header, request, len(frame)))
 
@@ -201,7 +199,7 @@ class Dispatcher:
         What was committed proves that its term was not over. A refusal proves nothing: a controller that was deposed and does
         not know it refuses by what it knew. So the registry is asked, and the request is passed on if another one is in office.
         """
-        controller = self._parts.controller
+        controller = self._broker.controller
         before = controller.latest
         answer = await _settled(self._serve(connection, header, request, len(frame)))
         if controller.latest is not before:
@@ -254,10 +252,10 @@ class Dispatcher:
                 )
                 chunks = charge.encoded(version, message, encode)
         except TooManyElements:
-            return HeldReply(large_messages.write(self._parts, connection, header, charge, message))
+            return HeldReply(large_messages.write(self._broker, connection, header, charge, message))
         except OdradekError as error:
             raise UnfitResponse(f"{api} version {header.api_version}: {error}") from error
-        log_refusals(connection, header, api, message, self._parts.runtime.clock.monotonic)
+        log_refusals(connection, header, api, message, self._broker.runtime.clock.monotonic)
         return chunks
 
 

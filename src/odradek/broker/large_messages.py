@@ -21,13 +21,13 @@ from odradek.telemetry import events
 _log = events.get("broker")
 
 
-async def read(parts: BrokerContext, header: RequestHeader, frame: Buffer, position: int) -> Message:
+async def read(broker: BrokerContext, header: RequestHeader, frame: Buffer, position: int) -> Message:
     """The request in a frame. TooManyElements when it has more than the setting allows."""
     request = APIS[header.api_key].request
     steps = decode_steps(
-        request, header.api_version, frame, position, parts.config.network.max_request_elements
+        request, header.api_version, frame, position, broker.config.network.max_request_elements
     )
-    message, _ = await parts.turns.begin().drive(steps)
+    message, _ = await broker.turns.begin().drive(steps)
     return message
 
 
@@ -56,7 +56,7 @@ def refusal(config: BrokerConfig, header: RequestHeader) -> Message:
 
 
 async def write(
-    parts: BrokerContext,
+    broker: BrokerContext,
     connection: Connection,
     header: RequestHeader,
     charge: Charge | None,
@@ -68,10 +68,10 @@ async def write(
         message = charge.told(version, message)
     try:
         steps = encode_response_steps(key, version, header.correlation_id, message)
-        chunks = await parts.turns.begin().drive(steps)
+        chunks = await broker.turns.begin().drive(steps)
     except OdradekError as error:
         raise UnfitResponse(f"{APIS[key].name} version {version}: {error}") from error
     if charge is not None:
         chunks = charge.encoded(version, message, lambda _: chunks)
-    log_first_refusals(connection, header, APIS[key].name, message, parts.runtime.clock.monotonic)
+    log_first_refusals(connection, header, APIS[key].name, message, broker.runtime.clock.monotonic)
     return chunks

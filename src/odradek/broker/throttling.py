@@ -48,14 +48,14 @@ def quota_terms(config: BrokerConfig) -> QuotaTerms:
     )
 
 
-def quota_user(circumstances: RequestContext) -> str:
+def quota_user(context: RequestContext) -> str:
     """The name that quotas know a principal by: without its type."""
-    return circumstances.principal.partition(":")[2]
+    return context.principal.partition(":")[2]
 
 
-def fetch_bytes_max(parts: BrokerContext, circumstances: RequestContext) -> int:
+def fetch_bytes_max(broker: BrokerContext, context: RequestContext) -> int:
     """A fetch is answered with no more than the quota's whole window brings, so that no client is muted for long."""
-    most = parts.quotas.amount_max(QuotaKind.FETCH, quota_user(circumstances), circumstances.client_id)
+    most = broker.quotas.amount_max(QuotaKind.FETCH, quota_user(context), context.client_id)
     return int(min(most, 2**31 - 1))
 
 
@@ -69,15 +69,15 @@ class Charge:
         quotas: Quotas,
         now: Callable[[], float],
         api_key: int,
-        circumstances: RequestContext,
+        context: RequestContext,
         request_bytes: int,
     ) -> None:
         self._quotas = quotas
         self._now = now
         self._api_key = api_key
-        self._connection: Connection = circumstances.connection
-        self._user = quota_user(circumstances)
-        self._client_id = circumstances.client_id
+        self._connection: Connection = context.connection
+        self._user = quota_user(context)
+        self._client_id = context.client_id
         self._delay = 0.0
         if api_key == _PRODUCE:
             self._count(QuotaKind.PRODUCE, request_bytes)
@@ -178,12 +178,12 @@ class Mutations:
     From `strict_since` on, what is over the quota is refused; older clients do not know the error, and wait afterwards.
     """
 
-    def __init__(self, parts: BrokerContext, circumstances: RequestContext, *, strict_since: int) -> None:
-        self._quotas = parts.quotas
-        self._now = parts.runtime.clock.monotonic
-        self._user = quota_user(circumstances)
-        self._client_id = circumstances.client_id
-        self._strict = circumstances.api_version >= strict_since
+    def __init__(self, broker: BrokerContext, context: RequestContext, *, strict_since: int) -> None:
+        self._quotas = broker.quotas
+        self._now = broker.runtime.clock.monotonic
+        self._user = quota_user(context)
+        self._client_id = context.client_id
+        self._strict = context.api_version >= strict_since
 
     def take(self, partition_count: int) -> None:
         """Before the change. THROTTLING_QUOTA_EXCEEDED when it must not be made now."""

@@ -64,8 +64,8 @@ class ShareBroker:
         self.turns = Turns(SystemClock().monotonic)
         self.image = image(leader)
         self.coordinators = CoordinatorRuntime()
-        parts: Any = self
-        self.coordinators.begin(parts)
+        broker: Any = self
+        self.coordinators.begin(broker)
         topic = InternalTopic(name=SHARE_GROUP_STATE, partition_count=lambda _: 1)
         shards = self.coordinators.new_shards(topic, lambda _: ShareStates(StateSettings), SystemClock())
         shares = self.coordinators.expect(SHARE_GROUP_STATE, lambda: CoordinatorParts(topic, shards, None))
@@ -120,6 +120,6 @@ class Wire:
         self.requests.append(api_key)
         if self.held is not None:
             await self.held.wait()
-        circumstances: Any = SimpleNamespace(api_version=version)
-        response: Any = self._handlers[api_key].handle(self._other, circumstances, arrived)
+        context: Any = SimpleNamespace(api_version=version)
+        response: Any = self._handlers[api_key].handle(self._other, context, arrived)
         return decode(api.response, version, encode(await response, version))[0]

@@ -84,10 +84,10 @@ class MarkerBroker:
     async def serve(self, request: WriteTxnMarkersRequest) -> Any:
         runtime = SimpleNamespace(clock=SystemClock())
         turns = Turns(SystemClock().monotonic)
-        parts: Any = SimpleNamespace(
+        broker: Any = SimpleNamespace(
             kinds=SimpleNamespace(groups=None), replicas=self, runtime=runtime, image=self.image, turns=turns
         )
-        return await SERVED.handle(parts, None, request)  # type: ignore[arg-type, misc]
+        return await SERVED.handle(broker, None, request)  # type: ignore[arg-type, misc]
 
 
 class MarkerWire:

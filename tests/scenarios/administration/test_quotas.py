@@ -265,8 +265,8 @@ async def test_an_address_that_connects_too_often_is_refused(scene: Any) -> None
 async def test_connections_above_the_brokers_rate_wait(scene: Any) -> None:
     await scene.start(max_connection_creation_rate="1000")
     await scene.connect()
-    parts = scene.broker.context
-    assert parts.quotas.limits_connections
+    broker = scene.broker.context
+    assert broker.quotas.limits_connections
     wires = [await scene.connect() for _ in range(3)]
     assert (await wires[2].call("Metadata", 9, MetadataRequest(topics=None))).brokers
 

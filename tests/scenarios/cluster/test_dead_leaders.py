@@ -119,7 +119,7 @@ async def test_news_of_a_death_that_comes_with_the_question_is_heard_first(
     loop = asyncio.get_running_loop()
     listener = SimpleNamespace(broker_id=BrokerId(1), advertised=("here", 1), name="PLAINTEXT")
     connection: Any = SimpleNamespace(listener=listener, local_host="127.0.0.1")
-    circumstances = RequestContext(connection=connection, api_version=12, client_id="")
+    context = RequestContext(connection=connection, api_version=12, client_id="")
 
     def lost() -> (
         None
@@ -127,7 +127,7 @@ async def test_news_of_a_death_that_comes_with_the_question_is_heard_first(
         loop.call_soon(lambda: setattr(suspected, "died", frozenset([OTHER])))
 
     loop.call_soon(lost)
-    answer = metadata.handle(scene.broker.context, circumstances, WANTED.replace(topics=None))
+    answer = metadata.handle(scene.broker.context, context, WANTED.replace(topics=None))
     assert not isinstance(answer, MetadataResponse)
     told = await answer
     assert [one.partitions[0].leader_id for one in told.topics if one.name == "t"] == [-1]

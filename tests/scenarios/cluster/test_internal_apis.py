@@ -191,14 +191,14 @@ async def test_a_forwarded_request_may_do_nothing_that_its_forwarder_may_not(
 ) -> None:
     """Whom it names as the asker is hearsay: the request within is served as one of the connection that it came over."""
     served: list[str] = []
-    parts = scene.broker.context
-    serve = parts.serve
+    broker = scene.broker.context
+    serve = broker.serve
 
     def watched(connection: Any, inner: memoryview) -> Any:
         served.append(connection.peer_host)
         return serve(connection, inner)
 
-    parts.serve = watched
+    broker.serve = watched
     api = api_by_name("DescribeQuorum")
     header = RequestHeader(api_key=api.key, api_version=0, correlation_id=1, client_id="x")
     inner = encode_request(header, DescribeQuorumRequest())[4:]

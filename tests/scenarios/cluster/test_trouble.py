@@ -28,19 +28,19 @@ async def test_a_broker_whose_id_was_taken_ends(scene: Any, wire: Any) -> None:
 async def test_settings_that_this_broker_cannot_take_keep_it_from_nothing_else(scene: Any, wire: Any) -> None:
     """The controller's own file allows them, this one's does not; topics are made and deleted all the same."""
     await wire.create("t")
-    parts = scene.broker.context
-    before: ClusterImage = parts.image
-    config = parts.config
+    broker = scene.broker.context
+    before: ClusterImage = broker.image
+    config = broker.config
     after = replace(
         before.without_topic("t"),
         broker_configs={"log.retention.ms": "not a number"},
         version=before.version + 1,
     )
-    await parts.cluster.take(after)
-    assert parts.image is after
-    assert parts.config is config
+    await broker.cluster.take(after)
+    assert broker.image is after
+    assert broker.config is config
     with pytest.raises(KafkaError) as gone:
-        parts.replicas.replica("t", 0)
+        broker.replicas.replica("t", 0)
     assert gone.value.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 

@@ -501,9 +501,9 @@ async def test_state_that_no_restart_needs_is_deleted(scene: Any) -> None:
     assert await anne.acquired() == [(0, 5, 1)]
     for offset in range(5):
         assert await anne.say(offset, offset, ACCEPT) == 0
-    parts = scene.broker.context
-    await parts.shares.prune()
-    assert parts.replicas.leader("__share_group_state", 0).start_offset >= 4
+    broker = scene.broker.context
+    await broker.shares.prune()
+    assert broker.replicas.leader("__share_group_state", 0).start_offset >= 4
     await scene.stop()
     await scene.start(**SETTINGS)
     again = Member(await scene.connect(), ANNE, anne.topic_id)

@@ -166,7 +166,7 @@ class Node:
         )
         self.cluster = SimpleNamespace(image=self.controller.image(), leads=True)
         self.sessions = FetchSessions(slots=100, eviction_seconds=120.0, chance=self.runtime.entropy.uniform)
-        parts = BrokerContext(
+        broker = BrokerContext(
             config=self.config,
             runtime=self.runtime,
             cluster=cast(Any, self.cluster),
@@ -180,7 +180,7 @@ class Node:
             turns=Turns(self.runtime.clock.monotonic),
         )
         limits = ServerLimits()
-        self.server = Server(Dispatcher(parts, Handlers()), limits, now=self.runtime.clock.monotonic)
+        self.server = Server(Dispatcher(broker, Handlers()), limits, now=self.runtime.clock.monotonic)
         self.port = await self.server.listen(OpenListener(name="PLAINTEXT"), "127.0.0.1", self.port)
         self.controller.nodes[self.me] = self
         await self.replicas.load(self.controller.image(), self.config)

@@ -44,9 +44,9 @@ class Stage:
     def __init__(self, scene: Any, wire: Any) -> None:
         self.scene = scene
         self.wire = wire
-        parts = scene.broker.context
-        self.link = parts.cluster
-        self.partition = parts.replicas.leader("t", 0)
+        broker = scene.broker.context
+        self.link = broker.cluster
+        self.partition = broker.replicas.leader("t", 0)
         self.topic_id = self.partition.topic_id
         assert self.partition.state is not None
         self.state: PartitionImage = self.partition.state

@@ -367,15 +367,15 @@ class ReplicasModel:
             partition.check_leads()
             return partition
 
-        parts: Any = SimpleNamespace(
+        broker: Any = SimpleNamespace(
             config=BrokerConfig(server=ServerConfig(fetch_max_bytes=1 << 20)),
             quotas=SimpleNamespace(active=False),
             replicas=SimpleNamespace(leader=lead, leader_throttle=SimpleNamespace(is_active=False)),
             runtime=SimpleNamespace(clock=self._clock),
         )
-        circumstances: Any = SimpleNamespace(api_version=17, connection=SimpleNamespace(sends_uncopied=False))
+        context: Any = SimpleNamespace(api_version=17, connection=SimpleNamespace(sends_uncopied=False))
         who = FetchingBroker(broker_id=fetch.follower, broker_epoch=fetch.broker_epoch)
-        (result,) = Reading(parts, circumstances, FetchRequest(), [fetch.wanted], who).read()
+        (result,) = Reading(broker, context, FetchRequest(), [fetch.wanted], who).read()
         return result.data
 
     def remember_fetch(self, replica: Replica) -> None:

@@ -44,7 +44,7 @@ def controller() -> Controller:
 
 
 async def code_of_deleting(topic_id: UUID, controller: Controller) -> int:
-    parts = SimpleNamespace(
+    broker = SimpleNamespace(
         config=BrokerConfig(),
         image=EMPTY.with_topic(OLD),
         controller=controller,
@@ -52,9 +52,9 @@ async def code_of_deleting(topic_id: UUID, controller: Controller) -> int:
         runtime=(runtime := real_runtime()),
         turns=Turns(runtime.clock.monotonic),
     )
-    circumstances = RequestContext(connection=cast(Any, None), api_version=6, client_id="test")
+    context = RequestContext(connection=cast(Any, None), api_version=6, client_id="test")
     request = DeleteTopicsRequest(topics=[DeleteTopicState(topic_id=topic_id)], timeout_ms=1)
-    response = await handle(cast(Any, parts), circumstances, request)
+    response = await handle(cast(Any, broker), context, request)
     return response.responses[0].error_code
 
 

@@ -54,7 +54,7 @@ def dispatcher(*served: ApiHandler) -> Dispatcher:
 
 
 def answering(api_key: int, answer: Callable[[], Any], *, holds: bool = False) -> ApiHandler:
-    return ApiHandler(api_key, lambda parts, circumstances, request: answer(), holds=holds)
+    return ApiHandler(api_key, lambda broker, context, request: answer(), holds=holds)
 
 
 def test_an_unknown_api_is_refused_by_its_number() -> None:

@@ -28,9 +28,9 @@ class Endpoint:
 class LeaderHints:
     """The hints of one response."""
 
-    def __init__(self, parts: BrokerContext, circumstances: RequestContext) -> None:
-        self._image = parts.image
-        self._circumstances = circumstances
+    def __init__(self, broker: BrokerContext, context: RequestContext) -> None:
+        self._image = broker.image
+        self._context = context
         self._leaders: dict[BrokerId, None] = {}
 
     def leader_of(self, topic: str, topic_id: UUID, index: int) -> PartitionImage | None:
@@ -50,4 +50,4 @@ class LeaderHints:
                 yield Endpoint(broker_id=broker.broker_id, host=address[0], port=address[1], rack=broker.rack)
 
     def _address_of(self, broker: BrokerImage) -> tuple[str, int] | None:
-        return self._circumstances.address_of(broker)
+        return self._context.address_of(broker)

@@ -18,12 +18,12 @@ OFFSETS_AT_ONCE: Final = 500
 """Offsets that one operation of a coordinator reads or deletes, or whose records it makes. It writes all of a commit."""
 
 
-def caller(circumstances: RequestContext) -> Caller:
+def caller(context: RequestContext) -> Caller:
     """The host as Java's InetAddress prints it, which is what tools expect to find."""
     return Caller(
-        client_id=circumstances.client_id,
-        client_host=f"/{circumstances.connection.peer_host}",
-        api_version=circumstances.api_version,
+        client_id=context.client_id,
+        client_host=f"/{context.connection.peer_host}",
+        api_version=context.api_version,
     )
 
 
@@ -31,7 +31,7 @@ Verdicts = dict[Place, ErrorCode]
 
 
 def commit_then(
-    parts: BrokerContext,
+    broker: BrokerContext,
     request: CommitRequest,
     answer: Callable[[Verdicts | KafkaError], None],
     made: CommitRecords | None = None,
@@ -42,7 +42,7 @@ def commit_then(
     COORDINATOR_NOT_AVAILABLE when it is not durable in time: it may become so later, and to commit the same again does no harm.
     """
     try:
-        verdicts = parts.groups.commit(request, made)
+        verdicts = broker.groups.commit(request, made)
     except KafkaError as error:
         answer(error)
         return
@@ -53,7 +53,7 @@ def commit_then(
 
 
 async def commit_in_time(
-    parts: BrokerContext, request: CommitRequest, made: CommitRecords | None = None
+    broker: BrokerContext, request: CommitRequest, made: CommitRecords | None = None
 ) -> Verdicts:
     """See `commit_then`. Nothing is awaited before the shard has decided."""
     outcome: asyncio.Future[Verdicts | KafkaError] = asyncio.get_running_loop().create_future()
@@ -62,22 +62,22 @@ async def commit_in_time(
         if not outcome.done():
             outcome.set_result(verdicts)
 
-    commit_then(parts, request, answer, made)
+    commit_then(broker, request, answer, made)
     found = await outcome
     if isinstance(found, KafkaError):
         raise found
     return found
 
 
-async def commit_records(parts: BrokerContext, turn: Turn, request: CommitRequest) -> CommitRecords | None:
+async def commit_records(broker: BrokerContext, turn: Turn, request: CommitRequest) -> CommitRecords | None:
     """The records of a commit of many offsets, made in turns; None for few, which are made when they are decided."""
     if len(request.commits) <= OFFSETS_AT_ONCE:
         return None
     made = CommitRecords()
-    now_ms = parts.runtime.clock.wall_ms()
+    now_ms = broker.runtime.clock.wall_ms()
     for one in request.commits:
         await turn.step()
-        made.add(request, one, now_ms, parts.config.offsets.metadata_max_bytes)
+        made.add(request, one, now_ms, broker.config.offsets.metadata_max_bytes)
     return made
 
 
@@ -90,6 +90,6 @@ def _outcome(verdicts: asyncio.Future[Verdicts]) -> Verdicts | KafkaError:
     return commit_refusal(error)
 
 
-def has_partition(parts: BrokerContext, topic: str, partition: int) -> bool:
-    image = parts.image.topics.get(topic)
+def has_partition(broker: BrokerContext, topic: str, partition: int) -> bool:
+    image = broker.image.topics.get(topic)
     return image is not None and 0 <= partition < len(image.partitions)

@@ -61,8 +61,8 @@ class Reading:
 
     def __init__(
         self,
-        parts: BrokerContext,
-        circumstances: RequestContext,
+        broker: BrokerContext,
+        context: RequestContext,
         request: FetchRequest,
         wanted: Sequence[WantedPartition],
         follower: FetchingBroker | None,
@@ -73,16 +73,16 @@ class Reading:
         self.has_news = False
         self.partitions: dict[Partition, WantedPartition] = {}
         """Those that could be read from."""
-        self._parts = parts
-        self._circumstances = circumstances
+        self._broker = broker
+        self._context = context
         self._wanted = wanted
-        knows_racks = circumstances.api_version >= _SINCE_RACKS
+        knows_racks = context.api_version >= _SINCE_RACKS
         self._may_read_followers = knows_racks and follower is None
         self._rack = request.rack_id if knows_racks else ""
-        self._max_bytes = min(request.max_bytes, parts.config.server.fetch_max_bytes)
-        if parts.quotas.active and follower is None:
-            self._max_bytes = min(self._max_bytes, fetch_bytes_max(parts, circumstances))
-        self._sends_uncopied = circumstances.connection.sends_uncopied
+        self._max_bytes = min(request.max_bytes, broker.config.server.fetch_max_bytes)
+        if broker.quotas.active and follower is None:
+            self._max_bytes = min(self._max_bytes, fetch_bytes_max(broker, context))
+        self._sends_uncopied = context.connection.sends_uncopied
         self._memory_room_bytes = 0
         """How much may be read into memory. What is sent from a mapping takes none."""
         self._is_first = True
@@ -132,11 +132,11 @@ class Reading:
         self.partitions = {}
         self.cold = []
         self._looks_left -= 1
-        self._memory_room_bytes = self._parts.answer_room_bytes() if self.follower is None else _UNBOUNDED
+        self._memory_room_bytes = self._broker.answer_room_bytes() if self.follower is None else _UNBOUNDED
 
     def _note_follower(self, follower: FetchingBroker) -> Generator[None, None, None]:
         """The follower's progress, of all partitions before any is read: the answer says where their marks are then."""
-        now = self._parts.runtime.clock.monotonic()
+        now = self._broker.runtime.clock.monotonic()
         for wanted in self._wanted:
             yield
             try:
@@ -167,7 +167,7 @@ class Reading:
 
     def _partition(self, wanted: WantedPartition) -> Partition:
         key = wanted.key
-        replicas = self._parts.replicas
+        replicas = self._broker.replicas
         if self._may_read_followers:
             partition = (
                 replicas.replica(key.topic, key.partition)
@@ -193,7 +193,7 @@ class Reading:
     def _data(self, wanted: WantedPartition) -> PartitionData:
         partition = self._partition(wanted)
         index = wanted.key.partition
-        if partition.config.compression_type == "zstd" and self._circumstances.api_version < ZSTD_SINCE_FETCH:
+        if partition.config.compression_type == "zstd" and self._context.api_version < ZSTD_SINCE_FETCH:
             raise KafkaError(
                 ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, "this topic is zstd: fetch with version 10 or newer"
             )
@@ -232,8 +232,8 @@ class Reading:
         if doubted:
             partition.log.verify(read)
         if throttled:
-            now = self._parts.runtime.clock.monotonic()
-            self._parts.replicas.leader_throttle.copied(len(read.records), now)
+            now = self._broker.runtime.clock.monotonic()
+            self._broker.replicas.leader_throttle.copied(len(read.records), now)
         aborted = _aborted(partition, wanted.fetch_offset, read.next_offset) if self.committed_only else None
         return _found(partition, index, read.records, aborted)
 
@@ -258,7 +258,7 @@ class Reading:
 
     def _is_throttled(self, partition: Partition, wanted: WantedPartition) -> bool:
         """Whether copying it is slowed down (KIP-73)."""
-        throttle = self._parts.replicas.leader_throttle
+        throttle = self._broker.replicas.leader_throttle
         return throttle.is_active and throttle.covers(
             wanted.key.partition, partition.config.leader_replication_throttled_replicas
         )
@@ -268,7 +268,7 @@ class Reading:
         state = partition.state
         if self.follower is None or (state is not None and self.follower.broker_id in state.isr):
             return False
-        return self._parts.replicas.leader_throttle.pause_s(self._parts.runtime.clock.monotonic()) > 0
+        return self._broker.replicas.leader_throttle.pause_s(self._broker.runtime.clock.monotonic()) > 0
 
     def _end_offset(self, partition: Partition) -> int:
         if self.follower is not None:
@@ -276,10 +276,10 @@ class Reading:
         return partition.last_stable_offset if self.committed_only else partition.high_watermark
 
     def _preferred(self, partition: Partition, wanted: WantedPartition) -> BrokerId | None:
-        if self._parts.config.replication.replica_selector_class != RACK_AWARE or not partition.is_leader:
+        if self._broker.config.replication.replica_selector_class != RACK_AWARE or not partition.is_leader:
             return None
         return preferred_replica(
-            partition, self._parts.image.brokers, rack=self._rack, fetch_offset=wanted.fetch_offset
+            partition, self._broker.image.brokers, rack=self._rack, fetch_offset=wanted.fetch_offset
         )
 
 

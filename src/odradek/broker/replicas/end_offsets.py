@@ -49,30 +49,30 @@ async def _all_settled(waits: list[asyncio.Future[None]]) -> None:
     await asyncio.gather(*waits, return_exceptions=True)
 
 
-async def high_watermark_of(parts: BrokerContext, name: TopicPartition) -> int:
+async def high_watermark_of(broker: BrokerContext, name: TopicPartition) -> int:
     """UNKNOWN_TOPIC_OR_PARTITION, LEADER_NOT_AVAILABLE, NETWORK_EXCEPTION, and what the leader refuses."""
-    leader = leader_of(parts.image, *name)
+    leader = leader_of(broker.image, *name)
     if leader is None:
         raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no partition {name}")
     if leader == NO_LEADER:
         raise KafkaError(ErrorCode.LEADER_NOT_AVAILABLE, f"{name} has no leader")
-    if leader == parts.coordinators.here:
-        partition = parts.replicas.leader(*name)
+    if leader == broker.coordinators.here:
+        partition = broker.replicas.leader(*name)
         partition.check_leads()
         if waits := unreadable((partition,)):
             await readable(waits)
             partition.check_leads()
         return partition.high_watermark
-    return await _asked(parts, leader, name)
+    return await _asked(broker, leader, name)
 
 
-async def _asked(parts: BrokerContext, leader: BrokerId, name: TopicPartition) -> int:
+async def _asked(broker: BrokerContext, leader: BrokerId, name: TopicPartition) -> int:
     asked = list_offsets.ListOffsetsPartition(partition_index=name.partition, timestamp=_LATEST)
     request = list_offsets.ListOffsetsRequest(
         replica_id=_CONSUMER, topics=[list_offsets.ListOffsetsTopic(name=name.topic, partitions=[asked])]
     )
     try:
-        response = await parts.coordinators.ask_peer(
+        response = await broker.coordinators.ask_peer(
             leader, _LIST_OFFSETS, request, timeout_s=_ASK_SECONDS_MAX
         )
     except OdradekError as error:

@@ -34,12 +34,12 @@ class Proposals:
         cluster: ClusterLink,
         me: BrokerId,
         serve: Callable[[int], ApiHandler],
-        parts: Callable[[], BrokerContext],
+        broker: Callable[[], BrokerContext],
     ) -> None:
         self._cluster = cluster
         self._me = me
         self._serve = serve
-        self._parts = parts
+        self._broker = broker
         self._alter: AlterPartitions | None = None
 
     def propose(self, leader: LeaderRole, proposal: IsrProposal) -> None:
@@ -59,7 +59,7 @@ class Proposals:
         here = RequestContext(
             connection=_NO_CONNECTION, api_version=APIS[api_key].latest_stable, client_id="broker"
         )
-        return await cast(Awaitable[Message], self._serve(api_key).handle(self._parts(), here, request))
+        return await cast(Awaitable[Message], self._serve(api_key).handle(self._broker(), here, request))
 
 
 def fetchers(

@@ -44,9 +44,9 @@ class AcknowledgementTask(NamedTuple):
     epoch: int
 
 
-def member_of(parts: BrokerContext, asked: AcknowledgementTask) -> ShareSessionKey:
+def member_of(broker: BrokerContext, asked: AcknowledgementTask) -> ShareSessionKey:
     """INVALID_REQUEST; UNSUPPORTED_VERSION where the feature is off."""
-    if level_of(parts.image, SHARE_VERSION) < 1:
+    if level_of(broker.image, SHARE_VERSION) < 1:
         raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, "the feature share.version is off")
     if not asked.group_id or not asked.member_id:
         raise KafkaError(ErrorCode.INVALID_REQUEST, "a group's id and a member's id must be given")
@@ -55,35 +55,35 @@ def member_of(parts: BrokerContext, asked: AcknowledgementTask) -> ShareSessionK
 
 
 def session_of(
-    parts: BrokerContext, key: ShareSessionKey, epoch: int, connection: Connection
+    broker: BrokerContext, key: ShareSessionKey, epoch: int, connection: Connection
 ) -> ShareSession:
     """The session that goes on, or ends, with this request. SHARE_SESSION_NOT_FOUND, INVALID_SHARE_SESSION_EPOCH."""
-    session = parts.shares.sessions.find(key)
+    session = broker.shares.sessions.find(key)
     if epoch != CLOSING:
         session.advance(epoch)
     session.connection = connection
     return session
 
 
-async def open_session(parts: BrokerContext, key: ShareSessionKey, connection: Connection) -> ShareSession:
+async def open_session(broker: BrokerContext, key: ShareSessionKey, connection: Connection) -> ShareSession:
     """A new session; what the member had acquired in an earlier one comes back. SHARE_SESSION_LIMIT_REACHED."""
-    shares = parts.shares
+    shares = broker.shares
     if shares.sessions.has(key):
-        await close_session(parts, key)
-    session = shares.sessions.open(key, connection, parts.config.group.share.max_share_sessions)
-    connection.on_lost[shares] = lambda: _connection_lost(parts, connection)
+        await close_session(broker, key)
+    session = shares.sessions.open(key, connection, broker.config.group.share.max_share_sessions)
+    connection.on_lost[shares] = lambda: _connection_lost(broker, connection)
     return session
 
 
-async def close_session(parts: BrokerContext, key: ShareSessionKey) -> None:
-    parts.shares.sessions.close(key)
-    released = parts.shares.release(key.group_id, key.member_id)
-    parts.shares.drop_unread(key.group_id)
+async def close_session(broker: BrokerContext, key: ShareSessionKey) -> None:
+    broker.shares.sessions.close(key)
+    released = broker.shares.release(key.group_id, key.member_id)
+    broker.shares.drop_unread(key.group_id)
     await settled(released)
 
 
-def _connection_lost(parts: BrokerContext, connection: Connection) -> None:
-    shares = parts.shares
+def _connection_lost(broker: BrokerContext, connection: Connection) -> None:
+    shares = broker.shares
     for key in shares.sessions.of_connection(connection):
         shares.sessions.close(key)
         for kept in shares.release(key.group_id, key.member_id):
@@ -92,7 +92,7 @@ def _connection_lost(parts: BrokerContext, connection: Connection) -> None:
 
 
 async def acknowledge(
-    parts: BrokerContext,
+    broker: BrokerContext,
     key: ShareSessionKey,
     said: Sequence[tuple[ReadPlace, Sequence[AcknowledgementRequest]]],
     *,
@@ -101,11 +101,11 @@ async def acknowledge(
     """By partition. Everything is taken in before anything is waited for."""
     verdicts: dict[ReadPlace, AcknowledgementOutcome] = {}
     waiting: list[tuple[ReadPlace, Awaitable[None]]] = []
-    turn = parts.turns.begin()
+    turn = broker.turns.begin()
     for read_place, batches in said:
         await turn.step()
         try:
-            live = await parts.shares.get(SharePlace(key.group_id, *read_place))
+            live = await broker.shares.get(SharePlace(key.group_id, *read_place))
             _check_types(batches, renews=renews and live.settings.renews)
             ranges = [
                 AcknowledgedRange(one.first_offset, one.last_offset, one.acknowledge_types) for one in batches
@@ -144,5 +144,5 @@ async def settled(kept: Sequence[Awaitable[None]]) -> None:
             continue
 
 
-def lock_ms(parts: BrokerContext, group_id: str) -> int:
-    return parts.shares.settings(group_id).limits.lock_ms
+def lock_ms(broker: BrokerContext, group_id: str) -> int:
+    return broker.shares.settings(group_id).limits.lock_ms

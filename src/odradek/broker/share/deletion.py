@@ -8,19 +8,19 @@ from odradek.broker.context import BrokerContext
 from odradek.groups.share.state_formats import SharePlace
 
 
-async def forget_topic(parts: BrokerContext, group_id: str, topic_id: UUID) -> None:
+async def forget_topic(broker: BrokerContext, group_id: str, topic_id: UUID) -> None:
     """The group has no members."""
-    topic = (await parts.groups.share_topics(group_id)).get(topic_id)
+    topic = (await broker.groups.share_topics(group_id)).get(topic_id)
     if topic is not None:
         for partition in sorted(topic.partitions):
-            await parts.shares.forget(SharePlace(group_id, topic_id, partition))
-        await parts.groups.end_share_topics(group_id, frozenset({topic_id}))
+            await broker.shares.forget(SharePlace(group_id, topic_id, partition))
+        await broker.groups.end_share_topics(group_id, frozenset({topic_id}))
 
 
-async def forget_group(parts: BrokerContext, group_id: str) -> None:
+async def forget_group(broker: BrokerContext, group_id: str) -> None:
     """Before a group is deleted; nothing for one that is no share group. NON_EMPTY_GROUP."""
-    topics = await parts.groups.share_topics(group_id)
+    topics = await broker.groups.share_topics(group_id)
     if topics:
-        await parts.groups.check_share_unused(group_id)
+        await broker.groups.check_share_unused(group_id)
         for topic_id in topics:
-            await forget_topic(parts, group_id, topic_id)
+            await forget_topic(broker, group_id, topic_id)

@@ -34,7 +34,7 @@ class _Request(Protocol):
 
 
 async def kept(
-    parts: BrokerContext,
+    broker: BrokerContext,
     request: _Request,
     operation: Operation,
     result: Callable[[int, Any], R],
@@ -43,8 +43,8 @@ async def kept(
 
     By topic id, in the request's order: what `result` makes of each partition and its reply, or the KafkaError that refused it.
     """
-    store = LocalShareState(parts.kinds.shares.shards)
-    turn = parts.turns.begin()
+    store = LocalShareState(broker.kinds.shares.shards)
+    turn = broker.turns.begin()
     places = [
         (number, topic, asked) for number, topic in enumerate(request.topics) for asked in topic.partitions
     ]

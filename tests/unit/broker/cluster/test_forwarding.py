@@ -161,7 +161,7 @@ async def deleted(
 ) -> DeleteTopicsResponse | bytes | None:
     """The answer to a request that deletes a topic, of the broker itself or of another one."""
 
-    def handle(_parts: object, _circumstances: object, _request: DeleteTopicsRequest) -> DeleteTopicsResponse:
+    def handle(_broker: object, _context: object, _request: DeleteTopicsRequest) -> DeleteTopicsResponse:
         serve()
         return DeleteTopicsResponse(responses=[])
 

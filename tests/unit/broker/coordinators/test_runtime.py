@@ -55,8 +55,8 @@ class FakeContext:
         self.refusal = KafkaError(ErrorCode.TOPIC_ALREADY_EXISTS)
         self.cluster = self
         self.coordinators = CoordinatorRuntime()
-        parts: Any = self
-        self.coordinators.begin(parts)
+        broker: Any = self
+        self.coordinators.begin(broker)
 
     async def create_topics(self, wanted: Sequence[TopicSpec]) -> list[TopicImage | KafkaError]:
         self.made += wanted
@@ -72,19 +72,17 @@ class FakeContext:
         )
 
     async def find(self, *keys: str) -> list[tuple[int, int, str]]:
-        circumstances: Any = SimpleNamespace(
-            api_version=6, address_of=lambda broker: (broker.host, broker.port)
-        )
-        parts: Any = self
+        context: Any = SimpleNamespace(api_version=6, address_of=lambda broker: (broker.host, broker.port))
+        broker: Any = self
         request = FindCoordinatorRequest(key_type=0, coordinator_keys=list(keys))
-        response: Any = await SERVED.handle(parts, circumstances, request)  # type: ignore[misc]
+        response: Any = await SERVED.handle(broker, context, request)  # type: ignore[misc]
         return [(one.error_code, one.node_id, one.host) for one in response.coordinators]
 
 
-def expect(parts: FakeContext, topic: InternalTopic) -> Shards[Any]:
+def expect(broker: FakeContext, topic: InternalTopic) -> Shards[Any]:
     make: Any = object
-    shards: Shards[Any] = parts.coordinators.new_shards(topic, make, SystemClock())
-    return parts.coordinators.expect(topic.name, lambda: CoordinatorParts(topic, shards, None)).shards
+    shards: Shards[Any] = broker.coordinators.new_shards(topic, make, SystemClock())
+    return broker.coordinators.expect(topic.name, lambda: CoordinatorParts(topic, shards, None)).shards
 
 
 def internal(**kind: Any) -> InternalTopic:
@@ -92,19 +90,19 @@ def internal(**kind: Any) -> InternalTopic:
 
 
 async def test_a_coordinator_is_found_where_the_partition_of_its_key_is_led() -> None:
-    parts = FakeContext(brokers=2)
-    shards = expect(parts, internal())
-    parts.lead(ONE, TWO, NO_LEADER, BrokerId(3))
+    broker = FakeContext(brokers=2)
+    shards = expect(broker, internal())
+    broker.lead(ONE, TWO, NO_LEADER, BrokerId(3))
     by_place = {shards.index_for(key): key for key in map(str, range(40))}
-    found = await parts.find(*(by_place[place] for place in range(4)))
+    found = await broker.find(*(by_place[place] for place in range(4)))
     nobody = (ErrorCode.COORDINATOR_NOT_AVAILABLE, -1, "")
     assert found == [(0, ONE, "host1"), (0, TWO, "host2"), nobody, nobody]
 
 
 async def test_a_broker_that_does_not_coordinate_a_key_says_so() -> None:
-    parts = FakeContext(brokers=2)
-    shards = expect(parts, internal())
-    parts.lead(TWO, TWO, TWO, TWO)
+    broker = FakeContext(brokers=2)
+    shards = expect(broker, internal())
+    broker.lead(TWO, TWO, TWO, TWO)
     with pytest.raises(KafkaError) as refused:
         shards.for_key("k")
     assert refused.value.code is ErrorCode.NOT_COORDINATOR
@@ -133,10 +131,10 @@ MIN = {"transaction.state.log.min.isr": "1"}
 async def test_a_coordinators_topic_has_the_replicas_that_its_setting_says(
     brokers: int, settings: dict[str, str], replicas: int, in_sync: str
 ) -> None:
-    parts = FakeContext(brokers, **settings)
-    expect(parts, TRANSACTION_TOPIC)
-    await parts.coordinators.ensure_topic(TRANSACTION_TOPIC.name)
-    (new,) = parts.made
+    broker = FakeContext(brokers, **settings)
+    expect(broker, TRANSACTION_TOPIC)
+    await broker.coordinators.ensure_topic(TRANSACTION_TOPIC.name)
+    (new,) = broker.made
     assert new.replication_factor == replicas
     assert new.configs["min.insync.replicas"] == in_sync
     assert new.configs["cleanup.policy"] == "compact"
@@ -144,13 +142,13 @@ async def test_a_coordinators_topic_has_the_replicas_that_its_setting_says(
 
 async def test_a_cluster_that_lacks_brokers_asks_for_as_many_replicas_as_were_set() -> None:
     """Some may merely be down; where the controller knows of no more, the topic is not made."""
-    parts = FakeContext(2, **SET)
-    expect(parts, TRANSACTION_TOPIC)
-    parts.refusal = KafkaError(ErrorCode.INVALID_REPLICATION_FACTOR, "there are 2 brokers")
+    broker = FakeContext(2, **SET)
+    expect(broker, TRANSACTION_TOPIC)
+    broker.refusal = KafkaError(ErrorCode.INVALID_REPLICATION_FACTOR, "there are 2 brokers")
     with pytest.raises(KafkaError, match="there are 2 brokers") as refused:
-        await parts.coordinators.ensure_topic(TRANSACTION_TOPIC.name)
+        await broker.coordinators.ensure_topic(TRANSACTION_TOPIC.name)
     assert refused.value.code is ErrorCode.COORDINATOR_NOT_AVAILABLE
-    assert [new.replication_factor for new in parts.made] == [3]
+    assert [new.replication_factor for new in broker.made] == [3]
 
 
 # -- imported when they are needed
@@ -159,12 +157,12 @@ async def test_a_cluster_that_lacks_brokers_asks_for_as_many_replicas_as_were_se
 class Kind:
     """A coordinator that is expected; its import waits for `allowed`."""
 
-    def __init__(self, parts: FakeContext) -> None:
-        self.parts = parts
+    def __init__(self, broker: FakeContext) -> None:
+        self.broker = broker
         self.allowed = threading.Event()
         self.threads: list[int] = []
         self.logs: list[ShardLog] = []
-        self.kind = parts.coordinators.expect(OFFSETS, self._make, self._import)
+        self.kind = broker.coordinators.expect(OFFSETS, self._make, self._import)
 
     def _import(self) -> None:
         self.threads.append(threading.get_ident())
@@ -173,14 +171,14 @@ class Kind:
     def _make(self) -> CoordinatorParts[Any, None]:
         assert self.threads, "the import comes first"
         topic = internal()
-        shards = self.parts.coordinators.new_shards(topic, cast(Any, object), SystemClock())
+        shards = self.broker.coordinators.new_shards(topic, cast(Any, object), SystemClock())
         cast(Any, shards).elected = lambda index, log: self.logs.append(log)
         return CoordinatorParts(topic, shards, None)
 
     async def imported(self) -> None:
         self.allowed.set()
         async with asyncio.timeout(10):
-            await self.parts.coordinators.import_on_thread(OFFSETS)
+            await self.broker.coordinators.import_on_thread(OFFSETS)
             while self.kind.made is None:
                 await asyncio.sleep(0)
 
@@ -196,7 +194,7 @@ async def test_a_coordinator_is_imported_on_a_thread_and_then_loads_what_this_br
     kind: Kind, partition: Partition
 ) -> None:
     lead(partition, 3)
-    kind.parts.coordinators.led(partition)
+    kind.broker.coordinators.led(partition)
     assert not kind.logs
     await kind.imported()
     assert threading.get_ident() not in kind.threads
@@ -208,7 +206,7 @@ async def test_only_the_last_leadership_is_loaded_when_others_came_before_the_im
 ) -> None:
     for epoch in (3, 5):
         lead(partition, epoch)
-        kind.parts.coordinators.led(partition)
+        kind.broker.coordinators.led(partition)
     await kind.imported()
     assert [log.leader_epoch for log in kind.logs] == [5]
 
@@ -217,17 +215,17 @@ async def test_what_this_broker_leads_no_more_when_the_import_is_done_is_not_loa
     kind: Kind, partition: Partition
 ) -> None:
     lead(partition, 3)
-    kind.parts.coordinators.led(partition)
-    kind.parts.coordinators.lost(partition)
+    kind.broker.coordinators.led(partition)
+    kind.broker.coordinators.lost(partition)
     await kind.imported()
     assert not kind.logs
 
 
 async def test_the_topic_is_made_by_a_coordinator_that_was_imported_on_a_thread(kind: Kind) -> None:
     kind.allowed.set()
-    await kind.parts.coordinators.ensure_topic(OFFSETS)
+    await kind.broker.coordinators.ensure_topic(OFFSETS)
     assert threading.get_ident() not in kind.threads
-    assert kind.parts.made
+    assert kind.broker.made
 
 
 # -- the log of a leadership

@@ -121,8 +121,8 @@ class World:
         self.slept: list[float] = []
         self.answer: Callable[[AddPartitionsToTxnRequest], Awaitable[Any]] = self.handled
         coordinators = self.coordinators = CoordinatorRuntime()
-        parts: Any = self
-        coordinators.begin(parts)
+        broker: Any = self
+        coordinators.begin(broker)
         coordinators.ask_peer = self.ask
         self.verifier = ClusterVerifier(
             coordinators, lambda: self.coordinator, lambda: self.config, self.sleep
@@ -151,9 +151,9 @@ class World:
         return decode(AddPartitionsToTxnResponse, 5, encode(response, 5))[0]
 
     async def handled(self, request: AddPartitionsToTxnRequest) -> Any:
-        parts: Any = self
-        circumstances: Any = SimpleNamespace(api_version=5)
-        return await SERVED.handle(parts, circumstances, request)  # type: ignore[misc]
+        broker: Any = self
+        context: Any = SimpleNamespace(api_version=5)
+        return await SERVED.handle(broker, context, request)  # type: ignore[misc]
 
     async def verify(
         self, *partitions: TopicPartition, add: bool = False, name: str = "x", epoch: int = 3

@@ -68,8 +68,8 @@ def told(code: ErrorCode = ErrorCode.NONE, offset: int = 42) -> ListOffsetsRespo
     return ListOffsetsResponse(topics=[ListOffsetsTopicResponse(name="t", partitions=[one])])
 
 
-async def end_of(parts: Any, name: TopicPartition = NAME) -> int:
-    return await high_watermark_of(parts, name)
+async def end_of(broker: Any, name: TopicPartition = NAME) -> int:
+    return await high_watermark_of(broker, name)
 
 
 async def test_a_leader_knows_it_itself_once_its_disk_has_everything() -> None:
@@ -77,9 +77,9 @@ async def test_a_leader_knows_it_itself_once_its_disk_has_everything() -> None:
 
 
 async def test_another_leader_is_asked() -> None:
-    parts = FakeContext(OTHER)
-    parts.answer = told()
-    assert await end_of(parts) == 42
+    broker = FakeContext(OTHER)
+    broker.answer = told()
+    assert await end_of(broker) == 42
 
 
 @pytest.mark.parametrize(
@@ -91,10 +91,10 @@ async def test_another_leader_is_asked() -> None:
     ],
 )
 async def test_what_the_other_does_not_tell_is_refused(answer: Any, code: ErrorCode) -> None:
-    parts = FakeContext(OTHER)
-    parts.answer = answer
+    broker = FakeContext(OTHER)
+    broker.answer = answer
     with pytest.raises(KafkaError) as refused:
-        await end_of(parts)
+        await end_of(broker)
     assert refused.value.code is code
 
 

@@ -12,11 +12,11 @@ from odradek.protocol.messages.cluster.allocate_producer_ids import (
 
 
 async def handle(
-    parts: BrokerContext, circumstances: RequestContext, request: AllocateProducerIdsRequest
+    broker: BrokerContext, context: RequestContext, request: AllocateProducerIdsRequest
 ) -> AllocateProducerIdsResponse:
     try:
-        parts.controller.check_broker(BrokerId(request.broker_id), request.broker_epoch)
-        ids = await parts.controller.allocate_producer_ids()
+        broker.controller.check_broker(BrokerId(request.broker_id), request.broker_epoch)
+        ids = await broker.controller.allocate_producer_ids()
     except KafkaError as error:
         return AllocateProducerIdsResponse(error_code=error.code)
     return AllocateProducerIdsResponse(producer_id_start=ids.start, producer_id_len=len(ids))

@@ -29,19 +29,19 @@ _RECOVERING: Final = 1
 
 
 async def handle(
-    parts: BrokerContext, circumstances: RequestContext, request: AlterPartitionRequest
+    broker: BrokerContext, context: RequestContext, request: AlterPartitionRequest
 ) -> AlterPartitionResponse:
-    turn = parts.turns.begin()
+    turn = broker.turns.begin()
     proposals = {}
     for topic in request.topics:
         for one in topic.partitions:
             await turn.step()
-            proposals[topic.topic_id, one.partition_index] = _proposal(one, circumstances.api_version)
+            proposals[topic.topic_id, one.partition_index] = _proposal(one, context.api_version)
     outcomes: dict[tuple[UUID, int], PartitionImage | KafkaError] = {}
     try:
         for some in slices(list(proposals.items()), _AT_ONCE):
             await turn.step()
-            outcomes |= await parts.controller.alter_partitions(
+            outcomes |= await broker.controller.alter_partitions(
                 BrokerId(request.broker_id), request.broker_epoch, dict(some)
             )
     except KafkaError as error:

@@ -16,13 +16,13 @@ _WAIT_MS_MAX: Final = 30_000
 
 
 async def handle(
-    parts: BrokerContext, circumstances: RequestContext, request: ClusterSyncRequest
+    broker: BrokerContext, context: RequestContext, request: ClusterSyncRequest
 ) -> ClusterSyncResponse:
-    connection, broker = circumstances.connection, BrokerId(request.broker_id)
-    lost = partial(parts.cluster.lost_sight_of, broker, request.broker_epoch)
+    connection, broker_id = context.connection, BrokerId(request.broker_id)
+    lost = partial(broker.cluster.lost_sight_of, broker_id, request.broker_epoch)
     connection.on_finished[CLUSTER_SYNC] = connection.on_lost[CLUSTER_SYNC] = lost
     try:
-        answer = await parts.controller.sync(
+        answer = await broker.controller.sync(
             _report(request), max_wait_s=min(max(request.max_wait_ms, 0), _WAIT_MS_MAX) / 1000
         )
     except KafkaError as error:

@@ -30,15 +30,15 @@ _UNKNOWN: Final = "this broker has no such partition"
 
 
 async def handle(
-    parts: BrokerContext, circumstances: RequestContext, request: DescribeQuorumRequest
+    broker: BrokerContext, context: RequestContext, request: DescribeQuorumRequest
 ) -> DescribeQuorumResponse:
-    version = circumstances.api_version
+    version = context.api_version
     asked = [(topic.topic_name, one.partition_index) for topic in request.topics for one in topic.partitions]
     knows = asked == [(CLUSTER_METADATA, 0)]
-    turn = parts.turns.begin()
+    turn = broker.turns.begin()
 
     def quorum(one: PartitionData) -> QuorumState:
-        return _quorum(parts, version) if knows else _unknown(one.partition_index, version)
+        return _quorum(broker, version) if knows else _unknown(one.partition_index, version)
 
     topics = [
         QuorumTopic(topic_name=topic.topic_name, partitions=await turn.map(quorum, topic.partitions))
@@ -49,12 +49,12 @@ async def handle(
     return DescribeQuorumResponse(
         error_code=ErrorCode.NONE,
         topics=topics,
-        nodes=_nodes(parts, circumstances) if knows else [],
+        nodes=_nodes(broker, context) if knows else [],
     )
 
 
-def _quorum(parts: BrokerContext, version: int) -> QuorumState:
-    controller = parts.controller
+def _quorum(broker: BrokerContext, version: int) -> QuorumState:
+    controller = broker.controller
     image = controller.latest
     versions = controller.applied_versions()
     return QuorumState(
@@ -63,19 +63,21 @@ def _quorum(parts: BrokerContext, version: int) -> QuorumState:
         leader_id=image.controller_id,
         leader_epoch=image.controller_epoch,
         high_watermark=image.version,
-        current_voters=[_state(parts, version, image.controller_id, image.version, is_level=True)],
+        current_voters=[_state(broker, version, image.controller_id, image.version, is_level=True)],
         observers=[
-            _state(parts, version, broker, applied, is_level=applied == image.version)
-            for broker, applied in versions.items()
-            if broker != image.controller_id
+            _state(broker, version, broker_id, applied, is_level=applied == image.version)
+            for broker_id, applied in versions.items()
+            if broker_id != image.controller_id
         ],
     )
 
 
-def _state(parts: BrokerContext, version: int, broker: int, offset: int, *, is_level: bool) -> ReplicaState:
-    state = ReplicaState(replica_id=broker, log_end_offset=offset)
+def _state(
+    broker: BrokerContext, version: int, broker_id: int, offset: int, *, is_level: bool
+) -> ReplicaState:
+    state = ReplicaState(replica_id=broker_id, log_end_offset=offset)
     if version >= _SINCE_TIMES and is_level:
-        now_ms = parts.runtime.clock.wall_ms()
+        now_ms = broker.runtime.clock.wall_ms()
         return state.replace(last_fetch_timestamp=now_ms, last_caught_up_timestamp=now_ms)
     return state
 
@@ -85,13 +87,13 @@ def _unknown(index: int, version: int) -> QuorumState:
     return state.replace(error_message=_UNKNOWN) if version >= _SINCE_NODES else state
 
 
-def _nodes(parts: BrokerContext, circumstances: RequestContext) -> list[Node]:
+def _nodes(broker: BrokerContext, context: RequestContext) -> list[Node]:
     nodes = []
-    for broker in parts.image.brokers:
-        address = circumstances.address_of(broker)
+    for node in broker.image.brokers:
+        address = context.address_of(node)
         if address is not None:
-            listener = Listener(name=circumstances.connection.listener.name, host=address[0], port=address[1])
-            nodes.append(Node(node_id=broker.broker_id, listeners=[listener]))
+            listener = Listener(name=context.connection.listener.name, host=address[0], port=address[1])
+            nodes.append(Node(node_id=node.broker_id, listeners=[listener]))
     return nodes
 
 

@@ -23,10 +23,8 @@ _log = events.caused_by_peers("broker")
 _SIZE_BYTES: Final = 4
 
 
-async def handle(
-    parts: BrokerContext, circumstances: RequestContext, request: ForwardRequest
-) -> ForwardResponse:
-    if not parts.cluster.leads:
+async def handle(broker: BrokerContext, context: RequestContext, request: ForwardRequest) -> ForwardResponse:
+    if not broker.cluster.leads:
         return ForwardResponse(error_code=ErrorCode.NOT_CONTROLLER)
     frame = memoryview(request.request_data)
     try:
@@ -35,7 +33,7 @@ async def handle(
             return ForwardResponse(error_code=ErrorCode.INVALID_REQUEST)
         if header.api_version not in APIS[header.api_key].versions:
             return ForwardResponse(error_code=ErrorCode.UNSUPPORTED_VERSION)
-        chunks = await _settled(parts.serve(circumstances.connection, frame))
+        chunks = await _settled(broker.serve(context.connection, frame))
     except KafkaError as error:  # the term may have ended meanwhile: NOT_CONTROLLER
         _log.warning("forwarded_request_refused", client=request.client_host, reason=error.message)
         return ForwardResponse(error_code=error.code)
@@ -44,7 +42,7 @@ async def handle(
         return ForwardResponse(error_code=ErrorCode.INVALID_REQUEST)
     if chunks is None:
         return ForwardResponse(error_code=ErrorCode.UNKNOWN_SERVER_ERROR)
-    image = parts.image
+    image = broker.image
     return ForwardResponse(
         response_data=b"".join(chunks)[_SIZE_BYTES:],
         controller_epoch=image.controller_epoch,

@@ -9,12 +9,12 @@ from odradek.protocol.messages.cluster.identify_broker import IdentifyBrokerRequ
 
 
 def handle(
-    parts: BrokerContext, circumstances: RequestContext, request: IdentifyBrokerRequest
+    broker: BrokerContext, context: RequestContext, request: IdentifyBrokerRequest
 ) -> IdentifyBrokerResponse:
     return IdentifyBrokerResponse(
-        broker_id=parts.config.server.node_id,
-        cluster_id=parts.image.cluster_id,
-        incarnation=parts.cluster.incarnation,
+        broker_id=broker.config.server.node_id,
+        cluster_id=broker.image.cluster_id,
+        incarnation=broker.cluster.incarnation,
     )
 
 

@@ -16,10 +16,10 @@ from odradek.protocol.messages.cluster.unregister_broker import (
 
 
 async def handle(
-    parts: BrokerContext, circumstances: RequestContext, request: UnregisterBrokerRequest
+    broker: BrokerContext, context: RequestContext, request: UnregisterBrokerRequest
 ) -> UnregisterBrokerResponse:
     try:
-        await parts.controller.unregister_broker(BrokerId(request.broker_id))
+        await broker.controller.unregister_broker(BrokerId(request.broker_id))
     except KafkaError as error:
         return UnregisterBrokerResponse(error_code=error.code, error_message=error.message)
     return UnregisterBrokerResponse()

@@ -28,12 +28,12 @@ def serving(served_keys: Callable[[], Collection[int]]) -> ApiHandler:
     """The handler; which features there are depends on the APIs that are served."""
 
     async def handle(
-        parts: BrokerContext, circumstances: RequestContext, request: UpdateFeaturesRequest
+        broker: BrokerContext, context: RequestContext, request: UpdateFeaturesRequest
     ) -> UpdateFeaturesResponse:
-        version = circumstances.api_version
+        version = context.api_version
         try:
-            levels = _checked(parts, served_keys(), request, version)
-            await _set(parts, levels, validate_only=request.validate_only)
+            levels = _checked(broker, served_keys(), request, version)
+            await _set(broker, levels, validate_only=request.validate_only)
         except KafkaError as error:
             return UpdateFeaturesResponse(
                 error_code=error.code, error_message=f"no feature was updated: {error.message}"
@@ -47,12 +47,12 @@ def serving(served_keys: Callable[[], Collection[int]]) -> ApiHandler:
 
 
 def _checked(
-    parts: BrokerContext, served_keys: Collection[int], request: UpdateFeaturesRequest, version: int
+    broker: BrokerContext, served_keys: Collection[int], request: UpdateFeaturesRequest, version: int
 ) -> dict[str, int]:
     levels: dict[str, int] = {}
     for update in request.feature_updates:
         kind = update.upgrade_type if version >= _SINCE_UPGRADE_TYPE else _kind_of(update)
-        check_update(parts.image, served_keys, update.feature, update.max_version_level, kind)
+        check_update(broker.image, served_keys, update.feature, update.max_version_level, kind)
         if levels.setdefault(update.feature, update.max_version_level) != update.max_version_level:
             raise KafkaError(
                 ErrorCode.INVALID_UPDATE_VERSION, f"feature {update.feature} is given two different levels"
@@ -64,11 +64,11 @@ def _kind_of(update: FeatureUpdateKey) -> int:
     return FeatureUpgrade.SAFE_DOWNGRADE if update.allow_downgrade else FeatureUpgrade.UPGRADE
 
 
-def _set(parts: BrokerContext, levels: dict[str, int], *, validate_only: bool) -> Awaitable[FeatureLevels]:
+def _set(broker: BrokerContext, levels: dict[str, int], *, validate_only: bool) -> Awaitable[FeatureLevels]:
     def change(before: FeatureLevels) -> FeatureLevels:
-        changed = {name: level for name, level in levels.items() if level_of(parts.image, name) != level}
+        changed = {name: level for name, level in levels.items() if level_of(broker.image, name) != level}
         if not changed:
             return before
         return FeatureLevels(epoch=before.epoch + 1, levels={**before.levels, **changed})
 
-    return parts.controller.alter(FEATURES, change, validate_only=validate_only)
+    return broker.controller.alter(FEATURES, change, validate_only=validate_only)

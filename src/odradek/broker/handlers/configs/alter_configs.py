@@ -15,18 +15,18 @@ from odradek.protocol.messages.configs.alter_configs import (
 
 
 async def handle(
-    parts: BrokerContext, circumstances: RequestContext, request: AlterConfigsRequest
+    broker: BrokerContext, context: RequestContext, request: AlterConfigsRequest
 ) -> AlterConfigsResponse:
-    turn = parts.turns.begin()
+    turn = broker.turns.begin()
     responses = []
     for resource, refusal in each_once(request.resources):
         await turn.step()
-        responses.append(await _alter(parts, resource, refusal, validate_only=request.validate_only))
+        responses.append(await _alter(broker, resource, refusal, validate_only=request.validate_only))
     return AlterConfigsResponse(responses=responses)
 
 
 async def _alter(
-    parts: BrokerContext, resource: AlterConfigsResource, refusal: KafkaError | None, *, validate_only: bool
+    broker: BrokerContext, resource: AlterConfigsResource, refusal: KafkaError | None, *, validate_only: bool
 ) -> AlterConfigsResourceResponse:
     code, message = ErrorCode.NONE, None
     try:
@@ -34,7 +34,7 @@ async def _alter(
             raise refusal
         change = replacing(resource.configs)
         await alter(
-            parts, resource.resource_type, resource.resource_name, change, validate_only=validate_only
+            broker, resource.resource_type, resource.resource_name, change, validate_only=validate_only
         )
     except KafkaError as error:
         code, message = error.code, error.message

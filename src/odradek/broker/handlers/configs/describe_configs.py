@@ -45,21 +45,21 @@ from odradek.telemetry.levels import loggers
 
 
 async def handle(
-    parts: BrokerContext, circumstances: RequestContext, request: DescribeConfigsRequest
+    broker: BrokerContext, context: RequestContext, request: DescribeConfigsRequest
 ) -> DescribeConfigsResponse:
     unique = {
         (one.resource_type, one.resource_name, tuple(one.configuration_keys or ())): one
         for one in request.resources
     }
-    results = await parts.turns.begin().map(partial(_describe, parts, request), unique.values())
+    results = await broker.turns.begin().map(partial(_describe, broker, request), unique.values())
     return DescribeConfigsResponse(results=results)
 
 
 def _describe(
-    parts: BrokerContext, request: DescribeConfigsRequest, resource: DescribeConfigsResource
+    broker: BrokerContext, request: DescribeConfigsRequest, resource: DescribeConfigsResource
 ) -> DescribeConfigsResult:
     try:
-        settings = _settings(parts, resource)
+        settings = _settings(broker, resource)
     except KafkaError as error:
         return DescribeConfigsResult(
             error_code=error.code,
@@ -77,21 +77,21 @@ def _describe(
     )
 
 
-def _settings(parts: BrokerContext, resource: DescribeConfigsResource) -> list[DescribedSetting]:
+def _settings(broker: BrokerContext, resource: DescribeConfigsResource) -> list[DescribedSetting]:
     kind, name = resource.resource_type, resource.resource_name
     if kind == TOPIC:
-        return describe_topic(topic_resource(parts, name).configs, parts.config)
+        return describe_topic(topic_resource(broker, name).configs, broker.config)
     if kind == BROKER:
-        broker_resource(parts, name)
-        return describe_broker(parts.config) if name else describe_broker_defaults(parts.config)
+        broker_resource(broker, name)
+        return describe_broker(broker.config) if name else describe_broker_defaults(broker.config)
     if kind == BROKER_LOGGER:
-        logger_resource(parts, name)
+        logger_resource(broker, name)
         return [_logger(one, level) for one, level in loggers().items()]
     if kind not in (GROUP, CLIENT_METRICS):
         raise unsupported(kind)
     named_resource(kind, name)
-    overrides = parts.image.resource_configs.get((kind, name), {})
-    return describe_group(overrides, parts.config) if kind == GROUP else describe_client_metrics(overrides)
+    overrides = broker.image.resource_configs.get((kind, name), {})
+    return describe_group(overrides, broker.config) if kind == GROUP else describe_client_metrics(overrides)
 
 
 def _logger(name: str, level: str) -> DescribedSetting:

@@ -17,18 +17,18 @@ from odradek.protocol.messages.configs.incremental_alter_configs import (
 
 
 async def handle(
-    parts: BrokerContext, circumstances: RequestContext, request: IncrementalAlterConfigsRequest
+    broker: BrokerContext, context: RequestContext, request: IncrementalAlterConfigsRequest
 ) -> IncrementalAlterConfigsResponse:
-    turn = parts.turns.begin()
+    turn = broker.turns.begin()
     responses = []
     for resource, refusal in each_once(request.resources):
         await turn.step()
-        responses.append(await _alter(parts, resource, refusal, validate_only=request.validate_only))
+        responses.append(await _alter(broker, resource, refusal, validate_only=request.validate_only))
     return IncrementalAlterConfigsResponse(responses=responses)
 
 
 async def _alter(
-    parts: BrokerContext, resource: AlterConfigsResource, refusal: KafkaError | None, *, validate_only: bool
+    broker: BrokerContext, resource: AlterConfigsResource, refusal: KafkaError | None, *, validate_only: bool
 ) -> AlterConfigsResourceResponse:
     code, message = ErrorCode.NONE, None
     try:
@@ -37,9 +37,9 @@ async def _alter(
         change = incremental(resource.configs, resource.resource_type)
         kind, name = resource.resource_type, resource.resource_name
         if kind == BROKER_LOGGER:
-            alter_loggers(parts, name, resource.configs, validate_only=validate_only)
+            alter_loggers(broker, name, resource.configs, validate_only=validate_only)
         else:
-            await alter(parts, kind, name, change, validate_only=validate_only)
+            await alter(broker, kind, name, change, validate_only=validate_only)
     except KafkaError as error:
         code, message = error.code, error.message
     return AlterConfigsResourceResponse(

@@ -24,10 +24,10 @@ _LISTED: Final = (GROUP, CLIENT_METRICS, BROKER_LOGGER, BROKER, TOPIC)
 
 
 def handle(
-    parts: BrokerContext, circumstances: RequestContext, request: ListConfigResourcesRequest
+    broker: BrokerContext, context: RequestContext, request: ListConfigResourcesRequest
 ) -> ListConfigResourcesResponse:
-    if circumstances.api_version == 0:
-        names = [ConfigResource(resource_name=name) for name in _names(parts, CLIENT_METRICS)]
+    if context.api_version == 0:
+        names = [ConfigResource(resource_name=name) for name in _names(broker, CLIENT_METRICS)]
         return ListConfigResourcesResponse(error_code=ErrorCode.NONE, config_resources=names)
     wanted = request.resource_types or _LISTED
     if any(kind not in _LISTED for kind in wanted):
@@ -37,17 +37,17 @@ def handle(
         config_resources=[
             ConfigResource(resource_name=name, resource_type=kind)
             for kind in dict.fromkeys(wanted)
-            for name in _names(parts, kind)
+            for name in _names(broker, kind)
         ],
     )
 
 
-def _names(parts: BrokerContext, kind: int) -> Iterable[str]:
+def _names(broker: BrokerContext, kind: int) -> Iterable[str]:
     if kind == TOPIC:
-        return parts.image.topics
+        return broker.image.topics
     if kind in (BROKER, BROKER_LOGGER):
-        return [str(broker.broker_id) for broker in parts.image.brokers]
-    return [name for (other, name) in parts.image.resource_configs if other == kind]
+        return [str(node.broker_id) for node in broker.image.brokers]
+    return [name for (other, name) in broker.image.resource_configs if other == kind]
 
 
 SERVED = ApiHandler(74, handle)

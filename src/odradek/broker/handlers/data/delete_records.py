@@ -31,29 +31,29 @@ _NO_LOW_WATERMARK = -1
 
 
 async def handle(
-    parts: BrokerContext, circumstances: RequestContext, request: DeleteRecordsRequest
+    broker: BrokerContext, context: RequestContext, request: DeleteRecordsRequest
 ) -> DeleteRecordsResponse:
-    now = parts.runtime.clock.monotonic
+    now = broker.runtime.clock.monotonic
     deadline = now() + request.timeout_ms / 1000
-    turn = parts.turns.begin()
-    waits = unreadable(await _led_here(parts, turn, request))
+    turn = broker.turns.begin()
+    waits = unreadable(await _led_here(broker, turn, request))
     if waits:
         await readable(waits, min(request.timeout_ms, FLUSH_MS_MAX))
     work = _Work()
     for topic in request.topics:
-        results = await turn.map(partial(work.delete, parts, topic.name), topic.partitions)
+        results = await turn.map(partial(work.delete, broker, topic.name), topic.partitions)
         work.topics.append(DeleteRecordsTopicResult(name=topic.name, partitions=results))
     left_ms = int((deadline - now()) * 1000)
     return await work.finished(left_ms) if work.waiting else work.response()
 
 
-async def _led_here(parts: BrokerContext, turn: Turn, request: DeleteRecordsRequest) -> list[Partition]:
+async def _led_here(broker: BrokerContext, turn: Turn, request: DeleteRecordsRequest) -> list[Partition]:
     led = []
     for topic in request.topics:
         for wanted in topic.partitions:
             await turn.step()
             try:
-                led.append(parts.replicas.leader(topic.name, wanted.partition_index))
+                led.append(broker.replicas.leader(topic.name, wanted.partition_index))
             except KafkaError:
                 continue  # said in the answer
     return led
@@ -68,12 +68,12 @@ class _Work:
         self.topics: list[DeleteRecordsTopicResult] = []
 
     def delete(
-        self, parts: BrokerContext, topic: str, wanted: DeleteRecordsPartition
+        self, broker: BrokerContext, topic: str, wanted: DeleteRecordsPartition
     ) -> DeleteRecordsPartitionResult:
         index = wanted.partition_index
         try:
-            partition = parts.replicas.leader(topic, index)
-            parts.replicas.check_writable_by_clients(partition)
+            partition = broker.replicas.leader(topic, index)
+            broker.replicas.check_writable_by_clients(partition)
             if "delete" not in partition.config.cleanup_policy:
                 raise KafkaError(
                     ErrorCode.POLICY_VIOLATION, f"topic {topic!r} does not have cleanup.policy=delete"

@@ -21,27 +21,27 @@ from odradek.storage.producers import producer_state
 
 
 async def handle(
-    parts: BrokerContext, circumstances: RequestContext, request: DescribeProducersRequest
+    broker: BrokerContext, context: RequestContext, request: DescribeProducersRequest
 ) -> DescribeProducersResponse:
-    turn = parts.turns.begin()
+    turn = broker.turns.begin()
     topics: dict[str, dict[int, None]] = {}
     for topic in request.topics:
         topics.setdefault(topic.name, {}).update(dict.fromkeys(topic.partition_indexes))
     return DescribeProducersResponse(
         topics=[
-            TopicResponse(name=name, partitions=await turn.map(partial(_partition, parts, name), indexes))
+            TopicResponse(name=name, partitions=await turn.map(partial(_partition, broker, name), indexes))
             for name, indexes in topics.items()
         ]
     )
 
 
-def _partition(parts: BrokerContext, topic: str, index: int) -> PartitionResponse:
+def _partition(broker: BrokerContext, topic: str, index: int) -> PartitionResponse:
     try:
         check_topic_name(topic)
-        partition = parts.replicas.leader(topic, index)
+        partition = broker.replicas.leader(topic, index)
     except KafkaError as error:
         # Of a topic that exists Kafka says the code alone.
-        message = None if topic in parts.image.topics else error.message
+        message = None if topic in broker.image.topics else error.message
         return PartitionResponse(partition_index=index, error_code=error.code, error_message=message)
     return PartitionResponse(
         partition_index=index,

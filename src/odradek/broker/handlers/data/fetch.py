@@ -61,50 +61,50 @@ _FEW_PARTITIONS: Final = 200
 
 
 def handle(
-    parts: BrokerContext, circumstances: RequestContext, request: FetchRequest
+    broker: BrokerContext, context: RequestContext, request: FetchRequest
 ) -> FetchResponse | Awaitable[FetchResponse] | HeldResponse:
     try:
-        follower = _follower(parts, circumstances, request)
+        follower = _follower(broker, context, request)
         if _names_many(request):
-            return HeldResponse(_plan_many(parts, circumstances, request, follower))
-        by_id = circumstances.api_version >= _SINCE_TOPIC_IDS
+            return HeldResponse(_plan_many(broker, context, request, follower))
+        by_id = context.api_version >= _SINCE_TOPIC_IDS
         wanted = [_wanted(topic, item, by_id) for topic in request.topics for item in topic.partitions]
-        plan = _plan(parts, circumstances, request, follower, wanted)
+        plan = _plan(broker, context, request, follower, wanted)
     except KafkaError as error:
-        return _refused(circumstances, request, error)
+        return _refused(context, request, error)
     if len(plan.wanted) > _FEW_PARTITIONS:
-        return HeldResponse(_fetch_many(parts, circumstances, request, follower, plan))
-    reading = Reading(parts, circumstances, request, plan.wanted, follower)
+        return HeldResponse(_fetch_many(broker, context, request, follower, plan))
+    reading = Reading(broker, context, request, plan.wanted, follower)
     results = reading.read()
     if reading.cold:
-        return _bring_first(parts, circumstances, request, plan, reading)
-    return _answer(parts, circumstances, request, plan, reading, results)
+        return _bring_first(broker, context, request, plan, reading)
+    return _answer(broker, context, request, plan, reading, results)
 
 
 async def _bring_first(
-    parts: BrokerContext,
-    circumstances: RequestContext,
+    broker: BrokerContext,
+    context: RequestContext,
     request: FetchRequest,
     plan: SessionFetchPlan,
     reading: Reading,
 ) -> FetchResponse:
     """Some of it is on the disk alone: another thread waits for that, and others are served meanwhile."""
-    results = await _brought(parts, reading)
-    answer = _answer(parts, circumstances, request, plan, reading, results)
+    results = await _brought(broker, reading)
+    answer = _answer(broker, context, request, plan, reading, results)
     return answer if isinstance(answer, FetchResponse) else await answer
 
 
-async def _brought(parts: BrokerContext, reading: Reading) -> list[Result]:
+async def _brought(broker: BrokerContext, reading: Reading) -> list[Result]:
     results: list[Result] = []
     while reading.cold:
-        await parts.runtime.offload.run(reading.bring)
+        await broker.runtime.offload.run(reading.bring)
         results = reading.read()
     return results
 
 
 def _answer(
-    parts: BrokerContext,
-    circumstances: RequestContext,
+    broker: BrokerContext,
+    context: RequestContext,
     request: FetchRequest,
     plan: SessionFetchPlan,
     reading: Reading,
@@ -113,14 +113,14 @@ def _answer(
     follower = reading.follower
 
     def answer() -> FetchResponse | Coroutine[Any, Any, FetchResponse]:
-        return _read_again(parts, circumstances, plan, reading)
+        return _read_again(broker, context, plan, reading)
 
     if not _waits(request, plan, reading):
-        return _response(parts, circumstances, plan, results)
+        return _response(broker, context, plan, results)
     wait_s = request.max_wait_ms / 1000
     missing_bytes = request.min_bytes - reading.found_bytes
     if follower is not None:
-        return _follower_waits(parts, circumstances, plan, reading, results, wait_s, missing_bytes)
+        return _follower_waits(broker, context, plan, reading, results, wait_s, missing_bytes)
     return ConsumerWaiting(
         reading.partitions,
         answer,
@@ -131,8 +131,8 @@ def _answer(
 
 
 def _read_again(
-    parts: BrokerContext,
-    circumstances: RequestContext,
+    broker: BrokerContext,
+    context: RequestContext,
     plan: SessionFetchPlan,
     reading: Reading,
     wanted: Sequence[WantedPartition] | None = None,
@@ -141,14 +141,14 @@ def _read_again(
     reading.look_again()
     results = reading.read(wanted)
     if reading.cold:
-        return _bring_and_answer(parts, circumstances, plan, reading)
-    return _response(parts, circumstances, plan, results)
+        return _bring_and_answer(broker, context, plan, reading)
+    return _response(broker, context, plan, results)
 
 
 async def _bring_and_answer(
-    parts: BrokerContext, circumstances: RequestContext, plan: SessionFetchPlan, reading: Reading
+    broker: BrokerContext, context: RequestContext, plan: SessionFetchPlan, reading: Reading
 ) -> FetchResponse:
-    return _response(parts, circumstances, plan, await _brought(parts, reading))
+    return _response(broker, context, plan, await _brought(broker, reading))
 
 
 def _waits(request: FetchRequest, plan: SessionFetchPlan, reading: Reading) -> bool:
@@ -169,13 +169,13 @@ def _names_many(request: FetchRequest) -> bool:
 
 
 async def _plan_many(
-    parts: BrokerContext,
-    circumstances: RequestContext,
+    broker: BrokerContext,
+    context: RequestContext,
     request: FetchRequest,
     follower: FetchingBroker | None,
 ) -> FetchResponse:
-    turn = parts.turns.begin()
-    by_id = circumstances.api_version >= _SINCE_TOPIC_IDS
+    turn = broker.turns.begin()
+    by_id = context.api_version >= _SINCE_TOPIC_IDS
     wanted = []
     for topic in request.topics:
         for item in topic.partitions:
@@ -186,30 +186,30 @@ async def _plan_many(
             error = KafkaError(
                 ErrorCode.FETCH_SESSION_ID_NOT_FOUND, "a session may not have so many partitions"
             )
-            return _refused(circumstances, request, error)
+            return _refused(context, request, error)
         request = request.replace(session_epoch=FINAL_EPOCH)  # without a session, as the client may be told
     try:
-        plan = _plan(parts, circumstances, request, follower, wanted)
+        plan = _plan(broker, context, request, follower, wanted)
     except KafkaError as error:
-        return _refused(circumstances, request, error)
-    return await _fetch_many(parts, circumstances, request, follower, plan)
+        return _refused(context, request, error)
+    return await _fetch_many(broker, context, request, follower, plan)
 
 
 async def _fetch_many(
-    parts: BrokerContext,
-    circumstances: RequestContext,
+    broker: BrokerContext,
+    context: RequestContext,
     request: FetchRequest,
     follower: FetchingBroker | None,
     plan: SessionFetchPlan,
 ) -> FetchResponse:
-    turn = parts.turns.begin()
-    reading = Reading(parts, circumstances, request, plan.wanted, follower)
-    results = await _read_many(parts, turn, reading)
+    turn = broker.turns.begin()
+    reading = Reading(broker, context, request, plan.wanted, follower)
+    results = await _read_many(broker, turn, reading)
     if _waits(request, plan, reading):
         wait_s = request.max_wait_ms / 1000
         missing_bytes = request.min_bytes - reading.found_bytes
         if follower is not None:
-            return await _follower_waits(parts, circumstances, plan, reading, results, wait_s, missing_bytes)
+            return await _follower_waits(broker, context, plan, reading, results, wait_s, missing_bytes)
         await ConsumerWaiting(
             reading.partitions,
             FetchResponse,  # what it answers does not matter: there is too much to read for whoever brings the news
@@ -217,13 +217,13 @@ async def _fetch_many(
             missing_bytes=missing_bytes,
             committed_only=reading.committed_only,
         ).response
-        results = await _read_many(parts, turn, reading)
+        results = await _read_many(broker, turn, reading)
     kept = []
     for result in results:
         await turn.step()
         if plan.session is None or plan.session.changed(_told(result)) or not plan.incremental:
             kept.append(result)
-    hints = _hints(parts, circumstances)
+    hints = _hints(broker, context)
     topics: _Topics = {}
     for result in kept:
         await turn.step()
@@ -232,18 +232,18 @@ async def _fetch_many(
     return response if hints is None else _with_endpoints(response, hints)
 
 
-async def _read_many(parts: BrokerContext, turn: Turn, reading: Reading) -> list[Result]:
+async def _read_many(broker: BrokerContext, turn: Turn, reading: Reading) -> list[Result]:
     reading.look_again()
     results = await turn.drive(reading.read_steps())
     while reading.cold:
-        await parts.runtime.offload.run(reading.bring)
+        await broker.runtime.offload.run(reading.bring)
         results = await turn.drive(reading.read_steps())
     return results
 
 
 def _follower_waits(
-    parts: BrokerContext,
-    circumstances: RequestContext,
+    broker: BrokerContext,
+    context: RequestContext,
     plan: SessionFetchPlan,
     reading: Reading,
     results: list[Result],
@@ -255,10 +255,10 @@ def _follower_waits(
 
     def answer() -> FetchResponse | Coroutine[Any, Any, FetchResponse]:
         wanted = None if session is None or resting is None else session.wanted()
-        return _read_again(parts, circumstances, plan, reading, wanted)
+        return _read_again(broker, context, plan, reading, wanted)
 
     def nothing() -> FetchResponse:
-        return _response(parts, circumstances, plan, () if plan.incremental else results)
+        return _response(broker, context, plan, () if plan.incremental else results)
 
     waiting = FollowerWaiting(
         _known_high_watermarks(reading, plan),
@@ -273,7 +273,7 @@ def _follower_waits(
             for partition, wanted in reading.partitions.items()
         ),
     )
-    on_next = circumstances.connection.on_next
+    on_next = context.connection.on_next
     on_next[waiting] = waiting.hurry
     waiting.response.add_done_callback(lambda _: on_next.pop(waiting, None))
     return waiting.response
@@ -305,9 +305,9 @@ def _known_high_watermarks(reading: Reading, plan: SessionFetchPlan) -> dict[Par
     }
 
 
-def _refused(circumstances: RequestContext, request: FetchRequest, error: KafkaError) -> FetchResponse:
+def _refused(context: RequestContext, request: FetchRequest, error: KafkaError) -> FetchResponse:
     """An error of the whole request, which before version 7 has no place but in its partitions."""
-    if circumstances.api_version >= _SINCE_SESSIONS:
+    if context.api_version >= _SINCE_SESSIONS:
         return FetchResponse(error_code=error.code)
     return FetchResponse(
         responses=[
@@ -322,21 +322,19 @@ def _refused(circumstances: RequestContext, request: FetchRequest, error: KafkaE
 # -- what is asked, and by whom
 
 
-def _follower(
-    parts: BrokerContext, circumstances: RequestContext, request: FetchRequest
-) -> FetchingBroker | None:
+def _follower(broker: BrokerContext, context: RequestContext, request: FetchRequest) -> FetchingBroker | None:
     """The broker that fetches; None for a client."""
     state = request.replica_state
-    told = circumstances.api_version >= _SINCE_REPLICA_STATE
+    told = context.api_version >= _SINCE_REPLICA_STATE
     replica_id = state.replica_id if told else request.replica_id
     if replica_id < 0:
         return None
-    if not told or state.replica_epoch < 0 or replica_id == parts.config.server.node_id:
+    if not told or state.replica_epoch < 0 or replica_id == broker.config.server.node_id:
         raise KafkaError(
             ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
             "only another broker of this cluster, which names its epoch, may fetch as a replica",
         )
-    known = next((one.epoch for one in parts.image.brokers if one.broker_id == replica_id), None)
+    known = next((one.epoch for one in broker.image.brokers if one.broker_id == replica_id), None)
     if state.replica_epoch != known:  # a later one, of which we have not heard yet, comes again soon
         what = "is not registered" if known is None else f"has epoch {known}"
         raise KafkaError(
@@ -359,29 +357,29 @@ def _wanted(topic: FetchTopic, item: FetchPartition, by_id: bool) -> WantedParti
 
 
 def _plan(
-    parts: BrokerContext,
-    circumstances: RequestContext,
+    broker: BrokerContext,
+    context: RequestContext,
     request: FetchRequest,
     follower: FetchingBroker | None,
     wanted: list[WantedPartition],
 ) -> SessionFetchPlan:
-    by_id = circumstances.api_version >= _SINCE_TOPIC_IDS
+    by_id = context.api_version >= _SINCE_TOPIC_IDS
     forgotten = [
         identified(topic.topic_id, number) if by_id else named(topic.topic, number)
         for topic in request.forgotten_topics_data
         for number in topic.partitions
     ]
-    owner = circumstances.principal
+    owner = context.principal
     if follower is not None:
         owner = f"broker {follower.broker_id} in epoch {follower.broker_epoch}"
-    return parts.fetch_sessions.plan(
+    return broker.fetch_sessions.plan(
         session_id=request.session_id,
         epoch=request.session_epoch,
         wanted=wanted,
         forgotten=forgotten,
         uses_topic_ids=by_id,
         owner=owner,
-        now=parts.runtime.clock.monotonic(),
+        now=broker.runtime.clock.monotonic(),
         is_follower=follower is not None,
     )
 
@@ -390,14 +388,14 @@ def _plan(
 
 
 def _response(
-    parts: BrokerContext, circumstances: RequestContext, plan: SessionFetchPlan, results: Iterable[Result]
+    broker: BrokerContext, context: RequestContext, plan: SessionFetchPlan, results: Iterable[Result]
 ) -> FetchResponse:
     session = plan.session
     if session is not None:
         kept = [result for result in results if session.changed(_told(result)) or not plan.incremental]
     else:
         kept = list(results)
-    hints = _hints(parts, circumstances)
+    hints = _hints(broker, context)
     topics: _Topics = {}
     for result in kept:
         _add(topics, result, hints)
@@ -405,8 +403,8 @@ def _response(
     return response if hints is None else _with_endpoints(response, hints)
 
 
-def _hints(parts: BrokerContext, circumstances: RequestContext) -> LeaderHints | None:
-    return LeaderHints(parts, circumstances) if circumstances.api_version >= _SINCE_HINTS else None
+def _hints(broker: BrokerContext, context: RequestContext) -> LeaderHints | None:
+    return LeaderHints(broker, context) if context.api_version >= _SINCE_HINTS else None
 
 
 def _add(topics: _Topics, result: Result, hints: LeaderHints | None) -> None:

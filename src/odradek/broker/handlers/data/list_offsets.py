@@ -50,26 +50,26 @@ _OF_THE_START = frozenset({_EARLIEST, _EARLIEST_LOCAL, _LATEST_TIERED, _EARLIEST
 
 
 def handle(
-    parts: BrokerContext, circumstances: RequestContext, request: ListOffsetsRequest
+    broker: BrokerContext, context: RequestContext, request: ListOffsetsRequest
 ) -> ListOffsetsResponse | Awaitable[ListOffsetsResponse]:
     if sum([len(topic.partitions) for topic in request.topics]) > _FEW_PARTITIONS:
-        return _answer_many(parts, circumstances, request)
+        return _answer_many(broker, context, request)
     ends: list[Partition] = []
     for topic in request.topics:
         for wanted in topic.partitions:
-            _add_end_asked_for(ends, parts, topic.name, wanted)
+            _add_end_asked_for(ends, broker, topic.name, wanted)
     if waits := unreadable(ends):
-        return _answer_when_readable(parts, circumstances, request, waits)
+        return _answer_when_readable(broker, context, request, waits)
     try:
-        return _answer_few(parts, circumstances, request)
+        return _answer_few(broker, context, request)
     except NotAtHand:
-        return _answer_in_turns(parts, parts.turns.begin(), circumstances, request)
+        return _answer_in_turns(broker, broker.turns.begin(), context, request)
 
 
 def _answer_few(
-    parts: BrokerContext, circumstances: RequestContext, request: ListOffsetsRequest
+    broker: BrokerContext, context: RequestContext, request: ListOffsetsRequest
 ) -> ListOffsetsResponse:
-    answer = _answers(parts, circumstances, request)
+    answer = _answers(broker, context, request)
     return ListOffsetsResponse(
         topics=[
             ListOffsetsTopicResponse(
@@ -83,59 +83,59 @@ def _answer_few(
 
 
 async def _answer_many(
-    parts: BrokerContext, circumstances: RequestContext, request: ListOffsetsRequest
+    broker: BrokerContext, context: RequestContext, request: ListOffsetsRequest
 ) -> ListOffsetsResponse:
-    turn = parts.turns.begin()
+    turn = broker.turns.begin()
     ends: list[Partition] = []
     for topic in request.topics:
         for wanted in topic.partitions:
             await turn.step()
-            _add_end_asked_for(ends, parts, topic.name, wanted)
+            _add_end_asked_for(ends, broker, topic.name, wanted)
     if waits := unreadable(ends):
         await readable(waits)
-    return await _answer_in_turns(parts, turn, circumstances, request)
+    return await _answer_in_turns(broker, turn, context, request)
 
 
 async def _answer_when_readable(
-    parts: BrokerContext,
-    circumstances: RequestContext,
+    broker: BrokerContext,
+    context: RequestContext,
     request: ListOffsetsRequest,
     waits: list[asyncio.Future[None]],
 ) -> ListOffsetsResponse:
     await readable(waits)
-    return await _answer_in_turns(parts, parts.turns.begin(), circumstances, request)
+    return await _answer_in_turns(broker, broker.turns.begin(), context, request)
 
 
 async def _answer_in_turns(
-    parts: BrokerContext, turn: Turn, circumstances: RequestContext, request: ListOffsetsRequest
+    broker: BrokerContext, turn: Turn, context: RequestContext, request: ListOffsetsRequest
 ) -> ListOffsetsResponse:
     topics = []
-    answer = _answers(parts, circumstances, request)
+    answer = _answers(broker, context, request)
     for topic in request.topics:
         await turn.step()
         partitions = []
         for wanted in _unique(topic):
             await turn.step()
             attempt = partial(answer, topic.name, wanted)
-            partitions.append(await read_off_loop(parts.runtime.offload, attempt))
+            partitions.append(await read_off_loop(broker.runtime.offload, attempt))
         if partitions:
             topics.append(ListOffsetsTopicResponse(name=topic.name, partitions=partitions))
     return ListOffsetsResponse(topics=topics)
 
 
 def _add_end_asked_for(
-    ends: list[Partition], parts: BrokerContext, topic: str, wanted: ListOffsetsPartition
+    ends: list[Partition], broker: BrokerContext, topic: str, wanted: ListOffsetsPartition
 ) -> None:
     """The partition, if it is led here and its end decides what is answered."""
     if wanted.timestamp not in _OF_THE_START:
         try:
-            ends.append(parts.replicas.leader(topic, wanted.partition_index))
+            ends.append(broker.replicas.leader(topic, wanted.partition_index))
         except KafkaError:
             return  # it is said in the answer
 
 
 def _answers(
-    parts: BrokerContext, circumstances: RequestContext, request: ListOffsetsRequest
+    broker: BrokerContext, context: RequestContext, request: ListOffsetsRequest
 ) -> Callable[[str, ListOffsetsPartition, ReadProgress], ListOffsetsPartitionResponse]:
     """What answers for a partition of a topic. One that the request names twice is refused."""
     committed_only = request.isolation_level == _READ_COMMITTED
@@ -150,7 +150,7 @@ def _answers(
         index = wanted.partition_index
         if twice and (name, index) in twice:
             return ListOffsetsPartitionResponse(partition_index=index, error_code=ErrorCode.INVALID_REQUEST)
-        return _answer(parts, circumstances, name, wanted, beside, committed_only=committed_only)
+        return _answer(broker, context, name, wanted, beside, committed_only=committed_only)
 
     return answer
 
@@ -160,8 +160,8 @@ def _unique(topic: ListOffsetsTopic) -> Iterable[ListOffsetsPartition]:
 
 
 def _answer(
-    parts: BrokerContext,
-    circumstances: RequestContext,
+    broker: BrokerContext,
+    context: RequestContext,
     topic: str,
     wanted: ListOffsetsPartition,
     beside: ReadProgress,
@@ -170,19 +170,19 @@ def _answer(
 ) -> ListOffsetsPartitionResponse:
     index = wanted.partition_index
     try:
-        if wanted.timestamp < 0 and circumstances.api_version < _SINCE.get(wanted.timestamp, 0):
+        if wanted.timestamp < 0 and context.api_version < _SINCE.get(wanted.timestamp, 0):
             raise KafkaError(
                 ErrorCode.UNSUPPORTED_VERSION, f"timestamp {wanted.timestamp} needs a newer ListOffsets"
             )
-        partition = parts.replicas.leader(topic, index)
+        partition = broker.replicas.leader(topic, index)
         partition.check_leader_epoch(wanted.current_leader_epoch)
         timestamp, offset = _find(partition, wanted.timestamp, beside, committed_only=committed_only)
     except KafkaError as error:
         code = error.code
-        if code is ErrorCode.OFFSET_NOT_AVAILABLE and circumstances.api_version < _SINCE_NOT_AVAILABLE:
+        if code is ErrorCode.OFFSET_NOT_AVAILABLE and context.api_version < _SINCE_NOT_AVAILABLE:
             code = ErrorCode.LEADER_NOT_AVAILABLE
         return ListOffsetsPartitionResponse(partition_index=index, error_code=code)
-    told = circumstances.api_version >= _SINCE_LEADER_EPOCH and offset >= 0
+    told = context.api_version >= _SINCE_LEADER_EPOCH and offset >= 0
     epoch = partition.log.epoch_of(offset) if told else -1
     return ListOffsetsPartitionResponse(
         partition_index=index,

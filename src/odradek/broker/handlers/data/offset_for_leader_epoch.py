@@ -17,19 +17,19 @@ from odradek.protocol.messages.data.offset_for_leader_epoch import (
 
 
 async def handle(
-    parts: BrokerContext, circumstances: RequestContext, request: OffsetForLeaderEpochRequest
+    broker: BrokerContext, context: RequestContext, request: OffsetForLeaderEpochRequest
 ) -> OffsetForLeaderEpochResponse:
-    turn = parts.turns.begin()
+    turn = broker.turns.begin()
     topics = []
     for topic in request.topics:
-        partitions = await turn.map(partial(_end, parts, topic.topic), topic.partitions)
+        partitions = await turn.map(partial(_end, broker, topic.topic), topic.partitions)
         topics.append(OffsetForLeaderTopicResult(topic=topic.topic, partitions=partitions))
     return OffsetForLeaderEpochResponse(topics=topics)
 
 
-def _end(parts: BrokerContext, topic: str, wanted: OffsetForLeaderPartition) -> EpochEndOffset:
+def _end(broker: BrokerContext, topic: str, wanted: OffsetForLeaderPartition) -> EpochEndOffset:
     try:
-        partition = parts.replicas.leader(topic, wanted.partition)
+        partition = broker.replicas.leader(topic, wanted.partition)
         partition.check_leader_epoch(wanted.current_leader_epoch)
         epoch, end_offset = partition.log.epoch_end_offset(wanted.leader_epoch)
         if wanted.leader_epoch == partition.leader_epoch:

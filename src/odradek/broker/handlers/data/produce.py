@@ -61,13 +61,13 @@ _TRANSACTIONAL_BIT: Final = 0x10
 
 
 def handle(
-    parts: BrokerContext, circumstances: RequestContext, request: ProduceRequest
+    broker: BrokerContext, context: RequestContext, request: ProduceRequest
 ) -> ProduceResponse | Awaitable[ProduceResponse] | HeldResponse | None:
     is_transactional = _is_transactional(request)
     refusal = _refusal(request, is_transactional=is_transactional)
     if refusal is not None:
         return _refused(request, refusal)
-    work = _Work(parts, circumstances, request)
+    work = _Work(broker, context, request)
     if is_transactional:
         try:
             needs_coordinator = work.begin_verification()
@@ -78,7 +78,7 @@ def handle(
     taken = work.append_inline()
     if taken is not None:
         return HeldResponse(work.held(taken))
-    circumstances.connection.forget_frame()
+    context.connection.forget_frame()
     if request.acks == 0:
         work.raise_first_error()
         return None
@@ -133,18 +133,18 @@ def _refusal(request: ProduceRequest, *, is_transactional: bool) -> KafkaError |
 class _Work:
     """One request's appends, and the acknowledgements that they wait for."""
 
-    def __init__(self, parts: BrokerContext, circumstances: RequestContext, request: ProduceRequest) -> None:
-        self._parts = parts
-        self._version = circumstances.api_version
+    def __init__(self, broker: BrokerContext, context: RequestContext, request: ProduceRequest) -> None:
+        self._broker = broker
+        self._version = context.api_version
         self._asked: Sequence[TopicProduceData] = request.topic_data
         """With the records, until they are appended."""
         self._transactional_id = request.transactional_id
         self._timeout_ms = request.timeout_ms
         self._acks = request.acks
-        self._now_ms = parts.runtime.clock.wall_ms()
+        self._now_ms = broker.runtime.clock.wall_ms()
         self._topics: dict[tuple[str, UUID], TopicProduceResponse] = {}
-        self._circumstances = circumstances
-        self._share = circumstances.connection.share_being_served
+        self._context = context
+        self._share = context.connection.share_being_served
         """Of the frame with the records, if it is a large one."""
         self._first_error: ErrorContent | None = None
         self._is_misled = False
@@ -190,7 +190,9 @@ class _Work:
     def begin_verification(self) -> bool:
         """Whether a coordinator must be asked about any of the batches. INVALID_PRODUCER_ID_MAPPING: more than one producer."""
         assert self._transactional_id is not None
-        self._admission = TransactionVerification(self._parts.verifier, self._transactional_id, self._version)
+        self._admission = TransactionVerification(
+            self._broker.verifier, self._transactional_id, self._version
+        )
         for topic in self._asked:
             for data in topic.partition_data:
                 try:
@@ -220,7 +222,7 @@ class _Work:
         return await self.acknowledged()
 
     async def _append_rest(self, taken: int) -> None:
-        turn = self._parts.turns.begin()
+        turn = self._broker.turns.begin()
         pairs = ((topic, data) for topic in self._asked for data in topic.partition_data)
         for topic, data in islice(pairs, taken, None):
             await turn.step()
@@ -234,7 +236,7 @@ class _Work:
     ) -> PartitionProduceResponse:
         try:
             partition, terms = self._find(topic, data)
-            batches = await self._parts.runtime.offload.run(checked_batches, data.records, terms)
+            batches = await self._broker.runtime.offload.run(checked_batches, data.records, terms)
             return self._append(partition, data, batches)
         except KafkaError as error:
             return self._note_error(data, error)
@@ -245,7 +247,7 @@ class _Work:
 
     def _with_hints(self, response: ProduceResponse) -> ProduceResponse:
         """Say of each partition that others lead who does."""
-        hints = LeaderHints(self._parts, self._circumstances)
+        hints = LeaderHints(self._broker, self._context)
         for topic in response.responses:
             for position, data in enumerate(topic.partition_responses):
                 if data.error_code != ErrorCode.NOT_LEADER_OR_FOLLOWER:
@@ -283,7 +285,7 @@ class _Work:
         return _failed(index, error)
 
     def _find(self, topic: TopicProduceData, data: PartitionProduceData) -> tuple[Partition, ValidationTerms]:
-        replicas = self._parts.replicas
+        replicas = self._broker.replicas
         by_id = self._version >= _SINCE_TOPIC_IDS
         partition = (
             replicas.leader_by_id(topic.topic_id, data.index)
@@ -326,7 +328,7 @@ class _Work:
         return response
 
     def _judged(self, leader: LeaderRole, refusal: KafkaError) -> KafkaError:
-        return leader.judged(refusal, self._parts.runtime.clock.monotonic())
+        return leader.judged(refusal, self._broker.runtime.clock.monotonic())
 
     async def acknowledged(self) -> ProduceResponse:
         """The response, once every append is durable, failed, or out of time."""

@@ -13,13 +13,13 @@ from odradek.protocol.messages.groups.consumer_group_describe import (
 
 
 async def handle(
-    parts: BrokerContext, circumstances: RequestContext, request: ConsumerGroupDescribeRequest
+    broker: BrokerContext, context: RequestContext, request: ConsumerGroupDescribeRequest
 ) -> ConsumerGroupDescribeResponse:
-    turn = parts.turns.begin()
+    turn = broker.turns.begin()
     groups = []
     for group_id in dict.fromkeys(request.group_ids):
         await turn.step()
-        groups.append(await _described(parts, group_id))
+        groups.append(await _described(broker, group_id))
     if request.include_authorized_operations:
         groups = [
             group.replace(authorized_operations=GROUP_OPERATIONS)
@@ -30,11 +30,11 @@ async def handle(
     return ConsumerGroupDescribeResponse(groups=groups)
 
 
-async def _described(parts: BrokerContext, group_id: str) -> DescribedGroup:
+async def _described(broker: BrokerContext, group_id: str) -> DescribedGroup:
     if not group_id:
         return DescribedGroup(group_id=group_id, error_code=ErrorCode.INVALID_GROUP_ID)
     try:
-        return await parts.groups.describe_consumer(group_id)
+        return await broker.groups.describe_consumer(group_id)
     except KafkaError as error:
         return DescribedGroup(group_id=group_id, error_code=error.code, error_message=error.message)
 

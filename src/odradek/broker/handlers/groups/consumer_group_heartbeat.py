@@ -17,12 +17,12 @@ from odradek.protocol.messages.groups.consumer_group_heartbeat import (
 
 
 async def handle(
-    parts: BrokerContext, circumstances: RequestContext, request: ConsumerGroupHeartbeatRequest
+    broker: BrokerContext, context: RequestContext, request: ConsumerGroupHeartbeatRequest
 ) -> ConsumerGroupHeartbeatResponse:
-    if level_of(parts.image, GROUP_VERSION) < 1:
+    if level_of(broker.image, GROUP_VERSION) < 1:
         return ConsumerGroupHeartbeatResponse(error_code=ErrorCode.UNSUPPORTED_VERSION)
     try:
-        return await parts.groups.consumer_heartbeat(request, caller(circumstances))
+        return await broker.groups.consumer_heartbeat(request, caller(context))
     except KafkaError as error:
         return ConsumerGroupHeartbeatResponse(error_code=error.code, error_message=error.message)
 

@@ -13,20 +13,20 @@ from odradek.protocol.messages.groups.delete_groups import (
 
 
 async def handle(
-    parts: BrokerContext, circumstances: RequestContext, request: DeleteGroupsRequest
+    broker: BrokerContext, context: RequestContext, request: DeleteGroupsRequest
 ) -> DeleteGroupsResponse:
-    turn = parts.turns.begin()
+    turn = broker.turns.begin()
     results = []
     for group_id in dict.fromkeys(request.groups_names):
         await turn.step()
-        results.append(await _delete(parts, group_id))
+        results.append(await _delete(broker, group_id))
     return DeleteGroupsResponse(results=results)
 
 
-async def _delete(parts: BrokerContext, group_id: str) -> DeletableGroupResult:
+async def _delete(broker: BrokerContext, group_id: str) -> DeletableGroupResult:
     try:
-        await forget_group(parts, group_id)
-        await parts.groups.delete_group(group_id)
+        await forget_group(broker, group_id)
+        await broker.groups.delete_group(group_id)
     except KafkaError as error:
         return DeletableGroupResult(group_id=group_id, error_code=error.code)
     return DeletableGroupResult(group_id=group_id, error_code=ErrorCode.NONE)

@@ -23,20 +23,20 @@ _SINCE_NOT_FOUND: Final = 6
 
 
 async def handle(
-    parts: BrokerContext, circumstances: RequestContext, request: DescribeGroupsRequest
+    broker: BrokerContext, context: RequestContext, request: DescribeGroupsRequest
 ) -> DescribeGroupsResponse:
-    turn = parts.turns.begin()
+    turn = broker.turns.begin()
     operations = GROUP_OPERATIONS if request.include_authorized_operations else NOT_ASKED
     groups = []
     for group_id in dict.fromkeys(request.groups):
         await turn.step()
-        groups.append(await _describe(parts, group_id, circumstances.api_version, operations))
+        groups.append(await _describe(broker, group_id, context.api_version, operations))
     return DescribeGroupsResponse(groups=groups)
 
 
-async def _describe(parts: BrokerContext, group_id: str, version: int, operations: int) -> DescribedGroup:
+async def _describe(broker: BrokerContext, group_id: str, version: int, operations: int) -> DescribedGroup:
     try:
-        group = await parts.groups.describe_classic(group_id)
+        group = await broker.groups.describe_classic(group_id)
     except KafkaError as error:
         return _refused(group_id, error, version)
     return DescribedGroup(

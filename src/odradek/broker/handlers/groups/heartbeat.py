@@ -8,10 +8,10 @@ from odradek.protocol.messages.groups.heartbeat import HeartbeatRequest, Heartbe
 
 
 async def handle(
-    parts: BrokerContext, circumstances: RequestContext, request: HeartbeatRequest
+    broker: BrokerContext, context: RequestContext, request: HeartbeatRequest
 ) -> HeartbeatResponse:
     try:
-        return await parts.groups.heartbeat(request)
+        return await broker.groups.heartbeat(request)
     except KafkaError as error:
         if error.code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
             return (

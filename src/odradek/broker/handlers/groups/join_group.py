@@ -13,13 +13,13 @@ _SINCE_NULL_PROTOCOL: Final = 7
 
 
 async def handle(
-    parts: BrokerContext, circumstances: RequestContext, request: JoinGroupRequest
+    broker: BrokerContext, context: RequestContext, request: JoinGroupRequest
 ) -> JoinGroupResponse:
     try:
-        response = await parts.groups.join(request, caller(circumstances))
+        response = await broker.groups.join(request, caller(context))
     except KafkaError as error:
         response = JoinGroupResponse(error_code=error.code, member_id=request.member_id, protocol_name=None)
-    if circumstances.api_version < _SINCE_NULL_PROTOCOL and response.protocol_name is None:
+    if context.api_version < _SINCE_NULL_PROTOCOL and response.protocol_name is None:
         return response.replace(protocol_name="")
     return response
 

@@ -12,13 +12,13 @@ _SINCE_BATCHES: Final = 3
 
 
 async def handle(
-    parts: BrokerContext, circumstances: RequestContext, request: LeaveGroupRequest
+    broker: BrokerContext, context: RequestContext, request: LeaveGroupRequest
 ) -> LeaveGroupResponse:
-    batched = circumstances.api_version >= _SINCE_BATCHES
+    batched = context.api_version >= _SINCE_BATCHES
     if not batched:
         request = request.replace(members=[MemberIdentity(member_id=request.member_id)])
     try:
-        response = await parts.groups.leave(request)
+        response = await broker.groups.leave(request)
     except KafkaError as error:
         return LeaveGroupResponse(error_code=error.code)
     if batched:

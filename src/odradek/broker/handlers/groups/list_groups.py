@@ -11,10 +11,10 @@ from odradek.protocol.messages.groups.list_groups import ListedGroup, ListGroups
 
 
 async def handle(
-    parts: BrokerContext, circumstances: RequestContext, request: ListGroupsRequest
+    broker: BrokerContext, context: RequestContext, request: ListGroupsRequest
 ) -> ListGroupsResponse:
     try:
-        groups = await parts.groups.list_all()
+        groups = await broker.groups.list_all()
     except KafkaError as error:
         return ListGroupsResponse(error_code=error.code)
     states = {state.lower() for state in request.states_filter}

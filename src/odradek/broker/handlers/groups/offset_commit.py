@@ -32,20 +32,20 @@ _SINCE_TOPIC_IDS: Final = 10
 
 
 def handle(
-    parts: BrokerContext, circumstances: RequestContext, request: OffsetCommitRequest
+    broker: BrokerContext, context: RequestContext, request: OffsetCommitRequest
 ) -> OffsetCommitResponse | asyncio.Future[OffsetCommitResponse] | HeldResponse:
-    by_id = circumstances.api_version >= _SINCE_TOPIC_IDS
+    by_id = context.api_version >= _SINCE_TOPIC_IDS
     if len(request.topics) + sum(len(topic.partitions) for topic in request.topics) > OFFSETS_AT_ONCE:
-        return HeldResponse(_commit_many(parts, circumstances, request, by_id=by_id))
+        return HeldResponse(_commit_many(broker, context, request, by_id=by_id))
     commits, names = [], []
     for topic in request.topics:
-        name = _name(parts, topic, by_id=by_id)
+        name = _name(broker, topic, by_id=by_id)
         names.append(name)
         if name is not None:
-            commits += _commits(parts, name, topic)
+            commits += _commits(broker, name, topic)
     if not commits:
         return _response(request, names, {})
-    asked = _asked(circumstances, request, commits)
+    asked = _asked(context, request, commits)
     answered: asyncio.Future[OffsetCommitResponse] = asyncio.get_running_loop().create_future()
 
     def answer(verdicts: dict[Place, ErrorCode] | KafkaError) -> None:
@@ -54,18 +54,16 @@ def handle(
         if not answered.done():
             answered.set_result(_response(request, names, verdicts))
 
-    commit_then(parts, asked, answer)
+    commit_then(broker, asked, answer)
     return answered
 
 
-def _asked(
-    circumstances: RequestContext, request: OffsetCommitRequest, commits: list[Commit]
-) -> CommitRequest:
+def _asked(context: RequestContext, request: OffsetCommitRequest, commits: list[Commit]) -> CommitRequest:
     committer = Committer(
         member_id=request.member_id,
         instance_id=request.group_instance_id,
         generation=request.generation_id_or_member_epoch,
-        api_version=circumstances.api_version,
+        api_version=context.api_version,
     )
     return CommitRequest(
         group_id=request.group_id,
@@ -76,25 +74,25 @@ def _asked(
 
 
 async def _commit_many(
-    parts: BrokerContext, circumstances: RequestContext, request: OffsetCommitRequest, *, by_id: bool
+    broker: BrokerContext, context: RequestContext, request: OffsetCommitRequest, *, by_id: bool
 ) -> OffsetCommitResponse:
     """Looked up, encoded and answered in turns; written as one batch, as a small commit is."""
-    turn = parts.turns.begin()
+    turn = broker.turns.begin()
     commits: list[Commit] = []
     names = []
     for topic in request.topics:
         await turn.step()
-        name = _name(parts, topic, by_id=by_id)
+        name = _name(broker, topic, by_id=by_id)
         names.append(name)
         if name is not None:
             for some in slices(topic.partitions):
                 await turn.step()
-                commits += _commits(parts, name, topic.replace(partitions=list(some)))
+                commits += _commits(broker, name, topic.replace(partitions=list(some)))
     verdicts: dict[Place, ErrorCode] = {}
     if commits:
-        asked = _asked(circumstances, request, commits)
+        asked = _asked(context, request, commits)
         try:
-            verdicts = await commit_in_time(parts, asked, await commit_records(parts, turn, asked))
+            verdicts = await commit_in_time(broker, asked, await commit_records(broker, turn, asked))
         except KafkaError as error:
             verdicts = dict.fromkeys((one.place for one in commits), error.code)
     response = OffsetCommitResponse(topics=[])
@@ -119,16 +117,16 @@ def _response(
     )
 
 
-def _name(parts: BrokerContext, topic: OffsetCommitRequestTopic, *, by_id: bool) -> str | None:
+def _name(broker: BrokerContext, topic: OffsetCommitRequestTopic, *, by_id: bool) -> str | None:
     if not by_id:
         return topic.name
-    image = parts.image.topics_by_id.get(topic.topic_id)
+    image = broker.image.topics_by_id.get(topic.topic_id)
     return None if image is None else image.name
 
 
-def _commits(parts: BrokerContext, name: str, topic: OffsetCommitRequestTopic) -> list[Commit]:
+def _commits(broker: BrokerContext, name: str, topic: OffsetCommitRequestTopic) -> list[Commit]:
     """Those whose partition exists."""
-    image = parts.image.topics.get(name)
+    image = broker.image.topics.get(name)
     if image is None:
         return []
     return [
@@ -141,7 +139,7 @@ def _commits(parts: BrokerContext, name: str, topic: OffsetCommitRequestTopic) -
             metadata=one.committed_metadata,
         )
         for one in topic.partitions
-        if has_partition(parts, name, one.partition_index)
+        if has_partition(broker, name, one.partition_index)
     ]
 
 

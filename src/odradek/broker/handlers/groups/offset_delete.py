@@ -19,9 +19,9 @@ from odradek.runtime.turns import slices
 
 
 async def handle(
-    parts: BrokerContext, circumstances: RequestContext, request: OffsetDeleteRequest
+    broker: BrokerContext, context: RequestContext, request: OffsetDeleteRequest
 ) -> OffsetDeleteResponse:
-    turn = parts.turns.begin()
+    turn = broker.turns.begin()
     places: list[Place] = []
     for topic in request.topics:
         for part in slices(topic.partitions, OFFSETS_AT_ONCE):
@@ -29,13 +29,13 @@ async def handle(
             places += [
                 (topic.name, one.partition_index)
                 for one in part
-                if has_partition(parts, topic.name, one.partition_index)
+                if has_partition(broker, topic.name, one.partition_index)
             ]
     verdicts: dict[Place, ErrorCode] = {}
     try:
         for some in slices(places, OFFSETS_AT_ONCE):
             await turn.step()
-            verdicts |= await parts.groups.delete_offsets(request.group_id, some)
+            verdicts |= await broker.groups.delete_offsets(request.group_id, some)
     except KafkaError as error:
         return OffsetDeleteResponse(error_code=error.code)
     topics = []

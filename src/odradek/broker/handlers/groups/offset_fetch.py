@@ -42,22 +42,22 @@ class _Topic:
 
 
 async def handle(
-    parts: BrokerContext, circumstances: RequestContext, request: OffsetFetchRequest
+    broker: BrokerContext, context: RequestContext, request: OffsetFetchRequest
 ) -> OffsetFetchResponse:
-    version = circumstances.api_version
+    version = context.api_version
     if version < _SINCE_GROUPS:
-        return await _one_group(parts, request, version)
-    turn = parts.turns.begin()
+        return await _one_group(broker, request, version)
+    turn = broker.turns.begin()
     by_id = version >= _SINCE_TOPIC_IDS
     groups = []
     for group in {group.group_id: group for group in request.groups}.values():
         await turn.step()
-        groups.append(await _group(parts, turn, group, by_id=by_id, stable=request.require_stable))
+        groups.append(await _group(broker, turn, group, by_id=by_id, stable=request.require_stable))
     return OffsetFetchResponse(groups=groups)
 
 
 async def _fetched(
-    parts: BrokerContext,
+    broker: BrokerContext,
     turn: Turn,
     group_id: str,
     wanted: dict[Place, UUID] | None,
@@ -68,7 +68,7 @@ async def _fetched(
 ) -> dict[Place, FetchedOffset]:
     """Many a few at a time: each slice is of one moment."""
     fetch = partial(
-        parts.groups.fetch,
+        broker.groups.fetch,
         group_id,
         member_id=member_id,
         member_epoch=member_epoch,
@@ -84,13 +84,13 @@ async def _fetched(
 
 
 async def _group(
-    parts: BrokerContext, turn: Turn, group: OffsetFetchRequestGroup, *, by_id: bool, stable: bool
+    broker: BrokerContext, turn: Turn, group: OffsetFetchRequestGroup, *, by_id: bool, stable: bool
 ) -> OffsetFetchResponseGroup:
-    asked = None if group.topics is None else [_asked(parts, topic, by_id=by_id) for topic in group.topics]
+    asked = None if group.topics is None else [_asked(broker, topic, by_id=by_id) for topic in group.topics]
     wanted = None if asked is None else _wanted(asked)
     try:
         found = await _fetched(
-            parts,
+            broker,
             turn,
             group.group_id,
             wanted,
@@ -100,7 +100,7 @@ async def _group(
         )
     except KafkaError as error:
         return OffsetFetchResponseGroup(group_id=group.group_id, error_code=error.code)
-    topics = _found(parts, found, by_id=by_id) if asked is None else asked
+    topics = _found(broker, found, by_id=by_id) if asked is None else asked
     return OffsetFetchResponseGroup(
         group_id=group.group_id,
         topics=[
@@ -114,9 +114,9 @@ async def _group(
     )
 
 
-def _asked(parts: BrokerContext, topic: OffsetFetchRequestTopics, *, by_id: bool) -> _Topic:
+def _asked(broker: BrokerContext, topic: OffsetFetchRequestTopics, *, by_id: bool) -> _Topic:
     if by_id:
-        image = parts.image.topics_by_id.get(topic.topic_id)
+        image = broker.image.topics_by_id.get(topic.topic_id)
         return _Topic(None if image is None else image.name, topic.topic_id, topic.partition_indexes)
     return _Topic(topic.name, ZERO_UUID, topic.partition_indexes)
 
@@ -130,14 +130,14 @@ def _wanted(topics: list[_Topic]) -> dict[Place, UUID]:
     }
 
 
-def _found(parts: BrokerContext, found: dict[Place, FetchedOffset], *, by_id: bool) -> list[_Topic]:
+def _found(broker: BrokerContext, found: dict[Place, FetchedOffset], *, by_id: bool) -> list[_Topic]:
     """All that a group has. Offsets of topics that are gone have no id to be named by."""
     by_name: dict[str, list[int]] = {}
     for name, index in sorted(found):
         by_name.setdefault(name, []).append(index)
     topics = []
     for name, indexes in by_name.items():
-        image = parts.image.topics.get(name)
+        image = broker.image.topics.get(name)
         if image is not None or not by_id:
             topics.append(_Topic(name, ZERO_UUID if image is None else image.topic_id, indexes))
     return topics
@@ -161,7 +161,7 @@ def _partition(topic: _Topic, found: dict[Place, FetchedOffset], index: int) -> 
     )
 
 
-async def _one_group(parts: BrokerContext, request: OffsetFetchRequest, version: int) -> OffsetFetchResponse:
+async def _one_group(broker: BrokerContext, request: OffsetFetchRequest, version: int) -> OffsetFetchResponse:
     """Up to version 7. Version 1 has no place for an error but the partitions."""
     topics = (
         None
@@ -169,10 +169,10 @@ async def _one_group(parts: BrokerContext, request: OffsetFetchRequest, version:
         else [_Topic(topic.name, ZERO_UUID, topic.partition_indexes) for topic in request.topics]
     )
     code = ErrorCode.NONE
-    turn = parts.turns.begin()
+    turn = broker.turns.begin()
     try:
         found = await _fetched(
-            parts,
+            broker,
             turn,
             request.group_id,
             None if topics is None else _wanted(topics),
@@ -182,7 +182,7 @@ async def _one_group(parts: BrokerContext, request: OffsetFetchRequest, version:
         code = error.code
         refused = FetchedOffset(error=code)
         found = dict.fromkeys(_wanted(topics or []), refused)
-    named = _found(parts, found, by_id=False) if topics is None else topics
+    named = _found(broker, found, by_id=False) if topics is None else topics
     return OffsetFetchResponse(
         error_code=code if version >= _SINCE_GROUP_ERROR else ErrorCode.NONE,
         topics=[

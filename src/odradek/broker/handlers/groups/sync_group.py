@@ -13,13 +13,13 @@ _SINCE_PROTOCOL: Final = 5
 
 
 async def handle(
-    parts: BrokerContext, circumstances: RequestContext, request: SyncGroupRequest
+    broker: BrokerContext, context: RequestContext, request: SyncGroupRequest
 ) -> SyncGroupResponse:
     names_protocol = request.protocol_type is not None and request.protocol_name is not None
-    if circumstances.api_version >= _SINCE_PROTOCOL and not names_protocol:
+    if context.api_version >= _SINCE_PROTOCOL and not names_protocol:
         return SyncGroupResponse(error_code=ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
     try:
-        return await parts.groups.sync(request, caller(circumstances))
+        return await broker.groups.sync(request, caller(context))
     except KafkaError as error:
         return SyncGroupResponse(error_code=error.code)
 

@@ -36,32 +36,32 @@ def serving(served_keys: Callable[[], Iterable[int]]) -> ApiHandler:
     """The handler; it asks for the list when it is called, because it is part of that list itself."""
 
     def handle(
-        parts: BrokerContext, circumstances: RequestContext, request: ApiVersionsRequest
+        broker: BrokerContext, context: RequestContext, request: ApiVersionsRequest
     ) -> ApiVersionsResponse:
-        if circumstances.api_version >= _SINCE_FEATURES:
+        if context.api_version >= _SINCE_FEATURES:
             names = (request.client_software_name, request.client_software_version)
             if not all(_SOFTWARE.match(name) for name in names):
                 return ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST)
-            circumstances.connection.client_software = names
+            context.connection.client_software = names
             to_broker = names[0] == BROKER_SOFTWARE
         else:
             to_broker = False
         keys = frozenset(key for key in served_keys() if to_broker or not APIS[key].internal)
-        unstable = parts.config.server.unstable_api_versions_enable
-        two_phase = parts.config.transaction.two_phase_commit_enable
+        unstable = broker.config.server.unstable_api_versions_enable
+        two_phase = broker.config.transaction.two_phase_commit_enable
         listed = [
             ApiVersion(api_key=key, min_version=offered.min, max_version=offered.max)
             for key in sorted(keys)
             if (offered := APIS[key].offered(unstable=unstable or (two_phase and key == _INIT_PRODUCER_ID)))
         ]
-        if circumstances.api_version < _SINCE_FEATURES:
+        if context.api_version < _SINCE_FEATURES:
             return ApiVersionsResponse(api_keys=listed)
         features = supported(keys)
-        levels = {one.name: level_of(parts.image, one.name) for one in features}
+        levels = {one.name: level_of(broker.image, one.name) for one in features}
         return ApiVersionsResponse(
             api_keys=listed,
-            supported_features=_supported(features, from_level_0=circumstances.api_version >= _SINCE_LEVEL_0),
-            finalized_features_epoch=parts.image.features.epoch,
+            supported_features=_supported(features, from_level_0=context.api_version >= _SINCE_LEVEL_0),
+            finalized_features_epoch=broker.image.features.epoch,
             finalized_features=[
                 FinalizedFeatureKey(name=name, max_version_level=level, min_version_level=level)
                 for name, level in levels.items()

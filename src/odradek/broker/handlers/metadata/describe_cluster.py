@@ -17,22 +17,22 @@ _BROKERS, _CONTROLLERS = 1, 2
 
 
 def handle(
-    parts: BrokerContext, circumstances: RequestContext, request: DescribeClusterRequest
+    broker: BrokerContext, context: RequestContext, request: DescribeClusterRequest
 ) -> DescribeClusterResponse | Awaitable[DescribeClusterResponse]:
-    if parts.cluster.is_undecided:
-        return _answer_when_decided(parts, circumstances, request)
-    return _answer(parts, circumstances, request)
+    if broker.cluster.is_undecided:
+        return _answer_when_decided(broker, context, request)
+    return _answer(broker, context, request)
 
 
 async def _answer_when_decided(
-    parts: BrokerContext, circumstances: RequestContext, request: DescribeClusterRequest
+    broker: BrokerContext, context: RequestContext, request: DescribeClusterRequest
 ) -> DescribeClusterResponse:
-    await parts.cluster.decision()
-    return _answer(parts, circumstances, request)
+    await broker.cluster.decision()
+    return _answer(broker, context, request)
 
 
 def _answer(
-    parts: BrokerContext, circumstances: RequestContext, request: DescribeClusterRequest
+    broker: BrokerContext, context: RequestContext, request: DescribeClusterRequest
 ) -> DescribeClusterResponse:
     if request.endpoint_type != _BROKERS:
         is_known = request.endpoint_type == _CONTROLLERS
@@ -44,16 +44,16 @@ def _answer(
             endpoint_type=_BROKERS,
         )
     brokers = []
-    for broker in parts.image.brokers:
-        address = circumstances.address_of(broker)
+    for node in broker.image.brokers:
+        address = context.address_of(node)
         if address is not None:
             host, port = address
             brokers.append(
-                DescribeClusterBroker(broker_id=broker.broker_id, host=host, port=port, rack=broker.rack)
+                DescribeClusterBroker(broker_id=node.broker_id, host=host, port=port, rack=node.rack)
             )
     return DescribeClusterResponse(
-        cluster_id=parts.image.cluster_id,
-        controller_id=parts.image.controller_id,
+        cluster_id=broker.image.cluster_id,
+        controller_id=broker.image.controller_id,
         brokers=brokers,
         cluster_authorized_operations=CLUSTER_OPERATIONS
         if request.include_cluster_authorized_operations

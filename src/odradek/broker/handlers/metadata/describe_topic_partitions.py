@@ -18,9 +18,9 @@ from odradek.protocol.messages.metadata.describe_topic_partitions import (
 
 
 def handle(
-    parts: BrokerContext, circumstances: RequestContext, request: DescribeTopicPartitionsRequest
+    broker: BrokerContext, context: RequestContext, request: DescribeTopicPartitionsRequest
 ) -> DescribeTopicPartitionsResponse:
-    names = sorted({topic.name for topic in request.topics} or parts.image.topics)
+    names = sorted({topic.name for topic in request.topics} or broker.image.topics)
     cursor = request.cursor
     first_partition = 0
     if cursor is not None:
@@ -29,20 +29,22 @@ def handle(
         names = [name for name in names if name >= cursor.topic_name]
         if names and names[0] == cursor.topic_name:
             first_partition = cursor.partition_index
-    room = min(max(request.response_partition_limit, 1), parts.config.server.max_request_partition_size_limit)
+    room = min(
+        max(request.response_partition_limit, 1), broker.config.server.max_request_partition_size_limit
+    )
     topics: list[DescribeTopicPartitionsResponseTopic] = []
     for name in names:
         if room == 0:
             return DescribeTopicPartitionsResponse(
                 topics=topics, next_cursor=Cursor(topic_name=name, partition_index=0)
             )
-        topic = parts.image.topics.get(name)
+        topic = broker.image.topics.get(name)
         if topic is None:
             topics.append(_missing(name))
             continue
         first_partition = min(first_partition, len(topic.partitions))
         end = min(first_partition + room, len(topic.partitions))
-        topics.append(_found(parts, topic, range(first_partition, end)))
+        topics.append(_found(broker, topic, range(first_partition, end)))
         room -= end - first_partition
         if end < len(topic.partitions):
             return DescribeTopicPartitionsResponse(
@@ -64,23 +66,23 @@ def _refused(name: str) -> DescribeTopicPartitionsResponseTopic:
     return DescribeTopicPartitionsResponseTopic(error_code=ErrorCode.INVALID_REQUEST, name=name)
 
 
-def _found(parts: BrokerContext, topic: TopicImage, indexes: range) -> DescribeTopicPartitionsResponseTopic:
-    alive = alive_brokers(parts)
+def _found(broker: BrokerContext, topic: TopicImage, indexes: range) -> DescribeTopicPartitionsResponseTopic:
+    alive = alive_brokers(broker)
     return DescribeTopicPartitionsResponseTopic(
         error_code=ErrorCode.NONE,
         name=topic.name,
         topic_id=topic.topic_id,
         is_internal=topic.internal,
-        partitions=[_partition(parts, topic, index, alive) for index in indexes],
+        partitions=[_partition(broker, topic, index, alive) for index in indexes],
         topic_authorized_operations=TOPIC_OPERATIONS,
     )
 
 
 def _partition(
-    parts: BrokerContext, topic: TopicImage, index: int, alive: frozenset[BrokerId]
+    broker: BrokerContext, topic: TopicImage, index: int, alive: frozenset[BrokerId]
 ) -> DescribeTopicPartitionsResponsePartition:
     image = topic.partitions[index]
-    leader, offline = leader_and_offline(parts, topic, index, alive)
+    leader, offline = leader_and_offline(broker, topic, index, alive)
     return DescribeTopicPartitionsResponsePartition(
         error_code=ErrorCode.LEADER_NOT_AVAILABLE if leader == NO_LEADER else ErrorCode.NONE,
         partition_index=index,

@@ -29,45 +29,45 @@ _NO_ERROR = "NONE"
 
 
 async def handle(
-    parts: BrokerContext, circumstances: RequestContext, request: FindCoordinatorRequest
+    broker: BrokerContext, context: RequestContext, request: FindCoordinatorRequest
 ) -> FindCoordinatorResponse:
-    batched = circumstances.api_version >= _SINCE_BATCHES
+    batched = context.api_version >= _SINCE_BATCHES
     keys = request.coordinator_keys if batched else [request.key]
     topic = _TOPICS.get(request.key_type)
-    refusal = _refusal(parts, circumstances, request, topic)
+    refusal = _refusal(broker, context, request, topic)
     if refusal is not None:
         return _response(batched, [_refused(key, refusal) for key in keys])
     assert topic is not None
-    if topic not in parts.image.topics and parts.coordinators.has(topic) and _makes_sense(topic, keys):
+    if topic not in broker.image.topics and broker.coordinators.has(topic) and _makes_sense(topic, keys):
         try:
-            await parts.coordinators.ensure_topic(topic)
+            await broker.coordinators.ensure_topic(topic)
         except KafkaError as error:
             return _response(batched, [_refused(key, error) for key in keys])
-    found = await parts.turns.begin().map(partial(_one, parts, circumstances, topic), keys)
+    found = await broker.turns.begin().map(partial(_one, broker, context, topic), keys)
     return _response(batched, found)
 
 
 def _refusal(
-    parts: BrokerContext, circumstances: RequestContext, request: FindCoordinatorRequest, topic: str | None
+    broker: BrokerContext, context: RequestContext, request: FindCoordinatorRequest, topic: str | None
 ) -> KafkaError | None:
     if topic is None:
         return KafkaError(ErrorCode.INVALID_REQUEST, f"key type {request.key_type} is not known")
-    if request.key_type == _SHARE and circumstances.api_version < _SINCE_SHARE_GROUPS:
+    if request.key_type == _SHARE and context.api_version < _SINCE_SHARE_GROUPS:
         return KafkaError(
             ErrorCode.INVALID_REQUEST, f"share groups need FindCoordinator version {_SINCE_SHARE_GROUPS}"
         )
     return None
 
 
-def _one(parts: BrokerContext, circumstances: RequestContext, topic: str, key: str) -> Coordinator:
+def _one(broker: BrokerContext, context: RequestContext, topic: str, key: str) -> Coordinator:
     try:
         if topic == SHARE_GROUP_STATE:
             _check_share_key(key)
-        if not parts.coordinators.has(topic):
+        if not broker.coordinators.has(topic):
             raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"this broker keeps no {topic}")
-        index, leader = parts.coordinators.coordinator_of(topic, key)
-        for broker in parts.image.brokers:
-            if broker.broker_id == leader and (address := circumstances.address_of(broker)) is not None:
+        index, leader = broker.coordinators.coordinator_of(topic, key)
+        for node in broker.image.brokers:
+            if node.broker_id == leader and (address := context.address_of(node)) is not None:
                 return Coordinator(key=key, node_id=leader, host=address[0], port=address[1])
     except KafkaError as error:
         return _refused(key, error)

@@ -47,108 +47,106 @@ class _Told(NamedTuple):
 
 
 def handle(
-    parts: BrokerContext, circumstances: RequestContext, request: MetadataRequest
+    broker: BrokerContext, context: RequestContext, request: MetadataRequest
 ) -> MetadataResponse | Awaitable[MetadataResponse]:
     if len(request.topics or ()) > _FEW_TOPICS:
-        return _answer_many(parts, circumstances, request)
-    missing = [name for name in _creatable(parts, circumstances, request) if _is_to_create(parts, name)]
+        return _answer_many(broker, context, request)
+    missing = [name for name in _creatable(broker, context, request) if _is_to_create(broker, name)]
     if missing:
-        return _create_then_answer(parts, circumstances, request, missing)
-    if parts.cluster.is_undecided or len(parts.image.brokers) > 1:
-        return _answer_when_decided(parts, circumstances, request)
-    if _is_long(parts, circumstances, request):
-        return _answer_in_turns(parts, circumstances, request, {})
-    return _answer(parts, circumstances, request, {})
+        return _create_then_answer(broker, context, request, missing)
+    if broker.cluster.is_undecided or len(broker.image.brokers) > 1:
+        return _answer_when_decided(broker, context, request)
+    if _is_long(broker, context, request):
+        return _answer_in_turns(broker, context, request, {})
+    return _answer(broker, context, request, {})
 
 
 async def _answer_many(
-    parts: BrokerContext, circumstances: RequestContext, request: MetadataRequest
+    broker: BrokerContext, context: RequestContext, request: MetadataRequest
 ) -> MetadataResponse:
-    turn = parts.turns.begin()
+    turn = broker.turns.begin()
     missing = []
-    for name in _creatable(parts, circumstances, request):
+    for name in _creatable(broker, context, request):
         await turn.step()
-        if _is_to_create(parts, name):
+        if _is_to_create(broker, name):
             missing.append(name)
     if missing:
-        return await _create_then_answer(parts, circumstances, request, missing)
-    if parts.cluster.is_undecided or len(parts.image.brokers) > 1:
-        return await _answer_when_decided(parts, circumstances, request)
-    return await _answer_in_turns(parts, circumstances, request, {})
+        return await _create_then_answer(broker, context, request, missing)
+    if broker.cluster.is_undecided or len(broker.image.brokers) > 1:
+        return await _answer_when_decided(broker, context, request)
+    return await _answer_in_turns(broker, context, request, {})
 
 
 async def _answer_when_decided(
-    parts: BrokerContext, circumstances: RequestContext, request: MetadataRequest
+    broker: BrokerContext, context: RequestContext, request: MetadataRequest
 ) -> MetadataResponse:
     """The news that a leader died may have come together with the question of the first client who noticed."""
     for _ in range(_ROUNDS):
         await asyncio.sleep(0)
-    await parts.cluster.decision()
-    return await _settled(parts, circumstances, request, {})
+    await broker.cluster.decision()
+    return await _settled(broker, context, request, {})
 
 
 async def _settled(
-    parts: BrokerContext,
-    circumstances: RequestContext,
+    broker: BrokerContext,
+    context: RequestContext,
     request: MetadataRequest,
     errors: dict[str, ErrorCode],
 ) -> MetadataResponse:
-    if _is_long(parts, circumstances, request):
-        return await _answer_in_turns(parts, circumstances, request, errors)
-    return _answer(parts, circumstances, request, errors)
+    if _is_long(broker, context, request):
+        return await _answer_in_turns(broker, context, request, errors)
+    return _answer(broker, context, request, errors)
 
 
 async def _create_then_answer(
-    parts: BrokerContext, circumstances: RequestContext, request: MetadataRequest, names: list[str]
+    broker: BrokerContext, context: RequestContext, request: MetadataRequest, names: list[str]
 ) -> MetadataResponse:
-    turn = parts.turns.begin()
+    turn = broker.turns.begin()
     errors: dict[str, ErrorCode] = {}
     for some in slices(names):
         await turn.step()
-        outcomes = await parts.cluster.create_topics([TopicSpec(name=name) for name in some])
+        outcomes = await broker.cluster.create_topics([TopicSpec(name=name) for name in some])
         errors |= {
             name: outcome.code
             for name, outcome in zip(some, outcomes, strict=True)
             if isinstance(outcome, KafkaError) and outcome.code is not ErrorCode.TOPIC_ALREADY_EXISTS
         }
-    return await _settled(parts, circumstances, request, errors)
+    return await _settled(broker, context, request, errors)
 
 
-def _creatable(
-    parts: BrokerContext, circumstances: RequestContext, request: MetadataRequest
-) -> Iterable[str]:
+def _creatable(broker: BrokerContext, context: RequestContext, request: MetadataRequest) -> Iterable[str]:
     """The topics that are to be created if there are none of these names."""
-    if not parts.config.topics.auto_create_topics_enable or not request.topics:
+    if not broker.config.topics.auto_create_topics_enable or not request.topics:
         return ()
-    if circumstances.api_version >= _SINCE_CREATION_FLAG and not request.allow_auto_topic_creation:
+    if context.api_version >= _SINCE_CREATION_FLAG and not request.allow_auto_topic_creation:
         return ()
     return dict.fromkeys(topic.name for topic in request.topics if topic.name)
 
 
-def _is_to_create(parts: BrokerContext, name: str) -> bool:
-    return name not in parts.image.topics and name not in INTERNAL_TOPICS and is_valid_name(name)
+def _is_to_create(broker: BrokerContext, name: str) -> bool:
+    return name not in broker.image.topics and name not in INTERNAL_TOPICS and is_valid_name(name)
 
 
 def _answer(
-    parts: BrokerContext,
-    circumstances: RequestContext,
+    broker: BrokerContext,
+    context: RequestContext,
     request: MetadataRequest,
     errors: dict[str, ErrorCode],
 ) -> MetadataResponse:
-    alive = alive_brokers(parts)
+    alive = alive_brokers(broker)
     told = _Told(request.include_topic_authorized_operations, alive)
     topics = [
-        _found(parts, told, topic) if isinstance(topic, TopicImage) else topic
-        for topic in _selected(parts.image, circumstances, request, errors)
+        _found(broker, told, topic) if isinstance(topic, TopicImage) else topic
+        for topic in _selected(broker.image, context, request, errors)
     ]
-    return _response(parts, circumstances, request, topics)
+    return _response(broker, context, request, topics)
 
 
-def _is_long(parts: BrokerContext, circumstances: RequestContext, request: MetadataRequest) -> bool:
+def _is_long(broker: BrokerContext, context: RequestContext, request: MetadataRequest) -> bool:
     """Whether the answer could hold up others."""
     wanted = request.topics
-    topics = parts.image.topics
-    if _wants_all(circumstances, wanted):
+    topics = broker.image.topics
+    if _wants_all(context, wanted):
         return len(topics) > _FEW_TOPICS or any(
             len(one.partitions) > _FEW_PARTITIONS for one in topics.values()
         )
@@ -163,47 +161,47 @@ def _is_long(parts: BrokerContext, circumstances: RequestContext, request: Metad
 
 
 async def _answer_in_turns(
-    parts: BrokerContext,
-    circumstances: RequestContext,
+    broker: BrokerContext,
+    context: RequestContext,
     request: MetadataRequest,
     errors: dict[str, ErrorCode],
 ) -> MetadataResponse:
-    turn = parts.turns.begin()
-    image = parts.image
+    turn = broker.turns.begin()
+    image = broker.image
     selected: list[TopicImage | MetadataResponseTopic] = list(image.topics.values())
-    if not _wants_all(circumstances, request.topics):
+    if not _wants_all(context, request.topics):
         selected = await turn.map(lambda one: _one(image, one, errors), _unique(request.topics or ()))
-    told = _Told(request.include_topic_authorized_operations, alive_brokers(parts))
+    told = _Told(request.include_topic_authorized_operations, alive_brokers(broker))
     topics = []
     for topic in selected:
         await turn.step()
         if not isinstance(topic, TopicImage):
             topics.append(topic)
         elif len(topic.partitions) <= _FEW_PARTITIONS:
-            topics.append(_found(parts, told, topic))
+            topics.append(_found(broker, told, topic))
         else:
             indexed = enumerate(topic.partitions)
-            partitions = await turn.map(partial(_indexed_partition, parts, topic, told), indexed)
+            partitions = await turn.map(partial(_indexed_partition, broker, topic, told), indexed)
             topics.append(_of_topic(told, topic, partitions))
-    return _response(parts, circumstances, request, topics)
+    return _response(broker, context, request, topics)
 
 
 def _response(
-    parts: BrokerContext,
-    circumstances: RequestContext,
+    broker: BrokerContext,
+    context: RequestContext,
     request: MetadataRequest,
     topics: list[MetadataResponseTopic],
 ) -> MetadataResponse:
-    image = parts.image
-    if circumstances.api_version < _SINCE_TOPIC_IDS and not all(map(_is_named, request.topics or ())):
+    image = broker.image
+    if context.api_version < _SINCE_TOPIC_IDS and not all(map(_is_named, request.topics or ())):
         return MetadataResponse(topics=list(map(_asked_too_early, request.topics or ())))
     brokers = []
-    for broker in parts.cluster.named_brokers:
-        address = circumstances.address_of(broker)
+    for node in broker.cluster.named_brokers:
+        address = context.address_of(node)
         if address is not None:
             host, port = address
             brokers.append(
-                MetadataResponseBroker(node_id=broker.broker_id, host=host, port=port, rack=broker.rack)
+                MetadataResponseBroker(node_id=node.broker_id, host=host, port=port, rack=node.rack)
             )
     operations = CLUSTER_OPERATIONS if request.include_cluster_authorized_operations else NOT_ASKED
     return MetadataResponse(
@@ -216,16 +214,16 @@ def _response(
 
 
 def _selected(
-    image: ClusterImage, circumstances: RequestContext, request: MetadataRequest, errors: dict[str, ErrorCode]
+    image: ClusterImage, context: RequestContext, request: MetadataRequest, errors: dict[str, ErrorCode]
 ) -> Iterable[TopicImage | MetadataResponseTopic]:
     wanted = request.topics
-    if _wants_all(circumstances, wanted):
+    if _wants_all(context, wanted):
         return image.topics.values()
     return [_one(image, topic, errors) for topic in _unique(wanted or ())]
 
 
-def _wants_all(circumstances: RequestContext, wanted: list[MetadataRequestTopic] | None) -> bool:
-    return wanted is None or (not wanted and circumstances.api_version < _SINCE_NULL_IS_ALL)
+def _wants_all(context: RequestContext, wanted: list[MetadataRequestTopic] | None) -> bool:
+    return wanted is None or (not wanted and context.api_version < _SINCE_NULL_IS_ALL)
 
 
 def _unique(wanted: Iterable[MetadataRequestTopic]) -> Iterable[MetadataRequestTopic]:
@@ -265,9 +263,9 @@ def _one(
     return MetadataResponseTopic(error_code=code, name=name, is_internal=name in INTERNAL_TOPICS)
 
 
-def _found(parts: BrokerContext, told: _Told, topic: TopicImage) -> MetadataResponseTopic:
+def _found(broker: BrokerContext, told: _Told, topic: TopicImage) -> MetadataResponseTopic:
     partitions = [
-        _partition(parts, topic, index, image, told.alive) for index, image in enumerate(topic.partitions)
+        _partition(broker, topic, index, image, told.alive) for index, image in enumerate(topic.partitions)
     ]
     return _of_topic(told, topic, partitions)
 
@@ -286,24 +284,24 @@ def _of_topic(
 
 
 def leader_and_offline(
-    parts: BrokerContext, topic: TopicImage, index: int, alive: frozenset[BrokerId]
+    broker: BrokerContext, topic: TopicImage, index: int, alive: frozenset[BrokerId]
 ) -> tuple[BrokerId, list[int]]:
     """Who leads a partition, if anybody does, and which of its replicas cannot be used."""
     image = topic.partitions[index]
     offline: list[int] = [replica for replica in image.replicas if replica not in alive]
-    if parts.replicas.is_offline(TopicPartition(topic.name, index)):
-        offline.append(parts.config.server.node_id)
+    if broker.replicas.is_offline(TopicPartition(topic.name, index)):
+        offline.append(broker.config.server.node_id)
     return (NO_LEADER if image.leader in offline else image.leader), offline
 
 
-def alive_brokers(parts: BrokerContext) -> frozenset[BrokerId]:
-    return frozenset(broker.broker_id for broker in parts.image.brokers) - parts.cluster.dead
+def alive_brokers(broker: BrokerContext) -> frozenset[BrokerId]:
+    return frozenset(node.broker_id for node in broker.image.brokers) - broker.cluster.dead
 
 
 def _partition(
-    parts: BrokerContext, topic: TopicImage, index: int, image: PartitionImage, alive: frozenset[BrokerId]
+    broker: BrokerContext, topic: TopicImage, index: int, image: PartitionImage, alive: frozenset[BrokerId]
 ) -> MetadataResponsePartition:
-    leader, offline = leader_and_offline(parts, topic, index, alive)
+    leader, offline = leader_and_offline(broker, topic, index, alive)
     return MetadataResponsePartition(
         error_code=ErrorCode.LEADER_NOT_AVAILABLE if leader == NO_LEADER else ErrorCode.NONE,
         partition_index=index,
@@ -316,9 +314,9 @@ def _partition(
 
 
 def _indexed_partition(
-    parts: BrokerContext, topic: TopicImage, told: _Told, indexed: tuple[int, PartitionImage]
+    broker: BrokerContext, topic: TopicImage, told: _Told, indexed: tuple[int, PartitionImage]
 ) -> MetadataResponsePartition:
-    return _partition(parts, topic, *indexed, told.alive)
+    return _partition(broker, topic, *indexed, told.alive)
 
 
 def is_valid_name(name: str) -> bool:

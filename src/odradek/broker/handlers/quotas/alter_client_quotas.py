@@ -28,12 +28,12 @@ Named = tuple[tuple[str, str | None], ...]
 
 
 async def handle(
-    parts: BrokerContext, circumstances: RequestContext, request: AlterClientQuotasRequest
+    broker: BrokerContext, context: RequestContext, request: AlterClientQuotasRequest
 ) -> AlterClientQuotasResponse:
     entries: dict[Named, EntryData] = {}
     wanted: dict[Named, tuple[Entity, list[QuotaChange]]] = {}
     refused: dict[Named, KafkaError] = {}
-    turn = parts.turns.begin()
+    turn = broker.turns.begin()
     for entry in request.entries:
         await turn.step()
         named = tuple(sorted(((one.entity_type, one.entity_name) for one in entry.entity), key=str))
@@ -48,7 +48,7 @@ async def handle(
     if wanted:
         changes = dict(wanted.values())
         try:
-            await parts.controller.alter_in_turns(
+            await broker.controller.alter_in_turns(
                 CLIENT_QUOTAS,
                 lambda before: _after(turn, before, changes),
                 validate_only=request.validate_only,

@@ -15,7 +15,7 @@ from odradek.security.quota_entities import Filter
 
 
 def handle(
-    parts: BrokerContext, circumstances: RequestContext, request: DescribeClientQuotasRequest
+    broker: BrokerContext, context: RequestContext, request: DescribeClientQuotasRequest
 ) -> DescribeClientQuotasResponse:
     try:
         wanted = Filter(
@@ -32,7 +32,7 @@ def handle(
                 entity=[EntityData(entity_type=kind, entity_name=name) for kind, name in entity],
                 values=[ValueData(key=key, value=value) for key, value in limits.items()],
             )
-            for entity, limits in parts.image.client_quotas.items()
+            for entity, limits in broker.image.client_quotas.items()
             if wanted.accepts(entity)
         ],
     )

@@ -19,9 +19,9 @@ _MECHANISMS = {1: "SCRAM-SHA-256", 2: "SCRAM-SHA-512"}
 
 
 async def handle(
-    parts: BrokerContext, circumstances: RequestContext, request: AlterUserScramCredentialsRequest
+    broker: BrokerContext, context: RequestContext, request: AlterUserScramCredentialsRequest
 ) -> AlterUserScramCredentialsResponse:
-    turn = parts.turns.begin()
+    turn = broker.turns.begin()
     results: dict[str, AlterUserScramCredentialsResult] = {}
     for added in request.upsertions:
         await turn.step()

@@ -12,9 +12,7 @@ from odradek.protocol.messages.security.create_acls import (
 )
 
 
-def handle(
-    parts: BrokerContext, circumstances: RequestContext, request: CreateAclsRequest
-) -> CreateAclsResponse:
+def handle(broker: BrokerContext, context: RequestContext, request: CreateAclsRequest) -> CreateAclsResponse:
     refused = AclCreationResult(error_code=ErrorCode.SECURITY_DISABLED, error_message=REASON)
     return CreateAclsResponse(results=[refused for _ in request.creations])
 

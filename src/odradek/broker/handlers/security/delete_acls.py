@@ -12,9 +12,7 @@ from odradek.protocol.messages.security.delete_acls import (
 )
 
 
-def handle(
-    parts: BrokerContext, circumstances: RequestContext, request: DeleteAclsRequest
-) -> DeleteAclsResponse:
+def handle(broker: BrokerContext, context: RequestContext, request: DeleteAclsRequest) -> DeleteAclsResponse:
     refused = DeleteAclsFilterResult(error_code=ErrorCode.SECURITY_DISABLED, error_message=REASON)
     return DeleteAclsResponse(filter_results=[refused for _ in request.filters])
 

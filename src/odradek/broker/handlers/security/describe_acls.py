@@ -9,7 +9,7 @@ from odradek.protocol.messages.security.describe_acls import DescribeAclsRequest
 
 
 def handle(
-    parts: BrokerContext, circumstances: RequestContext, request: DescribeAclsRequest
+    broker: BrokerContext, context: RequestContext, request: DescribeAclsRequest
 ) -> DescribeAclsResponse:
     return DescribeAclsResponse(error_code=ErrorCode.SECURITY_DISABLED, error_message=REASON)
 

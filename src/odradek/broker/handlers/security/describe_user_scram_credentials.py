@@ -17,7 +17,7 @@ from odradek.protocol.messages.security.describe_user_scram_credentials import (
 
 
 def handle(
-    parts: BrokerContext, circumstances: RequestContext, request: DescribeUserScramCredentialsRequest
+    broker: BrokerContext, context: RequestContext, request: DescribeUserScramCredentialsRequest
 ) -> DescribeUserScramCredentialsResponse:
     named = Counter(user.name for user in request.users or ())
     return DescribeUserScramCredentialsResponse(

@@ -23,60 +23,60 @@ from odradek.runtime.turns import Turn
 
 
 async def handle(
-    parts: BrokerContext, circumstances: RequestContext, request: AlterShareGroupOffsetsRequest
+    broker: BrokerContext, context: RequestContext, request: AlterShareGroupOffsetsRequest
 ) -> AlterShareGroupOffsetsResponse:
     group_id = request.group_id
     try:
         if not group_id:
             raise KafkaError(ErrorCode.INVALID_GROUP_ID, "a group's id may not be empty")
-        await parts.groups.check_share_unused(group_id, may_be_new=True)
+        await broker.groups.check_share_unused(group_id, may_be_new=True)
         begun = {
             image.topic_id: StateTopic(
                 name=topic.topic_name,
                 partitions=frozenset(
                     one.partition_index
                     for one in topic.partitions
-                    if has_partition(parts, topic.topic_name, one.partition_index)
+                    if has_partition(broker, topic.topic_name, one.partition_index)
                 ),
             )
             for topic in request.topics
-            if (image := parts.image.topics.get(topic.topic_name)) is not None
+            if (image := broker.image.topics.get(topic.topic_name)) is not None
         }
         if begun:
-            await parts.groups.begin_share_topics(group_id, begun)
+            await broker.groups.begin_share_topics(group_id, begun)
     except KafkaError as error:
         return AlterShareGroupOffsetsResponse(error_code=error.code, error_message=error.message)
-    turn = parts.turns.begin()
+    turn = broker.turns.begin()
     responses = []
     for topic in request.topics:
         await turn.step()
-        responses.append(await _topic(parts, turn, group_id, topic))
+        responses.append(await _topic(broker, turn, group_id, topic))
     return AlterShareGroupOffsetsResponse(responses=responses)
 
 
-async def _topic(parts: BrokerContext, turn: Turn, group_id: str, topic: TopicAsked) -> TopicAnswer:
-    image = parts.image.topics.get(topic.topic_name)
+async def _topic(broker: BrokerContext, turn: Turn, group_id: str, topic: TopicAsked) -> TopicAnswer:
+    image = broker.image.topics.get(topic.topic_name)
     topic_id = ZERO_UUID if image is None else image.topic_id
     partitions = []
     for one in topic.partitions:
         await turn.step()
         place = SharePlace(group_id, topic_id, one.partition_index)
-        partitions.append(await _partition(parts, topic.topic_name, place, one))
+        partitions.append(await _partition(broker, topic.topic_name, place, one))
     return TopicAnswer(topic_name=topic.topic_name, topic_id=topic_id, partitions=partitions)
 
 
 async def _partition(
-    parts: BrokerContext, topic: str, place: SharePlace, asked: PartitionAsked
+    broker: BrokerContext, topic: str, place: SharePlace, asked: PartitionAsked
 ) -> PartitionAnswer:
     answer = PartitionAnswer(partition_index=asked.partition_index)
     try:
-        if not has_partition(parts, topic, asked.partition_index):
+        if not has_partition(broker, topic, asked.partition_index):
             raise KafkaError(
                 ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no partition {topic}-{asked.partition_index}"
             )
         if asked.start_offset < 0:
             raise KafkaError(ErrorCode.INVALID_REQUEST, f"{asked.start_offset} is no offset to begin at")
-        await parts.shares.begin_at(place, asked.start_offset)
+        await broker.shares.begin_at(place, asked.start_offset)
     except KafkaError as error:
         return answer.replace(error_code=error.code, error_message=error.message)
     return answer

@@ -14,22 +14,22 @@ from odradek.protocol.messages.share.delete_share_group_offsets import (
 
 
 async def handle(
-    parts: BrokerContext, circumstances: RequestContext, request: DeleteShareGroupOffsetsRequest
+    broker: BrokerContext, context: RequestContext, request: DeleteShareGroupOffsetsRequest
 ) -> DeleteShareGroupOffsetsResponse:
     try:
-        await parts.groups.check_share_unused(request.group_id)
+        await broker.groups.check_share_unused(request.group_id)
     except KafkaError as error:
         return DeleteShareGroupOffsetsResponse(error_code=error.code, error_message=error.message)
-    turn = parts.turns.begin()
+    turn = broker.turns.begin()
     responses = []
     for name in dict.fromkeys(topic.topic_name for topic in request.topics):
         await turn.step()
-        responses.append(await _topic(parts, request.group_id, name))
+        responses.append(await _topic(broker, request.group_id, name))
     return DeleteShareGroupOffsetsResponse(responses=responses)
 
 
-async def _topic(parts: BrokerContext, group_id: str, name: str) -> TopicAnswer:
-    image = parts.image.topics.get(name)
+async def _topic(broker: BrokerContext, group_id: str, name: str) -> TopicAnswer:
+    image = broker.image.topics.get(name)
     if image is None:
         message = f"there is no topic {name!r}"
         return TopicAnswer(
@@ -40,7 +40,7 @@ async def _topic(parts: BrokerContext, group_id: str, name: str) -> TopicAnswer:
         )
     answer = TopicAnswer(topic_name=name, topic_id=image.topic_id)
     try:
-        await forget_topic(parts, group_id, image.topic_id)
+        await forget_topic(broker, group_id, image.topic_id)
     except KafkaError as error:
         return answer.replace(error_code=error.code, error_message=error.message)
     return answer

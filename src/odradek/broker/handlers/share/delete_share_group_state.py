@@ -14,9 +14,9 @@ from odradek.protocol.messages.share.delete_share_group_state import (
 
 
 async def handle(
-    parts: BrokerContext, circumstances: RequestContext, request: DeleteShareGroupStateRequest
+    broker: BrokerContext, context: RequestContext, request: DeleteShareGroupStateRequest
 ) -> DeleteShareGroupStateResponse:
-    outcomes = await kept(parts, request, lambda store, place, _: store.delete(place), _result)
+    outcomes = await kept(broker, request, lambda store, place, _: store.delete(place), _result)
     return DeleteShareGroupStateResponse(
         results=[
             DeleteStateResult(topic_id=topic_id, partitions=partitions) for topic_id, partitions in outcomes

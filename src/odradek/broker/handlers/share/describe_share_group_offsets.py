@@ -28,72 +28,72 @@ _SINCE_LAG = 1
 
 
 async def handle(
-    parts: BrokerContext, circumstances: RequestContext, request: DescribeShareGroupOffsetsRequest
+    broker: BrokerContext, context: RequestContext, request: DescribeShareGroupOffsetsRequest
 ) -> DescribeShareGroupOffsetsResponse:
-    with_lag = circumstances.api_version >= _SINCE_LAG
-    turn = parts.turns.begin()
+    with_lag = context.api_version >= _SINCE_LAG
+    turn = broker.turns.begin()
     groups = []
     for asked in request.groups:
         await turn.step()
-        groups.append(await _group(parts, turn, asked, with_lag=with_lag))
+        groups.append(await _group(broker, turn, asked, with_lag=with_lag))
     return DescribeShareGroupOffsetsResponse(groups=groups)
 
 
-async def _group(parts: BrokerContext, turn: Turn, asked: GroupAsked, *, with_lag: bool) -> DescribedGroup:
+async def _group(broker: BrokerContext, turn: Turn, asked: GroupAsked, *, with_lag: bool) -> DescribedGroup:
     try:
         if asked.topics is None:
             wanted: list[tuple[str, Sequence[int]]] = [
                 (topic.name, sorted(topic.partitions))
-                for topic in (await parts.groups.share_topics(asked.group_id)).values()
+                for topic in (await broker.groups.share_topics(asked.group_id)).values()
             ]
         else:
             wanted = [(topic.topic_name, topic.partitions) for topic in asked.topics]
         topics = []
         for name, partitions in wanted:
             await turn.step()
-            topics.append(await _topic(parts, turn, asked.group_id, name, partitions, with_lag=with_lag))
+            topics.append(await _topic(broker, turn, asked.group_id, name, partitions, with_lag=with_lag))
     except KafkaError as error:
         return DescribedGroup(group_id=asked.group_id, error_code=error.code, error_message=error.message)
     return DescribedGroup(group_id=asked.group_id, topics=topics)
 
 
 async def _topic(
-    parts: BrokerContext, turn: Turn, group_id: str, name: str, partitions: Sequence[int], *, with_lag: bool
+    broker: BrokerContext, turn: Turn, group_id: str, name: str, partitions: Sequence[int], *, with_lag: bool
 ) -> TopicAnswer:
-    image = parts.image.topics.get(name)
+    image = broker.image.topics.get(name)
     topic_id = ZERO_UUID if image is None else image.topic_id
     answers = []
     for index in partitions:
         await turn.step()
         answers.append(
-            await _partition(parts, name, SharePlace(group_id, topic_id, index), with_lag=with_lag)
+            await _partition(broker, name, SharePlace(group_id, topic_id, index), with_lag=with_lag)
         )
     return TopicAnswer(topic_name=name, topic_id=topic_id, partitions=answers)
 
 
 async def _partition(
-    parts: BrokerContext, topic: str, place: SharePlace, *, with_lag: bool
+    broker: BrokerContext, topic: str, place: SharePlace, *, with_lag: bool
 ) -> PartitionAnswer:
     unread = PartitionAnswer(partition_index=place.partition, start_offset=UNKNOWN_OFFSET)
-    if place.topic_id == ZERO_UUID or not _is_kept(parts):
+    if place.topic_id == ZERO_UUID or not _is_kept(broker):
         return unread
     try:
-        state = await parts.shares.keeper.summary(place)
+        state = await broker.shares.keeper.summary(place)
         if state.start_offset == UNKNOWN_OFFSET:
             return unread
         answer = unread.replace(start_offset=state.start_offset, leader_epoch=state.leader_epoch)
         if not with_lag:
             return answer
-        end_offset = await high_watermark_of(parts, TopicPartition(topic, place.partition))
+        end_offset = await high_watermark_of(broker, TopicPartition(topic, place.partition))
         lag = end_offset - state.start_offset - state.complete_count
         return answer.replace(lag=max(lag, 0))
     except KafkaError as error:
         return unread.replace(error_code=error.code, error_message=error.message)
 
 
-def _is_kept(parts: BrokerContext) -> bool:
+def _is_kept(broker: BrokerContext) -> bool:
     """Whether any share group has ever read: without the topic there is nothing, and no reason to make it."""
-    return SHARE_GROUP_STATE in parts.image.topics
+    return SHARE_GROUP_STATE in broker.image.topics
 
 
 SERVED = ApiHandler(90, handle)

@@ -25,12 +25,12 @@ from odradek.protocol.messages.share.initialize_share_group_state import (
 
 
 async def handle(
-    parts: BrokerContext, circumstances: RequestContext, request: InitializeShareGroupStateRequest
+    broker: BrokerContext, context: RequestContext, request: InitializeShareGroupStateRequest
 ) -> InitializeShareGroupStateResponse:
     outcomes = await kept(
-        parts,
+        broker,
         request,
-        partial(_initialize, parts.image),
+        partial(_initialize, broker.image),
         _result,
     )
     return InitializeShareGroupStateResponse(

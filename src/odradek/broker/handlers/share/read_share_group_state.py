@@ -19,10 +19,10 @@ from odradek.protocol.messages.share.read_share_group_state import (
 
 
 async def handle(
-    parts: BrokerContext, circumstances: RequestContext, request: ReadShareGroupStateRequest
+    broker: BrokerContext, context: RequestContext, request: ReadShareGroupStateRequest
 ) -> ReadShareGroupStateResponse:
     outcomes = await kept(
-        parts,
+        broker,
         request,
         lambda store, place, one: store.read(place, one.leader_epoch),
         _result,

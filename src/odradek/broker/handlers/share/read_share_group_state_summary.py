@@ -22,10 +22,10 @@ _SINCE_COUNTS = 1
 
 
 async def handle(
-    parts: BrokerContext, circumstances: RequestContext, request: ReadShareGroupStateSummaryRequest
+    broker: BrokerContext, context: RequestContext, request: ReadShareGroupStateSummaryRequest
 ) -> ReadShareGroupStateSummaryResponse:
-    result = partial(_result, with_counts=circumstances.api_version >= _SINCE_COUNTS)
-    outcomes = await kept(parts, request, lambda store, place, _: store.summary(place), result)
+    result = partial(_result, with_counts=context.api_version >= _SINCE_COUNTS)
+    outcomes = await kept(broker, request, lambda store, place, _: store.summary(place), result)
     return ReadShareGroupStateSummaryResponse(
         results=[
             ReadStateSummaryResult(topic_id=topic_id, partitions=partitions)

@@ -30,13 +30,13 @@ _SINCE_RENEWAL = 2
 
 
 async def handle(
-    parts: BrokerContext, circumstances: RequestContext, request: ShareAcknowledgeRequest
+    broker: BrokerContext, context: RequestContext, request: ShareAcknowledgeRequest
 ) -> ShareAcknowledgeResponse:
     try:
         key = member_of(
-            parts, AcknowledgementTask(request.group_id, request.member_id, request.share_session_epoch)
+            broker, AcknowledgementTask(request.group_id, request.member_id, request.share_session_epoch)
         )
-        session_of(parts, key, request.share_session_epoch, circumstances.connection)
+        session_of(broker, key, request.share_session_epoch, context.connection)
     except KafkaError as error:
         return ShareAcknowledgeResponse(error_code=error.code, error_message=error.message)
     said = [
@@ -44,14 +44,14 @@ async def handle(
         for topic in request.topics
         for partition in topic.partitions
     ]
-    renews = circumstances.api_version >= _SINCE_RENEWAL and request.is_renew_ack
-    verdicts = await acknowledge(parts, key, said, renews=renews)
+    renews = context.api_version >= _SINCE_RENEWAL and request.is_renew_ack
+    verdicts = await acknowledge(broker, key, said, renews=renews)
     if request.share_session_epoch == CLOSING:
-        await close_session(parts, key)
+        await close_session(broker, key)
     response = ShareAcknowledgeResponse(responses=_told(verdicts))
-    if circumstances.api_version < _SINCE_RENEWAL:
+    if context.api_version < _SINCE_RENEWAL:
         return response
-    return response.replace(acquisition_lock_timeout_ms=lock_ms(parts, key.group_id))
+    return response.replace(acquisition_lock_timeout_ms=lock_ms(broker, key.group_id))
 
 
 def _told(verdicts: dict[ReadPlace, AcknowledgementOutcome]) -> list[ShareAcknowledgeTopicResponse]:

@@ -44,12 +44,12 @@ _LOOK_BYTES = 1 << 20
 """So much of a partition is read for one answer: it is limited in records, and what is read is seldom given away whole."""
 
 
-def handle(parts: BrokerContext, circumstances: RequestContext, request: ShareFetchRequest) -> HeldResponse:
-    return HeldResponse(_fetch(parts, circumstances, request))
+def handle(broker: BrokerContext, context: RequestContext, request: ShareFetchRequest) -> HeldResponse:
+    return HeldResponse(_fetch(broker, context, request))
 
 
 async def _fetch(
-    parts: BrokerContext, circumstances: RequestContext, request: ShareFetchRequest
+    broker: BrokerContext, context: RequestContext, request: ShareFetchRequest
 ) -> ShareFetchResponse:
     epoch = request.share_session_epoch
     said = [
@@ -59,38 +59,38 @@ async def _fetch(
         if one.acknowledgement_batches
     ]
     try:
-        key = member_of(parts, AcknowledgementTask(request.group_id, request.member_id, epoch))
-        session = await _session(parts, circumstances, request, key, acknowledges=bool(said))
+        key = member_of(broker, AcknowledgementTask(request.group_id, request.member_id, epoch))
+        session = await _session(broker, context, request, key, acknowledges=bool(said))
     except KafkaError as error:
         return ShareFetchResponse(error_code=error.code, error_message=error.message)
-    renews = circumstances.api_version >= _SINCE_MODES and request.is_renew_ack
-    verdicts = await acknowledge(parts, key, said, renews=renews)
-    fetching = _Fetching(parts, circumstances, request, key, session)
+    renews = context.api_version >= _SINCE_MODES and request.is_renew_ack
+    verdicts = await acknowledge(broker, key, said, renews=renews)
+    fetching = _Fetching(broker, context, request, key, session)
     if epoch == CLOSING:
-        await close_session(parts, key)
+        await close_session(broker, key)
     elif not renews:
         await fetching.run()
     return ShareFetchResponse(
-        acquisition_lock_timeout_ms=lock_ms(parts, key.group_id),
-        responses=await _told(parts, verdicts, fetching),
+        acquisition_lock_timeout_ms=lock_ms(broker, key.group_id),
+        responses=await _told(broker, verdicts, fetching),
     )
 
 
 async def _session(
-    parts: BrokerContext,
-    circumstances: RequestContext,
+    broker: BrokerContext,
+    context: RequestContext,
     request: ShareFetchRequest,
     key: ShareSessionKey,
     *,
     acknowledges: bool,
 ) -> ShareSession:
-    epoch, connection = request.share_session_epoch, circumstances.connection
+    epoch, connection = request.share_session_epoch, context.connection
     if epoch == OPENING:
         if acknowledges:
             raise KafkaError(ErrorCode.INVALID_REQUEST, "a request that opens a session acknowledges nothing")
-        session = await open_session(parts, key, connection)
+        session = await open_session(broker, key, connection)
     else:
-        session = session_of(parts, key, epoch, connection)
+        session = session_of(broker, key, epoch, connection)
     session.change(
         [(topic.topic_id, one.partition_index) for topic in request.topics for one in topic.partitions],
         [(topic.topic_id, index) for topic in request.forgotten_topics_data for index in topic.partitions],
@@ -102,8 +102,8 @@ async def _session(
 class _Fetching:
     """Looks for records of a session's partitions until there are enough, or time is up."""
 
-    parts: BrokerContext
-    circumstances: RequestContext
+    broker: BrokerContext
+    context: RequestContext
     request: ShareFetchRequest
     key: ShareSessionKey
     session: ShareSession
@@ -123,7 +123,7 @@ class _Fetching:
                 is_over = loop.time() >= deadline
                 missing = self._look(lives, is_over=is_over)
                 if missing is not None:
-                    await self.parts.runtime.offload.run(self.beside.do, missing)
+                    await self.broker.runtime.offload.run(self.beside.do, missing)
                     continue
                 if self.found or self.refused or is_over:
                     break
@@ -134,8 +134,8 @@ class _Fetching:
 
     async def _lives(self, seconds: float) -> list[tuple[ReadPlace, LivePartition]]:
         """Those of the session's partitions that can be read; what cannot is refused, what is being loaded comes later."""
-        shares = self.parts.shares
-        turn = self.parts.turns.begin()
+        shares = self.broker.shares
+        turn = self.broker.turns.begin()
         loads: dict[ReadPlace, asyncio.Task[LivePartition]] = {}
         for place in list(self.session.partitions):
             await turn.step()
@@ -157,9 +157,9 @@ class _Fetching:
 
     def _look(self, lives: Sequence[tuple[ReadPlace, LivePartition]], *, is_over: bool) -> Missing | None:
         """Returns what another thread should bring first; nothing is acquired then."""
-        config = self.parts.config
+        config = self.broker.config
         limit = min(self.request.max_bytes, config.server.fetch_max_bytes)
-        limit = min(limit, self.parts.answer_room_bytes())
+        limit = min(limit, self.broker.answer_room_bytes())
         enough = max(_LOOK_BYTES, self.request.min_bytes)
         seen: list[tuple[ReadPlace, FetchedRange]] = []
         total = 0
@@ -185,15 +185,13 @@ class _Fetching:
 
     def _take(self, seen: Sequence[tuple[ReadPlace, FetchedRange]]) -> None:
         request = self.request
-        by_batches = (
-            self.circumstances.api_version < _SINCE_MODES or request.share_acquire_mode != _RECORD_LIMIT
-        )
+        by_batches = self.context.api_version < _SINCE_MODES or request.share_acquire_mode != _RECORD_LIMIT
         room = FetchLimits(
             records=request.max_records,
             by_batches=by_batches,
             batch_size=request.batch_size,
         )
-        now_ms = self.parts.shares.now_ms()
+        now_ms = self.broker.shares.now_ms()
         for place, one in seen:
             if room.records <= 0:
                 break
@@ -249,9 +247,9 @@ class _Waking:
 
 
 async def _told(
-    parts: BrokerContext, verdicts: dict[ReadPlace, AcknowledgementOutcome], fetching: _Fetching
+    broker: BrokerContext, verdicts: dict[ReadPlace, AcknowledgementOutcome], fetching: _Fetching
 ) -> list[ShareFetchableTopicResponse]:
-    turn = parts.turns.begin()
+    turn = broker.turns.begin()
     topics: dict[object, ShareFetchableTopicResponse] = {}
     for place in dict.fromkeys([*verdicts, *fetching.refused, *fetching.found]):
         await turn.step()

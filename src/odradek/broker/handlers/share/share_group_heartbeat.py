@@ -16,12 +16,12 @@ from odradek.protocol.messages.share.share_group_heartbeat import (
 
 
 async def handle(
-    parts: BrokerContext, circumstances: RequestContext, request: ShareGroupHeartbeatRequest
+    broker: BrokerContext, context: RequestContext, request: ShareGroupHeartbeatRequest
 ) -> ShareGroupHeartbeatResponse:
-    if level_of(parts.image, SHARE_VERSION) < 1:
+    if level_of(broker.image, SHARE_VERSION) < 1:
         return ShareGroupHeartbeatResponse(error_code=ErrorCode.UNSUPPORTED_VERSION)
     try:
-        return await parts.groups.share_heartbeat(request, caller(circumstances))
+        return await broker.groups.share_heartbeat(request, caller(context))
     except KafkaError as error:
         return ShareGroupHeartbeatResponse(error_code=error.code, error_message=error.message)
 

@@ -22,10 +22,10 @@ from odradek.protocol.messages.share.write_share_group_state import (
 
 
 async def handle(
-    parts: BrokerContext, circumstances: RequestContext, request: WriteShareGroupStateRequest
+    broker: BrokerContext, context: RequestContext, request: WriteShareGroupStateRequest
 ) -> WriteShareGroupStateResponse:
     outcomes = await kept(
-        parts,
+        broker,
         request,
         lambda store, place, one: store.write(place, _change(one)),
         _result,

@@ -22,9 +22,9 @@ from odradek.runtime.turns import slices
 
 
 async def handle(
-    parts: BrokerContext, circumstances: RequestContext, request: AlterPartitionReassignmentsRequest
+    broker: BrokerContext, context: RequestContext, request: AlterPartitionReassignmentsRequest
 ) -> AlterPartitionReassignmentsResponse:
-    turn = parts.turns.begin()
+    turn = broker.turns.begin()
     wanted: list[Reassignment] = []
     for topic in request.topics:
         wanted += await turn.map(partial(_reassignment, topic.name), topic.partitions)
@@ -33,7 +33,7 @@ async def handle(
     try:
         for some in slices(wanted):
             await turn.step()
-            told += await parts.controller.reassign(some, allow_factor_change=allows)
+            told += await broker.controller.reassign(some, allow_factor_change=allows)
     except KafkaError as error:
         return AlterPartitionReassignmentsResponse(
             allow_replication_factor_change=allows,

@@ -18,9 +18,9 @@ from odradek.protocol.messages.topics.alter_replica_log_dirs import (
 
 
 async def handle(
-    parts: BrokerContext, circumstances: RequestContext, request: AlterReplicaLogDirsRequest
+    broker: BrokerContext, context: RequestContext, request: AlterReplicaLogDirsRequest
 ) -> AlterReplicaLogDirsResponse:
-    turn = parts.turns.begin()
+    turn = broker.turns.begin()
     results: dict[str, AlterReplicaLogDirTopicResult] = {}
     for directory in request.dirs:
         for topic in directory.topics:
@@ -29,19 +29,19 @@ async def handle(
             )
             for index in topic.partitions:
                 await turn.step()
-                code = _begin(parts, directory.path, topic.name, index)
+                code = _begin(broker, directory.path, topic.name, index)
                 result.partitions.append(
                     AlterReplicaLogDirPartitionResult(partition_index=index, error_code=code)
                 )
     return AlterReplicaLogDirsResponse(results=list(results.values()))
 
 
-def _begin(parts: BrokerContext, path: str, topic: str, index: int) -> ErrorCode:
+def _begin(broker: BrokerContext, path: str, topic: str, index: int) -> ErrorCode:
     wanted = absolute_directory(path)
-    if not path.startswith("/") or wanted not in parts.config.storage.log_dirs:
+    if not path.startswith("/") or wanted not in broker.config.storage.log_dirs:
         return ErrorCode.LOG_DIR_NOT_FOUND
     try:
-        parts.moves.start(topic, index, wanted)
+        broker.moves.start(topic, index, wanted)
     except KafkaError as error:
         return error.code
     return ErrorCode.NONE

@@ -19,24 +19,24 @@ _SINCE_QUOTA_ERROR = 3
 
 
 async def handle(
-    parts: BrokerContext, circumstances: RequestContext, request: CreatePartitionsRequest
+    broker: BrokerContext, context: RequestContext, request: CreatePartitionsRequest
 ) -> CreatePartitionsResponse:
     names = Counter(topic.name for topic in request.topics)
     unique = {topic.name: topic for topic in request.topics}
-    mutations = Mutations(parts, circumstances, strict_since=_SINCE_QUOTA_ERROR)
-    turn = parts.turns.begin()
+    mutations = Mutations(broker, context, strict_since=_SINCE_QUOTA_ERROR)
+    turn = broker.turns.begin()
     results = []
     for topic in unique.values():
         await turn.step()
         doubled = names[topic.name] > 1
         results.append(
-            await _grow(parts, topic, mutations, doubled=doubled, validate_only=request.validate_only)
+            await _grow(broker, topic, mutations, doubled=doubled, validate_only=request.validate_only)
         )
     return CreatePartitionsResponse(throttle_time_ms=mutations.throttle_time_ms, results=results)
 
 
 async def _grow(
-    parts: BrokerContext,
+    broker: BrokerContext,
     topic: CreatePartitionsTopic,
     mutations: Mutations,
     *,
@@ -47,11 +47,11 @@ async def _grow(
     try:
         if doubled:
             raise KafkaError(ErrorCode.INVALID_REQUEST, f"topic {topic.name!r} is named more than once")
-        present = parts.image.topics.get(topic.name)
+        present = broker.image.topics.get(topic.name)
         if present is not None and not validate_only:
             mutations.take(max(0, topic.count - len(present.partitions)))
         more = MorePartitions(name=topic.name, total=topic.count, assignment=assignment)
-        await parts.controller.create_partitions(more, validate_only=validate_only)
+        await broker.controller.create_partitions(more, validate_only=validate_only)
     except KafkaError as error:
         return CreatePartitionsTopicResult(
             name=topic.name, error_code=error.code, error_message=error.message

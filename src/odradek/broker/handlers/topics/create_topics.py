@@ -33,7 +33,7 @@ _NAMES_A_STEP: Final = 1000
 class _Descriptions:
     """What the answer says of the topics' settings. Most topics of a request set the same: they are described once."""
 
-    parts: BrokerContext
+    broker: BrokerContext
     left: int
     """So many settings may still be named in the answer, which is much longer than the request."""
     known: dict[tuple[tuple[str, str], ...], list[CreatableTopicConfigs]] = field(default_factory=dict)
@@ -45,21 +45,21 @@ class _Descriptions:
         if described is None:
             if self.left <= 0:
                 return None
-            settings = describe_topic(configs, self.parts.config, older_names=True)
+            settings = describe_topic(configs, self.broker.config, older_names=True)
             described = self.known[key] = [_config(setting) for setting in settings]
         self.left -= len(described)
         return described if self.left >= 0 else None
 
 
 async def handle(
-    parts: BrokerContext, circumstances: RequestContext, request: CreateTopicsRequest
+    broker: BrokerContext, context: RequestContext, request: CreateTopicsRequest
 ) -> CreateTopicsResponse:
-    turn = parts.turns.begin()
+    turn = broker.turns.begin()
     names: Counter[str] = Counter()
     for part in slices(request.topics, _NAMES_A_STEP):
         await turn.step()
         names.update(topic.name for topic in part)
-    mutations = Mutations(parts, circumstances, strict_since=_SINCE_QUOTA_ERROR)
+    mutations = Mutations(broker, context, strict_since=_SINCE_QUOTA_ERROR)
     planned: dict[str, TopicSpec] = {}
     outcomes: dict[str, TopicImage | KafkaError] = {}
     partition_count = 0
@@ -69,10 +69,10 @@ async def handle(
             if names[topic.name] > 1:
                 raise KafkaError(ErrorCode.INVALID_REQUEST, f"topic {topic.name!r} is named more than once")
             new = _new_topic(topic)
-            if topic.name not in parts.image.topics and not request.validate_only:
-                mutations.take(_partition_count(parts, new))
+            if topic.name not in broker.image.topics and not request.validate_only:
+                mutations.take(_partition_count(broker, new))
             planned[topic.name] = new
-            partition_count += _partition_count(parts, new)
+            partition_count += _partition_count(broker, new)
         except KafkaError as error:
             outcomes[topic.name] = error
     if partition_count > PARTITIONS_PER_CHANGE_MAX:
@@ -80,9 +80,9 @@ async def handle(
         planned.clear()
     for some in slices(list(planned.values())) if planned else ():
         await turn.step()
-        made = await parts.controller.create_topics(some, validate_only=request.validate_only)
+        made = await broker.controller.create_topics(some, validate_only=request.validate_only)
         outcomes.update((new.name, outcome) for new, outcome in zip(some, made, strict=True))
-    descriptions = _Descriptions(parts, left=parts.config.network.max_request_elements)
+    descriptions = _Descriptions(broker, left=broker.config.network.max_request_elements)
     topics = await turn.map(lambda name: _result(name, outcomes[name], descriptions), names)
     return CreateTopicsResponse(throttle_time_ms=mutations.throttle_time_ms, topics=topics)
 
@@ -95,9 +95,9 @@ def _too_many() -> KafkaError:
     )
 
 
-def _partition_count(parts: BrokerContext, new: TopicSpec) -> int:
+def _partition_count(broker: BrokerContext, new: TopicSpec) -> int:
     return len(new.assignment) or (
-        new.partition_count if new.partition_count > 0 else parts.config.topics.num_partitions
+        new.partition_count if new.partition_count > 0 else broker.config.topics.num_partitions
     )
 
 

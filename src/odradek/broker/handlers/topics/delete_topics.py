@@ -23,14 +23,14 @@ _SINCE_TOPIC_STATES = 6
 
 
 async def handle(
-    parts: BrokerContext, circumstances: RequestContext, request: DeleteTopicsRequest
+    broker: BrokerContext, context: RequestContext, request: DeleteTopicsRequest
 ) -> DeleteTopicsResponse:
     wanted = request.topics
-    if circumstances.api_version < _SINCE_TOPIC_STATES:
+    if context.api_version < _SINCE_TOPIC_STATES:
         wanted = [DeleteTopicState(name=name) for name in request.topic_names]
     named = Counter((topic.name, topic.topic_id) for topic in wanted)
-    mutations = Mutations(parts, circumstances, strict_since=_SINCE_QUOTA_ERROR)
-    turn = parts.turns.begin()
+    mutations = Mutations(broker, context, strict_since=_SINCE_QUOTA_ERROR)
+    turn = broker.turns.begin()
     responses = []
     for (name, topic_id), times in named.items():
         await turn.step()
@@ -38,7 +38,7 @@ async def handle(
             responses.append(_named_twice(name, topic_id))
             continue
         state = DeleteTopicState(name=name, topic_id=topic_id)
-        responses.append(await _delete(parts, circumstances, state, mutations))
+        responses.append(await _delete(broker, context, state, mutations))
     return DeleteTopicsResponse(throttle_time_ms=mutations.throttle_time_ms, responses=responses)
 
 
@@ -52,20 +52,20 @@ def _named_twice(name: str | None, topic_id: UUID) -> DeletableTopicResult:
 
 
 async def _delete(
-    parts: BrokerContext, circumstances: RequestContext, wanted: DeleteTopicState, mutations: Mutations
+    broker: BrokerContext, context: RequestContext, wanted: DeleteTopicState, mutations: Mutations
 ) -> DeletableTopicResult:
     try:
-        if not parts.config.topics.delete_topic_enable:
-            told = circumstances.api_version >= _SINCE_DISABLED
+        if not broker.config.topics.delete_topic_enable:
+            told = context.api_version >= _SINCE_DISABLED
             raise KafkaError(
                 ErrorCode.TOPIC_DELETION_DISABLED if told else ErrorCode.INVALID_REQUEST,
                 "topics cannot be deleted: delete.topic.enable is false",
             )
-        image = parts.controller.latest  # what is committed: this broker may still be about to apply it
+        image = broker.controller.latest  # what is committed: this broker may still be about to apply it
         name = _name_of(image, wanted.name, wanted.topic_id)
         if name in image.topics:
             mutations.take(len(image.topics[name].partitions))
-        topic = await parts.controller.delete_topic(
+        topic = await broker.controller.delete_topic(
             name,
             topic_id=None if wanted.topic_id == ZERO_UUID else wanted.topic_id,
         )

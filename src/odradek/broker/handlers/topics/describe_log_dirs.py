@@ -21,7 +21,7 @@ from odradek.protocol.messages.topics.describe_log_dirs import (
 
 
 def handle(
-    parts: BrokerContext, circumstances: RequestContext, request: DescribeLogDirsRequest
+    broker: BrokerContext, context: RequestContext, request: DescribeLogDirsRequest
 ) -> DescribeLogDirsResponse:
     wanted = None
     if request.topics is not None:
@@ -29,8 +29,8 @@ def handle(
     return DescribeLogDirsResponse(
         error_code=ErrorCode.NONE,
         results=[
-            _result(state, parts.moves.futures(state.path), wanted)
-            for state in parts.replicas.directory_states()
+            _result(state, broker.moves.futures(state.path), wanted)
+            for state in broker.replicas.directory_states()
         ],
     )
 

@@ -26,13 +26,13 @@ _AT_ONCE: Final = 250
 
 
 async def handle(
-    parts: BrokerContext, circumstances: RequestContext, request: ElectLeadersRequest
+    broker: BrokerContext, context: RequestContext, request: ElectLeadersRequest
 ) -> ElectLeadersResponse:
     try:
-        outcomes = await _elect(parts, request)
+        outcomes = await _elect(broker, request)
     except KafkaError as refusal:
-        told = await _results(parts, dict.fromkeys(_named(request), refusal))
-        if circumstances.api_version < _SINCE_ERROR:
+        told = await _results(broker, dict.fromkeys(_named(request), refusal))
+        if context.api_version < _SINCE_ERROR:
             return ElectLeadersResponse(replica_election_results=told)
         return ElectLeadersResponse(error_code=refusal.code, replica_election_results=told)
     if request.topic_partitions is None:
@@ -43,14 +43,14 @@ async def handle(
         }
         return ElectLeadersResponse(
             replica_election_results=await _results(
-                parts, news, topics=dict.fromkeys(name.topic for name in outcomes)
+                broker, news, topics=dict.fromkeys(name.topic for name in outcomes)
             )
         )
-    return ElectLeadersResponse(replica_election_results=await _results(parts, outcomes))
+    return ElectLeadersResponse(replica_election_results=await _results(broker, outcomes))
 
 
 async def _elect(
-    parts: BrokerContext, request: ElectLeadersRequest
+    broker: BrokerContext, request: ElectLeadersRequest
 ) -> dict[TopicPartition, KafkaError | None]:
     if request.election_type not in (_PREFERRED, _UNCLEAN):
         raise KafkaError(
@@ -61,14 +61,14 @@ async def _elect(
     wanted = None if request.topic_partitions is None else _named(request)
     outcomes: dict[TopicPartition, KafkaError | None] = {}
     if wanted is None:
-        outcomes = await parts.controller.elect_leaders(None, unclean=unclean)
+        outcomes = await broker.controller.elect_leaders(None, unclean=unclean)
     else:
-        turn = parts.turns.begin()
+        turn = broker.turns.begin()
         for some in slices(list(dict.fromkeys(wanted)), _AT_ONCE):
             await turn.step()
-            outcomes |= await parts.controller.elect_leaders(some, unclean=unclean)
+            outcomes |= await broker.controller.elect_leaders(some, unclean=unclean)
     for name in outcomes:
-        if parts.replicas.is_offline(name) and _is_only_replica(parts, name):
+        if broker.replicas.is_offline(name) and _is_only_replica(broker, name):
             outcomes[name] = KafkaError(
                 ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE
                 if unclean
@@ -78,8 +78,8 @@ async def _elect(
     return outcomes
 
 
-def _is_only_replica(parts: BrokerContext, name: TopicPartition) -> bool:
-    topic = parts.image.topics.get(name.topic)
+def _is_only_replica(broker: BrokerContext, name: TopicPartition) -> bool:
+    topic = broker.image.topics.get(name.topic)
     return topic is not None and len(topic.partitions[name.partition].replicas) == 1
 
 
@@ -92,13 +92,13 @@ def _named(request: ElectLeadersRequest) -> list[TopicPartition]:
 
 
 async def _results(
-    parts: BrokerContext,
+    broker: BrokerContext,
     outcomes: dict[TopicPartition, KafkaError | None],
     topics: dict[str, None] | None = None,
 ) -> list[ReplicaElectionResult]:
     """By topic; `topics` are named even if nothing is told about them."""
     results: dict[str, list[PartitionResult]] = {name: [] for name in topics or ()}
-    turn = parts.turns.begin()
+    turn = broker.turns.begin()
     for name, error in outcomes.items():
         await turn.step()
         result = PartitionResult(

@@ -20,9 +20,9 @@ from odradek.protocol.messages.topics.list_partition_reassignments import (
 
 
 def handle(
-    parts: BrokerContext, circumstances: RequestContext, request: ListPartitionReassignmentsRequest
+    broker: BrokerContext, context: RequestContext, request: ListPartitionReassignmentsRequest
 ) -> ListPartitionReassignmentsResponse:
-    image = parts.controller.latest
+    image = broker.controller.latest
     topics: dict[str, list[OngoingPartitionReassignment]] = {}
     for name, partition in _moves(image, _asked(image, request)):
         topics.setdefault(name.topic, []).append(_ongoing(name.partition, partition))

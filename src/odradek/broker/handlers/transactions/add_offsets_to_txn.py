@@ -20,13 +20,13 @@ _SINCE_FENCED: Final = 2
 
 
 async def handle(
-    parts: BrokerContext, circumstances: RequestContext, request: AddOffsetsToTxnRequest
+    broker: BrokerContext, context: RequestContext, request: AddOffsetsToTxnRequest
 ) -> AddOffsetsToTxnResponse:
     who = ProducerIdentity(producer_id=request.producer_id, producer_epoch=request.producer_epoch)
     try:
-        await parts.transactions.add_offsets(request.transactional_id, who, request.group_id)
+        await broker.transactions.add_offsets(request.transactional_id, who, request.group_id)
     except KafkaError as error:
-        code = code_of(error, knows_fenced=circumstances.api_version >= _SINCE_FENCED)
+        code = code_of(error, knows_fenced=context.api_version >= _SINCE_FENCED)
         return AddOffsetsToTxnResponse(error_code=code)
     return AddOffsetsToTxnResponse(error_code=ErrorCode.NONE)
 

@@ -33,15 +33,15 @@ _SINCE_FENCED: Final = 2
 
 
 def handle(
-    parts: BrokerContext, circumstances: RequestContext, request: AddPartitionsToTxnRequest
+    broker: BrokerContext, context: RequestContext, request: AddPartitionsToTxnRequest
 ) -> Awaitable[AddPartitionsToTxnResponse]:
-    if circumstances.api_version < _SINCE_BATCHES:
-        return _of_client(parts, circumstances, request)
-    return _of_brokers(parts, request)
+    if context.api_version < _SINCE_BATCHES:
+        return _of_client(broker, context, request)
+    return _of_brokers(broker, request)
 
 
 async def _of_client(
-    parts: BrokerContext, circumstances: RequestContext, request: AddPartitionsToTxnRequest
+    broker: BrokerContext, context: RequestContext, request: AddPartitionsToTxnRequest
 ) -> AddPartitionsToTxnResponse:
     transaction = AddPartitionsToTxnTransaction(
         transactional_id=request.v3_and_below_transactional_id,
@@ -50,17 +50,19 @@ async def _of_client(
         topics=request.v3_and_below_topics,
     )
     codes = await _codes(
-        parts,
+        broker,
         transaction,
         client_version=TransactionVersion.CLASSIC,
-        knows_fenced=circumstances.api_version >= _SINCE_FENCED,
+        knows_fenced=context.api_version >= _SINCE_FENCED,
     )
     return AddPartitionsToTxnResponse(results_by_topic_v3_and_below=_results(transaction.topics, codes))
 
 
-async def _of_brokers(parts: BrokerContext, request: AddPartitionsToTxnRequest) -> AddPartitionsToTxnResponse:
-    codes_of = partial(_codes, parts, client_version=TransactionVersion.EPOCH_FOR_EACH, knows_fenced=True)
-    found = await parts.turns.begin().gather(codes_of, request.transactions)
+async def _of_brokers(
+    broker: BrokerContext, request: AddPartitionsToTxnRequest
+) -> AddPartitionsToTxnResponse:
+    codes_of = partial(_codes, broker, client_version=TransactionVersion.EPOCH_FOR_EACH, knows_fenced=True)
+    found = await broker.turns.begin().gather(codes_of, request.transactions)
     return AddPartitionsToTxnResponse(
         results_by_transaction=[
             AddPartitionsToTxnResult(
@@ -72,7 +74,7 @@ async def _of_brokers(parts: BrokerContext, request: AddPartitionsToTxnRequest) 
 
 
 async def _codes(
-    parts: BrokerContext,
+    broker: BrokerContext,
     transaction: AddPartitionsToTxnTransaction,
     *,
     client_version: TransactionVersion,
@@ -80,16 +82,16 @@ async def _codes(
 ) -> Mapping[TopicPartition, ErrorCode]:
     wanted = frozenset(_partitions(transaction.topics))
     by_client = client_version is TransactionVersion.CLASSIC
-    refused = _refused(parts.image, wanted, by_client=by_client)
+    refused = _refused(broker.image, wanted, by_client=by_client)
     if refused:
         return {one: refused.get(one, ErrorCode.OPERATION_NOT_ATTEMPTED) for one in wanted}
     who = ProducerIdentity(producer_id=transaction.producer_id, producer_epoch=transaction.producer_epoch)
     try:
         if transaction.verify_only:
-            return await parts.transactions.verify_partitions(
+            return await broker.transactions.verify_partitions(
                 transaction.transactional_id, who, wanted, until_timeout=by_client
             )
-        await parts.transactions.add_partitions(
+        await broker.transactions.add_partitions(
             transaction.transactional_id, who, wanted, client_version=client_version, until_timeout=by_client
         )
     except KafkaError as error:

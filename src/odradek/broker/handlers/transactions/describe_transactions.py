@@ -16,16 +16,16 @@ from odradek.protocol.messages.transactions.describe_transactions import (
 
 
 async def handle(
-    parts: BrokerContext, circumstances: RequestContext, request: DescribeTransactionsRequest
+    broker: BrokerContext, context: RequestContext, request: DescribeTransactionsRequest
 ) -> DescribeTransactionsResponse:
     unique = list(dict.fromkeys(request.transactional_ids))
-    states = await parts.turns.begin().gather(partial(_describe, parts), unique)
+    states = await broker.turns.begin().gather(partial(_describe, broker), unique)
     return DescribeTransactionsResponse(transaction_states=states)
 
 
-async def _describe(parts: BrokerContext, transactional_id: str) -> TransactionState:
+async def _describe(broker: BrokerContext, transactional_id: str) -> TransactionState:
     try:
-        found = await parts.transactions.find(transactional_id)
+        found = await broker.transactions.find(transactional_id)
     except KafkaError as error:
         return TransactionState(error_code=error.code, transactional_id=transactional_id)
     return TransactionState(

@@ -18,21 +18,17 @@ _SINCE_FENCED: Final = 2
 _SINCE_EPOCHS: Final = 5
 
 
-async def handle(
-    parts: BrokerContext, circumstances: RequestContext, request: EndTxnRequest
-) -> EndTxnResponse:
-    bumps = circumstances.api_version >= _SINCE_EPOCHS
+async def handle(broker: BrokerContext, context: RequestContext, request: EndTxnRequest) -> EndTxnResponse:
+    bumps = context.api_version >= _SINCE_EPOCHS
     try:
-        identity = await parts.transactions.end(
+        identity = await broker.transactions.end(
             request.transactional_id,
             ProducerIdentity(producer_id=request.producer_id, producer_epoch=request.producer_epoch),
             commit=request.committed,
             client_version=TransactionVersion.EPOCH_FOR_EACH if bumps else TransactionVersion.CLASSIC,
         )
     except KafkaError as error:
-        return EndTxnResponse(
-            error_code=code_of(error, knows_fenced=circumstances.api_version >= _SINCE_FENCED)
-        )
+        return EndTxnResponse(error_code=code_of(error, knows_fenced=context.api_version >= _SINCE_FENCED))
     if not bumps:
         return EndTxnResponse(error_code=ErrorCode.NONE)
     return EndTxnResponse(

@@ -30,37 +30,37 @@ _SINCE_FENCED: Final = 4
 
 
 def handle(
-    parts: BrokerContext, circumstances: RequestContext, request: InitProducerIdRequest
+    broker: BrokerContext, context: RequestContext, request: InitProducerIdRequest
 ) -> InitProducerIdResponse | Awaitable[InitProducerIdResponse]:
     knows = (request.producer_id != NO_PRODUCER_ID, request.producer_epoch != NO_PRODUCER_EPOCH)
     if any(knows) and not all(knows):
         return _refused(ErrorCode.INVALID_REQUEST)  # an id without its epoch, or the other way round
     if request.transactional_id is None:
-        return _fresh(parts)
-    return _transactional(parts, circumstances, request, request.transactional_id, expects=all(knows))
+        return _fresh(broker)
+    return _transactional(broker, context, request, request.transactional_id, expects=all(knows))
 
 
-async def _fresh(parts: BrokerContext) -> InitProducerIdResponse:
+async def _fresh(broker: BrokerContext) -> InitProducerIdResponse:
     # Without a transactional id Kafka ignores the id that a client had: it gets a new one, with epoch 0.
     try:
-        producer_id = await parts.producer_ids.next()
+        producer_id = await broker.producer_ids.next()
     except KafkaError as error:
         return _refused(error.code)
     return InitProducerIdResponse(error_code=ErrorCode.NONE, producer_id=producer_id, producer_epoch=0)
 
 
 async def _transactional(
-    parts: BrokerContext,
-    circumstances: RequestContext,
+    broker: BrokerContext,
+    context: RequestContext,
     request: InitProducerIdRequest,
     transactional_id: str,
     *,
     expects: bool,
 ) -> InitProducerIdResponse:
-    await parts.coordinators.import_on_thread(TRANSACTION_STATE)
+    await broker.coordinators.import_on_thread(TRANSACTION_STATE)
     expected = state.ProducerIdentity(producer_id=request.producer_id, producer_epoch=request.producer_epoch)
     try:
-        identity = await parts.transactions.init_producer(
+        identity = await broker.transactions.init_producer(
             transactional_id,
             timeout_ms=request.transaction_timeout_ms,
             expected=expected if expects else None,
@@ -68,7 +68,7 @@ async def _transactional(
             keep_prepared=request.keep_prepared_txn,
         )
     except KafkaError as error:
-        return _refused(transactions.code_of(error, knows_fenced=circumstances.api_version >= _SINCE_FENCED))
+        return _refused(transactions.code_of(error, knows_fenced=context.api_version >= _SINCE_FENCED))
     return InitProducerIdResponse(
         error_code=ErrorCode.NONE, producer_id=identity.producer_id, producer_epoch=identity.producer_epoch
     )

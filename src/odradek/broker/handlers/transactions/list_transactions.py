@@ -24,11 +24,11 @@ _ASCII: Final = frozenset(map(chr, range(128)))
 
 
 async def handle(
-    parts: BrokerContext, circumstances: RequestContext, request: ListTransactionsRequest
+    broker: BrokerContext, context: RequestContext, request: ListTransactionsRequest
 ) -> ListTransactionsResponse:
     unknown = [one for one in dict.fromkeys(request.state_filters) if one not in STATES_BY_TITLE]
     try:
-        found = await parts.transactions.select(_filter(request, parts.runtime.clock.wall_ms()))
+        found = await broker.transactions.select(_filter(request, broker.runtime.clock.wall_ms()))
         found = _matching(found, request.transactional_id_pattern)
     except KafkaError as error:
         return ListTransactionsResponse(error_code=error.code, unknown_state_filters=unknown)

@@ -35,18 +35,18 @@ _SINCE_ADDED_BY_ITSELF: Final = 5
 
 
 async def handle(
-    parts: BrokerContext, circumstances: RequestContext, request: TxnOffsetCommitRequest
+    broker: BrokerContext, context: RequestContext, request: TxnOffsetCommitRequest
 ) -> TxnOffsetCommitResponse:
-    turn = parts.turns.begin()
+    turn = broker.turns.begin()
     commits: list[Commit] = []
     for topic in request.topics:
         for some in slices(topic.partitions):
             await turn.step()
-            commits += _commits(parts, topic.name, some)
+            commits += _commits(broker, topic.name, some)
     verdicts: dict[Place, ErrorCode] = {}
     if commits:
         try:
-            verdicts = await _commit(parts, turn, circumstances.api_version, request, commits)
+            verdicts = await _commit(broker, turn, context.api_version, request, commits)
         except KafkaError as error:
             verdicts = dict.fromkeys((one.place for one in commits), error.code)
     topics = []
@@ -64,25 +64,25 @@ def _answer(
 
 
 def _commits(
-    parts: BrokerContext, topic: str, asked: Sequence[TxnOffsetCommitRequestPartition]
+    broker: BrokerContext, topic: str, asked: Sequence[TxnOffsetCommitRequestPartition]
 ) -> list[Commit]:
     """Those whose partition exists."""
     return [
         Commit(
             topic=topic,
-            topic_id=parts.image.topics[topic].topic_id,
+            topic_id=broker.image.topics[topic].topic_id,
             partition=one.partition_index,
             offset=one.committed_offset,
             leader_epoch=one.committed_leader_epoch,
             metadata=one.committed_metadata,
         )
         for one in asked
-        if has_partition(parts, topic, one.partition_index)
+        if has_partition(broker, topic, one.partition_index)
     ]
 
 
 async def _commit(
-    parts: BrokerContext, turn: Turn, version: int, request: TxnOffsetCommitRequest, commits: list[Commit]
+    broker: BrokerContext, turn: Turn, version: int, request: TxnOffsetCommitRequest, commits: list[Commit]
 ) -> dict[Place, ErrorCode]:
     check_group_id(request.group_id)
     committer = Committer(
@@ -98,23 +98,23 @@ async def _commit(
         commits=commits,
         producer=BatchProducer(request.producer_id, request.producer_epoch),
     )
-    made = await commit_records(parts, turn, asked)
-    await _admit(parts, version, request)
+    made = await commit_records(broker, turn, asked)
+    await _admit(broker, version, request)
     # Nothing is awaited from here until the shard has appended: what was verified is still true.
-    return await commit_in_time(parts, asked, made)
+    return await commit_in_time(broker, asked, made)
 
 
-async def _admit(parts: BrokerContext, version: int, request: TxnOffsetCommitRequest) -> None:
+async def _admit(broker: BrokerContext, version: int, request: TxnOffsetCommitRequest) -> None:
     """Raise unless the offsets may be appended, now, as part of the producer's transaction.
 
     A marker that comes while the coordinator is asked voids its answer: the transaction that it spoke of may be over, and the
     offsets would begin one that nobody ends.
     """
-    place = TopicPartition(CONSUMER_OFFSETS, parts.groups.shards.index_for(request.group_id))
-    parts.groups.shards.shard(
+    place = TopicPartition(CONSUMER_OFFSETS, broker.groups.shards.index_for(request.group_id))
+    broker.groups.shards.shard(
         place.partition
     )  # NOT_COORDINATOR says where to look; a partition that is missing does not
-    partition = parts.replicas.leader(*place)
+    partition = broker.replicas.leader(*place)
     before = partition.log.producers.get(request.producer_id)
     _check_epoch(before, request)
     if _is_under_way(before, request):
@@ -126,7 +126,7 @@ async def _admit(parts: BrokerContext, version: int, request: TxnOffsetCommitReq
         adds=version >= _SINCE_ADDED_BY_ITSELF,
         partitions=frozenset({place}),
     )
-    verdicts = await parts.verifier.verify(question)
+    verdicts = await broker.verifier.verify(question)
     verdict = verdicts[place]
     if verdict is ErrorCode.TRANSACTION_ABORTABLE and version < _SINCE_ABORTABLE:
         verdict = ErrorCode.INVALID_TXN_STATE

@@ -27,10 +27,10 @@ from odradek.transactions.state import TransactionVersion
 
 
 async def handle(
-    parts: BrokerContext, circumstances: RequestContext, request: WriteTxnMarkersRequest
+    broker: BrokerContext, context: RequestContext, request: WriteTxnMarkersRequest
 ) -> WriteTxnMarkersResponse:
-    local = LocalMarkers(parts.kinds.groups, parts.replicas, parts.runtime.clock, lambda: parts.image)
-    turn = parts.turns.begin()
+    local = LocalMarkers(broker.kinds.groups, broker.replicas, broker.runtime.clock, lambda: broker.image)
+    turn = broker.turns.begin()
     by_producer: dict[int, list[tuple[int, WritableTxnMarker]]] = {}
     for position, marker in enumerate(request.markers):
         by_producer.setdefault(marker.producer_id, []).append((position, marker))
