@@ -7,9 +7,12 @@ from typing import Any
 
 from odradek.broker.app import Broker
 from odradek.config.broker import BrokerConfig
+from odradek.model.errors import ErrorCode
 from odradek.protocol import RequestHeader, api_by_name, decode_response, encode_request
 from odradek.protocol.messages.data.fetch import FetchPartition, FetchRequest, FetchTopic
 from odradek.protocol.messages.data.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from odradek.protocol.messages.groups.heartbeat import HeartbeatRequest
+from odradek.protocol.messages.metadata.find_coordinator import FindCoordinatorRequest
 from odradek.protocol.messages.topics.create_topics import (
     CreatableTopic,
     CreatableTopicConfig,
@@ -81,6 +84,22 @@ class Wire:
             pass
 
     # -- the calls that most scenarios need
+
+    async def find_coordinator(self, group: str = "g") -> None:
+        """Returns when the broker has loaded the group's partition of __consumer_offsets.
+
+        Clients try again on COORDINATOR_LOAD_IN_PROGRESS; a scenario that is not about this waits here.
+        """
+        probe = HeartbeatRequest(group_id=group, generation_id=1, member_id="nobody")
+        async with asyncio.timeout(REPLY_SECONDS):
+            while True:
+                found = await self.call(
+                    "FindCoordinator", 4, FindCoordinatorRequest(coordinator_keys=[group])
+                )
+                assert found.coordinators[0].error_code == 0
+                if (await self.call("Heartbeat", 4, probe)).error_code == ErrorCode.UNKNOWN_MEMBER_ID:
+                    return
+                await asyncio.sleep(0.01)
 
     async def create(self, topic: str, partitions: int = 1, **configs: str) -> Any:
         """A topic; settings with underscores for dots. Returns its result."""

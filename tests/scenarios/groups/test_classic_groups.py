@@ -13,7 +13,6 @@ from odradek.protocol.messages.groups.join_group import JoinGroupRequest, JoinGr
 from odradek.protocol.messages.groups.leave_group import LeaveGroupRequest, MemberIdentity
 from odradek.protocol.messages.groups.list_groups import ListGroupsRequest
 from odradek.protocol.messages.groups.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
-from odradek.protocol.messages.metadata.find_coordinator import FindCoordinatorRequest
 
 MEMBER_ID_REQUIRED, REBALANCE_IN_PROGRESS, ILLEGAL_GENERATION, UNKNOWN_MEMBER_ID = 79, 27, 22, 25
 INVALID_GROUP_ID, INVALID_SESSION_TIMEOUT, NON_EMPTY_GROUP, GROUP_ID_NOT_FOUND = 24, 26, 68, 69
@@ -101,22 +100,11 @@ class Member:
         return response.groups[0]
 
 
-async def find_coordinator(wire: Any) -> None:
-    """Until the group's shard is loaded."""
-    while True:
-        response = await wire.call("FindCoordinator", 2, FindCoordinatorRequest(key="g"))
-        assert response.error_code == 0
-        probe = HeartbeatRequest(group_id="g", generation_id=1, member_id="nobody")
-        if (await wire.call("Heartbeat", 4, probe)).error_code == UNKNOWN_MEMBER_ID:
-            return
-        await asyncio.sleep(0.01)
-
-
 @pytest.fixture
 async def groups(scene: Any) -> Any:
     """A broker whose groups do not wait for more members."""
     await scene.start(group_initial_rebalance_delay_ms="0", offsets_topic_num_partitions="3")
-    await find_coordinator(await scene.connect())
+    await (await scene.connect()).find_coordinator()
     return scene
 
 
@@ -239,7 +227,7 @@ async def test_members_carry_on_across_a_restart_of_the_broker(groups: Any) -> N
     await groups.start(group_initial_rebalance_delay_ms="0")
     for member in (first, second):
         member.wire = await groups.connect()
-    await find_coordinator(first.wire)
+    await first.wire.find_coordinator()
     assert [await first.heartbeat(), await second.heartbeat()] == [0, 0]
     assert (await second.sync()).assignment == b"right"
     await second.leave()
@@ -262,7 +250,7 @@ async def test_who_waits_for_the_group_is_told_when_the_broker_stops(groups: Any
 
 async def test_a_member_that_dies_hands_its_partitions_on(scene: Any) -> None:
     await scene.start(group_initial_rebalance_delay_ms="0", group_min_session_timeout_ms="1")
-    await find_coordinator(await scene.connect())
+    await (await scene.connect()).find_coordinator()
     first, second = Member(await scene.connect()), Member(await scene.connect())
     await first.join()
     await first.sync({first.member_id: b"all"})

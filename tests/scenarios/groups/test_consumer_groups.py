@@ -1,11 +1,13 @@
 """Consumer groups (KIP-848) over the wire: both versions, assignment, offsets in epochs, administration, a restart."""
 
+import asyncio
 from itertools import chain
 from typing import Any
 from uuid import UUID
 
 import pytest
 
+from odradek.broker.coordinators.partition_log import PartitionLog
 from odradek.model.errors import ErrorCode
 from odradek.protocol.messages.configs.incremental_alter_configs import (
     AlterableConfig,
@@ -27,7 +29,6 @@ from odradek.protocol.messages.groups.offset_commit import (
 )
 from odradek.protocol.messages.groups.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup
 from odradek.protocol.messages.metadata.api_versions import ApiVersionsRequest
-from odradek.protocol.messages.metadata.find_coordinator import FindCoordinatorRequest
 from odradek.protocol.messages.metadata.metadata import MetadataRequest
 from odradek.protocol.messages.topics.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
 from odradek.protocol.messages.topics.delete_topics import DeleteTopicsRequest, DeleteTopicState
@@ -109,8 +110,7 @@ async def wire(scene: Any) -> Any:
     await scene.start(**SETTINGS)
     wire = await scene.connect()
     assert (await wire.create("t", 4)).error_code == 0
-    found = await wire.call("FindCoordinator", 4, FindCoordinatorRequest(coordinator_keys=["g"]))
-    assert found.coordinators[0].error_code == 0
+    await wire.find_coordinator()
     return wire
 
 
@@ -238,9 +238,46 @@ async def test_a_restart_of_the_broker_loses_nothing(scene: Any, wire: Any) -> N
     await scene.stop()
     await scene.start(**SETTINGS)
     first.wire = second.wire = wire = await scene.connect()
+    await wire.find_coordinator()
     assert await describe(wire) == before
     await settled(first, second)
     assert await describe(wire) == before
+
+
+async def test_a_group_that_is_being_loaded_is_asked_again(
+    scene: Any, wire: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing is answered from a part of the log: COORDINATOR_LOAD_IN_PROGRESS, on which Kafka's clients try again."""
+    member = Member(wire, "one")
+    await member.join(subscribed_topic_names=["t"])
+    assert await commit(wire, member, 1) == ErrorCode.NONE
+    before = await describe(wire)
+    await scene.stop()
+    may_load = asyncio.Event()
+    bring = PartitionLog.bring
+
+    async def bring_later(self: PartitionLog, offset: int, max_bytes: int) -> None:
+        await may_load.wait()
+        await bring(self, offset, max_bytes)
+
+    monkeypatch.setattr(PartitionLog, "bring", bring_later)
+    await scene.start(**SETTINGS)
+    member.wire = wire = await scene.connect()
+    loading = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+    offsets = OffsetFetchRequest(
+        groups=[OffsetFetchRequestGroup(group_id="g", member_id="one", member_epoch=1, topics=None)]
+    )
+    assert (await describe(wire)).error_code == loading
+    assert (await member.beat()).error_code == loading
+    assert await commit(wire, member, 1) == loading
+    assert (await wire.call("OffsetFetch", 9, offsets)).groups[0].error_code == loading
+    assert (await wire.call("ListGroups", 5, ListGroupsRequest())).error_code == loading
+    may_load.set()
+    await wire.find_coordinator()
+    assert await describe(wire) == before
+    assert (await member.beat()).error_code == ErrorCode.NONE
+    found = (await wire.call("OffsetFetch", 9, offsets)).groups[0]
+    assert [partition.committed_offset for topic in found.topics for partition in topic.partitions] == [7]
 
 
 async def test_a_group_may_have_settings_of_its_own(wire: Any) -> None:

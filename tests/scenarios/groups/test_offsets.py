@@ -9,7 +9,6 @@ import pytest
 
 from odradek.model.ids import TopicPartition
 from odradek.protocol.messages.groups.delete_groups import DeleteGroupsRequest
-from odradek.protocol.messages.groups.heartbeat import HeartbeatRequest
 from odradek.protocol.messages.groups.list_groups import ListGroupsRequest
 from odradek.protocol.messages.groups.offset_commit import (
     OffsetCommitRequest,
@@ -111,13 +110,8 @@ class Offsets:
 
 async def connected(scene: Any) -> Offsets:
     wire = await scene.connect()
-    while True:
-        response = await wire.call("FindCoordinator", 2, FindCoordinatorRequest(key="g"))
-        assert response.error_code == 0
-        probe = HeartbeatRequest(group_id="g", generation_id=1, member_id="nobody")
-        if (await wire.call("Heartbeat", 4, probe)).error_code == UNKNOWN_MEMBER_ID:
-            return Offsets(wire)
-        await asyncio.sleep(0.01)
+    await wire.find_coordinator()
+    return Offsets(wire)
 
 
 @pytest.fixture

@@ -152,6 +152,20 @@ def test_after_no_answer_everything_is_said_again(make: Make) -> None:
     assert request.topic_partitions[0].partitions == [0]
 
 
+@pytest.mark.parametrize("code", [ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS])
+def test_a_coordinator_that_moves_or_loads_is_asked_again_and_nothing_is_given_up(
+    make: Make, code: ErrorCode
+) -> None:
+    scene = make()
+    scene.welcome(1, 0)
+    scene.hand_over()
+    scene.refuse(code)
+    assert scene.member.due(scene.now) == []
+    assert (scene.member.handover, scene.member.owned) == (None, (T0,))
+    scene.now = scene.member.next_deadline(scene.now) or 0.0
+    assert scene.due().build(1).member_epoch == 1
+
+
 def test_an_assignor_that_the_broker_lacks_is_told_to_the_user(make: Make) -> None:
     scene = make(remote_assignor="fair")
     scene.refuse(ErrorCode.UNSUPPORTED_ASSIGNOR)
