@@ -1,0 +1,363 @@
+"""Random programs with their inputs, small and full of edges: `generate(seed)` makes one document.
+
+A document is plain data, and means the same to Kafka (`java/Program.java`) and to us (`translation.py`):
+`{"seed": …, "nodes": [{"id", "op", …}, …], "inputs": [[topic, key, [tag, n] or null, timestamp in ms], …]}`. Nodes stand
+after those that they read; the README lists operators and functions. Every program has one operator as its goal, taken in
+turn from `GOALS`, with others before and after it.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from typing import Any
+
+Node = dict[str, Any]
+Document = dict[str, Any]
+
+KEYS = ("a", "b", "c")
+TAGS = ("a", "b", "c", "x")
+UNIT_MS = 5
+"""Sizes of windows and most timestamps are multiples of it, so that records meet the edges of windows."""
+WINDOWED_STREAM, WINDOWED_TABLE = "windowed stream", "windowed table"
+STREAM, TABLE, GLOBAL = "stream", "table", "global"
+_DEPTH = 2
+
+
+class ProgramInTheMaking:
+    """One program in the making. Methods that build return the id of the last node that they added."""
+
+    def __init__(self, rng: random.Random) -> None:
+        self.rng = rng
+        self.nodes: list[Node] = []
+        self.kinds: dict[str, str] = {}
+        self._topics: dict[str, str] = {}
+
+    # --- nodes
+
+    def add(self, kind: str, op: str, **fields: Any) -> str:
+        name = f"n{len(self.nodes)}"
+        self.nodes.append({"id": name, "op": op, **fields})
+        self.kinds[name] = kind
+        return name
+
+    def source(self, kind: str) -> str:
+        topic = f"{kind[0]}{len(self._topics)}"
+        self._topics[topic] = kind
+        versioned = kind == TABLE and self.rng.random() < 0.1
+        return self.add(kind, kind, topic=topic, **({"versioned": self.ms(1, 6)} if versioned else {}))
+
+    def sink(self, node: str) -> None:
+        self.add("sink", "to", topic=f"o{len(self.nodes)}", **{"in": node})
+
+    # --- functions
+
+    def ms(self, least: int, most: int) -> int:
+        """A duration, now and then one beside the grid."""
+        return self.rng.randint(least, most) * UNIT_MS + self.rng.choice((0, 0, 0, 0, 1))
+
+    def where(self) -> Node:
+        return self.rng.choice(
+            (
+                {"f": "n>", "c": self.rng.randint(-1, 3)},
+                {"f": "n%", "m": 2, "r": self.rng.randint(0, 1)},
+                {"f": "tag=", "c": self.rng.choice(TAGS)},
+                {"f": "key=", "c": self.rng.choice(KEYS)},
+                {"f": "null"},
+                {"f": "some"},
+            )
+        )
+
+    def change(self) -> Node:
+        return self.rng.choice(
+            (
+                {"f": "add", "c": self.rng.randint(-2, 3)},
+                {"f": "tag", "c": self.rng.choice("pq")},
+                {"f": "drop", "m": self.rng.randint(2, 3), "r": self.rng.randint(0, 1)},
+                {"f": "default", "tag": "d", "n": 7},
+            )
+        )
+
+    def by(self) -> Node:
+        return self.rng.choice(
+            (
+                {"f": "tag"},
+                {"f": "tag unless", "c": self.rng.choice(TAGS)},
+                {"f": "n%", "m": self.rng.randint(2, 3)},
+                {"f": "suffix", "c": "!"},
+                {"f": "const", "c": "k"},
+                {"f": "key"},
+            )
+        )
+
+    def foreign_key(self) -> Node:
+        return self.rng.choice(({"f": "tag"}, {"f": "tag"}, {"f": "tag unless", "c": self.rng.choice(TAGS)}))
+
+    def expand(self, *, keeps_key: bool) -> Node:
+        repeat = {"f": "repeat", "m": self.rng.randint(2, 4)}
+        return repeat if keeps_key or self.rng.random() < 0.5 else {"f": "keys"}
+
+    def agg(self) -> Node:
+        kind = self.rng.choice(("count", "reduce", "aggregate"))
+        if kind == "count":
+            return {"kind": kind}
+        if kind == "reduce":
+            n = self.rng.choice(("sum", "min", "max", "first", "last"))
+            return {"kind": kind, "n": n, "tag": self.rng.choice(("min", "max", "first", "last", "concat"))}
+        return self.initial_agg()
+
+    def initial_agg(self) -> Node:
+        """An aggregate that begins with the empty text and 0."""
+        tag = self.rng.choice(("none", "last", "concat"))
+        return {"kind": "aggregate", "n": self.rng.choice(("sum", "count")), "tag": tag}
+
+    def window(self, kind: str) -> Node:
+        grace = self.rng.choice((0, 0, UNIT_MS, 2 * UNIT_MS, 1, 1000))
+        match kind:
+            case "tumbling":
+                return {"kind": kind, "size": self.ms(1, 4), "grace": grace}
+            case "hopping":
+                size = self.rng.randint(2, 4) * UNIT_MS
+                return {
+                    "kind": kind,
+                    "size": size,
+                    "advance": self.rng.choice((UNIT_MS, 7, size - 1)),
+                    "grace": grace,
+                }
+            case "sliding":
+                return {"kind": kind, "difference": self.ms(1, 3), "grace": grace}
+        return {"kind": "session", "gap": self.ms(1, 3), "grace": grace}
+
+    # --- streams and tables, as deep as `depth` operators
+
+    def stream(self, depth: int = _DEPTH) -> str:
+        if depth == 0 or self.rng.random() < 0.5:
+            return self.source(STREAM)
+        if self.rng.random() < 0.2:
+            return self.add(STREAM, "toStream", **{"in": self.table(depth - 1)})
+        return self.stateless(self.rng.choice(_STATELESS), self.stream(depth - 1))
+
+    def table(self, depth: int = _DEPTH) -> str:
+        if depth == 0 or self.rng.random() < 0.5:
+            return self.source(TABLE)
+        form = self.rng.randint(0, 5)
+        if form < 2:
+            return self.table_change(
+                self.rng.choice(("filter", "filterNot", "mapValues")), self.table(depth - 1)
+            )
+        if form == 2:
+            return self.add(TABLE, "toTable", **{"in": self.stream(depth - 1)})
+        if form == 3:
+            return self.regroup(depth - 1)
+        return self.aggregate(None, depth - 1)
+
+    def stateless(self, op: str, upstream: str) -> str:
+        kind = self.kinds[upstream]
+        match op:
+            case "filter" | "filterNot":
+                inverted = {"not": True} if op == "filterNot" else {}
+                return self.add(kind, "filter", **{"in": upstream}, where=self.where(), **inverted)
+            case "mapValues":
+                return self.add(kind, op, **{"in": upstream}, change=self.change())
+            case "selectKey":
+                return self.add(kind, op, **{"in": upstream}, by=self.by())
+            case "map":
+                return self.add(kind, op, **{"in": upstream}, by=self.by(), change=self.change())
+            case "flatMap" | "flatMapValues":
+                return self.add(kind, op, **{"in": upstream}, expand=self.expand(keeps_key=op != "flatMap"))
+            case "merge":
+                return self.add(kind, op, **{"in": upstream}, right=self.stream(0))
+            case "branch":
+                wheres = [self.where() for _ in range(self.rng.randint(1, 2))]
+                return self.add(
+                    kind, op, **{"in": upstream}, where=wheres, take=self.rng.randint(0, len(wheres))
+                )
+        return self.add(kind, "repartition", **{"in": upstream})
+
+    def table_change(self, op: str, upstream: str) -> str:
+        kind = self.kinds[upstream]
+        stored = {"stored": True} if kind == TABLE and self.rng.random() < 0.3 else {}
+        if op == "mapValues":
+            return self.add(kind, op, **{"in": upstream}, change=self.change(), **stored)
+        inverted = {"not": True} if op == "filterNot" else {}
+        return self.add(kind, "filter", **{"in": upstream}, where=self.where(), **inverted, **stored)
+
+    # --- aggregates
+
+    def aggregate(self, window: str | None, depth: int = _DEPTH) -> str:
+        upstream = self.stream(depth)
+        by = self.by() if self.rng.random() < 0.4 else None
+        kind = TABLE if window is None else WINDOWED_TABLE
+        shape = None if window is None else self.window(window)
+        return self.add(kind, "aggregate", **{"in": upstream}, by=by, window=shape, agg=self.agg())
+
+    def final(self, depth: int = _DEPTH) -> str:
+        """The results of closed windows only, in one of Kafka's two ways."""
+        windowed = self.aggregate(self.rng.choice(_WINDOWS), depth)
+        if self.rng.random() < 0.3:
+            self.nodes[-1]["emit"] = "close"
+            return windowed
+        return self.add(WINDOWED_TABLE, "suppress", **{"in": windowed})
+
+    def cogroup(self, window: str | None) -> str:
+        upstream = [self.stream(1) for _ in range(self.rng.randint(2, 3))]
+        aggs = [self.initial_agg() for _ in upstream]
+        if window == "session":  # the merger of sessions adds up, so every rule must
+            aggs = [{"kind": "aggregate", "n": agg["n"], "tag": "concat"} for agg in aggs]
+        shape = None if window is None else self.window(window)
+        kind = TABLE if window is None else WINDOWED_TABLE
+        return self.add(kind, "cogroup", **{"in": upstream}, aggs=aggs, window=shape)
+
+    def regroup(self, depth: int = _DEPTH) -> str:
+        agg = self.rng.choice(({"kind": "count"}, {"kind": "aggregate", "n": "sum", "tag": "none"}))
+        return self.add(TABLE, "regroup", **{"in": self.table(depth)}, by=self.by(), agg=agg)
+
+    # --- joins
+
+    def join_streams(self, how: str) -> str:
+        left, right = self.stream(), self.stream(1)
+        span = self.ms(0, 3)
+        other = span if self.rng.random() < 0.6 else self.ms(0, 3)
+        grace = self.rng.choice((0, UNIT_MS, 2 * UNIT_MS, 1000))
+        return self.add(
+            STREAM, "joinStreams", left=left, right=right, how=how, before=span, after=other, grace=grace
+        )
+
+    def join_table(self, how: str) -> str:
+        return self.add(STREAM, "joinTable", left=self.stream(), right=self.table(), how=how)
+
+    def join_global(self, how: str) -> str:
+        left, right = self.stream(), self.source(GLOBAL)
+        return self.add(STREAM, "joinGlobal", left=left, right=right, how=how, by=self.by())
+
+    def join_tables(self, how: str) -> str:
+        return self.add(TABLE, "joinTables", left=self.table(), right=self.table(), how=how)
+
+    def join_foreign(self, how: str) -> str:
+        left, right = self.table(), self.table()
+        return self.add(TABLE, "joinForeign", left=left, right=right, how=how, by=self.foreign_key())
+
+    # --- what follows the goal
+
+    def suffix(self, node: str) -> str:
+        """One more operator, or none."""
+        if self.rng.random() < 0.5:
+            return node
+        match self.kinds[node]:
+            case "stream":
+                if self.rng.random() < 0.3:
+                    by = self.by() if self.rng.random() < 0.5 else None
+                    return self.add(TABLE, "aggregate", **{"in": node}, by=by, window=None, agg=self.agg())
+                return self.stateless(self.rng.choice(_STATELESS), node)
+            case "table":
+                return self._after_table(node)
+            case "windowed table":
+                if self.rng.random() < 0.6:
+                    return self.table_change(self.rng.choice(("filter", "filterNot", "mapValues")), node)
+                return self.add(
+                    STREAM, "unwindow", **{"in": self.add(WINDOWED_STREAM, "toStream", **{"in": node})}
+                )
+        return node
+
+    def _after_table(self, node: str) -> str:
+        match self.rng.randint(0, 3):
+            case 0:
+                return self.table_change(self.rng.choice(("filter", "filterNot", "mapValues")), node)
+            case 1:
+                return self.stateless("mapValues", self.add(STREAM, "toStream", **{"in": node}))
+            case 2:
+                return self.add(
+                    TABLE, "joinTables", left=node, right=self.source(TABLE), how=self.rng.choice(_HOWS)
+                )
+        agg = {"kind": "aggregate", "n": "sum", "tag": "none"}
+        return self.add(TABLE, "regroup", **{"in": node}, by=self.by(), agg=agg)
+
+    # --- inputs
+
+    def inputs(self) -> list[list[Any]]:
+        """Records of all sources in the order in which they arrive; half of the programs keep time in order."""
+        steps = self.rng.choice(_WALKS)
+        now = self.rng.choice((0, 0, 20, 1000))
+        least = 3 + 2 * len(self._topics)
+        records = []
+        for _ in range(self.rng.randint(least, least + 12)):
+            topic = self.rng.choice(list(self._topics))
+            now = max(0, now + self.rng.choice(steps))
+            key = None if self.rng.random() < 0.07 else self.rng.choice(KEYS)
+            nulls = 0.12 if self._topics[topic] == STREAM else 0.22
+            value = None if self.rng.random() < nulls else [self.rng.choice(TAGS), self.rng.randint(-2, 4)]
+            records.append([topic, key, value, now])
+        return records
+
+
+_STATELESS = (
+    "filter", "filterNot", "mapValues", "selectKey", "map", "flatMap", "flatMapValues", "merge", "branch", "repartition",
+)  # fmt: skip
+_WINDOWS = ("tumbling", "hopping", "sliding", "session")
+_HOWS = ("inner", "left", "outer")
+_WALKS = (
+    (0, 1, 4, 5, 5, 6, 10, 11),
+    (0, 0, 5, 5, 10),
+    (-5, 0, 0, 1, 4, 5, 5, 6, 10),
+    (-10, -5, -1, 0, 5, 5, 10, 15),
+    (-40, -15, -5, -1, 0, 1, 5, 5, 6, 10, 11, 30),
+)
+
+
+def _stateless_goal(op: str) -> Callable[[ProgramInTheMaking], str]:
+    return lambda made: made.stateless(op, made.stream())
+
+
+def _table_goal(op: str) -> Callable[[ProgramInTheMaking], str]:
+    return lambda made: made.table_change(op, made.table())
+
+
+def _window_goal(window: str | None) -> Callable[[ProgramInTheMaking], str]:
+    return lambda made: made.aggregate(window)
+
+
+def _cogroup_goal(window: str | None) -> Callable[[ProgramInTheMaking], str]:
+    return lambda made: made.cogroup(window)
+
+
+def _join_goal(method: str, how: str) -> Callable[[ProgramInTheMaking], str]:
+    return lambda made: getattr(made, method)(how)
+
+
+GOALS: dict[str, Callable[[ProgramInTheMaking], str]] = {
+    **{f"stream {op}": _stateless_goal(op) for op in _STATELESS},
+    **{f"table {op}": _table_goal(op) for op in ("filter", "filterNot", "mapValues")},
+    "toTable": lambda made: made.add(TABLE, "toTable", **{"in": made.stream()}),
+    "regroup": lambda made: made.regroup(),
+    "aggregate": _window_goal(None),
+    **{f"{window} window": _window_goal(window) for window in _WINDOWS},
+    "final": lambda made: made.final(),
+    "final again": lambda made: made.final(),
+    "cogroup": _cogroup_goal(None),
+    **{f"{window} cogroup": _cogroup_goal(window) for window in _WINDOWS},
+    **{f"{how} join of streams": _join_goal("join_streams", how) for how in _HOWS},
+    **{f"{how} join of tables": _join_goal("join_tables", how) for how in _HOWS},
+    **{f"{how} join with a table": _join_goal("join_table", how) for how in _HOWS[:2]},
+    **{f"{how} join with a global table": _join_goal("join_global", how) for how in _HOWS[:2]},
+    **{f"{how} join by a foreign key": _join_goal("join_foreign", how) for how in _HOWS[:2]},
+}
+
+
+def generate(seed: int) -> Document:
+    """The same document for the same seed; seeds that follow each other go through all goals."""
+    made = ProgramInTheMaking(random.Random(seed))
+    goal = list(GOALS)[seed % len(GOALS)]
+    node = GOALS[goal](made)
+    if made.rng.random() < 0.3:
+        made.sink(node)
+        node = made.suffix(node)
+        if made.nodes[-1]["op"] == "to":
+            return _document(seed, goal, made)
+    else:
+        node = made.suffix(node)
+    made.sink(node)
+    return _document(seed, goal, made)
+
+
+def _document(seed: int, goal: str, made: ProgramInTheMaking) -> Document:
+    return {"seed": seed, "goal": goal, "nodes": made.nodes, "inputs": made.inputs()}
