@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming import StreamingQuery
 
+    from odradek.archive.place import ArchivePlace
+
 READY_TIMEOUT_S = 60
 QUERY_TIMEOUT_S = 90
 Rows = list[dict[str, Any]]
@@ -248,3 +250,34 @@ def consume(servers: str) -> Callable[[Topic], Rows]:
         return sorted(rows, key=lambda row: (row["partition"], row["offset"]))
 
     return everything
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> ArchivePlace:
+    """Of an archive."""
+    from odradek.archive.place import archive_place
+
+    return archive_place(str(tmp_path / "archive"))
+
+
+@pytest.fixture
+def run(spark: SparkSession, servers: str, place: ArchivePlace) -> Callable[..., list[str]]:
+    """`odradek archive run --once`, in the session of the tests; the lines that it prints."""
+    from odradek.archive.row_columns import RowColumns
+    from odradek.archive.run import RunTerms, run_archive
+
+    def once(topic: Topic, columns: RowColumns | None = None, **more: Any) -> list[str]:
+        lines: list[str] = []
+        terms = RunTerms(
+            bootstrap=servers,
+            place=place,
+            topics=(topic.name,),
+            columns=columns or RowColumns(),
+            once=True,
+            writers=2,
+            **more,
+        )
+        run_archive(terms, lines.append, lambda: False)
+        return lines
+
+    return once

@@ -19,9 +19,9 @@ from pyspark.sql import DataFrame, SparkSession
 
 from odradek import Producer
 from odradek.archive.opening import open_archive
-from odradek.archive.place import ArchivePlace, archive_place
-from odradek.archive.row_columns import RowColumns, ValueFormat, row_columns
-from odradek.archive.run import RunTerms, reason_in, run_archive
+from odradek.archive.place import ArchivePlace
+from odradek.archive.row_columns import ValueFormat, row_columns
+from odradek.archive.run import reason_in
 from odradek.archive.status import archive_status
 from odradek.archive.tables.port import TableFormat
 from odradek.archive.topic_side import BrokerTopics
@@ -30,32 +30,6 @@ from odradek.archive.verify import PartitionFindings, all_faults, verify_archive
 from odradek.model.ids import TopicPartition
 
 Run = Callable[..., list[str]]
-
-
-@pytest.fixture
-def place(tmp_path: Path) -> ArchivePlace:
-    return archive_place(str(tmp_path / "archive"))
-
-
-@pytest.fixture
-def run(spark: SparkSession, servers: str, place: ArchivePlace) -> Run:
-    """`odradek archive run --once`, in the session of the tests; the lines that it prints."""
-
-    def once(topic: Any, columns: RowColumns | None = None, **more: Any) -> list[str]:
-        lines: list[str] = []
-        terms = RunTerms(
-            bootstrap=servers,
-            place=place,
-            topics=(topic.name,),
-            columns=columns or RowColumns(),
-            once=True,
-            writers=2,
-            **more,
-        )
-        run_archive(terms, lines.append, lambda: False)
-        return lines
-
-    return once
 
 
 @pytest.fixture

@@ -45,7 +45,7 @@ FILTERS = (
 
 @pytest.mark.parametrize("condition", FILTERS)
 def test_what_a_filter_drops_is_not_read(pushdown: None, poisoned: Any, read: Any, condition: str) -> None:
-    frame = read(poisoned, valueDecode="json", valueSchema="n INT")
+    frame = read(poisoned, valueDecode="json", valueSchema="n INT", filterPushdown="true")
     found = {row.n for row in frame.where(condition).select("value.n").collect()}
     everything = read(poisoned, valueDecode="json", valueSchema="n INT", decodeErrors="null")
     kept = [row.offset for row in everything.where(condition).collect()]
@@ -54,11 +54,19 @@ def test_what_a_filter_drops_is_not_read(pushdown: None, poisoned: Any, read: An
 
 
 def test_without_pushdown_the_filter_is_applied_and_everything_is_read(poisoned: Any, read: Any) -> None:
-    frame = read(poisoned, valueDecode="json", valueSchema="n INT")
+    frame = read(poisoned, valueDecode="json", valueSchema="n INT", filterPushdown="true")
     with pytest.raises(PySparkException, match="is not JSON that fits valueSchema"):
         frame.where("offset >= 10").collect()
     assert read(poisoned).where("offset >= 10").count() == 10
 
 
 def test_a_query_without_filters_reads_all(pushdown: None, poisoned: Any, read: Any) -> None:
-    assert read(poisoned).count() == 20
+    assert read(poisoned, filterPushdown="true").count() == 20
+
+
+def test_a_frame_that_is_used_with_several_filters_is_right_unless_it_was_asked_for(
+    pushdown: None, poisoned: Any, read: Any
+) -> None:
+    frame = read(poisoned)
+    late, early = frame.where("offset >= 10"), frame.where("offset < 5")
+    assert (late.count(), late.union(early).count(), frame.count()) == (10, 15, 20)

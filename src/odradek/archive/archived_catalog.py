@@ -2,27 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 
+from odradek.archive.archive_view import ArchiveLook, ArchiveView
+from odradek.archive.archived_rows import first_at
 from odradek.archive.values import ArchiveError
 from odradek.model.ids import TopicPartition
 from odradek.spark.catalog import NO_SUCH_RECORD, Catalog
-from odradek.spark.offsets import OffsetRange
 from odradek.spark.positions import EARLIEST, LATEST
-
-FindTimes = Callable[[Mapping[TopicPartition, int]], dict[TopicPartition, int]]
-"""For each partition and time (ms) the first archived offset at or after it; without those that have none."""
 
 
 class ArchivedCatalog:
-    """A `Catalog` of both. `archived`: what the archive has."""
+    """A `Catalog` of both."""
 
-    def __init__(
-        self, brokers: Catalog, archived: Mapping[TopicPartition, OffsetRange], first_at: FindTimes
-    ) -> None:
+    def __init__(self, brokers: Catalog, view: ArchiveView) -> None:
         self._brokers = brokers
-        self._archived = archived
-        self._first_at = first_at
+        self._view = view
 
     def topics(self) -> list[str]:
         return self._brokers.topics()
@@ -35,30 +30,34 @@ class ArchivedCatalog:
 
     def offsets(self, questions: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
         answers = self._brokers.offsets(questions)
-        times = {
-            each: question for each, question in questions.items() if question >= 0 and each in self._archived
+        asks_for_ends_alone = all(question == LATEST for question in questions.values())
+        look = self._view.last() if asks_for_ends_alone else self._view.recent()
+        times_ms = {
+            each: questions[each] for each in answers if questions[each] >= 0 and each in look.archived
         }
-        found = (
-            self._first_at({each: time for each, time in times.items() if each in answers}) if times else {}
-        )
-        return {each: self._answer(each, questions[each], answer, found) for each, answer in answers.items()}
+        firsts = first_at(self._view.table.place, look.files, times_ms)
+        return {
+            each: _answer(each, questions[each], answer, look, firsts.get(each))
+            for each, answer in answers.items()
+        }
 
-    def _answer(
-        self, partition: TopicPartition, question: int, answer: int, found: Mapping[TopicPartition, int]
-    ) -> int:
-        extent = self._archived.get(partition)
-        if extent is None:
-            return answer
-        if question == EARLIEST:
-            return min(answer, extent.start)
-        if question == LATEST:
-            if answer < extent.end:
-                raise ArchiveError(
-                    f"{partition} ends at offset {answer}, but the archive has it up to {extent.end}: the topic was made anew,"
-                    " or is another one of the same name. Read one of them alone"
-                )
-            return answer
-        first = found.get(partition)
-        if first is None:
-            return answer
-        return first if answer == NO_SUCH_RECORD else min(first, answer)
+
+def _answer(
+    partition: TopicPartition, question: int, answer: int, look: ArchiveLook, first: int | None
+) -> int:
+    """Of both. `answer`: the brokers'; `first`: the first archived offset at or after the time that was asked for."""
+    extent = look.archived.get(partition)
+    if extent is None:
+        return answer
+    if question == EARLIEST:
+        return min(answer, extent.start)
+    if question == LATEST:
+        if answer < extent.end:
+            raise ArchiveError(
+                f"{partition} ends at offset {answer}, but the archive has it up to {extent.end}: the topic was made anew,"
+                " or is another one of the same name. Read one of them alone"
+            )
+        return answer
+    if first is None:
+        return answer
+    return first if answer == NO_SUCH_RECORD else min(first, answer)

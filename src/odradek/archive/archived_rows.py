@@ -20,6 +20,8 @@ from odradek.spark.options import Projection
 
 _TIME: Final = pa.timestamp("us", tz="UTC")
 _US_PER_MS: Final = 1_000
+_NO_OFFSET: Final = 1 << 63
+"""Above all of them."""
 _TIME_COLUMNS: Final = pa.schema(
     [("topic", pa.string()), ("partition", pa.int32()), ("offset", pa.int64()), ("timestamp", _TIME)]
 )
@@ -72,12 +74,16 @@ def _within(rows: pa.RecordBatch, extent: OffsetRange) -> pa.RecordBatch:
 def first_at(
     place: ArchivePlace, files: Iterable[DataFile], times_ms: Mapping[TopicPartition, int]
 ) -> dict[TopicPartition, int]:
-    """For each partition the first archived offset whose record is at or after a time; without those that have none."""
+    """For each partition the first archived offset whose record is at or after a time; without those that have none.
+
+    Files are read in the order of their offsets, and no more of them once all that follow are behind what was found.
+    """
+    if not times_ms:
+        return {}
     reader = FileReader(place=place, schema=_TIME_COLUMNS)
-    earliest_us = min(times_ms.values()) * _US_PER_MS if times_ms else 0
     found: dict[TopicPartition, int] = {}
-    for file in files:
-        if file.timestamps_us is not None and file.timestamps_us[1] < earliest_us:
+    for file in sorted(files, key=place_of):
+        if not any(_may_be_earlier(file, *each, found) for each in times_ms.items()):
             continue
         for batch in reader.read(file):
             for partition, rows in _by_partition(batch):
@@ -85,6 +91,16 @@ def first_at(
                 if time_ms is not None:
                     _note_first(found, partition, rows, time_ms)
     return found
+
+
+def _may_be_earlier(
+    file: DataFile, partition: TopicPartition, time_ms: int, found: Mapping[TopicPartition, int]
+) -> bool:
+    """Whether a file may hold a record of the partition at or after the time, before the one that was found."""
+    if file.timestamps_us is not None and file.timestamps_us[1] < time_ms * _US_PER_MS:
+        return False
+    before = found.get(partition, _NO_OFFSET)
+    return before > 0 and file.may_hold(OffsetRange(partition=partition, start=0, end=before))
 
 
 def _note_first(

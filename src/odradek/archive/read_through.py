@@ -1,8 +1,8 @@
 """Topic and archive as one: `format("odradek")` with the option `archive`, for batches and streams.
 
 The archive gives what it holds; the topic gives the rest: what follows the archive's end, and what precedes its beginning if
-the topic still has it. The plan of a read looks at the archive; a stream looks again when the topic no longer holds what
-follows the archive's end. Offsets that are in neither are an error.
+the topic still has it. The plan of a batch looks at the archive; so does that of a micro-batch, if the last look is a minute
+old, or if the topic no longer holds what followed the archive's end then. Offsets that are in neither are an error.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from odradek.archive.place import archive_place
 from odradek.archive.values import ArchiveError, DataFile
@@ -25,10 +25,17 @@ from odradek.spark.source import OdradekDataSource
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from odradek.archive import archived_catalog, archived_rows, opening, reading, record_columns
-    from odradek.archive.tables.port import ArchiveTable
+    from odradek.archive import (
+        archive_view,
+        archived_catalog,
+        archived_rows,
+        opening,
+        reading,
+        record_columns,
+    )
     from odradek.spark.catalog import Catalog
 else:
+    archive_view = lazy("odradek.archive.archive_view")
     archived_catalog = lazy("odradek.archive.archived_catalog")
     archived_rows = lazy("odradek.archive.archived_rows")
     opening = lazy("odradek.archive.opening")
@@ -50,48 +57,33 @@ class ArchiveShare:
     reader: reading.FileReader
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Look:
-    """An archive as it was when it was looked at."""
-
-    archived: Mapping[TopicPartition, OffsetRange]
-    files: Sequence[DataFile]
-
-
 class ArchiveHistory:
     """A `History` that an archive keeps."""
 
     def __init__(self, archive: ArchiveOptions, options: ReadOptions) -> None:
         place = archive_place(archive.path, endpoint=archive.endpoint, region=archive.region)
-        self._table: ArchiveTable = opening.open_archive(place, archive.catalog)
-        columns = record_columns.needed_columns(options.projection.columns, self._table.schema, place)
+        table = opening.open_archive(place, archive.catalog)
+        columns = record_columns.needed_columns(options.projection.columns, table.schema, place)
         self._reader = reading.FileReader(place=place, schema=columns)
-        self._seen: _Look | None = None
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_seen": None}
+        self._view = archive_view.ArchiveView(table)
 
     def over(self, brokers: Catalog) -> Catalog:
-        look = self._look()
-        return archived_catalog.ArchivedCatalog(
-            brokers,
-            look.archived,
-            lambda times: archived_rows.first_at(self._table.place, look.files, times),
-        )
+        return archived_catalog.ArchivedCatalog(brokers, self._view)
 
     def divide(self, ranges: Sequence[OffsetRange], brokers: Catalog, options: ReadOptions) -> Divided:
-        kept, rest = divide(ranges, self._look().archived)
+        look = self._view.recent()
+        kept, rest = divide(ranges, look.archived)
         gaps = _gaps(rest, brokers)
         if gaps:  # the archive may have gone on since it was looked at
-            self._seen = None
-            kept, rest = divide(ranges, self._look().archived)
+            look = self._view.renewed()
+            kept, rest = divide(ranges, look.archived)
             gaps = _gaps(rest, brokers)
         if gaps:
-            told = "; ".join(self._spell(each) for each in gaps)
+            told = "; ".join(_spell(each, look.archived.get(each.partition)) for each in gaps)
             if options.fail_on_data_loss:
                 raise ArchiveError(f"{told}. Set failOnDataLoss=false to go on without them")
             log.warning("%s; going on because failOnDataLoss is false", told)
-        return Divided(kept=tuple(self._shares(kept)), in_topics=tuple(rest))
+        return Divided(kept=tuple(self._shares(kept, look.files)), in_topics=tuple(rest))
 
     def read(
         self,
@@ -104,26 +96,20 @@ class ArchiveHistory:
             share.reader, share.files, share.extents, options.projection, schema, keys
         )
 
-    def _look(self) -> _Look:
-        if self._seen is None:
-            archived = self._table.state().archived  # before the files: these may only be more
-            self._seen = _Look(archived=archived, files=self._table.files())
-        return self._seen
-
-    def _shares(self, extents: Sequence[OffsetRange]) -> Iterator[ArchiveShare]:
-        holding = [each for each in self._look().files if any(each.may_hold(extent) for extent in extents)]
+    def _shares(self, extents: Sequence[OffsetRange], files: Sequence[DataFile]) -> Iterator[ArchiveShare]:
+        holding = [each for each in files if any(each.may_hold(extent) for extent in extents)]
         in_order = sorted(holding, key=archived_rows.place_of)
-        for files in reading.share_files(in_order, SHARE_BYTES):
-            wanted = [extent for extent in extents if any(each.may_hold(extent) for each in files)]
-            yield ArchiveShare(files=files, extents=tuple(wanted), reader=self._reader)
+        for share in reading.share_files(in_order, SHARE_BYTES):
+            wanted = [extent for extent in extents if any(each.may_hold(extent) for each in share)]
+            yield ArchiveShare(files=share, extents=tuple(wanted), reader=self._reader)
 
-    def _spell(self, gap: OffsetRange) -> str:
-        extent = self._look().archived.get(gap.partition)
-        has = "nothing of it" if extent is None else f"{extent.start} to {extent.end - 1}"
-        return (
-            f"offsets {gap.start} to {gap.end - 1} of {gap.partition} are neither in the topic, which begins at {gap.end},"
-            f" nor in the archive, which has {has}"
-        )
+
+def _spell(gap: OffsetRange, extent: OffsetRange | None) -> str:
+    has = "nothing of it" if extent is None else f"{extent.start} to {extent.end - 1}"
+    return (
+        f"offsets {gap.start} to {gap.end - 1} of {gap.partition} are neither in the topic, which begins later, nor in the"
+        f" archive, which has {has}"
+    )
 
 
 def divide(

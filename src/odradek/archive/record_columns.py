@@ -53,8 +53,8 @@ def as_records(rows: pa.RecordBatch) -> pa.RecordBatch:
     names = rows.schema.names
     if "timestamp" in names:
         micros = rows["timestamp"].cast(pa.timestamp("us", tz="UTC")).cast(pa.int64())
-        millis = pc.floor(pc.divide(micros.cast(pa.float64()), _US_PER_MS)).cast(pa.int64())
-        made["timestamp"] = pc.fill_null(millis, _NO_TIME)
+        rounding = pc.if_else(pc.less(micros, 0), _US_PER_MS - 1, 0)  # division is towards 0
+        made["timestamp"] = pc.fill_null(pc.divide(pc.subtract(micros, rounding), _US_PER_MS), _NO_TIME)
     if "timestampType" in names:
         made["timestamp_type"] = pc.fill_null(rows["timestampType"].cast(pa.int32()), 0)
     if "key" in names:

@@ -97,6 +97,7 @@ OPTIONS: Final[tuple[Option, ...]] = (
     ),
     _option("includeRecord", Use.READ, "add the column record: key, value and headers as they were read"),
     _option("keyPartitioner", Use.READ, "murmur2: a filter on key reads one partition; unknown: all of them"),
+    _option("filterPushdown", Use.BATCH_READ, "true: read no more than the query's filters need"),
     _option("fetchOffset.numRetries", Use.READ, "how often to ask again for offsets that look wrong"),
     _option("fetchOffset.retryIntervalMs", Use.READ, "and how long to wait before that"),
     _option("kafkaConsumer.pollTimeoutMs", Use.READ, "how long a task waits for its next records"),

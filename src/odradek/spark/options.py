@@ -105,6 +105,8 @@ class ReadOptions:
     projection: Projection
     keys_place_records: bool
     """All records of a key are in the partition that Kafka's own clients give it."""
+    pushes_filters: bool
+    """What a query's filters drop is not read."""
     offset_retries: int
     offset_retry_interval_ms: int
     poll_timeout_ms: int
@@ -160,6 +162,7 @@ def read_options(options: Mapping[str, str], use: Use) -> ReadOptions:
         max_records_per_partition=positive_or_none(given, "maxRecordsPerPartition"),
         projection=_projection(given),
         keys_place_records=choice(given, "keyPartitioner", KeyPartitioner.UNKNOWN) is KeyPartitioner.MURMUR2,
+        pushes_filters=boolean(given, "filterPushdown", False),
         offset_retries=whole(given, "fetchOffset.numRetries", 3),
         offset_retry_interval_ms=whole(given, "fetchOffset.retryIntervalMs", 10),
         poll_timeout_ms=whole(given, "kafkaConsumer.pollTimeoutMs", 120_000, at_least=1),

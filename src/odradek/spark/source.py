@@ -83,8 +83,8 @@ class OdradekDataSource(DataSource):
 
     @told_in_one_line()
     def reader(self, schema: StructType) -> BatchReader:
-        kind = FilteringBatchReader if _process_pushes_filters() else BatchReader
         options = _checked_read(self.options, Use.BATCH_READ, schema)
+        kind = FilteringBatchReader if options.pushes_filters and _process_pushes_filters() else BatchReader
         return kind(options, schema, self._history(options))
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - Spark's name
@@ -209,7 +209,11 @@ class BatchReader(DataSourceReader):
 
 
 class FilteringBatchReader(BatchReader):
-    """A batch read that the query's filters make smaller."""
+    """A batch read that the query's filters make smaller.
+
+    Only where the user says so: Spark 4 keeps what was planned with the filters of one use of a DataFrame, and gives it to
+    every other use of it, too (Spark 5 does not).
+    """
 
     @told_in_one_line()
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802 - Spark's name

@@ -3,56 +3,19 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 import pytest
+from tests.unit.spark.logs import Logs
 
 from odradek.model.errors import ConfigError, ErrorCode, KafkaError
 from odradek.model.ids import TopicPartition
 from odradek.spark.offsets import StreamOffset, ranges_between
 from odradek.spark.option_table import Use
 from odradek.spark.options import read_options
-from odradek.spark.positions import EARLIEST, LATEST
 from odradek.spark.progress import StreamProgress
 
 A, B = TopicPartition("t", 0), TopicPartition("t", 1)
-
-
-@dataclass
-class Logs:
-    """A `Catalog` of logs in memory: `spans` holds the first offset of each and the one after its last."""
-
-    spans: dict[TopicPartition, tuple[int, int]]
-    look_count: int = 0
-    lag_looks: dict[TopicPartition, list[int]] = field(default_factory=dict)
-    groups: dict[str, dict[TopicPartition, int]] = field(default_factory=dict)
-
-    def topics(self) -> list[str]:
-        return sorted({each.topic for each in self.spans})
-
-    def partition_counts(self, topics: Iterable[str]) -> dict[str, int]:
-        counts = {topic: sum(each.topic == topic for each in self.spans) for topic in topics}
-        return {topic: count for topic, count in counts.items() if count}
-
-    def offsets(self, questions: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
-        self.look_count += LATEST in questions.values()
-        return {
-            each: self._answer(each, question) for each, question in questions.items() if each in self.spans
-        }
-
-    def committed(self, group: str, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-        offsets = self.groups.get(group, {})
-        return {each: offsets[each] for each in partitions if each in offsets}
-
-    def _answer(self, partition: TopicPartition, question: int) -> int:
-        first, end = self.spans[partition]
-        if question == LATEST:
-            stale = self.lag_looks.get(partition)
-            return stale.pop(0) if stale else end
-        if question == EARLIEST:
-            return first
-        return question if first <= question < end else -1  # record n was written at n ms
 
 
 @dataclass

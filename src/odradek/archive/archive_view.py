@@ -1,0 +1,54 @@
+"""An archive as it was when it was last looked at. A look reads the table's log, so it serves for some time."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from odradek.archive.tables.port import ArchiveTable
+from odradek.archive.values import DataFile
+from odradek.model.ids import TopicPartition
+from odradek.runtime.real import SystemClock
+from odradek.spark.offsets import OffsetRange
+
+RECENT_S: Final = 60.0
+"""Compaction replaces files, and expiry removes them no sooner than an hour after that: a plan must not name older ones."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ArchiveLook:
+    """What was there at one moment."""
+
+    archived: Mapping[TopicPartition, OffsetRange]
+    files: Sequence[DataFile]
+    """All rows of `archived`, and perhaps rows behind it."""
+
+
+class ArchiveView:
+    """The looks of one process at a table. It may be pickled; a copy looks for itself."""
+
+    def __init__(self, table: ArchiveTable) -> None:
+        self.table = table
+        self._last: ArchiveLook | None = None
+        self._looked_at = 0.0
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_last": None}
+
+    def last(self) -> ArchiveLook:
+        """However long ago that was."""
+        return self._last or self.renewed()
+
+    def recent(self) -> ArchiveLook:
+        """No longer than `RECENT_S` ago."""
+        if SystemClock().monotonic() - self._looked_at > RECENT_S:
+            return self.renewed()
+        return self.last()
+
+    def renewed(self) -> ArchiveLook:
+        """Of this moment."""
+        self._looked_at = SystemClock().monotonic()
+        archived = self.table.state().archived  # before the files: these may only be more
+        self._last = ArchiveLook(archived=archived, files=self.table.files())
+        return self._last
