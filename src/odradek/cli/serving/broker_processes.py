@@ -9,10 +9,12 @@ from __future__ import annotations
 import os
 import select
 import signal
+import socket
 import subprocess
 import sys
 import time
-from collections.abc import Mapping, Sequence
+import weakref
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -55,6 +57,7 @@ class BrokerProcess:
         self.process: subprocess.Popen[bytes] | None = None
         """Of the last start, also when it has ended."""
         self._lifeline = -1
+        self._free_port: Callable[[], object] | None = None
         self.was_paused = False
 
     @property
@@ -78,6 +81,7 @@ class BrokerProcess:
         if self.is_alive:
             raise OdradekError(f"broker {self.node_id} runs already, as process {self.pid}")
         self._let_go()
+        self._keep_port()
         terms = self.terms
         terms.directory.mkdir(parents=True, exist_ok=True)
         ours, self._lifeline = os.pipe()
@@ -128,6 +132,7 @@ class BrokerProcess:
         """kill -9: nothing is tidied. It has ended when this returns."""
         self._signal(signal.SIGKILL)
         self._wait(_STOP_SECONDS)
+        self._keep_port()
 
     def pause(self) -> None:
         """SIGSTOP: alive for the system, silent for everybody else."""
@@ -151,7 +156,22 @@ class BrokerProcess:
         except OdradekError:
             pass  # it ended by itself just now
         self._let_go()
+        self._keep_port()
         return None if self.process is None else self.process.returncode
+
+    def release_port(self) -> None:
+        """The broker is not started again, or may get another port. Idempotent."""
+        if self._free_port is not None:
+            self._free_port()
+            self._free_port = None
+
+    def _keep_port(self) -> None:
+        """While the broker is down, nobody else gets its port from the system: its next life listens there."""
+        if not self.address or self._free_port is not None or sys.platform != "linux":
+            return  # elsewhere the broker itself could not listen beside us
+        descriptor = _bound(*parse_host_port(self.address))
+        if descriptor is not None:
+            self._free_port = weakref.finalize(self, os.close, descriptor)
 
     def _signal(self, number: int) -> None:
         if self.process is None or self.process.poll() is not None:
@@ -175,6 +195,20 @@ class BrokerProcess:
             return ""
         lines = log_file.read_text(errors="replace").splitlines()[-_TAIL_LINES:]
         return ":\n  " + "\n  ".join(lines) if lines else ""
+
+
+def _bound(host: str, port: int) -> int | None:
+    """A socket that is bound and does not listen: connections are refused as before, and one who asks for this very port may
+    listen there, with SO_REUSEADDR. None where that cannot be: in another network namespace, or when somebody was faster.
+    """
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    with socket.socket(family, socket.SOCK_STREAM) as holder:
+        holder.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            holder.bind((host, port))
+        except OSError:
+            return None
+        return holder.detach()
 
 
 class Fleet:
@@ -245,6 +279,7 @@ class Fleet:
         """End them all cleanly. Idempotent. One that cannot be ended keeps no other from ending."""
         with ExitStack() as ending:
             for broker in self.brokers:
+                ending.callback(broker.release_port)
                 ending.callback(broker.stop)
             for broker in self.brokers:  # first of all: the others may wait for them
                 if broker.is_paused:

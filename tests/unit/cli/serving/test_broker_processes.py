@@ -1,5 +1,8 @@
 """Brokers as processes: ending them works however they ended by themselves."""
 
+import errno
+import socket
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -73,3 +76,21 @@ def test_ids_and_ports_follow_one_another_from_the_first(tmp_path: Path) -> None
     fleet = Fleet.plan(2, tmp_path, first_id=4, listen="127.0.0.1:9092")
     assert [one.node_id for one in fleet.brokers] == [4, 5]
     assert [one.terms.listen for one in fleet.brokers] == ["127.0.0.1:9092", "127.0.0.1:9093"]
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="two sockets cannot share an address there")
+def test_a_broker_that_is_down_keeps_its_port_for_its_next_life_alone(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as former:
+        address = former.getsockname()
+    one = broker(1, tmp_path)
+    one.address = f"{address[0]}:{address[1]}"
+    one.stop()
+    with socket.socket() as client:
+        assert client.connect_ex(address) == errno.ECONNREFUSED
+    with socket.socket() as stranger, pytest.raises(OSError, match="in use"):
+        stranger.bind(address)
+    with socket.create_server(address):
+        pass  # create_server sets SO_REUSEADDR, as brokers do
+    one.release_port()
+    with socket.socket() as stranger:
+        stranger.bind(address)
