@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import lru_cache
 from typing import Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from odradek.dead_letters.headers import HeaderPairs
 from odradek.model.errors import ErrorCode, KafkaError
+from odradek.spark.dead_letters.letters import Letter, letters_in
 from odradek.spark.outgoing import Marks, RowFormat
 
 _HEADER: Final = pa.struct([pa.field("key", pa.string(), nullable=False), pa.field("value", pa.binary())])
@@ -25,20 +27,25 @@ def outgoing_rows(
 ) -> Iterator[tuple[str, pa.RecordBatch]]:
     """The rows of one Arrow batch as `Producer.send_arrow` takes them, by topic; rows of a topic keep their order.
 
-    KafkaError INVALID_RECORD for a row that cannot become a record, by its number in the task: `first_sequence` and on.
+    A row with a dead letter becomes a record of the dead-letter topic, and nothing else. KafkaError INVALID_RECORD names a
+    row that cannot become a record by its number in the task: `first_sequence` and on.
     """
-    count = batch.num_rows
-    if count == 0:
+    numbers: Sequence[int] = range(first_sequence, first_sequence + batch.num_rows)
+    if layout.dead_letter_topic is not None and (letters := letters_in(batch)):
+        yield layout.dead_letter_topic, _letter_rows(letters.values())
+        good = [row for row in range(batch.num_rows) if row not in letters]
+        batch, numbers = batch.take(pa.array(good, pa.int64())), [numbers[row] for row in good]
+    if batch.num_rows == 0:
         return
     columns = {"value": _bytes(batch["value"])}
     if "key" in layout.columns:
         columns["key"] = _bytes(batch["key"])
     if "partition" in layout.columns:
         columns["partition"] = batch["partition"]
-        _refuse(pc.less(batch["partition"], 0), first_sequence, "its partition is negative")
+        _refuse(pc.less(batch["partition"], 0), numbers, "its partition is negative")
     if "timestamp" in layout.columns:
         columns["timestamp"] = _milliseconds(batch["timestamp"])
-    headers = _headers(batch, layout, marks, first_sequence)
+    headers = _headers(batch, layout, marks, numbers)
     if headers is not None:
         columns["headers"] = headers
     rows = pa.RecordBatch.from_pydict(columns)
@@ -46,8 +53,19 @@ def outgoing_rows(
         yield layout.topic, rows
         return
     topics = batch["topic"]
-    _refuse(pc.fill_null(pc.equal(topics, ""), True), first_sequence, "its topic is null")
+    _refuse(pc.fill_null(pc.equal(topics, ""), True), numbers, "its topic is null")
     yield from _by_topic(topics, rows)
+
+
+def _letter_rows(letters: Iterable[Letter]) -> pa.RecordBatch:
+    keys, values, headers = zip(*letters, strict=True)
+    return pa.RecordBatch.from_pydict(
+        {
+            "key": pa.array(keys, pa.binary()),
+            "value": pa.array(values, pa.binary()),
+            "headers": pa.array([_pairs(of_letter) for of_letter in headers], _HEADERS),
+        }
+    )
 
 
 class Gathering:
@@ -98,12 +116,12 @@ def _by_topic(topics: pa.Array, rows: pa.RecordBatch) -> Iterator[tuple[str, pa.
         yield name, rows.filter(pc.equal(topics, name))
 
 
-def _refuse(faults: pa.Array, first_sequence: int, reason: str) -> None:
+def _refuse(faults: pa.Array, numbers: Sequence[int], reason: str) -> None:
     """Raise what is wrong with the first row that `faults` marks."""
     row = pc.index(faults, True).as_py()
     if row >= 0:
         raise KafkaError(
-            ErrorCode.INVALID_RECORD, f"row {first_sequence + row} of this task cannot be written: {reason}"
+            ErrorCode.INVALID_RECORD, f"row {numbers[row]} of this task cannot be written: {reason}"
         )
 
 
@@ -119,42 +137,43 @@ def _milliseconds(column: pa.Array) -> pa.Array:
 
 
 def _headers(
-    batch: pa.RecordBatch, layout: RowFormat, marks: Marks | None, first_sequence: int
+    batch: pa.RecordBatch, layout: RowFormat, marks: Marks | None, numbers: Sequence[int]
 ) -> pa.Array | None:
     given = batch["headers"] if "headers" in layout.columns else None
     if given is not None:
-        _refuse_nameless(given, first_sequence)
+        _refuse_nameless(given, numbers)
         given = given.cast(_HEADERS)
     if marks is None:
         return given
     if given is None:
-        return _marks(marks, first_sequence, batch.num_rows)
-    rows = enumerate(given.to_pylist(), first_sequence)
-    return pa.array([(of_row or []) + _mark_pairs(marks, sequence) for sequence, of_row in rows], _HEADERS)
+        return _marks(marks, numbers)
+    rows = zip(numbers, given.to_pylist(), strict=True)
+    return pa.array([(of_row or []) + _pairs(marks.headers(sequence)) for sequence, of_row in rows], _HEADERS)
 
 
-def _refuse_nameless(headers: pa.Array, first_sequence: int) -> None:
+def _refuse_nameless(headers: pa.Array, numbers: Sequence[int]) -> None:
     flat = pc.list_flatten(headers)
     nameless = pc.index(pc.is_null(pc.struct_field(flat, "key")), True).as_py()
     if nameless >= 0:
         row = pc.list_parent_indices(headers)[nameless].as_py()
         raise KafkaError(
             ErrorCode.INVALID_RECORD,
-            f"row {first_sequence + row} of this task cannot be written: one of its headers has no key",
+            f"row {numbers[row]} of this task cannot be written: one of its headers has no key",
         )
 
 
-def _mark_pairs(marks: Marks, sequence: int) -> list[dict[str, str | bytes | None]]:
-    return [{"key": name, "value": value} for name, value in marks.headers(sequence)]
+def _pairs(headers: HeaderPairs) -> list[dict[str, str | bytes | None]]:
+    return [{"key": name, "value": value} for name, value in headers]
 
 
-def _marks(marks: Marks, first_sequence: int, count: int) -> pa.Array:
-    """The marks of `count` rows: all alike but for the last, the row's number."""
-    pairs = marks.headers(first_sequence)
+def _marks(marks: Marks, numbers: Sequence[int]) -> pa.Array:
+    """The marks of rows: all alike but for the last, the row's number."""
+    count = len(numbers)
+    pairs = marks.headers(numbers[0])
     alike = pa.array([value for _, value in pairs[:-1]], pa.binary())
-    numbers = pa.array(range(first_sequence, first_sequence + count)).cast(pa.string()).cast(pa.binary())
+    last = pa.array(numbers).cast(pa.string()).cast(pa.binary())
     structs = pa.StructArray.from_arrays(
-        [_mark_names(count), pa.concat_arrays([alike, numbers]).take(_mark_places(count))],
+        [_mark_names(count), pa.concat_arrays([alike, last]).take(_mark_places(count))],
         fields=list(_HEADER),
     )
     offsets = pa.array(range(0, _MARK_COUNT * count + 1, _MARK_COUNT), pa.int32())

@@ -25,6 +25,8 @@ from pyspark.sql.types import (
     StructType,
     TimestampType,
 )
+from tests.unit.spark import one_by_one
+from tests.unit.spark.one_by_one import OutgoingRecord
 
 from odradek.dead_letters.headers import Origin
 from odradek.dead_letters.letter import read_letter
@@ -38,7 +40,7 @@ from odradek.spark.dead_letters.results import fitted
 from odradek.spark.decode import _parse_all, decode_json, to_columns
 from odradek.spark.option_table import Use
 from odradek.spark.options import Decoding, read_options, write_options
-from odradek.spark.outgoing import OutgoingRecord, outgoing_records, row_format
+from odradek.spark.outgoing import row_format
 from odradek.spark.schema import arrow_schema
 from odradek.spark.task_place import BatchPlace
 
@@ -236,7 +238,7 @@ def test_very_deep_json_has_a_reason() -> None:
 
 def sent(batch: pa.RecordBatch, schema: StructType) -> list[OutgoingRecord]:
     layout = row_format(schema, "out", "orders.dlq")
-    return list(outgoing_records(batch, layout, marks=None, first_sequence=7))
+    return one_by_one.sent(batch, layout)
 
 
 def test_a_row_with_a_dead_letter_becomes_the_record_that_it_was(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Iterator
 
 import pyarrow as pa
 import pytest
@@ -21,9 +20,11 @@ from pyspark.sql.types import (
     StructType,
     TimestampType,
 )
+from tests.unit.spark import one_by_one
+from tests.unit.spark.one_by_one import OutgoingRecord
 
 from odradek.model.errors import ConfigError, ErrorCode, KafkaError
-from odradek.spark.outgoing import Marks, OutgoingRecord, RowFormat, outgoing_records, row_format
+from odradek.spark.outgoing import Marks, RowFormat, row_format
 from odradek.spark.outgoing_rows import BYTES_FOR_EACH_PARTITION, Gathering, outgoing_rows
 
 HEADERS = ArrayType(StructType([StructField("key", StringType()), StructField("value", BinaryType())]))
@@ -50,24 +51,7 @@ def everything() -> RowFormat:
 
 
 def sent(columns: dict[str, pa.Array], layout: RowFormat, marks: Marks | None = None) -> list[OutgoingRecord]:
-    """What becomes of rows, one by one and a column at a time: the same."""
-    batch = pa.record_batch(columns)
-    one_by_one = list(outgoing_records(batch, layout, marks=marks, first_sequence=40))
-    together = [
-        record
-        for topic, rows in outgoing_rows(batch, layout, marks=marks, first_sequence=40)
-        for record in as_records(topic, rows)
-    ]
-    assert sorted(together, key=repr) == sorted(one_by_one, key=repr)
-    return one_by_one
-
-
-def as_records(topic: str, rows: pa.RecordBatch) -> Iterator[OutgoingRecord]:
-    for row in rows.to_pylist():
-        headers = tuple((each["key"], each["value"]) for each in row.get("headers") or ())
-        yield OutgoingRecord(
-            topic, row.get("partition"), row.get("key"), row["value"], headers, row.get("timestamp")
-        )
+    return one_by_one.sent(pa.record_batch(columns), layout, marks)
 
 
 def test_every_column_reaches_its_place() -> None:
