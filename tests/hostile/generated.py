@@ -15,12 +15,13 @@ from enum import Enum
 from functools import cache
 from typing import Any, Final
 
-from tests.hostile.mutations import ALL, STRUCTURAL
+from tests.hostile.mutations import MUTATIONS
 from tests.hostile.peer import Peer, request_frame
 from tests.hostile.values import Known, Wild
 
 from odradek.protocol import MalformedMessage, Message, decode, decode_request_header, decode_response
 from odradek.protocol.api import API_VERSIONS_KEY, APIS, Api
+from odradek.runtime.ports import Buffer
 
 _BATCH: Final = 8
 _TEMPLATES: Final = 12
@@ -41,7 +42,8 @@ _WISHES: Final = frozenset(
         "IncrementalAlterConfigs",
     }
 )
-"""A changed byte may be a wish for thousands of partitions, the end of a topic, or a quota for everybody: legal, and obeyed."""
+"""A changed byte may be a wish for hundreds of partitions, the end of a topic, or a quota for everybody: legal, and obeyed.
+What the broker then holds is no leak."""
 _WAITING: Final = frozenset({"JoinGroup", "SyncGroup", "Fetch", "ShareFetch"})
 """They may wait, for others or for records."""
 
@@ -85,7 +87,7 @@ class Generator:
         chance = random.Random(f"{seed} templates")
         wild = Wild(chance, known)
         self._templates = [
-            (api, _templates(api, version, wild))
+            _templates(api, version, wild)
             for api in APIS.values()
             if api.name not in _LEFT_OUT
             for version in api.versions
@@ -102,12 +104,14 @@ class Generator:
         return Batch(number=number, frames=tuple(frames))
 
     def _frame(self, chance: random.Random, place: int) -> Frame:
-        api, templates = chance.choice(self._templates)
+        templates = chance.choice(self._templates)
         frame = bytearray(chance.choice(templates))
         struct.pack_into(">i", frame, _CORRELATION_POSITION, place)
-        if chance.random() < 0.6:
-            chance.choice(STRUCTURAL if api.name in _WISHES else ALL)(chance, frame)
         data = bytes(frame)
+        if chance.random() < 0.6:
+            chance.choice(MUTATIONS)(chance, frame)
+            if not is_wish(frame):
+                data = bytes(frame)
         return Frame(data=data, fate=fate_of(data, self._served))
 
 
@@ -134,6 +138,19 @@ def fate_of(data: bytes, served: frozenset[int]) -> Fate:
     if end != len(data) or api.internal or api.name in _WAITING or _is_patient(message):
         return Fate.EITHER
     return Fate.ANSWERED
+
+
+def is_wish(data: Buffer) -> bool:
+    """Whether a broker can read this as a wish for something that stays, whatever it was made from."""
+    try:
+        header, position = decode_request_header(data)
+        api = APIS.get(header.api_key)
+        if api is None or api.name not in _WISHES or header.api_version not in api.versions:
+            return False
+        decode(api.request, header.api_version, data, position)
+    except MalformedMessage:
+        return False
+    return True
 
 
 def _is_patient(message: Message) -> bool:

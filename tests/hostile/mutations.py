@@ -109,10 +109,11 @@ def api(chance: random.Random, frame: bytearray) -> None:
     struct.pack_into(">h", frame, 0, chance.choice((-1, *range(95), 1000, 32767)))
 
 
-STRUCTURAL: Final[tuple[Mutation, ...]] = (cut, noise, longer, tags)
-"""Those that cannot turn a small wish into a large one."""
-ALL: Final[tuple[Mutation, ...]] = (
-    *STRUCTURAL,
+MUTATIONS: Final[tuple[Mutation, ...]] = (
+    cut,
+    noise,
+    longer,
+    tags,
     length,
     length,
     varint,

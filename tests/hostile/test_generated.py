@@ -6,16 +6,18 @@ import struct
 from collections import Counter
 
 import pytest
-from tests.hostile.generated import Fate, Generator, fate_of
+from tests.hostile.generated import Fate, Generator, fate_of, is_wish
 from tests.hostile.peer import request_frame
 from tests.hostile.values import Blowing, Known, array_places
 
-from odradek.protocol import decode, encode
+from odradek.protocol import api_by_name, decode, decode_request_header, encode
 from odradek.protocol.api import APIS
 from odradek.protocol.messages.data.produce import ProduceRequest
 from odradek.protocol.messages.metadata.metadata import MetadataRequest
 
 EVERY_API = frozenset(APIS)
+CREATE_PARTITIONS = api_by_name("CreatePartitions").key
+DELETE_TOPICS = api_by_name("DeleteTopics").key
 
 
 def test_a_seed_makes_the_same_batches_again() -> None:
@@ -32,6 +34,24 @@ def test_batches_have_frames_of_every_fate_and_at_most_one_that_is_not_answered(
         assert {frame.fate for frame in before} <= {Fate.ANSWERED}
         fates.update([last.fate, *(frame.fate for frame in before)])
     assert min(fates[fate] for fate in Fate) > 50
+
+
+def test_a_damaged_frame_is_no_wish_for_something_that_stays() -> None:
+    """A byte of CreatePartitions made hundreds of partitions, whose descriptors looked like a leak."""
+    generator = Generator(7, Known())
+    wishes = [
+        frame.data
+        for number in range(2000)
+        for frame in generator.batch(number).frames
+        if is_wish(frame.data)
+    ]
+    assert len(wishes) > 50
+    for data in wishes:
+        header, position = decode_request_header(data)
+        request, _ = decode(APIS[header.api_key].request, header.api_version, data, position)
+        assert request.validate_only if hasattr(request, "validate_only") else header.api_key == DELETE_TOPICS
+        if header.api_key == CREATE_PARTITIONS:
+            assert {topic.count for topic in request.topics} <= {8}
 
 
 @pytest.mark.parametrize(
