@@ -20,12 +20,12 @@ def is_new(batch: NewBatch, state: ArchiveState, *, leaving_gaps: bool = False) 
     if last is not None and last >= batch.id.batch:
         return False
     _check_files(batch)
-    ranges = [each for each in batch.ranges if each.size > 0]
-    known = [each for each in ranges if each.end <= state.positions.get(each.partition, -1)]
+    ranges = [span for span in batch.ranges if span.size > 0]
+    known = [span for span in ranges if span.end <= state.positions.get(span.partition, -1)]
     if len(known) == len(ranges):
         return False
-    for each in ranges:
-        _check_continues(each, state.positions.get(each.partition), leaving_gaps=leaving_gaps)
+    for span in ranges:
+        _check_continues(span, state.positions.get(span.partition), leaving_gaps=leaving_gaps)
     return True
 
 
@@ -47,7 +47,7 @@ def _check_continues(extent: OffsetRange, position: int | None, *, leaving_gaps:
 
 def _check_files(batch: NewBatch) -> None:
     """A row outside of what was read would not be missed, nor found, later."""
-    read = {each.partition: each for each in batch.ranges}
+    read = {span.partition: span for span in batch.ranges}
     for file in batch.files:
         for rows in file.ranges:
             extent = read.get(rows.partition)

@@ -16,6 +16,6 @@ def batch_ranges(checkpoint: str, batch: int) -> list[OffsetRange]:
     ranges: list[OffsetRange] = []
     for index, end in enumerate(ends):
         start = starts[index] if index < len(starts) else StreamOffset(next_offsets={})
-        told = start.next_offsets.keys() | end.beginnings.keys()
-        ranges += [each for each in ranges_between(start, end) if each.partition in told]
+        known = start.next_offsets.keys() | end.beginnings.keys()
+        ranges += [span for span in ranges_between(start, end) if span.partition in known]
     return ranges

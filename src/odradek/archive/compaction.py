@@ -77,8 +77,8 @@ def compact(table: ArchiveTable, file_bytes: int) -> CompactionResult:
             CompactionResult(
                 removed_count=len(group),
                 added_count=len(new),
-                removed_bytes=sum(each.size_bytes for each in group),
-                added_bytes=sum(each.size_bytes for each in new),
+                removed_bytes=sum(file.size_bytes for file in group),
+                added_bytes=sum(file.size_bytes for file in new),
             ),
         )
     return done
@@ -88,13 +88,13 @@ def _rewrite(table: ArchiveTable, group: Sequence[DataFile]) -> list[DataFile]:
     """All rows of the files in new ones, in the order of the files. Nothing refers to the new ones yet."""
     system = table.place.file_system()
     reader = FileReader(place=table.place, schema=table.schema)
-    layout = layout_of(table, sum(each.size_bytes for each in group) * 2)
+    layout = layout_of(table, sum(file.size_bytes for file in group) * 2)
     name = f"compact-{SystemEntropy().uuid().hex[:12]}"
     new = write_files(system, table.place.path, name, layout, _rows(reader, group, system))
-    if sum(each.row_count for each in new) != sum(each.row_count for each in group):
+    if sum(file.row_count for file in new) != sum(file.row_count for file in group):
         raise ArchiveError(
-            f"{table.place}: {len(group)} files hold {sum(each.row_count for each in new)} rows, but the table says"
-            f" {sum(each.row_count for each in group)}; nothing was replaced. `odradek archive verify` looks into it"
+            f"{table.place}: {len(group)} files hold {sum(file.row_count for file in new)} rows, but the table says"
+            f" {sum(file.row_count for file in group)}; nothing was replaced. `odradek archive verify` looks into it"
         )
     return new
 
@@ -119,11 +119,11 @@ def _replace(table: ArchiveTable, old: Sequence[DataFile], new: Sequence[DataFil
     )
 
 
-def _sum(one: CompactionResult, other: CompactionResult) -> CompactionResult:
+def _sum(result: CompactionResult, other: CompactionResult) -> CompactionResult:
     return CompactionResult(
-        removed_count=one.removed_count + other.removed_count,
-        added_count=one.added_count + other.added_count,
-        removed_bytes=one.removed_bytes + other.removed_bytes,
-        added_bytes=one.added_bytes + other.added_bytes,
-        skipped_count=one.skipped_count + other.skipped_count,
+        removed_count=result.removed_count + other.removed_count,
+        added_count=result.added_count + other.added_count,
+        removed_bytes=result.removed_bytes + other.removed_bytes,
+        added_bytes=result.added_bytes + other.added_bytes,
+        skipped_count=result.skipped_count + other.skipped_count,
     )

@@ -60,8 +60,8 @@ class _Seen:
 
     def add(self, rows: pa.RecordBatch) -> None:
         self.row_count += rows.num_rows
-        found = pa.table({name: rows[name] for name in ("topic", "partition", "offset")})
-        grouped = found.group_by(["topic", "partition"]).aggregate([("offset", "min"), ("offset", "max")])
+        places = pa.table({name: rows[name] for name in ("topic", "partition", "offset")})
+        grouped = places.group_by(["topic", "partition"]).aggregate([("offset", "min"), ("offset", "max")])
         for row in grouped.to_pylist():
             self._add_range(
                 TopicPartition(row["topic"], row["partition"]), row["offset_min"], row["offset_max"] + 1
@@ -156,7 +156,7 @@ class FileWriter:
 
     def _start(self, values: PartitionValues) -> _OpenFile:
         if len(self._open) >= OPEN_FILES_MAX:
-            largest = max(self._open, key=lambda each: self._open[each].pending_bytes)
+            largest = max(self._open, key=lambda key: self._open[key].pending_bytes)
             self._done.append(self._open.pop(largest).close())
         relative = f"{self._layout.directory}{partition_path(values)}{self._name}-{self._count}.parquet"
         self._count += 1

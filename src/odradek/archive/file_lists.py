@@ -45,13 +45,13 @@ def file_lists(root: str, files: Sequence[DataFile], style: ListStyle) -> dict[s
     """Names and contents."""
     if style is ListStyle.REDSHIFT:
         entries = [
-            {"url": f"{root}/{each.path}", "mandatory": True, "meta": {"content_length": each.size_bytes}}
-            for each in files
+            {"url": f"{root}/{file.path}", "mandatory": True, "meta": {"content_length": file.size_bytes}}
+            for file in files
         ]
         return {REDSHIFT: json.dumps({"entries": entries}, indent=1).encode()}
     by_partition: dict[str, list[str]] = defaultdict(list)
-    for each in files:
-        by_partition[partition_path(each.partition_values)].append(f"{root}/{each.path}\n")
+    for file in files:
+        by_partition[partition_path(file.partition_values)].append(f"{root}/{file.path}\n")
     if not by_partition:
         by_partition[""] = []
     return {

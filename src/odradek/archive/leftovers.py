@@ -22,22 +22,22 @@ def old_files(place: ArchivePlace, before_ms: int, directories: Iterable[str] = 
     Below the directories nothing is looked at whose name begins with `_` or `.`.
     """
     system = place.file_system()
-    found: list[str] = []
+    names: list[str] = []
     for directory in directories:
         selector = fs.FileSelector(place.within(directory).rstrip("/"), recursive=True, allow_not_found=True)
         for info in system.get_file_info(selector):
             name = info.path.removeprefix(f"{place.path}/")
             is_file = info.type == fs.FileType.File and not _is_hidden(name.removeprefix(directory))
             if is_file and _modified_ms(info) < before_ms:
-                found.append(name)
-    return sorted(found)
+                names.append(name)
+    return sorted(names)
 
 
 def list_files(place: ArchivePlace, directory: str) -> list[str]:
     """Names of all files below a directory; none where there is no directory."""
     selector = fs.FileSelector(place.within(directory), recursive=True, allow_not_found=True)
-    found = place.file_system().get_file_info(selector)
-    return sorted(each.path.removeprefix(f"{place.path}/") for each in found if each.type == fs.FileType.File)
+    infos = place.file_system().get_file_info(selector)
+    return sorted(info.path.removeprefix(f"{place.path}/") for info in infos if info.type == fs.FileType.File)
 
 
 def _is_hidden(name: str) -> bool:

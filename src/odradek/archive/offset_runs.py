@@ -48,10 +48,10 @@ class OffsetRuns:
     def union(cls, sets: Iterable[OffsetRuns]) -> OffsetRuns:
         """What is in at least one of the sets."""
         listed = list(sets)
-        starts = np.concatenate([each.starts for each in listed]) if listed else _NONE
+        starts = np.concatenate([offset_runs.starts for offset_runs in listed]) if listed else _NONE
         if len(starts) == 0:
             return cls.empty()
-        ends = np.concatenate([each.ends for each in listed])
+        ends = np.concatenate([offset_runs.ends for offset_runs in listed])
         order = np.argsort(starts, kind="stable")
         starts, reach = starts[order], np.maximum.accumulate(ends[order])
         is_first = np.concatenate(([True], starts[1:] > reach[:-1]))

@@ -37,10 +37,10 @@ NEEDED: Final = ("topic", "partition", "offset")
 def format_at(place: ArchivePlace) -> TableFormat | None:
     """The format of the table there; None where there is none. ArchiveError when the store does not answer."""
     try:
-        found = place.file_system().get_file_info([place.within(mark) for _, mark in _MARKS])
+        infos = place.file_system().get_file_info([place.within(mark) for _, mark in _MARKS])
     except OSError as error:
         raise ArchiveError(f"{place} cannot be looked at: {error}") from None
-    for (table_format, _), info in zip(_MARKS, found, strict=True):
+    for (table_format, _), info in zip(_MARKS, infos, strict=True):
         if info.type != fs.FileType.NotFound:
             return table_format
     return None
@@ -48,11 +48,11 @@ def format_at(place: ArchivePlace) -> TableFormat | None:
 
 def find_archive(place: ArchivePlace, catalog: str | None = None) -> ArchiveTable | None:
     """The table at a place, or the one that the user's Iceberg catalog has there, if there is one."""
-    found = _format_of(place, catalog)
-    if found is None:
+    table_format = _format_of(place, catalog)
+    if table_format is None:
         return None
-    with _explaining_missing(found):
-        return _opened(place, found, catalog)
+    with _explaining_missing(table_format):
+        return _opened(place, table_format, catalog)
 
 
 def open_archive(place: ArchivePlace, catalog: str | None = None) -> ArchiveTable:
@@ -79,12 +79,12 @@ def open_or_create(
         raise ConfigError(f"a catalog is of use with the format iceberg, not {table_format}")
     wanted = table_format or (TableFormat.DELTA if catalog is None else TableFormat.ICEBERG)
     _check_new(schema, partition_by or ())
-    found = _format_of(place, catalog)
-    if found is not None and table_format is not None and table_format is not found:
-        raise ConfigError(f"the archive at {place} is in the format {found}, not {table_format}")
-    with _explaining_missing(found or wanted):
+    actual = _format_of(place, catalog)
+    if actual is not None and table_format is not None and table_format is not actual:
+        raise ConfigError(f"the archive at {place} is in the format {actual}, not {table_format}")
+    with _explaining_missing(actual or wanted):
         by = partition_by or ()
-        table = _opened(place, found, catalog) if found else _create(place, wanted, schema, by, catalog)
+        table = _opened(place, actual, catalog) if actual else _create(place, wanted, schema, by, catalog)
         _check_same(table, schema, partition_by)
     return table
 
@@ -149,8 +149,8 @@ def _check_new(schema: pa.Schema, partition_by: Sequence[str]) -> None:
 
 
 def _check_same(table: ArchiveTable, schema: pa.Schema, partition_by: Sequence[str] | None) -> None:
-    there = {each.name: each.type for each in table.schema}
-    asked = {each.name: each.type for each in schema}
+    there = {column.name: column.type for column in table.schema}
+    asked = {column.name: column.type for column in schema}
     if there != asked:
         differing = sorted(name for name in there.keys() | asked.keys() if there.get(name) != asked.get(name))
         first = differing[0]

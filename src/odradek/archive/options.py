@@ -66,7 +66,7 @@ ARCHIVE_OPTIONS: Final = (
     ),
     _option("columns", ArchiveUse.READ, "columns to read, separated by commas"),
 )
-_BY_KEY: Final = {each.name.lower(): each for each in ARCHIVE_OPTIONS}
+_BY_KEY: Final = {option.name.lower(): option for option in ARCHIVE_OPTIONS}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -145,7 +145,7 @@ def _given(options: Mapping[str, str], use: ArchiveUse) -> dict[str, str]:
 
 def _unknown(key: str) -> str:
     near = difflib.get_close_matches(key, _BY_KEY, n=1, cutoff=0.6)
-    known = ", ".join(each.name for each in ARCHIVE_OPTIONS)
+    known = ", ".join(option.name for option in ARCHIVE_OPTIONS)
     return f"unknown option {key!r}" + (
         f"; did you mean {_BY_KEY[near[0]].name}?" if near else f"; known are {known}"
     )
@@ -171,8 +171,8 @@ def _table_format(text: str | None) -> TableFormat | None:
 
 def names_in(text: str, what: str) -> tuple[str, ...]:
     """Names that are separated by commas, each once."""
-    names = tuple(each.strip() for each in text.split(",") if each.strip())
-    twice = {each for each in names if names.count(each) > 1}
+    names = tuple(name.strip() for name in text.split(",") if name.strip())
+    twice = {name for name in names if names.count(name) > 1}
     if twice:
         raise ConfigError(f"option {what} names {sorted(twice)[0]} twice")
     return names

@@ -36,7 +36,7 @@ class FileReader:
         try:
             with system.open_input_file(self.place.within(file.path)) as stream:
                 parquet = pq.ParquetFile(stream)
-                names = [each.name for each in self.schema if each.name in parquet.schema_arrow.names]
+                names = [field.name for field in self.schema if field.name in parquet.schema_arrow.names]
                 groups = _groups_with(parquet, offsets)
                 for batch in parquet.iter_batches(ROWS_MAX, row_groups=groups, columns=names):
                     yield self._complete(batch, values)
@@ -49,13 +49,13 @@ class FileReader:
 
     def _complete(self, batch: pa.RecordBatch, values: dict[str, str | None]) -> pa.RecordBatch:
         arrays = []
-        for each in self.schema:
-            if each.name in batch.schema.names:
-                arrays.append(batch[each.name].cast(each.type))
-            elif values.get(each.name) is None:
-                arrays.append(pa.nulls(batch.num_rows, each.type))
+        for field in self.schema:
+            if field.name in batch.schema.names:
+                arrays.append(batch[field.name].cast(field.type))
+            elif values.get(field.name) is None:
+                arrays.append(pa.nulls(batch.num_rows, field.type))
             else:
-                arrays.append(pa.repeat(pa.scalar(values[each.name]).cast(each.type), batch.num_rows))
+                arrays.append(pa.repeat(pa.scalar(values[field.name]).cast(field.type), batch.num_rows))
         return pa.RecordBatch.from_arrays(arrays, schema=self.schema)
 
 
@@ -64,7 +64,7 @@ def _groups_with(parquet: pq.ParquetFile, offsets: tuple[int, int] | None) -> li
     everything = list(range(parquet.num_row_groups))
     if offsets is None or "offset" not in parquet.schema_arrow.names:
         return everything
-    return [each for each in everything if _may_hold(parquet.metadata.row_group(each), offsets)]
+    return [index for index in everything if _may_hold(parquet.metadata.row_group(index), offsets)]
 
 
 def _may_hold(group: pq.RowGroupMetaData, offsets: tuple[int, int]) -> bool:

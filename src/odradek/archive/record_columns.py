@@ -44,7 +44,7 @@ def needed_columns(columns: Iterable[str], schema: pa.Schema, place: ArchivePlac
             )
     if "value" in needed and UNDECODED in schema.names:
         needed.add(UNDECODED)
-    return pa.schema([each for each in schema if each.name in needed or each.name in _PLACE])
+    return pa.schema([field for field in schema if field.name in needed or field.name in _PLACE])
 
 
 def as_records(rows: pa.RecordBatch) -> pa.RecordBatch:

@@ -103,13 +103,13 @@ def with_archive_columns(records: DataFrame, columns: RowColumns) -> DataFrame:
         rows = rows.withColumn("value", sql.col("_decoded")).drop("_decoded")
     if columns.key_as_string:
         rows = rows.withColumn("key", sql.col("key").cast("string"))
-    for each in columns.partition_by:
-        if each.name != each.expression:
-            if each.name in rows.columns:
+    for derived in columns.partition_by:
+        if derived.name != derived.expression:
+            if derived.name in rows.columns:
                 raise ConfigError(
-                    f"--partition-by {each.name}=...: there is a column {each.name}; take another name"
+                    f"--partition-by {derived.name}=...: there is a column {derived.name}; take another name"
                 )
-            rows = rows.withColumn(each.name, sql.expr(each.expression))
+            rows = rows.withColumn(derived.name, sql.expr(derived.expression))
     return rows
 
 

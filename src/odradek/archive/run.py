@@ -85,8 +85,8 @@ class Portions:
 
 def portions(files: Sequence[DataFile], file_bytes: int, writers: int) -> Portions:
     """Such that each writer fills about one file, judged by the records that the archive holds."""
-    row_count = sum(each.row_count for each in files)
-    size_bytes = sum(each.size_bytes for each in files)
+    row_count = sum(file.row_count for file in files)
+    size_bytes = sum(file.size_bytes for file in files)
     record_bytes = max(1, size_bytes // row_count) if row_count else RECORD_BYTES_GUESS
     least = max(1, file_bytes * writers // record_bytes)
     return Portions(least=least, most=least * BATCHES_AHEAD)
@@ -103,15 +103,15 @@ def starting_offsets(
     Partitions that are new to the archive begin at their first record; so does, when the user wants to skip what is lost, a
     partition whose first record comes after the archive's last one.
     """
-    if not any(each in positions for each in extents):
+    if not any(partition in positions for partition in extents):
         return None
     document: dict[str, dict[str, int]] = {}
-    for each, extent in sorted(extents.items()):
-        offset = positions.get(each, EARLIEST)
+    for partition, extent in sorted(extents.items()):
+        offset = positions.get(partition, EARLIEST)
         if skipping_lost and 0 <= offset < extent.start:
-            log.warning("%s: offsets %d to %d are lost and skipped", each, offset, extent.start - 1)
+            log.warning("%s: offsets %d to %d are lost and skipped", partition, offset, extent.start - 1)
             offset = extent.start
-        document.setdefault(each.topic, {})[str(each.partition)] = offset
+        document.setdefault(partition.topic, {})[str(partition.partition)] = offset
     return json.dumps(document)
 
 
@@ -241,7 +241,7 @@ def sink_options(terms: RunTerms, checkpoint: str) -> dict[str, str]:
         "region": terms.place.region,
         "catalog": terms.catalog,
         "tableFormat": terms.table_format,
-        "partitionBy": ",".join(each.name for each in terms.columns.partition_by),
+        "partitionBy": ",".join(derived.name for derived in terms.columns.partition_by),
         "sinkId": terms.sink_id,
         "fileBytes": str(terms.file_bytes),
         "leaveGaps": "true" if terms.skipping_lost else None,
@@ -251,22 +251,22 @@ def sink_options(terms: RunTerms, checkpoint: str) -> dict[str, str]:
 
 
 def _follow(query: StreamingQuery, tell: Tell, should_stop: Callable[[], bool]) -> None:
-    told = -1
+    last_batch_id = -1
     try:
         while not query.awaitTermination(WAIT_S) and not should_stop():
-            told = _tell_progress(query, tell, told)
-        _tell_progress(query, tell, told)
+            last_batch_id = _tell_progress(query, tell, last_batch_id)
+        _tell_progress(query, tell, last_batch_id)
     finally:
         query.stop()
 
 
-def _tell_progress(query: StreamingQuery, tell: Tell, told: int) -> int:
+def _tell_progress(query: StreamingQuery, tell: Tell, last_batch_id: int) -> int:
     for progress in query.recentProgress:
-        if progress["batchId"] > told and progress["numInputRows"]:
+        if progress["batchId"] > last_batch_id and progress["numInputRows"]:
             seconds = progress["durationMs"].get("triggerExecution", 0) / 1_000
             tell(f"batch {progress['batchId']}: {progress['numInputRows']:,} records in {seconds:.1f} s")
-            told = progress["batchId"]
-    return told
+            last_batch_id = progress["batchId"]
+    return last_batch_id
 
 
 _OURS: Final = re.compile(r"odradek\.[\w.]+\.(?:CommitConflict|\w+Error): (.+)")

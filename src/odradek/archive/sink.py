@@ -75,12 +75,12 @@ class ArchiveSink(DataSourceStreamArrowWriter):
         return WrittenFiles(query=query, files=tuple(files))
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 - Spark's name
-        written = [each for each in messages if isinstance(each, WrittenFiles)]
+        written = [message for message in messages if isinstance(message, WrittenFiles)]
         if len(written) < len(messages) or not written:
             raise ArchiveError(f"{len(messages) - len(written)} of {len(messages)} tasks gave no result")
         batch = NewBatch(
             id=BatchId(sink=self._options.sink_id, query=written[0].query, batch=batchId),
-            files=tuple(file for each in written for file in each.files),
+            files=tuple(file for written_files in written for file in written_files.files),
             ranges=tuple(batch_ranges(self._checkpoint, batchId)),
         )
         outcome = commit.commit_batch(self._table, batch, leaving_gaps=self._options.leaving_gaps)

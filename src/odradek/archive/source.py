@@ -97,7 +97,7 @@ class ArchiveReader(DataSourceReader):
 
     def partitions(self) -> Sequence[InputPartition]:
         shares = reading.share_files(self._table.files(), SHARE_BYTES)
-        return [FilesPartition(each) for each in shares] or [FilesPartition(())]
+        return [FilesPartition(share) for share in shares] or [FilesPartition(())]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         for file in partition.value:

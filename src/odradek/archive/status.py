@@ -42,16 +42,16 @@ def archive_status(table: ArchiveTable, topics: TopicSide) -> ArchiveStatus:
     """Ask the table and the brokers. Partitions of archived topics that were never archived are there, too."""
     positions = table.state().positions
     files = table.files()
-    partitions = sorted(set(positions) | set(topics.partitions({each.topic for each in positions})))
+    partitions = sorted(set(positions) | set(topics.partitions({partition.topic for partition in positions})))
     extents = topics.extents(partitions)
     statuses = []
-    for each in partitions:
-        holding = _holding(files, each)
-        extent = extents.get(each)
-        position = positions.get(each, 0 if extent is None else extent.start)
+    for partition in partitions:
+        holding = _holding(files, partition)
+        extent = extents.get(partition)
+        position = positions.get(partition, 0 if extent is None else extent.start)
         statuses.append(
             PartitionStatus(
-                partition=each,
+                partition=partition,
                 position=position,
                 end=None if extent is None else extent.end,
                 file_count=len(holding),
@@ -61,11 +61,11 @@ def archive_status(table: ArchiveTable, topics: TopicSide) -> ArchiveStatus:
     return ArchiveStatus(
         partitions=tuple(statuses),
         file_count=len(files),
-        size_bytes=sum(each.size_bytes for each in files),
-        row_count=sum(each.row_count for each in files),
+        size_bytes=sum(file.size_bytes for file in files),
+        row_count=sum(file.row_count for file in files),
     )
 
 
 def _holding(files: Iterable[DataFile], partition: TopicPartition) -> list[DataFile]:
     everything = OffsetRange(partition=partition, start=0, end=1 << 62)
-    return [each for each in files if each.may_hold(everything)]
+    return [file for file in files if file.may_hold(everything)]

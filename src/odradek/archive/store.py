@@ -83,7 +83,7 @@ class LocalObjects:
 
     def names(self, directory: str) -> list[str]:
         try:
-            return [each for each in self._disk.list_directory(str(self._root / directory)) if each[0] != "."]
+            return [name for name in self._disk.list_directory(str(self._root / directory)) if name[0] != "."]
         except FileNotFoundError:
             return []
 
@@ -124,8 +124,8 @@ class S3Objects:
         return True
 
     def names(self, directory: str) -> list[str]:
-        found = obstore.list_with_delimiter(self._store, f"{directory}/")["objects"]
-        return sorted(each["path"].rpartition("/")[2] for each in found)
+        objects = obstore.list_with_delimiter(self._store, f"{directory}/")["objects"]
+        return sorted(entry["path"].rpartition("/")[2] for entry in objects)
 
     def remove(self, name: str) -> None:
         obstore.delete(self._store, name)
@@ -144,8 +144,8 @@ def make_durable(place: ArchivePlace, names: Iterable[str]) -> None:
     """
     listed = list(names)
     if place.is_s3:
-        found = place.file_system().get_file_info([place.within(each) for each in listed])
-        for name, info in zip(listed, found, strict=True):
+        infos = place.file_system().get_file_info([place.within(listed_name) for listed_name in listed])
+        for name, info in zip(listed, infos, strict=True):
             if info.type == fs.FileType.NotFound:
                 raise _gone(place, name)
         return
@@ -161,7 +161,7 @@ def make_durable(place: ArchivePlace, names: Iterable[str]) -> None:
             file.sync()
         finally:
             file.close()
-        directories |= {each for each in path.parents if each.is_relative_to(place.path)}
+        directories |= {parent for parent in path.parents if parent.is_relative_to(place.path)}
     for directory in sorted(directories, reverse=True):
         disk.sync_directory(str(directory))
 

@@ -14,13 +14,13 @@ FIELD_ID: Final = b"PARQUET:field_id"
 
 def canonical(schema: pa.Schema, *, keeping_ids: bool = False) -> pa.Schema:
     """The same columns, all of them nullable, times in microseconds; without metadata, but for numbers of fields if wanted."""
-    return pa.schema([_field(each.name, each, keeping_ids) for each in schema])
+    return pa.schema([_field(field.name, field, keeping_ids) for field in schema])
 
 
 def numbered(schema: pa.Schema) -> pa.Schema:
     """A canonical schema whose fields have numbers, from 1 on."""
     numbers = count(1)
-    return pa.schema([_numbered(each, numbers) for each in schema])
+    return pa.schema([_numbered(field, numbers) for field in schema])
 
 
 def _field(name: str, field: pa.Field, keeping_ids: bool) -> pa.Field:
@@ -32,7 +32,7 @@ def _field(name: str, field: pa.Field, keeping_ids: bool) -> pa.Field:
 def _canonical_type(kind: pa.DataType, keeping_ids: bool) -> pa.DataType:
     """A type as the formats have it in common."""
     if pa.types.is_struct(kind):
-        return pa.struct([_field(each.name, each, keeping_ids) for each in _fields(kind)])
+        return pa.struct([_field(field.name, field, keeping_ids) for field in _fields(kind)])
     if pa.types.is_map(kind):
         key = _field("key", kind.key_field, keeping_ids).with_nullable(False)
         return pa.map_(key, _field("value", kind.item_field, keeping_ids))
@@ -51,7 +51,7 @@ def _numbered(field: pa.Field, numbers: Iterator[int]) -> pa.Field:
     number = next(numbers)
     kind = field.type
     if pa.types.is_struct(kind):
-        kind = pa.struct([_numbered(each, numbers) for each in _fields(kind)])
+        kind = pa.struct([_numbered(child, numbers) for child in _fields(kind)])
     elif pa.types.is_map(kind):
         kind = pa.map_(_numbered(kind.key_field, numbers), _numbered(kind.item_field, numbers))
     elif pa.types.is_list(kind):

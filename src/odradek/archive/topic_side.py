@@ -58,15 +58,15 @@ class BrokerTopics:
     def partitions(self, topics: Iterable[str]) -> list[TopicPartition]:
         with self._admin() as admin:
             try:
-                found = admin.describe_topics(topics)
+                descriptions = admin.describe_topics(topics)
             except PartialFailureError as failure:
                 _refuse_others(failure)
-                found = dict(failure.results)
+                descriptions = dict(failure.results)
             except KafkaError as error:
                 if error.code is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
                     raise
-                found = {}
-        return sorted(each for topic in found.values() for each in topic.topic_partitions)
+                descriptions = {}
+        return sorted(partition for topic in descriptions.values() for partition in topic.topic_partitions)
 
     def names(self, named: Iterable[str], pattern: str | None) -> list[str]:
         """What is named, or those of all topics whose whole name matches the regular expression."""
@@ -77,18 +77,21 @@ class BrokerTopics:
             return [name for name in admin.list_topics() if expression.fullmatch(name)]
 
     def extents(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, LogExtent]:
-        there = set(self.partitions({each.topic for each in partitions}))
-        wanted = [each for each in partitions if each in there]
+        there = set(self.partitions({partition.topic for partition in partitions}))
+        wanted = [partition for partition in partitions if partition in there]
         if not wanted:
             return {}
         with self._admin() as admin:
             starts = admin.list_offsets(dict.fromkeys(wanted, EARLIEST))
             ends = admin.list_offsets(dict.fromkeys(wanted, LATEST), isolation=READ_COMMITTED)
-        return {each: LogExtent(start=starts[each].offset, end=ends[each].offset) for each in wanted}
+        return {
+            partition: LogExtent(start=starts[partition].offset, end=ends[partition].offset)
+            for partition in wanted
+        }
 
     def offsets(self, partition: TopicPartition, within: LogExtent, *, committed: bool) -> OffsetRuns:
         clock = SystemClock()
-        found: list[OffsetRuns] = []
+        runs: list[OffsetRuns] = []
         with self._consumer(committed=committed) as consumer:
             consumer.assign([partition])
             consumer.seek(partition, within.start)
@@ -106,8 +109,8 @@ class BrokerTopics:
                     )
                 if rows.num_rows:
                     numbers = rows["offset"].to_numpy()
-                    found.append(OffsetRuns.of(numbers[numbers < within.end].astype(np.int64)))
-        return OffsetRuns.union(found)
+                    runs.append(OffsetRuns.of(numbers[numbers < within.end].astype(np.int64)))
+        return OffsetRuns.union(runs)
 
     def is_compacted(self, topic: str) -> bool:
         with self._admin() as admin:

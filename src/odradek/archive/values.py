@@ -62,8 +62,8 @@ class DataFile:
         """False where the file surely holds no record of the range."""
         if self.ranges:
             return any(
-                each.partition == extent.partition and each.start < extent.end and each.end > extent.start
-                for each in self.ranges
+                span.partition == extent.partition and span.start < extent.end and span.end > extent.start
+                for span in self.ranges
             )
         return self.bounds is None or self.bounds.may_hold(extent)
 
@@ -72,9 +72,9 @@ class DataFile:
         if not self.ranges:
             return self.bounds
         return RowBounds(
-            topics=_span(each.partition.topic for each in self.ranges),
-            partitions=_span(each.partition.partition for each in self.ranges),
-            offsets=(min(each.start for each in self.ranges), max(each.end for each in self.ranges) - 1),
+            topics=_span(span.partition.topic for span in self.ranges),
+            partitions=_span(span.partition.partition for span in self.ranges),
+            offsets=(min(span.start for span in self.ranges), max(span.end for span in self.ranges) - 1),
         )
 
 
@@ -123,8 +123,8 @@ class ArchiveState:
     def after(self, batch: NewBatch) -> dict[TopicPartition, OffsetRange]:
         """What is archived of the batch's partitions once it is committed."""
         reached = {}
-        for each in batch.ranges:
-            before = self.archived.get(each.partition)
-            start = each.start if before is None else before.start
-            reached[each.partition] = OffsetRange(partition=each.partition, start=start, end=each.end)
+        for span in batch.ranges:
+            before = self.archived.get(span.partition)
+            start = span.start if before is None else before.start
+            reached[span.partition] = OffsetRange(partition=span.partition, start=start, end=span.end)
         return reached

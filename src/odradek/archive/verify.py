@@ -78,19 +78,19 @@ class PartitionFindings:
     @property
     def faults(self) -> list[str]:
         """One clause for each fault; none when all is well."""
-        told = []
+        complaints = []
         if self.doubled:
-            told.append(f"{self.doubled} rows of {self.partition} are there twice")
+            complaints.append(f"{self.doubled} rows of {self.partition} are there twice")
         if len(self.lost):
-            told.append(
+            complaints.append(
                 f"{len(self.lost)} records of {self.partition} are missing: offsets {spell(self.lost)}"
             )
         if len(self.beyond):
             claim = f"{self.first} to {self.position - 1}"
-            told.append(
+            complaints.append(
                 f"{self.partition} has rows outside of {claim}, which is archived: offsets {spell(self.beyond)}"
             )
-        return told
+        return complaints
 
 
 def held_rows(table: ArchiveTable) -> dict[TopicPartition, HeldRows]:
@@ -123,12 +123,14 @@ def verify_archive(table: ArchiveTable, topics: TopicSide) -> list[PartitionFind
     partitions = sorted(held.keys() | before.keys())
     extents = topics.extents(partitions)
     findings = []
-    for each in partitions:
-        nothing = OffsetRange(partition=each, start=0, end=0)
-        extent = before.get(each, nothing)
-        claim = ClaimedOffsets(extent=extent, latest=after.get(each, extent).end)
+    for partition in partitions:
+        nothing = OffsetRange(partition=partition, start=0, end=0)
+        extent = before.get(partition, nothing)
+        claim = ClaimedOffsets(extent=extent, latest=after.get(partition, extent).end)
         findings.append(
-            verify_partition(each, held.get(each) or HeldRows(), claim, extents.get(each), topics)
+            verify_partition(
+                partition, held.get(partition) or HeldRows(), claim, extents.get(partition), topics
+            )
         )
     return findings
 
@@ -180,4 +182,4 @@ def _judged(
 
 def all_faults(findings: Iterable[PartitionFindings]) -> list[str]:
     """Of all partitions."""
-    return [fault for each in findings for fault in each.faults]
+    return [fault for finding in findings for fault in finding.faults]

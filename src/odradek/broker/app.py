@@ -596,7 +596,9 @@ async def _first_image(registry: Registry, cluster_id: str) -> ClusterImage:
     )
     image = await ClusterStore(registry, None, lambda: None).load(empty)
     return image.with_topics(
-        replace(topic, partitions=tuple(replace(one, leader=NO_LEADER) for one in topic.partitions))
+        replace(
+            topic, partitions=tuple(replace(partition, leader=NO_LEADER) for partition in topic.partitions)
+        )
         for topic in image.topics.values()
     )
 

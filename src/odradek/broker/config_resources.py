@@ -131,8 +131,8 @@ R = TypeVar("R", bound=Resource)
 def each_once(resources: Iterable[R]) -> list[tuple[R, KafkaError | None]]:
     """The resources of a request, each once, in order; those named more than once with why they are refused."""
     resources = list(resources)
-    counts = Counter((one.resource_type, one.resource_name) for one in resources)
-    first = {(one.resource_type, one.resource_name): one for one in reversed(resources)}
+    counts = Counter((resource.resource_type, resource.resource_name) for resource in resources)
+    first = {(resource.resource_type, resource.resource_name): resource for resource in reversed(resources)}
     return [
         (first[key], None if count == 1 else KafkaError(ErrorCode.INVALID_REQUEST, _NAMED_TWICE))
         for key, count in counts.items()

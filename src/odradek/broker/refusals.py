@@ -67,26 +67,28 @@ def _first(struct: Struct, fields: tuple[str, ...]) -> Any:
 
 def refusals(response: Message) -> list[ResponseError]:
     """All errors in a response, in order."""
-    found: list[ResponseError] = []
-    _collect(_ways(type(response)), (response,), found)
-    return found
+    response_errors: list[ResponseError] = []
+    _collect(_ways(type(response)), (response,), response_errors)
+    return response_errors
 
 
 def log_refusals(
     connection: Connection, header: RequestHeader, api: str, response: Message, now: Callable[[], float]
 ) -> None:
     """One event if the response refuses anything, naming the first and how many more there are."""
-    if found := refusals(response):
-        _log_found(connection, header, api, found, now)
+    if response_errors := refusals(response):
+        _log_found(connection, header, api, response_errors, now)
 
 
 def log_first_refusals(
     connection: Connection, header: RequestHeader, api: str, response: Message, now: Callable[[], float]
 ) -> None:
     """The same for a large response, of which only the beginning is looked at."""
-    found = list(islice(_first_refusals(_ways(type(response)), (response,), count()), _LARGE_REFUSALS_MAX))
-    if found:
-        _log_found(connection, header, api, found, now)
+    response_errors = list(
+        islice(_first_refusals(_ways(type(response)), (response,), count()), _LARGE_REFUSALS_MAX)
+    )
+    if response_errors:
+        _log_found(connection, header, api, response_errors, now)
 
 
 def _first_refusals(ways: _Ways, path: tuple[Struct, ...], visited: Iterator[int]) -> Iterator[ResponseError]:
@@ -107,10 +109,12 @@ def _log_found(
     connection: Connection,
     header: RequestHeader,
     api: str,
-    found: list[ResponseError],
+    errors: list[ResponseError],
     now: Callable[[], float],
 ) -> None:
-    first = next((one for one in found if one.code not in _NO_MISTAKE), None)
+    first = next(
+        (response_error for response_error in errors if response_error.code not in _NO_MISTAKE), None
+    )
     if first is None:
         return
     mistake = (header.api_key, int(first.code))
@@ -119,8 +123,8 @@ def _log_found(
         return
     connection.reported[mistake] = moment
     values: dict[str, Any] = {"about": first.about} if first.about else {}
-    if len(found) > 1:
-        values["more"] = len(found) - 1
+    if len(errors) > 1:
+        values["more"] = len(errors) - 1
     _log.info(
         "request_refused",
         peer=connection.peer,
@@ -166,13 +170,13 @@ def _ways_into(kind: Kind[Any]) -> _Ways | None:
     return _ways(cls)
 
 
-def _collect(ways: _Ways, path: tuple[Struct, ...], found: list[ResponseError]) -> None:
+def _collect(ways: _Ways, path: tuple[Struct, ...], errors: list[ResponseError]) -> None:
     struct = path[-1]
     if ways.here and getattr(struct, _CODE):
-        found.append(ResponseError(path))
+        errors.append(ResponseError(path))
     for name, inner in ways.structs:
         if (value := getattr(struct, name)) is not None:
-            _collect(inner, (*path, value), found)
+            _collect(inner, (*path, value), errors)
     for name, inner in ways.arrays:
         for value in getattr(struct, name) or ():
-            _collect(inner, (*path, value), found)
+            _collect(inner, (*path, value), errors)

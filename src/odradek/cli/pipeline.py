@@ -96,7 +96,7 @@ class _Remains:
             )
             remark(f"the last decision of sink {self.sink_id}: {what}{after}")
         if self.open:
-            print_table(_COLUMNS, [_row(each) for each in self.open])
+            print_table(_COLUMNS, [_row(transaction) for transaction in self.open])
 
     def as_json(self) -> dict[str, Any]:
         decided = self.decided
@@ -110,17 +110,17 @@ class _Remains:
                 "keyed": decided.is_keyed,
                 "carried_out": decided.is_ended,
             },
-            "open": [dict(zip(_COLUMNS, _row(each), strict=True)) for each in self.open],
+            "open": [dict(zip(_COLUMNS, _row(transaction), strict=True)) for transaction in self.open],
         }
 
 
-def _row(each: TransactionDescription) -> tuple[Any, ...]:
+def _row(transaction: TransactionDescription) -> tuple[Any, ...]:
     return (
-        each.transactional_id,
-        each.producer_id,
-        each.producer_epoch,
-        time_text(each.start_time_ms) if each.start_time_ms is not None else None,
-        [str(tp) for tp in sorted(each.partitions)],
+        transaction.transactional_id,
+        transaction.producer_id,
+        transaction.producer_epoch,
+        time_text(transaction.start_time_ms) if transaction.start_time_ms is not None else None,
+        [str(tp) for tp in sorted(transaction.partitions)],
     )
 
 
@@ -128,12 +128,12 @@ def _look(admin: Admin, sink_id: str) -> _Remains:
     """As it is now. TRANSACTIONAL_ID_NOT_FOUND when there is no such sink."""
     sinks = {
         owner[0]
-        for each in admin.list_transactions()
-        if (owner := decision.sink_of(each.transactional_id)) is not None
+        for transaction in admin.list_transactions()
+        if (owner := decision.sink_of(transaction.transactional_id)) is not None
     } | {
-        each.group_id.removeprefix(decision.GROUP_PREFIX)
-        for each in admin.list_groups()
-        if each.group_id.startswith(decision.GROUP_PREFIX)
+        group.group_id.removeprefix(decision.GROUP_PREFIX)
+        for group in admin.list_groups()
+        if group.group_id.startswith(decision.GROUP_PREFIX)
     }
     if sink_id not in sinks:
         known = f"there are {', '.join(sorted(sinks))}" if sinks else "no sink has written here"

@@ -184,8 +184,8 @@ def abort(
 
 def owner(transactional_id: str) -> str | None:
     """Whose a transaction is, if its name tells: `pipeline forget` ends those of a sink."""
-    found = decision.sink_of(transactional_id)
-    return None if found is None else f"sink {found[0]}, {found[1]}"
+    sink = decision.sink_of(transactional_id)
+    return None if sink is None else f"sink {sink[0]}, {sink[1]}"
 
 
 def open_transactions(

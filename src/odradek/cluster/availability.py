@@ -59,7 +59,7 @@ class Liveness(NamedTuple):
         """For every partition without special replicas."""
         serving = frozenset(self.brokers)
         alive = serving | self.awaited
-        leaving = frozenset(one.broker_id for one in self.brokers.values() if one.is_leaving)
+        leaving = frozenset(broker.broker_id for broker in self.brokers.values() if broker.is_leaving)
         return ReplicaAvailability(
             alive=alive, serving=serving, staying=alive - leaving, electable=serving - leaving
         )
@@ -104,7 +104,9 @@ def without(availability: ReplicaAvailability, brokers: frozenset[BrokerId]) -> 
         electable=availability.electable - brokers,
         lacking=availability.lacking - brokers,
         lost=availability.lost - brokers,
-        uncertain={one: end for one, end in availability.uncertain.items() if one not in brokers},
+        uncertain={
+            broker_id: end for broker_id, end in availability.uncertain.items() if broker_id not in brokers
+        },
     )
 
 

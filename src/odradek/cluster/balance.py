@@ -96,7 +96,7 @@ class _Sheet:
     def empty(self, drained: Collection[BrokerId]) -> None:
         for broker in sorted(drained):
             for name in sorted(self._held.get(broker, ()), key=self._size, reverse=True):
-                others = [one for one in self._after[name] if one != broker]
+                others = [broker_id for broker_id in self._after[name] if broker_id != broker]
                 chosen = replacement_for(others, self._takers, self._racks, self._count)
                 if chosen is None:
                     raise KafkaError(
@@ -112,11 +112,11 @@ class _Sheet:
             return
         for name, replicas in self._after.items():
             used = Counter(self._racks.get(broker) for broker in replicas)
-            crowded = [one for one in replicas if used[self._racks.get(one)] > 1]
+            crowded = [replica for replica in replicas if used[self._racks.get(replica)] > 1]
             if not crowded or not racks - used.keys():
                 continue
-            leaves = max(crowded, key=lambda one: (one != replicas[0], self._count[one], one))
-            others = [one for one in replicas if one != leaves]
+            leaves = max(crowded, key=lambda replica: (replica != replicas[0], self._count[replica], replica))
+            others = [replica for replica in replicas if replica != leaves]
             chosen = replacement_for(others, self._takers, self._racks, self._count)
             if chosen is not None and self._racks.get(chosen) not in used:
                 self._move(name, leaves, chosen)
@@ -129,7 +129,7 @@ class _Sheet:
         preferred = Counter(replicas[0] for replicas in self._after.values())
         for name in self._after:
             replicas = self._after[name]
-            best = min(replicas, key=lambda one: (preferred[one], replicas.index(one)))
+            best = min(replicas, key=lambda replica: (preferred[replica], replicas.index(replica)))
             if preferred[replicas[0]] - preferred[best] > 1 and best in self._racks:
                 preferred[replicas[0]] -= 1
                 preferred[best] += 1
@@ -155,8 +155,13 @@ class _Sheet:
 
     def _give_one_away(self) -> bool:
         """Move one replica from a broker that has many to one that has few; False when there is none to move."""
-        takers = sorted(self._takers, key=lambda one: (self._count[one.broker_id], one.broker_id))
-        givers = sorted((one.broker_id for one in self._takers), key=lambda one: (-self._count[one], one))
+        takers = sorted(
+            self._takers, key=lambda candidate: (self._count[candidate.broker_id], candidate.broker_id)
+        )
+        givers = sorted(
+            (taker.broker_id for taker in self._takers),
+            key=lambda broker_id: (-self._count[broker_id], broker_id),
+        )
         for giver in givers:
             for taker in takers:
                 if self._count[giver] - self._count[taker.broker_id] < 2:
@@ -167,12 +172,12 @@ class _Sheet:
                     if taker.broker_id not in self._after[name] and self._keeps_racks(name, giver, taker)
                 ]
                 if fitting:
-                    self._move(min(fitting, key=lambda one: (self._size(one), one)), giver, taker.broker_id)
+                    self._move(min(fitting, key=lambda fit: (self._size(fit), fit)), giver, taker.broker_id)
                     return True
         return False
 
     def _keeps_racks(self, name: TopicPartition, giver: BrokerId, taker: BrokerImage) -> bool:
-        others = [self._racks.get(one) for one in self._after[name] if one != giver]
+        others = [self._racks.get(broker_id) for broker_id in self._after[name] if broker_id != giver]
         return taker.rack == self._racks.get(giver) or taker.rack not in others
 
     def _move(self, name: TopicPartition, giver: BrokerId, taker: BrokerId) -> None:

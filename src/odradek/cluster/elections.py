@@ -48,7 +48,7 @@ def completed(partition: PartitionImage, availability: ReplicaAvailability) -> P
     draft = replace(
         partition,
         replicas=target,
-        isr=tuple(one for one in partition.isr if one in target),
+        isr=tuple(broker_id for broker_id in partition.isr if broker_id in target),
         eligible=(),
         adding=(),
         removing=(),
@@ -71,8 +71,8 @@ def without_damaged(
     """
     if broker not in partition.replicas:
         return partition
-    others = tuple(one for one in partition.isr if one != broker)
-    eligible = tuple(one for one in partition.eligible if one != broker)
+    others = tuple(broker_id for broker_id in partition.isr if broker_id != broker)
+    eligible = tuple(broker_id for broker_id in partition.eligible if broker_id != broker)
     if broker not in partition.isr:
         return _with_new_leader(partition, replace(partition, eligible=eligible))
     if not others:
@@ -138,8 +138,11 @@ def eligible_after(
     """Who may lead besides the new ISR: whoever left it while it was, and is, too small for the high watermark to move."""
     if len(isr) >= rules.min_isr_of(partition):
         return ()
-    known = (*partition.eligible, *(one for one in partition.isr if one not in partition.eligible))
-    return tuple(one for one in known if one not in isr and one in partition.replicas)
+    known = (
+        *partition.eligible,
+        *(broker_id for broker_id in partition.isr if broker_id not in partition.eligible),
+    )
+    return tuple(broker_id for broker_id in known if broker_id not in isr and broker_id in partition.replicas)
 
 
 def _in_sync(partition: PartitionImage, availability: ReplicaAvailability) -> tuple[BrokerId, ...]:
@@ -152,7 +155,7 @@ def _in_sync(partition: PartitionImage, availability: ReplicaAvailability) -> tu
         (availability.alive, availability.serving),
     ):
         if not needed.isdisjoint(partition.isr):
-            return tuple(one for one in partition.isr if one in kept)
+            return tuple(broker_id for broker_id in partition.isr if broker_id in kept)
     return partition.isr
 
 
@@ -193,11 +196,13 @@ def _longest_uncertain(partition: PartitionImage, availability: ReplicaAvailabil
     if partition.eligible or len(partition.isr) > 1 or partition.isr[0] not in uncertain:
         return NO_LEADER
     in_order = (*partition.isr, *partition.replicas)  # of logs that are as long, the one in sync
-    return max((one for one in in_order if one in uncertain), key=lambda broker: uncertain[broker])
+    return max(
+        (broker_id for broker_id in in_order if broker_id in uncertain), key=lambda broker: uncertain[broker]
+    )
 
 
 def _first(replicas: tuple[BrokerId, ...], among: frozenset[BrokerId]) -> BrokerId:
-    return next((one for one in replicas if one in among), NO_LEADER)
+    return next((replica for replica in replicas if replica in among), NO_LEADER)
 
 
 def _least_bad(partition: PartitionImage, availability: ReplicaAvailability) -> BrokerId:

@@ -74,18 +74,18 @@ def preferred_leaders_to_restore(
     preferred: dict[BrokerId, list[tuple[TopicPartition, PartitionImage]]] = {}
     for name, partition in _partitions(image):
         preferred.setdefault(partition.replicas[0], []).append((name, partition))
-    found = []
+    names = []
     for broker, own in preferred.items():
         lacking = [(name, partition) for name, partition in own if partition.leader != broker]
         if len(lacking) * 100 <= percentage * len(own):
             continue
-        found += [
+        names += [
             name
             for name, partition in lacking
             if broker in partition.isr
             and broker in standing_for(image.topics[name.topic].topic_id, name.partition).electable
         ]
-    return found
+    return names
 
 
 def _without_dead(
@@ -98,7 +98,7 @@ def _without_dead(
     target = list(partition.target)
     for place, broker in enumerate(target):
         if broker in dead:
-            others = [one for one in target if one != broker]
+            others = [broker_id for broker_id in target if broker_id != broker]
             chosen = replacement_for(others, brokers, racks, given)
             if chosen is not None:
                 target[place] = chosen

@@ -70,7 +70,7 @@ class PartitionImage:
     @property
     def target(self) -> tuple[BrokerId, ...]:
         """The replicas that it is to have in the end."""
-        return tuple(one for one in self.replicas if one not in self.removing)
+        return tuple(replica for replica in self.replicas if replica not in self.removing)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -66,13 +66,13 @@ def known_broker_from(broker_id: BrokerId, data: bytes) -> KnownBroker:
 
 async def known_brokers(registry: Registry) -> dict[BrokerId, KnownBroker]:
     """All brokers that were ever registered, live or not, by id."""
-    found = {}
+    brokers = {}
     for name in await registry.children(KNOWN):
         node = await registry.get(f"{KNOWN}/{name}")
         if node is not None:
             broker_id = BrokerId(int(name))
-            found[broker_id] = known_broker_from(broker_id, node.data)
-    return dict(sorted(found.items()))
+            brokers[broker_id] = known_broker_from(broker_id, node.data)
+    return dict(sorted(brokers.items()))
 
 
 class DiskClaim:
@@ -106,8 +106,8 @@ class DiskClaim:
         )
 
     def _is_own(self, node: Node) -> bool:
-        found = known_broker_from(self.after.broker_id, node.data)
-        tokens = {generation.token for generation in found.directories.values()}
+        known = known_broker_from(self.after.broker_id, node.data)
+        tokens = {generation.token for generation in known.directories.values()}
         return bool(tokens & self._own_tokens)
 
     async def taken(self, registry: Registry) -> int:

@@ -75,7 +75,10 @@ def replacement_for(
     ]
     if not free:
         return None
-    return min(free, key=lambda one: (used[one.rack], given.get(one.broker_id, 0), one.broker_id)).broker_id
+    return min(
+        free,
+        key=lambda candidate: (used[candidate.rack], given.get(candidate.broker_id, 0), candidate.broker_id),
+    ).broker_id
 
 
 def check_assignment(
@@ -128,7 +131,7 @@ def _check_factor(factor: int, usable_count: int, spare_count: int, known_count:
 def _alternating(brokers: Sequence[BrokerImage]) -> list[BrokerId]:
     """All brokers, one of each rack in turn while it has any left."""
     racks: dict[str | None, list[BrokerId]] = {}
-    for broker in sorted(brokers, key=lambda one: one.broker_id):
+    for broker in sorted(brokers, key=lambda candidate: candidate.broker_id):
         racks.setdefault(broker.rack, []).append(broker.broker_id)
     longest = max(map(len, racks.values()))
     return [line[turn] for turn in range(longest) for line in racks.values() if turn < len(line)]
@@ -145,7 +148,9 @@ def _add_replicas(
     used = Counter([racks[replicas[0]]])
     while len(replicas) < factor:
         free = [broker for broker in line if broker not in replicas]
-        chosen = min(free, key=lambda one: (used[racks[one]], given[one], places[one]))
+        chosen = min(
+            free, key=lambda broker_id: (used[racks[broker_id]], given[broker_id], places[broker_id])
+        )
         replicas.append(chosen)
         given[chosen] += 1
         used[racks[chosen]] += 1

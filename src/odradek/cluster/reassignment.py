@@ -28,7 +28,7 @@ class Reassignment:
 
 def original_of(partition: PartitionImage) -> tuple[BrokerId, ...]:
     """The replicas that it had before a move under way."""
-    return tuple(one for one in partition.replicas if one not in partition.adding)
+    return tuple(replica for replica in partition.replicas if replica not in partition.adding)
 
 
 def check_target(
@@ -62,11 +62,11 @@ def begun(
     INVALID_REPLICA_ASSIGNMENT when nobody who is in sync would be left.
     """
     original = original_of(partition)
-    removing = tuple(one for one in original if one not in target)
+    removing = tuple(broker_id for broker_id in original if broker_id not in target)
     draft = replace(
         partition,
         replicas=(*target, *removing),
-        adding=tuple(one for one in target if one not in original),
+        adding=tuple(broker_id for broker_id in target if broker_id not in original),
         removing=removing,
     )
     return renewed(partition, _within_replicas(draft, availability))
@@ -85,17 +85,18 @@ def cancelled(partition: PartitionImage, availability: ReplicaAvailability) -> P
 
 def _within_replicas(draft: PartitionImage, availability: ReplicaAvailability) -> PartitionImage:
     """With ISR, eligible ones and leader out of its replicas."""
-    isr = tuple(one for one in draft.isr if one in draft.replicas)
+    isr = tuple(broker_id for broker_id in draft.isr if broker_id in draft.replicas)
     if not isr:
         raise _invalid(
             f"the replicas that are in sync, {list(draft.isr)}, would all be dropped, and what only they have would be lost"
         )
-    eligible = tuple(one for one in draft.eligible if one in draft.replicas)
+    eligible = tuple(broker_id for broker_id in draft.eligible if broker_id in draft.replicas)
     draft = replace(draft, isr=isr, eligible=eligible)
     if draft.leader in isr or draft.leader == NO_LEADER:
         return draft
     candidate = next(
-        (one for one in draft.replicas if one in isr and one in availability.electable), NO_LEADER
+        (replica for replica in draft.replicas if replica in isr and replica in availability.electable),
+        NO_LEADER,
     )
     if candidate == NO_LEADER:
         raise _invalid(

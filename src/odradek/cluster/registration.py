@@ -192,24 +192,24 @@ async def removal(registry: Registry, broker: BrokerId) -> RegistrationRemoval |
 
 async def registered(registry: Registry) -> dict[BrokerId, tuple[Registration, int]]:
     """All live brokers, with their epochs, by id."""
-    found = {}
+    registrations = {}
     for name in await registry.children(BROKERS):
         node = await registry.get(f"{BROKERS}/{name}")
         if node is not None:
             broker_id = BrokerId(int(name))
-            found[broker_id] = (registration_from(broker_id, node.data), node.created)
-    return dict(sorted(found.items()))
+            registrations[broker_id] = (registration_from(broker_id, node.data), node.created)
+    return dict(sorted(registrations.items()))
 
 
 async def registered_before(registry: Registry, live: Collection[BrokerId]) -> dict[BrokerId, Registration]:
     """Brokers of the cluster that are not among the `live` ones: they were registered, and nobody unregistered them."""
-    found = {}
+    last_words = {}
     for name in await registry.children(LIVES):
         broker_id = BrokerId(int(name))
         node = None if broker_id in live else await registry.get(f"{LIVES}/{name}")
         if node is not None and node.data != _UNREGISTERED:
-            found[broker_id] = _last_words(broker_id, node.data)
-    return dict(sorted(found.items()))
+            last_words[broker_id] = _last_words(broker_id, node.data)
+    return dict(sorted(last_words.items()))
 
 
 def _last_words(broker_id: BrokerId, data: bytes) -> Registration:
@@ -264,14 +264,14 @@ async def join_cluster(
     while True:
         node = await registry.get(CLUSTER_ID)
         if node is not None:
-            found = node.data.decode()
-            if known is not None and known != found:
+            stored = node.data.decode()
+            if known is not None and known != stored:
                 raise KafkaError(
                     ErrorCode.INCONSISTENT_CLUSTER_ID,
-                    f"this broker's data belongs to cluster {known}, the registry to cluster {found}: "
+                    f"this broker's data belongs to cluster {known}, the registry to cluster {stored}: "
                     "check zookeeper.connect (or odradek.registry.dir) and log.dirs",
                 )
-            return found
+            return stored
         if known is not None and not may_found:
             raise KafkaError(
                 ErrorCode.INCONSISTENT_CLUSTER_ID,

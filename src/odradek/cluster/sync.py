@@ -80,7 +80,7 @@ class BrokerReport:
 
     def data(self) -> bytes:
         """The request's payload; the other fields have places of their own."""
-        told: dict[str, Any] = {
+        document: dict[str, Any] = {
             "damaged": _places(self.damaged),
             "offline": _places(self.offline),
             "leaving": self.is_leaving,
@@ -91,12 +91,12 @@ class BrokerReport:
             ("opening", self.opening),
         ):
             if replicas:
-                told[key] = _places(replicas)
+                document[key] = _places(replicas)
         if self.uncertain:
-            told["uncertain"] = sorted(
+            document["uncertain"] = sorted(
                 [str(topic_id), index, *end] for (topic_id, index), end in self.uncertain.items()
             )
-        return _bytes(told)
+        return _bytes(document)
 
     def with_data(self, payload: bytes) -> BrokerReport:
         """With what a payload says; an empty one says nothing."""
@@ -130,12 +130,12 @@ def _bytes(value: Any) -> bytes:
 
 def snapshot(image: ClusterImage) -> Steps[bytes]:
     """The whole image."""
-    told = {
+    head = {
         **_head(image),
         "brokers": [_broker_as_json(broker) for broker in image.brokers],
-        "documents": {one.path: one.encode(one.of(image)) for one in DOCUMENTS},
+        "documents": {document.path: document.encode(document.of(image)) for document in DOCUMENTS},
     }
-    pieces = [_bytes(told)[:-1], b',"topics":{']
+    pieces = [_bytes(head)[:-1], b',"topics":{']
     for number, topic in enumerate(image.topics.values()):
         pieces.append(b"," * (number > 0) + _bytes(topic.name) + b":")
         yield from _topic_pieces(topic, pieces)
@@ -150,7 +150,9 @@ def _topic_pieces(topic: TopicImage, pieces: list[bytes]) -> Steps[None]:
     pieces.append(_bytes(first)[:-1] + b',"partitions":[')
     for start in range(0, len(topic.partitions), TURN):
         portion = topic.partitions[start : start + TURN]
-        pieces.append(b"," * (start > 0) + _bytes([partition_as_json(one) for one in portion])[1:-1])
+        pieces.append(
+            b"," * (start > 0) + _bytes([partition_as_json(partition) for partition in portion])[1:-1]
+        )
         yield len(portion)
     pieces.append(b"]}")
     yield 1
@@ -158,16 +160,20 @@ def _topic_pieces(topic: TopicImage, pieces: list[bytes]) -> Steps[None]:
 
 def delta(before: ClusterImage, after: ClusterImage) -> Steps[bytes]:
     """What leads from one image of a controller to a later one of the same."""
-    told: dict[str, Any] = {**_head(after), "from": before.version}
+    update: dict[str, Any] = {**_head(after), "from": before.version}
     if after.brokers != before.brokers:
-        told["brokers"] = [_broker_as_json(broker) for broker in after.brokers]
-    documents = {one.path: one.encode(one.of(after)) for one in DOCUMENTS if one.of(after) != one.of(before)}
+        update["brokers"] = [_broker_as_json(broker) for broker in after.brokers]
+    documents = {
+        document.path: document.encode(document.of(after))
+        for document in DOCUMENTS
+        if document.of(after) != document.of(before)
+    }
     if documents:
-        told["documents"] = documents
+        update["documents"] = documents
     gone = [name for name in before.topics if name not in after.topics]
     if gone:
-        told["gone"] = gone
-    pieces = [_bytes(told)[:-1]]
+        update["gone"] = gone
+    pieces = [_bytes(update)[:-1]]
     changed = [name for name, topic in after.topics.items() if before.topics.get(name) is not topic]
     for number, name in enumerate(changed):
         topic = after.topics[name]
@@ -180,34 +186,34 @@ def delta(before: ClusterImage, after: ClusterImage) -> Steps[bytes]:
 
 def apply_update(image: ClusterImage | None, payload: bytes) -> Steps[ClusterImage]:
     """The image that a snapshot or a delta leads to. UpdateDoesNotFit when the delta starts from another image than this."""
-    told: dict[str, Any] = {}
+    head: dict[str, Any] = {}
     changes: dict[str, Any] = {}
     for key, value in members(payload.decode(), apart="topics"):
         if key != "topics":
-            told[key] = value
+            head[key] = value
             continue
         name, change = value
         changes[name] = change
         yield _size_of(change)
-    since = told.get("from")
+    since = head.get("from")
     if since is None:
-        return (yield from _from_snapshot(image, told, changes))
-    if image is None or image.version != since or image.controller_epoch != told["controller_epoch"]:
+        return (yield from _from_snapshot(image, head, changes))
+    if image is None or image.version != since or image.controller_epoch != head["controller_epoch"]:
         raise UpdateDoesNotFit(f"the update starts at version {since}, which this broker does not have")
-    after = replace(image, version=told["version"], controller_id=BrokerId(told["controller"]))
-    if "brokers" in told:
-        after = replace(after, brokers=tuple(_broker_from_json(one) for one in told["brokers"]))
+    after = replace(image, version=head["version"], controller_id=BrokerId(head["controller"]))
+    if "brokers" in head:
+        after = replace(after, brokers=tuple(_broker_from_json(broker) for broker in head["brokers"]))
     for document in DOCUMENTS:
-        if document.path in told.get("documents", {}):
-            after = document.into(after, document.decode(told["documents"][document.path]))
-    gone = frozenset(told.get("gone", ()))
+        if document.path in head.get("documents", {}):
+            after = document.into(after, document.decode(head["documents"][document.path]))
+    gone = frozenset(head.get("gone", ()))
     topics = {name: topic for name, topic in image.topics.items() if name not in gone}
     for name, change in changes.items():
         topics[name] = _changed_topic(topics.get(name), name, change)
         yield _size_of(change)
     if changes or gone:
         after = _with_topics(after, topics)
-    return replace(after, version=told["version"])
+    return replace(after, version=head["version"])
 
 
 def _topic_from(name: str, stored: dict[str, Any]) -> Steps[TopicImage]:
@@ -235,7 +241,7 @@ def _head(image: ClusterImage) -> dict[str, Any]:
 
 
 def _from_snapshot(
-    known: ClusterImage | None, told: dict[str, Any], stored_topics: dict[str, Any]
+    known: ClusterImage | None, head: dict[str, Any], stored_topics: dict[str, Any]
 ) -> Steps[ClusterImage]:
     topics = {}
     for name, stored in stored_topics.items():
@@ -243,18 +249,18 @@ def _from_snapshot(
         present = known.topics.get(name) if known is not None else None
         topics[name] = present if present is not None and present == topic else topic
     image = ClusterImage(
-        version=told["version"],
-        cluster_id=told["cluster"],
-        controller_id=BrokerId(told["controller"]),
-        brokers=tuple(_broker_from_json(one) for one in told["brokers"]),
+        version=head["version"],
+        cluster_id=head["cluster"],
+        controller_id=BrokerId(head["controller"]),
+        brokers=tuple(_broker_from_json(broker) for broker in head["brokers"]),
         topics={},
         topics_by_id={},
-        controller_epoch=told["controller_epoch"],
+        controller_epoch=head["controller_epoch"],
     )
     for document in DOCUMENTS:
-        if document.path in told["documents"]:
-            image = document.into(image, document.decode(told["documents"][document.path]))
-    return replace(_with_topics(image, topics), version=told["version"])
+        if document.path in head["documents"]:
+            image = document.into(image, document.decode(head["documents"][document.path]))
+    return replace(_with_topics(image, topics), version=head["version"])
 
 
 def _with_topics(image: ClusterImage, topics: dict[str, TopicImage]) -> ClusterImage:

@@ -36,7 +36,7 @@ def topic_from_json(name: str, stored: dict[str, Any]) -> TopicImage:
     return TopicImage(
         name=name,
         topic_id=UUID(stored["id"]),
-        partitions=tuple(partition_from_json(one) for one in stored["partitions"]),
+        partitions=tuple(partition_from_json(partition) for partition in stored["partitions"]),
         configs=stored["configs"],
     )
 

@@ -138,4 +138,4 @@ DIALECTS: Final = (ODRADEK, CONNECT, STREAMS, SPRING, SPRING_RETRY)
 
 def dialect_of(headers: Mapping[str, bytes | None]) -> Dialect | None:
     """The first whose headers are there: of a record that failed twice, the last failure, if that was ours."""
-    return next((each for each in DIALECTS if each.is_spoken_in(headers)), None)
+    return next((dialect for dialect in DIALECTS if dialect.is_spoken_in(headers)), None)

@@ -103,7 +103,7 @@ def letter_headers(
 
     What the record has of an earlier failure is replaced. `retry_at_ms`: it is to be tried again, not before this time.
     """
-    told: list[tuple[str, object]] = [
+    named: list[tuple[str, object]] = [
         (TOPIC, origin.topic),
         (PARTITION, origin.partition),
         (OFFSET, origin.offset),
@@ -118,7 +118,7 @@ def letter_headers(
         (STACKTRACE, failure.stacktrace[-STACKTRACE_MAX:] or None),
         (RETRY_TIMESTAMP, retry_at_ms),
     ]
-    return without_failure(own) + tuple((name, _text(value)) for name, value in told if value is not None)
+    return without_failure(own) + tuple((name, _text(value)) for name, value in named if value is not None)
 
 
 def without_failure(headers: Iterable[HeaderPair]) -> HeaderPairs:

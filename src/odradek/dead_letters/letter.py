@@ -113,7 +113,7 @@ def _failure(dialect: Dialect | None, named: dict[str, bytes | None]) -> RecordF
         return RecordFailure(exception=UNKNOWN_EXCEPTION, message="")
     classes = (dialect.text(named, name) for name in dialect.exception)
     return RecordFailure(
-        exception=next((each for each in classes if each), UNKNOWN_EXCEPTION),
+        exception=next((name for name in classes if name), UNKNOWN_EXCEPTION),
         message=dialect.text(named, dialect.message) or "",
         stage=dialect.text(named, dialect.stage) or "",
         stacktrace=dialect.text(named, dialect.stacktrace) or "",

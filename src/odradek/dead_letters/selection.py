@@ -57,11 +57,11 @@ def span_of(places: Iterable[PlaceRange], partition: int) -> tuple[int, int | No
     None when they mean nothing of this partition. Without any place all of it is meant.
     """
     listed = list(places)
-    mine = [each for each in listed if each.partition in (None, partition)]
+    mine = [span for span in listed if span.partition in (None, partition)]
     if listed and not mine:
         return None
-    lasts = [each.last for each in mine if each.last is not None]
-    first = min((each.first or 0 for each in mine), default=0)
+    lasts = [span.last for span in mine if span.last is not None]
+    first = min((span.first or 0 for span in mine), default=0)
     return first, max(lasts) if mine and len(lasts) == len(mine) else None
 
 
@@ -109,4 +109,4 @@ class Selection:
 
 
 def _in_any(ranges: Iterable[PlaceRange], topic: str, partition: int, offset: int) -> bool:
-    return any(each.holds(topic, partition, offset) for each in ranges)
+    return any(span.holds(topic, partition, offset) for span in ranges)

@@ -42,12 +42,12 @@ class DeadLetterTopic:
         self.admin: Final = Admin(bootstrap_servers, **settings)
         self._counts: dict[str, int] = {}
         try:
-            found = self.admin.describe_topics([name])[name]
+            topic = self.admin.describe_topics([name])[name]
         except BaseException:
             self.admin.close()
             raise
-        self._topic_id = found.topic_id
-        self._partitions = found.topic_partitions
+        self._topic_id = topic.topic_id
+        self._partitions = topic.topic_partitions
 
     def close(self) -> None:
         """Idempotent."""
@@ -91,7 +91,7 @@ class DeadLetterTopic:
             consumer.assign([place])
             consumer.seek_to_beginning()
             problem = "another redrive holds a transaction open there"
-            records = [(each.key, each.value) for each in self._until(consumer, {place: end}, problem)]
+            records = [(record.key, record.value) for record in self._until(consumer, {place: end}, problem)]
         return RedrivenState(self.name, self._topic_id, records)
 
     def partition_count(self, topic: str, letter: DeadLetter) -> int:
@@ -148,7 +148,9 @@ class DeadLetterTopic:
         while any(consumer.position(partition) < end for partition, end in ends.items()):
             records = consumer.poll(_POLL_S)
             yield from (
-                each for each in records if each.offset < ends[TopicPartition(each.topic, each.partition)]
+                record
+                for record in records
+                if record.offset < ends[TopicPartition(record.topic, record.partition)]
             )
             if records:
                 heard_at = self._clock.monotonic()

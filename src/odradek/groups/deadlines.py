@@ -65,7 +65,7 @@ class Deadlines:
         self._count += 1
         heapq.heappush(self._heap, (at_ms, self._count, due))
         if len(self._heap) > 64 and len(self._heap) > 4 * len(self._times):
-            self._heap = [(time, number, one) for number, (one, time) in enumerate(self._times.items())]
+            self._heap = [(time, number, key) for number, (key, time) in enumerate(self._times.items())]
             self._count = len(self._heap)
             heapq.heapify(self._heap)
 

@@ -196,11 +196,11 @@ class GroupService:
 
     async def list_all(self) -> list[Listed]:
         """Of all shards that this broker coordinates. COORDINATOR_LOAD_IN_PROGRESS while one of them is being loaded."""
-        found: list[Listed] = []
+        groups: list[Listed] = []
         for _, shard in self.shards:
             listed = await shard.execute(list_groups)
-            found += listed
-        return found
+            groups += listed
+        return groups
 
     def _shard(self, group_id: str) -> Shard[GroupMachine]:
         return self.shards.for_key(group_id)

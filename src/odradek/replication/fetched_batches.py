@@ -17,13 +17,13 @@ Batches = list[tuple[BatchHeader, memoryview]]
 
 def checked(records: Iterable[Buffer | None]) -> list[Batches | KafkaError]:
     """Of each answer the sound batches, or what is wrong with it. Runs on any thread."""
-    found: list[Batches | KafkaError] = []
-    for one in records:
+    results: list[Batches | KafkaError] = []
+    for record in records:
         try:
-            found.append(_sound_batches(memoryview(one).cast("B")) if one else [])
+            results.append(_sound_batches(memoryview(record).cast("B")) if record else [])
         except KafkaError as error:
-            found.append(error)
-    return found
+            results.append(error)
+    return results
 
 
 def _sound_batches(view: memoryview) -> Batches:

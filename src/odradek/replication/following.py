@@ -333,7 +333,7 @@ class FetchState:
             return None
         self._failures = 0
         self._count(response.session_id)
-        found: list[tuple[Followed, PartitionData]] = []
+        answers: list[tuple[Followed, PartitionData]] = []
         for topic in response.responses:
             for data in topic.partitions:
                 key = topic.topic_id, data.partition_index
@@ -341,9 +341,9 @@ class FetchState:
                 if asked is None or self._followed.get(key) is not asked[0]:
                     continue
                 self._dirty[key] = None
-                found.append((asked[0], data))
-        self.idle_count = 0 if found else self.idle_count + 1
-        return found
+                answers.append((asked[0], data))
+        self.idle_count = 0 if answers else self.idle_count + 1
+        return answers
 
     def _count(self, session_id: int) -> None:
         if session_id == _NO_SESSION:

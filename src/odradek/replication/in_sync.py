@@ -138,12 +138,13 @@ class InSync:
         if state.partition_epoch < self.state.partition_epoch:
             return
         if state.partition_epoch > self.state.partition_epoch or (
-            self.proposal is not None and any(one not in state.replicas for one, _ in self.proposal.isr)
+            self.proposal is not None
+            and any(broker_id not in state.replicas for broker_id, _ in self.proposal.isr)
         ):
             self.proposal = None
         self.state = state
         self._awaits_eligible = self._awaits_replicas = False
-        for broker in [one for one in self._followers if one not in state.replicas]:
+        for broker in [follower for follower in self._followers if follower not in state.replicas]:
             del self._followers[broker]
         for broker in state.replicas:
             if broker != self._me and broker not in self._followers:
@@ -176,7 +177,7 @@ class InSync:
         if now - self._refused_at <= _BEHIND_SECONDS:
             return False
         members = [self._followers[broker] for broker in self.state.isr if broker in self._followers]
-        return not members or any(now - one.fetched_at <= _HEARD_SECONDS for one in members)
+        return not members or any(now - member.fetched_at <= _HEARD_SECONDS for member in members)
 
     # -- events
 

@@ -307,15 +307,15 @@ class _FetchLoop:
         appended: list[Followed] = []
         refused: list[tuple[Followed, KafkaError]] = []
         turn_bytes = 0
-        for (followed, data), found in zip(answers, batches, strict=True):
+        for (followed, data), fetched in zip(answers, batches, strict=True):
             if not self._may_act(followed):
                 continue
             try:
-                await self._act(followed, data, found)
+                await self._act(followed, data, fetched)
             except KafkaError as error:
                 refused.append((followed, error))
                 continue
-            if found:
+            if fetched:
                 appended.append(followed)
                 turn_bytes += len(data.records or b"")
                 if turn_bytes >= _TURN_BYTES:
@@ -340,9 +340,9 @@ class _FetchLoop:
         """Those that have to show themselves to their leader again and again, until they are in sync."""
         me = self._fetchers.me
         return [
-            one
-            for one in self._state.followed
-            if (state := _partition_of(one).state) is None or me not in state.isr
+            followed
+            for followed in self._state.followed
+            if (state := _partition_of(followed).state) is None or me not in state.isr
         ]
 
     def _is_covered(self, followed: Followed) -> bool:
@@ -359,23 +359,23 @@ class _FetchLoop:
     async def _checked(self, answers: list[tuple[Followed, PartitionData]]) -> list[Batches | KafkaError]:
         """The batches of each answer, or what is wrong with them."""
         records = [data.records if verdict(data) is FetchResultAction.TAKE else None for _, data in answers]
-        if sum(len(one) for one in records if one) <= _INLINE_BYTES:
+        if sum(len(record) for record in records if record) <= _INLINE_BYTES:
             return checked(records)
         return await self._fetchers.runtime.offload.run(checked, records)
 
-    async def _act(self, followed: Followed, data: PartitionData, found: Batches | KafkaError) -> None:
-        if isinstance(found, KafkaError):
-            raise found
+    async def _act(self, followed: Followed, data: PartitionData, batches: Batches | KafkaError) -> None:
+        if isinstance(batches, KafkaError):
+            raise batches
         partition = _partition_of(followed)
         follower = partition.follower()
         match verdict(data):
             case FetchResultAction.TAKE:
-                if found:
-                    check_epochs(found, followed.leader_epoch)
-                    if partition.log.starts_inside_batch(found[0][0]):
-                        await self._make_room(followed, partition, found[0][0])
+                if batches:
+                    check_epochs(batches, followed.leader_epoch)
+                    if partition.log.starts_inside_batch(batches[0][0]):
+                        await self._make_room(followed, partition, batches[0][0])
                     now_ms = self._fetchers.runtime.clock.wall_ms()
-                    follower.append_fetched(found, now_ms=now_ms)
+                    follower.append_fetched(batches, now_ms=now_ms)
                     self._count(followed, data)
                 if data.log_start_offset > partition.log.end_offset:
                     follower.restart_at(data.log_start_offset)
@@ -438,10 +438,10 @@ class _FetchLoop:
         except PeerUnreachable as error:
             raise KafkaError(ErrorCode.NETWORK_EXCEPTION, str(error)) from error
         assert isinstance(answer, ListOffsetsResponse)
-        for told in (one for topic in answer.topics for one in topic.partitions):
-            if told.error_code != ErrorCode.NONE:
-                raise KafkaError(ErrorCode.of(told.error_code))
-            return told.offset
+        for response in (listed for topic in answer.topics for listed in topic.partitions):
+            if response.error_code != ErrorCode.NONE:
+                raise KafkaError(ErrorCode.of(response.error_code))
+            return response.offset
         raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, f"the answer about {name} is empty")
 
     def _pause(self, refused: list[tuple[Followed, KafkaError]]) -> None:

@@ -165,8 +165,10 @@ class AsyncRetryConsumer:
     async def _make_topics(self) -> None:
         there = set(await self._admin.list_topics())
         names = [name for name in self._routing.all_topics() if name in there]
-        found = await self._admin.describe_topics(names) if names else {}
-        self._partition_counts = {name: len(each.partitions) for name, each in found.items()}
+        descriptions = await self._admin.describe_topics(names) if names else {}
+        self._partition_counts = {
+            name: len(description.partitions) for name, description in descriptions.items()
+        }
         for topic in missing_topics(self._routing, self._policy, self._partition_counts):
             try:
                 await self._admin.create_topics([topic])
@@ -224,24 +226,24 @@ class AsyncRetryConsumer:
                 self._consumer.seek_to_committed()
 
     async def _send_all(self, turn: HandlingTurn) -> None:
-        for each in turn.to_send:
-            if isinstance(each, Forward):
-                has_partition = each.partition < self._partition_counts.get(each.topic, 0)
+        for item in turn.to_send:
+            if isinstance(item, Forward):
+                has_partition = item.partition < self._partition_counts.get(item.topic, 0)
                 await self._producer.send(
-                    each.topic,
-                    each.value,
-                    key=each.key,
-                    headers=each.headers,
-                    partition=each.partition if has_partition else None,
+                    item.topic,
+                    item.value,
+                    key=item.key,
+                    headers=item.headers,
+                    partition=item.partition if has_partition else None,
                 )
             else:
                 await self._producer.send(
-                    each.topic,
-                    each.value,
-                    key=each.key,
-                    headers=each.headers,
-                    partition=each.partition,
-                    timestamp_ms=each.timestamp_ms,
+                    item.topic,
+                    item.value,
+                    key=item.key,
+                    headers=item.headers,
+                    partition=item.partition,
+                    timestamp_ms=item.timestamp_ms,
                 )
 
 
@@ -259,7 +261,9 @@ class _HandoverListener(RebalanceListener):
         self._waiting.forget(partitions)
 
     async def partitions_assigned(self, partitions: Partitions) -> None:
-        mine = [TopicPartition(*each) for each in partitions if each.topic in self._retry_topics]
+        mine = [
+            TopicPartition(*partition) for partition in partitions if partition.topic in self._retry_topics
+        ]
         committed = await self._consumer.committed(mine) if mine else {}
         fresh = [place for place, offset in committed.items() if offset is None]
         if fresh:

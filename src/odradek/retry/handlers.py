@@ -38,8 +38,8 @@ def outputs_of(answer: Iterable[Output] | None) -> list[Output]:
 
 def check_outputs(outputs: Iterable[object], handler: Callable[..., Any]) -> None:
     """TypeError when a handler returns something else: a mistake of the program, not of a record."""
-    for each in outputs:
-        if not isinstance(each, Output):
+    for output in outputs:
+        if not isinstance(output, Output):
             raise TypeError(
-                f"{handler_name(handler)} returned {type(each).__name__}: expected None, or Output objects to be sent"
+                f"{handler_name(handler)} returned {type(output).__name__}: expected None, or Output objects to be sent"
             )

@@ -127,7 +127,7 @@ def _read(key: str, value: object) -> Any:
     text = str(value).strip()
     if key in ("retry.delays", "retry.exclude"):
         items = value if isinstance(value, list | tuple) else text.split(",")
-        return tuple(str(each).strip() for each in items if str(each).strip())
+        return tuple(str(item).strip() for item in items if str(item).strip())
     if key == "retry.mode":
         return RetryMode(_one_of(key, text, tuple(RetryMode)))
     if key == "retry.topics.create":
@@ -155,7 +155,7 @@ def _check_template(key: str, template: str) -> None:
         raise ConfigError(f"{key}={template!r} is no template: {error}") from None
     unknown = fields - set(_FIELDS)
     if unknown:
-        known = ", ".join(f"{{{each}}}" for each in _FIELDS)
+        known = ", ".join(f"{{{field}}}" for field in _FIELDS)
         raise ConfigError(f"{key}={template!r}: there is no field {{{min(unknown)}}}; there are {known}")
 
 

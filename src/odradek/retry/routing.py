@@ -111,7 +111,9 @@ class Routing:
     def retry_topics_of(self, topic: str) -> list[str]:
         """Where its records wait, by delay."""
         numbers = range(len(self.policy.delays) if self.policy.mode is RetryMode.NON_BLOCKING else 0)
-        return list(dict.fromkeys(self.policy.retry_topic_for(topic, self._group, each) for each in numbers))
+        return list(
+            dict.fromkeys(self.policy.retry_topic_for(topic, self._group, number) for number in numbers)
+        )
 
     def all_topics(self) -> list[str]:
         """Those that it reads, and those that it writes."""

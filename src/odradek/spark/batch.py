@@ -24,11 +24,11 @@ def plan_batch(options: ReadOptions, catalog: Catalog) -> list[OffsetRange]:
     report_loss(losses, fail=options.fail_on_data_loss)
     ranges = [
         OffsetRange(
-            partition=each,
-            start=max(starts[each], earliest[each]),
-            end=min(ends[each], latest[each]),
+            partition=partition,
+            start=max(starts[partition], earliest[partition]),
+            end=min(ends[partition], latest[partition]),
         )
-        for each in partitions
-        if each in latest and each in earliest and each in starts and each in ends
+        for partition in partitions
+        if partition in latest and partition in earliest and partition in starts and partition in ends
     ]
-    return [each for each in ranges if each.size > 0]
+    return [span for span in ranges if span.size > 0]

@@ -56,23 +56,29 @@ def subscribed(topics: TopicSelection, catalog: Catalog) -> list[TopicPartition]
         pattern = re.compile(topics.pattern)
         names = tuple(name for name in catalog.topics() if pattern.fullmatch(name))
     elif topics.partitions:
-        names = tuple({each.topic for each in topics.partitions})
+        names = tuple({partition.topic for partition in topics.partitions})
     counts = catalog.partition_counts(sorted(names)) if names else {}
     if topics.partitions:
-        return [each for each in topics.partitions if each.partition < counts.get(each.topic, 0)]
+        return [
+            partition
+            for partition in topics.partitions
+            if partition.partition < counts.get(partition.topic, 0)
+        ]
     return [TopicPartition(name, number) for name in sorted(counts) for number in range(counts[name])]
 
 
 def subscribed_at_start(topics: TopicSelection, catalog: Catalog) -> list[TopicPartition]:
     """The same, but ConfigError when something that was named does not exist."""
-    found = subscribed(topics, catalog)
-    missing_topics = sorted(set(topics.names) - {each.topic for each in found})
+    partitions = subscribed(topics, catalog)
+    missing_topics = sorted(set(topics.names) - {partition.topic for partition in partitions})
     if missing_topics:
         raise ConfigError(f"option subscribe: there is no topic {', '.join(missing_topics)}")
-    missing = sorted(set(topics.partitions) - set(found))
+    missing = sorted(set(topics.partitions) - set(partitions))
     if missing:
-        raise ConfigError(f"option assign: there is no partition {', '.join(str(each) for each in missing)}")
-    return found
+        raise ConfigError(
+            f"option assign: there is no partition {', '.join(str(partition) for partition in missing)}"
+        )
+    return partitions
 
 
 def resolve(
@@ -91,7 +97,7 @@ def resolve(
     option = option_name(known, side)
     wanted = wishes(known, partitions, option)
     answers = _ask(wanted, catalog)
-    too_new = sorted(each for each, answer in answers.items() if answer == NO_SUCH_RECORD)
+    too_new = sorted(partition for partition, answer in answers.items() if answer == NO_SUCH_RECORD)
     if too_new and no_newer_record is NoNewerRecord.ERROR:
         first = too_new[0]
         raise ConfigError(
@@ -99,14 +105,14 @@ def resolve(
             " startingOffsetsByTimestampStrategy=latest to start at its end"
         )
     ends = catalog.offsets(dict.fromkeys(too_new, LATEST)) if too_new else {}
-    given = {each: wish.offset for each, wish in wanted.items() if wish.offset is not None}
+    given = {partition: wish.offset for partition, wish in wanted.items() if wish.offset is not None}
     return given | answers | ends
 
 
 def _looked_up(position: AtGroup, partitions: Iterable[TopicPartition], catalog: Catalog) -> KnownPosition:
     committed = catalog.committed(position.group, partitions)
     if committed:
-        return AtOffsets(offsets={each: committed.get(each, EARLIEST) for each in partitions})
+        return AtOffsets(offsets={partition: committed.get(partition, EARLIEST) for partition in partitions})
     if position.otherwise is None:
         raise ConfigError(
             f"option startingOffsets: group {position.group!r} has committed no offset of what is read;"
@@ -116,7 +122,7 @@ def _looked_up(position: AtGroup, partitions: Iterable[TopicPartition], catalog:
 
 
 def _ask(wanted: Mapping[TopicPartition, WantedPosition], catalog: Catalog) -> dict[TopicPartition, int]:
-    questions = {each: wish.question for each, wish in wanted.items() if wish.question is not None}
+    questions = {partition: wish.question for partition, wish in wanted.items() if wish.question is not None}
     return catalog.offsets(questions) if questions else {}
 
 

@@ -235,22 +235,22 @@ class ClusterCatalog:
 
     def partition_counts(self, topics: Iterable[str]) -> dict[str, int]:
         with _admins.lend(self._config) as admin:
-            found = _existing(lambda: admin.describe_topics(topics))
-        return {name: len(description.partitions) for name, description in found.items()}
+            descriptions = _existing(lambda: admin.describe_topics(topics))
+        return {name: len(description.partitions) for name, description in descriptions.items()}
 
     def offsets(self, questions: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
         with _admins.lend(self._config) as admin:
-            found = _existing(lambda: admin.list_offsets(questions, isolation=self._isolation))
-            if len(found) < len(questions):
+            listed = _existing(lambda: admin.list_offsets(questions, isolation=self._isolation))
+            if len(listed) < len(questions):
                 # A partition that was just added, or one that is gone: the admin's metadata may be minutes old.
                 admin.describe_cluster()
-                found = _existing(lambda: admin.list_offsets(questions, isolation=self._isolation))
-        return {partition: answer.offset for partition, answer in found.items()}
+                listed = _existing(lambda: admin.list_offsets(questions, isolation=self._isolation))
+        return {partition: answer.offset for partition, answer in listed.items()}
 
     def committed(self, group: str, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
         with _admins.lend(self._config) as admin:
-            found = admin.list_group_offsets(group, partitions, require_stable=True)
-        return {partition: each.offset for partition, each in found.items() if each is not None}
+            committed = admin.list_group_offsets(group, partitions, require_stable=True)
+        return {partition: offset.offset for partition, offset in committed.items() if offset is not None}
 
 
 def _existing(ask: Callable[[], dict[K, V]]) -> dict[K, V]:

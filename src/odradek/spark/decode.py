@@ -66,7 +66,7 @@ def _column(field: pa.Field, records: pa.RecordBatch, partition: TopicPartition)
         return records["timestamp_type"].cast(pa.int32())
     if field.name == "record":
         fields = list(field.type)
-        parts = [records[each.name].cast(each.type) for each in fields]
+        parts = [records[column.name].cast(column.type) for column in fields]
         return pa.StructArray.from_arrays(parts, fields=fields)
     return records[field.name].cast(field.type)
 
@@ -89,11 +89,11 @@ def _undecoded_rows(
             yield UndecodedRow(row=row, stage=field.name, data=data, decoding=decoding, kind=field.type)
 
 
-def _refused(found: UndecodedRow, records: pa.RecordBatch, partition: TopicPartition) -> KafkaError:
+def _refused(undecoded: UndecodedRow, records: pa.RecordBatch, partition: TopicPartition) -> KafkaError:
     return KafkaError(
         ErrorCode.INVALID_RECORD,
-        f"the {found.stage} at {partition} offset {records['offset'][found.row].as_py()} is not"
-        f" {_expectation(found.decoding, found.stage)}: {found.data[:80]!r} ({found.reason().message});"
+        f"the {undecoded.stage} at {partition} offset {records['offset'][undecoded.row].as_py()} is not"
+        f" {_expectation(undecoded.decoding, undecoded.stage)}: {undecoded.data[:80]!r} ({undecoded.reason().message});"
         " decodeErrors=dead-letter keeps such records, decodeErrors=null makes them null",
     )
 
@@ -107,7 +107,7 @@ def decode_utf8(raw: pa.Array) -> pa.Array:
     try:
         return raw.cast(pa.string())
     except pa.ArrowInvalid:
-        return pa.array([_text_or_none(each) for each in raw.to_pylist()], pa.string())
+        return pa.array([_text_or_none(data) for data in raw.to_pylist()], pa.string())
 
 
 def _text_or_none(data: bytes | None) -> str | None:

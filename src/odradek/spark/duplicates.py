@@ -71,5 +71,5 @@ def _identity() -> Column:
 
 
 def _header(name: str) -> Column:
-    found = functions.filter("headers", lambda header: header["key"] == name)
-    return functions.get(found, functions.lit(0))["value"].cast("string")
+    column = functions.filter("headers", lambda header: header["key"] == name)
+    return functions.get(column, functions.lit(0))["value"].cast("string")

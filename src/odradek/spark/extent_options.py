@@ -116,14 +116,14 @@ def _position_by_offset(text: str, option: str) -> KnownPosition:
     return AtOffsets(offsets=offsets)
 
 
-def _position_by_time(given: GivenOptions, everywhere: str, each: str) -> KnownPosition | None:
+def _position_by_time(given: GivenOptions, everywhere: str, name: str) -> KnownPosition | None:
     text = given.get(everywhere)
     if text is not None:
         return AtTime(timestamp_ms=whole(given, everywhere, 0))
-    text = given.get(each)
+    text = given.get(name)
     if text is None:
         return None
-    timestamps = partition_numbers(text, each)
+    timestamps = partition_numbers(text, name)
     if any(moment < 0 for moment in timestamps.values()):
-        raise ConfigError(f"option {each} holds a negative timestamp; it takes milliseconds since 1970")
+        raise ConfigError(f"option {name} holds a negative timestamp; it takes milliseconds since 1970")
     return AtTimes(timestamps_ms=timestamps)

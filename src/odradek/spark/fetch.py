@@ -47,7 +47,7 @@ def read_ranges(
     Each range is of another partition, and its records come in order. Records that the log no longer holds are reported as
     `failOnDataLoss` says. TimedOutError when no record came for `kafkaConsumer.pollTimeoutMs`.
     """
-    with reading(options.client, max(each.size for each in extents)) as consumer:
+    with reading(options.client, max(extent.size for extent in extents)) as consumer:
         wanted = None if keys is None else pa.array(sorted(keys), pa.binary())
         for partition, rows in _Reading(consumer, extents, options, SystemClock()).records():
             if wanted is not None:
@@ -64,7 +64,7 @@ class _Reading:
         self._consumer = consumer
         self._options = options
         self._clock = clock
-        self._left = {each.partition: each for each in extents}
+        self._left = {extent.partition: extent for extent in extents}
         """What is not read yet."""
 
     def records(self) -> Iterator[tuple[TopicPartition, pa.RecordBatch]]:

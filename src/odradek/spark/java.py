@@ -44,10 +44,10 @@ def find_java(environment: Mapping[str, str] | None = None) -> Java:
                 f"JAVA_HOME is {home}, but there is no program bin/java in it: correct it, or {_ADVICE}."
             )
     else:
-        found = shutil.which("java", path=environment.get("PATH"))
-        if found is None:
+        on_path = shutil.which("java", path=environment.get("PATH"))
+        if on_path is None:
             return _unusable(f"Spark needs Java, and there is none on this machine: {_ADVICE}.")
-        path = found
+        path = on_path
     return _asked(path)
 
 

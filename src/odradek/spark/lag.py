@@ -60,8 +60,10 @@ class QueryPublishers:
 
     def __init__(self, sources: list[PublishedSource], committing: Committing, clock: Clock) -> None:
         self._publishers = [
-            OffsetPublisher(each.group, committing(each.client), clock) if each.group is not None else None
-            for each in sources
+            OffsetPublisher(source.group, committing(source.client), clock)
+            if source.group is not None
+            else None
+            for source in sources
         ]
 
     def publish(self, ends: list[str | None]) -> None:
@@ -91,7 +93,7 @@ class LagListener(StreamingQueryListener):
         publishers = self._queries.get(str(event.progress.runId))
         if publishers is not None:
             try:
-                publishers.publish([each.endOffset for each in event.progress.sources])
+                publishers.publish([source.endOffset for source in event.progress.sources])
             except (ConfigError, ValueError) as error:
                 log.warning(
                     "publishOffsets: an offset of query %s is unreadable: %s", event.progress.id, error
@@ -118,7 +120,7 @@ def _sources(spark: SparkSession, query_id: str) -> list[PublishedSource]:
     """The sources of a running query. Those that are the same Spark reads once, and reports once."""
     query: Any = spark.streams.get(query_id)
     leaves = query._jsq.streamingQuery().analyzedPlan().collectLeaves()
-    found: dict[tuple[str, tuple[tuple[str, str], ...]], PublishedSource] = {}
+    sources: dict[tuple[str, tuple[tuple[str, str], ...]], PublishedSource] = {}
     for index in range(leaves.size()):
         leaf = leaves.apply(index)
         if not leaf.isStreaming():
@@ -127,5 +129,5 @@ def _sources(spark: SparkSession, query_id: str) -> list[PublishedSource]:
         options: dict[str, str] = {}
         if kind == _RELATION:
             kind, options = leaf.sourceName(), dict(leaf.extraOptions().asCaseSensitiveMap())
-        found[kind, tuple(sorted(options.items()))] = PublishedSource.of(kind, options)
-    return list(found.values())
+        sources[kind, tuple(sorted(options.items()))] = PublishedSource.of(kind, options)
+    return list(sources.values())

@@ -72,10 +72,10 @@ def ranges_between(start: StreamOffset, end: StreamOffset) -> list[OffsetRange]:
     reported when the end was chosen.
     """
     ranges = [
-        OffsetRange(partition=each, start=_beginning(start, end, each), end=next_offset)
-        for each, next_offset in sorted(end.next_offsets.items())
+        OffsetRange(partition=partition, start=_beginning(start, end, partition), end=next_offset)
+        for partition, next_offset in sorted(end.next_offsets.items())
     ]
-    return [each for each in ranges if each.size > 0]
+    return [span for span in ranges if span.size > 0]
 
 
 def _beginning(start: StreamOffset, end: StreamOffset, partition: TopicPartition) -> int:

@@ -135,7 +135,7 @@ OPTIONS: Final[tuple[Option, ...]] = (
     _option("queryName", Use.STREAM_WRITE, "Spark's own"),
 )
 
-_BY_KEY: Final = {each.name.lower(): each for each in OPTIONS}
+_BY_KEY: Final = {option.name.lower(): option for option in OPTIONS}
 CLIENT_PREFIX: Final = "kafka."
 _REPLACED: Final = {
     "kafka.auto.offset.reset": "use startingOffsets",

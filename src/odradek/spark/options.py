@@ -249,19 +249,19 @@ def _publish_group(given: GivenOptions) -> str | None:
 def _topics(given: GivenOptions) -> TopicSelection:
     ways = [name for name in ("assign", "subscribe", "subscribePattern") if given.get(name) is not None]
     if len(ways) != 1:
-        found = f"{' and '.join(ways)} are both given" if ways else "none is given"
+        what = f"{' and '.join(ways)} are both given" if ways else "none is given"
         raise ConfigError(
-            f"exactly one of the options subscribe, subscribePattern and assign says what to read; {found}"
+            f"exactly one of the options subscribe, subscribePattern and assign says what to read; {what}"
         )
     text = given.get(ways[0]) or ""
     if ways[0] == "assign":
         partitions = partition_lists(text, "assign")
-        for each in partitions:
-            _topic_name(each.topic, "assign")
+        for partition in partitions:
+            _topic_name(partition.topic, "assign")
         return TopicSelection(partitions=partitions)
     if ways[0] == "subscribe":
         names = tuple(
-            sorted({_topic_name(each.strip(), "subscribe") for each in text.split(",") if each.strip()})
+            sorted({_topic_name(name.strip(), "subscribe") for name in text.split(",") if name.strip()})
         )
         if not names:
             raise ConfigError("option subscribe names no topic")
@@ -333,7 +333,7 @@ def _projection(given: GivenOptions) -> Projection:
 def _column_list(text: str) -> tuple[str, ...]:
     spelled = {name.lower(): name for name in COLUMN_NAMES}
     columns: list[str] = []
-    for asked in (each.strip() for each in text.split(",") if each.strip()):
+    for asked in (entry.strip() for entry in text.split(",") if entry.strip()):
         column = spelled.get(asked.lower())
         if column is None:
             raise ConfigError(

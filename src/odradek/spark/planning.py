@@ -18,7 +18,7 @@ def share(backlog: Offsets, limit: int) -> dict[TopicPartition, int]:
     The shares add up to exactly `min(limit, sum of backlog)`. No partition that has something waits for
     another to drain: each gets at least one record as long as the limit allows it.
     """
-    waiting = {each: size for each, size in sorted(backlog.items()) if size > 0}
+    waiting = {partition: size for partition, size in sorted(backlog.items()) if size > 0}
     total = sum(waiting.values())
     if total <= limit:
         return waiting
@@ -26,11 +26,13 @@ def share(backlog: Offsets, limit: int) -> dict[TopicPartition, int]:
         return dict.fromkeys(list(waiting)[:limit], 1)
     spare = limit - len(waiting)
     rest = total - len(waiting)
-    shares = {each: 1 + spare * (size - 1) // rest for each, size in waiting.items()}
+    shares = {partition: 1 + spare * (size - 1) // rest for partition, size in waiting.items()}
     left_over = limit - sum(shares.values())
-    by_remainder = sorted(waiting, key=lambda each: (-(spare * (waiting[each] - 1) % rest), each))
-    for each in by_remainder[:left_over]:
-        shares[each] += 1
+    by_remainder = sorted(
+        waiting, key=lambda partition: (-(spare * (waiting[partition] - 1) % rest), partition)
+    )
+    for partition in by_remainder[:left_over]:
+        shares[partition] += 1
     return shares
 
 
@@ -42,24 +44,28 @@ def advance(start: Offsets, available: Offsets, limit: int | None) -> dict[Topic
     alone.
     """
     ends = dict(start)
-    ends.update({each: offset for each, offset in available.items() if offset < start.get(each, 0)})
+    ends.update(
+        {partition: offset for partition, offset in available.items() if offset < start.get(partition, 0)}
+    )
     backlog = {
-        each: offset - start.get(each, 0) for each, offset in available.items() if offset > start.get(each, 0)
+        partition: offset - start.get(partition, 0)
+        for partition, offset in available.items()
+        if offset > start.get(partition, 0)
     }
     shares = backlog if limit is None else share(_rotated(backlog, start, limit), limit)
-    for each, size in shares.items():
-        ends[each] = start.get(each, 0) + size
+    for partition, size in shares.items():
+        ends[partition] = start.get(partition, 0) + size
     return ends
 
 
 def _rotated(backlog: Offsets, start: Offsets, limit: int) -> Offsets:
     """When not every partition can have a record, keep the ones whose turn it is."""
-    waiting = sorted(each for each, size in backlog.items() if size > 0)
+    waiting = sorted(partition for partition, size in backlog.items() if size > 0)
     if limit >= len(waiting):
         return backlog
     first = sum(start.values()) % len(waiting)
     turn = (waiting[first:] + waiting[:first])[:limit]
-    return {each: backlog[each] for each in turn}
+    return {partition: backlog[partition] for partition in turn}
 
 
 def split(
@@ -70,14 +76,14 @@ def split(
 
     Pieces of one range differ by at most one record; together they are the range.
     """
-    pieces = [each for each in ranges if each.size > 0]
+    pieces = [span for span in ranges if span.size > 0]
     if max_records_per_task is not None:
-        pieces = [piece for each in pieces for piece in _cut(each, -(-each.size // max_records_per_task))]
+        pieces = [piece for span in pieces for piece in _cut(span, -(-span.size // max_records_per_task))]
     if min_tasks is None or not pieces or len(pieces) >= min_tasks:
         return pieces
     sizes = {index: piece.size for index, piece in enumerate(pieces)}
     counts = _piece_counts(sizes, min_tasks)
-    return [piece for index, each in enumerate(pieces) for piece in _cut(each, counts[index])]
+    return [piece for index, span in enumerate(pieces) for piece in _cut(span, counts[index])]
 
 
 def grouped(
@@ -88,10 +94,10 @@ def grouped(
     No task has two pieces of one partition. Decided by the arguments alone, so that a batch that runs again is the same.
     """
     if max_tasks is None or len(pieces) <= max_tasks:
-        return [(each,) for each in pieces]
+        return [(span,) for span in pieces]
     tasks: list[list[OffsetRange]] = [[] for _ in range(max_tasks)]
     lightest_first = [(0, number) for number in range(max_tasks)]
-    for piece in sorted(pieces, key=lambda each: (-each.size, each.partition, each.start)):
+    for piece in sorted(pieces, key=lambda span: (-span.size, span.partition, span.start)):
         passed = []
         while lightest_first:
             size, number = heapq.heappop(lightest_first)
@@ -104,11 +110,11 @@ def grouped(
         tasks[number].append(piece)
         for entry in (*passed, (size + piece.size, number)):
             heapq.heappush(lightest_first, entry)
-    return [tuple(sorted(task, key=lambda each: (each.partition, each.start))) for task in tasks if task]
+    return [tuple(sorted(task, key=lambda span: (span.partition, span.start))) for task in tasks if task]
 
 
 def _takes(task: Sequence[OffsetRange], size: int, piece: OffsetRange, records_max: int | None) -> bool:
-    if any(each.partition == piece.partition for each in task):
+    if any(span.partition == piece.partition for span in task):
         return False
     return records_max is None or not task or size + piece.size <= records_max
 

@@ -85,16 +85,18 @@ def wishes(
 ) -> dict[TopicPartition, WantedPosition]:
     """One wish per partition; ConfigError when the position names too few partitions, or others."""
     if isinstance(position, Everywhere):
-        return {each: WantedPosition(question=position.bound) for each in partitions}
+        return {partition: WantedPosition(question=position.bound) for partition in partitions}
     if isinstance(position, AtTime):
-        return {each: WantedPosition(question=position.timestamp_ms) for each in partitions}
+        return {partition: WantedPosition(question=position.timestamp_ms) for partition in partitions}
     if isinstance(position, AtTimes):
         _must_match(position.timestamps_ms, partitions, option)
-        return {each: WantedPosition(question=moment) for each, moment in position.timestamps_ms.items()}
+        return {
+            partition: WantedPosition(question=moment) for partition, moment in position.timestamps_ms.items()
+        }
     _must_match(position.offsets, partitions, option)
     return {
-        each: WantedPosition(question=offset) if offset < 0 else WantedPosition(offset=offset)
-        for each, offset in position.offsets.items()
+        partition: WantedPosition(question=offset) if offset < 0 else WantedPosition(offset=offset)
+        for partition, offset in position.offsets.items()
     }
 
 
@@ -113,7 +115,7 @@ def _must_match(named: Iterable[TopicPartition], subscribed: Iterable[TopicParti
 
 
 def _spell(partitions: Iterable[TopicPartition]) -> str:
-    return ", ".join(str(each) for each in partitions)
+    return ", ".join(str(partition) for partition in partitions)
 
 
 def partition_numbers(text: str, option: str) -> PartitionNumbers:
@@ -139,10 +141,11 @@ def partition_lists(text: str, option: str) -> tuple[TopicPartition, ...]:
     chosen: set[TopicPartition] = set()
     for topic, partitions in document.items():
         if not isinstance(partitions, list) or not all(
-            isinstance(each, int) and not isinstance(each, bool) and each >= 0 for each in partitions
+            isinstance(partition, int) and not isinstance(partition, bool) and partition >= 0
+            for partition in partitions
         ):
             raise ConfigError(f"option {option}: topic {topic!r} must hold a list of partition numbers")
-        chosen.update(TopicPartition(topic, each) for each in partitions)
+        chosen.update(TopicPartition(topic, partition) for partition in partitions)
     if not chosen:
         raise ConfigError(f"option {option} names no partition")
     return tuple(sorted(chosen))

@@ -28,14 +28,14 @@ def report_loss(losses: list[str], *, fail: bool) -> None:
     """Raise OFFSET_OUT_OF_RANGE, or warn, about records that should have been read and are gone."""
     if not losses:
         return
-    told = "records were lost before they were read: " + "; ".join(losses)
+    description = "records were lost before they were read: " + "; ".join(losses)
     if fail:
         raise KafkaError(
             ErrorCode.OFFSET_OUT_OF_RANGE,
-            f"{told}. They aged out, or their topic was deleted or made anew."
+            f"{description}. They aged out, or their topic was deleted or made anew."
             " Set failOnDataLoss=false to go on without them",
         )
-    log.warning("%s; going on because failOnDataLoss is false", told)
+    log.warning("%s; going on because failOnDataLoss is false", description)
 
 
 class StreamProgress:
@@ -78,9 +78,9 @@ class StreamProgress:
         earliest, latest = log_ranges(start, self._catalog)
         self._report(lost_records(start, earliest, latest))
         return {
-            each: min(max(offset, earliest[each]), latest[each])
-            for each, offset in start.items()
-            if each in latest
+            partition: min(max(offset, earliest[partition]), latest[partition])
+            for partition, offset in start.items()
+            if partition in latest
         }
 
     def latest(self, start: StreamOffset, limit: int | None, *, everything: bool = False) -> StreamOffset:
@@ -116,7 +116,7 @@ class StreamProgress:
             return self._target
         wait_s = self._until_next_look()
         if wait_s > 0:
-            if any(offset > start.get(each, 0) for each, offset in self._latest.items()):
+            if any(offset > start.get(partition, 0) for partition, offset in self._latest.items()):
                 return self._latest
             self._pause(wait_s)
         self._look(start)
@@ -138,7 +138,7 @@ class StreamProgress:
             self._latest = (
                 self._catalog.offsets(dict.fromkeys(self._partitions, LATEST)) if self._partitions else {}
             )
-            if all(self._latest.get(each, -1) >= offset for each, offset in start.items()):
+            if all(self._latest.get(partition, -1) >= offset for partition, offset in start.items()):
                 break
         self._looked_at = self._clock.monotonic()
 
@@ -151,30 +151,30 @@ class StreamProgress:
 
     def _beginnings_of_new(self, start: StreamOffset, available: Offsets) -> dict[TopicPartition, int]:
         """Partitions that appeared since the last batch are read from their first record."""
-        new = [each for each in available if each not in start.next_offsets]
-        unseen = [each for each in new if each not in self._beginnings]
+        new = [partition for partition in available if partition not in start.next_offsets]
+        unseen = [partition for partition in new if partition not in self._beginnings]
         if unseen:
-            found = self._catalog.offsets(dict.fromkeys(unseen, EARLIEST))
-            self._beginnings.update(found)
+            beginnings = self._catalog.offsets(dict.fromkeys(unseen, EARLIEST))
+            self._beginnings.update(beginnings)
             self._report(
                 [
-                    f"{each} is new to this query and already begins at offset {offset}"
-                    for each, offset in sorted(found.items())
+                    f"{partition} is new to this query and already begins at offset {offset}"
+                    for partition, offset in sorted(beginnings.items())
                     if offset > 0
                 ]
             )
-        return {each: self._beginnings[each] for each in new if each in self._beginnings}
+        return {partition: self._beginnings[partition] for partition in new if partition in self._beginnings}
 
     def _should_wait(self, start: Offsets, available: Offsets) -> bool:
         least = self._options.min_offsets_per_trigger
         if least is None or self._target is not None:
             return False
-        waiting = sum(max(0, offset - start.get(each, 0)) for each, offset in available.items())
+        waiting = sum(max(0, offset - start.get(partition, 0)) for partition, offset in available.items())
         waited_ms = (self._clock.monotonic() - self._advanced_at) * 1_000
         return waiting < least and waited_ms < self._options.max_trigger_delay_ms
 
     def _report(self, losses: list[str]) -> None:
         """Each loss is told once, however often Spark asks."""
-        news = [each for each in losses if each not in self._warned]
+        news = [loss for loss in losses if loss not in self._warned]
         self._warned.update(news)
         report_loss(news, fail=self._options.fail_on_data_loss)

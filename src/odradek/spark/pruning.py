@@ -69,7 +69,7 @@ class Numbers:
 
     def span(self, start: int, end: int) -> tuple[int, int]:
         """The part of `start` up to, but without, `end` that may be admitted; empty as (start, start)."""
-        values = [] if self.values is None else [each for each in self.values if start <= each < end]
+        values = [] if self.values is None else [value for value in self.values if start <= value < end]
         if self.values is not None:
             start, end = (min(values), max(values) + 1) if values else (start, start)
         first = start if self.least is None else max(start, self.least)
@@ -91,8 +91,8 @@ class Pruning:
 def pruning_of(filters: Iterable[Filter]) -> Pruning:
     """What can be made of a query's filters, all of which hold; of those that are not understood, nothing."""
     pruning = Pruning()
-    for each in filters:
-        pruning = _narrowed(pruning, each)
+    for given in filters:
+        pruning = _narrowed(pruning, given)
     return pruning
 
 
@@ -103,27 +103,27 @@ def pruned(
     if pruning.keys is not None and not pruning.keys:
         return []
     left = [
-        each
-        for each in ranges
-        if pruning.partition.admits(each.partition.partition)
-        and (pruning.topics is None or each.partition.topic in pruning.topics)
+        span
+        for span in ranges
+        if pruning.partition.admits(span.partition.partition)
+        and (pruning.topics is None or span.partition.topic in pruning.topics)
     ]
     if keys_place_records and pruning.keys is not None:
         left = _of_keys(left, pruning.keys, cluster)
-    left = [_within(each, *pruning.offset.span(each.start, each.end)) for each in left]
-    left = [each for each in left if each.size > 0]
+    left = [_within(span, *pruning.offset.span(span.start, span.end)) for span in left]
+    left = [span for span in left if span.size > 0]
     if pruning.since_ms is not None and left:
-        firsts = cluster.offsets({each.partition: pruning.since_ms for each in left})
-        left = [_since(each, firsts.get(each.partition)) for each in left]
-    return [each for each in left if each.size > 0]
+        firsts = cluster.offsets({span.partition: pruning.since_ms for span in left})
+        left = [_since(span, firsts.get(span.partition)) for span in left]
+    return [span for span in left if span.size > 0]
 
 
 def _of_keys(
     ranges: Sequence[OffsetRange], keys: frozenset[bytes], cluster: FilterableCluster
 ) -> list[OffsetRange]:
-    counts = cluster.partition_counts(sorted({each.partition.topic for each in ranges}))
+    counts = cluster.partition_counts(sorted({span.partition.topic for span in ranges}))
     places = {topic: {partition_of(key, count) for key in keys} for topic, count in counts.items()}
-    return [each for each in ranges if each.partition.partition in places.get(each.partition.topic, ())]
+    return [span for span in ranges if span.partition.partition in places.get(span.partition.topic, ())]
 
 
 def _since(whole: OffsetRange, first: int | None) -> OffsetRange:
@@ -148,13 +148,13 @@ def _narrowed(pruning: Pruning, given: Filter) -> Pruning:
     if column == "timestamp":
         return _since_time(pruning, given)
     values = _values(given)
-    if values is None or not all(isinstance(each, str | bytes | bytearray) for each in values):
+    if values is None or not all(isinstance(value, str | bytes | bytearray) for value in values):
         return pruning
     if column == "topic":
-        topics = frozenset(each for each in values if isinstance(each, str))
+        topics = frozenset(value for value in values if isinstance(value, str))
         return replace(pruning, topics=topics if pruning.topics is None else pruning.topics & topics)
     if column == "key":
-        keys = frozenset(each.encode() if isinstance(each, str) else bytes(each) for each in values)
+        keys = frozenset(value.encode() if isinstance(value, str) else bytes(value) for value in values)
         return replace(pruning, keys=keys if pruning.keys is None else pruning.keys & keys)
     return pruning
 
@@ -189,7 +189,7 @@ def _values(given: Filter) -> list[Any] | None:
     """The values of which the column must have one; None when the filter does not say so."""
     if isinstance(given, EqualTo | EqualNullSafe):
         return None if given.value is None else [given.value]
-    return [each for each in given.value if each is not None] if isinstance(given, In) else None
+    return [value for value in given.value if value is not None] if isinstance(given, In) else None
 
 
 def _is_whole(value: Any) -> bool:

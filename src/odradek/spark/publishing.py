@@ -43,7 +43,11 @@ class OffsetPublisher:
             return
         if now >= self._refresh_at:
             self._published.clear()
-        news = {each: offset for each, offset in reached.items() if self._published.get(each) != offset}
+        news = {
+            partition: offset
+            for partition, offset in reached.items()
+            if self._published.get(partition) != offset
+        }
         if not news:
             return
         try:

@@ -101,12 +101,12 @@ def check_read_schema(schema: StructType, projection: Projection) -> None:
 def _check_decodable(kind: DataType, path: str) -> None:
     """JSON decoding turns any field into null when it is absent, and knows no binary, date or map."""
     if isinstance(kind, StructType):
-        for each in kind.fields:
-            if not each.nullable:
+        for field in kind.fields:
+            if not field.nullable:
                 raise ConfigError(
-                    f"{path}.{each.name} is declared NOT NULL, but any JSON field may be absent"
+                    f"{path}.{field.name} is declared NOT NULL, but any JSON field may be absent"
                 )
-            _check_decodable(each.dataType, f"{path}.{each.name}")
+            _check_decodable(field.dataType, f"{path}.{field.name}")
     elif isinstance(kind, ArrayType):
         _check_decodable(kind.elementType, f"{path}[]")
     elif isinstance(kind, BinaryType) or not isinstance(kind, (*_SIMPLE_TYPES, DecimalType)):
@@ -118,7 +118,7 @@ def _check_decodable(kind: DataType, path: str) -> None:
 
 def arrow_schema(schema: StructType) -> pa.Schema:
     """What Spark expects of each batch."""
-    return pa.schema([_arrow_field(each.name, each.dataType, each.nullable) for each in schema.fields])
+    return pa.schema([_arrow_field(field.name, field.dataType, field.nullable) for field in schema.fields])
 
 
 def _arrow_field(name: str, kind: DataType, nullable: bool) -> pa.Field:
@@ -127,7 +127,7 @@ def _arrow_field(name: str, kind: DataType, nullable: bool) -> pa.Field:
 
 def _arrow_type(kind: DataType) -> pa.DataType:
     if isinstance(kind, StructType):
-        return pa.struct([_arrow_field(each.name, each.dataType, each.nullable) for each in kind.fields])
+        return pa.struct([_arrow_field(field.name, field.dataType, field.nullable) for field in kind.fields])
     if isinstance(kind, ArrayType):
         return pa.list_(_arrow_field("element", kind.elementType, kind.containsNull))
     if isinstance(kind, DecimalType):

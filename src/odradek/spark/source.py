@@ -158,7 +158,7 @@ def _tasks_of_topics(ranges: Sequence[OffsetRange], options: ReadOptions) -> lis
     tasks = grouped(
         pieces, max_tasks=options.max_partitions, max_records_per_task=options.max_records_per_partition
     )
-    return [RangePartition(each) for each in tasks]
+    return [RangePartition(task) for task in tasks]
 
 
 def _read(

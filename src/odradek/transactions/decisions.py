@@ -198,8 +198,8 @@ def verify_partitions(
     current = check_producer(current, who)
     _check_not_prepared(current)
     return {
-        one: ErrorCode.NONE if one in current.partitions else ErrorCode.TRANSACTION_ABORTABLE
-        for one in partitions
+        partition: ErrorCode.NONE if partition in current.partitions else ErrorCode.TRANSACTION_ABORTABLE
+        for partition in partitions
     }
 
 

@@ -77,7 +77,7 @@ class Finisher:
                 _log.warning(
                     "transaction_unfinished",
                     transactional_id=prepared.transactional_id,
-                    partitions=", ".join(str(one) for one in missing[:10]),
+                    partitions=", ".join(str(partition) for partition in missing[:10]),
                 )
             await self._sleep(min(_AGAIN_SECONDS_MIN * 2.0 ** min(attempts, 10), _AGAIN_SECONDS_MAX))
 
@@ -115,7 +115,9 @@ class Finisher:
                 )
         if ErrorCode.TRANSACTION_COORDINATOR_FENCED in outcomes.values():
             self._doubt(index, epoch, prepared)
-        return [one for one in partitions if outcomes.get(one) not in _SETTLED]
+        return [
+            topic_partition for topic_partition in partitions if outcomes.get(topic_partition) not in _SETTLED
+        ]
 
     def _doubt(self, index: int, epoch: int, prepared: Prepared) -> None:
         """Whoever waits for the shard is better off elsewhere. Once for each leadership: were the partition wrong, and we not

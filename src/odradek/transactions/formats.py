@@ -55,8 +55,8 @@ def encode_value(transaction: Transaction, level: TransactionVersion) -> bytes:
     """The record's value as a cluster at this level of `transaction.version` writes it."""
     version = 0 if level is TransactionVersion.CLASSIC else 1
     partitions = [
-        PartitionsSchema(topic=topic, partition_ids=[one.partition for one in ones])
-        for topic, ones in groupby(sorted(transaction.partitions), key=lambda one: one.topic)
+        PartitionsSchema(topic=topic, partition_ids=[partition.partition for partition in ones])
+        for topic, ones in groupby(sorted(transaction.partitions), key=lambda member: member.topic)
     ]
     value = TransactionLogValue(
         producer_id=transaction.producer_id,

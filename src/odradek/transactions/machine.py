@@ -116,9 +116,9 @@ class TransactionMachine:
         terms = self._terms()
         self._timeout_check_at_ms = now.monotonic_ms + terms.timeout_check_ms
         self._expiration_check_at_ms = now.monotonic_ms + terms.expiration_check_ms
-        for transactional_id, one in self._transactions.items():
-            if one.state is TransactionState.ONGOING:
-                age_ms = max(now.wall_ms - one.started_ms, 0)
+        for transactional_id, transaction in self._transactions.items():
+            if transaction.state is TransactionState.ONGOING:
+                age_ms = max(now.wall_ms - transaction.started_ms, 0)
                 self._begun_ms[transactional_id] = now.monotonic_ms - age_ms
 
     # -- time and work
@@ -159,11 +159,11 @@ class TransactionMachine:
             return ()
         ids = list(islice(self._unclaimed, _HANDED_OUT_MAX))
         work = Work(
-            prepared=tuple(self._decision(one) for one in ids),
+            prepared=tuple(self._decision(producer) for producer in ids),
             overdue=tuple(self._overdue.values()),
         )
-        for one in ids:
-            del self._unclaimed[one]
+        for producer in ids:
+            del self._unclaimed[producer]
         self._overdue.clear()
         ticket, self._worker = self._worker, None
         return (DeferredReply(ticket, work),)
@@ -177,12 +177,15 @@ class TransactionMachine:
 
     def _find_overdue(self, now: Moment) -> None:
         for transactional_id, begun_ms in list(self._begun_ms.items()):
-            one = self._transactions.get(transactional_id)
-            if one is None or one.state is not TransactionState.ONGOING:
+            transaction = self._transactions.get(transactional_id)
+            if transaction is None or transaction.state is not TransactionState.ONGOING:
                 del self._begun_ms[transactional_id]  # it never began: its record was refused
-            elif one.timeout_ms != TIMEOUT_NEVER and begun_ms + one.timeout_ms < now.monotonic_ms:
+            elif (
+                transaction.timeout_ms != TIMEOUT_NEVER
+                and begun_ms + transaction.timeout_ms < now.monotonic_ms
+            ):
                 self._overdue[transactional_id] = Overdue(
-                    transactional_id=transactional_id, identity=one.identity
+                    transactional_id=transactional_id, identity=transaction.identity
                 )
 
     def _expired(self, now: Moment) -> list[NewRecord]:
@@ -329,7 +332,7 @@ class TransactionMachine:
 
     def select(self, wanted: Callable[[str, Transaction], bool]) -> Outcome[list[tuple[str, Transaction]]]:
         """All that are wanted, by transactional id."""
-        return Outcome(sorted(one for one in self._transactions.items() if wanted(*one)))
+        return Outcome(sorted(entry for entry in self._transactions.items() if wanted(*entry)))
 
     # -- records
 

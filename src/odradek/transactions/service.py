@@ -197,20 +197,20 @@ class TransactionCoordinator:
         """TRANSACTIONAL_ID_NOT_FOUND, INVALID_REQUEST, and the shard's errors."""
         self._check_id(transactional_id)
         shard = self._all_shards().for_key(transactional_id)
-        found = await shard.execute(lambda machine, _now: machine.find(transactional_id))
-        if found is None:
+        transaction = await shard.execute(lambda machine, _now: machine.find(transactional_id))
+        if transaction is None:
             raise KafkaError(
                 ErrorCode.TRANSACTIONAL_ID_NOT_FOUND, f"no transactional id {transactional_id!r} is known"
             )
-        return found
+        return transaction
 
     async def select(self, wanted: Callable[[str, Transaction], bool]) -> list[tuple[str, Transaction]]:
         """All that this broker coordinates and that are wanted. COORDINATOR_LOAD_IN_PROGRESS while a shard is being loaded."""
-        found: list[tuple[str, Transaction]] = []
+        transactions: list[tuple[str, Transaction]] = []
         for _, shard in self._all_shards():
             matching = await shard.execute(lambda machine, _now: machine.select(wanted))
-            found += matching
-        return found
+            transactions += matching
+        return transactions
 
     # -- what requests have in common
 

@@ -100,7 +100,7 @@ class DeltaArchive:
 
     @property
     def file_schema(self) -> pa.Schema:
-        return pa.schema([each for each in self.schema if each.name not in self.partition_by])
+        return pa.schema([field for field in self.schema if field.name not in self.partition_by])
 
     def state(self) -> ArchiveState:
         version = self._open().version()
@@ -117,41 +117,44 @@ class DeltaArchive:
             elif kind == BATCH:
                 batches[first, second] = number
         archived = {
-            each: OffsetRange(partition=each, start=starts.get(each, 0), end=end)
-            for each, end in ends.items()
+            partition: OffsetRange(partition=partition, start=starts.get(partition, 0), end=end)
+            for partition, end in ends.items()
         }
         return ArchiveState(version=version, archived=archived, batches=batches)
 
     def append(self, batch: NewBatch, after: ArchiveState) -> None:
-        make_durable(self.place, [each.path for each in batch.files])
+        make_durable(self.place, [file.path for file in batch.files])
         numbers = {f"{BATCH}/{batch.id.sink}/{batch.id.query}": batch.id.batch}
-        for each in after.after(batch).values():
-            name = f"{each.partition.topic}/{each.partition.partition}"
-            numbers[f"{POSITION}/{name}"] = each.end
-            if each.partition not in after.archived:
-                numbers[f"{BEGINNING}/{name}"] = each.start
+        for span in after.after(batch).values():
+            name = f"{span.partition.topic}/{span.partition.partition}"
+            numbers[f"{POSITION}/{name}"] = span.end
+            if span.partition not in after.archived:
+                numbers[f"{BEGINNING}/{name}"] = span.start
         now_ms = SystemClock().wall_ms()
         self._commit(
             after.version,
-            [_add(each, now_ms, is_new=True) for each in batch.files],
+            [_add(file, now_ms, is_new=True) for file in batch.files],
             [deltalake.Transaction(name, number, now_ms) for name, number in numbers.items()],
             {
                 "odradekSink": batch.id.sink,
                 "odradekQuery": batch.id.query,
                 "odradekBatch": batch.id.batch,
-                "odradekRanges": {str(each.partition): [each.start, each.end] for each in batch.ranges},
+                "odradekRanges": {
+                    str(archived_range.partition): [archived_range.start, archived_range.end]
+                    for archived_range in batch.ranges
+                },
             },
         )
 
     def replace(self, old: Sequence[DataFile], new: Sequence[DataFile]) -> None:
         table = self._open()
-        there = {each.path for each in _files_of(table)}
-        gone = [each.path for each in old if each.path not in there]
+        there = {file.path for file in _files_of(table)}
+        gone = [file.path for file in old if file.path not in there]
         if gone:
             raise FilesGone(f"{self.place}: {gone[0]} is not part of the table any more")
-        make_durable(self.place, [each.path for each in new])
+        make_durable(self.place, [file.path for file in new])
         now_ms = SystemClock().wall_ms()
-        actions = [_remove(each, now_ms) for each in old] + [_add(each, now_ms, is_new=False) for each in new]
+        actions = [_remove(file, now_ms) for file in old] + [_add(file, now_ms, is_new=False) for file in new]
         self._commit(table.version(), actions, [], {"odradekCompaction": len(old)})
 
     def files(self) -> list[DataFile]:
@@ -173,7 +176,7 @@ class DeltaArchive:
 
     def _commits(self) -> list[str]:
         system = self.place.file_system()
-        names = [each.base_name for each in system.get_file_info(fs.FileSelector(self.place.within(LOG)))]
+        names = [info.base_name for info in system.get_file_info(fs.FileSelector(self.place.within(LOG)))]
         return [name for name in names if name.endswith(".json")]
 
     def __getstate__(self) -> dict[str, Any]:
@@ -194,7 +197,7 @@ class DeltaArchive:
         after: int,
         actions: list[Any],
         transactions: list[deltalake.Transaction],
-        told: Mapping[str, Any],
+        metadata: Mapping[str, Any],
     ) -> None:
         table = self._open(after)
         try:
@@ -204,7 +207,7 @@ class DeltaArchive:
                 table.schema(),
                 list(table.metadata().partition_columns),
                 commit_properties=deltalake.CommitProperties(
-                    custom_metadata=dict(told), max_commit_retries=0, app_transactions=transactions
+                    custom_metadata=dict(metadata), max_commit_retries=0, app_transactions=transactions
                 ),
             )
         except delta_exceptions.CommitFailedError as error:

@@ -27,13 +27,13 @@ _READERS: Final = 8
 def application_transactions(place: ArchivePlace, version: int) -> dict[str, int]:
     """The version that each application has committed last, as of a version of the table."""
     system = place.file_system()
-    names = [each.base_name for each in system.get_file_info(fs.FileSelector(place.within(LOG)))]
+    names = [info.base_name for info in system.get_file_info(fs.FileSelector(place.within(LOG)))]
     checkpoints = [match for match in map(_CHECKPOINT.fullmatch, names) if match and int(match[1]) <= version]
-    newest = max((int(each[1]) for each in checkpoints), default=-1)
-    found: dict[str, int] = {}
+    newest = max((int(checkpoint[1]) for checkpoint in checkpoints), default=-1)
+    versions: dict[str, int] = {}
     for match in checkpoints:
         if int(match[1]) == newest:
-            found |= _of_checkpoint(system, place.within(f"{LOG}/{match[0]}"))
+            versions |= _of_checkpoint(system, place.within(f"{LOG}/{match[0]}"))
     commits = [
         name for name in sorted(names) if _COMMIT.fullmatch(name) and newest < int(name[:20]) <= version
     ]
@@ -43,9 +43,11 @@ def application_transactions(place: ArchivePlace, version: int) -> dict[str, int
             f"{place}: version {min(missing)} is missing from {LOG}, so version {version} cannot be read"
         )
     with ThreadPoolExecutor(_READERS) as threads:
-        for each in threads.map(lambda name: _of_lines(system, place.within(f"{LOG}/{name}")), commits):
-            found |= each
-    return found
+        for transactions in threads.map(
+            lambda name: _of_lines(system, place.within(f"{LOG}/{name}")), commits
+        ):
+            versions |= transactions
+    return versions
 
 
 def _of_checkpoint(system: Any, path: str) -> dict[str, int]:
@@ -57,7 +59,9 @@ def _of_checkpoint(system: Any, path: str) -> dict[str, int]:
             return {}
         column = parquet.read(columns=["txn.appId", "txn.version"])["txn"]
     return {
-        each["appId"]: each["version"] for each in column.drop_null().to_pylist() if each["appId"] is not None
+        transaction["appId"]: transaction["version"]
+        for transaction in column.drop_null().to_pylist()
+        if transaction["appId"] is not None
     }
 
 

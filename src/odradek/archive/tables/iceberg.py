@@ -129,11 +129,11 @@ class IcebergArchive:
     def _description(self) -> tuple[pa.Schema, tuple[str, ...]]:
         """The columns, with the numbers that Iceberg knows them by, and those that it is partitioned by."""
         table = self._table()
-        if any(not isinstance(each.transform, IdentityTransform) for each in table.spec().fields):
+        if any(not isinstance(field.transform, IdentityTransform) for field in table.spec().fields):
             raise ConfigError(
                 f"{self.place} is partitioned by more than columns: an archive is partitioned by its columns"
             )
-        names = tuple(str(table.schema().find_column_name(each.source_id)) for each in table.spec().fields)
+        names = tuple(str(table.schema().find_column_name(field.source_id)) for field in table.spec().fields)
         return canonical(schema_to_pyarrow(table.schema()), keeping_ids=True), names
 
     def state(self) -> ArchiveState:
@@ -153,11 +153,11 @@ class IcebergArchive:
 
     def append(self, batch: NewBatch, after: ArchiveState) -> None:
         table = self._at(after.version)
-        make_durable(self.place, [each.path for each in batch.files])
+        make_durable(self.place, [data_file.path for data_file in batch.files])
         changes = {f"{BATCH}{batch.id.sink}/{batch.id.query}": str(batch.id.batch)}
-        for each in after.after(batch).values():
-            changes[f"{ARCHIVED}{each.partition.topic}.{each.partition.partition}"] = (
-                f"{each.start}:{each.end}"
+        for span in after.after(batch).values():
+            changes[f"{ARCHIVED}{span.partition.topic}.{span.partition.partition}"] = (
+                f"{span.start}:{span.end}"
             )
         summary = {
             "odradek.sink": batch.id.sink,
@@ -175,11 +175,11 @@ class IcebergArchive:
 
     def replace(self, old: Sequence[DataFile], new: Sequence[DataFile]) -> None:
         table = self._table()
-        there = {self._relative(each.file_path): each for each in _files_of(table)}
-        gone = [each.path for each in old if each.path not in there]
+        there = {self._relative(data_file.file_path): data_file for data_file in _files_of(table)}
+        gone = [data_file.path for data_file in old if data_file.path not in there]
         if gone:
             raise FilesGone(f"{self.place}: {gone[0]} is not part of the table any more")
-        make_durable(self.place, [each.path for each in new])
+        make_durable(self.place, [data_file.path for data_file in new])
         with self._committing():
             transaction = table.transaction()
             with transaction.update_snapshot({"odradek.compaction": str(len(old))}).overwrite() as snapshot:
@@ -192,12 +192,12 @@ class IcebergArchive:
 
     def files(self) -> list[DataFile]:
         table = self._table()
-        return [self._file(table, each) for each in _files_of(table)]
+        return [self._file(table, file) for file in _files_of(table)]
 
     def expire(self, before_ms: int, *, dry_run: bool) -> Expired:
         table = self._table()
         old = _replaced_before(table, before_ms)
-        needed = {self._relative(each) for each in _paths_of(table, without=old)}
+        needed = {self._relative(path) for path in _paths_of(table, without=old)}
         files = [
             name
             for name in old_files(self.place, before_ms, ("data/", "metadata/"))
@@ -261,11 +261,11 @@ class IcebergArchive:
         if self.place.is_s3 or snapshot is None:
             return
         new = [
-            each.manifest_path
-            for each in snapshot.manifests(table.io)
-            if each.added_snapshot_id == snapshot.snapshot_id
+            manifest.manifest_path
+            for manifest in snapshot.manifests(table.io)
+            if manifest.added_snapshot_id == snapshot.snapshot_id
         ]
-        make_durable(self.place, [self._relative(each) for each in [*new, snapshot.manifest_list]])
+        make_durable(self.place, [self._relative(path) for path in [*new, snapshot.manifest_list]])
 
     def _iceberg_file(self, table: Table, file: DataFile) -> IcebergFile:
         location = f"{self.place.url}/{file.path}"
@@ -295,18 +295,18 @@ def _version(table: Table) -> int:
 
 
 def _files_of(table: Table) -> list[IcebergFile]:
-    return [each.file for each in table.scan().plan_files() if isinstance(each, FileScanTask)]
+    return [task.file for task in table.scan().plan_files() if isinstance(task, FileScanTask)]
 
 
 def _replaced_before(table: Table, before_ms: int) -> list[int]:
     """Snapshots whose successor is older than `before_ms`: nobody who began to read since then reads them."""
-    snapshots = sorted(table.snapshots(), key=lambda each: each.timestamp_ms)
-    kept = {each.snapshot_id for each in table.refs().values()}
+    snapshots = sorted(table.snapshots(), key=lambda snapshot: snapshot.timestamp_ms)
+    kept = {reference.snapshot_id for reference in table.refs().values()}
     pairs = pairwise(snapshots)
     return [
-        each.snapshot_id
-        for each, following in pairs
-        if following.timestamp_ms < before_ms and each.snapshot_id not in kept
+        snapshot.snapshot_id
+        for snapshot, following in pairs
+        if following.timestamp_ms < before_ms and snapshot.snapshot_id not in kept
     ]
 
 
@@ -316,7 +316,9 @@ def _paths_of(table: Table, *, without: Sequence[int]) -> Iterator[str]:
     for snapshot in table.snapshots():
         if snapshot.snapshot_id not in without:
             yield snapshot.manifest_list
-            manifests.update((each.manifest_path, each) for each in snapshot.manifests(table.io))
+            manifests.update(
+                (manifest_file.manifest_path, manifest_file) for manifest_file in snapshot.manifests(table.io)
+            )
     yield from manifests
     for manifest in manifests.values():
         for entry in manifest.fetch_manifest_entry(table.io):
@@ -333,12 +335,12 @@ def _bounds(schema: Schema, file: IcebergFile) -> RowBounds | None:
 
 def _bound(schema: Schema, bounds: Mapping[int, bytes] | None, name: str) -> Any:
     field = schema.find_field(name)
-    found = (bounds or {}).get(field.field_id)
-    return None if found is None else from_bytes(cast(PrimitiveType, field.field_type), found)
+    bound = (bounds or {}).get(field.field_id)
+    return None if bound is None else from_bytes(cast(PrimitiveType, field.field_type), bound)
 
 
 def _times(schema: Schema, file: IcebergFile) -> tuple[int, int] | None:
     if "timestamp" not in schema.column_names:
         return None
-    low, high = (_bound(schema, each, "timestamp") for each in (file.lower_bounds, file.upper_bounds))
+    low, high = (_bound(schema, bounds, "timestamp") for bounds in (file.lower_bounds, file.upper_bounds))
     return (low, high) if isinstance(low, int) and isinstance(high, int) else None

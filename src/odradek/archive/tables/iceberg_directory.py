@@ -92,7 +92,7 @@ class DirectoryCatalog(NoopCatalog):
 
     def _newest_version(self) -> int:
         matches = map(_VERSION.fullmatch, self._objects.names(DIRECTORY))
-        return max((int(each[1]) for each in matches if each), default=0)
+        return max((int(match[1]) for match in matches if match), default=0)
 
 
 def _version_in(location: str) -> int:

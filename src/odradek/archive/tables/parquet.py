@@ -76,7 +76,7 @@ class ParquetArchive:
         description = {
             "formatVersion": FORMAT_VERSION,
             "partitionBy": list(partition_by),
-            "columns": [{"name": each.name, "type": str(each.type)} for each in schema],
+            "columns": [{"name": column.name, "type": str(column.type)} for column in schema],
             "arrowSchema": base64.b64encode(schema.serialize().to_pybytes()).decode(),
         }
         small_objects(place).put_if_absent(TABLE, _json(description))
@@ -109,7 +109,7 @@ class ParquetArchive:
 
     @property
     def file_schema(self) -> pa.Schema:
-        return pa.schema([each for each in self.schema if each.name not in self.partition_by])
+        return pa.schema([column for column in self.schema if column.name not in self.partition_by])
 
     def state(self) -> ArchiveState:
         now = self.newest()
@@ -119,25 +119,25 @@ class ParquetArchive:
         return list(self.newest().files.values())
 
     def append(self, batch: NewBatch, after: ArchiveState) -> None:
-        make_durable(self.place, [each.path for each in batch.files])
+        make_durable(self.place, [file.path for file in batch.files])
         self._put(
             after.version + 1,
             {
                 "sink": batch.id.sink,
                 "query": batch.id.query,
                 "batch": batch.id.batch,
-                "archived": [_range_document(each) for each in after.after(batch).values()],
-                "add": [_file_document(each) for each in batch.files],
+                "archived": [_range_document(span) for span in after.after(batch).values()],
+                "add": [_file_document(file) for file in batch.files],
             },
         )
 
     def replace(self, old: Sequence[DataFile], new: Sequence[DataFile]) -> None:
         now = self.newest()
-        gone = [each.path for each in old if each.path not in now.files]
+        gone = [file.path for file in old if file.path not in now.files]
         if gone:
             raise FilesGone(f"{self.place}: {gone[0]} is not part of the table any more")
-        make_durable(self.place, [each.path for each in new])
-        removed, added = [each.path for each in old], [_file_document(each) for each in new]
+        make_durable(self.place, [file.path for file in new])
+        removed, added = [file.path for file in old], [_file_document(file) for file in new]
         self._put(now.version + 1, {"remove": removed, "add": added, "atMs": SystemClock().wall_ms()})
 
     def expire(self, before_ms: int, *, dry_run: bool) -> Expired:
@@ -163,7 +163,9 @@ class ParquetArchive:
         commits = [f"{COMMITS}/{name}" for name in self._objects.names(COMMITS) if _number(name) < summed]
         old = set(old_files(self.place, before_ms, (COMMITS, SNAPSHOTS)))
         return [
-            name for name in (*commits, *(f"{SNAPSHOTS}/{each}" for each in snapshots[:-1])) if name in old
+            name
+            for name in (*commits, *(f"{SNAPSHOTS}/{snapshot}" for snapshot in snapshots[:-1]))
+            if name in old
         ]
 
     def newest(self) -> ManifestVersion:
@@ -232,11 +234,11 @@ def after_commit(
     for path in commit.get("remove", ()):
         files.pop(path, None)
         removed[path] = commit["atMs"]
-    files.update((each["path"], _file(each)) for each in commit.get("add", ()))
+    files.update((added["path"], _file(added)) for added in commit.get("add", ()))
     batches, archived = dict(now.batches), dict(now.archived)
     if "sink" in commit:
         batches[commit["sink"], commit["query"]] = commit["batch"]
-        archived.update((each.partition, each) for each in map(_range, commit["archived"]))
+        archived.update((span.partition, span) for span in map(_range, commit["archived"]))
     for path in commit.get("forget", ()):
         removed.pop(path, None)
     return ManifestVersion(version=version, files=files, archived=archived, batches=batches, removed=removed)
@@ -244,8 +246,8 @@ def after_commit(
 
 def _snapshot_document(now: ManifestVersion) -> Document:
     return {
-        "files": [_file_document(each) for each in now.files.values()],
-        "archived": [_range_document(each) for _, each in sorted(now.archived.items())],
+        "files": [_file_document(file) for file in now.files.values()],
+        "archived": [_range_document(span) for _, span in sorted(now.archived.items())],
         "batches": [[sink, query, batch] for (sink, query), batch in sorted(now.batches.items())],
         "removed": dict(now.removed),
     }
@@ -254,8 +256,8 @@ def _snapshot_document(now: ManifestVersion) -> Document:
 def _snapshot(document: Document, version: int) -> ManifestVersion:
     return ManifestVersion(
         version=version,
-        files={each["path"]: _file(each) for each in document["files"]},
-        archived={each.partition: each for each in map(_range, document["archived"])},
+        files={stored["path"]: _file(stored) for stored in document["files"]},
+        archived={span.partition: span for span in map(_range, document["archived"])},
         batches={(sink, query): batch for sink, query, batch in document["batches"]},
         removed=dict(document["removed"]),
     )
@@ -267,7 +269,7 @@ def _file_document(file: DataFile) -> Document:
         "bytes": file.size_bytes,
         "rows": file.row_count,
         "partition": dict(file.partition_values),
-        "ranges": [_range_document(each) for each in file.ranges],
+        "ranges": [_range_document(span) for span in file.ranges],
         "timestamps": file.timestamps_us,
     }
 

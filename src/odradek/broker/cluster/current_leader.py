@@ -35,10 +35,10 @@ class LeaderHints:
 
     def leader_of(self, topic: str, topic_id: UUID, index: int) -> PartitionImage | None:
         """What is known of the partition, by its topic's name or id; the leader will be among the `endpoints`."""
-        found = self._image.topics.get(topic) if topic else self._image.topics_by_id.get(topic_id)
-        if found is None or not 0 <= index < len(found.partitions):
+        topic_image = self._image.topics.get(topic) if topic else self._image.topics_by_id.get(topic_id)
+        if topic_image is None or not 0 <= index < len(topic_image.partitions):
             return None
-        partition = found.partitions[index]
+        partition = topic_image.partitions[index]
         self._leaders[partition.leader] = None
         return partition
 

@@ -88,15 +88,18 @@ class DiskIdentity:
         node = await self._registry.get(f"{KNOWN}/{self._me}")
         if node is not None:
             self._version, self._known = node.version, known_broker_from(self._me, node.data).directories
-        online = [one for one in self._directories.all() if one.offline is None]
+        online = [directory for directory in self._directories.all() if directory.offline is None]
         disks = [
-            DiskState(one.path, one.directory_id, one.generation, one.generation_is_damaged) for one in online
+            DiskState(
+                directory.path, directory.directory_id, directory.generation, directory.generation_is_damaged
+            )
+            for directory in online
         ]
         offline_count = len(self._directories.all()) - len(online)
         findings = self._findings = compared(self._known, disks, offline_count=offline_count)
         if findings.is_gone:
             present = {disk.directory_id for disk in disks}
-            missing = sorted(one for one in self._known if one not in present)
+            missing = sorted(directory_id for directory_id in self._known if directory_id not in present)
             _log.error("log_directory_is_gone", directories=missing, of=sorted(self._known))
         for path in sorted(findings.older):
             _log.error("log_directory_is_an_older_copy", path=path)
@@ -187,7 +190,15 @@ class DiskIdentity:
             else:
                 directories[directory.directory_id] = Generation(before.number + 1, token)
         # What was on a directory that is gone is noted elsewhere by now. But one that is offline may come back.
-        kept = {} if all_online else {one: self._known[one] for one in self._known if one not in directories}
+        kept = (
+            {}
+            if all_online
+            else {
+                directory_id: self._known[directory_id]
+                for directory_id in self._known
+                if directory_id not in directories
+            }
+        )
         after = KnownBroker(broker_id=self._me, directories={**kept, **directories}, is_clean=is_clean)
         self._pending = DiskClaim(version=self._version, after=after, own_tokens=self._own_tokens)
         return self._pending

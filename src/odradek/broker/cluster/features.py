@@ -56,7 +56,9 @@ class FeatureUpgrade(IntEnum):
 
 def supported(served_keys: Collection[int]) -> list[Feature]:
     """Those whose APIs are served."""
-    return [one for one in FEATURES.values() if one.api_key is None or one.api_key in served_keys]
+    return [
+        feature for feature in FEATURES.values() if feature.api_key is None or feature.api_key in served_keys
+    ]
 
 
 def level_of(image: ClusterImage, name: str) -> int:
@@ -68,7 +70,7 @@ def check_update(
     image: ClusterImage, served_keys: Collection[int], name: str, level: int, update: int
 ) -> None:
     """INVALID_UPDATE_VERSION, with what would be allowed, unless the feature may go to this level."""
-    feature = next((one for one in supported(served_keys) if one.name == name), None)
+    feature = next((candidate for candidate in supported(served_keys) if candidate.name == name), None)
     if feature is None:
         raise _refused(f"feature {name!r} is not supported by this broker")
     if not feature.min_level <= level <= feature.max_level:

@@ -227,7 +227,9 @@ class ClusterLink:
 
     def _knows_me(self) -> bool:
         epoch = self.membership.broker_epoch
-        return any(one.broker_id == self._broker_id and one.epoch == epoch for one in self._image.brokers)
+        return any(
+            broker.broker_id == self._broker_id and broker.epoch == epoch for broker in self._image.brokers
+        )
 
     # -- what membership tells
 
@@ -364,13 +366,18 @@ class ClusterLink:
         return await self.controller.create_topics(wanted)
 
     def _epoch_of(self, broker: BrokerId) -> int | None:
-        return next((one.epoch for one in self._image.brokers if one.broker_id == broker), None)
+        return next(
+            (broker_image.epoch for broker_image in self._image.brokers if broker_image.broker_id == broker),
+            None,
+        )
 
     def _address_of(self, broker: BrokerId) -> tuple[str, int] | None:
         located = self._located.get(broker)
         if located is None:
-            found = next((one for one in self._image.brokers if one.broker_id == broker), None)
-            if found is None:
+            broker_image = next(
+                (listed for listed in self._image.brokers if listed.broker_id == broker), None
+            )
+            if broker_image is None:
                 return None
-            located = (found.host, found.port)
+            located = (broker_image.host, broker_image.port)
         return located[0] or _LOOPBACK, located[1]

@@ -400,17 +400,17 @@ class ClusterMembership:
             max_wait_ms=int(max_wait_s * 1000),
             payload=report.data(),
         )
-        told = await self._cluster.ask(
+        response = await self._cluster.ask(
             controller, CLUSTER_SYNC, request, timeout_s=max_wait_s + _ANSWER_SECONDS, lane=lane
         )
-        assert isinstance(told, cluster_sync.ClusterSyncResponse)
-        if told.error_code != ErrorCode.NONE:
-            raise KafkaError(ErrorCode.of(told.error_code), f"broker {controller} gives no image")
+        assert isinstance(response, cluster_sync.ClusterSyncResponse)
+        if response.error_code != ErrorCode.NONE:
+            raise KafkaError(ErrorCode.of(response.error_code), f"broker {controller} gives no image")
         return SyncAnswer(
-            controller_epoch=told.controller_epoch,
-            version=told.version,
-            kind=UpdateKind(told.kind),
-            payload=told.payload,
+            controller_epoch=response.controller_epoch,
+            version=response.version,
+            kind=UpdateKind(response.kind),
+            payload=response.payload,
         )
 
     def _own_report(self) -> BrokerReport:
@@ -470,10 +470,10 @@ class ClusterMembership:
         """
         await self._registry.sync()
         epoch = await self._registry.get(CONTROLLER_EPOCH)
-        found = await removal(self._registry, broker)
-        if found is None or epoch is None:
+        fenced = await removal(self._registry, broker)
+        if fenced is None or epoch is None:
             return
-        moved = self._cluster.locate(broker, found.registration.host, found.registration.port)
+        moved = self._cluster.locate(broker, fenced.registration.host, fenced.registration.port)
         office = await self._registry.get(CONTROLLER)
         if moved or not is_dead or office is None or json.loads(office.data)["broker"] != broker:
             return
@@ -481,7 +481,7 @@ class ClusterMembership:
             [
                 Check(path=CONTROLLER_EPOCH, version=epoch.version),
                 Delete(path=CONTROLLER, version=office.version),
-                *found.operations,
+                *fenced.operations,
             ]
         )
         _log.warning("controller_is_dead", broker=broker, reason="its listener refuses connections")

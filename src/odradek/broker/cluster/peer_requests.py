@@ -46,10 +46,10 @@ async def no_peers(
 
 def leader_of(image: ClusterImage, topic: str, index: int) -> BrokerId | None:
     """Who leads the partition: `NO_LEADER` while nobody does, None when the cluster has no such partition."""
-    found = image.topics.get(topic)
-    if found is None or not 0 <= index < len(found.partitions):
+    topic_image = image.topics.get(topic)
+    if topic_image is None or not 0 <= index < len(topic_image.partitions):
         return None
-    return found.partitions[index].leader
+    return topic_image.partitions[index].leader
 
 
 def by_leader(

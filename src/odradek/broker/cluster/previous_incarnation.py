@@ -80,7 +80,7 @@ class PreviousIncarnation:
 
         DUPLICATE_BROKER_REGISTRATION when somebody is; RegistryError.
         """
-        began, told = self._runtime.clock.monotonic(), False
+        began, was_logged = self._runtime.clock.monotonic(), False
         while (node := await self._registered()) is not None:
             other = registration_from(self._me.broker_id, node.data)
             is_same_data = other.directory_id == self._me.directory_id
@@ -92,14 +92,14 @@ class PreviousIncarnation:
             is_evidence = is_same_data or not _is_loopback(other.host)
             if sign is IncarnationEvidence.IS_DEAD and is_evidence and not self._is_older_copy():
                 return node.owner
-            if not told:
+            if not was_logged:
                 _log.warning(
                     "registration_awaited",
                     broker=self._me.broker_id,
                     at=f"{other.host or _LOOPBACK}:{other.port}",
                     reason=f"{sign.value}, and its session has not ended yet",
                 )
-                told = True
+                was_logged = True
             if self._runtime.clock.monotonic() - began > self._wait_s_max:
                 raise self._duplicate(other, "its session goes on, though it does not answer")
             await asyncio.sleep(_LOOK_SECONDS)
@@ -124,7 +124,7 @@ class PreviousIncarnation:
         )
         try:
             async with asyncio.timeout(_ASK_SECONDS):
-                told = await peers.ask(
+                response = await peers.ask(
                     BrokerId(me), IDENTIFY_BROKER, identify_broker.IdentifyBrokerRequest(broker_id=me)
                 )
         except net_peers.PeerUnreachable as error:
@@ -133,8 +133,8 @@ class PreviousIncarnation:
             return IncarnationEvidence.IS_SILENT
         finally:
             await peers.close()
-        assert isinstance(told, identify_broker.IdentifyBrokerResponse)
-        lives = told.broker_id == me and told.incarnation != self._incarnation
+        assert isinstance(response, identify_broker.IdentifyBrokerResponse)
+        lives = response.broker_id == me and response.incarnation != self._incarnation
         return IncarnationEvidence.LIVES if lives else IncarnationEvidence.IS_DEAD
 
     def _duplicate(self, other: Registration, why: str) -> KafkaError:

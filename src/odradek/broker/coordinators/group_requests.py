@@ -63,10 +63,10 @@ async def commit_in_time(
             outcome.set_result(verdicts)
 
     commit_then(broker, request, answer, made)
-    found = await outcome
-    if isinstance(found, KafkaError):
-        raise found
-    return found
+    result = await outcome
+    if isinstance(result, KafkaError):
+        raise result
+    return result
 
 
 async def commit_records(broker: BrokerContext, turn: Turn, request: CommitRequest) -> CommitRecords | None:
@@ -75,9 +75,9 @@ async def commit_records(broker: BrokerContext, turn: Turn, request: CommitReque
         return None
     made = CommitRecords()
     now_ms = broker.runtime.clock.wall_ms()
-    for one in request.commits:
+    for commit in request.commits:
         await turn.step()
-        made.add(request, one, now_ms, broker.config.offsets.metadata_max_bytes)
+        made.add(request, commit, now_ms, broker.config.offsets.metadata_max_bytes)
     return made
 
 

@@ -95,7 +95,7 @@ class BlocksOfController:
         if controller == NO_LEADER:
             raise KafkaError(ErrorCode.NOT_CONTROLLER, "the cluster has no controller now")
 
-        epoch = next((one.epoch for one in image.brokers if one.broker_id == self._here), -1)
+        epoch = next((broker.epoch for broker in image.brokers if broker.broker_id == self._here), -1)
         request = allocate_producer_ids.AllocateProducerIdsRequest(broker_id=self._here, broker_epoch=epoch)
         response = await self._ask()(controller, _ALLOCATE_PRODUCER_IDS, request, timeout_s=_ASK_SECONDS_MAX)
         assert isinstance(response, allocate_producer_ids.AllocateProducerIdsResponse)

@@ -74,10 +74,10 @@ def answers(batches: Sequence[MarkerBatch], response: WriteTxnMarkersResponse) -
 def _codes(batch: MarkerBatch, result: WritableTxnMarkerResult | None) -> Codes:
     codes = dict.fromkeys(batch.partitions, ErrorCode.NETWORK_EXCEPTION)
     for topic in result.topics if result is not None else ():
-        for one in topic.partitions:
-            name = TopicPartition(topic.name, one.partition_index)
+        for partition in topic.partitions:
+            name = TopicPartition(topic.name, partition.partition_index)
             if name in codes:
-                codes[name] = ErrorCode.of(one.error_code)
+                codes[name] = ErrorCode.of(partition.error_code)
     return codes
 
 

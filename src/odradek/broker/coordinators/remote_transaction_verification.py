@@ -78,7 +78,7 @@ class RemoteVerification:
     async def _send(
         self, coordinator: BrokerId, questions: Sequence[VerificationQuestion]
     ) -> Sequence[Codes]:
-        request = AddPartitionsToTxnRequest(transactions=[_transaction(one) for one in questions])
+        request = AddPartitionsToTxnRequest(transactions=[_transaction(question) for question in questions])
         response = await self._ask()(
             coordinator, _ADD_PARTITIONS_TO_TXN, request, timeout_s=_ASK_SECONDS_MAX, lane=_LANE
         )
@@ -102,18 +102,18 @@ def answers(questions: Sequence[VerificationQuestion], response: AddPartitionsTo
             code is ErrorCode.CLUSTER_AUTHORIZATION_FAILED
         ):  # that is between brokers: a client would not understand
             code = ErrorCode.INVALID_TXN_STATE
-        return [dict.fromkeys(one.partitions, code) for one in questions]
+        return [dict.fromkeys(question.partitions, code) for question in questions]
     results = {result.transactional_id: result for result in response.results_by_transaction}
-    return [_codes(one, results.get(one.transactional_id)) for one in questions]
+    return [_codes(question, results.get(question.transactional_id)) for question in questions]
 
 
 def _codes(question: VerificationQuestion, result: AddPartitionsToTxnResult | None) -> Codes:
     codes = dict.fromkeys(question.partitions, ErrorCode.NETWORK_EXCEPTION)
     for topic in result.topic_results if result is not None else ():
-        for one in topic.results_by_partition:
-            name = TopicPartition(topic.name, one.partition_index)
+        for partition_result in topic.results_by_partition:
+            name = TopicPartition(topic.name, partition_result.partition_index)
             if name in codes:
-                codes[name] = _known(ErrorCode.of(one.partition_error_code))
+                codes[name] = _known(ErrorCode.of(partition_result.partition_error_code))
     return codes
 
 

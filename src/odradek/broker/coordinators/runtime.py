@@ -168,11 +168,11 @@ class CoordinatorRuntime:
 
         No service is made for the asking: who merely leads partitions needs none.
         """
-        found = self._topics().get(topic)
-        if found is None:
+        topic_image = self._topics().get(topic)
+        if topic_image is None:
             raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"there is no {topic} yet")
-        index = partition_of(key, len(found.partitions))
-        leader = found.partitions[index].leader
+        index = partition_of(key, len(topic_image.partitions))
+        leader = topic_image.partitions[index].leader
         if leader == NO_LEADER:
             raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"{topic}-{index} has no leader")
         return index, leader

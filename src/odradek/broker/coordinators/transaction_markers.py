@@ -102,13 +102,15 @@ class LocalMarkers:
         self._image = image
 
     async def write(self, batch: MarkerBatch) -> dict[TopicPartition, ErrorCode]:
-        outcomes = await asyncio.gather(*(self._write_one(batch, one) for one in batch.partitions))
+        outcomes = await asyncio.gather(
+            *(self._write_one(batch, partition) for partition in batch.partitions)
+        )
         return dict(zip(batch.partitions, outcomes, strict=True))
 
     async def write_for_another(self, batch: MarkerBatch) -> dict[TopicPartition, ErrorCode]:
         """Like `write`; REQUEST_TIMED_OUT for a partition whose marker is not durable soon."""
         outcomes = await asyncio.gather(
-            *(_soon(partial(self._write_one, batch, one)) for one in batch.partitions)
+            *(_soon(partial(self._write_one, batch, partition)) for partition in batch.partitions)
         )
         return dict(zip(batch.partitions, outcomes, strict=True))
 

@@ -137,18 +137,18 @@ class UnchangedPartitions(Generic[PartitionKeyT]):
         partition.unwatch(self)
 
     def appended(self, partition: Partition, added_bytes: int) -> None:
-        key, told = self._told[partition]
+        key, high_watermark = self._told[partition]
         self._session.wake(key)
         if self.waiting is not None:
-            self.waiting.take_over(partition, told)
+            self.waiting.take_over(partition, high_watermark)
             self.waiting.appended(partition, added_bytes)
 
     def advanced(self, partition: Partition, added_bytes: int) -> None:
-        key, told = self._told[partition]
-        if partition.high_watermark > told:
+        key, known_high_watermark = self._told[partition]
+        if partition.high_watermark > known_high_watermark:
             self._session.wake(key)
             if self.waiting is not None:
-                self.waiting.take_over(partition, told)
+                self.waiting.take_over(partition, known_high_watermark)
                 self.waiting.advanced(partition, added_bytes)
 
     def ended(self, partition: Partition) -> None:
@@ -205,9 +205,9 @@ class FollowerWaiting(_Waiting):
             self._make_answer = self._nothing
         self._answer()
 
-    def take_over(self, partition: Partition, told: Offset) -> None:
+    def take_over(self, partition: Partition, offset: Offset) -> None:
         """Watch one that rested, whose high watermark the follower knows to be `told`: more may happen before the answer."""
-        self._known[partition] = told
+        self._known[partition] = offset
         self._partitions.append(partition)
         partition.watch_end(self)
 

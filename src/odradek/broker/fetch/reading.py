@@ -159,11 +159,11 @@ class Reading:
         except KafkaError as error:
             self.has_news = True
             return Result(wanted.key, failed(wanted.key.partition, error), False, True)
-        found = len(data.records) if data.records is not None else 0
-        self.found_bytes += found
+        size_bytes = len(data.records) if data.records is not None else 0
+        self.found_bytes += size_bytes
         is_news = data.diverging_epoch.epoch != -1 or data.preferred_read_replica != -1
         self.has_news = self.has_news or is_news
-        return Result(wanted.key, data, found > 0, is_news)
+        return Result(wanted.key, data, size_bytes > 0, is_news)
 
     def _partition(self, wanted: WantedPartition) -> Partition:
         key = wanted.key

@@ -162,34 +162,34 @@ class FetchSession:
     def lags_in_start(self, wanted: WantedPartition, start_offset: int) -> bool:
         """Whether the client's log begins below `start_offset`, and it was not told of that."""
         cached = self.partitions.get(wanted.key)
-        told = -1 if cached is None else cached.log_start_offset
-        return wanted.log_start_offset < start_offset != told
+        known_start_offset = -1 if cached is None else cached.log_start_offset
+        return wanted.log_start_offset < start_offset != known_start_offset
 
     def told_high_watermark(self, key: PartitionKey) -> int:
         """The one that the client was last told; -1 when none."""
         cached = self.partitions.get(key)
         return -1 if cached is None else cached.high_watermark
 
-    def changed(self, told: SentPartition) -> bool:
+    def changed(self, sent_partition: SentPartition) -> bool:
         """Whether an incremental response must mention the partition; remembers that it was told."""
-        cached = self.partitions.get(told.key)
+        cached = self.partitions.get(sent_partition.key)
         if cached is None:
             return True
         news = (
-            told.has_records
-            or told.has_news
-            or cached.high_watermark != told.high_watermark
-            or cached.log_start_offset != told.log_start_offset
+            sent_partition.has_records
+            or sent_partition.has_news
+            or cached.high_watermark != sent_partition.high_watermark
+            or cached.log_start_offset != sent_partition.log_start_offset
         )
-        cached.high_watermark = told.high_watermark
-        cached.log_start_offset = told.log_start_offset
-        if told.has_records:
+        cached.high_watermark = sent_partition.high_watermark
+        cached.log_start_offset = sent_partition.log_start_offset
+        if sent_partition.has_records:
             # Served now, so it goes to the back: a busy partition must not starve the others.
-            self.partitions[told.key] = self.partitions.pop(told.key)
-            if told.key in self._active:
-                del self._active[told.key]
-                self._active[told.key] = None
-        if told.has_news:
+            self.partitions[sent_partition.key] = self.partitions.pop(sent_partition.key)
+            if sent_partition.key in self._active:
+                del self._active[sent_partition.key]
+                self._active[sent_partition.key] = None
+        if sent_partition.has_news:
             cached.high_watermark = cached.log_start_offset = -1  # say it again once the trouble is over
         return news
 
@@ -313,7 +313,7 @@ class FetchSessions:
         if now - oldest.last_used < self._eviction_seconds:
             if not for_follower:
                 return False
-            consumers = (one for one in self._sessions.values() if not one.is_follower)
+            consumers = (session for session in self._sessions.values() if not session.is_follower)
             consumer = next(consumers, None)
             if consumer is None:
                 return False

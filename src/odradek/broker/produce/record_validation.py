@@ -167,13 +167,13 @@ def _check_content(
     if summary.null_key_count and "compact" in config.cleanup_policy:
         why = "a compacted topic accepts only records with a key"
         raise _refused(
-            ErrorCode.INVALID_RECORD, batch, header, lambda one: None if one.key is not None else why
+            ErrorCode.INVALID_RECORD, batch, header, lambda record: None if record.key is not None else why
         )
     if config.message_timestamp_type == "LogAppendTime":
         return
     judged = partial(_out_of_time, terms)
     if judged(summary.min_timestamp) or judged(summary.max_timestamp):
-        raise _refused(ErrorCode.INVALID_TIMESTAMP, batch, header, lambda one: judged(one.timestamp))
+        raise _refused(ErrorCode.INVALID_TIMESTAMP, batch, header, lambda record: judged(record.timestamp))
 
 
 def _out_of_time(terms: ValidationTerms, timestamp: int) -> str | None:
@@ -194,8 +194,8 @@ def _refused(
     if header.record_count > RECORDS_SEARCHED_MAX:
         return KafkaError(code)
     judged = ((index, judge(record)) for index, record in enumerate(decode_batch(batch, header)))
-    found = list(islice(((index, why) for index, why in judged if why is not None), RECORDS_NAMED_MAX))
-    return RecordsRefusedError(code, found[0][1], found)
+    refused = list(islice(((index, why) for index, why in judged if why is not None), RECORDS_NAMED_MAX))
+    return RecordsRefusedError(code, refused[0][1], refused)
 
 
 def _recompressed(

@@ -79,9 +79,11 @@ async def _asked(broker: BrokerContext, leader: BrokerId, name: TopicPartition) 
         raise KafkaError(ErrorCode.NETWORK_EXCEPTION, f"broker {leader} was not reached: {error}") from error
     assert isinstance(response, list_offsets.ListOffsetsResponse)
     for topic in response.topics:
-        for one in topic.partitions:
-            if (topic.name, one.partition_index) == name:
-                if one.error_code != ErrorCode.NONE:
-                    raise KafkaError(ErrorCode.of(one.error_code), f"broker {leader}, the leader of {name}")
-                return one.offset
+        for partition in topic.partitions:
+            if (topic.name, partition.partition_index) == name:
+                if partition.error_code != ErrorCode.NONE:
+                    raise KafkaError(
+                        ErrorCode.of(partition.error_code), f"broker {leader}, the leader of {name}"
+                    )
+                return partition.offset
     raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, f"the answer of broker {leader} leaves out {name}")

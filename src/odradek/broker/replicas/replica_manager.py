@@ -166,34 +166,34 @@ class ReplicaManager:
         cut until they are, though nobody counts on them: that takes another leader epoch. And those that may show what was
         deleted, unless they follow by now: then their leader says in a moment where the log begins.
         """
-        found = set[ReplicaId]()
+        replica_ids = set[ReplicaId]()
         for name in self._directories.damaged:
             partition = self._partitions.get(name)
             if partition is not None:
                 state = self._held.assigned(partition.topic_id, name.partition)
                 counts = state is not None and self._held.me in (*state.isr, *state.eligible)
                 if counts or (state is not None and partition.log.damage_offset is not None):
-                    found.add((partition.topic_id, name.partition))
+                    replica_ids.add((partition.topic_id, name.partition))
         for name in self._directories.doubtful:
             partition = self._partitions.get(name)
             if partition is not None and (partition.is_leader or not self._held.has_roles):
-                found.add((partition.topic_id, name.partition))
-        return frozenset(found)
+                replica_ids.add((partition.topic_id, name.partition))
+        return frozenset(replica_ids)
 
     @property
     def lost(self) -> frozenset[ReplicaId]:
         """Replicas that the image counts on, and that have not all that they had: they may lead only if that is accepted."""
-        found = set(self._held.lost)
+        replica_ids = set(self._held.lost)
         for name in self._directories.damaged:
             partition = self._partitions.get(name)
             if partition is not None and partition.log.lacks_records and self._is_counted_on(partition):
-                found.add((partition.topic_id, name.partition))
-        return frozenset(found)
+                replica_ids.add((partition.topic_id, name.partition))
+        return frozenset(replica_ids)
 
     @property
     def uncertain(self) -> dict[ReplicaId, LogEnd]:
         """Replicas that may lack something, and where their logs end, as long as the image counts on them or nobody leads."""
-        found = dict[ReplicaId, LogEnd]()
+        log_ends = dict[ReplicaId, LogEnd]()
         for name in self._directories.damaged:
             partition = self._partitions.get(name)
             if partition is None or not partition.log.is_uncertain:
@@ -201,17 +201,17 @@ class ReplicaManager:
             state = self._held.assigned(partition.topic_id, name.partition)
             if state is not None and (state.leader == NO_LEADER or self._is_counted_on(partition)):
                 end = LogEnd(leader_epoch=partition.log.latest_epoch, offset=partition.log.end_offset)
-                found[partition.topic_id, name.partition] = end
-        return found
+                log_ends[partition.topic_id, name.partition] = end
+        return log_ends
 
     @property
     def lacking(self) -> frozenset[ReplicaId]:
         """Replicas that nobody counts on, and that lack what they had: any other is better."""
         noted = [self._partitions.get(name) for name in self._directories.lack_notes]
         return frozenset(
-            (one.topic_id, one.name.partition)
-            for one in noted
-            if one is not None and not self._is_counted_on(one)
+            (partition.topic_id, partition.name.partition)
+            for partition in noted
+            if partition is not None and not self._is_counted_on(partition)
         )
 
     def _is_counted_on(self, partition: Partition) -> bool:
@@ -226,7 +226,9 @@ class ReplicaManager:
                 continue
             total_bytes, usable_bytes = directory.space()
             held = [
-                one for one in self._held if self._directories.log_directory_of(one.name) == directory.path
+                partition
+                for partition in self._held
+                if self._directories.log_directory_of(partition.name) == directory.path
             ]
             states.append(
                 DirectoryState(
@@ -282,12 +284,12 @@ class ReplicaManager:
     @property
     def opening(self) -> frozenset[ReplicaId]:
         """Replicas that are to be here, and that are not open yet."""
-        found = set[ReplicaId]()
+        replica_ids = set[ReplicaId]()
         for name in self._lanes.busy:
             topic = self._held.placed(name)
             if topic is not None and not self._is_there(name, topic):
-                found.add((topic.topic_id, name.partition))
-        return frozenset(found)
+                replica_ids.add((topic.topic_id, name.partition))
+        return frozenset(replica_ids)
 
     def _is_there(self, name: TopicPartition, topic: TopicImage) -> bool:
         """Open, or known to be offline."""
@@ -342,7 +344,7 @@ class ReplicaManager:
                     changes += 1
                     if changes % _TURN == 0:
                         await asyncio.sleep(0)
-        for topic_id in [one for one in self._applied if one not in image.topics_by_id]:
+        for topic_id in [applied_id for applied_id in self._applied if applied_id not in image.topics_by_id]:
             self._topic_gone(self._applied.pop(topic_id), pending)
         self._directories.remove_deleted_soon()
         if self._held.has_roles:
@@ -440,7 +442,7 @@ class ReplicaManager:
 
     async def compact(self) -> None:
         """Compact what needs it, until nothing does."""
-        compacted = [one for one in self._held if "compact" in one.config.cleanup_policy]
+        compacted = [partition for partition in self._held if "compact" in partition.config.cleanup_policy]
         if self._config is None or not compacted or not self._compacts:
             return
         if self._cleaner is None:

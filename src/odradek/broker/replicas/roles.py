@@ -58,7 +58,9 @@ class ReplicaRoles:
     def brokers_changed(self, image: ClusterImage) -> None:
         # One mapping for all partitions, changed in place: nothing has to be told to each of them.
         self._live.clear()
-        self._live.update({one.broker_id: one.epoch for one in image.brokers if not one.is_leaving})
+        self._live.update(
+            {broker.broker_id: broker.epoch for broker in image.brokers if not broker.is_leaving}
+        )
 
     def assume(self, partition: Partition, state: PartitionImage) -> None:
         """Give the partition its role. An older state than the known one changes nothing."""

@@ -108,7 +108,8 @@ async def acknowledge(
             live = await broker.shares.get(SharePlace(key.group_id, *read_place))
             _check_types(batches, renews=renews and live.settings.renews)
             ranges = [
-                AcknowledgedRange(one.first_offset, one.last_offset, one.acknowledge_types) for one in batches
+                AcknowledgedRange(batch.first_offset, batch.last_offset, batch.acknowledge_types)
+                for batch in batches
             ]
             kept = live.acknowledge(key.member_id, ranges)
             verdicts[read_place] = AcknowledgementOutcome(ErrorCode.NONE)
@@ -125,10 +126,10 @@ async def acknowledge(
 
 
 def _check_types(batches: Sequence[AcknowledgementRequest], *, renews: bool) -> None:
-    for one in batches:
-        if not one.acknowledge_types:
+    for batch in batches:
+        if not batch.acknowledge_types:
             raise KafkaError(ErrorCode.INVALID_REQUEST, "an acknowledgement needs a type")
-        if AcknowledgeType.RENEW in one.acknowledge_types and not renews:
+        if AcknowledgeType.RENEW in batch.acknowledge_types and not renews:
             raise KafkaError(
                 ErrorCode.INVALID_REQUEST,
                 "locks are renewed only by a request that says so, if the group may",
@@ -137,9 +138,9 @@ def _check_types(batches: Sequence[AcknowledgementRequest], *, renews: bool) -> 
 
 async def settled(kept: Sequence[Awaitable[None]]) -> None:
     """Wait for all; what was refused is loaded again, so nobody needs to hear of it."""
-    for one in kept:
+    for outcome in kept:
         try:
-            await one
+            await outcome
         except KafkaError:
             continue
 

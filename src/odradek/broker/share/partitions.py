@@ -135,7 +135,7 @@ class LivePartition:
     def _keep(self, batches: Sequence[StateBatch]) -> asyncio.Future[None] | None:
         """None when there is nothing new to keep. What becomes of the write is seen to, whether or not anybody waits for it."""
         start_offset = self.core.start_offset
-        news = [one for one in batches if one.last_offset >= start_offset]
+        news = [batch for batch in batches if batch.last_offset >= start_offset]
         if not news and start_offset == self._kept_offset:
             return None
         self._kept_offset = start_offset
@@ -266,7 +266,7 @@ class SharePartitions:
 
     async def topics_deleted(self, topic_ids: frozenset[UUID]) -> None:
         """Forget their state. It waits for no other broker: whoever calls may be about to hear that one is dead."""
-        for place in [one for one in self._live if one.topic_id in topic_ids]:
+        for place in [share_place for share_place in self._live if share_place.topic_id in topic_ids]:
             self.drop(place)
         for _, shard in self._shards:
             try:
@@ -303,7 +303,7 @@ class SharePartitions:
     def drop_unread(self, group_id: str) -> None:
         """If none of the group's members reads here any more, forget what is in memory: it is all kept."""
         if not self.sessions.any_of(group_id):
-            for place in [one for one in self._live if one.group_id == group_id]:
+            for place in [share_place for share_place in self._live if share_place.group_id == group_id]:
                 self.drop(place)
 
     def behind(self, kept: asyncio.Future[None]) -> None:
@@ -314,9 +314,9 @@ class SharePartitions:
 
     def release(self, group_id: str, member_id: str) -> list[asyncio.Future[None]]:
         """All that the member has comes back."""
-        found = [live for place, live in self._live.items() if place.group_id == group_id]
-        released = (live.release(member_id) for live in found)
-        return [one for one in released if one is not None]
+        live_partitions = [live for place, live in self._live.items() if place.group_id == group_id]
+        released = (live.release(member_id) for live in live_partitions)
+        return [write for write in released if write is not None]
 
     def _check_open(self) -> None:
         if self._closed:

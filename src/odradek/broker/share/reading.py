@@ -76,7 +76,7 @@ def take(seen: FetchedRange, member_id: str, room: FetchLimits, now_ms: int) -> 
     if not ranges:
         return None
     live.locked()
-    room.records -= sum(one.last_offset - one.first_offset + 1 for one in ranges)
+    room.records -= sum(span.last_offset - span.first_offset + 1 for span in ranges)
     first, last = ranges[0].first_offset, ranges[-1].last_offset
     records = b"".join(
         batch for header, batch in seen.batches if header.last_offset >= first and header.base_offset <= last
@@ -108,31 +108,31 @@ def _without_void(seen: FetchedRange, member_id: str, ranges: list[AcquiredRange
     ]
     kept: list[AcquiredRange] = []
     void: list[AcknowledgedRange] = []
-    for one in ranges:
-        position = one.first_offset
+    for span in ranges:
+        position = span.first_offset
         for first, last in real:
-            if last < position or first > one.last_offset:
+            if last < position or first > span.last_offset:
                 continue
             if first > position:
                 void.append(AcknowledgedRange(position, first - 1, [AcknowledgeType.GAP]))
-            begin, end = max(first, position), min(last, one.last_offset)
-            if kept and kept[-1].last_offset + 1 == begin and kept[-1].delivery_count == one.delivery_count:
+            begin, end = max(first, position), min(last, span.last_offset)
+            if kept and kept[-1].last_offset + 1 == begin and kept[-1].delivery_count == span.delivery_count:
                 kept[-1] = kept[-1]._replace(last_offset=end)
             else:
-                kept.append(AcquiredRange(begin, end, one.delivery_count))
+                kept.append(AcquiredRange(begin, end, span.delivery_count))
             position = end + 1
-        if position <= one.last_offset:
-            void.append(AcknowledgedRange(position, one.last_offset, [AcknowledgeType.GAP]))
+        if position <= span.last_offset:
+            void.append(AcknowledgedRange(position, span.last_offset, [AcknowledgeType.GAP]))
     if void:
         live.acknowledge_gaps(member_id, void)
     return kept
 
 
 def _cut(ranges: Iterable[AcquiredRange], ends: Sequence[int], batch_size: int) -> Iterator[AcquiredRange]:
-    for one in ranges:
-        first = one.first_offset
+    for span in ranges:
+        first = span.first_offset
         for end in ends:
-            if first + batch_size - 1 <= end < one.last_offset:
-                yield one._replace(first_offset=first, last_offset=end)
+            if first + batch_size - 1 <= end < span.last_offset:
+                yield span._replace(first_offset=first, last_offset=end)
                 first = end + 1
-        yield one._replace(first_offset=first)
+        yield span._replace(first_offset=first)

@@ -40,7 +40,7 @@ class RemoteShareState:
         self.ask_peer: Final = ask
         self._writes: Gathered[_Change, ErrorContent | None] = Gathered(
             lambda keeper, changes: _StateOfKeeper(keeper, self).send(changes),
-            key=lambda one: one.place,
+            key=lambda change: change.place,
             under_way_max=1,
         )
         self._last: dict[SharePlace, asyncio.Future[ErrorContent | None]] = {}
@@ -163,14 +163,14 @@ class _StateOfKeeper(NamedTuple):
     async def send(self, changes: Sequence[_Change]) -> Sequence[ErrorContent | None]:
         """One request for each group; the keeper takes them in as they come."""
         by_group: dict[str, list[_Change]] = {}
-        for one in changes:
-            by_group.setdefault(one.place.group_id, []).append(one)
+        for change in changes:
+            by_group.setdefault(change.place.group_id, []).append(change)
         outcomes: dict[SharePlace, ErrorContent | None] = {}
         for written in await asyncio.gather(
             *(self._send_of_group(group_id, of_group) for group_id, of_group in by_group.items())
         ):
             outcomes.update(written)
-        return [outcomes[one.place] for one in changes]
+        return [outcomes[asked.place] for asked in changes]
 
     async def _send_of_group(
         self, group_id: str, changes: Sequence[_Change]
@@ -180,13 +180,13 @@ class _StateOfKeeper(NamedTuple):
         try:
             response = await self._ask(_WRITE, request)
         except KafkaError as error:
-            return dict.fromkeys((one.place for one in changes), ErrorContent.of(error))
-        for one in changes:
+            return dict.fromkeys((change.place for change in changes), ErrorContent.of(error))
+        for change in changes:
             try:
-                _result_of(response, one.place)
-                outcomes[one.place] = None
+                _result_of(response, change.place)
+                outcomes[change.place] = None
             except KafkaError as error:
-                outcomes[one.place] = ErrorContent.of(error)
+                outcomes[change.place] = ErrorContent.of(error)
         return outcomes
 
 
@@ -205,11 +205,11 @@ def _settle(kept: asyncio.Future[None], answered: asyncio.Future[ErrorContent | 
 def _result_of(response: Any, place: SharePlace) -> Any:
     """What the response says of the place; raises its error, and UNKNOWN_SERVER_ERROR when it says nothing."""
     for topic in response.results:
-        for one in topic.partitions:
-            if (topic.topic_id, one.partition) == (place.topic_id, place.partition):
-                if one.error_code != ErrorCode.NONE:
-                    raise KafkaError(ErrorCode.of(one.error_code), one.error_message)
-                return one
+        for partition in topic.partitions:
+            if (topic.topic_id, partition.partition) == (place.topic_id, place.partition):
+                if partition.error_code != ErrorCode.NONE:
+                    raise KafkaError(ErrorCode.of(partition.error_code), partition.error_message)
+                return partition
     raise KafkaError(
         ErrorCode.UNKNOWN_SERVER_ERROR,
         f"the answer leaves out partition {place.partition} of {place.topic_id}",
@@ -227,12 +227,12 @@ def _written(changes: Iterable[_Change]) -> list[writing.WriteStateData]:
                 start_offset=change.start_offset,
                 state_batches=[
                     writing.StateBatch(
-                        first_offset=one.first_offset,
-                        last_offset=one.last_offset,
-                        delivery_state=one.state,
-                        delivery_count=one.delivery_count,
+                        first_offset=batch.first_offset,
+                        last_offset=batch.last_offset,
+                        delivery_state=batch.state,
+                        delivery_count=batch.delivery_count,
                     )
-                    for one in change.batches
+                    for batch in change.batches
                 ],
             )
         )

@@ -25,10 +25,10 @@ def reset_offset(
     duration_ms = duration_of(settings.offset_reset)
     if duration_ms is None:
         return end_offset
-    found = partition.log.offset_for_timestamp(
+    timestamped_offset = partition.log.offset_for_timestamp(
         now_wall_ms - duration_ms, end_offset=end_offset, beside=beside
     )
-    return end_offset if found is None else found.offset
+    return end_offset if timestamped_offset is None else timestamped_offset.offset
 
 
 def duration_of(reset: str) -> int | None:

@@ -107,7 +107,7 @@ def archive() -> None:
 @click.option(
     "--format",
     "table_format",
-    type=click.Choice([each.value for each in TableFormat]),
+    type=click.Choice([table_format.value for table_format in TableFormat]),
     help="Of a new archive.  [default: delta]",
 )
 @click.option("--once", is_flag=True, help="Archive what is there now, and end.")
@@ -234,27 +234,29 @@ def status_(
     """Show how far each partition is archived, and how far that is behind its end."""
     table = opening.open_archive(_place(place, endpoint, region), catalog)
     check_reachable(bootstrap)
-    found = status.archive_status(table, topic_side.BrokerTopics(bootstrap, pairs(properties, "--property")))
+    summary = status.archive_status(
+        table, topic_side.BrokerTopics(bootstrap, pairs(properties, "--property"))
+    )
     rows = [
         (
-            each.partition.topic,
-            each.partition.partition,
-            each.position,
-            each.end,
-            each.behind,
-            each.file_count,
-            each.size_bytes,
+            partition.partition.topic,
+            partition.partition.partition,
+            partition.position,
+            partition.end,
+            partition.behind,
+            partition.file_count,
+            partition.size_bytes,
         )
-        for each in found.partitions
+        for partition in summary.partitions
     ]
     if as_json:
         print_json(
             {
                 "place": str(table.place),
                 "format": table.format,
-                "records": found.row_count,
-                "files": found.file_count,
-                "bytes": found.size_bytes,
+                "records": summary.row_count,
+                "files": summary.file_count,
+                "bytes": summary.size_bytes,
                 "partitions": [dict(zip(_keys(_STATUS), row, strict=True)) for row in rows],
             }
         )
@@ -262,7 +264,7 @@ def status_(
     if rows:
         print_table(_STATUS, rows)
     remark(
-        f"{table.format}: {found.row_count:,} records in {found.file_count:,} files, {bytes_text(found.size_bytes)}"
+        f"{table.format}: {summary.row_count:,} records in {summary.file_count:,} files, {bytes_text(summary.size_bytes)}"
     )
 
 
@@ -291,18 +293,18 @@ def verify_(
     findings = verify.verify_archive(table, topics)
     rows = [
         (
-            each.partition.topic,
-            each.partition.partition,
-            each.first,
-            each.position,
-            each.row_count,
-            each.doubled,
-            len(each.lost),
-            each.aborted,
-            each.control,
-            len(each.unknown),
+            finding.partition.topic,
+            finding.partition.partition,
+            finding.first,
+            finding.position,
+            finding.row_count,
+            finding.doubled,
+            len(finding.lost),
+            finding.aborted,
+            finding.control,
+            len(finding.unknown),
         )
-        for each in findings
+        for finding in findings
     ]
     if as_json:
         print_json([dict(zip(_keys(_FINDINGS), row, strict=True)) for row in rows])
@@ -312,7 +314,7 @@ def verify_(
     if faults:
         raise ArchiveError(f"{table.place}: {'; '.join(faults)}")
     if not as_json:
-        remark(f"every record is there once: {sum(each.row_count for each in findings):,} rows")
+        remark(f"every record is there once: {sum(finding.row_count for finding in findings):,} rows")
 
 
 @archive.command("compact")
@@ -398,4 +400,4 @@ def _place(place: str, endpoint: str | None, region: str | None) -> ArchivePlace
 
 
 def _keys(columns: tuple[str, ...]) -> list[str]:
-    return [each.replace(" ", "_") for each in columns]
+    return [column.replace(" ", "_") for column in columns]

@@ -66,7 +66,7 @@ def _selection(filters: dict[str, Any], places: tuple[PlaceRange, ...] = ()) -> 
     return Selection(
         errors=filters["errors"],
         text=filters["text"],
-        origins=tuple(parse_place(each) for each in filters["origins"]),
+        origins=tuple(parse_place(text) for text in filters["origins"]),
         places=places,
         groups=filters["groups"],
         queries=filters["queries"],
@@ -96,7 +96,7 @@ def list_(
     its retention takes them; they are counted apart.
     """
     selection = _selection(filters)
-    found = [
+    letter_groups = [
         group
         for name in topics or _dead_letter_topics(bootstrap)
         for group in grouped(_letters(bootstrap, name, selection))
@@ -106,12 +106,18 @@ def list_(
         names = [*LIST_COLUMNS[:5], "oldest_ms", "newest_ms"]
         print_json(
             [
-                dict(zip(names, (*each.row()[:5], each.oldest_ms, each.newest_ms), strict=True))
-                for each in found
+                dict(
+                    zip(
+                        names,
+                        (*letter_group.row()[:5], letter_group.oldest_ms, letter_group.newest_ms),
+                        strict=True,
+                    )
+                )
+                for letter_group in letter_groups
             ]
         )
-    elif found:
-        print_table(LIST_COLUMNS, [each.row() for each in found])
+    elif letter_groups:
+        print_table(LIST_COLUMNS, [letter_group.row() for letter_group in letter_groups])
     else:
         remark("no dead letters")
 
@@ -212,8 +218,8 @@ def redrive_(
             _print_targets(targets, as_json)
             remark("nothing was sent: leave --dry-run out to do it")
             return
-        told = ", ".join(f"{count:,} to {topic}" for topic, count in targets.items()) or "none"
-        click.confirm(f"Send letters of {where.topic} back: {told}?", abort=True)
+        summary = ", ".join(f"{count:,} to {topic}" for topic, count in targets.items()) or "none"
+        click.confirm(f"Send letters of {where.topic} back: {summary}?", abort=True)
     check_reachable(bootstrap)
     with DeadLetterTopic(bootstrap, where.topic, client_id=CLIENT_ID) as topic:
         done = redrive(topic, request, None if as_json else _report)

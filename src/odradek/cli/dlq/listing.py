@@ -60,13 +60,15 @@ def grouped(letters: Iterable[tuple[DeadLetter, bool]]) -> list[LetterGroup]:
         if group is None:
             group = groups[key] = LetterGroup(topic=key[0], origin=key[1], error=key[2])
         group.add(letter, is_redriven)
-    return sorted(groups.values(), key=lambda each: (-each.letter_count, -each.redriven_count, each.error))
+    return sorted(
+        groups.values(), key=lambda entry: (-entry.letter_count, -entry.redriven_count, entry.error)
+    )
 
 
 def letter_json(letter: DeadLetter, is_redriven: bool) -> dict[str, Any]:
     """All of a letter; bytes that are no text as base64, in fields that say so."""
     origin, failure, by = letter.origin, letter.failure, letter.by
-    told: dict[str, Any] = {
+    document: dict[str, Any] = {
         "topic": letter.topic,
         "partition": letter.partition,
         "offset": letter.offset,
@@ -84,14 +86,14 @@ def letter_json(letter: DeadLetter, is_redriven: bool) -> dict[str, Any]:
         "redrive_count": letter.redrive_count,
         "dialect": letter.dialect,
     }
-    _put(told, "key", letter.key)
-    _put(told, "value", letter.value)
-    told["headers"] = []
+    _put(document, "key", letter.key)
+    _put(document, "value", letter.value)
+    document["headers"] = []
     for name, value in letter.own_headers:
         header: dict[str, Any] = {"name": name}
         _put(header, "value", value)
-        told["headers"].append(header)
-    return told
+        document["headers"].append(header)
+    return document
 
 
 def letter_lines(letter: DeadLetter, is_redriven: bool, *, with_stacktrace: bool) -> Iterator[str]:
@@ -169,7 +171,7 @@ def _printable(content: bytes) -> str | None:
         text = content.decode()
     except UnicodeDecodeError:
         return None
-    return text if all(each.isprintable() or each in "\n\t" for each in text) else None
+    return text if all(character.isprintable() or character in "\n\t" for character in text) else None
 
 
 def _one_line(text: str) -> str:

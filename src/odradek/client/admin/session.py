@@ -53,11 +53,11 @@ class AdminSession:
 
     def coordinator_of(self, group_id: str) -> Coordinator:
         """The same one each time, as it remembers where it is."""
-        found = self._groups.pop(group_id, None) or Coordinator(self.cluster, group_id, GROUP)
-        self._groups[group_id] = found
+        coordinator = self._groups.pop(group_id, None) or Coordinator(self.cluster, group_id, GROUP)
+        self._groups[group_id] = coordinator
         if len(self._groups) > _GROUPS_MAX:
             del self._groups[next(iter(self._groups))]
-        return found
+        return coordinator
 
     async def each(
         self,

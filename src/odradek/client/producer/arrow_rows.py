@@ -59,9 +59,9 @@ def by_partition(
     order = pc.array_sort_indices(numbers)  # stable, nulls last
     ordered = rows.take(order)
     start = 0
-    for each in sorted(pc.value_counts(numbers).to_pylist(), key=_nulls_last):
-        yield RowsOfPartition(each["values"], ordered.slice(start, each["counts"]))
-        start += each["counts"]
+    for counted in sorted(pc.value_counts(numbers).to_pylist(), key=_nulls_last):
+        yield RowsOfPartition(counted["values"], ordered.slice(start, counted["counts"]))
+        start += counted["counts"]
 
 
 def _nulls_last(counted: dict[str, int | None]) -> tuple[bool, int]:

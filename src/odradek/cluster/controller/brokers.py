@@ -88,26 +88,34 @@ class BrokerChanges:
         )
         cordoned = cordons(self._changes.image)
         return Liveness(
-            brokers={one: known.image(cordoned) for one, known in self._known.items() if known.is_in_service},
+            brokers={
+                broker_id: known.image(cordoned)
+                for broker_id, known in self._known.items()
+                if known.is_in_service
+            },
             awaited=awaited,
-            offline={one: known.offline for one, known in self._known.items() if known.offline},
-            lost={one: known.lost for one, known in self._known.items() if known.lost},
-            lacking={one: known.lacking for one, known in self._known.items() if known.lacking},
-            uncertain={one: known.uncertain for one, known in self._known.items() if known.uncertain},
+            offline={broker_id: known.offline for broker_id, known in self._known.items() if known.offline},
+            lost={broker_id: known.lost for broker_id, known in self._known.items() if known.lost},
+            lacking={broker_id: known.lacking for broker_id, known in self._known.items() if known.lacking},
+            uncertain={
+                broker_id: known.uncertain for broker_id, known in self._known.items() if known.uncertain
+            },
         )
 
     def absent(self) -> list[BrokerImage]:
         """Brokers of the cluster that are not in service: they may hold replicas, which join when they come back."""
         cordoned = cordons(self._changes.image)
         waiting = {
-            one: known.image(cordoned) for one, known in self._known.items() if not known.is_in_service
+            broker_id: known.image(cordoned)
+            for broker_id, known in self._known.items()
+            if not known.is_in_service
         }
         down = {
-            one: replace(image, is_cordoned=cordoned.get(one, image.is_cordoned))
-            for one, registration in self._down.items()
-            if (image := registration.image(_NO_EPOCH)) and one not in self._known
+            broker_id: replace(image, is_cordoned=cordoned.get(broker_id, image.is_cordoned))
+            for broker_id, registration in self._down.items()
+            if (image := registration.image(_NO_EPOCH)) and broker_id not in self._known
         }
-        return [{**down, **waiting}[one] for one in sorted(down.keys() | waiting.keys())]
+        return [{**down, **waiting}[broker_id] for broker_id in sorted(down.keys() | waiting.keys())]
 
     def rules_of(self, topic: TopicImage) -> TopicRules:
         return rules_of(self._changes.image, topic, self._defaults)

@@ -57,7 +57,7 @@ class PartitionChanges:
         try:
             await self._changes.commit_topics(draft.topics())
         except KafkaError as error:
-            return [one if isinstance(one, KafkaError) else error for one in outcomes]
+            return [outcome if isinstance(outcome, KafkaError) else error for outcome in outcomes]
         return outcomes
 
     def _decide(self, asked: _Asked, draft: _Draft) -> IsrOutcomes:
@@ -112,35 +112,35 @@ class PartitionChanges:
         draft = _Draft(self._changes)
         liveness = self._brokers.liveness()
         outcomes: list[KafkaError | None] = []
-        for one in wanted:
+        for reassignment in wanted:
             try:
-                topic, partition = draft.named(one.topic, one.partition)
-                availability = liveness.standing_for(topic.topic_id, one.partition)
-                if one.replicas is None:
+                topic, partition = draft.named(reassignment.topic, reassignment.partition)
+                availability = liveness.standing_for(topic.topic_id, reassignment.partition)
+                if reassignment.replicas is None:
                     after = cancelled(partition, availability)
                 else:
                     check_target(
                         partition,
-                        one.replicas,
+                        reassignment.replicas,
                         frozenset(liveness.brokers),
                         allow_factor_change=allow_factor_change,
                     )
-                    after = begun(partition, one.replicas, availability)
+                    after = begun(partition, reassignment.replicas, availability)
                 after = settled(after, availability, self._brokers.rules_of(topic))
-                draft.put((topic.topic_id, one.partition), after)
+                draft.put((topic.topic_id, reassignment.partition), after)
                 outcomes.append(None)
             except KafkaError as error:
                 outcomes.append(error)
         try:
             await self._changes.commit_topics(draft.topics())
         except KafkaError as error:
-            return [error if one is None else one for one in outcomes]
-        for one, outcome in zip(wanted, outcomes, strict=True):
+            return [error if refusal is None else refusal for refusal in outcomes]
+        for reassignment, outcome in zip(wanted, outcomes, strict=True):
             if outcome is None:
                 _log.info(
-                    "reassignment_begun" if one.replicas is not None else "reassignment_cancelled",
-                    partition=TopicPartition(one.topic, one.partition),
-                    replicas=one.replicas,
+                    "reassignment_begun" if reassignment.replicas is not None else "reassignment_cancelled",
+                    partition=TopicPartition(reassignment.topic, reassignment.partition),
+                    replicas=reassignment.replicas,
                 )
         return outcomes
 
@@ -167,8 +167,8 @@ class PartitionChanges:
         try:
             await self._changes.commit_topics(draft.topics())
         except KafkaError as error:
-            return {name: error if one is None else one for name, one in outcomes.items()}
-        elected = [name for name, one in outcomes.items() if one is None]
+            return {name: error if outcome is None else outcome for name, outcome in outcomes.items()}
+        elected = [name for name, outcome in outcomes.items() if outcome is None]
         if elected:
             report = _log.error if unclean else _log.info
             report("leaders_elected_on_demand", unclean=unclean, elected=len(elected), first=elected[0])

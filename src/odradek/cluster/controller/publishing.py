@@ -86,7 +86,9 @@ class Publication:
                 while not self._is_over:
                     alive = {broker.broker_id for broker in self.latest.brokers}
                     waiting = [
-                        one for one in waiting if one in alive and not self._has(one, version, topic_ids)
+                        broker_id
+                        for broker_id in waiting
+                        if broker_id in alive and not self._has(broker_id, version, topic_ids)
                     ]
                     if not waiting:
                         return True
@@ -174,7 +176,7 @@ class Publication:
         key = (-1 if start is None else start.version, latest.version)
         encoding = self._encoded.get(key)
         if encoding is None:
-            kept = {one: told for one, told in self._encoded.items() if one[1] == latest.version}
+            kept = {form: encoded for form, encoded in self._encoded.items() if form[1] == latest.version}
             steps = snapshot(latest) if start is None else delta(start, latest)
             encoding = asyncio.get_running_loop().create_task(in_turns(steps), name="encode image")
             self._encoded = kept | {key: encoding}

@@ -179,13 +179,13 @@ class ClusterStore:
         """Remove the registration of this incarnation; False when it is gone already."""
         for is_last in (False, True):
             try:
-                found = await removal(self._registry, broker)
+                fenced = await removal(self._registry, broker)
             except RegistryError as error:
                 raise _unwritable(error) from error
-            if found is None or found.epoch != epoch:
+            if fenced is None or fenced.epoch != epoch:
                 return False
             try:
-                await self.commit(found.operations)
+                await self.commit(fenced.operations)
             except KafkaError:
                 if is_last or self.is_deposed:
                     raise

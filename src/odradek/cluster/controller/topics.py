@@ -46,7 +46,7 @@ class TopicChanges:
         self, wanted: Sequence[TopicSpec], *, validate_only: bool
     ) -> list[TopicImage | KafkaError]:
         outcomes = await self._changes.applied(lambda: self._create(wanted, validate_only=validate_only))
-        made = [] if validate_only else [one for one in outcomes if isinstance(one, TopicImage)]
+        made = [] if validate_only else [outcome for outcome in outcomes if isinstance(outcome, TopicImage)]
         await self._applied_by_holders(made)
         return outcomes
 
@@ -108,8 +108,10 @@ class TopicChanges:
             # Of many topics, some may have been committed.
             present = self._changes.image.topics
             return [
-                error if isinstance(one, TopicImage) and present.get(one.name) is not one else one
-                for one in outcomes
+                error
+                if isinstance(outcome, TopicImage) and present.get(outcome.name) is not outcome
+                else outcome
+                for outcome in outcomes
             ]
         for topic in planned:
             _log.info("topic_created", topic=topic.name, id=topic.topic_id, partitions=len(topic.partitions))
@@ -149,7 +151,9 @@ class TopicChanges:
 def with_fewer_eligible(topic: TopicImage, rules: TopicRules) -> TopicImage:
     """Under new rules: where the high watermark may move from now on, who is out of sync is not eligible any more."""
     partitions = tuple(
-        renewed(one, replace(one, eligible=eligible_after(one, one.isr, rules))) if one.eligible else one
-        for one in topic.partitions
+        renewed(partition, replace(partition, eligible=eligible_after(partition, partition.isr, rules)))
+        if partition.eligible
+        else partition
+        for partition in topic.partitions
     )
     return replace(topic, partitions=partitions)

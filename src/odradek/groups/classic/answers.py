@@ -32,11 +32,11 @@ def joined(
         member_id=member.member_id,
         members=[
             JoinGroupResponseMember(
-                member_id=one.member_id,
-                group_instance_id=one.instance_id,
-                metadata=one.metadata(group.protocol_name),
+                member_id=group_member.member_id,
+                group_instance_id=group_member.instance_id,
+                metadata=group_member.metadata(group.protocol_name),
             )
-            for one in group.members.values()
+            for group_member in group.members.values()
         ]
         if tell_members and is_leader
         else [],

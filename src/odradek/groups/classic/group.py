@@ -299,7 +299,7 @@ class ClassicGroup:
         self._deadlines.cancel(session_of(self.group_id, member.member_id))
         self.pending_syncs.pop(member.member_id, None)
         self.members = {
-            (member_id if key == member.member_id else key): one for key, one in self.members.items()
+            (member_id if key == member.member_id else key): kept for key, kept in self.members.items()
         }
         if self.leader_id == member.member_id:
             self.leader_id = member_id
@@ -332,7 +332,7 @@ class ClassicGroup:
             or self.members.get(awaited.member_id) is not awaited
         ):
             last_first = reversed(self.members.values())
-            awaited = self._awaited = next((one for one in last_first if one.joining is None), None)
+            awaited = self._awaited = next((member for member in last_first if member.joining is None), None)
         return awaited is None
 
     # -- protocols

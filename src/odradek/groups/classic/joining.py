@@ -46,7 +46,7 @@ class Join:
 
     @property
     def protocols(self) -> Protocols:
-        return tuple({one.name: one.metadata for one in self.request.protocols}.items())
+        return tuple({protocol.name: protocol.metadata for protocol in self.request.protocols}.items())
 
     @property
     def rebalance_timeout_ms(self) -> int:
@@ -67,18 +67,18 @@ def join(
     step: GroupStep,
 ) -> None:
     """Answers through the ticket, now or when the generation is formed."""
-    one = Join(machine, group, request, caller, ticket, step)
+    joining = Join(machine, group, request, caller, ticket, step)
     member_id = request.member_id
-    if not _has_room(machine, group, member_id) or not _can_hold(machine, group, one.protocols):
+    if not _has_room(machine, group, member_id) or not _can_hold(machine, group, joining.protocols):
         group.remove(member_id)
-        one.refuse(ErrorCode.GROUP_MAX_SIZE_REACHED)
+        joining.refuse(ErrorCode.GROUP_MAX_SIZE_REACHED)
         complete_if_possible(machine, group, step)
-    elif not group.supports(request.protocol_type, [name for name, _ in one.protocols]):
-        one.refuse(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, member_id)
+    elif not group.supports(request.protocol_type, [name for name, _ in joining.protocols]):
+        joining.refuse(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, member_id)
     elif member_id:
-        _join_known(one)
+        _join_known(joining)
     else:
-        _join_unknown(one)
+        _join_unknown(joining)
 
 
 def _has_room(machine: GroupMachine, group: ClassicGroup, member_id: str) -> bool:
@@ -102,30 +102,30 @@ def _can_hold(machine: GroupMachine, group: ClassicGroup, protocols: Protocols) 
 # -- newcomers
 
 
-def _join_unknown(one: Join) -> None:
-    group, request = one.group, one.request
+def _join_unknown(joining: Join) -> None:
+    group, request = joining.group, joining.request
     instance_id = request.group_instance_id
-    stem = one.caller.client_id if instance_id is None else instance_id
-    member_id = f"{stem[:_STEM_LENGTH_MAX]}-{one.machine.dependencies.new_uuid()}"
+    stem = joining.caller.client_id if instance_id is None else instance_id
+    member_id = f"{stem[:_STEM_LENGTH_MAX]}-{joining.machine.dependencies.new_uuid()}"
     if instance_id is not None:
         holder = group.members.get(group.statics.get(instance_id, ""))
         if holder is None:
-            _add(one, member_id)
+            _add(joining, member_id)
         else:
-            _take_over(one, holder, member_id)
-    elif one.caller.api_version >= _SINCE_MEMBER_ID_REQUIRED:
-        _give_id(one, member_id)
+            _take_over(joining, holder, member_id)
+    elif joining.caller.api_version >= _SINCE_MEMBER_ID_REQUIRED:
+        _give_id(joining, member_id)
     else:
-        _add(one, member_id)
+        _add(joining, member_id)
 
 
-def _give_id(one: Join, member_id: str) -> None:
+def _give_id(joining: Join, member_id: str) -> None:
     """Until the session timeout; earlier when so many ids are unused that somebody collects them."""
-    group, machine = one.group, one.machine
+    group, machine = joining.group, joining.machine
     group.pending_joins[member_id] = None
-    expiry_ms = one.step.now.monotonic_ms + one.request.session_timeout_ms
+    expiry_ms = joining.step.now.monotonic_ms + joining.request.session_timeout_ms
     machine.deadlines.set(session_of(group.group_id, member_id), expiry_ms)
-    one.refuse(ErrorCode.MEMBER_ID_REQUIRED, member_id)
+    joining.refuse(ErrorCode.MEMBER_ID_REQUIRED, member_id)
     given = machine.given_ids
     given[group.group_id, member_id] = None
     if len(given) > _GIVEN_IDS_MAX:
@@ -133,7 +133,7 @@ def _give_id(one: Join, member_id: str) -> None:
             del given[key]
         for key in list(given)[: max(0, len(given) - _GIVEN_IDS_MAX // 2)]:
             del given[key]
-            machine.deadlines.set(session_of(*key), one.step.now.monotonic_ms)
+            machine.deadlines.set(session_of(*key), joining.step.now.monotonic_ms)
 
 
 def _is_unused(machine: GroupMachine, group_id: str, member_id: str) -> bool:
@@ -141,17 +141,17 @@ def _is_unused(machine: GroupMachine, group_id: str, member_id: str) -> bool:
     return isinstance(group, ClassicGroup) and member_id in group.pending_joins
 
 
-def _add(one: Join, member_id: str) -> None:
-    group, request = one.group, one.request
+def _add(joining: Join, member_id: str) -> None:
+    group, request = joining.group, joining.request
     member = ClassicGroupMember(
         member_id=member_id,
         instance_id=request.group_instance_id,
-        client_id=one.caller.client_id,
-        client_host=one.caller.client_host,
-        rebalance_timeout_ms=one.rebalance_timeout_ms,
+        client_id=joining.caller.client_id,
+        client_host=joining.caller.client_host,
+        rebalance_timeout_ms=joining.rebalance_timeout_ms,
         session_timeout_ms=request.session_timeout_ms,
-        protocols=one.protocols,
-        joining=one.ticket,
+        protocols=joining.protocols,
+        joining=joining.ticket,
         is_new=True,
     )
     if group.state is ClassicGroupState.PREPARING and group.rebalances_first:
@@ -159,13 +159,15 @@ def _add(one: Join, member_id: str) -> None:
     group.add(member, request.protocol_type)
     # It cannot send heartbeats before it is answered. A client that is gone, and came again under another id, must not be
     # waited for without end.
-    group.keep_alive(member, one.step.now, timeout_ms=one.machine.settings.new_member_join_timeout_ms)
-    rebalance_or_go_on(one.machine, group, f"member {member_id} joins: {request.reason or ''}", one.step)
+    group.keep_alive(member, joining.step.now, timeout_ms=joining.machine.settings.new_member_join_timeout_ms)
+    rebalance_or_go_on(
+        joining.machine, group, f"member {member_id} joins: {request.reason or ''}", joining.step
+    )
 
 
-def _take_over(one: Join, holder: ClassicGroupMember, member_id: str) -> None:
+def _take_over(joining: Join, holder: ClassicGroupMember, member_id: str) -> None:
     """A static member is back (or a second process uses its instance id): the place is the newcomer's (KIP-345)."""
-    group, step = one.group, one.step
+    group, step = joining.group, joining.step
     leader_before = group.leader_id
     answer_join(holder, join_refused(ErrorCode.FENCED_INSTANCE_ID, holder.member_id), step)
     if holder.syncing is not None:
@@ -173,28 +175,28 @@ def _take_over(one: Join, holder: ClassicGroupMember, member_id: str) -> None:
         holder.syncing = None
     group.rename(holder, member_id)
     group.keep_alive(holder, step.now)
-    group.update(holder, one.protocols, one.rebalance_timeout_ms, one.request.session_timeout_ms)
-    holder.joining = one.ticket
+    group.update(holder, joining.protocols, joining.rebalance_timeout_ms, joining.request.session_timeout_ms)
+    holder.joining = joining.ticket
     holder.is_new = False  # it has been told an id before: while it waits, it is alive
     if group.state is ClassicGroupState.STABLE and group.choose_protocol() == group.protocol_name:
-        _stay_stable(one, holder, leader_before)
+        _stay_stable(joining, holder, leader_before)
     elif group.state is ClassicGroupState.PREPARING:
-        complete_if_possible(one.machine, group, step)
+        complete_if_possible(joining.machine, group, step)
     else:
         # In CompletingRebalance too: the leader may be assigning partitions to the old id.
-        prepare(one.machine, group, f"static member {member_id} replaces another", step)
+        prepare(joining.machine, group, f"static member {member_id} replaces another", step)
 
 
-def _stay_stable(one: Join, member: ClassicGroupMember, leader_before: str | None) -> None:
+def _stay_stable(joining: Join, member: ClassicGroupMember, leader_before: str | None) -> None:
     """The same instance with the same protocol keeps its assignment, and the others never notice."""
-    group, step = one.group, one.step
+    group, step = joining.group, joining.step
     record = group.record(step.now)
-    if not one.machine.fits([record]):
-        prepare(one.machine, group, "the group's record is too large to be changed", step)
+    if not joining.machine.fits([record]):
+        prepare(joining.machine, group, "the group's record is too large to be changed", step)
         return
     step.records.append(record)
     group.keep_alive(member, step.now)
-    if one.caller.api_version >= _SINCE_SKIP_ASSIGNMENT:
+    if joining.caller.api_version >= _SINCE_SKIP_ASSIGNMENT:
         is_leader = group.leader_id == member.member_id
         response = joined(group, member, tell_members=True, skip_assignment=is_leader)
     else:
@@ -207,38 +209,38 @@ def _stay_stable(one: Join, member: ClassicGroupMember, leader_before: str | Non
 # -- members that are known
 
 
-def _join_known(one: Join) -> None:
-    group, request, member_id = one.group, one.request, one.request.member_id
+def _join_known(joining: Join) -> None:
+    group, request, member_id = joining.group, joining.request, joining.request.member_id
     if member_id in group.pending_joins:
         if request.group_instance_id is not None:
-            one.refuse(ErrorCode.UNKNOWN_MEMBER_ID, member_id)
+            joining.refuse(ErrorCode.UNKNOWN_MEMBER_ID, member_id)
         else:
-            _add(one, member_id)
+            _add(joining, member_id)
         return
     try:
         group.check_member(member_id, request.group_instance_id)
     except KafkaError as error:
-        one.refuse(error.code, member_id)
+        joining.refuse(error.code, member_id)
         return
     member = group.members[member_id]
-    has_changed = member.protocols != one.protocols
+    has_changed = member.protocols != joining.protocols
     if group.state is ClassicGroupState.PREPARING:
-        _rejoin(one, member, "joins again")
+        _rejoin(joining, member, "joins again")
     elif has_changed or (group.state is ClassicGroupState.STABLE and group.leader_id == member_id):
         # The leader may know of changes that metadata does not show: topics that grew, say.
-        _rejoin(one, member, "has other metadata" if has_changed else "leads, and asks for a rebalance")
+        _rejoin(joining, member, "has other metadata" if has_changed else "leads, and asks for a rebalance")
     else:
         # It lost the answer to an earlier request: the generation it asks for is the one it is in.
-        one.step.answer(
-            one.ticket, joined(group, member, tell_members=group.state is ClassicGroupState.COMPLETING)
+        joining.step.answer(
+            joining.ticket, joined(group, member, tell_members=group.state is ClassicGroupState.COMPLETING)
         )
 
 
-def _rejoin(one: Join, member: ClassicGroupMember, why: str) -> None:
-    group = one.group
-    group.update(member, one.protocols, one.rebalance_timeout_ms, one.request.session_timeout_ms)
+def _rejoin(joining: Join, member: ClassicGroupMember, why: str) -> None:
+    group = joining.group
+    group.update(member, joining.protocols, joining.rebalance_timeout_ms, joining.request.session_timeout_ms)
     if member.joining is not None:  # an earlier request of the same member, whose sender gave up
-        one.step.answer(member.joining, join_refused(ErrorCode.REBALANCE_IN_PROGRESS, member.member_id))
-    member.joining = one.ticket
-    reason = f"member {member.member_id} {why}: {one.request.reason or ''}"
-    rebalance_or_go_on(one.machine, group, reason, one.step)
+        joining.step.answer(member.joining, join_refused(ErrorCode.REBALANCE_IN_PROGRESS, member.member_id))
+    member.joining = joining.ticket
+    reason = f"member {member.member_id} {why}: {joining.request.reason or ''}"
+    rebalance_or_go_on(joining.machine, group, reason, joining.step)

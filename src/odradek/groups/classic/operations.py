@@ -97,8 +97,8 @@ def join(
 def _check_size(machine: GroupMachine, request: JoinGroupRequest) -> None:
     """MESSAGE_TOO_LARGE for what no record of the group could hold."""
     names = [request.group_instance_id or "", request.protocol_type]
-    names += [one.name for one in request.protocols]
-    weight = sum(len(one.metadata) for one in request.protocols)
+    names += [protocol.name for protocol in request.protocols]
+    weight = sum(len(protocol.metadata) for protocol in request.protocols)
     too_long = any(len(name.encode()) > NAME_BYTES_MAX for name in names)
     if too_long or weight > machine.dependencies.batch_bytes_max():
         raise KafkaError(
@@ -108,18 +108,18 @@ def _check_size(machine: GroupMachine, request: JoinGroupRequest) -> None:
 
 def _join_classic(
     machine: GroupMachine,
-    found: Group | None,
+    known: Group | None,
     request: JoinGroupRequest,
     caller: Caller,
     ticket: Ticket[JoinGroupResponse],
     step: GroupStep,
 ) -> None:
     """Join the group, or a new one; an empty one of the other protocol gives way to it."""
-    group = found if isinstance(found, ClassicGroup) else ClassicGroup(request.group_id, machine.deadlines)
+    group = known if isinstance(known, ClassicGroup) else ClassicGroup(request.group_id, machine.deadlines)
     join_classic(machine, group, request, caller, ticket, step)
-    if group is not found and not group.is_unstored:
-        if found is not None:
-            step.records[:0] = found.tombstones()
+    if group is not known and not group.is_unstored:
+        if known is not None:
+            step.records[:0] = known.tombstones()
         machine.groups[group.group_id] = group
 
 
@@ -173,9 +173,9 @@ def leave(machine: GroupMachine, now: Moment, *, request: LeaveGroupRequest) -> 
         response = LeaveGroupResponse(
             members=[
                 MemberResponse(
-                    member_id=one.member_id, group_instance_id=one.group_instance_id, error_code=code
+                    member_id=member.member_id, group_instance_id=member.group_instance_id, error_code=code
                 )
-                for one in request.members
+                for member in request.members
             ]
         )
     return step.outcome(response)

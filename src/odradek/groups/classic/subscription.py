@@ -18,8 +18,8 @@ def topics_of(metadata: Iterable[bytes]) -> frozenset[str] | None:
     """
     topics: set[str] = set()
     try:
-        for one in metadata:
-            subscription, _ = decode(ConsumerProtocolSubscription, 0, one, _VERSION_BYTES)
+        for data in metadata:
+            subscription, _ = decode(ConsumerProtocolSubscription, 0, data, _VERSION_BYTES)
             topics.update(subscription.topics)
     except MalformedMessage:
         return None

@@ -49,7 +49,12 @@ def sync(
     member.syncing = ticket
     _has_synced(machine, group, member.member_id)
     if group.leader_id == member.member_id:
-        _assign(machine, group, {one.member_id: one.assignment for one in request.assignments}, step)
+        _assign(
+            machine,
+            group,
+            {assignment.member_id: assignment.assignment for assignment in request.assignments},
+            step,
+        )
 
 
 def _check_sync(group: ClassicGroup, request: SyncGroupRequest) -> None:

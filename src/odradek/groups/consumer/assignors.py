@@ -250,7 +250,9 @@ def _topic_ranges(topic: UUID, count: int, subscribers: list[str], current: Targ
     kept: dict[str, list[int]] = {}
     for member in subscribers:
         before = current.get(member, NOTHING).get(topic, ())
-        kept[member] = sorted(one for one in before if 0 <= one < count and one not in taken)
+        kept[member] = sorted(
+            partition for partition in before if 0 <= partition < count and partition not in taken
+        )
         taken.update(kept[member])
     richer = [member for member in subscribers if len(kept[member]) > least]
     extras = set(richer[:extra_count])

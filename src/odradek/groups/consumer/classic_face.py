@@ -97,7 +97,11 @@ def _joined(
     changed = enter(draft, member, _said(request, subscription, caller), group_context)
     retarget(machine, draft, group_context)
     owned = by_topic_id(
-        {one.topic: one.partitions for one in subscription.owned_partitions}, group_context.topics
+        {
+            owned_partition.topic: owned_partition.partitions
+            for owned_partition in subscription.owned_partitions
+        },
+        group_context.topics,
     )
     after = settle(draft, member_id, group_context, owned, subscription_changed=changed)
     timers = group_context.timers
@@ -115,7 +119,7 @@ def _joined(
 
 
 def _check_protocols(group: ConsumerGroup, request: JoinGroupRequest) -> None:
-    names = {one.name for one in request.protocols}
+    names = {protocol.name for protocol in request.protocols}
     known = [
         {name for name, _ in member.profile.classic.protocols}
         for member in group.members.values()
@@ -152,7 +156,7 @@ def _said(
         rebalance_timeout_ms=request.session_timeout_ms if timeout_ms < 0 else timeout_ms,
         classic=ClassicSide(
             session_timeout_ms=request.session_timeout_ms,
-            protocols=tuple((one.name, bytes(one.metadata)) for one in request.protocols),
+            protocols=tuple((protocol.name, bytes(protocol.metadata)) for protocol in request.protocols),
         ),
     )
 

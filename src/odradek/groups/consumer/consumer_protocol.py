@@ -45,12 +45,12 @@ def assignment_bytes(holding: Mapping[UUID, Iterable[int]], topics: ClusterTopic
 
 def by_topic_id(partitions: Mapping[str, Iterable[int]], topics: ClusterTopics) -> dict[UUID, set[int]]:
     """Without the topics that do not exist."""
-    found: dict[UUID, set[int]] = {}
+    by_id: dict[UUID, set[int]] = {}
     for name, numbers in partitions.items():
         topic_id = topics.topic_id(name)
         if topic_id is not None and (parts := set(numbers)):
-            found[topic_id] = parts
-    return found
+            by_id[topic_id] = parts
+    return by_id
 
 
 def _version(data: bytes) -> int:

@@ -100,7 +100,9 @@ def _converted(group: ClassicGroup, member: ClassicMember, topics: ClusterTopics
     if assignment.user_data:
         raise _cannot(group, "an unsupported custom assignor is in use")
     generation = group.generation
-    assigned = by_topic_id({one.topic: one.partitions for one in assignment.assigned_partitions}, topics)
+    assigned = by_topic_id(
+        {topic.topic: topic.partitions for topic in assignment.assigned_partitions}, topics
+    )
     return ConsumerGroupMember(
         member_id=member.member_id,
         profile=ConsumerMemberMetadata(

@@ -95,7 +95,9 @@ class ConsumerMemberMetadata:
         if stored is not None and stored.supported_protocols:
             classic = ClassicSide(
                 session_timeout_ms=stored.session_timeout_ms,
-                protocols=tuple((one.name, bytes(one.metadata)) for one in stored.supported_protocols),
+                protocols=tuple(
+                    (protocol.name, bytes(protocol.metadata)) for protocol in stored.supported_protocols
+                ),
             )
         return cls(
             instance_id=value.instance_id,
@@ -185,12 +187,12 @@ def _stored(holding: Holding) -> list[CurrentPartitions]:
 def _held(stored: Iterable[CurrentPartitions], member_epoch: int) -> Holding:
     """Records older than Kafka 4.3 do not say in which epoch a partition was given: the member's own is the safe guess."""
     held: dict[UUID, Mapping[int, int]] = {}
-    for one in stored:
-        epochs = one.assignment_epochs
-        if epochs is None or len(epochs) != len(one.partitions):
-            epochs = [member_epoch] * len(one.partitions)
-        if one.partitions:
-            held[one.topic_id] = dict(zip(one.partitions, epochs, strict=True))
+    for topic in stored:
+        epochs = topic.assignment_epochs
+        if epochs is None or len(epochs) != len(topic.partitions):
+            epochs = [member_epoch] * len(topic.partitions)
+        if topic.partitions:
+            held[topic.topic_id] = dict(zip(topic.partitions, epochs, strict=True))
     return held
 
 
@@ -204,7 +206,11 @@ def target_value(assignment: Assignment) -> TargetMemberValue:
 
 
 def target_of(value: TargetMemberValue) -> Assignment:
-    return {one.topic_id: frozenset(one.partitions) for one in value.topic_partitions if one.partitions}
+    return {
+        partition.topic_id: frozenset(partition.partitions)
+        for partition in value.topic_partitions
+        if partition.partitions
+    }
 
 
 def listed(holding: Mapping[UUID, Iterable[int]]) -> list[TopicPartitions]:

@@ -324,7 +324,7 @@ class _Parser:
         name = name or short
         if name not in _CATEGORIES and name not in _SCRIPTS and name not in ("Any", "Common"):
             raise self._refusal(f"the class of Unicode characters {name} is not known")
-        accepted = frozenset(one for one in self._alphabet if _is_of(one, name))
+        accepted = frozenset(letter for letter in self._alphabet if _is_of(letter, name))
         return self._either(accepted, negated=(kind == "P") != bool(caret))
 
     def _either(self, accepted: frozenset[str], *, negated: bool) -> frozenset[str]:
@@ -383,7 +383,7 @@ class _Parser:
         high = self._class_character()
         if high < low:
             raise self._refusal(f"the range {low}-{high} is empty")
-        return frozenset(one for one in self._alphabet if low <= one <= high)
+        return frozenset(character for character in self._alphabet if low <= character <= high)
 
     def _class_character(self) -> str:
         if self._position >= len(self._pattern):
@@ -418,10 +418,10 @@ class _Parser:
 
     def _match(self, form: re.Pattern[str], back: int = 0) -> re.Match[str] | None:
         """Step over what stands here if it has this form, `back` characters before the position."""
-        found = form.match(self._pattern, self._position - back)
-        if found is not None:
-            self._position = found.end()
-        return found
+        match = form.match(self._pattern, self._position - back)
+        if match is not None:
+            self._position = match.end()
+        return match
 
     def _refusal(self, reason: str) -> KafkaError:
         return KafkaError(
@@ -431,7 +431,7 @@ class _Parser:
 
 
 def _folded(accepted: frozenset[str] | set[str]) -> frozenset[str]:
-    return frozenset(form for one in accepted for form in (one.lower(), one.upper()))
+    return frozenset(form for character in accepted for form in (character.lower(), character.upper()))
 
 
 def _is_of(character: str, name: str) -> bool:

@@ -64,6 +64,6 @@ def owned_of(request: ConsumerGroupHeartbeatRequest) -> Owned | None:
     if request.topic_partitions is None:
         return None
     owned: dict[UUID, set[int]] = {}
-    for one in request.topic_partitions:
-        owned.setdefault(one.topic_id, set()).update(one.partitions)
+    for partition in request.topic_partitions:
+        owned.setdefault(partition.topic_id, set()).update(partition.partitions)
     return owned

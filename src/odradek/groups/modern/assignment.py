@@ -19,8 +19,8 @@ Targets = Mapping[str, Assignment]
 
 def topic_ids(names: Iterable[str], topics: ClusterTopics) -> frozenset[UUID]:
     """Of those that exist."""
-    found = (topics.topic_id(name) for name in names)
-    return frozenset(topic_id for topic_id in found if topic_id is not None)
+    known_ids = (topics.topic_id(name) for name in names)
+    return frozenset(topic_id for topic_id in known_ids if topic_id is not None)
 
 
 def metadata_hash(subscribed_topics: Iterable[str], topics: ClusterTopics) -> int:

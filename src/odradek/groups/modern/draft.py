@@ -121,9 +121,9 @@ class GroupDraft(Generic[G, K, V]):
     def bump_epoch(self, topics: ClusterTopics, *, always: bool) -> None:
         """The next epoch if the topics are not those that the epoch was made for, or in any case."""
         group = self.group
-        found = metadata_hash(group.subscribed_topics, topics)
-        if always or group.epoch == 0 or found != group.metadata_hash:
-            self.write_epoch(group.epoch + 1, found)
+        new_hash = metadata_hash(group.subscribed_topics, topics)
+        if always or group.epoch == 0 or new_hash != group.metadata_hash:
+            self.write_epoch(group.epoch + 1, new_hash)
 
     def delete_member(self, member_id: str) -> None:
         """All that there is about a member. What it had is free."""

@@ -25,8 +25,8 @@ def check_room(group: ModernGroup[Any, Any], member_id: str, size_max: int) -> N
         )
 
 
-def group_not_found(group_id: str, found: Group | None, kind: str) -> KafkaError:
-    what = "not found" if found is None else f"is not a {kind} group"
+def group_not_found(group_id: str, group: Group | None, kind: str) -> KafkaError:
+    what = "not found" if group is None else f"is not a {kind} group"
     return KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} {what}.")
 
 
@@ -50,15 +50,15 @@ def replay_group(
 
     A first record makes the group, in place of one of another kind.
     """
-    found = machine.groups.get(record.group_id)
-    group = found if isinstance(found, kind) else None
+    known = machine.groups.get(record.group_id)
+    group = known if isinstance(known, kind) else None
     if record.value is None:
         if group is not None and deletes_group:
             machine.forget(group)
             return None
     elif group is None:
-        if found is not None:
-            machine.forget(found)
+        if known is not None:
+            machine.forget(known)
         group = machine.groups[record.group_id] = make(record.group_id)
     if group is not None:
         group.replay(record)

@@ -83,8 +83,8 @@ def commit(
     check_partition = _check(machine, request)
     if made is None:
         made = CommitRecords()
-        for one in request.commits:
-            made.add(request, one, now.wall_ms, machine.settings.offset_metadata_max_bytes)
+        for entry in request.commits:
+            made.add(request, entry, now.wall_ms, machine.settings.offset_metadata_max_bytes)
     elif not machine.may_fit(made.records):
         raise KafkaError(
             ErrorCode.RECORD_LIST_TOO_LARGE,
@@ -99,11 +99,11 @@ def commit(
 
 
 def _check_partitions(request: CommitRequest, verdicts: Verdicts, check_partition: CheckPartition) -> None:
-    for one in request.commits:
-        if verdicts[one.place] is not ErrorCode.NONE:
+    for entry in request.commits:
+        if verdicts[entry.place] is not ErrorCode.NONE:
             continue
         try:
-            check_partition(one.topic, one.topic_id, one.partition)
+            check_partition(entry.topic, entry.topic_id, entry.partition)
         except KafkaError as error:
             if request.committer.is_transactional and error.code is ErrorCode.STALE_MEMBER_EPOCH:
                 raise KafkaError(ErrorCode.ILLEGAL_GENERATION, error.message) from error
@@ -130,16 +130,16 @@ def _check(machine: GroupMachine, request: CommitRequest) -> CheckPartition | No
         raise
 
 
-def _record(group_id: str, one: Commit, now_ms: int, expires_ms: int) -> NewRecord:
+def _record(group_id: str, entry: Commit, now_ms: int, expires_ms: int) -> NewRecord:
     value = OffsetCommitValue(
-        offset=one.offset,
-        leader_epoch=one.leader_epoch,
-        metadata=one.metadata or "",
+        offset=entry.offset,
+        leader_epoch=entry.leader_epoch,
+        metadata=entry.metadata or "",
         commit_timestamp=now_ms,
         expire_timestamp=expires_ms,
-        topic_id=one.topic_id,
+        topic_id=entry.topic_id,
     )
-    return NewRecord(offset_key(group_id, one.topic, one.partition), offset_value(value))
+    return NewRecord(offset_key(group_id, entry.topic, entry.partition), offset_value(value))
 
 
 def tombstone(group_id: str, place: Place) -> NewRecord:

@@ -45,16 +45,16 @@ def fetch(
         group.check_fetch(member_id, member_epoch)
     offsets = machine.offsets
     asked = dict.fromkeys(offsets.of(group_id), ZERO_UUID) if wanted is None else wanted
-    found = {}
+    fetched = {}
     for place, given_id in asked.items():
         if require_stable and offsets.is_undecided(group_id, place):
-            found[place] = _UNSTABLE
+            fetched[place] = _UNSTABLE
             continue
         topic_id = given_id if given_id != ZERO_UUID else machine.dependencies.topics.topic_id(place[0])
         said = _said(offsets.get(group_id, place), topic_id)
         if said is not _NOTHING or wanted is not None:
-            found[place] = said
-    return Outcome(found)
+            fetched[place] = said
+    return Outcome(fetched)
 
 
 def _said(committed: CommittedOffset | None, topic_id: UUID | None) -> FetchedOffset:

@@ -29,7 +29,7 @@ def assign(
     given: dict[str, set[_Place]] = {member_id: set() for member_id in subscriptions}
     readers: dict[_Place, int] = {
         (topic_id, partition): 0
-        for topic_id in sorted(set().union(*subscriptions.values()), key=lambda one: one.bytes)
+        for topic_id in sorted(set().union(*subscriptions.values()), key=lambda uuid: uuid.bytes)
         for partition in sorted(partitions.get(topic_id, ()))
     }
     share = -(-len(readers) // len(given)) if given else 0
@@ -40,7 +40,7 @@ def assign(
             for topic_id, all_of in before.get(member_id, NOTHING).items()
             for number in all_of
         )
-        for place in sorted(kept, key=lambda one: (one[0].bytes, one[1])):
+        for place in sorted(kept, key=lambda assigned: (assigned[0].bytes, assigned[1])):
             wanted = place in readers and place[0] in subscriptions[member_id]
             if wanted and readers[place] < crowd and len(given[member_id]) < share:
                 given[member_id].add(place)
@@ -85,17 +85,17 @@ def _subscribers(
         for topic_id in subscriptions[member_id]:
             by_topic.setdefault(topic_id, []).append(member_id)
     known: dict[tuple[str, ...], LeastLoaded[str]] = {}
-    found = {}
+    by_id = {}
     for topic_id, member_ids in by_topic.items():
         key = tuple(member_ids)
         if key not in known:
             known[key] = LeastLoaded(key, loads)
-        found[topic_id] = known[key]
-    return found
+        by_id[topic_id] = known[key]
+    return by_id
 
 
 def _by_topic(places: set[_Place]) -> Assignment:
-    found: dict[UUID, set[int]] = {}
+    by_id: dict[UUID, set[int]] = {}
     for topic_id, partition in places:
-        found.setdefault(topic_id, set()).add(partition)
-    return {topic_id: frozenset(partitions) for topic_id, partitions in found.items()}
+        by_id.setdefault(topic_id, set()).add(partition)
+    return {topic_id: frozenset(partitions) for topic_id, partitions in by_id.items()}

@@ -70,12 +70,12 @@ class StateTopic:
 def listed(assigned: Assignment) -> list[formats.Partitions]:
     return [
         formats.Partitions(topic_id=topic_id, partitions=sorted(assigned[topic_id]))
-        for topic_id in sorted(assigned, key=lambda one: one.bytes)
+        for topic_id in sorted(assigned, key=lambda uuid: uuid.bytes)
     ]
 
 
 def _unlisted(topics: Iterable[formats.Partitions]) -> Assignment:
-    return {one.topic_id: frozenset(one.partitions) for one in topics}
+    return {topic.topic_id: frozenset(topic.partitions) for topic in topics}
 
 
 class ShareGroup:
@@ -192,17 +192,17 @@ class ShareGroup:
         if isinstance(key, formats.ShareGroupKey) and isinstance(value, formats.ShareGroupValue):
             self.epoch, self.metadata_hash = value.epoch, value.metadata_hash
         elif isinstance(key, formats.ShareTargetKey):
-            found = (
+            target = (
                 value
                 if isinstance(value, formats.ShareTargetValue)
                 else formats.ShareTargetValue(assignment_epoch=0)
             )
-            self.assignment_epoch, self.assignment_ms = found.assignment_epoch, found.assignment_timestamp
+            self.assignment_epoch, self.assignment_ms = target.assignment_epoch, target.assignment_timestamp
         elif isinstance(key, formats.StatePartitionsKey):
             topics = value.initialized_topics if isinstance(value, formats.StatePartitionsValue) else []
             self.state_topics = {
-                one.topic_id: StateTopic(name=one.topic_name, partitions=frozenset(one.partitions))
-                for one in topics
+                topic.topic_id: StateTopic(name=topic.topic_name, partitions=frozenset(topic.partitions))
+                for topic in topics
             }
         elif isinstance(key, formats.ShareMemberKey | formats.ShareTargetMemberKey | formats.ShareCurrentKey):
             self._replay_member(key.member_id, key, value)
@@ -241,6 +241,6 @@ def state_topics_value(topics: Mapping[UUID, StateTopic]) -> formats.StatePartit
             formats.TopicPartitionsInfo(
                 topic_id=topic_id, topic_name=topic.name, partitions=sorted(topic.partitions)
             )
-            for topic_id, topic in sorted(topics.items(), key=lambda one: one[0].bytes)
+            for topic_id, topic in sorted(topics.items(), key=lambda entry: entry[0].bytes)
         ]
     )

@@ -152,6 +152,6 @@ def told(assigned: Assigned) -> Assignment:
     return Assignment(
         topic_partitions=[
             TopicPartitions(topic_id=topic_id, partitions=sorted(assigned[topic_id]))
-            for topic_id in sorted(assigned, key=lambda one: one.bytes)
+            for topic_id in sorted(assigned, key=lambda uuid: uuid.bytes)
         ]
     )

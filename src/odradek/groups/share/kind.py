@@ -109,9 +109,9 @@ class ShareGroups:
         raise group_not_found(request.group_id, group, "share")
 
     def _finish(self, machine: GroupMachine, draft: ShareDraft, step: GroupStep) -> None:
-        found = machine.groups.get(draft.group.group_id)
-        if found is not None and not isinstance(found, ShareGroup):
-            step.records += found.tombstones()
+        group = machine.groups.get(draft.group.group_id)
+        if group is not None and not isinstance(group, ShareGroup):
+            step.records += group.tombstones()
         finish(machine, draft, step)
 
     def _remove(self, machine: GroupMachine, group_id: str, member_id: str, step: GroupStep) -> None:
@@ -176,8 +176,8 @@ class ShareGroups:
         self, machine: GroupMachine, now: Moment, *, group_id: str, topics: Mapping[UUID, StateTopic]
     ) -> Outcome[None]:
         """An administrator sets where the group is in these; it is made if it does not exist. NON_EMPTY_GROUP."""
-        found = machine.groups.get(group_id)
-        group = ShareGroup(group_id) if found is None else self.group(machine, group_id)
+        stored = machine.groups.get(group_id)
+        group = ShareGroup(group_id) if stored is None else self.group(machine, group_id)
         group.check_delete()
         draft, step = draft_of(group), GroupStep(now)
         known = dict(group.state_topics)
@@ -185,7 +185,7 @@ class ShareGroups:
             before = known.get(topic_id)
             had = frozenset() if before is None else before.partitions
             known[topic_id] = StateTopic(name=topic.name, partitions=had | topic.partitions)
-        if found is None:
+        if stored is None:
             draft.bump_epoch(machine.dependencies.topics, always=True)
         if known != group.state_topics:
             write_state_topics(draft, known)
@@ -199,7 +199,9 @@ class ShareGroups:
         group = self.group(machine, group_id)
         group.check_delete()
         draft, step = draft_of(group), GroupStep(now)
-        kept = {one: topic for one, topic in group.state_topics.items() if one not in topic_ids}
+        kept = {
+            topic_id: topic for topic_id, topic in group.state_topics.items() if topic_id not in topic_ids
+        }
         if kept != group.state_topics:
             write_state_topics(draft, kept)
         self._finish(machine, draft, step)
@@ -247,7 +249,7 @@ def _described(group: ShareGroup, member_id: str, topics: ClusterTopics) -> desc
                 describing.TopicPartitions(
                     topic_id=topic_id, topic_name=name, partitions=sorted(assigned[topic_id])
                 )
-                for topic_id in sorted(assigned, key=lambda one: one.bytes)
+                for topic_id in sorted(assigned, key=lambda uuid: uuid.bytes)
                 if (name := topics.topic_name(topic_id)) is not None
             ]
         ),

@@ -142,10 +142,10 @@ class SharePartition:
         for offset in range(max(first_offset, self.start_offset), min(last_offset + 1, self.end_offset)):
             if len(taken) == records_max:
                 break
-            one = self._window[offset - self.start_offset]
-            if one.state is RecordState.AVAILABLE:
+            in_flight = self._window[offset - self.start_offset]
+            if in_flight.state is RecordState.AVAILABLE:
                 self._window[offset - self.start_offset] = _InFlight(
-                    RecordState.ACQUIRED, one.delivery_count + 1, member_id, now_ms + limits.lock_ms
+                    RecordState.ACQUIRED, in_flight.delivery_count + 1, member_id, now_ms + limits.lock_ms
                 )
                 taken.append(offset)
         self._shrink()
@@ -159,12 +159,17 @@ class SharePartition:
     ) -> list[StateBatch]:
         """Take the member's word. All of it counts or none: INVALID_RECORD_STATE if the member has not every record,
         INVALID_REQUEST if the ranges make no sense. What is settled for good, below the window, is said in vain."""
-        for one in ranges:
-            if one.last_offset >= self.end_offset:
+        for span in ranges:
+            if span.last_offset >= self.end_offset:
                 raise KafkaError(
-                    ErrorCode.INVALID_REQUEST, f"offset {one.last_offset} was never given to anybody"
+                    ErrorCode.INVALID_REQUEST, f"offset {span.last_offset} was never given to anybody"
                 )
-        said = [pair for one in ranges for pair in _each(one) if pair[0] >= self.start_offset]
+        said = [
+            pair
+            for acknowledged_range in ranges
+            for pair in _each(acknowledged_range)
+            if pair[0] >= self.start_offset
+        ]
         if len({offset for offset, _ in said}) < len(said):
             raise KafkaError(ErrorCode.INVALID_REQUEST, "a record is acknowledged twice in one request")
         for offset, _ in said:
@@ -178,20 +183,22 @@ class SharePartition:
 
     def release(self, member_id: str) -> list[StateBatch]:
         """The member left: what it has comes back."""
-        return self._give_back(lambda one: one.member_id == member_id)
+        return self._give_back(lambda record: record.member_id == member_id)
 
     def expire(self, now_ms: int) -> list[StateBatch]:
         """What was not acknowledged in time comes back."""
-        return self._give_back(lambda one: one.until_ms <= now_ms)
+        return self._give_back(lambda record: record.until_ms <= now_ms)
 
     def begin_at(self, start_offset: int) -> list[StateBatch]:
         """The log begins later now, or an administrator says so: what is below is archived."""
         below = range(self.start_offset, min(start_offset, self.end_offset))
         changed = []
         for offset in below:
-            one = self._window[offset - self.start_offset]
-            if not one.is_settled:
-                self._window[offset - self.start_offset] = _InFlight(RecordState.ARCHIVED, one.delivery_count)
+            in_flight = self._window[offset - self.start_offset]
+            if not in_flight.is_settled:
+                self._window[offset - self.start_offset] = _InFlight(
+                    RecordState.ARCHIVED, in_flight.delivery_count
+                )
                 changed.append(offset)
         batches = self._changes(changed)
         self.start_offset = max(self.start_offset, start_offset)
@@ -199,16 +206,19 @@ class SharePartition:
 
     def next_deadline_ms(self) -> int | None:
         """When the first lock ends; None without locks."""
-        return min((one.until_ms for one in self._window if one.state is RecordState.ACQUIRED), default=None)
+        return min(
+            (in_flight.until_ms for in_flight in self._window if in_flight.state is RecordState.ACQUIRED),
+            default=None,
+        )
 
     def snapshot(self) -> list[StateBatch]:
         """What a coordinator has to keep, beside `start_offset`: acquired records as the available ones that they were."""
         kept = []
-        for offset, one in enumerate(self._window, start=self.start_offset):
-            if one.state is RecordState.ACQUIRED:
-                kept.append((offset, RecordState.AVAILABLE, one.delivery_count - 1))
-            elif one.is_settled or one.delivery_count:
-                kept.append((offset, one.state, one.delivery_count))
+        for offset, record in enumerate(self._window, start=self.start_offset):
+            if record.state is RecordState.ACQUIRED:
+                kept.append((offset, RecordState.AVAILABLE, record.delivery_count - 1))
+            elif record.is_settled or record.delivery_count:
+                kept.append((offset, record.state, record.delivery_count))
         return _merged(kept)
 
     # -- one offset
@@ -216,34 +226,38 @@ class SharePartition:
     def _has(self, member_id: str, offset: int, now_ms: int) -> bool:
         if not self.start_offset <= offset < self.end_offset:
             return False
-        one = self._window[offset - self.start_offset]
-        return one.state is RecordState.ACQUIRED and one.member_id == member_id and one.until_ms > now_ms
+        in_flight = self._window[offset - self.start_offset]
+        return (
+            in_flight.state is RecordState.ACQUIRED
+            and in_flight.member_id == member_id
+            and in_flight.until_ms > now_ms
+        )
 
     def _settle(self, offset: int, kind: AcknowledgeType, now_ms: int) -> bool:
         """Whether anything that must be kept changed."""
         index = offset - self.start_offset
-        one = self._window[index]
+        in_flight = self._window[index]
         if kind is AcknowledgeType.RENEW:
-            self._window[index] = one._replace(until_ms=now_ms + self._limits().lock_ms)
+            self._window[index] = in_flight._replace(until_ms=now_ms + self._limits().lock_ms)
             return False
         if kind is AcknowledgeType.RELEASE:
-            self._window[index] = self._back(one)
+            self._window[index] = self._back(in_flight)
             self._taken_to = min(self._taken_to, offset)
         else:
             state = RecordState.ACKNOWLEDGED if kind is AcknowledgeType.ACCEPT else RecordState.ARCHIVED
-            self._window[index] = _InFlight(state, one.delivery_count)
+            self._window[index] = _InFlight(state, in_flight.delivery_count)
         return True
 
-    def _back(self, one: _InFlight) -> _InFlight:
+    def _back(self, record: _InFlight) -> _InFlight:
         """Available again, unless it was delivered as often as it may be."""
-        given_up = one.delivery_count >= self._limits().delivery_count_max
-        return _InFlight(RecordState.ARCHIVED if given_up else RecordState.AVAILABLE, one.delivery_count)
+        given_up = record.delivery_count >= self._limits().delivery_count_max
+        return _InFlight(RecordState.ARCHIVED if given_up else RecordState.AVAILABLE, record.delivery_count)
 
     def _give_back(self, belongs: Callable[[_InFlight], bool]) -> list[StateBatch]:
         changed = []
-        for index, one in enumerate(self._window):
-            if one.state is RecordState.ACQUIRED and belongs(one):
-                self._window[index] = self._back(one)
+        for index, record in enumerate(self._window):
+            if record.state is RecordState.ACQUIRED and belongs(record):
+                self._window[index] = self._back(record)
                 self._taken_to = min(self._taken_to, self.start_offset + index)
                 changed.append(self.start_offset + index)
         return self._changes(changed)
@@ -276,22 +290,22 @@ class SharePartition:
         return batches
 
     def _batches(self, offsets: Sequence[int]) -> list[StateBatch]:
-        found = [(offset, self._window[offset - self.start_offset]) for offset in sorted(offsets)]
-        return _merged((offset, one.state, one.delivery_count) for offset, one in found)
+        records = [(offset, self._window[offset - self.start_offset]) for offset in sorted(offsets)]
+        return _merged((offset, record.state, record.delivery_count) for offset, record in records)
 
 
-def _each(one: AcknowledgedRange) -> Iterator[tuple[int, AcknowledgeType]]:
-    count = one.last_offset - one.first_offset + 1
-    if count < 1 or len(one.types) not in (1, count):
+def _each(span: AcknowledgedRange) -> Iterator[tuple[int, AcknowledgeType]]:
+    count = span.last_offset - span.first_offset + 1
+    if count < 1 or len(span.types) not in (1, count):
         raise KafkaError(
             ErrorCode.INVALID_REQUEST,
-            f"offsets {one.first_offset} to {one.last_offset} need 1 or {count} acknowledge types, "
-            f"not {len(one.types)}",
+            f"offsets {span.first_offset} to {span.last_offset} need 1 or {count} acknowledge types, "
+            f"not {len(span.types)}",
         )
     for index in range(count):
-        number = one.types[index if len(one.types) > 1 else 0]
+        number = span.types[index if len(span.types) > 1 else 0]
         try:
-            yield one.first_offset + index, AcknowledgeType(number)
+            yield span.first_offset + index, AcknowledgeType(number)
         except ValueError:
             raise KafkaError(ErrorCode.INVALID_REQUEST, f"there is no acknowledge type {number}") from None
 

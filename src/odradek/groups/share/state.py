@@ -254,14 +254,14 @@ def _fenced(place: SharePlace, state_epoch: int) -> KafkaError:
 def _check_batches(change: StateChange) -> None:
     """Another broker wrote them, and what is kept is combined and counted from them."""
     free_from = 0
-    for one in change.batches:
-        if not free_from <= one.first_offset <= one.last_offset or one.delivery_count < 0:
+    for batch in change.batches:
+        if not free_from <= batch.first_offset <= batch.last_offset or batch.delivery_count < 0:
             raise KafkaError(
                 ErrorCode.INVALID_REQUEST,
-                f"a batch of offsets {one.first_offset} to {one.last_offset}, delivered {one.delivery_count} times, "
+                f"a batch of offsets {batch.first_offset} to {batch.last_offset}, delivered {batch.delivery_count} times, "
                 f"cannot follow offset {free_from - 1}",
             )
-        free_from = one.last_offset + 1
+        free_from = batch.last_offset + 1
     if change.start_offset < UNKNOWN_OFFSET:
         raise KafkaError(ErrorCode.INVALID_REQUEST, f"{change.start_offset} is no start offset")
 
@@ -298,9 +298,9 @@ def _changed(before: ShareState, change: StateChange) -> ShareState:
         batches=batches,
         complete_count=min(
             sum(
-                one.last_offset - one.first_offset + 1
-                for one in batches
-                if one.state in (RecordState.ACKNOWLEDGED, RecordState.ARCHIVED)
+                batch.last_offset - batch.first_offset + 1
+                for batch in batches
+                if batch.state in (RecordState.ACKNOWLEDGED, RecordState.ARCHIVED)
             ),
             _COMPLETE_COUNT_MAX,
         ),
@@ -320,12 +320,12 @@ def combined(
             index += 1
         following = index
         while first <= batch.last_offset and following < len(news):
-            one = news[following]
-            if one.first_offset > batch.last_offset:
+            state_batch = news[following]
+            if state_batch.first_offset > batch.last_offset:
                 break
-            if one.first_offset > first:
-                pieces.append(batch._replace(first_offset=first, last_offset=one.first_offset - 1))
-            first = max(first, one.last_offset + 1)
+            if state_batch.first_offset > first:
+                pieces.append(batch._replace(first_offset=first, last_offset=state_batch.first_offset - 1))
+            first = max(first, state_batch.last_offset + 1)
             following += 1
         if first <= batch.last_offset:
             pieces.append(batch._replace(first_offset=first))
@@ -333,9 +333,9 @@ def combined(
     for piece in sorted(pieces):
         if piece.last_offset < start_offset:
             continue
-        one = piece._replace(first_offset=max(piece.first_offset, start_offset))
-        if kept and kept[-1][2:] == one[2:] and kept[-1].last_offset + 1 == one.first_offset:
-            kept[-1] = kept[-1]._replace(last_offset=one.last_offset)
+        state_batch = piece._replace(first_offset=max(piece.first_offset, start_offset))
+        if kept and kept[-1][2:] == state_batch[2:] and kept[-1].last_offset + 1 == state_batch.first_offset:
+            kept[-1] = kept[-1]._replace(last_offset=state_batch.last_offset)
         else:
-            kept.append(one)
+            kept.append(state_batch)
     return tuple(kept)

@@ -87,12 +87,12 @@ def read_key(key: bytes) -> SharePlace:
 def listed(batches: Iterable[StateBatch]) -> list[Batch]:
     return [
         Batch(
-            first_offset=one.first_offset,
-            last_offset=one.last_offset,
-            delivery_state=one.state,
-            delivery_count=one.delivery_count,
+            first_offset=batch.first_offset,
+            last_offset=batch.last_offset,
+            delivery_state=batch.state,
+            delivery_count=batch.delivery_count,
         )
-        for one in batches
+        for batch in batches
     ]
 
 
@@ -116,8 +116,10 @@ def unlisted(batches: Iterable[SomeBatch]) -> list[StateBatch]:
     """Raises MalformedMessage for a state that does not exist."""
     try:
         return [
-            StateBatch(one.first_offset, one.last_offset, RecordState(one.delivery_state), one.delivery_count)
-            for one in batches
+            StateBatch(
+                batch.first_offset, batch.last_offset, RecordState(batch.delivery_state), batch.delivery_count
+            )
+            for batch in batches
         ]
     except ValueError as error:
         raise MalformedMessage(f"a share group's state: {error}") from None

@@ -34,8 +34,8 @@ def dead_letter_column(
 ) -> pa.Array:
     """One element for each row of `records`. Of a row that failed twice, the first failure counts."""
     by_row: dict[int, UndecodedRow] = {}
-    for each in undecoded:
-        by_row.setdefault(each.row, each)
+    for undecoded_row in undecoded:
+        by_row.setdefault(undecoded_row.row, undecoded_row)
     if not by_row:
         return pa.nulls(records.num_rows, kind)
     rows = sorted(by_row)
@@ -50,20 +50,21 @@ def _letters(
     records: pa.RecordBatch, partition: TopicPartition, failures: list[UndecodedRow], kind: pa.StructType
 ) -> pa.StructArray:
     count = records.num_rows
-    reasons = [each.reason() for each in failures]
+    reasons = [failure.reason() for failure in failures]
     columns: Mapping[str, pa.Array | list[str | None]] = {
         "topic": [partition.topic] * count,
         "partition": pa.array([partition.partition] * count),
         "offset": records["offset"],
         "timestamp": pa.array(
-            [each * _US_PER_MS for each in records["timestamp"].to_pylist()], pa.timestamp("us", tz="UTC")
+            [time_ms * _US_PER_MS for time_ms in records["timestamp"].to_pylist()],
+            pa.timestamp("us", tz="UTC"),
         ),
         "key": records["key"],
         "value": records["value"],
         "headers": records["headers"],
-        "stage": [each.stage for each in failures],
-        "exception": [each.exception for each in reasons],
-        "message": [each.message for each in reasons],
+        "stage": [failure.stage for failure in failures],
+        "exception": [reason.exception for reason in reasons],
+        "message": [reason.message for reason in reasons],
         "stacktrace": [None] * count,
     }
     fields = list(kind)

@@ -52,7 +52,7 @@ class GuardedFunction(Generic[P, R]):
         """
         record = _record_of(frame)
         bad = functions.col(DEAD_LETTER) if DEAD_LETTER in frame.columns else _no_letter()
-        given = [functions.col(each) if isinstance(each, str) else each for each in arguments]
+        given = [functions.col(argument) if isinstance(argument, str) else argument for argument in arguments]
         call = _Call(self._function, _parsed(self._returns), self._name)
         # Nondeterministic: Spark must not call it twice, once for the result and once for the error.
         called = functions.udf(call, call.outcome_type(), useArrow=True).asNondeterministic()

@@ -56,13 +56,14 @@ def letters_in(batch: pa.RecordBatch) -> dict[int, Letter]:
     place = batch_place()
     by = GivenUpBy(query=place.query, batch=place.batch)
     letters = _with_plain_timestamps(column.take(rows)).to_pylist()
-    return {row: _letter(each, by) for row, each in zip(rows.to_pylist(), letters, strict=True)}
+    return {row: _letter(letter, by) for row, letter in zip(rows.to_pylist(), letters, strict=True)}
 
 
 def _with_plain_timestamps(column: pa.StructArray) -> pa.StructArray:
     """Timestamps as microseconds: a datetime cannot hold all of them."""
     fields = [
-        pa.field(each.name, pa.int64()) if pa.types.is_timestamp(each.type) else each for each in column.type
+        pa.field(field.name, pa.int64()) if pa.types.is_timestamp(field.type) else field
+        for field in column.type
     ]
     return column.cast(pa.struct(fields))
 

@@ -51,9 +51,9 @@ def why_not(data: bytes, decoding: Decoding, kind: pa.DataType) -> Mismatch:
         return Mismatch(
             exception=SCHEMA_MISMATCH, message=f"the value is {_shown(document)}, not one JSON object"
         )
-    found = _first_misfit(document, kind, "")
+    misfit = _first_misfit(document, kind, "")
     return Mismatch(
-        exception=SCHEMA_MISMATCH, message=found or f"{_shown(document)} does not fit the declared fields"
+        exception=SCHEMA_MISMATCH, message=misfit or f"{_shown(document)} does not fit the declared fields"
     )
 
 
@@ -68,10 +68,10 @@ def _first_misfit(value: Any, kind: pa.DataType, path: str) -> str | None:
     elif pa.types.is_list(kind):
         if not isinstance(value, list):
             return _misfit(value, kind, path)
-        inner = ((each, kind.value_type, f"{path}[{number}]") for number, each in enumerate(value))
+        inner = ((element, kind.value_type, f"{path}[{number}]") for number, element in enumerate(value))
     else:
         return None if _fits(value, kind) else _misfit(value, kind, path)
-    return next(filter(None, (_first_misfit(*each) for each in inner)), None)
+    return next(filter(None, (_first_misfit(*arguments) for arguments in inner)), None)
 
 
 def _fits(value: Any, kind: pa.DataType) -> bool:

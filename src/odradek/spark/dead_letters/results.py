@@ -49,15 +49,15 @@ def fitted(value: Any, kind: DataType, path: str = "result") -> Any:
         return _struct(value, kind, path)
     if isinstance(kind, ArrayType):
         return [
-            fitted(each, kind.elementType, f"{path}[{number}]")
-            for number, each in enumerate(_sequence(value, path))
+            fitted(element, kind.elementType, f"{path}[{number}]")
+            for number, element in enumerate(_sequence(value, path))
         ]
     if isinstance(kind, MapType):
         if not isinstance(value, Mapping):
             raise _misfit(value, kind, path)
         return {
-            fitted(key, kind.keyType, f"{path} key"): fitted(each, kind.valueType, f"{path}[{key!r}]")
-            for key, each in value.items()
+            fitted(key, kind.keyType, f"{path} key"): fitted(content, kind.valueType, f"{path}[{key!r}]")
+            for key, content in value.items()
         }
     return _simple(value, kind, path)
 

@@ -43,10 +43,10 @@ def source_offsets(checkpoint: str, batch: int) -> list[StreamOffset]:
 
 def beginnings(checkpoint: str, batch: int) -> dict[TopicPartition, int] | None:
     """Where a query's first batch begins; None when one of its sources does not say so."""
-    found = [_topic_offsets(document).beginnings for document in _sources(checkpoint, batch)]
-    if not found or not all(found):
+    starts = [_topic_offsets(document).beginnings for document in _sources(checkpoint, batch)]
+    if not starts or not all(starts):
         return None
-    return {partition: offset for each in found for partition, offset in each.items()}
+    return {partition: offset for offsets in starts for partition, offset in offsets.items()}
 
 
 def _sources(checkpoint: str, batch: int) -> list[Any]:
@@ -82,9 +82,9 @@ def _documents(line: str) -> list[Any]:
     if (
         isinstance(document, Mapping)
         and document
-        and all(isinstance(each, str) for each in document.values())
+        and all(isinstance(content, str) for content in document.values())
     ):
-        return [found for each in document.values() for found in _documents(each)]
+        return [inner for content in document.values() for inner in _documents(content)]
     return [document]
 
 

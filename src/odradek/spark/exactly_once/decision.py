@@ -76,10 +76,10 @@ class SinkRole(StrEnum):
 
 def sink_of(transactional_id: str) -> tuple[str, SinkRole] | None:
     """The sink that a transactional id belongs to, and what it does there; None when it belongs to none."""
-    found = _ID.fullmatch(transactional_id)
-    if found is None:
+    match = _ID.fullmatch(transactional_id)
+    if match is None:
         return None
-    return found["sink"], SinkRole.DRIVER if found["rest"] is None else SinkRole.TASK
+    return match["sink"], SinkRole.DRIVER if match["rest"] is None else SinkRole.TASK
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -116,11 +116,13 @@ class Decision:
         """The transactions that it commits."""
         return [
             TransactionIdentity(
-                transactional_id=participant_id(self.sink_id, each.writer, self.side, each.slot),
-                producer_id=each.producer_id,
-                producer_epoch=each.producer_epoch,
+                transactional_id=participant_id(
+                    self.sink_id, participant.writer, self.side, participant.slot
+                ),
+                producer_id=participant.producer_id,
+                producer_epoch=participant.producer_epoch,
             )
-            for each in self.participants
+            for participant in self.participants
         ]
 
     def to_offsets(self) -> Offsets:
@@ -202,8 +204,13 @@ def _driver_in(content: Mapping[str, Any]) -> tuple[int, int]:
 
 def _packed(participants: Iterable[Participant]) -> str:
     raw = b"".join(
-        _PACKED.pack(bytes.fromhex(each.writer), each.slot, each.producer_id, each.producer_epoch)
-        for each in participants
+        _PACKED.pack(
+            bytes.fromhex(participant.writer),
+            participant.slot,
+            participant.producer_id,
+            participant.producer_epoch,
+        )
+        for participant in participants
     )
     return base64.b64encode(raw).decode()
 

@@ -169,13 +169,13 @@ class SinkDriver:
 
         BatchLostError as in `begin`, after the rest was aborted.
         """
-        found = open_transactions(self._admin, self._sink_id)
+        transactions = open_transactions(self._admin, self._sink_id)
         try:
             _, decided = self._shut_out_others()
         except BatchLostError:
-            abort(self._admin, found)
+            abort(self._admin, transactions)
             raise
-        abort(self._admin, found)
+        abort(self._admin, transactions)
         return decided
 
     # -- inside
@@ -242,18 +242,20 @@ class SinkDriver:
         deadline = self._clock() + timeout_s
         while True:
             try:
-                found = open_transactions(self._admin, self._sink_id, timeout_s=SWEEP_PATIENCE_S)
+                transactions = open_transactions(self._admin, self._sink_id, timeout_s=SWEEP_PATIENCE_S)
                 break
             except KafkaError as error:
                 log.warning("sink %s: transactions of lost tasks cannot be listed: %s", self._sink_id, error)
                 if self._clock() >= deadline:
                     return None
         shut_out = None
-        if found:
-            log.info("sink %s: %d open transactions of lost tasks are aborted", self._sink_id, len(found))
+        if transactions:
+            log.info(
+                "sink %s: %d open transactions of lost tasks are aborted", self._sink_id, len(transactions)
+            )
             shut_out = self._shut_out_others()
             try:
-                abort(self._admin, found, timeout_s=SWEEP_PATIENCE_S)
+                abort(self._admin, transactions, timeout_s=SWEEP_PATIENCE_S)
             except KafkaError as error:
                 log.warning("sink %s: transactions of lost tasks stay open: %s", self._sink_id, error)
                 return shut_out

@@ -35,7 +35,7 @@ class KnownTopics:
 
     def held(self, offsets: Offsets, cluster: TopicCounts, clock: Clock) -> dict[TopicPartition, int]:
         """The offsets that a group of the cluster can commit: a query may read topics of another cluster, or deleted ones."""
-        topics = frozenset(each.topic for each in offsets)
+        topics = frozenset(offset.topic for offset in offsets)
         if not topics <= self._asked or clock.monotonic() - self._asked_at > TOPICS_KNOWN_FOR_S:
             self._counts = cluster.partition_counts(sorted(topics))
             self._asked, self._asked_at = topics, clock.monotonic()
@@ -47,9 +47,9 @@ class KnownTopics:
                 )
             self._missing = missing
         return {
-            each: offset
-            for each, offset in offsets.items()
-            if each.partition < self._counts.get(each.topic, 0)
+            partition: offset
+            for partition, offset in offsets.items()
+            if partition.partition < self._counts.get(partition.topic, 0)
         }
 
 

@@ -29,23 +29,25 @@ def open_transactions(
     """Those of the sink's tasks. KafkaError unless every broker answers."""
     listed = admin.list_transactions(states=[ONGOING], timeout_s=timeout_s)
     names = [
-        each.transactional_id for each in listed if sink_of(each.transactional_id) == (sink_id, SinkRole.TASK)
+        transaction.transactional_id
+        for transaction in listed
+        if sink_of(transaction.transactional_id) == (sink_id, SinkRole.TASK)
     ]
     if not names:
         return []
     described = admin.describe_transactions(names, timeout_s=timeout_s)
-    return [each for each in described.values() if each.state == ONGOING]
+    return [transaction for transaction in described.values() if transaction.state == ONGOING]
 
 
 def abort(admin: Admin, wanted: Sequence[TransactionDescription], *, timeout_s: float | None = None) -> None:
     """Abort these very transactions, and not what was written under their names since. KafkaError when one stays open."""
     identities = [
         TransactionIdentity(
-            transactional_id=each.transactional_id,
-            producer_id=each.producer_id,
-            producer_epoch=each.producer_epoch,
+            transactional_id=transaction.transactional_id,
+            producer_id=transaction.producer_id,
+            producer_epoch=transaction.producer_epoch,
         )
-        for each in wanted
+        for transaction in wanted
     ]
     left = [
         error

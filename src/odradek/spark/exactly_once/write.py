@@ -95,22 +95,22 @@ class TwoPhaseWrite:
 
     def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
         """Decide the batch. An error leaves the decision open; the next batch to begin finds out."""
-        done = [each for each in messages if isinstance(each, PreparedTask)]
+        done = [message for message in messages if isinstance(message, PreparedTask)]
         if len(done) < len(messages) or not done:
             raise ConfigError(f"{len(messages) - len(done)} of {len(messages)} tasks gave no result")
         first = done[0]
-        if all(each.is_skipped for each in done):
+        if all(task.is_skipped for task in done):
             log.info("batch %d of query %s is in the output already", first.name.batch, first.name.query)
             return
-        if any(each.name != first.name or each.terms.driver != first.terms.driver for each in done):
+        if any(task.name != first.name or task.terms.driver != first.terms.driver for task in done):
             raise ConfigError("the tasks of one batch do not agree on the batch that they wrote")
         self._check_resumed(first)
-        participants = [each.participant for each in done if each.participant is not None]
+        participants = [task.participant for task in done if task.participant is not None]
         progress = self._progress(first.name)
 
         def decide(driver: SinkDriver) -> None:
             driver.decide(first.terms, first.name, participants, progress)
-            if any(each.was_tried_before for each in done):
+            if any(task.was_tried_before for task in done):
                 driver.sweep()
 
         self._with_driver(decide)

@@ -68,20 +68,24 @@ def cleaning_range(
     first_dirty = cleaned_offset if cleaned_offset is not None else start_offset
     if not start_offset <= first_dirty <= log_end:
         first_dirty = start_offset
-    clean_bytes = sum(one.size_bytes for one in segments if one.end_offset <= first_dirty)
+    clean_bytes = sum(segment.size_bytes for segment in segments if segment.end_offset <= first_dirty)
     dirty = _cleanable(
-        [one for one in segments if one.end_offset > first_dirty], limit_offset, config, now_ms
+        [segment for segment in segments if segment.end_offset > first_dirty], limit_offset, config, now_ms
     )
     if not dirty:
         return None
-    found = CleaningRange(
+    candidate = CleaningRange(
         first_dirty_offset=first_dirty,
         end_offset=dirty[-1].end_offset,
         clean_bytes=clean_bytes,
-        dirty_bytes=sum(one.size_bytes for one in dirty),
+        dirty_bytes=sum(segment_view.size_bytes for segment_view in dirty),
         overdue_ms=_overdue_ms(dirty[0], config, now_ms),
     )
-    return found if found.overdue_ms or found.dirty_ratio > config.min_cleanable_dirty_ratio else None
+    return (
+        candidate
+        if candidate.overdue_ms or candidate.dirty_ratio > config.min_cleanable_dirty_ratio
+        else None
+    )
 
 
 def _cleanable(

@@ -63,17 +63,17 @@ class Compaction:
     """
 
     def __init__(
-        self, runtime: Runtime, log: Log, found: CleaningRange, resources: Resources, drive: Drive
+        self, runtime: Runtime, log: Log, cleaning_range: CleaningRange, resources: Resources, drive: Drive
     ) -> None:
         self._runtime = runtime
         self._log = log
-        self._range = found
+        self._range = cleaning_range
         self._resources = resources
         self._drive = drive
         self._transactions = TransactionsSeen(())
         self._shown_offset = -1
         """Where the segments that `_transactions` was shown end."""
-        self.tally = CompactionStats(end_offset=found.first_dirty_offset)
+        self.tally = CompactionStats(end_offset=cleaning_range.first_dirty_offset)
 
     async def run(self) -> CompactionStats:
         try:
@@ -119,9 +119,9 @@ class Compaction:
         )
 
     async def _read_keys(self) -> KeyReading:
-        log, found, resources = self._log, self._range, self._resources
+        log, dirty, resources = self._log, self._range, self._resources
         keys = key_map_for(
-            found.end_offset - found.first_dirty_offset,
+            dirty.end_offset - dirty.first_dirty_offset,
             bytes_max=resources.map_bytes,
             load_factor=resources.load_factor,
             seed=self._runtime.entropy.uuid().bytes,
@@ -129,10 +129,10 @@ class Compaction:
         reading = KeyReading(
             self._runtime.disk,
             log.cleaning.life,
-            log.cleaning.sources(found.first_dirty_offset, found.end_offset),
+            log.cleaning.sources(dirty.first_dirty_offset, dirty.end_offset),
             keys,
-            first_offset=found.first_dirty_offset,
-            aborted=log.aborted_transactions(found.first_dirty_offset, log.end_offset),
+            first_offset=dirty.first_dirty_offset,
+            aborted=log.aborted_transactions(dirty.first_dirty_offset, log.end_offset),
             window_bytes=resources.window_bytes,
         )
         await self._drive(reading)

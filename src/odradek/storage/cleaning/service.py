@@ -65,10 +65,10 @@ class LogCleaner:
         """Compact what needs it, `log.cleaner.threads` at a time, until nothing is left that does."""
         if not config.cleaner.enable:
             return
-        offered = [one for one in partitions if "compact" in one.log.config.cleanup_policy]
+        offered = [partition for partition in partitions if "compact" in partition.log.config.cleanup_policy]
         put_off: dict[Log, None] = {}
-        for one in offered:
-            self._end_segment(one, put_off)
+        for partition in offered:
+            self._end_segment(partition, put_off)
         workers = [self._work(offered, config, put_off) for _ in range(config.cleaner.threads)]
         for outcome in await asyncio.gather(*workers, return_exceptions=True):
             if isinstance(outcome, BaseException):
@@ -90,8 +90,8 @@ class LogCleaner:
             chosen = await self._choose(offered, put_off)
             if chosen is None:
                 return
-            log, found = chosen
-            if not await self._compact(log, found, config):
+            log, dirty = chosen
+            if not await self._compact(log, dirty, config):
                 put_off[log] = None
 
     # ---- choosing --------------------------------------------------------------------------------------------------
@@ -104,9 +104,9 @@ class LogCleaner:
             for number, partition in enumerate(offered):
                 if number % _LOOKED_AT_ONCE == _LOOKED_AT_ONCE - 1:
                     await asyncio.sleep(0)
-                found = self._range_of(partition, put_off) if partition.log not in put_off else None
-                if found is not None and (best is None or found.urgency > best[1].urgency):
-                    best = partition.log, found
+                dirty = self._range_of(partition, put_off) if partition.log not in put_off else None
+                if dirty is not None and (best is None or dirty.urgency > best[1].urgency):
+                    best = partition.log, dirty
             if best is None or not best[0].cleaning.in_work:
                 return best
             # Another worker took it while this one looked on.
@@ -132,9 +132,9 @@ class LogCleaner:
 
     # ---- one log ---------------------------------------------------------------------------------------------------
 
-    async def _compact(self, log: Log, found: CleaningRange, config: BrokerConfig) -> bool:
+    async def _compact(self, log: Log, dirty: CleaningRange, config: BrokerConfig) -> bool:
         """False when it should not be tried again in this round."""
-        compaction = Compaction(self._runtime, log, found, Resources.of(config), self._driver(config))
+        compaction = Compaction(self._runtime, log, dirty, Resources.of(config), self._driver(config))
         started = self._runtime.clock.monotonic()
         log.cleaning.begin()
         try:
@@ -150,8 +150,8 @@ class LogCleaner:
             return False
         finally:
             log.cleaning.in_work = False
-        self._tell(log, found, tally, self._runtime.clock.monotonic() - started)
-        return tally.end_offset > found.first_dirty_offset
+        self._tell(log, dirty, tally, self._runtime.clock.monotonic() - started)
+        return tally.end_offset > dirty.first_dirty_offset
 
     def _failed(self, log: Log, error: Exception) -> None:
         """A full disk passes; damage does not, and would be met again; any other error of the disk is final for all of it."""
@@ -167,13 +167,13 @@ class LogCleaner:
         else:
             _log.warning("compaction_put_off", partition=log.topic_partition, reason=str(error))
 
-    def _tell(self, log: Log, found: CleaningRange, tally: CompactionStats, seconds: float) -> None:
+    def _tell(self, log: Log, dirty: CleaningRange, tally: CompactionStats, seconds: float) -> None:
         _log.info(
             "log_compacted",
             partition=log.topic_partition,
-            first_dirty_offset=found.first_dirty_offset,
+            first_dirty_offset=dirty.first_dirty_offset,
             end_offset=tally.end_offset,
-            dirty_ratio=round(found.dirty_ratio, 3),
+            dirty_ratio=round(dirty.dirty_ratio, 3),
             keys=tally.key_count,
             key_map_bytes=tally.map_bytes,
             read_bytes=tally.read_bytes,

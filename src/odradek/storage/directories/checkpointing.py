@@ -187,12 +187,12 @@ class Checkpointing:
                 directory.high_watermarks[name] = opened.truncation.high_watermark_max
         return directory.checkpoint()
 
-    def _note_high_watermarks(self, directory: LogDirectory, told: HighWatermarks) -> None:
+    def _note_high_watermarks(self, directory: LogDirectory, noted: HighWatermarks) -> None:
         for name, opened in self._logs.items():
             if self._placement.first(name) is not directory:
                 continue
             known = directory.high_watermarks.get(name)
-            mark = told.get(name) if told is not None else opened.recovery_point if known is None else known
+            mark = noted.get(name) if noted is not None else opened.recovery_point if known is None else known
             if mark is None:
                 continue
             # Never ahead of what is durable: a log that ends below it after a crash lost something.
@@ -209,12 +209,12 @@ class Checkpointing:
 
     def _truncation_notes(self, directory: LogDirectory) -> dict[TopicPartition, NoteRemoval]:
         """Of logs that were truncated since the checkpoints were written."""
-        found = {
+        notes = {
             name: note
             for name, opened in self._logs.items()
             if (note := opened.truncation.note()) is not None
         }
-        return {name: note for name, note in found.items() if self._placement.first(name) is directory}
+        return {name: note for name, note in notes.items() if self._placement.first(name) is directory}
 
 
 def _write(

@@ -48,7 +48,9 @@ class DeletedDirectories:
 
     async def _remove_all(self) -> None:
         tried: set[str] = set()
-        while not self._is_over and (path := next((one for one in self._doomed if one not in tried), None)):
+        while not self._is_over and (
+            path := next((doomed for doomed in self._doomed if doomed not in tried), None)
+        ):
             tried.add(path)
             try:
                 await self._remove_one(path)

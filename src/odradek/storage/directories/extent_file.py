@@ -39,18 +39,18 @@ class ExtentFile:
             self.content = {}
             return {}
         try:
-            found = decode(self._disk.read(self._path))
+            stored = decode(self._disk.read(self._path))
         except BadCheckpointError as error:
             log.warning("extents_ignored", path=self._path, reason=str(error))
             return {}
-        if not found.go_with(checkpoint):
+        if not stored.go_with(checkpoint):
             reason = f"{naming.RECOVERY_POINTS} is not the one that was written with it"
             log.warning("extents_ignored", path=self._path, reason=reason)
             return {}
-        if not found.is_whole:
+        if not stored.is_whole:
             log.warning("extents_cut_short", path=self._path)
-        self.content = dict(found.extents)
-        return found.extents
+        self.content = dict(stored.extents)
+        return stored.extents
 
     @property
     def takes_more(self) -> bool:

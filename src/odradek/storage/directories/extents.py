@@ -91,7 +91,7 @@ def decode(data: bytes) -> ExtentsRead:
         if version != _VERSION:
             raise BadCheckpointError(f"version {version} is unknown")
         start = _HEAD.size + crc_count * _CRC.size
-        crcs = frozenset(one for (one,) in _CRC.iter_unpack(body[_HEAD.size : start]))
+        crcs = frozenset(checksum for (checksum,) in _CRC.iter_unpack(body[_HEAD.size : start]))
         extents: dict[TopicPartition, Extent] = {}
         _decode_entries(body, start, extents)
         while position < len(data):

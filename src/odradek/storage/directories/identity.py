@@ -8,7 +8,7 @@ from odradek.storage.directories.log_directory import LogDirectory
 
 def cluster_of(directories: list[LogDirectory], cluster_id: str | None, node_id: int) -> str | None:
     """The cluster that the directories belong to; None when all are new. ConfigError when they do not agree."""
-    found: dict[str, str] = {}
+    paths: dict[str, str] = {}
     for directory in directories:
         if directory.offline is not None:
             continue
@@ -35,8 +35,8 @@ def cluster_of(directories: list[LogDirectory], cluster_id: str | None, node_id:
                 f"data directory {directory.path} belongs to cluster {identity.cluster_id}, not to {cluster_id}: "
                 "a broker cannot change its cluster; use another directory"
             )
-        found[identity.cluster_id] = directory.path
-    if len(found) > 1:
-        where = " and ".join(f"{path} to {cluster}" for cluster, path in found.items())
+        paths[identity.cluster_id] = directory.path
+    if len(paths) > 1:
+        where = " and ".join(f"{path} to {cluster}" for cluster, path in paths.items())
         raise ConfigError(f"the data directories belong to different clusters: {where}")
-    return next(iter(found), None)
+    return next(iter(paths), None)

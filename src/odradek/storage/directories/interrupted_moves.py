@@ -43,7 +43,7 @@ class InterruptedMoves:
         self,
         disk: Disk,
         placement: Container[TopicPartition],
-        found: Callable[[TopicPartition, LogDirectory], None],
+        on_finished: Callable[[TopicPartition, LogDirectory], None],
         doom: Callable[[str], None],
     ) -> None:
         """`found` hears of a partition whose move was finished, `doom` of a directory that is to be removed.
@@ -60,7 +60,7 @@ class InterruptedMoves:
                     directory.failed(error)
                     continue
                 log.info("move_finished", partition=moving.partition, path=directory.path)
-                found(moving.partition, directory)
+                on_finished(moving.partition, directory)
             if moving.partition in placement:
                 doom(path)
             else:  # the other directory is offline, or was emptied: here is a complete copy for a person to use

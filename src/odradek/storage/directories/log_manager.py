@@ -120,8 +120,8 @@ class LogManager:
         opened: list[LogDirectory] = []
         try:
             opened += [LogDirectory.open(runtime.disk, path) for path in paths]
-            found = cluster_of(opened, cluster_id, node_id)
-            name = found or cluster_id or (new_cluster_id or (lambda: kafka_id(runtime.entropy.uuid())))()
+            stored_id = cluster_of(opened, cluster_id, node_id)
+            name = stored_id or cluster_id or (new_cluster_id or (lambda: kafka_id(runtime.entropy.uuid())))()
             self = cls(
                 runtime,
                 opened,
@@ -442,7 +442,9 @@ class LogManager:
     def take_crowding_logs(self) -> list[TopicPartition]:
         """Logs that are to be flushed, though nobody waits for that: others need their descriptors. Each is named once."""
         writers = self._files.take_crowding()
-        return [name for name, one in self._logs.items() if one.writes_to(writers)] if writers else []
+        return (
+            [name for name, open_log in self._logs.items() if open_log.writes_to(writers)] if writers else []
+        )
 
     def failed_logs(self) -> list[Log]:
         """Logs that a full disk stopped: `repair` may bring them back."""

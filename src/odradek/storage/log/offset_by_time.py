@@ -43,9 +43,9 @@ def first_at_or_after(
         latest = segment.index.max_timestamp()
         if latest is None or latest.timestamp < timestamp:
             continue
-        found = _first_in(segment, timestamp, start_offset, end_offset, beside)
-        if found is not None:
-            return found
+        timestamped_offset = _first_in(segment, timestamp, start_offset, end_offset, beside)
+        if timestamped_offset is not None:
+            return timestamped_offset
     return None
 
 
@@ -83,7 +83,11 @@ def _first_record(timestamp: int, inside: _Inside, batch: bytes) -> Record | Non
 
 def _latest_of(inside: _Inside, batch: bytes) -> Record | None:
     return max(
-        (one for one in decode_batch(batch) if inside.start_offset <= one.offset < inside.end_offset),
+        (
+            candidate
+            for candidate in decode_batch(batch)
+            if inside.start_offset <= candidate.offset < inside.end_offset
+        ),
         key=lambda record: (record.timestamp, -record.offset),
         default=None,
     )
@@ -97,8 +101,8 @@ def _of_batch(
         return look(segment.records.batch(mark))
     key = (segment.path(naming.LOG), mark, look.func, look.args)
     work = partial(_look_elsewhere, segment.records.file_for_threads, mark, look)
-    found = beside.result(key, work, mark.size_bytes)
-    return found[0] if found else look(segment.records.batch(mark))
+    records = beside.result(key, work, mark.size_bytes)
+    return records[0] if records else look(segment.records.batch(mark))
 
 
 def _is_quick(segment: Segment, mark: Mark) -> bool:
@@ -138,9 +142,9 @@ def latest(
     for mark, segment in sorted(placement, key=lambda home: (-home[0].max_timestamp, home[0].base_offset)):
         if best is not None and best.timestamp >= mark.max_timestamp:
             break
-        found = _latest_record(segment, mark, start_offset, end_offset, beside)
-        if found is not None and (best is None or found.timestamp > best.timestamp):
-            best = found
+        timestamped_offset = _latest_record(segment, mark, start_offset, end_offset, beside)
+        if timestamped_offset is not None and (best is None or timestamped_offset.timestamp > best.timestamp):
+            best = timestamped_offset
     return best
 
 
@@ -148,14 +152,14 @@ def _latest_record(
     segment: Segment, mark: Mark, start_offset: int, end_offset: int, beside: ReadProgress | None
 ) -> TimestampedOffset | None:
     """In the batch at `mark`; in the segment's next best where compaction emptied that one and left its header's time."""
-    found = _latest_of_batch(segment, mark, start_offset, end_offset, beside)
-    if found is not None:
-        return found
+    timestamped_offset = _latest_of_batch(segment, mark, start_offset, end_offset, beside)
+    if timestamped_offset is not None:
+        return timestamped_offset
     inside = _marks_inside(segment, start_offset, end_offset)
     for other in sorted(inside, key=lambda mark: (-mark.max_timestamp, mark.position)):
-        found = _latest_of_batch(segment, other, start_offset, end_offset, beside)
-        if found is not None:
-            return found
+        timestamped_offset = _latest_of_batch(segment, other, start_offset, end_offset, beside)
+        if timestamped_offset is not None:
+            return timestamped_offset
     return None
 
 

@@ -77,7 +77,7 @@ def last_boundary(file: DiskFile, start: int, limit: int) -> tuple[int, int] | N
     None when not even the first one does. Raises BrokenChain.
     """
     window, window_start, position = b"", start, start
-    found: tuple[int, int] | None = None
+    place: tuple[int, int] | None = None
     while position + BATCH_BYTES_MIN <= limit:
         index = position - window_start
         if index + HEADER_BYTES > len(window):
@@ -86,8 +86,8 @@ def last_boundary(file: DiskFile, start: int, limit: int) -> tuple[int, int] | N
         mark = mark_at(window, index, position)
         position += mark.size_bytes
         if position <= limit:
-            found = (position, mark.last_offset + 1)
-    return found
+            place = (position, mark.last_offset + 1)
+    return place
 
 
 def _hops(file: DiskFile, start: int, end: int) -> Iterator[tuple[bytes, int, int]]:

@@ -105,16 +105,16 @@ def times_are_sound(
 ) -> bool:
     """Whether the last time entry is true of its batch, and no batch behind it that begins by `until` is later."""
     entry = floor(last.offset) if last is not None else None
-    found = last is None
+    is_there = last is None
     latest = last.timestamp if last is not None else -1
     try:
         for mark in walk(file, entry.position if entry is not None else 0, size_bytes):
             if mark.position > until:
                 break
             if last is not None and mark.last_offset == last.offset:
-                found = mark.max_timestamp == latest
+                is_there = mark.max_timestamp == latest
             if mark.max_timestamp > latest:
                 return False
     except BrokenChain:
         return False
-    return found
+    return is_there

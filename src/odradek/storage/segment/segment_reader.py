@@ -147,12 +147,12 @@ class SegmentReader:
         """How many bytes of `data` are whole batches, and the offset behind them. It hops from the last index entry."""
         below = start + len(data) - 1
         while (entry := self._index.floor_by_position(below)) is not None and entry.position > start:
-            found = _hop(data, entry.position - start, entry)
-            if found is None:
+            hop = _hop(data, entry.position - start, entry)
+            if hop is None:
                 self._index.rebuild("an offset index entry points nowhere")
                 break
-            if found[0]:
-                return found
+            if hop[0]:
+                return hop
             below = entry.position - 1
         return _hop(data, 0, None) or (0, -1)
 

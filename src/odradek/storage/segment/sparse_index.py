@@ -243,7 +243,7 @@ class Column(Sequence[int]):
     def __getitem__(self, number: slice) -> Sequence[int]: ...
     def __getitem__(self, number: int | slice) -> int | Sequence[int]:
         if isinstance(number, slice):
-            return [self[one] for one in range(*number.indices(self._count))]
+            return [self[index] for index in range(*number.indices(self._count))]
         data = self._file.pread(self._struct.size, number * self._row + self._offset)
         if len(data) < self._struct.size:
             raise IndexError(number)

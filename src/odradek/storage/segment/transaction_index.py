@@ -133,14 +133,14 @@ class TransactionIndex:
     def all(self) -> list[AbortedTransaction]:
         return decode_aborted(self._read(0, len(self)))
 
-    def find(self, start_offset: int, end_offset: int, found: list[AbortedTransaction]) -> bool:
+    def find(self, start_offset: int, end_offset: int, aborted: list[AbortedTransaction]) -> bool:
         """Add the entries that concern offsets from start to end. True when no later segment can have any."""
         count = len(self)
         at = bisect_left(range(count), start_offset, key=self._last_offset)
         while at < count:
             for entry in decode_aborted(self._read(at, min(_BLOCK, count - at))):
                 if entry.first_offset < end_offset:
-                    found.append(entry)
+                    aborted.append(entry)
                 if entry.last_stable_offset >= end_offset:
                     return True
             at += _BLOCK

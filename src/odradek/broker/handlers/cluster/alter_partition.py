@@ -34,9 +34,9 @@ async def handle(
     turn = broker.turns.begin()
     proposals = {}
     for topic in request.topics:
-        for one in topic.partitions:
+        for partition in topic.partitions:
             await turn.step()
-            proposals[topic.topic_id, one.partition_index] = _proposal(one, context.api_version)
+            proposals[topic.topic_id, partition.partition_index] = _proposal(partition, context.api_version)
     outcomes: dict[tuple[UUID, int], PartitionImage | KafkaError] = {}
     try:
         for some in slices(list(proposals.items()), _AT_ONCE):
@@ -58,7 +58,7 @@ async def handle(
 
 
 def _proposal(data: PartitionData, version: int) -> ProposedIsr:
-    isr = tuple((BrokerId(one.broker_id), one.broker_epoch) for one in data.new_isr_with_epochs)
+    isr = tuple((BrokerId(member.broker_id), member.broker_epoch) for member in data.new_isr_with_epochs)
     if version < _SINCE_EPOCHS:
         isr = tuple((BrokerId(broker), -1) for broker in data.new_isr)
     return ProposedIsr(

@@ -33,12 +33,16 @@ async def handle(
     broker: BrokerContext, context: RequestContext, request: DescribeQuorumRequest
 ) -> DescribeQuorumResponse:
     version = context.api_version
-    asked = [(topic.topic_name, one.partition_index) for topic in request.topics for one in topic.partitions]
+    asked = [
+        (topic.topic_name, partition.partition_index)
+        for topic in request.topics
+        for partition in topic.partitions
+    ]
     knows = asked == [(CLUSTER_METADATA, 0)]
     turn = broker.turns.begin()
 
-    def quorum(one: PartitionData) -> QuorumState:
-        return _quorum(broker, version) if knows else _unknown(one.partition_index, version)
+    def quorum(partition: PartitionData) -> QuorumState:
+        return _quorum(broker, version) if knows else _unknown(partition.partition_index, version)
 
     topics = [
         QuorumTopic(topic_name=topic.topic_name, partitions=await turn.map(quorum, topic.partitions))

@@ -48,8 +48,8 @@ async def handle(
     broker: BrokerContext, context: RequestContext, request: DescribeConfigsRequest
 ) -> DescribeConfigsResponse:
     unique = {
-        (one.resource_type, one.resource_name, tuple(one.configuration_keys or ())): one
-        for one in request.resources
+        (resource.resource_type, resource.resource_name, tuple(resource.configuration_keys or ())): resource
+        for resource in request.resources
     }
     results = await broker.turns.begin().map(partial(_describe, broker, request), unique.values())
     return DescribeConfigsResponse(results=results)
@@ -73,7 +73,7 @@ def _describe(
         error_message=None,
         resource_type=resource.resource_type,
         resource_name=resource.resource_name,
-        configs=[_entry(request, one) for one in settings if not wanted or one.key in wanted],
+        configs=[_entry(request, setting) for setting in settings if not wanted or setting.key in wanted],
     )
 
 
@@ -86,7 +86,7 @@ def _settings(broker: BrokerContext, resource: DescribeConfigsResource) -> list[
         return describe_broker(broker.config) if name else describe_broker_defaults(broker.config)
     if kind == BROKER_LOGGER:
         logger_resource(broker, name)
-        return [_logger(one, level) for one, level in loggers().items()]
+        return [_logger(logger_name, level) for logger_name, level in loggers().items()]
     if kind not in (GROUP, CLIENT_METRICS):
         raise unsupported(kind)
     named_resource(kind, name)

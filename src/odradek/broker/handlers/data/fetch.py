@@ -325,16 +325,19 @@ def _refused(context: RequestContext, request: FetchRequest, error: KafkaError) 
 def _follower(broker: BrokerContext, context: RequestContext, request: FetchRequest) -> FetchingBroker | None:
     """The broker that fetches; None for a client."""
     state = request.replica_state
-    told = context.api_version >= _SINCE_REPLICA_STATE
-    replica_id = state.replica_id if told else request.replica_id
+    has_replica_state = context.api_version >= _SINCE_REPLICA_STATE
+    replica_id = state.replica_id if has_replica_state else request.replica_id
     if replica_id < 0:
         return None
-    if not told or state.replica_epoch < 0 or replica_id == broker.config.server.node_id:
+    if not has_replica_state or state.replica_epoch < 0 or replica_id == broker.config.server.node_id:
         raise KafkaError(
             ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
             "only another broker of this cluster, which names its epoch, may fetch as a replica",
         )
-    known = next((one.epoch for one in broker.image.brokers if one.broker_id == replica_id), None)
+    known = next(
+        (broker_image.epoch for broker_image in broker.image.brokers if broker_image.broker_id == replica_id),
+        None,
+    )
     if state.replica_epoch != known:  # a later one, of which we have not heard yet, comes again soon
         what = "is not registered" if known is None else f"has epoch {known}"
         raise KafkaError(
@@ -429,8 +432,8 @@ def _hinted(result: Result, hints: LeaderHints | None) -> PartitionData:
 
 def _with_endpoints(response: FetchResponse, hints: LeaderHints) -> FetchResponse:
     endpoints = [
-        NodeEndpoint(node_id=one.broker_id, host=one.host, port=one.port, rack=one.rack)
-        for one in hints.endpoints()
+        NodeEndpoint(node_id=endpoint.broker_id, host=endpoint.host, port=endpoint.port, rack=endpoint.rack)
+        for endpoint in hints.endpoints()
     ]
     return response.replace(node_endpoints=endpoints) if endpoints else response
 

@@ -182,8 +182,8 @@ def _answer(
         if code is ErrorCode.OFFSET_NOT_AVAILABLE and context.api_version < _SINCE_NOT_AVAILABLE:
             code = ErrorCode.LEADER_NOT_AVAILABLE
         return ListOffsetsPartitionResponse(partition_index=index, error_code=code)
-    told = context.api_version >= _SINCE_LEADER_EPOCH and offset >= 0
-    epoch = partition.log.epoch_of(offset) if told else -1
+    has_leader_epoch = context.api_version >= _SINCE_LEADER_EPOCH and offset >= 0
+    epoch = partition.log.epoch_of(offset) if has_leader_epoch else -1
     return ListOffsetsPartitionResponse(
         partition_index=index,
         error_code=ErrorCode.NONE,
@@ -207,18 +207,20 @@ def _find(
     if timestamp in (_LATEST_TIERED, _EARLIEST_PENDING):
         return -1, -1
     if timestamp == _MAX_TIMESTAMP:
-        found = partition.log.max_timestamp_offset(end_offset=end_offset, beside=beside)
+        timestamped_offset = partition.log.max_timestamp_offset(end_offset=end_offset, beside=beside)
     elif timestamp < 0:
         raise KafkaError(
             ErrorCode.UNSUPPORTED_VERSION, f"timestamp {timestamp} means nothing in this version"
         )
     else:
-        found = partition.log.offset_for_timestamp(timestamp, end_offset=end_offset, beside=beside)
-    if found is None or found.offset >= end_offset:
+        timestamped_offset = partition.log.offset_for_timestamp(
+            timestamp, end_offset=end_offset, beside=beside
+        )
+    if timestamped_offset is None or timestamped_offset.offset >= end_offset:
         if partition.awaits_earlier_records:
             raise _not_available(partition)
         return -1, -1
-    return found.timestamp, found.offset
+    return timestamped_offset.timestamp, timestamped_offset.offset
 
 
 def _not_available(partition: Partition) -> KafkaError:

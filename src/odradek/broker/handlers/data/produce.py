@@ -257,8 +257,10 @@ class _Work:
                     leader = LeaderIdAndEpoch(leader_id=known.leader, leader_epoch=known.leader_epoch)
                     topic.partition_responses[position] = data.replace(current_leader=leader)
         endpoints = [
-            NodeEndpoint(node_id=one.broker_id, host=one.host, port=one.port, rack=one.rack)
-            for one in hints.endpoints()
+            NodeEndpoint(
+                node_id=endpoint.broker_id, host=endpoint.host, port=endpoint.port, rack=endpoint.rack
+            )
+            for endpoint in hints.endpoints()
         ]
         return response.replace(node_endpoints=endpoints) if endpoints else response
 
@@ -338,7 +340,9 @@ class _Work:
         elif futures:
             await with_timeout(_all_settled(futures), self._timeout_ms)
         for topic in self._topics.values():
-            topic.partition_responses[:] = [self._outcome(one) for one in topic.partition_responses]
+            topic.partition_responses[:] = [
+                self._outcome(partition_response) for partition_response in topic.partition_responses
+            ]
         return self.response()
 
     def _outcome(self, response: PartitionProduceResponse) -> PartitionProduceResponse:

@@ -50,7 +50,7 @@ def handle(
 
     def answer(verdicts: dict[Place, ErrorCode] | KafkaError) -> None:
         if isinstance(verdicts, KafkaError):
-            verdicts = dict.fromkeys((one.place for one in commits), verdicts.code)
+            verdicts = dict.fromkeys((commit.place for commit in commits), verdicts.code)
         if not answered.done():
             answered.set_result(_response(request, names, verdicts))
 
@@ -94,7 +94,7 @@ async def _commit_many(
         try:
             verdicts = await commit_in_time(broker, asked, await commit_records(broker, turn, asked))
         except KafkaError as error:
-            verdicts = dict.fromkeys((one.place for one in commits), error.code)
+            verdicts = dict.fromkeys((commit.place for commit in commits), error.code)
     response = OffsetCommitResponse(topics=[])
     for topic, name in zip(request.topics, names, strict=True):
         if topic.partitions:
@@ -133,13 +133,13 @@ def _commits(broker: BrokerContext, name: str, topic: OffsetCommitRequestTopic) 
         Commit(
             topic=name,
             topic_id=image.topic_id,
-            partition=one.partition_index,
-            offset=one.committed_offset,
-            leader_epoch=one.committed_leader_epoch,
-            metadata=one.committed_metadata,
+            partition=partition.partition_index,
+            offset=partition.committed_offset,
+            leader_epoch=partition.committed_leader_epoch,
+            metadata=partition.committed_metadata,
         )
-        for one in topic.partitions
-        if has_partition(broker, name, one.partition_index)
+        for partition in topic.partitions
+        if has_partition(broker, name, partition.partition_index)
     ]
 
 
@@ -149,7 +149,7 @@ def _answer(
     return OffsetCommitResponseTopic(
         name=topic.name,
         topic_id=topic.topic_id,
-        partitions=[_verdict(verdicts, name, one) for one in topic.partitions],
+        partitions=[_verdict(verdicts, name, partition) for partition in topic.partitions],
     )
 
 

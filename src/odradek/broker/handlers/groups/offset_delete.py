@@ -27,9 +27,9 @@ async def handle(
         for part in slices(topic.partitions, OFFSETS_AT_ONCE):
             await turn.step()
             places += [
-                (topic.name, one.partition_index)
-                for one in part
-                if has_partition(broker, topic.name, one.partition_index)
+                (topic.name, partition.partition_index)
+                for partition in part
+                if has_partition(broker, topic.name, partition.partition_index)
             ]
     verdicts: dict[Place, ErrorCode] = {}
     try:

@@ -76,11 +76,11 @@ async def _fetched(
     )
     if wanted is None or len(wanted) <= OFFSETS_AT_ONCE:
         return await fetch(wanted)
-    found: dict[Place, FetchedOffset] = {}
+    fetched_offsets: dict[Place, FetchedOffset] = {}
     for some in slices(list(wanted.items()), OFFSETS_AT_ONCE):
         await turn.step()
-        found |= await fetch(dict(some))
-    return found
+        fetched_offsets |= await fetch(dict(some))
+    return fetched_offsets
 
 
 async def _group(
@@ -89,7 +89,7 @@ async def _group(
     asked = None if group.topics is None else [_asked(broker, topic, by_id=by_id) for topic in group.topics]
     wanted = None if asked is None else _wanted(asked)
     try:
-        found = await _fetched(
+        fetched_offsets = await _fetched(
             broker,
             turn,
             group.group_id,
@@ -100,14 +100,14 @@ async def _group(
         )
     except KafkaError as error:
         return OffsetFetchResponseGroup(group_id=group.group_id, error_code=error.code)
-    topics = _found(broker, found, by_id=by_id) if asked is None else asked
+    topics = _found(broker, fetched_offsets, by_id=by_id) if asked is None else asked
     return OffsetFetchResponseGroup(
         group_id=group.group_id,
         topics=[
             OffsetFetchResponseTopics(
                 name="" if by_id else topic.name or "",
                 topic_id=topic.topic_id if by_id else ZERO_UUID,
-                partitions=await turn.map(partial(_partition, topic, found), topic.partitions),
+                partitions=await turn.map(partial(_partition, topic, fetched_offsets), topic.partitions),
             )
             for topic in topics
         ],
@@ -130,10 +130,10 @@ def _wanted(topics: list[_Topic]) -> dict[Place, UUID]:
     }
 
 
-def _found(broker: BrokerContext, found: dict[Place, FetchedOffset], *, by_id: bool) -> list[_Topic]:
+def _found(broker: BrokerContext, fetched: dict[Place, FetchedOffset], *, by_id: bool) -> list[_Topic]:
     """All that a group has. Offsets of topics that are gone have no id to be named by."""
     by_name: dict[str, list[int]] = {}
-    for name, index in sorted(found):
+    for name, index in sorted(fetched):
         by_name.setdefault(name, []).append(index)
     topics = []
     for name, indexes in by_name.items():
@@ -143,7 +143,9 @@ def _found(broker: BrokerContext, found: dict[Place, FetchedOffset], *, by_id: b
     return topics
 
 
-def _partition(topic: _Topic, found: dict[Place, FetchedOffset], index: int) -> OffsetFetchResponsePartitions:
+def _partition(
+    topic: _Topic, fetched: dict[Place, FetchedOffset], index: int
+) -> OffsetFetchResponsePartitions:
     if topic.name is None:
         return OffsetFetchResponsePartitions(
             partition_index=index,
@@ -151,13 +153,13 @@ def _partition(topic: _Topic, found: dict[Place, FetchedOffset], index: int) -> 
             metadata="",
             error_code=ErrorCode.UNKNOWN_TOPIC_ID,
         )
-    one = found[topic.name, index]
+    offset = fetched[topic.name, index]
     return OffsetFetchResponsePartitions(
         partition_index=index,
-        committed_offset=one.offset,
-        committed_leader_epoch=one.leader_epoch,
-        metadata=one.metadata,
-        error_code=one.error,
+        committed_offset=offset.offset,
+        committed_leader_epoch=offset.leader_epoch,
+        metadata=offset.metadata,
+        error_code=offset.error,
     )
 
 
@@ -171,7 +173,7 @@ async def _one_group(broker: BrokerContext, request: OffsetFetchRequest, version
     code = ErrorCode.NONE
     turn = broker.turns.begin()
     try:
-        found = await _fetched(
+        fetched_offsets = await _fetched(
             broker,
             turn,
             request.group_id,
@@ -181,14 +183,14 @@ async def _one_group(broker: BrokerContext, request: OffsetFetchRequest, version
     except KafkaError as error:
         code = error.code
         refused = FetchedOffset(error=code)
-        found = dict.fromkeys(_wanted(topics or []), refused)
-    named = _found(broker, found, by_id=False) if topics is None else topics
+        fetched_offsets = dict.fromkeys(_wanted(topics or []), refused)
+    named = _found(broker, fetched_offsets, by_id=False) if topics is None else topics
     return OffsetFetchResponse(
         error_code=code if version >= _SINCE_GROUP_ERROR else ErrorCode.NONE,
         topics=[
             OffsetFetchResponseTopic(
                 name=topic.name or "",
-                partitions=await turn.map(partial(_old_partition, topic, found), topic.partitions),
+                partitions=await turn.map(partial(_old_partition, topic, fetched_offsets), topic.partitions),
             )
             for topic in named
         ],
@@ -196,15 +198,15 @@ async def _one_group(broker: BrokerContext, request: OffsetFetchRequest, version
 
 
 def _old_partition(
-    topic: _Topic, found: dict[Place, FetchedOffset], index: int
+    topic: _Topic, fetched: dict[Place, FetchedOffset], index: int
 ) -> OffsetFetchResponsePartition:
-    one = found[topic.name or "", index]
+    offset = fetched[topic.name or "", index]
     return OffsetFetchResponsePartition(
         partition_index=index,
-        committed_offset=one.offset,
-        committed_leader_epoch=one.leader_epoch,
-        metadata=one.metadata,
-        error_code=one.error,
+        committed_offset=offset.offset,
+        committed_leader_epoch=offset.leader_epoch,
+        metadata=offset.metadata,
+        error_code=offset.error,
     )
 
 

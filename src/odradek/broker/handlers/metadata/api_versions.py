@@ -57,7 +57,7 @@ def serving(served_keys: Callable[[], Iterable[int]]) -> ApiHandler:
         if context.api_version < _SINCE_FEATURES:
             return ApiVersionsResponse(api_keys=listed)
         features = supported(keys)
-        levels = {one.name: level_of(broker.image, one.name) for one in features}
+        levels = {feature.name: level_of(broker.image, feature.name) for feature in features}
         return ApiVersionsResponse(
             api_keys=listed,
             supported_features=_supported(features, from_level_0=context.api_version >= _SINCE_LEVEL_0),
@@ -74,7 +74,7 @@ def serving(served_keys: Callable[[], Iterable[int]]) -> ApiHandler:
 
 def _supported(features: Iterable[Feature], *, from_level_0: bool) -> list[SupportedFeatureKey]:
     return [
-        SupportedFeatureKey(name=one.name, min_version=one.min_level, max_version=one.max_level)
-        for one in features
-        if from_level_0 or one.min_level
+        SupportedFeatureKey(name=feature.name, min_version=feature.min_level, max_version=feature.max_level)
+        for feature in features
+        if from_level_0 or feature.min_level
     ]

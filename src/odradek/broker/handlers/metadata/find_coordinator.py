@@ -43,8 +43,8 @@ async def handle(
             await broker.coordinators.ensure_topic(topic)
         except KafkaError as error:
             return _response(batched, [_refused(key, error) for key in keys])
-    found = await broker.turns.begin().map(partial(_one, broker, context, topic), keys)
-    return _response(batched, found)
+    coordinators = await broker.turns.begin().map(partial(_one, broker, context, topic), keys)
+    return _response(batched, coordinators)
 
 
 def _refusal(
@@ -105,16 +105,16 @@ def _refused(key: str, error: KafkaError) -> Coordinator:
     )
 
 
-def _response(batched: bool, found: list[Coordinator]) -> FindCoordinatorResponse:
+def _response(batched: bool, coordinators: list[Coordinator]) -> FindCoordinatorResponse:
     if batched:
-        return FindCoordinatorResponse(coordinators=found)
-    (one,) = found
+        return FindCoordinatorResponse(coordinators=coordinators)
+    (coordinator,) = coordinators
     return FindCoordinatorResponse(
-        error_code=one.error_code,
-        error_message=_NO_ERROR if one.error_code == ErrorCode.NONE else one.error_message,
-        node_id=one.node_id,
-        host=one.host,
-        port=one.port,
+        error_code=coordinator.error_code,
+        error_message=_NO_ERROR if coordinator.error_code == ErrorCode.NONE else coordinator.error_message,
+        node_id=coordinator.node_id,
+        host=coordinator.host,
+        port=coordinator.port,
     )
 
 

@@ -39,7 +39,7 @@ _ROUNDS = 3
 """Of the event loop: in the first all sockets are read, in the second asyncio tells of a connection that is gone."""
 
 
-class _Told(NamedTuple):
+class _Shape(NamedTuple):
     """What is told of every topic alike."""
 
     operations: bool
@@ -134,9 +134,9 @@ def _answer(
     errors: dict[str, ErrorCode],
 ) -> MetadataResponse:
     alive = alive_brokers(broker)
-    told = _Told(request.include_topic_authorized_operations, alive)
+    shape = _Shape(request.include_topic_authorized_operations, alive)
     topics = [
-        _found(broker, told, topic) if isinstance(topic, TopicImage) else topic
+        _found(broker, shape, topic) if isinstance(topic, TopicImage) else topic
         for topic in _selected(broker.image, context, request, errors)
     ]
     return _response(broker, context, request, topics)
@@ -148,13 +148,13 @@ def _is_long(broker: BrokerContext, context: RequestContext, request: MetadataRe
     topics = broker.image.topics
     if _wants_all(context, wanted):
         return len(topics) > _FEW_TOPICS or any(
-            len(one.partitions) > _FEW_PARTITIONS for one in topics.values()
+            len(topic_image.partitions) > _FEW_PARTITIONS for topic_image in topics.values()
         )
     assert wanted is not None
     if len(wanted) > _FEW_TOPICS:
         return True
-    for one in wanted:  # any() would cost each request a generator
-        topic = topics.get(one.name or "")
+    for request_topic in wanted:  # any() would cost each request a generator
+        topic = topics.get(request_topic.name or "")
         if topic is not None and len(topic.partitions) > _FEW_PARTITIONS:
             return True
     return False
@@ -170,19 +170,19 @@ async def _answer_in_turns(
     image = broker.image
     selected: list[TopicImage | MetadataResponseTopic] = list(image.topics.values())
     if not _wants_all(context, request.topics):
-        selected = await turn.map(lambda one: _one(image, one, errors), _unique(request.topics or ()))
-    told = _Told(request.include_topic_authorized_operations, alive_brokers(broker))
+        selected = await turn.map(lambda wanted: _one(image, wanted, errors), _unique(request.topics or ()))
+    shape = _Shape(request.include_topic_authorized_operations, alive_brokers(broker))
     topics = []
     for topic in selected:
         await turn.step()
         if not isinstance(topic, TopicImage):
             topics.append(topic)
         elif len(topic.partitions) <= _FEW_PARTITIONS:
-            topics.append(_found(broker, told, topic))
+            topics.append(_found(broker, shape, topic))
         else:
             indexed = enumerate(topic.partitions)
-            partitions = await turn.map(partial(_indexed_partition, broker, topic, told), indexed)
-            topics.append(_of_topic(told, topic, partitions))
+            partitions = await turn.map(partial(_indexed_partition, broker, topic, shape), indexed)
+            topics.append(_of_topic(shape, topic, partitions))
     return _response(broker, context, request, topics)
 
 
@@ -263,15 +263,15 @@ def _one(
     return MetadataResponseTopic(error_code=code, name=name, is_internal=name in INTERNAL_TOPICS)
 
 
-def _found(broker: BrokerContext, told: _Told, topic: TopicImage) -> MetadataResponseTopic:
+def _found(broker: BrokerContext, shape: _Shape, topic: TopicImage) -> MetadataResponseTopic:
     partitions = [
-        _partition(broker, topic, index, image, told.alive) for index, image in enumerate(topic.partitions)
+        _partition(broker, topic, index, image, shape.alive) for index, image in enumerate(topic.partitions)
     ]
-    return _of_topic(told, topic, partitions)
+    return _of_topic(shape, topic, partitions)
 
 
 def _of_topic(
-    told: _Told, topic: TopicImage, partitions: list[MetadataResponsePartition]
+    shape: _Shape, topic: TopicImage, partitions: list[MetadataResponsePartition]
 ) -> MetadataResponseTopic:
     return MetadataResponseTopic(
         error_code=ErrorCode.NONE,
@@ -279,7 +279,7 @@ def _of_topic(
         topic_id=topic.topic_id,
         is_internal=topic.internal,
         partitions=partitions,
-        topic_authorized_operations=TOPIC_OPERATIONS if told.operations else NOT_ASKED,
+        topic_authorized_operations=TOPIC_OPERATIONS if shape.operations else NOT_ASKED,
     )
 
 
@@ -314,9 +314,9 @@ def _partition(
 
 
 def _indexed_partition(
-    broker: BrokerContext, topic: TopicImage, told: _Told, indexed: tuple[int, PartitionImage]
+    broker: BrokerContext, topic: TopicImage, shape: _Shape, indexed: tuple[int, PartitionImage]
 ) -> MetadataResponsePartition:
-    return _partition(broker, topic, *indexed, told.alive)
+    return _partition(broker, topic, *indexed, shape.alive)
 
 
 def is_valid_name(name: str) -> bool:

@@ -36,7 +36,7 @@ async def handle(
     turn = broker.turns.begin()
     for entry in request.entries:
         await turn.step()
-        named = tuple(sorted(((one.entity_type, one.entity_name) for one in entry.entity), key=str))
+        named = tuple(sorted(((part.entity_type, part.entity_name) for part in entry.entity), key=str))
         try:
             if named in entries:
                 raise KafkaError(ErrorCode.INVALID_REQUEST, "the request names this quota entity twice")
@@ -60,7 +60,7 @@ async def handle(
 
 
 def _checked(entry: EntryData) -> tuple[Entity, list[QuotaChange]]:
-    entity = entity_of((one.entity_type, one.entity_name) for one in entry.entity)
+    entity = entity_of((part.entity_type, part.entity_name) for part in entry.entity)
     changes = [QuotaChange(op.key, None if op.remove else op.value) for op in entry.ops]
     named = {change.key for change in changes}
     if len(named) < len(changes):

@@ -19,7 +19,10 @@ def handle(
 ) -> DescribeClientQuotasResponse:
     try:
         wanted = Filter(
-            ((one.entity_type, one.match_type, one.match) for one in request.components),
+            (
+                (component.entity_type, component.match_type, component.match)
+                for component in request.components
+            ),
             strict=request.strict,
         )
     except KafkaError as error:

@@ -34,9 +34,9 @@ async def handle(
             image.topic_id: StateTopic(
                 name=topic.topic_name,
                 partitions=frozenset(
-                    one.partition_index
-                    for one in topic.partitions
-                    if has_partition(broker, topic.topic_name, one.partition_index)
+                    partition.partition_index
+                    for partition in topic.partitions
+                    if has_partition(broker, topic.topic_name, partition.partition_index)
                 ),
             )
             for topic in request.topics
@@ -58,10 +58,10 @@ async def _topic(broker: BrokerContext, turn: Turn, group_id: str, topic: TopicA
     image = broker.image.topics.get(topic.topic_name)
     topic_id = ZERO_UUID if image is None else image.topic_id
     partitions = []
-    for one in topic.partitions:
+    for partition in topic.partitions:
         await turn.step()
-        place = SharePlace(group_id, topic_id, one.partition_index)
-        partitions.append(await _partition(broker, topic.topic_name, place, one))
+        place = SharePlace(group_id, topic_id, partition.partition_index)
+        partitions.append(await _partition(broker, topic.topic_name, place, partition))
     return TopicAnswer(topic_name=topic.topic_name, topic_id=topic_id, partitions=partitions)
 
 

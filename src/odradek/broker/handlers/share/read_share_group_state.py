@@ -24,7 +24,7 @@ async def handle(
     outcomes = await kept(
         broker,
         request,
-        lambda store, place, one: store.read(place, one.leader_epoch),
+        lambda store, place, partition: store.read(place, partition.leader_epoch),
         _result,
     )
     return ReadShareGroupStateResponse(
@@ -45,12 +45,12 @@ def _result(partition: int, outcome: ShareState | KafkaError | None) -> Partitio
         start_offset=outcome.start_offset,
         state_batches=[
             StateBatch(
-                first_offset=one.first_offset,
-                last_offset=one.last_offset,
-                delivery_state=one.state,
-                delivery_count=one.delivery_count,
+                first_offset=batch.first_offset,
+                last_offset=batch.last_offset,
+                delivery_state=batch.state,
+                delivery_count=batch.delivery_count,
             )
-            for one in outcome.batches
+            for batch in outcome.batches
         ],
     )
 

@@ -53,10 +53,10 @@ async def _fetch(
 ) -> ShareFetchResponse:
     epoch = request.share_session_epoch
     said = [
-        ((topic.topic_id, one.partition_index), one.acknowledgement_batches)
+        ((topic.topic_id, partition.partition_index), partition.acknowledgement_batches)
         for topic in request.topics
-        for one in topic.partitions
-        if one.acknowledgement_batches
+        for partition in topic.partitions
+        if partition.acknowledgement_batches
     ]
     try:
         key = member_of(broker, AcknowledgementTask(request.group_id, request.member_id, epoch))
@@ -92,7 +92,11 @@ async def _session(
     else:
         session = session_of(broker, key, epoch, connection)
     session.change(
-        [(topic.topic_id, one.partition_index) for topic in request.topics for one in topic.partitions],
+        [
+            (topic.topic_id, partition.partition_index)
+            for topic in request.topics
+            for partition in topic.partitions
+        ],
         [(topic.topic_id, index) for topic in request.forgotten_topics_data for index in topic.partitions],
     )
     return session
@@ -146,14 +150,14 @@ class _Fetching:
             except KafkaError as error:
                 self.refused[place] = ErrorContent.of(error)
         self.refused.update(await _ended(loads, seconds))
-        found = []
+        places = []
         for place in list(self.session.partitions):
             await turn.step()
             if place not in self.refused:
                 live = shares.loaded(SharePlace(self.key.group_id, *place))
                 if live is not None:
-                    found.append((place, live))
-        return found
+                    places.append((place, live))
+        return places
 
     def _look(self, lives: Sequence[tuple[ReadPlace, LivePartition]], *, is_over: bool) -> Missing | None:
         """Returns what another thread should bring first; nothing is acquired then."""
@@ -165,7 +169,7 @@ class _Fetching:
         total = 0
         for place, live in lives:
             try:
-                one = look(
+                fetched_range = look(
                     live,
                     min(limit - total, enough),
                     at_least_one=not seen and limit > 0,
@@ -176,9 +180,9 @@ class _Fetching:
             except KafkaError as error:
                 self.refused[place] = ErrorContent.of(error)
                 continue
-            if one is not None:
-                seen.append((place, one))
-                total += one.size_bytes
+            if fetched_range is not None:
+                seen.append((place, fetched_range))
+                total += fetched_range.size_bytes
         if total >= self.request.min_bytes or is_over or self.refused:
             self._take(seen)
         return None
@@ -192,12 +196,12 @@ class _Fetching:
             batch_size=request.batch_size,
         )
         now_ms = self.broker.shares.now_ms()
-        for place, one in seen:
+        for place, fetched in seen:
             if room.records <= 0:
                 break
-            found = take(one, self.key.member_id, room, now_ms)
-            if found is not None:
-                self.found[place] = found
+            acquired = take(fetched, self.key.member_id, room, now_ms)
+            if acquired is not None:
+                self.found[place] = acquired
 
 
 async def _ended(
@@ -259,7 +263,7 @@ async def _told(
             topic = topics[topic_id] = ShareFetchableTopicResponse(topic_id=topic_id, partitions=[])
         verdict = verdicts.get(place, AcknowledgementOutcome(ErrorCode.NONE))
         refused = fetching.refused.get(place)
-        found = fetching.found.get(place)
+        acquired = fetching.found.get(place)
         topic.partitions.append(
             PartitionData(
                 partition_index=index,
@@ -267,19 +271,19 @@ async def _told(
                 error_message=None if refused is None else refused.message,
                 acknowledge_error_code=verdict.code,
                 acknowledge_error_message=verdict.message,
-                records=b"" if found is None else found.records,
-                acquired_records=[] if found is None else _acquired(found),
+                records=b"" if acquired is None else acquired.records,
+                acquired_records=[] if acquired is None else _acquired(acquired),
             )
         )
     return list(topics.values())
 
 
-def _acquired(found: AcquiredBatches) -> list[AcquiredRecords]:
+def _acquired(acquired: AcquiredBatches) -> list[AcquiredRecords]:
     return [
         AcquiredRecords(
-            first_offset=one.first_offset, last_offset=one.last_offset, delivery_count=one.delivery_count
+            first_offset=span.first_offset, last_offset=span.last_offset, delivery_count=span.delivery_count
         )
-        for one in found.acquired
+        for span in acquired.acquired
     ]
 
 

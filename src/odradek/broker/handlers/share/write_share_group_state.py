@@ -27,7 +27,7 @@ async def handle(
     outcomes = await kept(
         broker,
         request,
-        lambda store, place, one: store.write(place, _change(one)),
+        lambda store, place, partition: store.write(place, _change(partition)),
         _result,
     )
     return WriteShareGroupStateResponse(

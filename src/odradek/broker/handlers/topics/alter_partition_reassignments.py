@@ -29,11 +29,11 @@ async def handle(
     for topic in request.topics:
         wanted += await turn.map(partial(_reassignment, topic.name), topic.partitions)
     allows = request.allow_replication_factor_change
-    told: list[KafkaError | None] = []
+    errors: list[KafkaError | None] = []
     try:
         for some in slices(wanted):
             await turn.step()
-            told += await broker.controller.reassign(some, allow_factor_change=allows)
+            errors += await broker.controller.reassign(some, allow_factor_change=allows)
     except KafkaError as error:
         return AlterPartitionReassignmentsResponse(
             allow_replication_factor_change=allows,
@@ -41,10 +41,10 @@ async def handle(
             error_message=error.message,
             responses=[],
         )
-    outcomes = iter(told)
+    outcomes = iter(errors)
     responses = []
     for topic in request.topics:
-        results = await turn.map(lambda one: _result(one, next(outcomes)), topic.partitions)
+        results = await turn.map(lambda partition: _result(partition, next(outcomes)), topic.partitions)
         responses.append(ReassignableTopicResponse(name=topic.name, partitions=results))
     return AlterPartitionReassignmentsResponse(
         allow_replication_factor_change=allows,

@@ -56,9 +56,9 @@ async def _delete(
 ) -> DeletableTopicResult:
     try:
         if not broker.config.topics.delete_topic_enable:
-            told = context.api_version >= _SINCE_DISABLED
+            has_disabled_code = context.api_version >= _SINCE_DISABLED
             raise KafkaError(
-                ErrorCode.TOPIC_DELETION_DISABLED if told else ErrorCode.INVALID_REQUEST,
+                ErrorCode.TOPIC_DELETION_DISABLED if has_disabled_code else ErrorCode.INVALID_REQUEST,
                 "topics cannot be deleted: delete.topic.enable is false",
             )
         image = broker.controller.latest  # what is committed: this broker may still be about to apply it

@@ -40,8 +40,8 @@ def _result(
 ) -> DescribeLogDirsResult:
     if state.offline:
         return DescribeLogDirsResult(error_code=ErrorCode.KAFKA_STORAGE_ERROR, log_dir=state.path)
-    held = [(one.name, one.log.size_bytes, 0, False) for one in state.partitions]
-    held += [(one.name, one.size_bytes, one.offset_lag, True) for one in futures]
+    held = [(partition.name, partition.log.size_bytes, 0, False) for partition in state.partitions]
+    held += [(future.name, future.size_bytes, future.offset_lag, True) for future in futures]
     topics: dict[str, DescribeLogDirsTopic] = {}
     for name, size_bytes, offset_lag, is_future in held:
         if wanted is not None and name not in wanted:

@@ -31,10 +31,10 @@ async def handle(
     try:
         outcomes = await _elect(broker, request)
     except KafkaError as refusal:
-        told = await _results(broker, dict.fromkeys(_named(request), refusal))
+        results = await _results(broker, dict.fromkeys(_named(request), refusal))
         if context.api_version < _SINCE_ERROR:
-            return ElectLeadersResponse(replica_election_results=told)
-        return ElectLeadersResponse(error_code=refusal.code, replica_election_results=told)
+            return ElectLeadersResponse(replica_election_results=results)
+        return ElectLeadersResponse(error_code=refusal.code, replica_election_results=results)
     if request.topic_partitions is None:
         news = {
             name: error

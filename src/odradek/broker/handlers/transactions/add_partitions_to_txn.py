@@ -62,13 +62,14 @@ async def _of_brokers(
     broker: BrokerContext, request: AddPartitionsToTxnRequest
 ) -> AddPartitionsToTxnResponse:
     codes_of = partial(_codes, broker, client_version=TransactionVersion.EPOCH_FOR_EACH, knows_fenced=True)
-    found = await broker.turns.begin().gather(codes_of, request.transactions)
+    results = await broker.turns.begin().gather(codes_of, request.transactions)
     return AddPartitionsToTxnResponse(
         results_by_transaction=[
             AddPartitionsToTxnResult(
-                transactional_id=one.transactional_id, topic_results=_results(one.topics, codes)
+                transactional_id=transaction.transactional_id,
+                topic_results=_results(transaction.topics, codes),
             )
-            for one, codes in zip(request.transactions, found, strict=True)
+            for transaction, codes in zip(request.transactions, results, strict=True)
         ]
     )
 
@@ -84,7 +85,7 @@ async def _codes(
     by_client = client_version is TransactionVersion.CLASSIC
     refused = _refused(broker.image, wanted, by_client=by_client)
     if refused:
-        return {one: refused.get(one, ErrorCode.OPERATION_NOT_ATTEMPTED) for one in wanted}
+        return {partition: refused.get(partition, ErrorCode.OPERATION_NOT_ATTEMPTED) for partition in wanted}
     who = ProducerIdentity(producer_id=transaction.producer_id, producer_epoch=transaction.producer_epoch)
     try:
         if transaction.verify_only:

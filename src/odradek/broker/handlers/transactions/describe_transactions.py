@@ -25,20 +25,20 @@ async def handle(
 
 async def _describe(broker: BrokerContext, transactional_id: str) -> TransactionState:
     try:
-        found = await broker.transactions.find(transactional_id)
+        transaction = await broker.transactions.find(transactional_id)
     except KafkaError as error:
         return TransactionState(error_code=error.code, transactional_id=transactional_id)
     return TransactionState(
         error_code=ErrorCode.NONE,
         transactional_id=transactional_id,
-        transaction_state=found.state.title,
-        transaction_timeout_ms=found.timeout_ms,
-        transaction_start_time_ms=found.started_ms,
-        producer_id=found.producer_id,
-        producer_epoch=found.producer_epoch,
+        transaction_state=transaction.state.title,
+        transaction_timeout_ms=transaction.timeout_ms,
+        transaction_start_time_ms=transaction.started_ms,
+        producer_id=transaction.producer_id,
+        producer_epoch=transaction.producer_epoch,
         topics=[
-            TopicData(topic=topic, partitions=[one.partition for one in ones])
-            for topic, ones in groupby(sorted(found.partitions), key=lambda one: one.topic)
+            TopicData(topic=topic, partitions=[partition.partition for partition in ones])
+            for topic, ones in groupby(sorted(transaction.partitions), key=lambda member: member.topic)
         ],
     )
 

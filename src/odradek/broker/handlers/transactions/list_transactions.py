@@ -26,10 +26,14 @@ _ASCII: Final = frozenset(map(chr, range(128)))
 async def handle(
     broker: BrokerContext, context: RequestContext, request: ListTransactionsRequest
 ) -> ListTransactionsResponse:
-    unknown = [one for one in dict.fromkeys(request.state_filters) if one not in STATES_BY_TITLE]
+    unknown = [
+        state_filter
+        for state_filter in dict.fromkeys(request.state_filters)
+        if state_filter not in STATES_BY_TITLE
+    ]
     try:
-        found = await broker.transactions.select(_filter(request, broker.runtime.clock.wall_ms()))
-        found = _matching(found, request.transactional_id_pattern)
+        listed = await broker.transactions.select(_filter(request, broker.runtime.clock.wall_ms()))
+        listed = _matching(listed, request.transactional_id_pattern)
     except KafkaError as error:
         return ListTransactionsResponse(error_code=error.code, unknown_state_filters=unknown)
     return ListTransactionsResponse(
@@ -38,34 +42,41 @@ async def handle(
         transaction_states=[
             TransactionState(
                 transactional_id=transactional_id,
-                producer_id=one.producer_id,
-                transaction_state=one.state.title,
+                producer_id=transaction.producer_id,
+                transaction_state=transaction.state.title,
             )
-            for transactional_id, one in found
+            for transactional_id, transaction in listed
         ],
     )
 
 
 def _filter(request: ListTransactionsRequest, now_ms: int) -> Callable[[str, Transaction], bool]:
-    states = {STATES_BY_TITLE[one] for one in request.state_filters if one in STATES_BY_TITLE}
+    states = {
+        STATES_BY_TITLE[state_filter]
+        for state_filter in request.state_filters
+        if state_filter in STATES_BY_TITLE
+    }
     producer_ids = set(request.producer_id_filters)
 
-    def wanted(transactional_id: str, one: Transaction) -> bool:
-        if producer_ids and one.producer_id not in producer_ids:
+    def wanted(transactional_id: str, transaction: Transaction) -> bool:
+        if producer_ids and transaction.producer_id not in producer_ids:
             return False
-        if request.state_filters and one.state not in states:
+        if request.state_filters and transaction.state not in states:
             return False
-        return request.duration_filter <= _ANY_DURATION or now_ms - one.started_ms > request.duration_filter
+        return (
+            request.duration_filter <= _ANY_DURATION
+            or now_ms - transaction.started_ms > request.duration_filter
+        )
 
     return wanted
 
 
-def _matching(found: list[tuple[str, Transaction]], pattern: str | None) -> list[tuple[str, Transaction]]:
+def _matching(listed: list[tuple[str, Transaction]], pattern: str | None) -> list[tuple[str, Transaction]]:
     """Those whose id matches, of whatever characters it is. INVALID_REGULAR_EXPRESSION."""
     if not pattern:
-        return found
-    compiled = TopicPattern(pattern, _ASCII.union(*(transactional_id for transactional_id, _ in found)))
-    return [one for one in found if compiled.matches(one[0])]
+        return listed
+    compiled = TopicPattern(pattern, _ASCII.union(*(transactional_id for transactional_id, _ in listed)))
+    return [entry for entry in listed if compiled.matches(entry[0])]
 
 
 SERVED = ApiHandler(66, handle)

@@ -48,7 +48,7 @@ async def handle(
         try:
             verdicts = await _commit(broker, turn, context.api_version, request, commits)
         except KafkaError as error:
-            verdicts = dict.fromkeys((one.place for one in commits), error.code)
+            verdicts = dict.fromkeys((commit.place for commit in commits), error.code)
     topics = []
     for topic in request.topics:
         partitions = await turn.map(partial(_answer, verdicts, topic.name), topic.partitions)
@@ -71,13 +71,13 @@ def _commits(
         Commit(
             topic=topic,
             topic_id=broker.image.topics[topic].topic_id,
-            partition=one.partition_index,
-            offset=one.committed_offset,
-            leader_epoch=one.committed_leader_epoch,
-            metadata=one.committed_metadata,
+            partition=partition.partition_index,
+            offset=partition.committed_offset,
+            leader_epoch=partition.committed_leader_epoch,
+            metadata=partition.committed_metadata,
         )
-        for one in asked
-        if has_partition(broker, topic, one.partition_index)
+        for partition in asked
+        if has_partition(broker, topic, partition.partition_index)
     ]
 
 

@@ -41,7 +41,7 @@ async def handle(
             results[position] = await _written(local, turn, marker)
 
     await turn.gather(write, list(by_producer.values()))
-    return WriteTxnMarkersResponse(markers=[one for one in results if one is not None])
+    return WriteTxnMarkersResponse(markers=[result for result in results if result is not None])
 
 
 async def _written(local: LocalMarkers, turn: Turn, marker: WritableTxnMarker) -> WritableTxnMarkerResult:
