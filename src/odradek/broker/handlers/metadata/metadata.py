@@ -40,7 +40,7 @@ _ROUNDS = 3
 
 
 class _Shape(NamedTuple):
-    """What is told of every topic alike."""
+    """What the response says of every topic alike."""
 
     operations: bool
     alive: frozenset[BrokerId]
