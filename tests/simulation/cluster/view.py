@@ -9,7 +9,7 @@ from typing import Final
 from tests.simulation.cluster.keeper import ClusterKeeper
 
 from odradek.broker.app import Broker
-from odradek.cluster.image import ClusterImage, PartitionImage
+from odradek.cluster.image import ClusterImage, PartitionImage, TopicImage
 from odradek.model.ids import TopicPartition
 from odradek.replication.partition import Partition
 
@@ -76,17 +76,27 @@ class ClusterView:
         )
 
     def may_lose_disk(self, keeper: ClusterKeeper) -> bool:
-        """Whether that is so of internal topics, too, and everybody is there to go on without it."""
+        """Whether that is so of internal topics, too, the others have made their logs, and all are there to go on."""
         image = self.image()
         return (
             image is not None
-            and all(one.is_up for one in self.keepers)
+            and all(other.is_up for other in self.keepers)
             and all(
-                set(partition.isr) - {keeper.broker_id}
+                self._is_held_in_sync(topic, index, besides=keeper)
                 for topic in image.topics.values()
-                for partition in topic.partitions
+                for index, partition in enumerate(topic.partitions)
                 if keeper.broker_id in partition.replicas
             )
+        )
+
+    def _is_held_in_sync(self, topic: TopicImage, index: int, *, besides: ClusterKeeper) -> bool:
+        """Of a topic that was just created the replicas in sync may have no log yet: one that dies then cannot tell that there
+        was nothing in it."""
+        name = TopicPartition(topic.name, index)
+        return any(
+            name in held_by(broker) and held_by(broker)[name].topic_id == topic.topic_id
+            for keeper, broker in self.up()
+            if keeper is not besides and keeper.broker_id in topic.partitions[index].isr
         )
 
 
