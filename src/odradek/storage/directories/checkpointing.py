@@ -73,6 +73,8 @@ class Checkpointing:
 
     async def _write_extents(self, directory: LogDirectory) -> None:
         async with self._writing:
+            if directory.offline is not None:  # it failed under the write that we waited for
+                return
             changed = await self._take_moved(directory)
             if not changed and not directory.has_unwritten_extents:
                 return
@@ -146,8 +148,11 @@ class Checkpointing:
     async def write(
         self, directory: LogDirectory, high_watermarks: HighWatermarks = None, *, is_asked: bool = False
     ) -> None:
-        """KAFKA_STORAGE_ERROR when that fails."""
+        """KAFKA_STORAGE_ERROR when that fails, or the directory is offline."""
         async with self._writing:
+            if directory.offline is not None:
+                message = f"{directory.path} is offline: {directory.offline}"
+                raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, message)
             if is_asked:
                 self._note_high_watermarks(directory, high_watermarks)
             checkpoint = self.of(directory)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import errno
 from random import Random
 from typing import Any
@@ -516,6 +517,32 @@ async def test_an_error_is_made_up_for_and_fails_no_append(
     lab.medium.file(f"/data/flights-0/{last}").flip_bit(len(lab.read(last)) - 20, 3)
     with pytest.raises(LostRecordsError, match="batch CRC"):
         await opened(lab.directories(), small)
+
+
+@pytest.mark.parametrize("first", ["checkpoints", "extents"])
+async def test_a_directory_that_fails_under_one_write_is_left_alone_by_the_next(
+    lab: Lab, small: LogConfig, first: str
+) -> None:
+    """The next one waits its turn while the directory still works. It said that it wrote extents, and wrote older ones."""
+    directories, log = await filled(lab, small)
+    lab.fill(log, 1)
+    lab.flush(log)
+    fault = FailOperations(operations={"sync"}, error=errno.EIO, path_test=lambda path: "flights" not in path)
+    lab.disk.faults.append(fault)
+    writes = [directories.write_checkpoints, directories.write_extents]
+    if first == "extents":
+        writes.reverse()
+
+    async def next_one() -> None:
+        lab.fill(log, 1)
+        lab.flush(log)
+        await writes[1]()
+
+    await asyncio.gather(writes[0](), next_one())
+    assert fault.remaining == 0
+    (directory,) = directories.all()
+    assert directory.offline is not None
+    assert directory.has_unwritten_extents
 
 
 @pytest.mark.parametrize("kind", list(CrashKind))
