@@ -36,6 +36,7 @@ def test_a_broker_that_stands_still_leaks_and_complains_is_found_out() -> None:
     assert any("descriptors are open" in wrong for wrong in outcome.wrongs)
     assert outcome.latencies["during"].max_ms > 1000
     assert any("max" in slow for slow in outcome.slow)
+    assert min(outcome.lanes_p99_ms[lane] for lane in ("produce", "fetch", "heartbeat")) > 500
     assert "BAD" in table([outcome], is_strict=False)
 
 
