@@ -1,0 +1,25 @@
+"""Streams and tables on Spark: `Streams`, `Stream`, `Table`, and a test driver. Nothing imports Spark before a plan runs."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from odradek.model.lazy import lazy_names
+
+if TYPE_CHECKING:
+    from odradek.streams.app import Streams
+    from odradek.streams.driver import TestDriver
+    from odradek.streams.language import GroupedStream, Stream, Table
+    from odradek.streams.records import StreamRecord
+
+__all__ = ["GroupedStream", "Stream", "StreamRecord", "Streams", "Table", "TestDriver"]
+
+__getattr__ = lazy_names(
+    globals(),
+    {
+        "odradek.streams.app": ("Streams",),
+        "odradek.streams.driver": ("TestDriver",),
+        "odradek.streams.records": ("StreamRecord",),
+        "odradek.streams.language": ("GroupedStream", "Stream", "Table"),
+    },
+)

@@ -1,0 +1,159 @@
+"""`Streams`: a program of streams and tables, and what can be done with it: start it, test it, describe it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from odradek.model.errors import ConfigError
+from odradek.model.lazy import lazy
+from odradek.streams.language import Stream, Table, listed
+from odradek.streams.plan.operators import Emit, Expression, FrameSource, TopicSource
+from odradek.streams.plan.program import Program
+from odradek.streams.plan.schemas import declared
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from pyspark.sql import DataFrame, SparkSession
+
+    from odradek.streams import driver, running
+    from odradek.streams.driver import TestDriver
+    from odradek.streams.running import Run
+else:
+    driver = lazy("odradek.streams.driver")
+    running = lazy("odradek.streams.running")
+
+
+class Streams:
+    """`servers`: bootstrap servers, which only `start` needs. `partitions`: into how many tasks the keys of an operator
+    are divided; it
+    stays as it is at the first start. `emit`: whether tables say `every` update or the `latest` of a batch. `options`: of
+    `format("odradek")`, such as `kafka.security.protocol`, for reading and writing.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        servers: str | None = None,
+        partitions: int = 1,
+        emit: Emit = "latest",
+        options: Mapping[str, str] | None = None,
+        spark: SparkSession | None = None,
+    ) -> None:
+        if partitions < 1:
+            raise ConfigError(f"partitions is {partitions}; there is at least one")
+        self.program = Program(
+            name=name,
+            servers=servers,
+            partitions=partitions,
+            emit=emit,
+            options=dict(options or {}),
+            spark=spark,
+        )
+
+    def stream(
+        self,
+        topic: str,
+        *,
+        key: str = "BINARY",
+        value: str = "BINARY",
+        key_format: str = "json",
+        value_format: str = "json",
+        timestamp: Expression | None = None,
+        options: Mapping[str, str] | None = None,
+        name: str | None = None,
+    ) -> Stream:
+        """The records of a topic. `key` and `value` are DDL: one bare type, or fields. `timestamp`: an expression in
+        milliseconds.
+        """
+        source = self._source(topic, key, value, key_format, value_format, options, name, timestamp)
+        return Stream(self.program, source)
+
+    def table(
+        self,
+        topic: str,
+        *,
+        key: str,
+        value: str,
+        key_format: str = "json",
+        value_format: str = "json",
+        options: Mapping[str, str] | None = None,
+        name: str | None = None,
+    ) -> Table:
+        """A compacted topic as a table: its last value for each key. A null value deletes; a record without key is left out."""
+        source = self._source(topic, key, value, key_format, value_format, options, name, None, table=True)
+        return Table(self.program, source)
+
+    def from_df(
+        self,
+        frame: DataFrame,
+        *,
+        key: Expression | Iterable[Expression],
+        value: Expression | Iterable[Expression] = "*",
+        timestamp: Expression = "0L",
+        name: str | None = None,
+    ) -> Stream:
+        """A DataFrame of yours as a stream. `timestamp` in milliseconds."""
+        return Stream(
+            self.program,
+            FrameSource(
+                name=self.program.operator_name("frame", name),
+                frame=frame,
+                key=listed(key),
+                value=listed(value),
+                timestamp=timestamp,
+            ),
+        )
+
+    def _source(
+        self,
+        topic: str,
+        key: str,
+        value: str,
+        key_format: str,
+        value_format: str,
+        options: Mapping[str, str] | None,
+        name: str | None,
+        timestamp: Expression | None,
+        *,
+        table: bool = False,
+    ) -> TopicSource:
+        return TopicSource(
+            name=self.program.operator_name("table" if table else "stream", name),
+            topic=topic,
+            key=declared(key, "key", key_format),
+            value=declared(value, "value", value_format),
+            table=table,
+            options=tuple((options or {}).items()),
+            timestamp=timestamp,
+        )
+
+    def describe(self) -> str:
+        """The plan as text, one operator a line."""
+        return self.program.describe()
+
+    def test(self, *, spark: SparkSession | None = None) -> TestDriver:
+        """Run the program on rows of a test, without a broker: `with app.test() as t: t.feed(...); t.read(...)`."""
+        return driver.TestDriver(self.program, spark)
+
+    def start(
+        self,
+        *,
+        checkpoint: str,
+        delivery: str = "exactly_once",
+        interval: str = "500 milliseconds",
+        until_now: bool = False,
+        options: Mapping[str, str] | None = None,
+    ) -> Run:
+        """Run it: one query for each output. `checkpoint`: a directory that stays. `until_now`: end when all is read that
+        was there.
+        """
+        return running.start(
+            self.program,
+            checkpoint=checkpoint,
+            delivery=delivery,
+            interval=interval,
+            until_now=until_now,
+            options=dict(options or {}),
+        )

@@ -1,0 +1,1 @@
+"""The logical plan: what a program asks for, as immutable values. No Spark."""

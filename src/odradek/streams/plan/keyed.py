@@ -1,0 +1,84 @@
+"""Operators with state: each task keeps what it needs of the keys that are its own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from odradek.streams.plan.operators import Emit, Expression, JoinKind, Operator
+
+if TYPE_CHECKING:
+    from odradek.streams.plan.windows import WindowKind
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Aggregated(Operator):
+    """One value for each key. `key` None: the records' own. `window` None: of all time."""
+
+    key: tuple[Expression, ...] | None
+    aggregates: tuple[Expression, ...]
+    emit: Emit
+    window: WindowKind | None = None
+    final: bool = False
+
+    @property
+    def is_table(self) -> bool:
+        return True
+
+    def details(self) -> str:
+        parts = [", ".join(map(str, self.aggregates))]
+        if self.key is not None:
+            parts.append(f"by {', '.join(map(str, self.key))}")
+        if self.window is not None:
+            parts.append(str(self.window))
+        return ", ".join([*parts, "final results" if self.final else f"emit {self.emit}"])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Folded(Operator):
+    """As Aggregated, with functions in Python. `start` None: the first value of a key is its first aggregate (reduce)."""
+
+    key: tuple[Expression, ...] | None
+    start: Callable[[], Any] | None
+    add: Callable[..., Any]
+    subtract: Callable[..., Any] | None
+    merge: Callable[..., Any] | None
+    schema: str | None
+    emit: Emit
+    window: WindowKind | None = None
+    final: bool = False
+
+    @property
+    def is_table(self) -> bool:
+        return True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class StreamTableJoin(Operator):
+    """Inputs: a stream, a table. Each record of the stream with what the table holds then."""
+
+    kind: JoinKind
+    on: tuple[Expression, ...] | None
+    prefix: str
+    value: tuple[Expression, ...] | None
+
+    def details(self) -> str:
+        return f"{self.kind}" + ("" if self.on is None else f", on {', '.join(map(str, self.on))}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class TableTableJoin(Operator):
+    """Inputs: two tables of the same key."""
+
+    kind: JoinKind
+    prefix: str
+    value: tuple[Expression, ...] | None
+    emit: Emit
+
+    @property
+    def is_table(self) -> bool:
+        return True
+
+    def details(self) -> str:
+        return f"{self.kind}, emit {self.emit}"

@@ -1,0 +1,174 @@
+"""Operators: the nodes of a plan. Each knows its name and its inputs; what it does on Spark is decided in `translation/`.
+
+A name is given by the user, or made of the kind and a number in the order in which a program makes its operators.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+
+from odradek.streams.plan.schemas import DeclaredSchema
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+
+Expression: TypeAlias = "str | Column"
+"""Spark SQL, or a Column."""
+Emit: TypeAlias = Literal["every", "latest"]
+JoinKind: TypeAlias = Literal["inner", "left", "outer"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Operator:
+    """A node. Two nodes are never equal: their place in the plan tells them apart."""
+
+    name: str
+    inputs: tuple[Operator, ...] = ()
+
+    @property
+    def is_table(self) -> bool:
+        return False
+
+    def details(self) -> str:
+        """What `describe()` says after the name."""
+        return ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class TopicSource(Operator):
+    """Records of a topic: a stream, or a table's changelog."""
+
+    topic: str
+    key: DeclaredSchema
+    value: DeclaredSchema
+    table: bool = False
+    options: tuple[tuple[str, str], ...] = ()
+    timestamp: Expression | None = None
+    """Milliseconds; in place of the record's timestamp."""
+
+    @property
+    def is_table(self) -> bool:
+        return self.table
+
+    def details(self) -> str:
+        return f"topic {self.topic}, key {self.key.ddl}, value {self.value.ddl}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class FrameSource(Operator):
+    """A DataFrame of the user's. `timestamp` is in milliseconds."""
+
+    frame: DataFrame
+    key: tuple[Expression, ...]
+    value: tuple[Expression, ...]
+    timestamp: Expression
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Filtered(Operator):
+    condition: Expression
+    negated: bool = False
+    unless: tuple[Expression, ...] = ()
+    """Conditions of earlier branches: none of them may hold."""
+
+    @property
+    def is_table(self) -> bool:
+        return self.inputs[0].is_table
+
+    def details(self) -> str:
+        return f"{'not ' if self.negated else ''}{self.condition}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Selected(Operator):
+    """New key columns, new value columns, or both. None: they stay."""
+
+    value: tuple[Expression, ...] | None = None
+    key: tuple[Expression, ...] | None = None
+    timestamp: Expression | None = None
+
+    @property
+    def is_table(self) -> bool:
+        return self.inputs[0].is_table
+
+    def details(self) -> str:
+        parts = [] if self.key is None else [f"key {_listed(self.key)}"]
+        return ", ".join(parts + ([] if self.value is None else [f"value {_listed(self.value)}"]))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Exploded(Operator):
+    """One record for each element of an array."""
+
+    elements: Expression
+
+    def details(self) -> str:
+        return str(self.elements)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Merged(Operator):
+    """All records of all inputs."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Peeked(Operator):
+    """`look` is called with each record, in the tasks; the records go on unchanged."""
+
+    look: Callable[[Any], Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class AsStream(Operator):
+    """A table's updates as records."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class AsTable(Operator):
+    """A stream's records as updates of a table. Also what gives a table its old values."""
+
+    emit: Emit = "every"
+
+    @property
+    def is_table(self) -> bool:
+        return True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class TopicSink(Operator):
+    """Written to a topic, or to the topic that an expression names for each record."""
+
+    topic: str | None
+    topic_expression: Expression | None = None
+    key_format: str = "json"
+    value_format: str = "json"
+
+    def details(self) -> str:
+        return f"topic {self.topic}" if self.topic_expression is None else f"topic by {self.topic_expression}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Called(Operator):
+    """A sink: `call` gets each record, on the driver, in batches."""
+
+    call: Callable[[Any], Any]
+
+
+def walk(*ends: Operator) -> Iterator[Operator]:
+    """Every operator once, inputs before what reads them."""
+    seen: set[int] = set()
+    pending = [(end, False) for end in reversed(ends)]
+    while pending:
+        operator, ready = pending.pop()
+        if ready:
+            yield operator
+        elif id(operator) not in seen:
+            seen.add(id(operator))
+            pending.append((operator, True))
+            pending.extend((each, False) for each in reversed(operator.inputs))
+
+
+def _listed(expressions: tuple[Expression, ...]) -> str:
+    return ", ".join(map(str, expressions))

@@ -1,0 +1,60 @@
+"""A program while it is written: what it is called, the names of its operators, and where it ends."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from odradek.model.errors import ConfigError
+from odradek.streams.plan.operators import Emit, Operator, walk
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+@dataclass(slots=True, kw_only=True)
+class Program:
+    """`partitions`: into how many tasks keys are divided. `options`: of `format("odradek")`, for reading and writing."""
+
+    name: str
+    servers: str | None
+    partitions: int
+    emit: Emit
+    options: Mapping[str, str]
+    spark: SparkSession | None
+    ends: list[Operator] = field(default_factory=list)
+    _names: set[str] = field(default_factory=set)
+    _numbers: Counter[str] = field(default_factory=Counter)
+
+    def operator_name(self, kind: str, given: str | None) -> str:
+        """The user's name, or one of the kind and a number. ConfigError when it is taken."""
+        if given is None:
+            self._numbers[kind] += 1
+            given = f"{kind}-{self._numbers[kind]}"
+        if given in self._names:
+            raise ConfigError(f"two operators are called {given!r}: a name stands for one of them")
+        self._names.add(given)
+        return given
+
+    def emit_or_default(self, asked: Emit | None) -> Emit:
+        """What an operator was asked to emit, or what the program says for all."""
+        emit = self.emit if asked is None else asked
+        if emit not in ("every", "latest"):
+            raise ConfigError(f"emit is 'every' or 'latest', not {emit!r}")
+        return emit
+
+    def end(self, operator: Operator) -> None:
+        """A sink: what the program is there for."""
+        self.ends.append(operator)
+
+    def describe(self) -> str:
+        """One line for each operator: its name, what it reads, what it does."""
+        lines = []
+        for operator in walk(*self.ends):
+            kind = type(operator).__name__
+            read = " <- " + ", ".join(each.name for each in operator.inputs) if operator.inputs else ""
+            details = operator.details()
+            lines.append(f"{operator.name}: {kind}{read}" + (f" ({details})" if details else ""))
+        return "\n".join(lines)

@@ -1,0 +1,72 @@
+"""Windows: how time is cut. All lengths are in milliseconds."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Final
+
+from odradek.model.errors import ConfigError
+
+_UNITS: Final = {
+    "millisecond": 1,
+    "second": 1_000,
+    "minute": 60_000,
+    "hour": 3_600_000,
+    "day": 86_400_000,
+    "week": 604_800_000,
+}
+_LENGTH: Final = re.compile(r"(\d+)\s*([a-z]+?)s?")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WindowKind:
+    """`grace_ms`: how long after its end a window still takes records."""
+
+    grace_ms: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TimeWindows(WindowKind):
+    """A window begins every `every_ms`: hopping, or tumbling when that is its size."""
+
+    size_ms: int
+    every_ms: int
+
+    def __str__(self) -> str:
+        return f"windows of {self.size_ms} ms every {self.every_ms} ms, grace {self.grace_ms} ms"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SlidingWindows(WindowKind):
+    """A window for every set of records that lie at most `size_ms` apart."""
+
+    size_ms: int
+
+    def __str__(self) -> str:
+        return f"sliding windows of {self.size_ms} ms, grace {self.grace_ms} ms"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SessionWindows(WindowKind):
+    """Records at most `gap_ms` apart belong together."""
+
+    gap_ms: int
+
+    def __str__(self) -> str:
+        return f"sessions with gaps of {self.gap_ms} ms, grace {self.grace_ms} ms"
+
+
+def milliseconds(length: str | int, what: str) -> int:
+    """`"5 minutes"` or a number of milliseconds. ConfigError for anything else."""
+    if isinstance(length, int):
+        if length < 0:
+            raise ConfigError(f"{what} is {length} ms; a length of time is not negative")
+        return length
+    found = _LENGTH.fullmatch(length.strip().lower())
+    unit = None if found is None else _UNITS.get(found[2])
+    if found is None or unit is None:
+        raise ConfigError(
+            f"{what}={length!r} is no length of time: write '5 minutes', units {', '.join(_UNITS)}"
+        )
+    return int(found[1]) * unit

@@ -1,0 +1,167 @@
+"""Aggregates by key. A stream adds to them; a table takes its old value back before it adds the new one (KIP-904)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from odradek.streams.processors.functions import FUNCTIONS, REMOVABLE, AggregateFunction
+from odradek.streams.processors.ports import Fields, InputRow, TaskState, UpdateRow
+
+
+class Fold(Protocol):
+    """How an aggregate comes about. None is no aggregate."""
+
+    def add(self, key: Fields, aggregate: Any, values: Fields) -> Any: ...
+    def remove(self, key: Fields, aggregate: Any, values: Fields) -> Any: ...
+    def merge(self, key: Fields, left: Any, right: Any) -> Any: ...
+    def result(self, aggregate: Any) -> Fields | None: ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CalledFunction:
+    """One call of an aggregate function: its arguments are the columns from `first` on; its result is the column `out`."""
+
+    function: str
+    arguments: tuple[str, ...]
+    constants: tuple[Any, ...]
+    out: str
+    removable: bool
+
+    def look_up(self) -> AggregateFunction:
+        return (REMOVABLE if self.removable else FUNCTIONS)[self.function]
+
+
+class SqlFold:
+    """Several functions side by side; the aggregate is the list of their states."""
+
+    def __init__(self, calls: tuple[CalledFunction, ...]) -> None:
+        self._calls = calls
+        self._functions: list[AggregateFunction] | None = None
+
+    def __getstate__(self) -> Any:
+        return self._calls
+
+    def __setstate__(self, calls: Any) -> None:
+        self._calls, self._functions = calls, None
+
+    def _pairs(self) -> Iterator[tuple[CalledFunction, AggregateFunction]]:
+        if self._functions is None:
+            self._functions = [call.look_up() for call in self._calls]
+        return zip(self._calls, self._functions, strict=True)
+
+    def add(self, key: Fields, aggregate: Any, values: Fields) -> Any:
+        states = [None] * len(self._calls) if aggregate is None else aggregate
+        return [
+            function.add(
+                function.start() if state is None else state, *(values[name] for name in call.arguments)
+            )
+            for state, (call, function) in zip(states, self._pairs(), strict=True)
+        ]
+
+    def remove(self, key: Fields, aggregate: Any, values: Fields) -> Any:
+        changed = []
+        for state, (call, function) in zip(aggregate, self._pairs(), strict=True):
+            if function.remove is None:
+                raise TypeError(f"{call.function} cannot take a value back")
+            changed.append(function.remove(state, *(values[name] for name in call.arguments)))
+        return changed
+
+    def merge(self, key: Fields, left: Any, right: Any) -> Any:
+        if left is None or right is None:
+            return right if left is None else left
+        return [
+            function.merge(one, other)
+            for one, other, (_, function) in zip(left, right, self._pairs(), strict=True)
+        ]
+
+    def result(self, aggregate: Any) -> Fields | None:
+        if aggregate is None:
+            return None
+        return {
+            call.out: function.result(state, *call.constants)
+            for state, (call, function) in zip(aggregate, self._pairs(), strict=True)
+        }
+
+
+class PythonFold:
+    """Functions of the user's. They see bare values as they are, others as dicts; so do the aggregates.
+
+    `start` None: the first value is the first aggregate, as in Kafka Streams' reduce.
+    """
+
+    def __init__(
+        self,
+        *,
+        start: Callable[[], Any] | None,
+        add: Callable[..., Any],
+        subtract: Callable[..., Any] | None,
+        merge: Callable[..., Any] | None,
+        bare_key: str | None,
+        bare_value: str | None,
+        bare_result: str | None,
+    ) -> None:
+        self._start = start
+        self._add = add
+        self._subtract = subtract
+        self._merge = merge
+        self._bare_key = bare_key
+        self._bare_value = bare_value
+        self._bare_result = bare_result
+
+    def add(self, key: Fields, aggregate: Any, values: Fields) -> Any:
+        value = _plain(values, self._bare_value)
+        if self._start is None:
+            return value if aggregate is None else self._add(aggregate, value)
+        return self._add(
+            _plain(key, self._bare_key), value, self._start() if aggregate is None else aggregate
+        )
+
+    def remove(self, key: Fields, aggregate: Any, values: Fields) -> Any:
+        if self._subtract is None:
+            raise TypeError("a table's aggregate needs subtract=")
+        value = _plain(values, self._bare_value)
+        if self._start is None:
+            return self._subtract(aggregate, value)
+        return self._subtract(_plain(key, self._bare_key), value, aggregate)
+
+    def merge(self, key: Fields, left: Any, right: Any) -> Any:
+        if left is None or right is None:
+            return right if left is None else left
+        if self._merge is not None:
+            return self._merge(_plain(key, self._bare_key), left, right)
+        if self._start is None:
+            return self._add(left, right)
+        raise TypeError("sessions need merge=, a function of the key and the aggregates of two sessions")
+
+    def result(self, aggregate: Any) -> Fields | None:
+        if aggregate is None:
+            return None
+        return aggregate if self._bare_result is None else {self._bare_result: aggregate}
+
+
+def _plain(fields: Fields, bare: str | None) -> Any:
+    return fields if bare is None else fields[bare]
+
+
+class AggregateProcessor:
+    """Payload: {"new": values to add, "old": values to take back}, either may be null. Output: value, old value."""
+
+    def __init__(self, fold: Fold) -> None:
+        self._fold = fold
+
+    def process(self, row: InputRow, state: TaskState) -> Iterator[UpdateRow]:
+        key, payload = row.key, row.payload
+        if key is None or payload is None:
+            return
+        before, when = state.get("aggregate", key) or (None, row.timestamp)
+        result_before = self._fold.result(before)
+        aggregate = before
+        if payload.get("old") is not None and aggregate is not None:
+            aggregate = self._fold.remove(key, aggregate, payload["old"])
+        if payload["new"] is not None:
+            aggregate = self._fold.add(key, aggregate, payload["new"])
+        timestamp = max(when, row.timestamp)
+        state.put("aggregate", key, None if aggregate is None else (aggregate, timestamp))
+        yield UpdateRow(key, (self._fold.result(aggregate), result_before), timestamp, row.headers)

@@ -1,0 +1,201 @@
+"""Aggregate functions: a state that is built up value by value, and taken down again where a table takes values back.
+
+A state is made of plain values and lists, so that it can be kept. Nulls are left out by all of them, as SQL does;
+`count(*)` counts
+rows because its argument is never null.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, insort
+from collections.abc import Callable
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import Any, Final
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AggregateFunction:
+    """`add` and `remove` return the new state. `typed` is a function of Spark whose result has this one's type.
+    `constants`: how
+    many arguments at the end are constants, such as the k of top_k.
+    """
+
+    start: Callable[[], Any]
+    add: Callable[..., Any]
+    result: Callable[..., Any]
+    merge: Callable[[Any, Any], Any]
+    typed: str
+    remove: Callable[..., Any] | None = None
+    constants: int = 0
+
+
+def _count_add(state: int, value: Any) -> int:
+    return state + (value is not None)
+
+
+def _count_remove(state: int, value: Any) -> int:
+    return state - (value is not None)
+
+
+def _sum_add(state: list[Any], value: Any) -> list[Any]:
+    return state if value is None else [value if state[1] == 0 else state[0] + value, state[1] + 1]
+
+
+def _sum_remove(state: list[Any], value: Any) -> list[Any]:
+    return state if value is None else [state[0] - value, state[1] - 1]
+
+
+def _sum_merge(left: list[Any], right: list[Any]) -> list[Any]:
+    if not left[1] or not right[1]:
+        return left if left[1] else right
+    return [left[0] + right[0], left[1] + right[1]]
+
+
+def _average(state: list[Any]) -> Any:
+    total, count = state
+    if not count:
+        return None
+    return total / count if isinstance(total, Decimal) else float(total) / count
+
+
+def _ordered_add(state: list[Any], value: Any) -> list[Any]:
+    if value is not None:
+        insort(state, value)
+    return state
+
+
+def _ordered_remove(state: list[Any], value: Any) -> list[Any]:
+    if value is not None:
+        place = bisect_left(state, value)
+        if place < len(state) and state[place] == value:
+            del state[place]
+    return state
+
+
+def _top_result(state: list[Any], size: int) -> list[Any]:
+    return state[: -size - 1 : -1]
+
+
+def _list_add(state: list[Any], value: Any) -> list[Any]:
+    if value is not None:
+        state.append(value)
+    return state
+
+
+def _list_remove(state: list[Any], value: Any) -> list[Any]:
+    if value in state:
+        state.remove(value)
+    return state
+
+
+def _distinct(state: list[Any]) -> list[Any]:
+    seen: dict[str, Any] = {}
+    for value in state:
+        seen.setdefault(repr(value), value)
+    return list(seen.values())
+
+
+def _extreme(better: Callable[[Any, Any], bool]) -> AggregateFunction:
+    def add(state: list[Any], value: Any) -> list[Any]:
+        return [value] if value is not None and (not state or better(value, state[0])) else state
+
+    return AggregateFunction(
+        start=list,
+        add=add,
+        result=lambda state: state[0] if state else None,
+        merge=lambda left, right: add(left, right[0]) if right else left,
+        typed="first",
+    )
+
+
+def _by(better: Callable[[Any, Any], bool]) -> AggregateFunction:
+    def add(state: list[Any], value: Any, rank: Any) -> list[Any]:
+        return [value, rank] if rank is not None and (not state or better(rank, state[1])) else state
+
+    return AggregateFunction(
+        start=list,
+        add=add,
+        result=lambda state: state[0] if state else None,
+        merge=lambda left, right: add(left, *right) if right else left,
+        typed="first",
+    )
+
+
+_SUM: Final = AggregateFunction(
+    start=lambda: [0, 0],
+    add=_sum_add,
+    remove=_sum_remove,
+    result=lambda state: state[0] if state[1] else None,
+    merge=_sum_merge,
+    typed="sum",
+)
+_COUNT: Final = AggregateFunction(
+    start=int,
+    add=_count_add,
+    remove=_count_remove,
+    result=lambda state: state,
+    merge=lambda left, right: left + right,
+    typed="count",
+)
+_ORDERED: Final = AggregateFunction(
+    start=list,
+    add=_ordered_add,
+    remove=_ordered_remove,
+    result=list,
+    merge=lambda left, right: sorted(left + right),
+    typed="collect_list",
+)
+_LIST: Final = AggregateFunction(
+    start=list,
+    add=_list_add,
+    remove=_list_remove,
+    result=list,
+    merge=lambda left, right: left + right,
+    typed="collect_list",
+)
+
+
+def _like(
+    function: AggregateFunction, result: Callable[..., Any], typed: str, constants: int = 0
+) -> AggregateFunction:
+    return AggregateFunction(
+        start=function.start,
+        add=function.add,
+        remove=function.remove,
+        result=result,
+        merge=function.merge,
+        typed=typed,
+        constants=constants,
+    )
+
+
+_MIN: Final = _extreme(lambda new, old: new < old)
+_MAX: Final = _extreme(lambda new, old: new > old)
+_EARLIEST: Final = _extreme(lambda new, old: False)
+_LATEST: Final = _extreme(lambda new, old: True)
+
+FUNCTIONS: Final[dict[str, AggregateFunction]] = {
+    "count": _COUNT,
+    "sum": _SUM,
+    "avg": _like(_SUM, _average, "avg"),
+    "mean": _like(_SUM, _average, "avg"),
+    "min": _MIN,
+    "max": _MAX,
+    "earliest": _EARLIEST,
+    "first": _EARLIEST,
+    "latest": _LATEST,
+    "last": _LATEST,
+    "min_by": _by(lambda new, old: new < old),
+    "max_by": _by(lambda new, old: new >= old),
+    "collect_list": _LIST,
+    "collect_set": _like(_LIST, _distinct, "collect_list"),
+    "count_distinct": _like(_LIST, lambda state: len(_distinct(state)), "count"),
+    "top_k": _like(_ORDERED, _top_result, "collect_list", constants=1),
+    "bottom_k": _like(_ORDERED, lambda state, size: state[:size], "collect_list", constants=1),
+}
+REMOVABLE: Final[dict[str, AggregateFunction]] = FUNCTIONS | {
+    "min": _like(_ORDERED, lambda state: state[0] if state else None, "first"),
+    "max": _like(_ORDERED, lambda state: state[-1] if state else None, "first"),
+}
+"""Of tables: min and max remember all values, since the least may be taken back."""

@@ -1,0 +1,54 @@
+"""The ports of a processor: rows in, updates out, and a store of bytes that a task owns."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, NamedTuple, Protocol, TypeAlias
+
+Fields: TypeAlias = dict[str, Any]
+"""A struct: names and values. None stands for a null key or a null value."""
+
+
+class InputRow(NamedTuple):
+    """A record on one of the inputs (`port`) of an operator. `payload` is what the operator asked for of it."""
+
+    port: int
+    key: Fields | None
+    payload: Fields | None
+    timestamp: int
+    headers: Any
+    order: list[int]
+    """[when, source, partition, offset, steps...]: rows of one source and partition come in this order, whatever their time."""
+
+
+class UpdateRow(NamedTuple):
+    """What an operator says. `values` are its output columns."""
+
+    key: Fields | None
+    values: tuple[Any, ...]
+    timestamp: int
+    headers: Any = None
+
+
+class ByteStore(Protocol):
+    """What a task keeps from batch to batch: RocksDB under Spark, a dict in tests."""
+
+    def get(self, name: bytes) -> bytes | None: ...
+    def put(self, name: bytes, data: bytes) -> None: ...
+    def delete(self, name: bytes) -> None: ...
+
+
+class TaskState(Protocol):
+    """State during one batch: objects by name. `stream_time` is the largest timestamp so far, -1 before the first row."""
+
+    stream_time: int
+
+    def get(self, name: str, key: Fields | None) -> Any: ...
+    def put(self, name: str, key: Fields | None, value: Any) -> None:
+        """None deletes."""
+
+
+class KeyedProcessor(Protocol):
+    """The logic of an operator. It keeps nothing in itself: all that stays is in the state."""
+
+    def process(self, row: InputRow, state: TaskState) -> Iterable[UpdateRow]: ...

@@ -1,0 +1,118 @@
+"""One task and one batch: rows are put in order, processed one by one, and what changed of the state is written at the end.
+
+Kafka Streams takes, of all partitions of a task, the one whose next record is the oldest; within a partition it goes by
+offset. With
+the running maximum of the timestamps of each partition as the rows' time, that is a sort.
+"""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Iterable, Iterator
+from typing import Any, Final
+
+from odradek.streams.processors.ports import ByteStore, Fields, InputRow, KeyedProcessor, UpdateRow
+
+_CLOCK: Final = b"clock"
+_ABSENT: Final = object()
+
+
+def in_order(rows: Iterable[InputRow]) -> list[InputRow]:
+    """By partition in the order of offsets, and among partitions the oldest next record first."""
+    by_partition = sorted(rows, key=lambda row: row.order[1:])
+    latest: dict[tuple[int, int], int] = {}
+    for place, row in enumerate(by_partition):
+        when, source, partition = row.order[:3]
+        latest[source, partition] = when = max(when, latest.get((source, partition), when))
+        if when != row.order[0]:
+            by_partition[place] = row._replace(order=[when, *row.order[1:]])
+    by_partition.sort(key=lambda row: row.order)
+    return by_partition
+
+
+class MemoryStore:
+    """A store that ends with the process."""
+
+    def __init__(self) -> None:
+        self.data: dict[bytes, bytes] = {}
+
+    def get(self, name: bytes) -> bytes | None:
+        return self.data.get(name)
+
+    def put(self, name: bytes, data: bytes) -> None:
+        self.data[name] = data
+
+    def delete(self, name: bytes) -> None:
+        self.data.pop(name, None)
+
+
+class CachedState:
+    """A batch's view of a store: each name is read once at most, and written once at most, by `flush`."""
+
+    def __init__(self, store: ByteStore) -> None:
+        self._store = store
+        self._read: dict[bytes, Any] = {}
+        self._written: set[bytes] = set()
+        clock = store.get(_CLOCK)
+        self.stream_time = -1 if clock is None else int(clock)
+        self._began = self.stream_time
+
+    def get(self, name: str, key: Fields | None) -> Any:
+        place = _place(name, key)
+        found = self._read.get(place, _ABSENT)
+        if found is _ABSENT:
+            data = self._store.get(place)
+            found = self._read[place] = None if data is None else pickle.loads(data)
+        return found
+
+    def put(self, name: str, key: Fields | None, value: Any) -> None:
+        place = _place(name, key)
+        self._read[place] = value
+        self._written.add(place)
+
+    def flush(self) -> None:
+        for place in sorted(self._written):
+            value = self._read[place]
+            if value is None:
+                self._store.delete(place)
+            else:
+                self._store.put(place, pickle.dumps(value, protocol=5))
+        if self.stream_time != self._began:
+            self._store.put(_CLOCK, b"%d" % self.stream_time)
+
+
+def _place(name: str, key: Fields | None) -> bytes:
+    """Equal keys give equal bytes, which pickle does not promise."""
+    return f"{name}/{'' if key is None else tuple(key.values())!r}".encode()
+
+
+def run_batch(
+    processor: KeyedProcessor, store: ByteStore, rows: Iterable[InputRow]
+) -> Iterator[tuple[list[int], UpdateRow]]:
+    """What the processor says, each with its order: that of the row which caused it, and its number among the row's."""
+    state = CachedState(store)
+    for row in in_order(rows):
+        state.stream_time = max(state.stream_time, row.timestamp)
+        for number, update in enumerate(processor.process(row, state)):
+            yield [*row.order, number], update
+    state.flush()
+
+
+def latest_only(
+    updates: Iterable[tuple[list[int], UpdateRow]], old: tuple[int, ...]
+) -> Iterator[tuple[list[int], UpdateRow]]:
+    """The last update of each key. In the columns `old` it says what its first one said: the state before the batch."""
+    last: dict[str, tuple[list[int], UpdateRow]] = {}
+    first: dict[str, UpdateRow] = {}
+    for order, update in updates:
+        key = "" if update.key is None else repr(tuple(update.key.values()))
+        first.setdefault(key, update)
+        last.pop(key, None)
+        last[key] = (order, update)
+    for key, (order, update) in last.items():
+        if old:
+            values = list(update.values)
+            for place in old:
+                values[place] = first[key].values[place]
+            update = update._replace(values=tuple(values))
+        yield order, update

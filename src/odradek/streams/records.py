@@ -1,0 +1,31 @@
+"""A record as a program's functions and tests see it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StreamRecord:
+    """`key` and `value`: bare values as they are, fields as a dict, or None. `timestamp` is in milliseconds."""
+
+    key: Any
+    value: Any
+    timestamp: int
+    headers: tuple[tuple[str, bytes | None], ...] = ()
+
+    @classmethod
+    def of(cls, row: Mapping[str, Any], *, bare_key: bool, bare_value: bool) -> StreamRecord:
+        """From a row of a frame."""
+        return cls(
+            key=_plain(row["__key"], "key" if bare_key else None),
+            value=_plain(row["__value"], "value" if bare_value else None),
+            timestamp=row["__timestamp"],
+            headers=tuple((each["key"], each["value"]) for each in row["__headers"] or ()),
+        )
+
+
+def _plain(fields: Any, bare: str | None) -> Any:
+    return fields if bare is None or fields is None else fields[bare]

@@ -1,0 +1,203 @@
+"""A program on a broker: one query of Spark for each output, each with a checkpoint of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self
+
+from pyspark.sql import functions as sf
+from pyspark.sql.types import StructType
+
+from odradek.model.errors import ConfigError
+from odradek.streams.plan.operators import Called, Operator, TopicSink, TopicSource
+from odradek.streams.plan.program import Program
+from odradek.streams.records import StreamRecord
+from odradek.streams.session import session
+from odradek.streams.translation.families import Translator
+from odradek.streams.translation.formats import decoded, encoded, source_options
+from odradek.streams.translation.frames import HEADERS, RecordFrame, columns, record_schema, scope
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+    from pyspark.sql.streaming.query import StreamingQuery
+
+
+class Run:
+    """Queries that run. Leaving `with` stops them."""
+
+    def __init__(self, queries: Mapping[str, StreamingQuery]) -> None:
+        self.queries = dict(queries)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.stop()
+
+    def stop(self) -> None:
+        for query in self.queries.values():
+            query.stop()
+
+    def wait(self, timeout_s: int | None = None) -> bool:
+        """Until all have ended, or the time is over. Raises what a query died of."""
+        ended = []
+        for query in self.queries.values():
+            if timeout_s is None:
+                query.awaitTermination()
+                ended.append(True)
+            else:
+                ended.append(bool(query.awaitTermination(timeout_s)))
+        return all(ended)
+
+
+def start(
+    program: Program,
+    *,
+    checkpoint: str,
+    delivery: str,
+    interval: str,
+    until_now: bool,
+    options: Mapping[str, str],
+) -> Run:
+    """Start a query for each output. ConfigError for a program that writes nothing, or has no servers."""
+    sinks = program.ends
+    if not sinks:
+        raise ConfigError(f"{program.name} writes nothing: end a stream with to(...) or foreach(...)")
+    translator = _translator(program, sinks)
+    queries: dict[str, StreamingQuery] = {}
+    try:
+        for sink in sinks:
+            frame = translator.frame(sink.inputs[0])
+            place = (
+                str(Path(checkpoint) / sink.name) if "://" not in checkpoint else f"{checkpoint}/{sink.name}"
+            )
+            if isinstance(sink, TopicSink):
+                writer = _topic_writer(program, sink, frame, delivery, options)
+            else:
+                assert isinstance(sink, Called)
+                writer = frame.rows.writeStream.foreachBatch(_Calls(frame, sink))
+            writer = writer.queryName(f"{program.name}.{sink.name}").option("checkpointLocation", place)
+            writer = (
+                writer.trigger(availableNow=True) if until_now else writer.trigger(processingTime=interval)
+            )
+            queries[sink.name] = writer.outputMode("append").start()
+    except BaseException:
+        Run(queries).stop()
+        raise
+    return Run(queries)
+
+
+class _Calls:
+    """A batch to the user's function, record by record, on the driver."""
+
+    def __init__(self, frame: RecordFrame, sink: Called) -> None:
+        self._bare_key = len(frame.fields("__key")) == 1
+        self._bare_value = frame.fields("__value") == ("value",)
+        self._call = sink.call
+
+    def __call__(self, batch: DataFrame, _: int) -> None:
+        rows = batch.toArrow().to_pylist()
+        for row in sorted(rows, key=lambda row: row["__order"]):
+            if self._bare_key and row["__key"] is not None:
+                row["__key"] = {"key": next(iter(row["__key"].values()))}
+            self._call(StreamRecord.of(row, bare_key=self._bare_key, bare_value=self._bare_value))
+
+
+def outgoing(sink: TopicSink, frame: RecordFrame) -> DataFrame:
+    """The rows that `format("odradek")` writes."""
+    rows = scope(frame) if sink.topic_expression is not None else frame.rows
+    topic = sf.lit(sink.topic) if sink.topic_expression is None else columns([sink.topic_expression])[0]
+    kinds = {name: frame.rows.schema[name].dataType for name in ("__key", "__value")}
+    key, value = kinds["__key"], kinds["__value"]
+    assert isinstance(key, StructType)
+    assert isinstance(value, StructType)
+    return rows.select(
+        encoded("__key", key, sink.key_format, bare=len(key.fields) == 1).alias("key"),
+        encoded("__value", value, sink.value_format, bare=value.fieldNames() == ["value"]).alias("value"),
+        topic.cast("string").alias("topic"),
+        sf.timestamp_millis("__timestamp").alias("timestamp"),
+        sf.coalesce("__headers", sf.array().cast(HEADERS)).alias("headers"),
+    )
+
+
+def _topic_writer(
+    program: Program, sink: TopicSink, frame: RecordFrame, delivery: str, options: Mapping[str, str]
+) -> Any:
+    writer = outgoing(sink, frame).writeStream.format("odradek").options(**_client_options(program))
+    writer = writer.option("delivery", delivery)
+    if delivery == "exactly_once":
+        writer = writer.option("sinkId", f"{program.name}.{sink.name}")
+    return writer.options(**options)
+
+
+def _client_options(program: Program) -> dict[str, str]:
+    if program.servers is None:
+        raise ConfigError(
+            f"Streams({program.name!r}) needs servers= to be started: only tests run without a broker"
+        )
+    return {"kafka.bootstrap.servers": program.servers, **program.options}
+
+
+def _translator(program: Program, ends: list[Operator]) -> Translator:
+    spark = session(program.name, program.spark, program.partitions)
+    topics: dict[str, int] = {}
+
+    def read(source: TopicSource) -> RecordFrame:
+        return _topic_frame(program, source, topics.setdefault(source.name, len(topics)))
+
+    return Translator(spark=spark, read=read, ends=ends, tasks=program.partitions)
+
+
+def _topic_frame(program: Program, source: TopicSource, number: int) -> RecordFrame:
+    """A topic as a stream from its first record. Of two sources with records of one time, the one that is named first goes
+    first.
+    """
+    spark = session(program.name, program.spark, program.partitions)
+    rows = (
+        spark.readStream.format("odradek")
+        .options(**_client_options(program))
+        .option("subscribe", source.topic)
+        .option("startingOffsets", "earliest")
+        .option("includeHeaders", "true")
+        .options(**source_options(source.key, "key"), **source_options(source.value, "value"))
+        .options(**dict(source.options))
+        .load()
+    )
+    when = sf.unix_millis("timestamp")
+    return RecordFrame(
+        rows=rows.select(
+            decoded(source.key, "key").alias("__key"),
+            decoded(source.value, "value").alias("__value"),
+            when.alias("__timestamp"),
+            sf.when(sf.size("headers") > 0, sf.col("headers")).cast(HEADERS).alias("__headers"),
+            sf.array(
+                when, sf.lit(number).cast("bigint"), sf.col("partition").cast("bigint"), sf.col("offset")
+            ).alias("__order"),
+        )
+    )
+
+
+def data_frame(program: Program, operator: Operator) -> DataFrame:
+    """An operator's records for a program of the user's own."""
+    frame = _translator(program, [operator]).frame(operator)
+    return scope(frame).drop("__key", "__value", "__old", "__timestamp", "__headers", "__order")
+
+
+def schemas(program: Program, operator: Operator) -> tuple[str, str]:
+    """The DDL of an operator's keys and values."""
+    spark = session(program.name, program.spark, program.partitions)
+
+    def nothing(source: TopicSource) -> RecordFrame:
+        return RecordFrame(rows=spark.createDataFrame([], record_schema(source)))
+
+    translator = Translator(spark=spark, read=nothing, ends=[operator], tasks=program.partitions)
+    rows = translator.frame(operator).rows
+    found = []
+    for column, bare in (("__key", "key"), ("__value", "value")):
+        kind = rows.schema[column].dataType
+        assert isinstance(kind, StructType)
+        fields = [f"`{field.name}` {field.dataType.simpleString()}" for field in kind.fields]
+        alone = kind.fieldNames() == [bare]
+        found.append(kind.fields[0].dataType.simpleString() if alone else ", ".join(fields))
+    return found[0], found[1]

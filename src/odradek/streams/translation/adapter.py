@@ -1,0 +1,183 @@
+"""A processor in Spark: a stream runs it in transformWithState, rows that are all there in one call for each task.
+
+Keys are divided into tasks, as Kafka Streams divides them into partitions: Spark groups by the task, and the state of all
+its keys is one
+map. So a task sees its rows in one order, and knows its own stream time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+import pyarrow as pa
+from pyspark.sql import Row
+from pyspark.sql import functions as sf
+from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.streaming.stateful_processor import StatefulProcessor
+from pyspark.sql.types import (
+    ArrayType,
+    BinaryType,
+    IntegerType,
+    LongType,
+    StringType,
+    StructType,
+)
+
+from odradek.streams.processors.ports import InputRow, KeyedProcessor
+from odradek.streams.processors.task import MemoryStore, latest_only, run_batch
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+    from pyspark.sql.streaming.stateful_processor import StatefulProcessorHandle
+
+_STATE: Final = "state"
+_HEADERS: Final = ArrayType(StructType().add("key", StringType()).add("value", BinaryType()))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Port:
+    """One input: its rows with `__timestamp`, `__headers` and `__order`, and columns that say the key and the payload."""
+
+    rows: DataFrame
+    key: Column
+    payload: Column
+
+
+class MapStore:
+    """One map of Spark's state. Spark knows of each group's own map only, so a task's state is its own."""
+
+    def __init__(self, state: Any) -> None:
+        self._state = state
+
+    def get(self, name: bytes) -> bytes | None:
+        found = self._state.getValue((name,))
+        return None if found is None else bytes(found[0])
+
+    def put(self, name: bytes, data: bytes) -> None:
+        self._state.updateValue((name,), (data,))
+
+    def delete(self, name: bytes) -> None:
+        self._state.removeKey((name,))
+
+
+class TaskProcessor(StatefulProcessor):
+    """What Spark calls. `old`: the places of old values among the outputs; None to emit every update."""
+
+    def __init__(
+        self, processor: KeyedProcessor, ports: int, outputs: tuple[str, ...], old: tuple[int, ...] | None
+    ) -> None:
+        self._processor = processor
+        self._ports = ports
+        self._outputs = outputs
+        self._old = old
+
+    def init(self, handle: StatefulProcessorHandle) -> None:
+        self._store = MapStore(handle.getMapState(_STATE, "name BINARY", "data BINARY"))
+
+    def handleInputRows(self, key: Any, rows: Iterator[Row], timerValues: Any) -> Iterator[Row]:  # noqa: N802, N803  # Spark's names
+        given = (_input_row(row, self._ports) for row in rows)
+        made: Iterable[Any] = run_batch(self._processor, self._store, given)
+        if self._old is not None:
+            made = latest_only(made, self._old)
+        row = Row("__task", "__key", *self._outputs, "__timestamp", "__headers", "__order")
+        for order, update in made:
+            yield row(key[0], update.key, *update.values, update.timestamp, update.headers, order)
+
+    def close(self) -> None:
+        pass
+
+
+def _input_row(row: Any, ports: int) -> InputRow:
+    port = row["__port"]
+    return InputRow(
+        port, row["__key"], row[f"__payload{port}"], row["__timestamp"], row["__headers"], row["__order"]
+    )
+
+
+def keyed(
+    ports: list[Port],
+    processor: KeyedProcessor,
+    *,
+    tasks: int,
+    key: StructType,
+    outputs: StructType,
+    old: tuple[int, ...] | None = None,
+) -> DataFrame:
+    """Run a processor. `key` is the type of the keys that it says, `outputs` its columns."""
+    rows = _united(ports, tasks)
+    schema = StructType().add("__task", IntegerType()).add("__key", key)
+    for field in outputs.fields:
+        schema = schema.add(field.name, field.dataType)
+    schema = (
+        schema.add("__timestamp", LongType()).add("__headers", _HEADERS).add("__order", ArrayType(LongType()))
+    )
+    names, count = tuple(outputs.fieldNames()), len(ports)
+    groups = rows.groupBy("__task")
+    if rows.isStreaming:
+        task = TaskProcessor(processor, count, names, old)
+        return groups.transformWithState(task, schema, "append", "None").drop("__task")
+    arrow = to_arrow_schema(schema, timezone="UTC")
+
+    def batch(rows):  # type: ignore[no-untyped-def]  # Spark looks for annotations, and knows few
+        return _batch(processor, rows, count, names, old, arrow)
+
+    return groups.applyInArrow(batch, schema).drop("__task")
+
+
+def _batch(
+    processor: KeyedProcessor,
+    rows: pa.Table,
+    ports: int,
+    outputs: tuple[str, ...],
+    old: tuple[int, ...] | None,
+    schema: pa.Schema,
+) -> pa.Table:
+    """A task over rows that are all there: its state begins empty, and nothing of it stays."""
+    given = (_input_row(row, ports) for row in rows.to_pylist())
+    made: Iterable[Any] = run_batch(processor, MemoryStore(), given)
+    if old is not None:
+        made = latest_only(made, old)
+    said = [
+        {
+            "__task": 0,
+            "__key": update.key,
+            **dict(zip(outputs, update.values, strict=True)),
+            "__timestamp": update.timestamp,
+            "__headers": update.headers,
+            "__order": order,
+        }
+        for order, update in made
+    ]
+    return pa.Table.from_pylist(said, schema=schema)
+
+
+def _united(ports: list[Port], tasks: int) -> DataFrame:
+    kinds = [port.rows.select(port.payload.alias("payload")).schema["payload"].dataType for port in ports]
+    frames = []
+    for number, port in enumerate(ports):
+        payloads = [
+            (port.payload if each == number else sf.lit(None).cast(kind)).alias(f"__payload{each}")
+            for each, kind in enumerate(kinds)
+        ]
+        order = (
+            sf.col("__order")
+            if len(ports) == 1
+            else sf.concat("__order", sf.array(sf.lit(number).cast("bigint")))
+        )
+        frames.append(
+            port.rows.select(
+                sf.pmod(sf.hash(port.key), sf.lit(tasks)).cast("int").alias("__task"),
+                sf.lit(number).alias("__port"),
+                port.key.alias("__key"),
+                *payloads,
+                "__timestamp",
+                "__headers",
+                order.alias("__order"),
+            )
+        )
+    united = frames[0]
+    for each in frames[1:]:
+        united = united.union(each)
+    return united

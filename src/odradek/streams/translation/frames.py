@@ -1,0 +1,130 @@
+"""A frame: the DataFrame that an operator's records are in, with columns of ours, and how expressions see them.
+
+`__key` and `__value` are structs, or null. A table's frame may also have `__old`: the value before the update.
+`__timestamp` is in
+milliseconds, `__headers` an array of (key, value), `__order` is `InputRow.order`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Final
+
+from odradek.model.errors import ConfigError
+from odradek.model.lazy import lazy
+from odradek.streams.plan.operators import Expression, TopicSource
+
+if TYPE_CHECKING:
+    import pyspark.sql.functions as sf
+    import pyspark.sql.types as types
+    from pyspark.sql import Column, DataFrame
+else:
+    sf = lazy("pyspark.sql.functions")
+    types = lazy("pyspark.sql.types")
+
+HEADERS: Final = "array<struct<key:string,value:binary>>"
+META: Final = ("__timestamp", "__headers", "__order")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecordFrame:
+    """`old`: the column `__old` is there."""
+
+    rows: DataFrame
+    old: bool = False
+
+    def fields(self, struct: str) -> tuple[str, ...]:
+        kind = self.rows.schema[struct].dataType
+        assert isinstance(kind, types.StructType)
+        return tuple(kind.fieldNames())
+
+    def with_rows(self, rows: DataFrame) -> RecordFrame:
+        return replace(self, rows=rows)
+
+
+def scope(frame: RecordFrame, value: str = "__value") -> DataFrame:
+    """The frame, and beside its own columns those that a user's expressions see."""
+    values = frame.fields(value)
+    seen = {name.lower() for name in values}
+    return frame.rows.select(
+        "*",
+        *(sf.col(value).getField(name).alias(name) for name in values),
+        *key_columns(frame, seen),
+        sf.col("__timestamp").alias("_timestamp"),
+        sf.col("__headers").alias("_headers"),
+    )
+
+
+def key_columns(frame: RecordFrame, taken: set[str]) -> list[Column]:
+    """The key's columns that no other hides (`taken`: names in lower case). A bare key is also called `key`."""
+    names = frame.fields("__key")
+    shown = [(name, name) for name in names if name.lower() not in taken]
+    if len(names) == 1 and "key" not in {*taken, names[0].lower()}:
+        shown.append((names[0], "key"))
+    return [sf.col("__key").getField(name).alias(alias) for name, alias in shown]
+
+
+def columns(expressions: Iterable[Expression], all_values: Iterable[str] = ()) -> list[Column]:
+    """Spark's columns of the user's expressions; `*` stands for all value columns."""
+    made: list[Column] = []
+    for each in expressions:
+        if isinstance(each, str) and each.strip() == "*":
+            made += [sf.col(f"`{name}`") for name in all_values]
+        else:
+            made.append(sf.expr(each) if isinstance(each, str) else each)
+    return made
+
+
+def named(rows: DataFrame, made: list[Column], *, alone: str) -> list[tuple[str, Column]]:
+    """The columns with their names. One that nobody named is called `alone`; of several, each needs a name."""
+    names = rows.select(*made).columns
+    visible = {name.lower() for name in rows.columns}
+    result = []
+    for name, column in zip(names, made, strict=True):
+        unnamed = not name.isidentifier() and name.lower() not in visible
+        if unnamed or name.startswith("__"):
+            if len(made) > 1:
+                raise ConfigError(f"one of several expressions needs a name: {column} AS name")
+            name = alone
+        result.append((name, column.alias(name)))
+    lower = [name.lower() for name, _ in result]
+    for name in lower:
+        if lower.count(name) > 1:
+            raise ConfigError(f"the column {name} is there twice: name one of them otherwise")
+    return result
+
+
+def struct_of(made: list[tuple[str, Column]], *, bare: str, present: Column | None = None) -> Column:
+    """A struct; null where it is one column called `bare` that is null, or where `present` is false and all columns are
+    null.
+    """
+    struct = sf.struct(*(column for _, column in made))
+    if [name for name, _ in made] == [bare]:
+        return sf.when(made[0][1].isNotNull(), struct)
+    if present is None:
+        return struct
+    something = present
+    for _, column in made:
+        something = something | column.isNotNull()
+    return sf.when(something, struct)
+
+
+def struct_type(ddl: str) -> types.StructType:
+    """The type of these fields."""
+    kind = types.StructType.fromDDL(ddl)
+    assert isinstance(kind, types.StructType)
+    return kind
+
+
+def record_schema(source: TopicSource) -> types.StructType:
+    """The columns of a frame that holds the records of a topic."""
+    header = types.StructType().add("key", types.StringType()).add("value", types.BinaryType())
+    return (
+        types.StructType()
+        .add("__key", struct_type(source.key.ddl))
+        .add("__value", struct_type(source.value.ddl))
+        .add("__timestamp", types.LongType())
+        .add("__headers", types.ArrayType(header))
+        .add("__order", types.ArrayType(types.LongType()))
+    )

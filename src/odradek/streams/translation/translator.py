@@ -1,0 +1,82 @@
+"""The translator: every operator of a plan becomes a DataFrame once. What each kind does stands in the modules of its
+family.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from functools import singledispatch
+from typing import TYPE_CHECKING
+
+from odradek.model.errors import ConfigError
+from odradek.model.lazy import lazy
+from odradek.streams.plan.keyed import Aggregated, Folded, TableTableJoin
+from odradek.streams.plan.operators import (
+    AsTable,
+    Filtered,
+    Operator,
+    Selected,
+    TopicSource,
+    walk,
+)
+from odradek.streams.translation.frames import RecordFrame
+
+if TYPE_CHECKING:
+    from pyspark import errors
+    from pyspark.sql import SparkSession
+else:
+    errors = lazy("pyspark.errors")
+
+
+class Translator:
+    """`read` gives the records of a topic: a stream's, or those of a test. `tasks`: into how many parts keys are divided."""
+
+    def __init__(
+        self,
+        *,
+        spark: SparkSession,
+        read: Callable[[TopicSource], RecordFrame],
+        ends: Iterable[Operator],
+        tasks: int,
+        every: bool = False,
+    ) -> None:
+        self.spark = spark
+        self.read = read
+        self.tasks = tasks
+        self.wants_old = operators_with_old_values(ends)
+        self._frames: dict[Operator, RecordFrame] = {}
+
+    def frame(self, operator: Operator) -> RecordFrame:
+        found = self._frames.get(operator)
+        if found is None:
+            try:
+                found = self._frames[operator] = translate(operator, self)
+            except errors.AnalysisException as error:
+                raise ConfigError(f"{operator.name}: {error.getMessage().splitlines()[0]}") from None
+        return found
+
+
+@singledispatch
+def translate(operator: Operator, translator: Translator) -> RecordFrame:
+    raise NotImplementedError(f"nothing translates a {type(operator).__name__}")
+
+
+def operators_with_old_values(ends: Iterable[Operator]) -> frozenset[Operator]:
+    """The tables whose updates must say what they replace. Kafka Streams decides the same way which tombstones it may
+    leave out.
+    """
+    wanted: set[Operator] = set()
+    for operator in reversed(list(walk(*ends))):
+        if isinstance(operator, (Aggregated, Folded)):
+            wanted.update(each for each in operator.inputs if each.is_table)
+        elif isinstance(operator, TableTableJoin):
+            left, right = operator.inputs
+            if operator.kind in ("left", "outer") or operator in wanted:
+                wanted.add(left)
+            if operator.kind == "outer" or operator in wanted:
+                wanted.add(right)
+        elif operator in wanted and isinstance(operator, (Filtered, Selected)):
+            wanted.update(operator.inputs)
+        elif operator in wanted and isinstance(operator, AsTable):
+            continue
+    return frozenset(wanted)

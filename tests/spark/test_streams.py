@@ -1,0 +1,183 @@
+"""Programs of streams and tables through the test driver: what each operator says."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+from odradek.model.errors import ConfigError
+from odradek.streams import Streams
+
+
+@pytest.fixture
+def app(spark: SparkSession) -> Streams:
+    return Streams("tested", emit="every", spark=spark)
+
+
+Said = Callable[..., list[tuple[Any, Any, int]]]
+
+
+@pytest.fixture
+def said(app: Streams) -> Said:
+    """Feed rows to topics, in this order, and read what `out` got: (key, value, timestamp)."""
+
+    def run(*fed: tuple[str, list[Any]], topic: str = "out") -> list[tuple[Any, Any, int]]:
+        with app.test() as driver:
+            for name, rows in fed:
+                driver.feed(name, rows)
+            return [(record.key, record.value, record.timestamp) for record in driver.read(topic)]
+
+    return run
+
+
+def test_stateless_operators(app: Streams, said: Said) -> None:
+    words = (
+        app.stream("lines", key="STRING", value="STRING")
+        .filter("value <> 'skip'")
+        .flat_map("split(value, ' ')")
+        .map(key="upper(value)", value="length(value)")
+    )
+    short, long = words.split("value < 4", otherwise=True)
+    short.merge(long.select("-value AS value")).to("out")
+    lines = [("a", "the quick cat"), ("b", "skip"), ("c", "a", 7), ("d", None)]
+    assert said(("lines", lines)) == [
+        ("THE", 3, 0),
+        ("QUICK", -5, 0),
+        ("CAT", 3, 0),
+        ("A", 1, 7),
+    ]
+
+
+def test_a_topic_by_expression_and_through(app: Streams) -> None:
+    app.stream("in", key="STRING", value="kind STRING, n INT").to(by="concat('kind-', kind)")
+    app.stream("in2", key="STRING", value="BIGINT").through("middle").select("value + 1 AS value").to("end")
+    with app.test() as driver:
+        driver.feed("in", [("a", {"kind": "x", "n": 1}), ("a", {"kind": "y"})])
+        driver.feed("in2", [("a", 1)])
+        written = driver.read_all()
+    assert {topic: [record.value for record in found] for topic, found in written.items()} == {
+        "kind-x": [{"kind": "x", "n": 1}],
+        "kind-y": [{"kind": "y", "n": None}],
+        "middle": [1],
+        "end": [2],
+    }
+
+
+def test_aggregates_of_a_stream(app: Streams, said: Said) -> None:
+    orders = app.stream("orders", key="STRING", value="item STRING, amount DOUBLE")
+    orders.group_by("item").agg("count(*) AS n", "max(amount) - min(amount) AS span").to("out")
+    fed = [
+        ("a", {"item": "tea", "amount": 1.5}, 9),
+        ("b", {"item": "tea", "amount": 4}, 5),
+        ("c", {"item": None, "amount": 4}, 5),
+        ("d", None, 5),
+    ]
+    assert said(("orders", fed)) == [("tea", {"n": 1, "span": 0.0}, 9), ("tea", {"n": 2, "span": 2.5}, 9)]
+
+
+def test_a_grouped_table_takes_old_values_back(app: Streams, said: Said) -> None:
+    users = app.table("users", key="STRING", value="city STRING")
+    users.group_by("city").count().to("out")
+    moves = [("ann", {"city": "Rome"}), ("bob", {"city": "Rome"}), ("ann", {"city": "Oslo"}), ("bob", None)]
+    assert [row[:2] for row in said(("users", moves))] == [
+        ("Rome", 1),
+        ("Rome", 2),
+        ("Rome", 1),
+        ("Oslo", 1),
+        ("Rome", 0),
+    ]
+
+
+def test_python_functions_reduce_and_aggregate(app: Streams) -> None:
+    words = app.stream("words", key="STRING", value="STRING")
+    words.group_by_key().reduce(lambda one, other: one + other).to("joined")
+    words.group_by_key().aggregate(
+        lambda: {"n": 0}, lambda key, value, so_far: {"n": so_far["n"] + len(value)}, schema="n INT"
+    ).to("lengths")
+    with app.test() as driver:
+        driver.feed("words", [("a", "x"), ("a", "yz"), ("b", "q")])
+        written = driver.read_all()
+        assert [(each.key, each.value) for each in written["joined"]] == [
+            ("a", "x"),
+            ("a", "xyz"),
+            ("b", "q"),
+        ]
+        assert driver.table("lengths") == {"a": {"n": 3}, "b": {"n": 1}}
+
+
+def test_a_stream_joins_what_a_table_holds_then(app: Streams, said: Said) -> None:
+    users = app.table("users", key="STRING", value="name STRING")
+    app.stream("orders", key="STRING", value="BIGINT").join(users, how="left").to("out")
+    assert said(
+        ("orders", [("a", 1, 1)]),
+        ("users", [("a", {"name": "Ann"}, 9)]),
+        ("orders", [("a", 2, 2), (None, 3, 3), ("a", None, 4)]),
+        ("users", [("a", None, 9)]),
+        ("orders", [("a", 5, 5)]),
+    ) == [
+        ("a", {"value": 1, "name": None}, 1),
+        ("a", {"value": 2, "name": "Ann"}, 2),
+        (None, {"value": 3, "name": None}, 3),
+        ("a", {"value": 5, "name": None}, 5),
+    ]
+
+
+def test_tables_join_and_delete(app: Streams, said: Said) -> None:
+    left = app.table("left", key="STRING", value="BIGINT")
+    right = app.table("right", key="STRING", value="BIGINT")
+    left.filter("value > 0").join(right, how="outer", prefix="r_").to("out")
+    assert said(
+        ("left", [("a", 1, 1)]),
+        ("right", [("a", 2, 5)]),
+        ("left", [("a", -1, 3)]),
+        ("right", [("a", None, 4)]),
+    ) == [
+        ("a", {"value": 1, "r_value": None}, 1),
+        ("a", {"value": 1, "r_value": 2}, 5),
+        ("a", {"value": None, "r_value": 2}, 5),
+        ("a", None, 4),
+    ]
+
+
+def test_emit_latest_says_each_key_once_a_batch(spark: SparkSession) -> None:
+    app = Streams("latest", spark=spark)
+    counts = app.stream("in", key="STRING", value="BIGINT").group_by_key().count()
+    counts.to("out")
+    with app.test() as driver:
+        driver.feed("in", [("a", 1), ("b", 1), ("a", 1)])
+        assert [(each.key, each.value) for each in driver.read("out")] == [("b", 1), ("a", 2)]
+        assert driver.table(counts) == {"a": 2, "b": 1}
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        (
+            lambda app: app.stream("in", key="STRING", value="a INT").filter("b > 1").to("out"),
+            "filter-1: .*`b`",
+        ),
+        (lambda app: app.stream("in", value="a INT").select("a + 1", "a + 2").to("out"), "needs a name"),
+        (lambda app: app.table("t", key="INT", value="a INT").group_by("a").min("a").to("out"), None),
+        (lambda app: app.table("t", key="INT", value="a INT").group_by("a").latest("a").to("out"), "latest"),
+        (
+            lambda app: (
+                app.stream("s", key="INT", value="a INT")
+                .join(app.table("t", key="BIGINT", value="b INT"))
+                .to("out")
+            ),
+            "join-1: the keys differ: int",
+        ),
+    ],
+)
+def test_mistakes_are_named_in_one_line(app: Streams, wrong: Any, message: str | None) -> None:
+    wrong(app)
+    with app.test() as driver:
+        if message is None:
+            assert driver.read("out") == []
+        else:
+            with pytest.raises(ConfigError, match=message) as refused:
+                driver.read("out")
+            assert "\n" not in str(refused.value)

@@ -1,0 +1,71 @@
+"""What is refused or named before anything runs."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+from odradek.model.errors import ConfigError
+from odradek.streams import Streams
+from odradek.streams.plan.schemas import declared
+from odradek.streams.plan.windows import milliseconds
+
+
+@pytest.mark.parametrize(
+    ("text", "role", "names", "bare"),
+    [
+        ("BIGINT", "value", ("value",), True),
+        ("DECIMAL(10, 2)", "value", ("value",), True),
+        ("STRUCT<a: INT, b: INT>", "value", ("value",), True),
+        ("name STRING", "value", ("name",), False),
+        ("name STRING", "key", ("name",), True),
+        ("a INT, b MAP<STRING, INT>, `c d` STRING", "value", ("a", "b", "c d"), False),
+    ],
+)
+def test_a_schema_is_a_type_or_fields(text: str, role: str, names: tuple[str, ...], bare: bool) -> None:
+    schema = declared(text, role)
+    assert (schema.names, schema.bare) == (names, bare)
+
+
+@pytest.mark.parametrize("text", ["", "a INT,", "a INT, A STRING", "__a INT, b INT"])
+def test_what_is_no_schema_is_refused(text: str) -> None:
+    with pytest.raises(ConfigError, match="value="):
+        declared(text, "value")
+
+
+@pytest.mark.parametrize(
+    ("length", "expected"),
+    [("5 minutes", 300_000), ("1 hour", 3_600_000), ("10ms", None), (250, 250), ("x", None)],
+)
+def test_lengths_of_time(length: str | int, expected: int | None) -> None:
+    if expected is None:
+        with pytest.raises(ConfigError, match="length of time"):
+            milliseconds(length, "within")
+    else:
+        assert milliseconds(length, "within") == expected
+
+
+def test_names_are_numbered_or_given_and_stand_for_one_operator() -> None:
+    app = Streams("names")
+    orders = app.stream("orders", key="STRING", value="BIGINT")
+    orders.filter("value > 1").group_by_key().count(name="how-many").to("counts")
+    assert app.describe().splitlines() == [
+        "stream-1: TopicSource (topic orders, key `key` STRING, value `value` BIGINT)",
+        "filter-1: Filtered <- stream-1 (value > 1)",
+        "how-many: Aggregated <- filter-1 (count(*) AS value, emit latest)",
+        "to-stream-1: AsStream <- how-many",
+        "to-1: TopicSink <- to-stream-1 (topic counts)",
+    ]
+    with pytest.raises(ConfigError, match="how-many"):
+        orders.filter("true", name="how-many")
+
+
+def test_writing_a_program_does_not_import_spark() -> None:
+    program = (
+        "import sys; from odradek.streams import Streams; a = Streams('a');"
+        "a.stream('t', value='STRING').group_by('value').count().to('u'); a.describe();"
+        "sys.exit('pyspark' in sys.modules)"
+    )
+    assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0
