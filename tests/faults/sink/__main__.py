@@ -28,6 +28,9 @@ def main() -> int:
         "--plain-kills", type=int, default=400, help="of what runs the same query without Spark (400)"
     )
     parser.add_argument(
+        "--single", type=int, default=50, help="of what runs a query on Spark with a single broker (50)"
+    )
+    parser.add_argument(
         "--planted",
         type=int,
         default=0,
@@ -43,20 +46,22 @@ def main() -> int:
     wanted = []
     if chosen.plain_kills:
         wanted.append(Terms(program=PLAIN, kills=chosen.plain_kills, seed=seed, weights=_PLAIN_WEIGHTS))
-    if chosen.kills:
-        problem = find_java().problem
-        if problem is None:
-            wanted.append(
-                Terms(
-                    program=SPARK,
-                    kills=chosen.kills,
-                    seed=seed,
-                    weights=_SPARK_WEIGHTS,
-                    rest_seconds=(0.2, 3.0),
-                )
+    problem = find_java().problem if chosen.kills or chosen.single else None
+    if problem is not None:
+        _say(f"absent: Spark: {problem}", sys.stderr)
+    else:
+        wanted += [
+            Terms(
+                program=SPARK,
+                kills=kills,
+                seed=seed,
+                weights=_SPARK_WEIGHTS,
+                rest_seconds=(0.2, 3.0),
+                brokers=brokers,
             )
-        else:
-            _say(f"absent: Spark: {problem}", sys.stderr)
+            for kills, brokers in ((chosen.kills, 3), (chosen.single, 1))
+            if kills
+        ]
     results = [_run(terms, chosen.keep) for terms in wanted]
     missed = [name for name in PLANTED if chosen.planted and not _finds(name, chosen.planted, seed)]
     if missed:
@@ -82,7 +87,8 @@ def _finds(name: str, kills: int, seed: int) -> bool:
 
 def _run(terms: Terms, keep: Path | None) -> Result:
     with tempfile.TemporaryDirectory(prefix="odradek-sink-") as temporary:
-        directory = (keep or Path(temporary)) / terms.program.module.rpartition(".")[2]
+        name = terms.program.module.rpartition(".")[2]
+        directory = (keep or Path(temporary)) / f"{name}-{terms.brokers}"
         directory.mkdir(parents=True, exist_ok=True)
         result = run(terms, directory, tell=lambda line: _say(line, sys.stderr))
     _say(result.text(), sys.stdout)

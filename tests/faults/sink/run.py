@@ -1,4 +1,4 @@
-"""One run: three brokers, a writer, a query with an exactly-once sink, and kills at random moments; then all is counted."""
+"""One run: brokers, a writer, a query with an exactly-once sink, and kills at random moments; then all is counted."""
 
 from __future__ import annotations
 
@@ -21,7 +21,6 @@ from odradek.model.errors import KafkaError
 from odradek.spark.exactly_once.decision import SinkRole, driver_id, group_of, sink_of
 from odradek.testing import Cluster
 
-BROKERS: Final = 3
 PARTITIONS: Final = 4
 SESSION_SECONDS: Final = 3.0
 _UP_SECONDS: Final = 120.0
@@ -29,12 +28,6 @@ _END_SECONDS: Final = 300.0
 _STALL_SECONDS: Final = 120.0
 _PATIENT_SHARE: Final = 0.8
 """Of the kills of a driver: the next one comes after it has done something. The others may come while it starts."""
-_SETTINGS: Final = {
-    "broker.session.timeout.ms": str(int(SESSION_SECONDS * 1000)),
-    "min.insync.replicas": "2",
-    "transaction.state.log.min.isr": "2",
-    "replica.lag.time.max.ms": "3000",
-}
 DRIVER: Final = "driver"
 WORKER: Final = "worker"
 BROKER: Final = "broker"
@@ -54,6 +47,18 @@ class Terms:
     records_per_batch: int = 400
     workers: int = 2
     planted: str = ""
+    brokers: int = 3
+
+    @property
+    def settings(self) -> dict[str, str]:
+        """Of each broker: what is acknowledged survives the loss of one of them, where there are several."""
+        in_sync = str(min(2, self.brokers))
+        return {
+            "broker.session.timeout.ms": str(int(SESSION_SECONDS * 1000)),
+            "min.insync.replicas": in_sync,
+            "transaction.state.log.min.isr": in_sync,
+            "replica.lag.time.max.ms": "3000",
+        }
 
 
 @dataclass(slots=True, kw_only=True)
@@ -76,6 +81,7 @@ class Result:
         outcome = self.outcome
         return {
             "program": self.terms.program.name,
+            "brokers": self.terms.brokers,
             "seed": self.terms.seed,
             "kills": dict(self.kills),
             "starts": self.starts,
@@ -95,7 +101,8 @@ class Result:
         kills = ", ".join(f"{count} x {what}" for what, count in sorted(self.kills.items()))
         return "\n".join(
             [
-                f"{self.terms.program.name}, seed {self.terms.seed}, {self.seconds:.0f} s:"
+                f"{self.terms.program.name}, {self.terms.brokers} {_brokers(self.terms.brokers)}, seed"
+                f" {self.terms.seed}, {self.seconds:.0f} s:"
                 f" {sum(self.kills.values())} kills ({kills})",
                 f"{self.batches} batches, {self.starts} starts, and failures of the query:"
                 f" {sum(self.failures.values())}",
@@ -106,11 +113,15 @@ class Result:
         )
 
 
+def _brokers(count: int) -> str:
+    return "broker" if count == 1 else "brokers"
+
+
 def run(terms: Terms, directory: Path, *, tell: Callable[[str], None] = lambda line: None) -> Result:
     """What came of it. Nothing is raised for what the sink does wrong."""
     result = Result(terms=terms)
     began = time.monotonic()
-    with Cluster(brokers=BROKERS, settings=_SETTINGS, data=directory / "cluster") as cluster:
+    with Cluster(brokers=terms.brokers, settings=terms.settings, data=directory / "cluster") as cluster:
         job = Job(
             servers=cluster.address,
             source="source",
@@ -211,10 +222,10 @@ class _Killer:
         return self._kill_broker(self._coordinator() if kind == COORDINATOR else None)
 
     def _kill_broker(self, chosen: int | None) -> bool:
-        """One at a time: two of three must be there for anything to be acknowledged."""
+        """One at a time: two of three must be there for anything to be acknowledged. A single one comes back soon."""
         if self._reviving is not None and self._reviving.is_alive():
             return False
-        node_id = chosen or self._random.randint(1, BROKERS)
+        node_id = chosen or self._random.randint(1, self._terms.brokers)
         broker = self._cluster.broker(node_id)
         broker.kill()
         pause_s = self._random.uniform(0.0, 1.5 * SESSION_SECONDS)
