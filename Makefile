@@ -31,7 +31,7 @@ $(READY): pyproject.toml setup.py requirements/dev.txt requirements/pipeline.txt
 	$(BIN)/python -m pip install --quiet --no-build-isolation --editable '.[arrow,spark]'
 	@touch $@
 
-demo: $(READY) ## 336,776 flights through a broker and a Spark pipeline: table, chart, checked totals
+demo: $(READY) ## 336,776 flights through a broker and a Spark pipeline that is killed once: table, chart, archive, checked totals
 	@$(BIN)/python examples/flights/demo.py
 
 test: $(READY) ## every test that CI runs, JOBS=3 at a time: some of them wait

@@ -8,6 +8,9 @@ before it. It belongs to no airline, so the join drops it, and no hour counts it
 (The other way would be update mode, where a topic holds every version of an hour and the last one wins. Spark refuses
 update mode to sinks written in Python; it would take `foreachBatch`, see docs/spark.md.)
 
+The result is written exactly once: a batch's rows are all there or not at all, each once, whatever is killed when. It takes a
+name of the sink, `sinkId`, and readers that read committed records alone.
+
 Departure times are local; `time_hour` in the data is the same hour in UTC, so clock changes need no thought here.
 """
 
@@ -32,6 +35,7 @@ HOURLY = (
     " departures BIGINT, cancellations BIGINT, mean_delay DOUBLE"
 )
 RESULT_TOPIC = "departures_hourly"
+SINK = "departures-hourly"
 
 
 def last_event(last_hour: datetime) -> bytes:
@@ -91,7 +95,7 @@ def hourly(departing: DataFrame, carriers: DataFrame) -> DataFrame:
 
 
 def start(spark: SparkSession, servers: str, checkpoint: str) -> StreamingQuery:
-    """Run the pipeline over everything that is in the topics now; the query ends by itself."""
+    """Run the pipeline over everything that is in the topics now, from where it was; the query ends by itself."""
     result = hourly(flights(spark, servers), airlines(spark, servers).cache())
     return (
         result.select(
@@ -101,6 +105,8 @@ def start(spark: SparkSession, servers: str, checkpoint: str) -> StreamingQuery:
         .writeStream.format("odradek")
         .option("kafka.bootstrap.servers", servers)
         .option("topic", RESULT_TOPIC)
+        .option("delivery", "exactly_once")
+        .option("sinkId", SINK)
         .option("checkpointLocation", checkpoint)
         .outputMode("append")
         .trigger(availableNow=True)
@@ -109,11 +115,12 @@ def start(spark: SparkSession, servers: str, checkpoint: str) -> StreamingQuery:
 
 
 def read_back(spark: SparkSession, servers: str) -> DataFrame:
-    """The result as a table. The sink writes at least once: of each key, take the row with the highest offset."""
+    """The result as a table. `versions` counts the rows of an hour: exactly once, that is 1."""
     return (
         spark.read.format("odradek")
         .option("kafka.bootstrap.servers", servers)
         .option("subscribe", RESULT_TOPIC)
+        .option("kafka.isolation.level", "read_committed")
         .option("columns", "key,value,offset")
         .option("keyDecode", "utf8")
         .option("valueDecode", "json")

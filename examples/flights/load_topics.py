@@ -7,14 +7,7 @@ from collections.abc import Mapping
 import pandas as pd
 from hourly_departures import RESULT_TOPIC, last_event
 from rich.console import Console
-from rich.progress import (
-    BarColumn,
-    MofNCompleteColumn,
-    Progress,
-    TaskProgressColumn,
-    TextColumn,
-    TimeElapsedColumn,
-)
+from show import progress
 from source_data import messages
 
 from odradek.client import Admin, NewTopic, Producer
@@ -37,26 +30,19 @@ def create_topics(servers: str, tables: Mapping[str, pd.DataFrame]) -> None:
 
 def send(servers: str, tables: Mapping[str, pd.DataFrame], console: Console) -> int:
     """Send every row of every table; the number of records, all of them acknowledged."""
-    columns = (
-        TextColumn("{task.description}"),
-        BarColumn(),
-        TaskProgressColumn(),
-        MofNCompleteColumn(),
-        TimeElapsedColumn(),
-    )
     count = 0
     with (
         Producer(servers, compression_type="lz4") as producer,
-        Progress(*columns, console=console) as progress,
+        progress(console) as bars,
     ):
         for name, table in tables.items():
-            bar = progress.add_task(f"{name:>9}", total=len(table))
+            bar = bars.add_task(f"{name:>9}", total=len(table))
             for sent, message in enumerate(messages(name, table), 1):
                 producer.send(name, message.value, key=message.key, timestamp_ms=message.timestamp_ms)
                 if sent % SHOW_EVERY == 0:
-                    progress.update(bar, completed=sent)
+                    bars.update(bar, completed=sent)
             producer.flush()
-            progress.update(bar, completed=len(table))
+            bars.update(bar, completed=len(table))
             count += len(table)
         last_hour = pd.to_datetime(tables["flights"]["time_hour"], utc=True).max()
         producer.send("flights", last_event(last_hour.to_pydatetime()))

@@ -10,6 +10,14 @@ from pathlib import Path
 
 import pandas as pd
 from rich.console import Console
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    TaskProgressColumn,
+    TextColumn,
+    TimeElapsedColumn,
+)
 from rich.table import Table
 
 CARRIERS_SHOWN = 4
@@ -120,3 +128,15 @@ def console() -> Console:
     """Plain text where nobody looks at a terminal, then wide enough for the tables."""
     plain = Console(highlight=False, soft_wrap=True)
     return plain if plain.is_terminal else Console(highlight=False, soft_wrap=True, width=110)
+
+
+def progress(out: Console) -> Progress:
+    """Bars of records, with how many of how many."""
+    return Progress(
+        TextColumn("{task.description}"),
+        BarColumn(),
+        TaskProgressColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+        console=out,
+    )

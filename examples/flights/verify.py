@@ -38,6 +38,11 @@ def differences(found: pd.DataFrame, wanted: pd.DataFrame) -> list[str]:
     if got.index.has_duplicates:
         problems.append(f"{got.index.duplicated().sum():,} groups came out more than once.")
         got = got[~got.index.duplicated()]
+    doubled = got[got["versions"] != 1]
+    if len(doubled):
+        problems.append(
+            f"{len(doubled):,} groups were written more than once, first {_spell(doubled.index[0])}."
+        )
     missing, extra = wanted.index.difference(got.index), got.index.difference(wanted.index)
     if len(missing):
         problems.append(f"{len(missing):,} groups are missing, the first being {_spell(missing[0])}.")

@@ -1,10 +1,11 @@
-"""A streaming query with an exactly-once sink whose driver JVM is killed at a chosen moment of its second batch.
+"""A query with an exactly-once sink whose driver JVM is killed, or stands still, at a chosen moment of its second batch.
 
 In its first batch one of the Python workers dies, and Spark tries its task again.
 
     python killed_program.py TERMS           # JSON: servers, source, topic, sink, checkpoint, moment, tasks
 
-The process that kills the JVM ends itself at once, too, so that nothing is done after that moment.
+The process that kills the JVM ends itself at once, too, so that nothing is done after that moment. A driver that stands still
+makes the file `CHECKPOINT.still`, and goes on, and decides its batch, once somebody has removed it.
 """
 
 from __future__ import annotations
@@ -13,15 +14,19 @@ import json
 import os
 import signal
 import sys
+import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 from odradek.spark.sink import StreamSink
 from odradek.spark.source import OdradekDataSource
 
 MOMENTS = ("in a task", "before the decision", "after the decision", "between two ends", "after the last end")
+STANDS_STILL = "stands still before the decision"
 RETRIED_BATCH = 0
 KILLED_BATCH = 1
+STILL_MAX_S = 120.0
 
 
 class KillingSink(StreamSink):
@@ -29,6 +34,7 @@ class KillingSink(StreamSink):
 
     def __init__(self, options: Any, schema: Any, moment: str, jvm: int) -> None:
         super().__init__(options, schema)
+        self.options = options
         self.moment = moment
         self.jvm = jvm
 
@@ -64,6 +70,8 @@ class KillingSink(StreamSink):
 
         if self.moment == "before the decision":
             self.kill()
+        if self.moment == STANDS_STILL:
+            self.stand_still()
         if self.moment == "after the decision":
             SinkDriver._carry_out = lambda driver, decision: self.kill()  # type: ignore[method-assign, misc]
         if self.moment == "between two ends":
@@ -71,9 +79,20 @@ class KillingSink(StreamSink):
         super().commit(messages, batchId)
         self.kill()
 
+    def stand_still(self) -> None:
+        still = still_file(self.options.exactly_once.checkpoint)
+        still.touch()
+        deadline = time.monotonic() + STILL_MAX_S
+        while still.exists() and time.monotonic() < deadline:
+            time.sleep(0.05)
+
     def kill(self) -> None:
         os.kill(self.jvm, signal.SIGKILL)
         os.kill(os.getpid(), signal.SIGKILL)
+
+
+def still_file(checkpoint: str) -> Path:
+    return Path(f"{checkpoint}.still")
 
 
 def _first_then(batches: Iterator[Any], strike: Callable[[], None]) -> Iterator[Any]:

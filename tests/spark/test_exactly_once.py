@@ -17,7 +17,7 @@ pytest.importorskip("pyspark", reason="PySpark is absent")
 
 from pyspark.errors import PySparkException, StreamingQueryException
 from pyspark.sql import DataFrame
-from tests.spark.killed_program import MOMENTS
+from tests.spark.killed_program import MOMENTS, STANDS_STILL, still_file
 
 from odradek import Admin, Consumer, TopicPartition
 from odradek.spark.exactly_once.decision import DECISIONS_TOPIC, group_of
@@ -109,6 +109,42 @@ def test_a_fresh_checkpoint_under_an_old_sink_id_is_refused(
     assert committed(topic) == numbers(0, 10)
     run_to_end(start(read_stream(source), topic, tmp_path / "third", sink_id, takeOver="true"))
     assert Counter(committed(topic)) == Counter(numbers(0, 10) * 2)
+
+
+def rewind(checkpoint: Path, batch: int) -> None:
+    """As a backup has it that was made right after a batch."""
+    for name in ("offsets", "commits"):
+        for file in (checkpoint / name).iterdir():
+            number = file.name.strip(".").removesuffix(".crc")
+            if number.isdigit() and int(number) > batch:
+                file.unlink()
+
+
+def test_a_checkpoint_from_a_backup_goes_on_or_is_refused_and_nothing_is_lost_or_doubled(
+    topic: Any, new_topic: MakeTopic, read_stream: Any, tmp_path: Path, run_to_end: Finish, sink_id: str
+) -> None:
+    source = new_topic()
+
+    def run(most: int, **more: str) -> None:
+        frame = read_stream(source, maxOffsetsPerTrigger=str(most), **more)
+        checkpoint = tmp_path / ("new" if more else "c")
+        run_to_end(start(frame, topic, checkpoint, sink_id, **({"resume": "true"} if more else {})))
+
+    source.send_numbers(0, 20)
+    run(10)
+    rewind(tmp_path / "c", 0)
+    source.send_numbers(20, 30)
+    run(10)
+    assert committed(topic) == numbers(0, 30), "the batches since the backup are the same again"
+    rewind(tmp_path / "c", 0)
+    source.send_numbers(30, 40)
+    with pytest.raises(
+        StreamingQueryException, match="the checkpoint is older than the sink's last decision"
+    ):
+        run(25)
+    assert committed(topic) == numbers(0, 30)
+    run(25, resume="true", sinkId=sink_id)
+    assert committed(topic) == numbers(0, 40)
 
 
 def test_a_lost_decision_is_refused(
@@ -267,6 +303,20 @@ def test_the_topic_of_decisions_holds_no_record(topic: Any) -> None:
     assert list(ends.values()) == [0]
 
 
+def program(topic: Any, source: Any, checkpoint: Path, sink_id: str, moment: str, *, tasks: int) -> list[str]:
+    """The command of a query with a JVM of its own."""
+    terms = {
+        "servers": topic.servers,
+        "source": source.name,
+        "topic": topic.name,
+        "sink": sink_id,
+        "checkpoint": str(checkpoint),
+        "moment": moment,
+        "tasks": tasks,
+    }
+    return [sys.executable, str(Path(__file__).with_name("killed_program.py")), json.dumps(terms)]
+
+
 @pytest.mark.parametrize("moment", MOMENTS)
 def test_a_driver_that_is_killed_loses_nothing_and_doubles_nothing(
     topic: Any,
@@ -282,17 +332,8 @@ def test_a_driver_that_is_killed_loses_nothing_and_doubles_nothing(
     source.send_numbers(0, 120)
     source.send_numbers(120, 240, partition=1)
     before, after = (5, 2) if MOMENTS.index(moment) % 2 == 0 else (2, 5)
-    terms = {
-        "servers": topic.servers,
-        "source": source.name,
-        "topic": topic.name,
-        "sink": sink_id,
-        "checkpoint": str(tmp_path / "c"),
-        "moment": moment,
-        "tasks": before,
-    }
     killed = subprocess.run(
-        [sys.executable, str(Path(__file__).with_name("killed_program.py")), json.dumps(terms)],
+        program(topic, source, tmp_path / "c", sink_id, moment, tasks=before),
         capture_output=True,
         text=True,
         timeout=180,
@@ -304,4 +345,31 @@ def test_a_driver_that_is_killed_loses_nothing_and_doubles_nothing(
     assert not (tmp_path / "c" / "offsets" / "2").exists()
     frame = read_stream(source, maxOffsetsPerTrigger="60").repartition(after)
     run_to_end(start(frame, topic, tmp_path / "c", sink_id))
+    assert sorted(committed(topic), key=int) == numbers(0, 240)
+
+
+def test_two_live_drivers_write_nothing_twice(
+    topic: Any, new_topic: MakeTopic, read_stream: Any, tmp_path: Path, run_to_end: Finish, sink_id: str
+) -> None:
+    """One JVM stands still before it decides its second batch, another takes over its checkpoint, and the first goes on."""
+    source = new_topic(2)
+    source.send_numbers(0, 120)
+    source.send_numbers(120, 240, partition=1)
+    still = still_file(str(tmp_path / "c"))
+    command = program(topic, source, tmp_path / "c", sink_id, STANDS_STILL, tasks=3)
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as first:
+        try:
+            deadline = time.monotonic() + QUERY_TIMEOUT_S
+            while not still.exists():
+                assert first.poll() is None
+                assert time.monotonic() < deadline
+                time.sleep(0.05)
+            run_to_end(start(read_stream(source, maxOffsetsPerTrigger="60"), topic, tmp_path / "c", sink_id))
+            assert sorted(committed(topic), key=int) == numbers(0, 240)
+            assert first.poll() is None, "it is alive, and has tasks' transactions to decide"
+            still.unlink()
+            _, told = first.communicate(timeout=QUERY_TIMEOUT_S)
+        finally:
+            first.kill()
+    assert "another query uses sink" in told
     assert sorted(committed(topic), key=int) == numbers(0, 240)

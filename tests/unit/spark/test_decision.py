@@ -35,7 +35,14 @@ participants = st.builds(
 
 def decision(*members: Participant, query: str = "q" * 36, epoch: int = 7) -> Decision:
     return Decision(
-        sink_id="s", query=query, batch=7, side=1, driver=(2**62, epoch), participants=members, is_keyed=True
+        sink_id="s",
+        query=query,
+        batch=7,
+        side=1,
+        driver=(2**62, epoch),
+        participants=members,
+        input_fingerprint="0123456789abcdef",
+        is_keyed=True,
     )
 
 

@@ -45,7 +45,7 @@ def wanted(verify: ModuleType) -> pd.DataFrame:
 
 
 def found(wanted: pd.DataFrame) -> pd.DataFrame:
-    return wanted.reset_index()
+    return wanted.reset_index().assign(versions=1)
 
 
 def test_local_hours_become_utc_with_the_clock_change_in_mind(wanted: pd.DataFrame) -> None:
@@ -71,6 +71,10 @@ def test_every_kind_of_difference_is_told(verify: ModuleType, wanted: pd.DataFra
     ]
     assert verify.differences(pd.concat([rows, rows.iloc[:1]]), wanted) == [
         "1 groups came out more than once."
+    ]
+    twice = rows.assign(versions=[1, 1, 2])
+    assert verify.differences(twice, wanted) == [
+        "1 groups were written more than once, first UA from EWR at 2013-12-02 04:00 UTC."
     ]
     stray = rows.iloc[:1].assign(carrier="XX")
     assert verify.differences(pd.concat([rows, stray]), wanted) == [

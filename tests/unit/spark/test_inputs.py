@@ -11,8 +11,10 @@ import pytest
 
 from odradek.model.errors import ConfigError
 from odradek.model.ids import TopicPartition
-from odradek.spark.exactly_once.checkpoint import beginnings, input_offsets
-from odradek.spark.exactly_once.inputs import TOPICS_KNOWN_FOR_S, KnownTopics, check_resumed
+from odradek.spark.exactly_once.checkpoint import BatchInput, batch_input, beginnings
+from odradek.spark.exactly_once.decision import Decision
+from odradek.spark.exactly_once.inputs import TOPICS_KNOWN_FOR_S, KnownTopics, check_repeated, check_resumed
+from odradek.spark.exactly_once.task import BatchName
 
 A, B, OTHER = TopicPartition("a", 0), TopicPartition("a", 1), TopicPartition("other", 0)
 
@@ -85,10 +87,10 @@ def test_what_would_double_or_lose_rows_is_refused(
         check_resumed("s", ends_at, begins_at)
 
 
-def journal(directory: Path, *sources: object, named: bool = False) -> str:
-    """A checkpoint whose batch 0 has these offsets."""
-    place = directory / "offsets" / "0"
-    place.parent.mkdir()
+def journal(directory: Path, *sources: object, named: bool = False, batch: int = 0) -> str:
+    """A checkpoint whose batch has these offsets."""
+    place = directory / "offsets" / str(batch)
+    place.parent.mkdir(exist_ok=True)
     lines = [json.dumps(each) for each in sources]
     if named:
         lines = [json.dumps({f"source{number}": line for number, line in enumerate(lines)})]
@@ -102,7 +104,7 @@ def test_beginnings_are_those_of_all_sources(tmp_path: Path, named: bool) -> Non
     second = {"other": {"0": 9}, "@from": {"other": {"0": 0}}}
     checkpoint = journal(tmp_path, first, second, named=named)
     assert beginnings(checkpoint, 0) == {A: 1, OTHER: 0}
-    assert input_offsets(checkpoint, 0) == {A: 5, OTHER: 9}
+    assert batch_input(checkpoint, 0).next_offsets == {A: 5, OTHER: 9}
 
 
 @pytest.mark.parametrize("stranger", [{"other": {"0": 9}}, 17, {"logOffset": 3}, None])
@@ -111,3 +113,70 @@ def test_a_source_that_does_not_say_where_it_begins_makes_the_whole_unknown(
 ) -> None:
     checkpoint = journal(tmp_path, {"a": {"0": 5}, "@from": {"a": {"0": 1}}}, stranger)
     assert beginnings(checkpoint, 0) is None
+
+
+def fingerprint(directory: Path, start: object, end: object) -> str:
+    journal(directory, start, batch=4)
+    return batch_input(journal(directory, end, batch=5), 5).fingerprint
+
+
+def test_a_fingerprint_tells_what_a_batch_has_read(tmp_path: Path) -> None:
+    start, end = {"a": {"0": 5}}, {"a": {"0": 9}}
+    one = fingerprint(tmp_path, start, end)
+    assert len(one) == 16
+    assert fingerprint(tmp_path, start, {**end, "@from": {"b": {"0": 0}}}) == one, (
+        "it says where partitions began"
+    )
+    assert fingerprint(tmp_path, {**start, "@from": {"b": {"0": 0}}}, end) == one
+    assert fingerprint(tmp_path, {"a": {"0": 6}}, end) != one
+    assert fingerprint(tmp_path, start, {"a": {"0": 8}}) != one
+    assert fingerprint(tmp_path, start, {"logOffset": 3}) != one
+    (tmp_path / "offsets" / "4").unlink()
+    assert batch_input(str(tmp_path), 5).next_offsets == {}
+
+
+def test_a_first_batch_is_told_by_its_beginning_too(tmp_path: Path) -> None:
+    end = {"a": {"0": 9}}
+    found = {
+        batch_input(journal(tmp_path, {**end, "@from": {"a": {"0": start}}}), 0).fingerprint
+        for start in (3, 4)
+    }
+    assert len(found) == 2
+
+
+DECIDED = Decision(
+    sink_id="s", query="q", batch=7, side=0, driver=(1, 2), participants=(), input_fingerprint="same"
+)
+
+
+def repeat(batch: int, read: dict[TopicPartition, int], fingerprint: str) -> None:
+    given = BatchInput(next_offsets=read, fingerprint=fingerprint)
+    check_repeated(BatchName(query="q", batch=batch), DECIDED, given, {A: 10, B: 20})
+
+
+@pytest.mark.parametrize(
+    ("batch", "read", "fingerprint"),
+    [
+        (7, {A: 10, B: 20}, "same"),
+        (6, {A: 10, B: 19}, "other"),  # cut otherwise, but all of it is in the output
+        (6, {OTHER: 99}, "other"),  # of another cluster: the decision does not know it
+    ],
+)
+def test_a_repeated_batch_whose_rows_are_in_the_output_is_passed_over(
+    batch: int, read: dict[TopicPartition, int], fingerprint: str
+) -> None:
+    repeat(batch, read, fingerprint)
+
+
+@pytest.mark.parametrize(
+    ("batch", "read", "reason"),
+    [
+        (7, {A: 9, B: 20}, "has read other records than the one that was decided"),
+        (6, {A: 11, B: 1}, "reads a-0 up to offset 11, and the output has it up to 10"),
+    ],
+)
+def test_a_checkpoint_from_a_backup_that_cuts_batches_otherwise_is_refused(
+    batch: int, read: dict[TopicPartition, int], reason: str
+) -> None:
+    with pytest.raises(ConfigError, match=reason):
+        repeat(batch, read, "other")

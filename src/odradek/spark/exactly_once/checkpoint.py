@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import unquote, urlsplit
@@ -11,7 +13,7 @@ from urllib.parse import unquote, urlsplit
 from odradek.model.errors import ConfigError
 from odradek.model.ids import TopicPartition
 from odradek.model.lazy import lazy
-from odradek.spark.offsets import StreamOffset, from_document
+from odradek.spark.offsets import BEGINNINGS_KEY, StreamOffset, from_document
 
 if TYPE_CHECKING:
     from pyarrow import fs
@@ -22,15 +24,46 @@ _OFFSETS: Final = "offsets"
 _KNOWN_VERSIONS: Final = ("v1", "v2")
 
 
-def input_offsets(checkpoint: str, batch: int) -> dict[TopicPartition, int]:
-    """The next offset of each partition that a batch's sources read, of those that are Kafka topics.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BatchInput:
+    """What a batch has read."""
 
-    ConfigError when the checkpoint cannot be read from here.
-    """
+    next_offsets: Mapping[TopicPartition, int]
+    """Of each partition that its sources read, of those that are Kafka topics."""
+    fingerprint: str
+    """The same for two batches that have read the same, of all their sources: 16 hexadecimal digits."""
+
+
+def batch_input(checkpoint: str, batch: int) -> BatchInput:
+    """ConfigError when the checkpoint cannot be read from here."""
+    ends = _sources(checkpoint, batch)
+    try:
+        starts = _sources(checkpoint, batch - 1) if batch else []
+    except ConfigError:  # Spark was told to keep one batch alone
+        starts = []
     offsets: dict[TopicPartition, int] = {}
-    for source in source_offsets(checkpoint, batch):
-        offsets.update(source.next_offsets)
-    return offsets
+    for document in ends:
+        offsets.update(_topic_offsets(document).next_offsets)
+    return BatchInput(
+        next_offsets=offsets,
+        fingerprint=_fingerprint([list(map(_without_beginnings, starts)), _ends_of(batch, ends)]),
+    )
+
+
+def _ends_of(batch: int, documents: list[Any]) -> list[Any]:
+    """The first batch begins where its end says; later ones begin where the batch before ended."""
+    return [_without_beginnings(each) for each in documents] if batch else documents
+
+
+def _without_beginnings(document: Any) -> Any:
+    if not isinstance(document, Mapping):
+        return document
+    return {name: value for name, value in document.items() if name != BEGINNINGS_KEY}
+
+
+def _fingerprint(documents: Any) -> str:
+    text = json.dumps(documents, sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
 def source_offsets(checkpoint: str, batch: int) -> list[StreamOffset]:
@@ -78,7 +111,7 @@ def _documents(line: str) -> list[Any]:
     try:
         document = json.loads(line)
     except ValueError:
-        return [None]
+        return [line]
     if (
         isinstance(document, Mapping)
         and document

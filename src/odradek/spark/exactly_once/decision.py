@@ -107,6 +107,8 @@ class Decision:
     driver: tuple[int, int]
     """Producer id and epoch under which it was decided. No other decision of the sink has the same."""
     participants: tuple[Participant, ...]
+    input_fingerprint: str | None = None
+    """Of what the batch has read, where the sink could tell."""
     is_keyed: bool = False
     """It is a batch write, not a query's batch."""
     is_ended: bool = False
@@ -140,6 +142,7 @@ class Decision:
             "side": self.side,
             "driver": self.driver,
             "transactions": len(self.participants),
+            "input": self.input_fingerprint,
             "is": _packed(first),
         }
         offsets = {_DECISION: OffsetAndMetadata(offset=self.batch, metadata=_json(header))}
@@ -186,6 +189,7 @@ def decision_in(sink_id: str, committed: Committed) -> Decision | None:
             side=int(header["side"]),
             driver=driver,
             participants=tuple(participants),
+            input_fingerprint=header.get("input"),
             is_keyed=bool(header["keyed"]),
             is_ended=_is_ended(sink_id, committed.get(_ENDED), driver),
         )

@@ -123,6 +123,7 @@ class SinkDriver:
         name: BatchName,
         participants: Sequence[Participant],
         progress: Mapping[str, Mapping[TopicPartition, int]],
+        input_fingerprint: str | None = None,
     ) -> None:
         """Make the batch part of the output; `progress` are offsets to commit with it, by group.
 
@@ -138,6 +139,7 @@ class SinkDriver:
             side=terms.side,
             driver=(terms.driver.producer_id, terms.driver.producer_epoch),
             participants=tuple(participants),
+            input_fingerprint=input_fingerprint,
         )
         try:
             committed = {self._group: decision.to_offsets()}

@@ -1,4 +1,4 @@
-"""Input offsets in a decision: which of them the sink's cluster can hold, and whether a new query goes on where they end."""
+"""Input offsets in a decision: which of them the sink's cluster can hold, and whether a query goes on where they end."""
 
 from __future__ import annotations
 
@@ -10,6 +10,9 @@ from typing import Final, Protocol
 from odradek.model.errors import ConfigError
 from odradek.model.ids import TopicPartition
 from odradek.runtime.ports import Clock
+from odradek.spark.exactly_once.checkpoint import BatchInput
+from odradek.spark.exactly_once.decision import Decision
+from odradek.spark.exactly_once.task import BatchName
 
 log: Final = logging.getLogger("odradek.spark")
 
@@ -77,3 +80,31 @@ def check_resumed(sink_id: str, ends_at: Offsets, begins_at: Offsets | None) -> 
                 f" {sink_id!r} ends at {expected}. Give readStream resume=true and sinkId={sink_id}, too, and the query a new"
                 " checkpoint"
             )
+
+
+def check_repeated(name: BatchName, decided: Decision, read: BatchInput, ends_at: Offsets) -> None:
+    """ConfigError when a batch that is in the output by its number has read what is not.
+
+    That is so after a checkpoint was restored from a backup, and Spark cuts the batches since then otherwise. `ends_at`: the
+    input offsets of the decision.
+    """
+    beyond = [
+        partition
+        for partition, offset in sorted(read.next_offsets.items())
+        if offset > ends_at.get(partition, offset)
+    ]
+    is_same = decided.batch > name.batch or decided.input_fingerprint in (None, read.fingerprint)
+    if is_same and not beyond:
+        return
+    reached = (
+        f"reads {beyond[0]} up to offset {read.next_offsets[beyond[0]]}, and the output has it up to"
+        f" {ends_at[beyond[0]]}"
+        if beyond
+        else "has read other records than the one that was decided"
+    )
+    raise ConfigError(
+        f"batch {name.batch} of query {name.query} is in the output of sink {decided.sink_id!r} already, but it {reached}: the"
+        " checkpoint is older than the sink's last decision, as one from a backup is. Nothing was written. Start the query with"
+        f" a new checkpoint, and with resume=true and sinkId={decided.sink_id} on readStream and writeStream: then it goes on"
+        " where the output ends"
+    )

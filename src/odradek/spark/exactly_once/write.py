@@ -12,10 +12,10 @@ from pyspark.sql.datasource import WriterCommitMessage
 from odradek.model.errors import ConfigError
 from odradek.model.ids import TopicPartition
 from odradek.model.lazy import lazy
-from odradek.spark.exactly_once.checkpoint import beginnings, input_offsets
+from odradek.spark.exactly_once.checkpoint import BatchInput, batch_input, beginnings
 from odradek.spark.exactly_once.decision import Participant, group_of
 from odradek.spark.exactly_once.driver import BatchTerms, SinkDriver, memory_of
-from odradek.spark.exactly_once.inputs import KnownTopics, check_resumed
+from odradek.spark.exactly_once.inputs import KnownTopics, check_repeated, check_resumed
 from odradek.spark.exactly_once.task import BatchName, is_written
 from odradek.spark.options import ExactlyOnceOptions, WriteOptions
 from odradek.spark.outgoing import Marks, RowFormat
@@ -100,16 +100,19 @@ class TwoPhaseWrite:
             raise ConfigError(f"{len(messages) - len(done)} of {len(messages)} tasks gave no result")
         first = done[0]
         if all(task.is_skipped for task in done):
+            self._check_repeated(first)
             log.info("batch %d of query %s is in the output already", first.name.batch, first.name.query)
             return
         if any(task.name != first.name or task.terms.driver != first.terms.driver for task in done):
             raise ConfigError("the tasks of one batch do not agree on the batch that they wrote")
         self._check_resumed(first)
         participants = [task.participant for task in done if task.participant is not None]
-        progress = self._progress(first.name)
+        read = self._input(first.name)
+        progress = self._progress(read)
 
         def decide(driver: SinkDriver) -> None:
-            driver.decide(first.terms, first.name, participants, progress)
+            fingerprint = None if read is None else read.fingerprint
+            driver.decide(first.terms, first.name, participants, progress, fingerprint)
             if any(task.was_tried_before for task in done):
                 driver.sweep()
 
@@ -141,8 +144,8 @@ class TwoPhaseWrite:
             )
         return BatchName(query=place.query, batch=place.batch)
 
-    def _progress(self, name: BatchName) -> Mapping[str, Mapping[TopicPartition, int]]:
-        """What the batch has read, by group: the sink's own, and the one that the user wants it published as."""
+    def _input(self, name: BatchName) -> BatchInput | None:
+        """What the batch has read; None where nobody can tell."""
         delivery = self._delivery
         if name.is_keyed or delivery.checkpoint is None:
             if delivery.publish_group is not None:
@@ -150,24 +153,41 @@ class TwoPhaseWrite:
                     "publishOffsets needs a streaming write with the option checkpointLocation: what a batch has read"
                     " stands in its checkpoint"
                 )
-            return {}
+            return None
         try:
-            offsets = input_offsets(delivery.checkpoint, name.batch)
+            return batch_input(delivery.checkpoint, name.batch)
         except ConfigError:
             if delivery.publish_group is not None:
                 raise
             log.warning("the sink's decision has no input offsets", exc_info=True)
+            return None
+
+    def _progress(self, read: BatchInput | None) -> Mapping[str, Mapping[TopicPartition, int]]:
+        """What the batch has read, by group: the sink's own, and the one that the user wants it published as."""
+        if read is None:
             return {}
-        held = _topics_of(self.options.client["bootstrap.servers"]).held(
-            offsets, connections.catalog(self.options.client), real.SystemClock()
-        )
-        if delivery.publish_group is not None and offsets and not held:
+        delivery = self._delivery
+        held = self._held(read)
+        if delivery.publish_group is not None and read.next_offsets and not held:
             raise ConfigError(
-                f"publishOffsets: the query reads {sorted(offsets)[0]}, and the sink's cluster does not have it; give"
+                f"publishOffsets: the query reads {min(read.next_offsets)}, and the sink's cluster does not have it; give"
                 " publishOffsets to readStream, so that the offsets are committed to the cluster that is read"
             )
         groups = [group_of(delivery.sink_id)] + ([delivery.publish_group] if delivery.publish_group else [])
         return {group: held for group in groups if held}
+
+    def _held(self, read: BatchInput) -> dict[TopicPartition, int]:
+        known = _topics_of(self.options.client["bootstrap.servers"])
+        return known.held(read.next_offsets, connections.catalog(self.options.client), real.SystemClock())
+
+    def _check_repeated(self, first: PreparedTask) -> None:
+        """A batch that is passed over must have read what the decided one had."""
+        decided, read = first.terms.decided, self._input(first.name)
+        if decided is None or read is None:
+            return
+        catalog = connections.catalog(self.options.client)
+        ends_at = catalog.committed(group_of(self._delivery.sink_id), read.next_offsets)
+        check_repeated(first.name, decided, read, ends_at)
 
     def _may_take_over(self, name: BatchName) -> bool:
         """`resume` lets a query with a new checkpoint write; what it begins with is checked when that is committed."""
