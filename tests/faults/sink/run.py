@@ -26,6 +26,9 @@ SESSION_SECONDS: Final = 3.0
 _UP_SECONDS: Final = 120.0
 _END_SECONDS: Final = 300.0
 _STALL_SECONDS: Final = 120.0
+"""When nothing is killed, and nothing comes out for so long, something hangs."""
+_PATIENCE_SECONDS: Final = 20.0
+"""When nothing has come out for so long, kills wait for it: a machine that is slow starts nothing between two of them."""
 _PATIENT_SHARE: Final = 0.8
 """Of the kills of a driver: the next one comes after it has done something. The others may come while it starts."""
 DRIVER: Final = "driver"
@@ -113,6 +116,12 @@ class Result:
         )
 
 
+def _batch_count(job: Job) -> int:
+    """Highest number of a batch that Spark calls done."""
+    commits = (Path(job.checkpoint) / "commits").glob("[0-9]*")
+    return max((int(each.name) for each in commits if each.name.isdigit()), default=-1) + 1
+
+
 def _brokers(count: int) -> str:
     return "broker" if count == 1 else "brokers"
 
@@ -161,7 +170,7 @@ def run(terms: Terms, directory: Path, *, tell: Callable[[str], None] = lambda l
             result.problem = result.problem or str(problem)
         else:
             result.outcome = compare(source, target)
-        result.batches = sum(1 for each in (directory / "checkpoint" / "commits").glob("[0-9]*"))
+        result.batches = _batch_count(job)
     result.seconds = time.monotonic() - began
     return result
 
@@ -188,7 +197,8 @@ class _Killer:
     def kill_all(self, progress: Progress) -> None:
         """AssertionError when nothing comes out any more."""
         kinds, weights = list(self._terms.weights), list(self._terms.weights.values())
-        seen, seen_at = progress.look(), time.monotonic()
+        began = time.monotonic()
+        seen, seen_at = progress.look(), began
         while sum(self._result.kills.values()) < self._terms.kills:
             time.sleep(self._random.uniform(*self._terms.rest_seconds))
             [kind] = self._random.choices(kinds, weights)
@@ -199,13 +209,22 @@ class _Killer:
                 self._result.kills[self._spelled(kind)] += 1
                 done = sum(self._result.kills.values())
                 self._tell(
-                    f"{done}/{self._terms.kills} {self._spelled(kind)}; {progress.count:,} records came out"
+                    f"{time.monotonic() - began:.0f} s: {done}/{self._terms.kills} {self._spelled(kind)};"
+                    f" {progress.count:,} records came out, {_batch_count(self._job)} batches"
                 )
-            if progress.look() > seen:
+            if progress.look() == seen and time.monotonic() - seen_at > _PATIENCE_SECONDS:
+                has_come = wait_until(lambda seen=seen: progress.look() > seen, _STALL_SECONDS)  # type: ignore[misc]
+                assert has_come, f"nothing came out for {_STALL_SECONDS:.0f} s; {self._situation()}"
+            if progress.count > seen:
                 seen, seen_at = progress.count, time.monotonic()
-            assert time.monotonic() - seen_at < _STALL_SECONDS, f"nothing came out for {_STALL_SECONDS:.0f} s"
         if self._reviving is not None:
             self._reviving.join()
+
+    def _situation(self) -> str:
+        """Whether readers are held back, or the query stands."""
+        with Admin(self._cluster.address) as admin:
+            names = [each.transactional_id for each in admin.list_transactions(states=["Ongoing"])]
+        return f"{_batch_count(self._job)} batches are done, and open transactions are: {', '.join(names) or 'none'}"
 
     def _spelled(self, kind: str) -> str:
         if kind == DRIVER:
