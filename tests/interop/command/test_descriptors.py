@@ -24,10 +24,11 @@ TOPICS = 400
 
 
 class Limited:
-    """`odradek serve` under a hard limit of open files; it can be started again on the same data and port."""
+    """`odradek serve` under a limit of open files, soft and hard; it can be started again on the same data and port."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, *, hard_limit: int = LIMIT) -> None:
         self._directory = directory
+        self._hard_limit = hard_limit
         self.log_file = directory / "log"
         self.port = 0
 
@@ -35,7 +36,7 @@ class Limited:
         command = serve_command("--data", str(self._directory / "data"), "--listen", f"127.0.0.1:{self.port}")
         with self.log_file.open("ab") as log:
             process = subprocess.Popen(
-                ["prlimit", f"--nofile={LIMIT}:{LIMIT}", *command],
+                ["prlimit", f"--nofile={LIMIT}:{self._hard_limit}", *command],
                 stdout=subprocess.PIPE,
                 stderr=log,
                 env=serve_environment(),
@@ -105,6 +106,17 @@ def produce(bootstrap: str, names: list[str]) -> None:
         )
     assert producer.flush(60) == 0
     assert failed == []
+
+
+def test_the_soft_limit_is_raised_to_the_hard_one(tmp_path: Path, crowd: list[socket.socket]) -> None:
+    limited = Limited(tmp_path, hard_limit=4 * LIMIT)
+    with limited.running() as process:
+        assert resource.prlimit(process.pid, resource.RLIMIT_NOFILE) == (4 * LIMIT, 4 * LIMIT)
+        crowd.extend(  # more than the soft limit had room for
+            socket.create_connection(limited.address, timeout=30) for _ in range(CROWD)
+        )
+        with wire.Connection(limited.address) as late:
+            late.call(wire.API_VERSIONS, 0, b"")
 
 
 def test_a_crowd_of_connections_leaves_the_logs_and_the_registry_theirs(
