@@ -7,7 +7,7 @@ one that they share, and all of them the registry in it; a broker that lost its 
 from __future__ import annotations
 
 import os
-import select
+import selectors
 import signal
 import socket
 import subprocess
@@ -113,18 +113,18 @@ class BrokerProcess:
         assert process.stdout is not None
         deadline = time.monotonic() + timeout_s
         answer = b""
-        while b"\n" not in answer:
-            left_s = deadline - time.monotonic()
-            readable, _, _ = select.select([process.stdout], [], [], max(left_s, 0.0))
-            if not readable:
-                raise OdradekError(
-                    f"broker {self.node_id} was not ready within {timeout_s:g} s{self._last_words()}"
-                )
-            read = os.read(process.stdout.fileno(), 4096)
-            if not read:
-                code = process.wait()
-                raise OdradekError(f"broker {self.node_id} ended with code {code}{self._last_words()}")
-            answer += read
+        with selectors.DefaultSelector() as looking:  # select.select refuses descriptors from 1024 on
+            looking.register(process.stdout, selectors.EVENT_READ)
+            while b"\n" not in answer:
+                if not looking.select(max(deadline - time.monotonic(), 0.0)):
+                    raise OdradekError(
+                        f"broker {self.node_id} was not ready within {timeout_s:g} s{self._last_words()}"
+                    )
+                read = os.read(process.stdout.fileno(), 4096)
+                if not read:
+                    code = process.wait()
+                    raise OdradekError(f"broker {self.node_id} ended with code {code}{self._last_words()}")
+                answer += read
         self.address = answer.decode().splitlines()[0].removeprefix(_READY)
         return self.address
 

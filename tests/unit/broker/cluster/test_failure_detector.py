@@ -1,7 +1,7 @@
 """A broker whose connection broke: it is dead if nothing listens at its address, for a while, and in that life only."""
 
 import asyncio
-import select
+import selectors
 import socket
 from collections.abc import AsyncIterator
 
@@ -83,7 +83,9 @@ async def test_who_still_listens_while_it_is_being_killed_is_dead(
     listener = socket.create_server(("127.0.0.1", 0))
     world.address = listener.getsockname()
     looking = asyncio.create_task(world.look())
-    await asyncio.to_thread(select.select, [listener], [], [], 60)  # somebody knocks
+    with selectors.DefaultSelector() as waiting:
+        waiting.register(listener, selectors.EVENT_READ)
+        assert await asyncio.to_thread(waiting.select, 60)  # somebody knocks
     listener.close()
     await looking
     assert world.suspicion.dead() == {OTHER}

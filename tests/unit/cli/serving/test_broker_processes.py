@@ -1,6 +1,9 @@
 """Brokers as processes: ending them works however they ended by themselves."""
 
 import errno
+import fcntl
+import os
+import resource
 import socket
 import sys
 from pathlib import Path
@@ -14,7 +17,7 @@ from odradek.cli.serving.broker_processes import BrokerProcess, BrokerTerms, Fle
 class EndsWhenLookedAt:
     """A process that was alive when it was asked for, and is dead when it is signalled."""
 
-    stdout = None
+    stdout: Any = None
     pid = 1
 
     def __init__(self) -> None:
@@ -76,6 +79,26 @@ def test_ids_and_ports_follow_one_another_from_the_first(tmp_path: Path) -> None
     fleet = Fleet.plan(2, tmp_path, first_id=4, listen="127.0.0.1:9092")
     assert [one.node_id for one in fleet.brokers] == [4, 5]
     assert [one.terms.listen for one in fleet.brokers] == ["127.0.0.1:9092", "127.0.0.1:9093"]
+
+
+def test_a_broker_is_heard_in_a_process_with_thousands_of_descriptors(tmp_path: Path) -> None:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if hard < 3000:
+        pytest.skip(f"at most {hard} descriptors are allowed here")
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, 3000), hard))
+    reading, writing = os.pipe()
+    high = fcntl.fcntl(reading, fcntl.F_DUPFD_CLOEXEC, 2000)
+    try:
+        one = broker(1, tmp_path)
+        one.process = EndsWhenLookedAt()  # type: ignore[assignment]
+        with os.fdopen(high, "rb") as stdout:
+            one.process.stdout = stdout  # type: ignore[union-attr]
+            os.write(writing, b"ready 127.0.0.1:9092\n")
+            assert one.wait_until_ready(5.0) == "127.0.0.1:9092"
+    finally:
+        os.close(reading)
+        os.close(writing)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="two sockets cannot share an address there")
