@@ -26,11 +26,12 @@ from typing import Final
 ROOMS: Final = Path(__file__).parent.parent / "src" / "odradek"
 CLIENT: Final = ROOMS / "client"
 RETRY: Final = ROOMS / "retry"
+VIEWS: Final = ROOMS / "views"
 _WORDS: Final = (
     (r"\basync with\b", "with"),
     (r"\basync for\b", "for"),
     (r"\basync def\b", "def"),
-    (r"\bAsync(Producer|Consumer|Admin|Iterator|RetryConsumer)\b", r"\1"),
+    (r"\bAsync(Producer|Consumer|Admin|Iterator|RetryConsumer|TableView)\b", r"\1"),
     (r"\basynccontextmanager\b", "contextmanager"),
     (r"\bLoopWaiting\b", "ThreadWaiting"),
     (r"\bown_loop import OwnLoop\b", "loop_thread import LoopThread"),
@@ -89,6 +90,14 @@ FACES: Final = (
             ("from odradek.client.aio import", "from odradek.client import"),
             ("Awaitable[Iterable[Output] | None]", "Iterable[Output] | None"),
         ),
+    ),
+    Face(
+        source=VIEWS / "aio.py",
+        target=VIEWS / "table_view.py",
+        parts=VIEWS / "sync_parts.py",
+        title="The synchronous view of a table: it follows the topic on a thread of its own.",
+        waits=("self._reads",),
+        words=(("LoopReads", "CallerReads"),),
     ),
 )
 

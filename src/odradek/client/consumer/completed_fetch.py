@@ -10,9 +10,12 @@ from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from odradek.model.errors import KafkaError
-from odradek.model.ids import TopicPartition
+from odradek.model.ids import NO_EPOCH, TopicPartition
 from odradek.model.lazy import lazy
-from odradek.records import BatchHeader, Record, check_crc, data_batches, decode_batch, split_batches
+from odradek.records import BatchHeader, Record, check_crc, data_batches, decode_batch, engine, split_batches
+from odradek.records.codec import READ_LIMITS
+from odradek.records.columns import Columns
+from odradek.records.content import frame_of, records_of
 from odradek.runtime.ports import Buffer
 
 if TYPE_CHECKING:
@@ -42,6 +45,7 @@ class FetchedChunk:
         "position",
         "size_bytes",
         "start_offset",
+        "taken_epoch",
         "topic_partition",
     )
 
@@ -63,6 +67,8 @@ class FetchedChunk:
         self.size_bytes: Final = len(records)
         self.position = start_offset
         """Offset of the next record to hand out, or one below it."""
+        self.taken_epoch: int = NO_EPOCH
+        """The leader epoch of the last batch that `take_columns` handed out."""
         self._view = memoryview(records)
         positions = dict(zip((header.base_offset for header, _ in batches), _positions(batches), strict=True))
         self._batches = [
@@ -116,9 +122,6 @@ class FetchedChunk:
 
     def take_arrow(self, record_count_max: int) -> Any | None:
         """Like `take`, as a pyarrow.RecordBatch of whole batches: at least one, and about `record_count_max` rows."""
-        if self._records:  # a batch of which `take` handed out a part: the rest of it is read again
-            self._records = []
-            self._index -= 1
         stop = self._stop_for(record_count_max)
         if stop == self._index:
             self.position = self.next_offset
@@ -136,8 +139,32 @@ class FetchedChunk:
         self._advance(self._batches[stop - 1].header.next_offset)
         return rows
 
+    def take_columns(self, record_count_max: int) -> Columns | None:
+        """Like `take_arrow`, as the buffers that Arrow is made of: pyarrow is not needed."""
+        stop = self._stop_for(record_count_max)
+        if stop == self._index:
+            self.position = self.next_offset
+            return None
+        reader = engine.columns().ColumnReader()
+        for batch in self._batches[self._index : stop]:
+            try:
+                if self._check_crcs:
+                    check_crc(batch.content)
+                records = records_of(batch.content, batch.header, READ_LIMITS)
+                reader.read(records, frame_of(batch.header), self.position)
+            except KafkaError as error:
+                raise self._unreadable(batch.header, error) from error
+        last = self._batches[stop - 1].header
+        self.taken_epoch = last.partition_leader_epoch
+        self._index = stop
+        self._advance(last.next_offset)
+        return reader.finish()
+
     def _stop_for(self, record_count_max: int) -> int:
         """The index behind the batches to take together."""
+        if self._records:  # a batch of which `take` handed out a part: the rest of it is read again
+            self._records = []
+            self._index -= 1
         stop = self._index
         record_count = 0
         while stop < len(self._batches):

@@ -19,9 +19,10 @@ from odradek.client.groups.values import Handover, RebalanceListener, Subscripti
 from odradek.client.network.cluster import ClusterClient
 from odradek.client.settings import ConsumerSettings
 from odradek.model.errors import ErrorCode, KafkaError, OdradekError
-from odradek.model.ids import TopicPartition
+from odradek.model.ids import NO_EPOCH, TopicPartition
 from odradek.model.lazy import lazy
 from odradek.records import Record
+from odradek.records.columns import Columns
 from odradek.runtime.ports import Clock, Entropy
 from odradek.runtime.real_clock import SystemClock, SystemEntropy
 
@@ -145,13 +146,21 @@ class ConsumerCore:
         self.cluster.metadata.want_only(topics)
         self.fetcher.turn_soon()
 
-    def seek(self, tp: TopicPartition, offset: int | None, reset_to: int | None = None) -> None:
+    def seek(
+        self,
+        tp: TopicPartition,
+        offset: int | None,
+        reset_to: int | None = None,
+        *,
+        leader_epoch: int = NO_EPOCH,
+    ) -> None:
+        """`leader_epoch`: of the record before `offset`. If the log was cut below that since, the position goes back there."""
         if offset is not None and offset < 0:
             raise ValueError(
                 f"an offset is 0 or more, not {offset}: seek_to_beginning and seek_to_end go to the ends"
             )
         self.drop_kept([TopicPartition(*tp)])
-        self.assignment.seek(TopicPartition(*tp), offset, reset_to)
+        self.assignment.seek(TopicPartition(*tp), offset, reset_to, leader_epoch=leader_epoch)
         self._wake()
 
     def seek_all(self, partitions: Iterable[TopicPartition], reset_to: int) -> None:
@@ -217,6 +226,12 @@ class ConsumerCore:
         if rows is None or not rows.num_rows:
             return None
         return self._with_place(rows, chunk.topic_partition)
+
+    def take_columns(self, chunk: FetchedChunk, record_count_max: int) -> Columns | None:
+        """The records of `chunk` as columns, or None if it holds none (any more)."""
+        columns = chunk.take_columns(record_count_max)
+        self._used(chunk)
+        return columns
 
     def no_arrow(self) -> Any:
         """An empty batch with the right columns."""

@@ -167,12 +167,21 @@ class Assignment:
         with self.lock:
             return {tp: state.position for tp, state in self.states.items() if state.position is not None}
 
-    def seek(self, tp: TopicPartition, offset: int | None, reset_to: int | None = None) -> None:
-        """Stand at `offset`, or where ListOffsets says for `reset_to`."""
+    def seek(
+        self,
+        tp: TopicPartition,
+        offset: int | None,
+        reset_to: int | None = None,
+        *,
+        leader_epoch: int = NO_EPOCH,
+    ) -> None:
+        """Stand at `offset`, or where ListOffsets says for `reset_to`. `leader_epoch`: of what was read before it."""
         with self.lock:
             state = self.state_of(tp)
             self._drop_buffered(state)
             state.move(offset, reset_to)
+            state.fetched_epoch = leader_epoch
+            state.seen_leader_epoch = NO_EPOCH if leader_epoch >= 0 else state.seen_leader_epoch
             self.tell()
 
     def stop_at(self, tp: TopicPartition, offset: int | None) -> None:

@@ -1,0 +1,186 @@
+"""A topic as a view reads it: committed records of all partitions, from given positions on, on an event loop."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+from uuid import UUID
+
+from odradek.client.admin.aio import AsyncAdmin
+from odradek.client.admin.types import ConfigResource
+from odradek.client.consumer.completed_fetch import FetchedChunk
+from odradek.client.consumer.core import ConsumerCore
+from odradek.client.consumer.subscription_state import EARLIEST, LATEST
+from odradek.client.consumer.waiting import LoopWaiting
+from odradek.client.errors import ClientClosedError
+from odradek.client.settings import AdminSettings, ConsumerSettings
+from odradek.model.errors import ConfigError, ErrorCode, KafkaError
+from odradek.model.ids import TopicPartition
+from odradek.records.columns import Columns
+from odradek.runtime.ports import Clock, Entropy
+
+DEFAULTS: Final[Mapping[str, Any]] = {
+    "isolation_level": "read_committed",
+    "auto_offset_reset": "none",
+    "allow_auto_create_topics": False,
+    "max_partition_fetch_bytes": 4 << 20,
+    "fetch_max_bytes": 16 << 20,
+    "prefetch_max_bytes": 32 << 20,
+    "metadata_max_age_ms": 30_000,
+}
+"""What lies outside the log is for the view to judge. Partitions that are added are found within `metadata_max_age_ms`."""
+ROWS_MAX: Final = 50_000
+"""Of one write."""
+_DEFAULT_TOMBSTONES_KEPT_MS: Final = 86_400_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogEnds:
+    """Of each partition."""
+
+    starts: Mapping[int, int]
+    ends: Mapping[int, int]
+    """Last stable offsets."""
+
+
+class Changelog:
+    """One topic of one cluster. `post` runs work on the loop, from any thread."""
+
+    def __init__(
+        self,
+        bootstrap_servers: str | list[str] | tuple[str, ...],
+        topic: str,
+        *,
+        settings: Mapping[str, Any],
+        clock: Clock | None,
+        entropy: Entropy | None,
+        post: Callable[[Callable[[], object]], None],
+    ) -> None:
+        """ConfigError for a setting that a view cannot have."""
+        if settings.get("group_id"):
+            raise ConfigError("a view reads all partitions of its topic: it takes no group_id")
+        given = {**DEFAULTS, **settings}
+        if given["isolation_level"] != "read_committed" or given["auto_offset_reset"] != "none":
+            raise ConfigError(
+                "a view reads committed records from the beginning: leave isolation_level and auto_offset_reset out"
+            )
+        self.topic: Final = topic
+        self._servers = bootstrap_servers
+        self._admin_settings = {key: value for key, value in given.items() if key in AdminSettings.settings}
+        core = self._core = ConsumerCore(
+            ConsumerSettings.of(bootstrap_servers, given),
+            key_deserializer=None,
+            value_deserializer=None,
+            clock=clock,
+            entropy=entropy,
+            wake=lambda: post(core.fetcher.turn_soon),
+        )
+        self.clock: Final = core.clock
+        self._waiting = LoopWaiting(core.assignment, core.clock)
+        self._noted: dict[TopicPartition, int] = {}
+        """The position of each partition that the view knows of."""
+
+    def start(self) -> None:
+        self._core.start()
+
+    async def close(self) -> None:
+        await self._core.finish(ClientClosedError("view"))
+
+    # -- the topic
+
+    async def partitions(self) -> tuple[int, ...]:
+        """Those that there are. UNKNOWN_TOPIC_OR_PARTITION when there is no such topic."""
+        image = await self._core.cluster.metadata.topic(self.topic, self._core.api_timeout_s)
+        return tuple(range(len(image.partitions)))
+
+    def known_partitions(self) -> int:
+        """How many there are, as of the last metadata; 0 while the topic is not known."""
+        known = self._core.cluster.image.topics.get(self.topic)
+        return 0 if known is None else len(known.partitions)
+
+    def topic_id(self) -> UUID:
+        """Of the topic that is read now; zero while it is not known."""
+        return self._core.cluster.image.topic_id(self.topic)
+
+    def topic_error(self) -> ErrorCode | None:
+        """Why the topic could not be described at the last metadata, if so."""
+        return self._core.cluster.image.topic_errors.get(self.topic)
+
+    async def log_ends(self, partitions: Iterable[int]) -> LogEnds:
+        """Where the logs begin and end. The first error is raised."""
+        places = [TopicPartition(self.topic, partition) for partition in partitions]
+        starts = await self._core.offsets(dict.fromkeys(places, EARLIEST), None)
+        return LogEnds(
+            starts={tp.partition: 0 if answer is None else answer.offset for tp, answer in starts.items()},
+            ends=await self.ends(tp.partition for tp in places),
+        )
+
+    async def ends(self, partitions: Iterable[int], timeout_s: float | None = None) -> dict[int, int]:
+        """The last stable offset of each partition."""
+        places = [TopicPartition(self.topic, partition) for partition in partitions]
+        ends = await self._core.offsets(dict.fromkeys(places, LATEST), timeout_s)
+        return {tp.partition: 0 if answer is None else answer.offset for tp, answer in ends.items()}
+
+    async def tombstones_kept_ms(self) -> int | None:
+        """delete.retention.ms of the topic, None where it is not compacted; Kafka's default where that may not be asked."""
+        resource = ConfigResource.topic(self.topic)
+        try:
+            async with AsyncAdmin(self._servers, **self._admin_settings) as admin:
+                entries = (await admin.describe_configs([resource]))[resource]
+        except KafkaError as error:
+            if error.code is not ErrorCode.TOPIC_AUTHORIZATION_FAILED:
+                raise
+            return _DEFAULT_TOMBSTONES_KEPT_MS
+        if "compact" not in (entries["cleanup.policy"].value or ""):
+            return None
+        return int(entries["delete.retention.ms"].value or _DEFAULT_TOMBSTONES_KEPT_MS)
+
+    # -- reading
+
+    def read_from(self, positions: Mapping[int, tuple[int, int]]) -> None:
+        """Go on at these (offset, leader epoch of what was read before it), and read no other partitions."""
+        places = {TopicPartition(self.topic, partition): place for partition, place in positions.items()}
+        fresh = self._core.assign(places)
+        for tp, (offset, leader_epoch) in places.items():
+            self._core.seek(tp, offset, leader_epoch=leader_epoch)
+        self._noted = {tp: offset for tp, (offset, _) in places.items()}
+        self._core.want(fresh)
+
+    def read_also(self, starts: Mapping[int, int]) -> None:
+        """More partitions, from their starts."""
+        places = {TopicPartition(self.topic, partition): offset for partition, offset in starts.items()}
+        self._core.want(self._core.assign([*self._noted, *places]))
+        for tp, offset in places.items():
+            self._core.seek(tp, offset)
+        self._noted |= places
+
+    async def next_chunk(self, timeout_s: float) -> FetchedChunk | None:
+        """What was fetched; None when time is up, or a position moved without a record. Raises what is in the way."""
+        event = await self._waiting.until(self._next, timeout_s)
+        return event if isinstance(event, FetchedChunk) else None
+
+    def take(self, chunk: FetchedChunk) -> Columns | None:
+        """Records of the chunk: about ROWS_MAX. May be called on another thread."""
+        return self._core.take_columns(chunk, ROWS_MAX)
+
+    def positions(self) -> dict[int, int]:
+        """The next offset of each partition: records that were taken, markers and what was aborted lie before it."""
+        return {tp.partition: offset for tp, offset in self._core.positions().items()}
+
+    def note(self, positions: Mapping[int, int]) -> None:
+        """The view knows of these."""
+        self._noted |= {
+            TopicPartition(self.topic, partition): offset for partition, offset in positions.items()
+        }
+
+    def _next(self) -> object:
+        """*locked.*"""
+        event = self._core.next_event()
+        if event is not None:
+            return event
+        noted = self._noted
+        for tp, state in self._core.assignment.states.items():
+            if state.position is not None and state.position != noted.get(tp):
+                return True
+        return None

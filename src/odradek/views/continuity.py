@@ -1,0 +1,60 @@
+"""May rows that were kept be continued from the topic as it is now? No I/O.
+
+The log itself tells a part while it is read: an offset that it does not hold, an epoch that ended earlier. Here is the rest.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+from uuid import UUID
+
+from odradek.views.store import ViewState
+
+CLOCK_TOLERANCE_MS: Final = 60_000
+"""How far back a clock may go unnoticed."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicLook:
+    """A topic, at one moment."""
+
+    topic_id: UUID
+    key_format: str
+    """The one that the view is opened with."""
+    starts: Mapping[int, int]
+    """The first offset of each partition's log."""
+    tombstones_kept_ms: int | None
+    """delete.retention.ms; None where nothing is compacted."""
+
+
+def reason_to_rebuild(kept: ViewState, look: TopicLook, now_ms: int) -> str | None:
+    """Why the rows must be read anew from the beginning; None: they are continued."""
+    if kept.key_format != look.key_format:
+        return f"keys are stored as {kept.key_format}, and wanted as {look.key_format}"
+    if kept.topic_id != look.topic_id:
+        return "the topic was deleted, and made again"
+    for partition, position in kept.positions.items():
+        start = look.starts.get(partition)
+        if start is None:
+            return f"the topic has no partition {partition} any more"
+        if position.offset < start:
+            return f"the log of partition {partition} begins at offset {start}, the view ends at {position.offset}"
+        late = tombstones_may_be_gone(position.complete_at_ms, look.tombstones_kept_ms, now_ms)
+        if late is not None:
+            return late
+    return None
+
+
+def tombstones_may_be_gone(complete_at_ms: int, kept_ms: int | None, now_ms: int) -> str | None:
+    """Compaction removes a tombstone delete.retention.ms after it has removed what was before it. Who reads on after a longer
+    pause may never see it, and would keep the row for ever."""
+    if kept_ms is None:
+        return None
+    age_ms = now_ms - complete_at_ms
+    if age_ms >= kept_ms:
+        return f"the last complete look is {age_ms / 1000:.0f} s old, tombstones are kept for {kept_ms / 1000:.0f} s"
+    if age_ms < -CLOCK_TOLERANCE_MS:
+        return "the clock has gone back: how old the rows are cannot be told"
+    return None

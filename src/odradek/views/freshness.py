@@ -1,0 +1,81 @@
+"""How fresh an answer is."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any
+
+
+class ViewStatus(Enum):
+    """What a view does."""
+
+    RESTORING = "restoring"
+    """Its rows are not those of one moment yet: it does not answer."""
+    LIVE = "live"
+    """It answers, and applies what comes."""
+    FAILED = "failed"
+    """It neither answers nor goes on."""
+    CLOSED = "closed"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionFreshness:
+    """Of the rows that come from one partition. Times are milliseconds since 1970, None where there is none."""
+
+    partition: int
+    applied_offset: int
+    """Every record below this one is in the answer."""
+    end_offset: int | None
+    """The last stable offset at the last look: behind the last record that may be read."""
+    record_timestamp_ms: int | None
+    """Of the last record applied: its own time."""
+    applied_at_ms: int | None
+    """When that one was applied."""
+    looked_at_ms: int | None
+    """When `end_offset` was asked for."""
+
+    @property
+    def lag(self) -> int | None:
+        """How many offsets are still to be applied, as of the last look; markers of transactions count."""
+        return None if self.end_offset is None else max(0, self.end_offset - self.applied_offset)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Freshness:
+    """Of a view."""
+
+    topic: str
+    status: ViewStatus
+    partitions: tuple[PartitionFreshness, ...]
+    skipped_count: int = 0
+    """Records left out because their keys cannot be read, since the view was opened."""
+    problem: str | None = None
+    """What is in the way of newer rows, if anything is."""
+
+    @property
+    def lag(self) -> int | None:
+        """Of all partitions together; None before the first look."""
+        lags = [each.lag for each in self.partitions]
+        return None if None in lags else sum(lag for lag in lags if lag is not None)
+
+    def as_json(self) -> dict[str, Any]:
+        """For HTTP and the command line."""
+        return {
+            "status": self.status.value,
+            "lag": self.lag,
+            "partitions": [
+                {
+                    "partition": each.partition,
+                    "applied_offset": each.applied_offset,
+                    "end_offset": each.end_offset,
+                    "lag": each.lag,
+                    "record_timestamp_ms": each.record_timestamp_ms,
+                    "applied_at_ms": each.applied_at_ms,
+                    "looked_at_ms": each.looked_at_ms,
+                }
+                for each in self.partitions
+            ],
+            "skipped": self.skipped_count,
+            "problem": self.problem,
+        }

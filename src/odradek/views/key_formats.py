@@ -1,0 +1,212 @@
+"""Keys: as they are in the topic, as they are stored (in order), as Python has them.
+
+Ranges are in the order of the stored bytes, so a format whose topic bytes are in another order stores others: numbers with the
+sign bit turned, doubles in IEEE 754's total order, JSON as `ordered_json.py` says. Text and bytes are stored as they are.
+"""
+
+from __future__ import annotations
+
+import json
+import struct
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final, Protocol, TypeVar
+
+from odradek.model.errors import ConfigError
+from odradek.views import ordered_json
+
+F = TypeVar("F")
+
+
+class KeyFormat(Protocol):
+    """`stored`, `encode`, `decode` and `prefix` raise ValueError (or TypeError, struct.error) for what they cannot take."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def is_stored_as_is(self) -> bool:
+        """Whether topic bytes are what is stored."""
+
+    def stored(self, raw: bytes) -> bytes:
+        """From the topic's bytes."""
+
+    def encode(self, key: Any) -> bytes:
+        """From a Python value."""
+
+    def decode(self, stored: bytes) -> Any:
+        """To a Python value."""
+
+    def prefix(self, start: Any) -> bytes:
+        """What the stored bytes of all keys that begin with `start` begin with."""
+
+    def parse(self, text: str) -> Any:
+        """A Python value from what a person wrote in a URL or on a command line."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TextKeys:
+    """UTF-8, in the order of code points. With `is_text` off: bytes in their own order; people write them as text."""
+
+    name: str
+    is_text: bool
+    is_stored_as_is: bool = True
+
+    def stored(self, raw: bytes) -> bytes:
+        return raw
+
+    def encode(self, key: Any) -> bytes:
+        if isinstance(key, str):
+            return key.encode()
+        if isinstance(key, bytes | bytearray | memoryview) and not self.is_text:
+            return bytes(key)
+        raise ValueError(f"a {self.name} key is expected, not {key!r}")
+
+    def decode(self, stored: bytes) -> Any:
+        return stored.decode() if self.is_text else stored
+
+    def prefix(self, start: Any) -> bytes:
+        return self.encode(start)
+
+    def parse(self, text: str) -> Any:
+        return text if self.is_text else text.encode()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IntegerKeys:
+    """Big-endian two's complement of one width, as Kafka's serializers write it; stored with the sign bit turned."""
+
+    name: str
+    size_bytes: int
+    is_stored_as_is: bool = False
+
+    def stored(self, raw: bytes) -> bytes:
+        if len(raw) != self.size_bytes:
+            raise ValueError(f"a {self.name} has {self.size_bytes} bytes, not {len(raw)}")
+        return bytes((raw[0] ^ 0x80,)) + raw[1:]
+
+    def encode(self, key: Any) -> bytes:
+        if not isinstance(key, int) or isinstance(key, bool):
+            raise ValueError(f"a {self.name} key is a whole number, not {key!r}")
+        try:
+            return self.stored(key.to_bytes(self.size_bytes, "big", signed=True))
+        except OverflowError:
+            raise ValueError(f"{key} does not fit into a {self.name}") from None
+
+    def decode(self, stored: bytes) -> Any:
+        return int.from_bytes(self.stored(stored), "big", signed=True)
+
+    def prefix(self, start: Any) -> bytes:
+        raise ValueError(f"{self.name} keys have no prefixes: ask for a range")
+
+    def parse(self, text: str) -> Any:
+        return int(text)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DoubleKeys:
+    """IEEE 754, big-endian, as Kafka's serializer writes it; stored in the order of the numbers, -0.0 before 0.0."""
+
+    name: str = "double"
+    is_stored_as_is: bool = False
+
+    def stored(self, raw: bytes) -> bytes:
+        return ordered_json.sortable_double(struct.unpack(">Q", raw)[0]).to_bytes(8, "big")
+
+    def encode(self, key: Any) -> bytes:
+        if not isinstance(key, int | float) or isinstance(key, bool):
+            raise ValueError(f"a double key is a number, not {key!r}")
+        return self.stored(struct.pack(">d", key))
+
+    def decode(self, stored: bytes) -> Any:
+        return struct.unpack(">d", ordered_json.double_of(int.from_bytes(stored, "big")).to_bytes(8, "big"))[
+            0
+        ]
+
+    def prefix(self, start: Any) -> bytes:
+        raise ValueError("double keys have no prefixes: ask for a range")
+
+    def parse(self, text: str) -> Any:
+        return float(text)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JsonKeys:
+    """JSON text. Two texts of the same value are one key, whatever their spaces and the order of their members."""
+
+    name: str = "json"
+    is_stored_as_is: bool = False
+
+    def stored(self, raw: bytes) -> bytes:
+        return ordered_json.encode(json.loads(raw))
+
+    def encode(self, key: Any) -> bytes:
+        return ordered_json.encode(key)
+
+    def decode(self, stored: bytes) -> Any:
+        return ordered_json.decode(stored)
+
+    def prefix(self, start: Any) -> bytes:
+        return ordered_json.encode_prefix(start)
+
+    def parse(self, text: str) -> Any:
+        return json.loads(text)
+
+
+KEY_FORMATS: Final[Mapping[str, KeyFormat]] = {
+    each.name: each
+    for each in (
+        TextKeys(name="string", is_text=True),
+        TextKeys(name="bytes", is_text=False),
+        IntegerKeys(name="short", size_bytes=2),
+        IntegerKeys(name="int", size_bytes=4),
+        IntegerKeys(name="long", size_bytes=8),
+        DoubleKeys(),
+        JsonKeys(),
+    )
+}
+
+
+def key_format(name: str) -> KeyFormat:
+    """ConfigError names those that there are."""
+    return _chosen(KEY_FORMATS, name, "key")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ViewValueFormat:
+    """How values are read. `decode` raises ValueError or struct.error."""
+
+    name: str
+    decode: Callable[[bytes], Any]
+
+
+def _number(layout: str) -> Callable[[bytes], Any]:
+    numbers = struct.Struct(layout)
+    return lambda value: numbers.unpack(value)[0]
+
+
+VALUE_FORMATS: Final[Mapping[str, ViewValueFormat]] = {
+    each.name: each
+    for each in (
+        ViewValueFormat(name="json", decode=json.loads),
+        ViewValueFormat(name="string", decode=bytes.decode),
+        ViewValueFormat(name="bytes", decode=bytes),
+        ViewValueFormat(name="short", decode=_number(">h")),
+        ViewValueFormat(name="int", decode=_number(">i")),
+        ViewValueFormat(name="long", decode=_number(">q")),
+        ViewValueFormat(name="float", decode=_number(">f")),
+        ViewValueFormat(name="double", decode=_number(">d")),
+    )
+}
+
+
+def value_format(name: str) -> ViewValueFormat:
+    """ConfigError names those that there are."""
+    return _chosen(VALUE_FORMATS, name, "value")
+
+
+def _chosen(formats: Mapping[str, F], name: str, what: str) -> F:
+    chosen = formats.get(name)
+    if chosen is None:
+        raise ConfigError(f"there is no {what} format {name!r}: choose one of {', '.join(formats)}")
+    return chosen

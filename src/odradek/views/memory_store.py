@@ -1,0 +1,94 @@
+"""Rows in memory: for tests and small tables. What it holds ends with the process."""
+
+from __future__ import annotations
+
+import threading
+from bisect import bisect_left
+from collections.abc import Mapping
+from typing import Final
+
+from odradek.views.store import SCAN_BYTES_MAX, Row, StoreError, ViewState
+
+
+class InMemoryViewStore:
+    """A dictionary, and its keys in order. The order is made when a scan needs it."""
+
+    def __init__(self) -> None:
+        self._lock: Final = threading.Lock()
+        self._rows: dict[bytes, bytes] = {}
+        self._keys: list[bytes] = []
+        self._new_keys: list[bytes] = []
+        self._has_gone = False
+        """Some of `_keys` are no rows any more."""
+        self._state: ViewState | None = None
+        self._closed = False
+
+    def state(self) -> ViewState | None:
+        return self._state
+
+    def apply(self, changes: Mapping[bytes, bytes | None], state: ViewState) -> None:
+        with self._lock:
+            self._check_open()
+            for key, value in changes.items():
+                if value is None:
+                    self._has_gone |= self._rows.pop(key, None) is not None
+                else:
+                    if key not in self._rows:
+                        self._new_keys.append(key)
+                    self._rows[key] = value
+            self._state = state
+
+    def clear(self, state: ViewState) -> None:
+        with self._lock:
+            self._check_open()
+            self._rows, self._keys, self._new_keys, self._has_gone = {}, [], [], False
+            self._state = state
+
+    def get(self, key: bytes) -> bytes | None:
+        self._check_open()
+        return self._rows.get(key)
+
+    def scan(self, start: bytes, end: bytes | None, row_count_max: int) -> list[Row]:
+        with self._lock:
+            self._check_open()
+            keys = self._ordered_keys()
+            rows: list[Row] = []
+            size_bytes = 0
+            for index in range(bisect_left(keys, start), len(keys)):
+                key = keys[index]
+                if (
+                    len(rows) >= row_count_max
+                    or size_bytes >= SCAN_BYTES_MAX
+                    or (end is not None and key >= end)
+                ):
+                    break
+                rows.append((key, self._rows[key]))
+                size_bytes += len(key) + len(rows[-1][1])
+            return rows
+
+    def count(self) -> int:
+        self._check_open()
+        return len(self._rows)
+
+    def estimated_count(self) -> int:
+        return self.count()
+
+    def flush(self) -> None:
+        """Nothing here outlives the process."""
+
+    def close(self) -> None:
+        self._closed = True
+
+    def _ordered_keys(self) -> list[bytes]:
+        """Sorting what is nearly sorted is quick."""
+        if self._has_gone:
+            self._keys = sorted(self._rows)
+        elif self._new_keys:
+            self._keys += self._new_keys
+            self._keys.sort()
+        self._new_keys, self._has_gone = [], False
+        return self._keys
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise StoreError("the view is closed")

@@ -1,0 +1,155 @@
+"""What a view answers: rows by key, in ranges, by prefix, in windows. Keys and values are decoded here. On any thread."""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass
+from typing import Any, Final, NamedTuple
+
+from odradek.model.errors import ConfigError, ErrorCode, KafkaError
+from odradek.views.key_formats import KeyFormat, ViewValueFormat
+from odradek.views.store import SCAN_BYTES_MAX, SCAN_ROWS_MAX, Row, ViewStore
+from odradek.views.tail import Tail
+from odradek.views.windows import WindowedKeys
+
+_WRONG_KEY: Final = (ValueError, TypeError, struct.error)
+_WRONG_VALUE: Final = (ValueError, struct.error, RecursionError)
+
+
+class TableRow(NamedTuple):
+    """A key, or a key in a window (`WindowedKey`), and its value."""
+
+    key: Any
+    value: Any
+
+
+@dataclass(frozen=True, slots=True)
+class KeyRange:
+    """Stored keys from `start` on, before `end`; without an end if that is None."""
+
+    start: bytes = b""
+    end: bytes | None = None
+
+
+ALL_KEYS: Final = KeyRange()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Page:
+    """Rows of one moment, in the order of keys."""
+
+    rows: tuple[TableRow, ...]
+    next_start: bytes | None
+    """Where the next page begins; None: this was the last one."""
+
+
+class ViewReads:
+    """Reads of one view. Errors: COORDINATOR_LOAD_IN_PROGRESS while it is being restored, INVALID_REQUEST for a key that its
+    format cannot take, INVALID_RECORD for a value that its format cannot read, KAFKA_STORAGE_ERROR."""
+
+    def __init__(self, tail: Tail, store: ViewStore, keys: KeyFormat, values: ViewValueFormat) -> None:
+        self._tail = tail
+        self._store = store
+        self.keys: Final = keys
+        self._values = values
+
+    def get(self, key: Any, default: Any = None) -> Any:
+        """The value of a key, or `default`."""
+        stored = self._encoded(key)
+        before = self._tail.check_answers()
+        value = self._store.get(stored)
+        self._check_still(before)
+        return default if value is None else self._value(stored, value)
+
+    def page(self, keys: KeyRange, row_count_max: int = SCAN_ROWS_MAX) -> Page:
+        """The first rows of a range: at most so many, and of bounded size."""
+        before = self._tail.check_answers()
+        limit = max(1, min(row_count_max, SCAN_ROWS_MAX))
+        rows = self._store.scan(keys.start, keys.end, limit)
+        self._check_still(before)
+        is_cut = len(rows) == limit or sum(map(sum, (map(len, row) for row in rows))) >= SCAN_BYTES_MAX
+        return Page(
+            rows=tuple(map(self._row, rows)), next_start=rows[-1][0] + b"\0" if rows and is_cut else None
+        )
+
+    def count(self) -> int:
+        """How many rows there are. Counts them."""
+        before = self._tail.check_answers()
+        count = self._store.count()
+        self._check_still(before)
+        return count
+
+    def estimated_count(self) -> int:
+        """About how many rows there are, at once, in any state."""
+        return self._store.estimated_count()
+
+    # -- ranges
+
+    def key_range(self, start: Any = None, end: Any = None) -> KeyRange:
+        """Keys from `start` on, before `end`; None: without that bound."""
+        return KeyRange(
+            b"" if start is None else self._encoded(start), None if end is None else self._encoded(end)
+        )
+
+    def prefix_range(self, prefix: Any) -> KeyRange:
+        """Keys that begin with `prefix`."""
+        try:
+            start = self.keys.prefix(prefix)
+        except _WRONG_KEY as error:
+            raise KafkaError(ErrorCode.INVALID_REQUEST, str(error)) from None
+        return KeyRange(start, _behind_prefix(start))
+
+    def window_range(self, key: Any, from_ms: int | None = None, to_ms: int | None = None) -> KeyRange:
+        """Windows of a key whose start is at or after `from_ms`, and before `to_ms`."""
+        if not isinstance(self.keys, WindowedKeys):
+            raise ConfigError(
+                "this view has no windows: open it with windows='10 minutes' (their size), or 'session'"
+            )
+        try:
+            return KeyRange(*self.keys.bounds(key, from_ms, to_ms))
+        except _WRONG_KEY as error:
+            raise KafkaError(ErrorCode.INVALID_REQUEST, str(error)) from None
+
+    # -- formats
+
+    def _encoded(self, key: Any) -> bytes:
+        try:
+            return self.keys.encode(key)
+        except _WRONG_KEY as error:
+            raise KafkaError(ErrorCode.INVALID_REQUEST, str(error)) from None
+
+    def _row(self, row: Row) -> TableRow:
+        return TableRow(self._key(row[0]), self._value(*row))
+
+    def _key(self, stored: bytes) -> Any:
+        try:
+            return self.keys.decode(stored)
+        except _WRONG_KEY as error:
+            raise KafkaError(
+                ErrorCode.INVALID_RECORD,
+                f"the key {stored[:80]!r} is not {self.keys.name} ({error}): open the view with another key format",
+            ) from None
+
+    def _value(self, stored: bytes, value: bytes) -> Any:
+        try:
+            return self._values.decode(value)
+        except _WRONG_VALUE as error:
+            raise KafkaError(
+                ErrorCode.INVALID_RECORD,
+                f"the value of key {self._key(stored)!r} is not {self._values.name} ({error}):"
+                " open the view with another value format",
+            ) from None
+
+    def _check_still(self, before: int) -> None:
+        """The rows may have been thrown away while they were read."""
+        if self._tail.rebuild_count != before:
+            self._tail.check_answers()
+            raise KafkaError(
+                ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, "the view was built anew meanwhile: ask again"
+            )
+
+
+def _behind_prefix(prefix: bytes) -> bytes | None:
+    """The first bytes that are behind all that begin with `prefix`; None where there are none."""
+    stem = prefix.rstrip(b"\xff")
+    return stem[:-1] + bytes((stem[-1] + 1,)) if stem else None

@@ -1,0 +1,97 @@
+"""The port to where a view keeps its rows: ordered bytes, and how far they have been applied.
+
+A store decides nothing. It keeps rows and positions together: whatever happens to the process, the rows on disk are those of
+exactly the records below the positions on disk.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final, Protocol
+from uuid import UUID
+
+from odradek.model.errors import ErrorCode, KafkaError
+from odradek.model.ids import NO_EPOCH, NO_TIMESTAMP, ZERO_UUID
+
+Row = tuple[bytes, bytes]
+"""Key and value, as they are stored."""
+
+SCAN_ROWS_MAX: Final = 1_000
+SCAN_BYTES_MAX: Final = 4 << 20
+"""Of one scan: what a caller may have in memory at once."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AppliedPosition:
+    """How far one partition has been applied."""
+
+    offset: int
+    """The next record's."""
+    leader_epoch: int = NO_EPOCH
+    """Of the last record applied."""
+    record_timestamp_ms: int = NO_TIMESTAMP
+    """Of the last record applied."""
+    applied_at_ms: int = NO_TIMESTAMP
+    """When that was, by this machine's clock."""
+    complete_at_ms: int = NO_TIMESTAMP
+    """The last known moment at which nothing was left to apply: tombstones of later moments are still to come."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ViewState:
+    """What a store says of itself."""
+
+    topic: str
+    topic_id: UUID = ZERO_UUID
+    key_format: str
+    """The encoding of the stored keys."""
+    is_complete: bool = False
+    """Whether the rows are those of one moment of the table. Until the first time the end is reached, they are not."""
+    positions: Mapping[int, AppliedPosition] = field(default_factory=dict)
+    """By partition."""
+
+
+class ViewStore(Protocol):
+    """One writer, many readers, on any threads. Every method may block, and raise `StoreError`."""
+
+    def state(self) -> ViewState | None:
+        """What was written last; None where nothing was."""
+
+    def apply(self, changes: Mapping[bytes, bytes | None], state: ViewState) -> None:
+        """Put rows, remove those whose value is None, and keep `state`: all of it or nothing."""
+
+    def clear(self, state: ViewState) -> None:
+        """Remove all rows and keep `state`: both or neither."""
+
+    def get(self, key: bytes) -> bytes | None:
+        """The value; None without such a row."""
+
+    def scan(self, start: bytes, end: bytes | None, row_count_max: int) -> Sequence[Row]:
+        """Rows from `start` up to `end`, without it, in the order of keys and of one moment.
+
+        Stops early behind SCAN_BYTES_MAX; at least one row if there is any.
+        """
+
+    def count(self) -> int:
+        """How many rows there are. Counts them."""
+
+    def estimated_count(self) -> int:
+        """About how many rows there are, at once."""
+
+    def flush(self) -> None:
+        """Make what was applied durable."""
+
+    def close(self) -> None:
+        """Flush, and end. Idempotent."""
+
+
+class StoreError(KafkaError):
+    """The rows can be neither read nor written (any more): the message says where, why, and what to do."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(ErrorCode.KAFKA_STORAGE_ERROR, message)
+
+    @property
+    def retriable(self) -> bool:
+        return False

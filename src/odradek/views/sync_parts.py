@@ -1,0 +1,47 @@
+"""What of the synchronous view is written by hand: the rest is made of `aio.py` (`tools/sync_faces.py`)."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterator
+from typing import Any, Final
+
+from odradek.client.network.loop_thread import LoopThread
+from odradek.views.reads import TableRow
+from odradek.views.view_core import ViewCore
+
+_MISSING: Final = object()
+
+
+class SyncParts:
+    _loop: LoopThread
+    _closed: bool
+    _core: ViewCore
+    range: Callable[[], Iterator[TableRow]]
+
+    def __getitem__(self, key: Any) -> Any:
+        """The value of a key. KeyError where there is none."""
+        value = self._core.reads.get(key, _MISSING)
+        if value is _MISSING:
+            raise KeyError(key)
+        return value
+
+    def __contains__(self, key: Any) -> bool:
+        return self._core.reads.get(key, _MISSING) is not _MISSING
+
+    def __len__(self) -> int:
+        """Counts: about a second for a million keys."""
+        return self._core.reads.count()
+
+    def __bool__(self) -> bool:
+        """A view is there, however many rows it has."""
+        return True
+
+    def __iter__(self) -> Iterator[TableRow]:
+        """All rows, in the order of keys."""
+        return self.range()
+
+    def __del__(self) -> None:
+        if not getattr(self, "_closed", True):
+            warnings.warn(f"{self!r} was not closed", ResourceWarning, source=self, stacklevel=1)
+            self._loop.stop_soon()

@@ -1,0 +1,233 @@
+"""The synchronous view of a table: it follows the topic on a thread of its own.
+
+Written by `make faces` from `aio.py`: change that one.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Final, Self, Unpack
+
+from odradek.client.network.loop_thread import LoopThread
+from odradek.client.options import ConsumerOptions
+from odradek.model.errors import OdradekError
+from odradek.runtime.ports import Clock, Entropy
+from odradek.views.freshness import Freshness
+from odradek.views.reads import ALL_KEYS, KeyRange, Page, TableRow
+from odradek.views.rocksdb_store import RocksDBLimits
+from odradek.views.view_core import ViewCore, WantedOffsets
+from odradek.views.waiting import CallerReads
+
+_MISSING: Final = object()
+
+
+class TableView:
+    """A table on this machine: what a compacted topic says, key by key, followed as it changes.
+
+        with TableView.open("127.0.0.1:9092", "totals", directory="views/totals") as view:
+            print(view.get("ann"))
+
+    It reads all partitions, committed records only, and answers for all keys; so does every other view of the topic. In a
+    `directory` of its own the rows outlive the process, and are continued; without one they are in memory. Ranges are in the
+    order of keys: text by code point, numbers by size. Client settings are Kafka's, as keyword arguments.
+    """
+
+    def __init__(
+        self,
+        bootstrap_servers: str | list[str] | tuple[str, ...],
+        topic: str,
+        *,
+        key: str = "string",
+        value: str = "json",
+        windows: str | None = None,
+        directory: str | Path | None = None,
+        limits: RocksDBLimits | None = None,
+        clock: Clock | None = None,
+        entropy: Entropy | None = None,
+        **settings: Unpack[ConsumerOptions],
+    ) -> None:
+        """Use `open`."""
+        loop = self._loop = LoopThread("odradek-view")
+        self._closed = True
+        try:
+            self._core = ViewCore(
+                bootstrap_servers,
+                topic,
+                key=key,
+                value=value,
+                windows=windows,
+                directory=directory,
+                limits=limits,
+                clock=clock,
+                entropy=entropy,
+                settings=settings,
+                post=loop.post,
+            )
+        except BaseException:
+            loop.stop()
+            raise
+        self._reads = CallerReads()
+        self._closed = False
+
+    @classmethod
+    def open(
+        cls,
+        bootstrap_servers: str | list[str] | tuple[str, ...],
+        topic: str,
+        *,
+        key: str = "string",
+        value: str = "json",
+        windows: str | None = None,
+        directory: str | Path | None = None,
+        limits: RocksDBLimits | None = None,
+        wait: bool = True,
+        timeout_s: float | None = None,
+        clock: Clock | None = None,
+        entropy: Entropy | None = None,
+        **settings: Unpack[ConsumerOptions],
+    ) -> Self:
+        """A view that answers: everything that could be read when it was opened is in it. With `wait=False`, at once.
+
+        `key`: string, bytes, short, int, long, double, json. `value`: json, string, bytes, short, int, long, float, double.
+        `windows`: for windowed keys, as Kafka Streams writes them: the size of the windows, such as "10 minutes", or "session".
+        `limits`: memory, descriptors and threads of RocksDB. UNKNOWN_TOPIC_OR_PARTITION when there is no such topic,
+        KAFKA_STORAGE_ERROR when the directory cannot be used, REQUEST_TIMED_OUT behind `timeout_s`.
+        """
+        view = cls(
+            bootstrap_servers,
+            topic,
+            key=key,
+            value=value,
+            windows=windows,
+            directory=directory,
+            limits=limits,
+            clock=clock,
+            entropy=entropy,
+            **settings,
+        )
+        try:
+            view._begin(wait, timeout_s)
+        except BaseException:
+            view.close()
+            raise
+        return view
+
+    def _begin(self, wait: bool, timeout_s: float | None) -> None:
+        self._loop.call(self._core.open(wait=wait, timeout_s=timeout_s))
+
+    def close(self) -> None:
+        """Write down how far it got, and end. Idempotent."""
+        if self._closed:
+            return
+        self._closed = True
+        try:
+            self._loop.call(self._core.close())
+        finally:
+            self._loop.stop()
+            self._reads.close()
+
+    # -- rows
+
+    def get(self, key: Any, default: Any = None) -> Any:
+        """The value of a key, `default` where there is none. In windows, a key is (key, start) or (key, start, end), in ms."""
+        return self._reads.run(self._core.reads.get, key, default)
+
+    def range(self, start: Any = None, end: Any = None) -> Iterator[TableRow]:
+        """Rows from key `start` on, before `end`; None: without that bound. Up to 1,000 rows at a time are of one moment."""
+        return self._rows(self._core.reads.key_range(start, end))
+
+    def prefix(self, prefix: Any) -> Iterator[TableRow]:
+        """Rows whose keys begin with `prefix`: of text or bytes; of JSON, strings, and arrays with these first items."""
+        return self._rows(self._core.reads.prefix_range(prefix))
+
+    def windows(self, key: Any, from_ms: int | None = None, to_ms: int | None = None) -> Iterator[TableRow]:
+        """Windows of a key that start at or after `from_ms`, and before `to_ms` (milliseconds since 1970), by their starts."""
+        return self._rows(self._core.reads.window_range(key, from_ms, to_ms))
+
+    def page(self, keys: KeyRange = ALL_KEYS, row_count_max: int = 1_000) -> Page:
+        """The first rows of a range, and where the next page begins: for servers. `key_range` and the like make ranges."""
+        return self._reads.run(self._core.reads.page, keys, row_count_max)
+
+    def key_range(self, start: Any = None, end: Any = None) -> KeyRange:
+        """What `range` reads, for `page`."""
+        return self._core.reads.key_range(start, end)
+
+    def prefix_range(self, prefix: Any) -> KeyRange:
+        """What `prefix` reads, for `page`."""
+        return self._core.reads.prefix_range(prefix)
+
+    def window_range(self, key: Any, from_ms: int | None = None, to_ms: int | None = None) -> KeyRange:
+        """What `windows` reads, for `page`."""
+        return self._core.reads.window_range(key, from_ms, to_ms)
+
+    def parse_key(self, text: str) -> Any:
+        """A key from text, as URLs and command lines have it: `12` for numbers, JSON for JSON. ValueError for other text."""
+        return self._core.reads.keys.parse(text)
+
+    def count(self) -> int:
+        """How many keys there are. Counts them: about a second for a million."""
+        return self._reads.run(self._core.reads.count)
+
+    def estimated_count(self) -> int:
+        """About how many keys there are, at once."""
+        return self._core.reads.estimated_count()
+
+    def _rows(self, keys: KeyRange) -> Iterator[TableRow]:
+        start: bytes | None = keys.start
+        while start is not None:
+            page = self._reads.run(self._core.reads.page, KeyRange(start, keys.end))
+            yield from page.rows
+            start = page.next_start
+
+    # -- how fresh
+
+    def freshness(self) -> Freshness:
+        """How far each partition is applied, and how far it could be."""
+        return self._core.freshness()
+
+    def wait_until(self, offsets: WantedOffsets = "now", timeout_s: float | None = 30.0) -> None:
+        """Until all records below these offsets (by partition) are in the view; "now": all that can be read now.
+
+        REQUEST_TIMED_OUT says how far it is. To read what you wrote, give the offset behind it: `{0: delivery.offset + 1}`.
+        """
+        self._loop.call(self._core.wait_until(offsets, timeout_s))
+
+    def __enter__(self) -> Self:
+        if self._closed:
+            raise OdradekError("the view is closed")
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def __getitem__(self, key: Any) -> Any:
+        """The value of a key. KeyError where there is none."""
+        value = self._core.reads.get(key, _MISSING)
+        if value is _MISSING:
+            raise KeyError(key)
+        return value
+
+    def __contains__(self, key: Any) -> bool:
+        return self._core.reads.get(key, _MISSING) is not _MISSING
+
+    def __len__(self) -> int:
+        """Counts: about a second for a million keys."""
+        return self._core.reads.count()
+
+    def __bool__(self) -> bool:
+        """A view is there, however many rows it has."""
+        return True
+
+    def __iter__(self) -> Iterator[TableRow]:
+        """All rows, in the order of keys."""
+        return self.range()
+
+    def __del__(self) -> None:
+        if not getattr(self, "_closed", True):
+            warnings.warn(f"{self!r} was not closed", ResourceWarning, source=self, stacklevel=1)
+            self._loop.stop_soon()
