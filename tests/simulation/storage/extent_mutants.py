@@ -54,6 +54,21 @@ def extents_not_lowered() -> Patches:
     yield patch.object(Checkpointing, "_take", take)
 
 
+@mutant("a write of extents that waited its turn goes on though its directory failed meanwhile")
+def failed_directory_written() -> Patches:
+    async def write_extents(self: Checkpointing, directory: LogDirectory) -> None:
+        async with self._writing:
+            changed = await self._take_moved(directory)
+            if not changed and not directory.has_unwritten_extents:
+                return
+            try:
+                await self._offload.run(directory.extents_job(changed))
+            except OSError as error:
+                self._on_error(directory, error)
+
+    yield patch.object(Checkpointing, "_write_extents", write_extents)
+
+
 @mutant("nobody looks whether a log's first segment is missing")
 def first_segment_not_missed() -> Patches:
     yield patch.object(StartLoader, "missing_from", lambda self, names: None)
