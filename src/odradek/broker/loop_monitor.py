@@ -5,24 +5,27 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from odradek.runtime.real_loop_watch import LoopHeld, LoopWatch
+from odradek.runtime.real_loop_watch import HeldCounts, LoopHeld, LoopWatch
 from odradek.telemetry import events
 
 _log = events.get("broker")
 _EVENT_SECONDS_MIN: Final = 10.0
-"""Between two events. The counts of `LoopWatch` have them all."""
+"""Between two events. The totals in each have them all."""
 
 
 class HeldLoopLog:
-    """Called with each time that the loop was held."""
+    """Called with each time that the loop was held. Each event has the totals since the start: the log is the metric."""
 
     def __init__(self, now: Callable[[], float]) -> None:
         self._now = now
         self._told_at = float("-inf")
         self._untold_count = 0
+        self._totals = HeldCounts()
 
     def __call__(self, held: LoopHeld) -> None:
         now = self._now()
+        if held.is_over:
+            self._totals.add(held.seconds)
         if held.is_over and now - self._told_at < _EVENT_SECONDS_MIN:
             self._untold_count += 1
             return
@@ -34,6 +37,9 @@ class HeldLoopLog:
             cpu_ms=None if held.cpu_seconds is None else round(held.cpu_seconds * 1000),
             is_over=held.is_over,
             not_told_since=untold_count,
+            count=self._totals.count,
+            total_ms=round(self._totals.seconds * 1000),
+            longest_ms=round(self._totals.seconds_max * 1000),
             stack=" > ".join(held.stack) or "it was over before a look",
         )
 

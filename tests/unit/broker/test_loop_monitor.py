@@ -40,6 +40,21 @@ def test_one_event_says_how_long_and_where_and_the_next_how_many_were_left_out(
     assert values[0]["stack"] == "outer (a.py:1) > inner (b.py:2)"
 
 
+def test_each_event_has_the_totals_of_all_told_or_not(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    listen(monkeypatch)
+    clock = Clock()
+    report = HeldLoopLog(clock.now)
+    for clock.seconds, seconds in ((0.0, 0.25), (1.0, 0.5), (20.0, 0.125)):
+        report(held(seconds=seconds))
+    values = [record.odradek_values for record in caplog.records]  # type: ignore[attr-defined]
+    assert [(one["count"], one["total_ms"], one["longest_ms"]) for one in values] == [
+        (1, 250, 250),
+        (3, 875, 500),
+    ]
+
+
 def test_one_that_goes_on_is_told_at_once(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
