@@ -41,8 +41,8 @@ class ServerConfig(Section):
     unstable_api_versions_enable: Boolean = setting(default=False, importance=LOW, meaning=
         "Whether clients are offered versions of the protocol that Kafka has not declared stable.")
     odradek_loop_held_warn_ms: Int = setting(default=100, valid=at_least(0), meaning=
-        "A line in the log says what held the event loop, when that took longer than this, and how often and how long it was held "
-        "since the start. 0: nobody looks.")
+        "A line in the log says what held the event loop, when that took longer than this, and how often and how "
+        "long it was held since the start. 0: nobody looks.")
     odradek_log_peer_lines_max: Int = setting(default=40, valid=at_least(0), meaning=
         "How many lines at once one address may cause in the log for each event; they grow again by one a second. 0: no limit.")
     # fmt: on
