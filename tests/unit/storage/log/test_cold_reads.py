@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -23,11 +24,15 @@ from odradek.storage.segment.at_hand import ReadProgress, read_off_loop
 
 
 def dropped_from_memory(path: Path) -> None:
-    """The page cache lets the file go, as far as the system does what it is asked."""
+    """The page cache drops the file. Pages that another core has just put there stay the first time: ask again."""
     number = os.open(path, os.O_RDONLY)
     try:
-        os.fsync(number)
-        os.posix_fadvise(number, 0, 0, os.POSIX_FADV_DONTNEED)
+        for _ in range(100):
+            os.fsync(number)
+            os.posix_fadvise(number, 0, 0, os.POSIX_FADV_DONTNEED)
+            if not _tells(path):
+                break
+            time.sleep(0.01)
     finally:
         os.close(number)
 
