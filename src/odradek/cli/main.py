@@ -30,6 +30,7 @@ COMMANDS: Final = {
     "group": ("odradek.cli.group.group", "group", "List, describe and delete groups, and set their offsets."),
     "dlq": ("odradek.cli.dlq.dlq", "dlq", "Look at dead letters, and send them back."),
     "txn": ("odradek.cli.txn", "txn", "List and describe transactions, and abort those that hang."),
+    "table": ("odradek.cli.table", "table", "Ask compacted topics as tables, while they change."),
     "pipeline": ("odradek.cli.pipeline", "pipeline", "Look after what Spark pipelines leave in the cluster."),
     "archive": (
         "odradek.cli.archive.archive",

@@ -180,6 +180,14 @@ class ViewValueFormat:
     decode: Callable[[bytes], Any]
 
 
+def _json_value(value: bytes) -> Any:
+    return json.loads(value, parse_constant=_no_number)
+
+
+def _no_number(text: str) -> Any:
+    raise ValueError(f"{text} is no JSON")
+
+
 def _number(layout: str) -> Callable[[bytes], Any]:
     numbers = struct.Struct(layout)
     return lambda value: numbers.unpack(value)[0]
@@ -188,7 +196,7 @@ def _number(layout: str) -> Callable[[bytes], Any]:
 VALUE_FORMATS: Final[Mapping[str, ViewValueFormat]] = {
     each.name: each
     for each in (
-        ViewValueFormat(name="json", decode=json.loads),
+        ViewValueFormat(name="json", decode=_json_value),
         ViewValueFormat(name="string", decode=bytes.decode),
         ViewValueFormat(name="bytes", decode=bytes),
         ViewValueFormat(name="short", decode=_number(">h")),

@@ -30,6 +30,9 @@ class KeyRange:
     start: bytes = b""
     end: bytes | None = None
 
+    def contains(self, stored: bytes) -> bool:
+        return stored >= self.start and (self.end is None or stored < self.end)
+
 
 ALL_KEYS: Final = KeyRange()
 
@@ -43,52 +46,59 @@ class Page:
     """Where the next page begins; None: this was the last one."""
 
 
-class ViewReads:
-    """Reads of one view. Errors: COORDINATOR_LOAD_IN_PROGRESS while it is being restored, INVALID_REQUEST for a key that its
-    format cannot take, INVALID_RECORD for a value that its format cannot read, KAFKA_STORAGE_ERROR."""
+class RowCodec:
+    """Keys and values of one view, between Python and what is stored.
 
-    def __init__(self, tail: Tail, store: ViewStore, keys: KeyFormat, values: ViewValueFormat) -> None:
-        self._tail = tail
-        self._store = store
+    INVALID_REQUEST for a key that the format cannot take, INVALID_RECORD for bytes that it cannot read.
+    """
+
+    def __init__(self, keys: KeyFormat, values: ViewValueFormat) -> None:
         self.keys: Final = keys
-        self._values = values
+        self.values: Final = values
 
-    def get(self, key: Any, default: Any = None) -> Any:
-        """The value of a key, or `default`."""
-        stored = self._encoded(key)
-        before = self._tail.check_answers()
-        value = self._store.get(stored)
-        self._check_still(before)
-        return default if value is None else self._value(stored, value)
+    def encoded(self, key: Any) -> bytes:
+        try:
+            return self.keys.encode(key)
+        except _WRONG_KEY as error:
+            raise KafkaError(ErrorCode.INVALID_REQUEST, str(error)) from None
 
-    def page(self, keys: KeyRange, row_count_max: int = SCAN_ROWS_MAX) -> Page:
-        """The first rows of a range: at most so many, and of bounded size."""
-        before = self._tail.check_answers()
-        limit = max(1, min(row_count_max, SCAN_ROWS_MAX))
-        rows = self._store.scan(keys.start, keys.end, limit)
-        self._check_still(before)
-        is_cut = len(rows) == limit or sum(map(sum, (map(len, row) for row in rows))) >= SCAN_BYTES_MAX
-        return Page(
-            rows=tuple(map(self._row, rows)), next_start=rows[-1][0] + b"\0" if rows and is_cut else None
-        )
+    def parsed(self, text: str) -> Any:
+        """A key from text; of a windowed table, without its window."""
+        try:
+            return self.keys.parse(text)
+        except _WRONG_KEY as error:
+            raise KafkaError(
+                ErrorCode.INVALID_REQUEST, f"{text!r} is not a key of format {self.keys.name}: {error}"
+            ) from None
 
-    def count(self) -> int:
-        """How many rows there are. Counts them."""
-        before = self._tail.check_answers()
-        count = self._store.count()
-        self._check_still(before)
-        return count
+    def row(self, row: Row) -> TableRow:
+        return TableRow(self.key(row[0]), self.value(*row))
 
-    def estimated_count(self) -> int:
-        """About how many rows there are, at once, in any state."""
-        return self._store.estimated_count()
+    def key(self, stored: bytes) -> Any:
+        try:
+            return self.keys.decode(stored)
+        except _WRONG_KEY as error:
+            raise KafkaError(
+                ErrorCode.INVALID_RECORD,
+                f"the key {stored[:80]!r} is not {self.keys.name} ({error}): open the view with another key format",
+            ) from None
+
+    def value(self, stored: bytes, value: bytes) -> Any:
+        try:
+            return self.values.decode(value)
+        except _WRONG_VALUE as error:
+            raise KafkaError(
+                ErrorCode.INVALID_RECORD,
+                f"the value of key {self.key(stored)!r} is not {self.values.name} ({error}):"
+                " open the view with another value format",
+            ) from None
 
     # -- ranges
 
     def key_range(self, start: Any = None, end: Any = None) -> KeyRange:
         """Keys from `start` on, before `end`; None: without that bound."""
         return KeyRange(
-            b"" if start is None else self._encoded(start), None if end is None else self._encoded(end)
+            b"" if start is None else self._bound(start), None if end is None else self._bound(end)
         )
 
     def prefix_range(self, prefix: Any) -> KeyRange:
@@ -110,35 +120,62 @@ class ViewReads:
         except _WRONG_KEY as error:
             raise KafkaError(ErrorCode.INVALID_REQUEST, str(error)) from None
 
-    # -- formats
+    def range_of_text(self, text: str) -> KeyRange:
+        """The key that the text stands for, in all its windows if there are any."""
+        key = self.parsed(text)
+        if self.is_windowed:
+            return self.window_range(key)
+        stored = self.encoded(key)
+        return KeyRange(stored, stored + b"\0")
 
-    def _encoded(self, key: Any) -> bytes:
-        try:
-            return self.keys.encode(key)
-        except _WRONG_KEY as error:
-            raise KafkaError(ErrorCode.INVALID_REQUEST, str(error)) from None
+    @property
+    def is_windowed(self) -> bool:
+        return isinstance(self.keys, WindowedKeys)
 
-    def _row(self, row: Row) -> TableRow:
-        return TableRow(self._key(row[0]), self._value(*row))
+    def _bound(self, key: Any) -> bytes:
+        if isinstance(self.keys, WindowedKeys) and not isinstance(key, tuple):
+            return self.window_range(key).start
+        return self.encoded(key)
 
-    def _key(self, stored: bytes) -> Any:
-        try:
-            return self.keys.decode(stored)
-        except _WRONG_KEY as error:
-            raise KafkaError(
-                ErrorCode.INVALID_RECORD,
-                f"the key {stored[:80]!r} is not {self.keys.name} ({error}): open the view with another key format",
-            ) from None
 
-    def _value(self, stored: bytes, value: bytes) -> Any:
-        try:
-            return self._values.decode(value)
-        except _WRONG_VALUE as error:
-            raise KafkaError(
-                ErrorCode.INVALID_RECORD,
-                f"the value of key {self._key(stored)!r} is not {self._values.name} ({error}):"
-                " open the view with another value format",
-            ) from None
+class ViewReads:
+    """Reads of one view. Errors are those of `RowCodec`; COORDINATOR_LOAD_IN_PROGRESS while it is being restored, and
+    KAFKA_STORAGE_ERROR."""
+
+    def __init__(self, tail: Tail, store: ViewStore, codec: RowCodec) -> None:
+        self._tail = tail
+        self._store = store
+        self.codec: Final = codec
+
+    def get(self, key: Any, default: Any = None) -> Any:
+        """The value of a key, or `default`."""
+        stored = self.codec.encoded(key)
+        before = self._tail.check_answers()
+        value = self._store.get(stored)
+        self._check_still(before)
+        return default if value is None else self.codec.value(stored, value)
+
+    def page(self, keys: KeyRange, row_count_max: int = SCAN_ROWS_MAX) -> Page:
+        """The first rows of a range: at most so many, and of bounded size."""
+        before = self._tail.check_answers()
+        limit = max(1, min(row_count_max, SCAN_ROWS_MAX))
+        rows = self._store.scan(keys.start, keys.end, limit)
+        self._check_still(before)
+        is_cut = len(rows) == limit or sum(len(key) + len(value) for key, value in rows) >= SCAN_BYTES_MAX
+        return Page(
+            rows=tuple(map(self.codec.row, rows)), next_start=rows[-1][0] + b"\0" if rows and is_cut else None
+        )
+
+    def count(self) -> int:
+        """How many rows there are. Counts them."""
+        before = self._tail.check_answers()
+        count = self._store.count()
+        self._check_still(before)
+        return count
+
+    def estimated_count(self) -> int:
+        """About how many rows there are, at once, in any state."""
+        return self._store.estimated_count()
 
     def _check_still(self, before: int) -> None:
         """The rows may have been thrown away while they were read."""

@@ -151,6 +151,12 @@ class RocksDBStore:
     def _prepare(self, topic: str) -> None:
         marker = self._directory / MARKER
         try:
+            rocksdict.__name__  # noqa: B018 - imports it
+        except ImportError as error:
+            raise ConfigError(
+                f"a view on disk needs RocksDB ({error}): pip install 'odradek[views]'"
+            ) from error
+        try:
             self._directory.mkdir(parents=True, exist_ok=True)
             if marker.exists():
                 self._check_marker(marker.read_text(), topic)

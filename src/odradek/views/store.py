@@ -18,7 +18,7 @@ Row = tuple[bytes, bytes]
 """Key and value, as they are stored."""
 
 SCAN_ROWS_MAX: Final = 1_000
-SCAN_BYTES_MAX: Final = 4 << 20
+SCAN_BYTES_MAX: Final = 1 << 20
 """Of one scan: what a caller may have in memory at once."""
 
 

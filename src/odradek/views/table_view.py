@@ -16,7 +16,7 @@ from odradek.client.options import ConsumerOptions
 from odradek.model.errors import OdradekError
 from odradek.runtime.ports import Clock, Entropy
 from odradek.views.freshness import Freshness
-from odradek.views.reads import ALL_KEYS, KeyRange, Page, TableRow
+from odradek.views.reads import ALL_KEYS, KeyRange, Page, RowCodec, TableRow
 from odradek.views.rocksdb_store import RocksDBLimits
 from odradek.views.view_core import ViewCore, WantedOffsets
 from odradek.views.waiting import CallerReads
@@ -137,35 +137,24 @@ class TableView:
 
     def range(self, start: Any = None, end: Any = None) -> Iterator[TableRow]:
         """Rows from key `start` on, before `end`; None: without that bound. Up to 1,000 rows at a time are of one moment."""
-        return self._rows(self._core.reads.key_range(start, end))
+        return self._rows(self._core.reads.codec.key_range(start, end))
 
     def prefix(self, prefix: Any) -> Iterator[TableRow]:
         """Rows whose keys begin with `prefix`: of text or bytes; of JSON, strings, and arrays with these first items."""
-        return self._rows(self._core.reads.prefix_range(prefix))
+        return self._rows(self._core.reads.codec.prefix_range(prefix))
 
     def windows(self, key: Any, from_ms: int | None = None, to_ms: int | None = None) -> Iterator[TableRow]:
         """Windows of a key that start at or after `from_ms`, and before `to_ms` (milliseconds since 1970), by their starts."""
-        return self._rows(self._core.reads.window_range(key, from_ms, to_ms))
+        return self._rows(self._core.reads.codec.window_range(key, from_ms, to_ms))
 
     def page(self, keys: KeyRange = ALL_KEYS, row_count_max: int = 1_000) -> Page:
-        """The first rows of a range, and where the next page begins: for servers. `key_range` and the like make ranges."""
+        """The first rows of a range, and where the next page begins: for servers. `codec` makes ranges."""
         return self._reads.run(self._core.reads.page, keys, row_count_max)
 
-    def key_range(self, start: Any = None, end: Any = None) -> KeyRange:
-        """What `range` reads, for `page`."""
-        return self._core.reads.key_range(start, end)
-
-    def prefix_range(self, prefix: Any) -> KeyRange:
-        """What `prefix` reads, for `page`."""
-        return self._core.reads.prefix_range(prefix)
-
-    def window_range(self, key: Any, from_ms: int | None = None, to_ms: int | None = None) -> KeyRange:
-        """What `windows` reads, for `page`."""
-        return self._core.reads.window_range(key, from_ms, to_ms)
-
-    def parse_key(self, text: str) -> Any:
-        """A key from text, as URLs and command lines have it: `12` for numbers, JSON for JSON. ValueError for other text."""
-        return self._core.reads.keys.parse(text)
+    @property
+    def codec(self) -> RowCodec:
+        """Makes ranges for `page`, and keys from text."""
+        return self._core.reads.codec
 
     def count(self) -> int:
         """How many keys there are. Counts them: about a second for a million."""

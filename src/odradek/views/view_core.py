@@ -16,7 +16,7 @@ from odradek.views.changelog import Changelog
 from odradek.views.freshness import Freshness
 from odradek.views.key_formats import key_format, value_format
 from odradek.views.memory_store import InMemoryViewStore
-from odradek.views.reads import ViewReads
+from odradek.views.reads import RowCodec, ViewReads
 from odradek.views.rocksdb_store import DEFAULT_LIMITS, RocksDBLimits, RocksDBStore
 from odradek.views.store import ViewStore
 from odradek.views.tail import Tail
@@ -58,7 +58,7 @@ class ViewCore:
         self._store = store
         self._offload: Final = ThreadOffload(threads=1)
         self._tail: Final = Tail(self._changelog, store, keys, self._offload)
-        self.reads: Final = ViewReads(self._tail, store, keys, values)
+        self.reads: Final = ViewReads(self._tail, store, RowCodec(keys, values))
         self._following: asyncio.Task[None] | None = None
 
     async def open(self, *, wait: bool, timeout_s: float | None) -> None:

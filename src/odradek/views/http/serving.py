@@ -1,0 +1,112 @@
+"""Views of several topics in one process, behind one address."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import socket
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AsyncExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import uvicorn
+
+from odradek.model.errors import ConfigError
+from odradek.views.aio import AsyncTableView
+from odradek.views.http.application import DEFAULT_HTTP_LIMITS, HttpLimits, application
+
+DEFAULT_PORT: Final = 8085
+CONNECTIONS_MAX: Final = 512
+_LOOPBACK: Final = frozenset({"localhost", "127.0.0.1", "[::1]"})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServedTable:
+    """One topic, and how to read it."""
+
+    topic: str
+    key: str = "string"
+    value: str = "json"
+    windows: str | None = None
+
+
+async def serve(
+    bootstrap_servers: str,
+    tables: tuple[ServedTable, ...],
+    *,
+    host: str = "127.0.0.1",
+    port: int = DEFAULT_PORT,
+    directory: Path | None = None,
+    limits: HttpLimits = DEFAULT_HTTP_LIMITS,
+    settings: Mapping[str, Any] | None = None,
+    on_ready: Callable[[str], object] = lambda address: None,
+) -> None:
+    """Until SIGINT or SIGTERM. `directory`: each table in one of its name; None: in memory. `on_ready(URL)` is called when it
+    listens; tables may still be restored then. ConfigError when the address cannot be had."""
+    async with AsyncExitStack() as stack:
+        listening = stack.enter_context(_listening(host, port))
+        views: dict[str, AsyncTableView] = {}
+        for table in tables:
+            views[table.topic] = await stack.enter_async_context(
+                await AsyncTableView.open(
+                    bootstrap_servers,
+                    table.topic,
+                    key=table.key,
+                    value=table.value,
+                    windows=table.windows,
+                    directory=None if directory is None else directory / table.topic,
+                    wait=False,
+                    **(settings or {}),
+                )
+            )
+        address = listening.getsockname()
+        hosts = _LOOPBACK if address[0] in ("127.0.0.1", "::1") else None
+        server = _Server(
+            uvicorn.Config(
+                application(views, limits, hosts),
+                http="h11",
+                ws="none",
+                lifespan="off",
+                access_log=False,
+                log_config=None,
+                server_header=False,
+                limit_concurrency=CONNECTIONS_MAX,
+                timeout_graceful_shutdown=5,
+            )
+        )
+        name = f"[{address[0]}]" if ":" in address[0] else address[0]
+        on_ready(f"http://{name}:{address[1]}")
+        await server.serve(sockets=[listening])
+
+
+class _Server(uvicorn.Server):
+    """Ends at a signal, and returns: uvicorn's own would raise the signal again, and the views would not be closed."""
+
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        loop = asyncio.get_running_loop()
+        wanted = (
+            (signal.SIGINT, signal.SIGTERM) if threading.current_thread() is threading.main_thread() else ()
+        )
+        for number in wanted:
+            loop.add_signal_handler(number, self.handle_exit, number, None)
+        try:
+            yield
+        finally:
+            for number in wanted:
+                loop.remove_signal_handler(number)
+
+
+def _listening(host: str, port: int) -> socket.socket:
+    try:
+        family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+        listening = socket.socket(family[0], socket.SOCK_STREAM)
+        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listening.bind(family[4])
+        listening.listen(128)
+    except OSError as error:
+        raise ConfigError(f"cannot listen on {host}:{port}: {error.strerror or error}") from error
+    return listening
