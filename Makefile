@@ -93,6 +93,7 @@ answers: $(READY) ## record Apache Kafka's answers anew, which make test compare
 
 bench: $(READY) ## beside Apache Kafka, in one run: ratios with their spread, a chart, a JSON file
 	$(BIN)/python -m benchmarks.run
+	-$(BIN)/python -m benchmarks.spark_connector
 
 packages: $(READY) ## build wheel and source archive, and try both in clean environments: PYTHONS="--python /path/to/python3.12 ..."
 	$(BIN)/python -m tools.try_packages $(PYTHONS)

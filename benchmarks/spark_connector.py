@@ -1,0 +1,130 @@
+"""`python -m benchmarks.spark_connector`: `format("odradek")` beside Spark's own connector for Kafka, in one session.
+
+Spark 4.2.0 has the newest connector that is published with all that it needs. It is fetched into the cache, the connector by
+Maven and PySpark by pip; both formats run in it, in turn, on the same topics of one Odradek broker.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any, Final
+
+from benchmarks import load, report
+from benchmarks.odradek_node import OdradekNode, serve_environment
+from benchmarks.peer import PeerAbsentError, free_port
+from benchmarks.peer.fetch import cache_directory, fetch_artifacts, java_command
+
+SPARK: Final = "4.2.0"
+CONNECTOR: Final = "spark-sql-kafka-0-10_2.13"
+_OF_SPARK_ITSELF: Final = (
+    "scala-library-*",
+    "hadoop-*",
+    "slf4j-*",
+    "spark-tags_*",
+    "lz4-*",
+    "snappy-*",
+    "jsr305-*",
+)
+_PROGRAM_SECONDS: Final = 3_600
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.spark_connector", description=__doc__)
+    parser.add_argument("--rounds", type=int, default=5, help="after one to warm up (5)")
+    parser.add_argument(
+        "--scale", type=float, default=1.0, help="1: 2,000,000 rows of 100 B, 500,000 of 1 KiB (1)"
+    )
+    parser.add_argument("--out", type=Path, default=Path("benchmarks/results"), help="a directory")
+    options = parser.parse_args()
+    try:
+        java_command()
+        python, jars = _fetched()
+    except PeerAbsentError as reason:
+        print(f"Spark's connector is absent: {reason}", file=sys.stderr)
+        return 3
+    with tempfile.TemporaryDirectory(prefix="odradek-bench-") as directory:
+        node = OdradekNode(directory=Path(directory), port=free_port())
+        node.start()
+        try:
+            told = _measure(node.bootstrap, python, jars, options)
+        finally:
+            node.stop()
+    told |= {"load before and after": [options.load, os.getloadavg()[0]], "machine": report.machine()}
+    options.out.mkdir(parents=True, exist_ok=True)
+    (options.out / "spark.json").write_text(json.dumps(told, indent=1) + "\n", encoding="utf-8")
+    table = _table(told)
+    (options.out / "spark.md").write_text(table, encoding="utf-8")
+    print(table)
+    return 0
+
+
+def _fetched() -> tuple[Path, list[Path]]:
+    """The directory with PySpark, and the connector's jars."""
+    directory = cache_directory() / f"spark-{SPARK}"
+    python, jars = directory / "python", directory / "jars"
+    if not (directory / "complete").exists():
+        shutil.rmtree(directory, ignore_errors=True)
+        fetch_artifacts(CONNECTOR, version=SPARK, into=jars, group="org.apache.spark")
+        for pattern in _OF_SPARK_ITSELF:
+            for jar in jars.glob(pattern):
+                jar.unlink()
+        pip = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--target", str(python)]
+        done = subprocess.run([*pip, f"pyspark=={SPARK}"], capture_output=True, text=True, check=False)
+        if done.returncode:
+            raise PeerAbsentError(f"pip could not install PySpark {SPARK}: {done.stderr.strip()[-300:]}")
+        (directory / "complete").write_text(f"{SPARK}\n", encoding="utf-8")
+    return python, sorted(jars.glob("*.jar"))
+
+
+def _measure(servers: str, python: Path, jars: list[Path], options: argparse.Namespace) -> dict[str, Any]:
+    options.load = os.getloadavg()[0]
+    environment = serve_environment()
+    environment["PYTHONPATH"] = os.pathsep.join((str(python), str(load.ROOT), environment["PYTHONPATH"]))
+    environment["SPARK_LOCAL_IP"] = "127.0.0.1"
+    environment.pop("SPARK_HOME", None)
+    listed = ",".join(map(str, jars))
+    command = [sys.executable, "-m", "benchmarks.spark_formats", servers, listed]
+    done = subprocess.run(
+        [*command, str(options.rounds), str(options.scale)],
+        stdout=subprocess.PIPE,
+        text=True,
+        timeout=_PROGRAM_SECONDS,
+        check=True,
+        env=environment,
+    )
+    told: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    return told
+
+
+def _table(told: dict[str, Any]) -> str:
+    lines = [
+        f"Spark {told['spark']}, local[2]; load {told['load before and after'][0]:.1f} before,"
+        f" {told['load before and after'][1]:.1f} after.",
+        "",
+        "| | connector, rows/s | odradek, rows/s | ratio (lowest to highest round) |",
+        "|---|---:|---:|---:|",
+    ]
+    for case, figures in told["rows/s"].items():
+        ratios = [ours / theirs for ours, theirs in zip(figures["odradek"], figures["kafka"], strict=True)]
+        middle = {name: statistics.median(values) for name, values in figures.items()}
+        lines.append(
+            f"| {case} | {middle['kafka']:,.0f} | {middle['odradek']:,.0f} |"
+            f" {statistics.median(ratios):.2f} ({min(ratios):.2f} to {max(ratios):.2f}) |"
+        )
+    idle = told["idle"]
+    spelled = ", ".join(
+        f"{rss} MB ({pss} proportional)" for rss, pss in zip(idle["rss"], idle["pss"], strict=True)
+    )
+    return "\n".join([*lines, "", f"Python processes of an idle query: {spelled or 'none'}.", ""])
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,173 @@
+"""One Spark session, two formats in turn, on the same topics: what `benchmarks.spark_connector` runs with the older Spark.
+
+    python -m benchmarks.spark_formats HOST:PORT JARS ROUNDS SCALE
+
+It prints JSON: for each case and format the rows per second of each round, and the memory of an idle query's Python processes.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Final
+
+import psutil
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+
+from benchmarks.watch import memory
+from odradek.client import Admin, NewTopic, Producer
+
+FORMATS: Final = ("kafka", "odradek")
+IDLE_SECONDS: Final = 5.0
+_FILL_ROWS: Final = 20_000
+_STREAM_SECONDS: Final = 300
+
+
+def main() -> None:
+    servers, jars, rounds, scale = sys.argv[1], sys.argv[2], int(sys.argv[3]), float(sys.argv[4])
+    os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
+    spark = (
+        SparkSession.builder.master("local[2]")
+        .config("spark.ui.enabled", "false")
+        .config("spark.log.level", "OFF")
+        .config("spark.driver.bindAddress", "127.0.0.1")
+        .config("spark.driver.memory", "2g")
+        .config("spark.jars", jars)
+        .getOrCreate()
+    )
+    with tempfile.TemporaryDirectory(prefix="odradek-bench-") as temporary:
+        cases = Cases(spark, servers, scale, Path(temporary))
+        cases.fill()
+        figures: dict[str, dict[str, list[float]]] = {}
+        for number in range(rounds + 1):
+            for name, case in cases.all().items():
+                for spark_format in FORMATS if number % 2 else FORMATS[::-1]:
+                    rows_per_second = case(spark_format)
+                    if number:  # the first round warms up
+                        figures.setdefault(name, {}).setdefault(spark_format, []).append(rows_per_second)
+        idle = cases.idle_memory()
+    sys.stdout.write(json.dumps({"spark": spark.version, "rows/s": figures, "idle": idle}) + "\n")
+    spark.stop()
+
+
+class Cases:
+    """What is measured; each gives rows per second of a format."""
+
+    def __init__(self, spark: SparkSession, servers: str, scale: float, directory: Path) -> None:
+        self._spark = spark
+        self._servers = servers
+        self._directory = directory
+        self._rows = {100: int(2_000_000 * scale), 1024: int(500_000 * scale)}
+        self._stream_rows = {100: int(250_000 * scale), 1024: int(75_000 * scale)}
+
+    def fill(self) -> None:
+        with Admin(self._servers) as admin:
+            admin.create_topics([NewTopic(_topic(size), 1) for size in self._rows])
+        for size, count in self._rows.items():
+            value = os.urandom(size)
+            with Producer(self._servers, linger_ms=5) as producer:
+                for start in range(0, count, _FILL_ROWS):
+                    keys = [b"%010d" % key for key in range(start, min(start + _FILL_ROWS, count))]
+                    columns = {
+                        "key": pa.array(keys, pa.binary()),
+                        "value": pa.array([value] * len(keys), pa.binary()),
+                    }
+                    producer.send_arrow(_topic(size), pa.RecordBatch.from_pydict(columns))
+
+    def all(self) -> dict[str, Callable[[str], float]]:
+        cases: dict[str, Callable[[str], float]] = {}
+        for size in self._rows:
+            name = f"{size} B"
+            cases[f"batch read, {name}"] = lambda spark_format, size=size: self._batch(spark_format, size)  # type: ignore[misc]
+            cases[f"micro-batches of {self._stream_rows[size]:,}, {name}"] = (
+                lambda spark_format, size=size: self._stream(spark_format, size)  # type: ignore[misc]
+            )
+            cases[f"batch write, {name}"] = lambda spark_format, size=size: self._write(spark_format, size)  # type: ignore[misc]
+        return cases
+
+    def _batch(self, spark_format: str, size: int) -> float:
+        rows = self._options(self._spark.read.format(spark_format), size).option("minPartitions", "2").load()
+        began = time.perf_counter()
+        rows.write.format("noop").mode("overwrite").save()
+        return self._rows[size] / (time.perf_counter() - began)
+
+    def _stream(self, spark_format: str, size: int) -> float:
+        """Of the batches between the first and the last, the one in the middle."""
+        query: Any = (
+            self._streamed(spark_format, size)
+            .writeStream.format("noop")
+            .option("checkpointLocation", str(self._directory / f"c-{time.time_ns()}"))
+            .trigger(availableNow=True)
+            .start()
+        )
+        if not query.awaitTermination(_STREAM_SECONDS):
+            raise RuntimeError(f"the stream of {spark_format} did not end within {_STREAM_SECONDS} s")
+        batches = [each for each in query.recentProgress if each["numInputRows"]]
+        middle = batches[1:-1] or batches
+        return statistics.median(
+            each["numInputRows"] / (each["durationMs"]["triggerExecution"] / 1_000) for each in middle
+        )
+
+    def _streamed(self, spark_format: str, size: int) -> DataFrame:
+        reader = self._options(self._spark.readStream.format(spark_format), size)
+        return (
+            reader.option("startingOffsets", "earliest")
+            .option("maxOffsetsPerTrigger", str(self._stream_rows[size]))
+            .load()
+        )
+
+    def _write(self, spark_format: str, size: int) -> float:
+        count = self._rows[size] // 5
+        target = f"out-{time.time_ns()}"
+        rows = self._spark.range(0, count, 1, 2).selectExpr(
+            "CAST(id AS STRING) AS key", f"repeat('x', {size}) AS value"
+        )
+        with Admin(self._servers) as admin:
+            admin.create_topics([NewTopic(target, 2)])
+            began = time.perf_counter()
+            writer = rows.write.format(spark_format).option("kafka.bootstrap.servers", self._servers)
+            writer.option("topic", target).mode("append").save()
+            seconds = time.perf_counter() - began
+            admin.delete_topics([target])
+        return count / seconds
+
+    def idle_memory(self) -> dict[str, list[float]]:
+        """MB of each Python process that Spark keeps for a query that waits; those of earlier queries are left out."""
+        before = {each.pid for each in _pythons()}
+        query: Any = (
+            self._options(self._spark.readStream.format("odradek"), 100)
+            .option("startingOffsets", "latest")
+            .load()
+            .writeStream.format("noop")
+            .option("checkpointLocation", str(self._directory / "idle"))
+            .start()
+        )
+        time.sleep(IDLE_SECONDS)
+        found = [memory(each.pid) for each in _pythons() if each.pid not in before]
+        query.stop()
+        return {
+            "rss": [round(each.rss_bytes / 1e6, 1) for each in found],
+            "pss": [round(each.pss_bytes / 1e6, 1) for each in found],
+        }
+
+    def _options(self, reader: Any, size: int) -> Any:
+        return reader.option("kafka.bootstrap.servers", self._servers).option("subscribe", _topic(size))
+
+
+def _topic(size: int) -> str:
+    return f"rows-of-{size}"
+
+
+def _pythons() -> list[psutil.Process]:
+    return [each for each in psutil.Process().children(recursive=True) if "python" in each.name()]
+
+
+if __name__ == "__main__":
+    main()
