@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import random
 import signal
 import sys
@@ -37,6 +38,12 @@ def main() -> int:
         metavar="KILLS",
         help="so many for each planted mistake, to see that it is found",
     )
+    parser.add_argument(
+        "--minutes",
+        type=float,
+        default=math.inf,
+        help="of each run on Spark: no more kills after that (no end)",
+    )
     parser.add_argument("--seed", type=int, default=None, help="which kills, in which order (drawn)")
     parser.add_argument("--keep", type=Path, help="a directory for data and logs, kept")
     parser.add_argument("--json", type=Path, metavar="FILE", help="where the results go as JSON, too")
@@ -58,6 +65,7 @@ def main() -> int:
                 weights=_SPARK_WEIGHTS,
                 rest_seconds=(0.2, 3.0),
                 brokers=brokers,
+                seconds_max=60 * chosen.minutes,
             )
             for kills, brokers in ((chosen.kills, 3), (chosen.single, 1))
             if kills

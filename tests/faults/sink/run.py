@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import random
 import threading
 import time
@@ -53,6 +54,8 @@ class Terms:
     workers: int = 2
     planted: str = ""
     brokers: int = 3
+    seconds_max: float = math.inf
+    """When nothing more is killed, however many kills there were: input and output are compared all the same."""
 
     @property
     def settings(self) -> dict[str, str]:
@@ -200,7 +203,10 @@ class _Killer:
         """AssertionError when nothing comes out any more."""
         began = time.monotonic()
         seen, seen_at = progress.look(), began
-        while sum(self._result.kills.values()) < self._terms.kills:
+        while (
+            sum(self._result.kills.values()) < self._terms.kills
+            and time.monotonic() - began < self._terms.seconds_max
+        ):
             time.sleep(self._random.uniform(*self._terms.rest_seconds))
             kind = self._next_kind()
             if self._strike(kind):
