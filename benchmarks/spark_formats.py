@@ -111,17 +111,19 @@ class Cases:
             raise RuntimeError(f"the stream of {spark_format} did not end within {_STREAM_SECONDS} s")
         batches = [each for each in query.recentProgress if each["numInputRows"]]
         middle = batches[1:-1] or batches
-        return statistics.median(
+        rates = [
             each["numInputRows"] / (each["durationMs"]["triggerExecution"] / 1_000) for each in middle
-        )
+        ]
+        return float(statistics.median(rates))
 
     def _streamed(self, spark_format: str, size: int) -> DataFrame:
         reader = self._options(self._spark.readStream.format(spark_format), size)
-        return (
+        frame: DataFrame = (
             reader.option("startingOffsets", "earliest")
             .option("maxOffsetsPerTrigger", str(self._stream_rows[size]))
             .load()
         )
+        return frame
 
     def _write(self, spark_format: str, size: int) -> float:
         count = self._rows[size] // 5
