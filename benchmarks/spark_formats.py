@@ -111,9 +111,7 @@ class Cases:
             raise RuntimeError(f"the stream of {spark_format} did not end within {_STREAM_SECONDS} s")
         batches = [each for each in query.recentProgress if each["numInputRows"]]
         middle = batches[1:-1] or batches
-        rates = [
-            each["numInputRows"] / (each["durationMs"]["triggerExecution"] / 1_000) for each in middle
-        ]
+        rates = [each["numInputRows"] / (each["durationMs"]["triggerExecution"] / 1_000) for each in middle]
         return float(statistics.median(rates))
 
     def _streamed(self, spark_format: str, size: int) -> DataFrame:
