@@ -82,3 +82,35 @@ class TableTableJoin(Operator):
 
     def details(self) -> str:
         return f"{self.kind}, emit {self.emit}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class StreamStreamJoin(Operator):
+    """Inputs: two streams of the same key. A right record matches from `before_ms` before a left one to `after_ms` after it."""
+
+    kind: JoinKind
+    before_ms: int
+    after_ms: int
+    grace_ms: int
+    prefix: str
+    value: tuple[Expression, ...] | None
+
+    def details(self) -> str:
+        return f"{self.kind}, from -{self.before_ms} to {self.after_ms} ms, grace {self.grace_ms} ms"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class ForeignKeyJoin(Operator):
+    """Inputs: two tables. `on`: what of a left row is the right table's key."""
+
+    kind: JoinKind
+    on: tuple[Expression, ...]
+    prefix: str
+    value: tuple[Expression, ...] | None
+
+    @property
+    def is_table(self) -> bool:
+        return True
+
+    def details(self) -> str:
+        return f"{self.kind}, on {', '.join(map(str, self.on))}"

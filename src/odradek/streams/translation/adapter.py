@@ -76,7 +76,12 @@ class TaskProcessor(StatefulProcessor):
     def init(self, handle: StatefulProcessorHandle) -> None:
         self._store = MapStore(handle.getMapState(_STATE, "name BINARY", "data BINARY"))
 
-    def handleInputRows(self, key: Any, rows: Iterator[Row], timerValues: Any) -> Iterator[Row]:  # noqa: N802, N803  # Spark's names
+    def handleInputRows(  # noqa: N802  # Spark's name
+        self,
+        key: Any,
+        rows: Iterator[Row],
+        timerValues: Any,  # noqa: N803
+    ) -> Iterator[Row]:
         given = (_input_row(row, self._ports) for row in rows)
         made: Iterable[Any] = run_batch(self._processor, self._store, given)
         if self._old is not None:
@@ -112,7 +117,7 @@ def keyed(
         schema = schema.add(field.name, field.dataType)
     schema = (
         schema.add("__timestamp", LongType()).add("__headers", _HEADERS).add("__order", ArrayType(LongType()))
-    )
+    ).toNullable()  # a literal is never null, but a delete is
     names, count = tuple(outputs.fieldNames()), len(ports)
     groups = rows.groupBy("__task")
     if rows.isStreaming:
@@ -153,6 +158,11 @@ def _batch(
     return pa.Table.from_pylist(said, schema=schema)
 
 
+def task_of(port: Port, tasks: int) -> Column:
+    """Which task has a row's key, from 0 on."""
+    return sf.pmod(sf.hash(port.key), sf.lit(tasks)).cast("int")
+
+
 def _united(ports: list[Port], tasks: int) -> DataFrame:
     kinds = [port.rows.select(port.payload.alias("payload")).schema["payload"].dataType for port in ports]
     frames = []
@@ -168,7 +178,7 @@ def _united(ports: list[Port], tasks: int) -> DataFrame:
         )
         frames.append(
             port.rows.select(
-                sf.pmod(sf.hash(port.key), sf.lit(tasks)).cast("int").alias("__task"),
+                task_of(port, tasks).alias("__task"),
                 sf.lit(number).alias("__port"),
                 port.key.alias("__key"),
                 *payloads,

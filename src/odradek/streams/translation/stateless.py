@@ -45,10 +45,10 @@ def _source(operator: TopicSource, translator: Translator) -> RecordFrame:
         (when,) = columns([operator.timestamp])
         rows = scope(frame).withColumn("__timestamp", when.cast("bigint"))
         frame = frame.with_rows(rows.select(*frame.rows.columns))
-    return _changelog(frame, operator in translator.wants_old, translator) if operator.table else frame
+    return changelog(frame, operator in translator.wants_old, translator) if operator.table else frame
 
 
-def _changelog(frame: RecordFrame, old: bool, translator: Translator) -> RecordFrame:
+def changelog(frame: RecordFrame, old: bool, translator: Translator) -> RecordFrame:
     """Updates of a table: records with a key. What they replace is looked up only where it is asked for."""
     rows = frame.rows.where(sf.col("__key").isNotNull())
     if not old:
@@ -58,13 +58,13 @@ def _changelog(frame: RecordFrame, old: bool, translator: Translator) -> RecordF
         [Port(rows=rows, key=sf.col("__key"), payload=sf.col("__value"))],
         LatestProcessor(),
         tasks=translator.tasks,
-        key=_struct(rows, "__key"),
+        key=struct_in(rows, "__key"),
         outputs=StructType().add("__value", value).add("__old", value),
     )
     return RecordFrame(rows=updates, old=True)
 
 
-def _struct(rows: DataFrame, column: str) -> StructType:
+def struct_in(rows: DataFrame, column: str) -> StructType:
     kind = rows.schema[column].dataType
     assert isinstance(kind, StructType)
     return kind
@@ -232,4 +232,4 @@ def _as_stream(operator: AsStream, translator: Translator) -> RecordFrame:
 @translate.register
 def _as_table(operator: AsTable, translator: Translator) -> RecordFrame:
     frame = translator.frame(operator.inputs[0])
-    return _changelog(frame, operator in translator.wants_old, translator)
+    return changelog(frame, operator in translator.wants_old, translator)

@@ -1,0 +1,194 @@
+"""Windows and joins of streams: what is said, when, and that cutting the stream changes nothing."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from odradek.streams.plan.windows import SessionWindows, SlidingWindows, TimeWindows, WindowKind
+from odradek.streams.processors.aggregate import CalledFunction, SqlFold
+from odradek.streams.processors.foreign_keys import ForeignKeyProcessor
+from odradek.streams.processors.ports import InputRow, KeyedProcessor
+from odradek.streams.processors.stream_joins import StreamStreamProcessor
+from odradek.streams.processors.task import MemoryStore, run_batch
+from odradek.streams.processors.windows import WindowProcessor, open_windows
+
+LIST = SqlFold(
+    (CalledFunction(function="collect_list", arguments=("x",), constants=(), out="v", removable=False),)
+)
+TUMBLING = TimeWindows(size_ms=10, every_ms=10, grace_ms=0)
+HOPPING = TimeWindows(size_ms=10, every_ms=5, grace_ms=3)
+SESSION = SessionWindows(gap_ms=5, grace_ms=2)
+SLIDING = SlidingWindows(size_ms=10, grace_ms=50)
+
+
+def windows(kind: WindowKind, *, final: bool = False) -> WindowProcessor:
+    return WindowProcessor(open_windows(kind, LIST), LIST, final=final)
+
+
+def told(processor: KeyedProcessor, rows: list[tuple[str, int]]) -> list[tuple[Any, ...]]:
+    """Rows (key, time); each says (key, start, end, the times that it holds)."""
+    given_rows = [
+        InputRow(0, {"key": key}, {"new": {"x": at}, "old": None}, at, None, [place, 0, 0, place])
+        for place, (key, at) in enumerate(rows)
+    ]
+    return [
+        (*update.key.values(), None if update.values[0] is None else sorted(update.values[0]["v"]))
+        for _, update in run_batch(processor, MemoryStore(), given_rows)
+        if update.key is not None
+    ]
+
+
+def test_tumbling_windows_drop_what_is_late() -> None:
+    assert told(windows(TUMBLING), [("a", 1), ("a", 9), ("b", 12), ("a", 5), ("a", 13)]) == [
+        ("a", 0, 10, [1]),
+        ("a", 0, 10, [1, 9]),
+        ("b", 10, 20, [12]),
+        ("a", 10, 20, [13]),
+    ]
+
+
+def test_hopping_windows_overlap_and_grace_lets_late_records_in() -> None:
+    assert told(windows(HOPPING), [("a", 6), ("b", 12), ("a", 7)]) == [
+        ("a", 0, 10, [6]),
+        ("a", 5, 15, [6]),
+        ("b", 5, 15, [12]),
+        ("b", 10, 20, [12]),
+        ("a", 0, 10, [6, 7]),
+        ("a", 5, 15, [6, 7]),
+    ]
+
+
+def test_a_window_is_final_when_another_key_moves_time_on() -> None:
+    assert told(windows(TUMBLING, final=True), [("a", 1), ("b", 3), ("a", 9), ("c", 10), ("c", 11)]) == [
+        ("a", 0, 10, [1, 9]),
+        ("b", 0, 10, [3]),
+    ]
+
+
+def test_sessions_merge_and_delete_what_they_were() -> None:
+    assert told(windows(SESSION), [("a", 1), ("a", 7), ("a", 4), ("a", 30)]) == [
+        ("a", 1, 1, [1]),
+        ("a", 7, 7, [7]),
+        ("a", 1, 1, None),
+        ("a", 7, 7, None),
+        ("a", 1, 7, [1, 4, 7]),
+        ("a", 30, 30, [30]),
+    ]
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.lists(st.integers(10, 50), min_size=1, max_size=8))
+def test_sliding_windows_hold_what_lies_in_them(times: list[int]) -> None:
+    """In the end there is a window that ends at each record, and it holds what lies in it."""
+    last = {(start, end): held for _, start, end, held in told(windows(SLIDING), [("a", at) for at in times])}
+    for at in times:
+        assert (at - 10, at) in last
+    for (start, end), held in last.items():
+        assert held == sorted(at for at in times if start <= at <= end), (start, end)
+
+
+def joined(kind: Any, rows: list[tuple[int, str | None, Any, int]]) -> list[tuple[Any, ...]]:
+    processor = StreamStreamProcessor(kind, before_ms=5, after_ms=5, grace_ms=0)
+    given_rows = [
+        InputRow(port, None if key is None else {"key": key}, value, at, None, [place, 0, 0, place])
+        for place, (port, key, value, at) in enumerate(rows)
+    ]
+    return [
+        (*update.values, update.timestamp) for _, update in run_batch(processor, MemoryStore(), given_rows)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("kind", "expected"),
+    [
+        ("inner", [("l1", "r1", 4), ("l2", "r1", 4)]),
+        ("left", [("l1", "r1", 4), ("l2", "r1", 4), ("l5", None, 50), ("l3", None, 20)]),
+        ("outer", [("l1", "r1", 4), ("l2", "r1", 4), (None, "r2", 14), ("l5", None, 50), ("l3", None, 20)]),
+    ],
+)
+def test_streams_join_within_a_time(kind: Any, expected: list[Any]) -> None:
+    rows: list[Any] = [
+        (0, "a", "l1", 1),
+        (1, "a", "r1", 4),
+        (0, "a", "l2", 0),
+        (1, "b", "r2", 14),
+        (0, "a", "l3", 20),
+        (0, None, "l5", 50),
+        (0, "c", None, 60),
+        (0, "c", "l4", 60),
+    ]
+    assert joined(kind, rows) == expected
+
+
+def test_foreign_keys_follow_both_sides() -> None:
+    def left(key: str, value: str | None, to: str | None, said: str) -> InputRow:
+        payload: Any = {"key": {"key": key}, "value": value, "said": said}
+        return InputRow(0, None if to is None else {"key": to}, payload, 1, None, [])
+
+    def right(key: str, value: Any) -> InputRow:
+        return InputRow(1, {"key": key}, value, 2, None, [])
+
+    rows = [
+        left("a", "a1", "x", "keep"),
+        right("x", "x1"),
+        left("b", "b1", "x", "keep"),
+        right("x", "x2"),
+        left("a", "a2", "x", "leave"),
+        left("a", "a2", "y", "move"),
+        right("y", "y1"),
+        right("x", None),
+        left("a", None, "y", "delete"),
+    ]
+    ordered = [row._replace(order=[place, 0, 0, place]) for place, row in enumerate(rows)]
+    said = [
+        (update.key["key"], *update.values)
+        for _, update in run_batch(ForeignKeyProcessor("inner"), MemoryStore(), ordered)
+        if update.key is not None
+    ]
+    assert said == [
+        ("a", "a1", "x1"),
+        ("b", "b1", "x1"),
+        ("a", "a1", "x2"),
+        ("b", "b1", "x2"),
+        ("a", None, None),
+        ("a", "a2", "y1"),
+        ("b", None, None),
+        ("a", None, None),
+    ]
+
+
+PROCESSORS: dict[str, Any] = {
+    "tumbling": lambda: windows(TUMBLING),
+    "hopping, final": lambda: windows(HOPPING, final=True),
+    "sessions": lambda: windows(SESSION),
+    "sessions, final": lambda: windows(SESSION, final=True),
+    "sliding": lambda: windows(SlidingWindows(size_ms=6, grace_ms=3)),
+    "outer join": lambda: StreamStreamProcessor("outer", before_ms=3, after_ms=5, grace_ms=1),
+}
+
+
+@pytest.mark.parametrize("name", PROCESSORS)
+@settings(max_examples=60, deadline=None)
+@given(
+    drawn=st.lists(st.tuples(st.sampled_from("abc"), st.integers(0, 40), st.integers(0, 1)), max_size=14),
+    cuts=st.sets(st.integers(0, 14)),
+)
+def test_a_stream_cut_anywhere_says_what_the_batch_says(name: str, drawn: list[Any], cuts: set[int]) -> None:
+    """Each batch begins with what the one before it has written, and nothing else: a restart."""
+    ports = 2 if "join" in name else 1
+    rows = [
+        InputRow(port % ports, {"key": key}, {"new": {"x": at}, "old": None}, at, None, [place, 0, 0, place])
+        for place, (key, at, port) in enumerate(drawn)
+    ]
+    whole = list(run_batch(PROCESSORS[name](), MemoryStore(), rows))
+    store, cut, begin = MemoryStore(), [], 0
+    for end in sorted({*(each for each in cuts if each < len(rows)), len(rows)}):
+        kept = MemoryStore()
+        kept.data = dict(store.data)
+        cut += list(run_batch(PROCESSORS[name](), kept, rows[begin:end]))
+        store, begin = kept, end
+    assert cut == whole
