@@ -9,7 +9,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from odradek.model.errors import ConfigError
-from odradek.streams import Streams
+from odradek.streams import Processor, Streams
 
 
 @pytest.fixture
@@ -206,6 +206,41 @@ def test_a_foreign_key_follows_both_tables(spark: SparkSession, how: Any, partit
     assert [name for key, name in told if key == 3] == ["Ann"]
     assert [name for key, name in told if key == 2] == ([None, None] if how == "left" else [])
     assert {name: count for name, count in counts.items() if count} == {"Ann": 1, "Bert": 1}
+
+
+class Silence(Processor):
+    """Tells a key that had no record for 10 ms."""
+
+    def process(self, record: Any, state: Any, timers: Any) -> Any:
+        timers.cancel(state.get("due", 0))
+        state["due"] = record.timestamp + 10
+        timers.at(state["due"])
+
+    def on_timer(self, key: Any, time: int, state: Any, timers: Any) -> Any:
+        yield {"device": key, "since": time - 10}
+
+
+def test_processors_and_cogroup(app: Streams) -> None:
+    beats = app.stream("beats", key="STRING", value="STRING")
+    beats.group_by_key().process(Silence(), schema="device STRING, since BIGINT").to("silent")
+    more = app.stream("more", key="STRING", value="n INT")
+    beats.group_by_key().cogroup(lambda key, value, so_far: [*so_far, value]).cogroup(
+        more.group_by_key(), lambda key, value, so_far: [*so_far, str(value["n"])]
+    ).aggregate(list, schema="ARRAY<STRING>").to("both")
+    with app.test() as driver:
+        driver.feed("beats", [("a", "x", 1), ("a", "y", 5)])
+        driver.feed("more", [("a", {"n": 7}, 3)])
+        driver.feed("beats", [("b", "z", 16)])
+        written = driver.read_all()
+    assert [(record.value, record.timestamp) for record in written["silent"]] == [
+        ({"device": "a", "since": 5}, 15)
+    ]
+    assert [(record.key, record.value) for record in written["both"]] == [
+        ("a", ["x"]),
+        ("a", ["x", "y"]),
+        ("a", ["x", "y", "7"]),
+        ("b", ["z"]),
+    ]
 
 
 def test_emit_latest_says_each_key_once_a_batch(spark: SparkSession) -> None:

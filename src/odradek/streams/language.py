@@ -12,8 +12,10 @@ from odradek.model.errors import ConfigError
 from odradek.model.lazy import lazy
 from odradek.streams.plan.keyed import (
     Aggregated,
+    Cogrouped,
     Folded,
     ForeignKeyJoin,
+    Processed,
     StreamStreamJoin,
     StreamTableJoin,
     TableTableJoin,
@@ -43,6 +45,7 @@ from odradek.streams.plan.windows import (
     WindowKind,
     milliseconds,
 )
+from odradek.streams.processors.custom import Processor
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -419,6 +422,51 @@ class GroupedStream:
         """`add(key, value, aggregate)` makes the next aggregate, from `start()` on. `schema`: its type, as DDL."""
         return self._fold(start, add, subtract, merge, schema, emit, name)
 
+    def cogroup(self, add: Callable[[Any, Any, Any], Any]) -> CogroupedStream:
+        """Streams that are added to one aggregate: `a.cogroup(f).cogroup(b, g).aggregate(dict, schema=…)`."""
+        self._no_table("cogroup")
+        return CogroupedStream(self._program, ((self, add),))
+
+    def process(self, processor: Processor, *, schema: str, name: str | None = None) -> Stream:
+        """A processor of yours: keyed state and timers. `schema`: the type of the values that it gives back, as DDL."""
+        self._no_table("process")
+        operator = Processed(
+            name=self._program.operator_name("process", name),
+            inputs=(self._operator,),
+            key=self._key,
+            processor=processor,
+            schema=schema,
+        )
+        return Stream(self._program, operator)
+
+    def cogrouped(
+        self,
+        parts: tuple[tuple[GroupedStream, Callable[[Any, Any, Any], Any]], ...],
+        start: Callable[[], Any],
+        merge: Callable[[Any, Any, Any], Any] | None,
+        schema: str,
+        emit: Emit | None,
+        name: str | None,
+    ) -> Table:
+        """The table of a CogroupedStream, with the windows of this one."""
+        operator = Cogrouped(
+            name=self._program.operator_name("cogroup", name),
+            inputs=tuple(grouped._operator for grouped, _ in parts),
+            keys=tuple(grouped._key for grouped, _ in parts),
+            adders=tuple(add for _, add in parts),
+            start=start,
+            merge=merge,
+            schema=schema,
+            emit=self._emit(emit),
+            window=self._window,
+            final=self._final,
+        )
+        return Table(self._program, operator)
+
+    def _no_table(self, method: str) -> None:
+        if self._operator.is_table or self._window is not None:
+            raise ConfigError(f"{method} takes a grouped stream without windows")
+
     def _fold(
         self,
         start: Callable[[], Any] | None,
@@ -449,6 +497,41 @@ class GroupedStream:
                 final=self._final,
             ),
         )
+
+
+class CogroupedStream:
+    """Several grouped streams, each with its own function `add(key, value, aggregate)`."""
+
+    def __init__(
+        self,
+        program: Program,
+        parts: tuple[tuple[GroupedStream, Callable[[Any, Any, Any], Any]], ...],
+        windowed: GroupedStream | None = None,
+    ) -> None:
+        self._program = program
+        self._parts = parts
+        self._windowed = windowed
+
+    def cogroup(self, other: GroupedStream, add: Callable[[Any, Any, Any], Any]) -> CogroupedStream:
+        """One more stream. Its key has the same type."""
+        return CogroupedStream(self._program, (*self._parts, (other, add)))
+
+    def windowed(self, like: Callable[[GroupedStream], GroupedStream]) -> CogroupedStream:
+        """Aggregates by window: `windowed(lambda grouped: grouped.window("1 hour").final())`."""
+        return CogroupedStream(self._program, self._parts, like(self._parts[0][0]))
+
+    def aggregate(
+        self,
+        start: Callable[[], Any],
+        *,
+        schema: str,
+        merge: Callable[[Any, Any, Any], Any] | None = None,
+        emit: Emit | None = None,
+        name: str | None = None,
+    ) -> Table:
+        """A table of one aggregate for each key, from `start()` on. Sessions also need `merge(key, one, other)`."""
+        shape = self._windowed or self._parts[0][0]
+        return shape.cogrouped(self._parts, start, merge, schema, emit, name)
 
 
 class Table:

@@ -9,12 +9,20 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from odradek.streams.plan.windows import SessionWindows, SlidingWindows, TimeWindows, WindowKind
-from odradek.streams.processors.aggregate import CalledFunction, SqlFold
+from odradek.streams.processors.aggregate import (
+    AggregateProcessor,
+    ByPort,
+    CalledFunction,
+    CogroupFold,
+    SqlFold,
+)
+from odradek.streams.processors.custom import CustomProcessor, Processor, Timers
 from odradek.streams.processors.foreign_keys import ForeignKeyProcessor
 from odradek.streams.processors.ports import InputRow, KeyedProcessor
 from odradek.streams.processors.stream_joins import StreamStreamProcessor
 from odradek.streams.processors.task import MemoryStore, run_batch
 from odradek.streams.processors.windows import WindowProcessor, open_windows
+from odradek.streams.records import StreamRecord
 
 LIST = SqlFold(
     (CalledFunction(function="collect_list", arguments=("x",), constants=(), out="v", removable=False),)
@@ -167,6 +175,7 @@ PROCESSORS: dict[str, Any] = {
     "sessions": lambda: windows(SESSION),
     "sessions, final": lambda: windows(SESSION, final=True),
     "sliding": lambda: windows(SlidingWindows(size_ms=6, grace_ms=3)),
+    "custom": lambda: custom(Alarm()),
     "outer join": lambda: StreamStreamProcessor("outer", before_ms=3, after_ms=5, grace_ms=1),
 }
 
@@ -181,7 +190,14 @@ def test_a_stream_cut_anywhere_says_what_the_batch_says(name: str, drawn: list[A
     """Each batch begins with what the one before it has written, and nothing else: a restart."""
     ports = 2 if "join" in name else 1
     rows = [
-        InputRow(port % ports, {"key": key}, {"new": {"x": at}, "old": None}, at, None, [place, 0, 0, place])
+        InputRow(
+            port % ports,
+            {"key": key},
+            {"value": "now"} if name == "custom" else {"new": {"x": at}, "old": None},
+            at,
+            None,
+            [place, 0, 0, place],
+        )
         for place, (key, at, port) in enumerate(drawn)
     ]
     whole = list(run_batch(PROCESSORS[name](), MemoryStore(), rows))
@@ -192,3 +208,77 @@ def test_a_stream_cut_anywhere_says_what_the_batch_says(name: str, drawn: list[A
         cut += list(run_batch(PROCESSORS[name](), kept, rows[begin:end]))
         store, begin = kept, end
     assert cut == whole
+
+
+class Alarm(Processor):
+    """Says how many records a key had when none came for 10 ms; two at once are said at once."""
+
+    def process(self, record: StreamRecord, state: dict[str, Any], timers: Timers) -> Any:
+        timers.cancel(state.get("due", 0))
+        state["n"] = state.get("n", 0) + 1
+        state["due"] = record.timestamp + 10
+        timers.at(state["due"])
+        if record.value == "now":
+            yield f"{record.key} now"
+
+    def on_timer(self, key: Any, time: int, state: dict[str, Any], timers: Timers) -> Any:
+        yield f"{key} {state['n']}"
+        state.clear()
+
+
+class Remembers(Processor):
+    """Counts, and forgets keys without records for 20 ms."""
+
+    time_to_live_ms = 20
+
+    def process(self, record: StreamRecord, state: dict[str, Any], timers: Timers) -> Any:
+        state["n"] = state.get("n", 0) + 1
+        return [state["n"]]
+
+
+def custom(user: Processor) -> CustomProcessor:
+    return CustomProcessor(user, bare_key="key", bare_value="value", bare_result="value")
+
+
+def said_by(user: Processor, rows: list[tuple[str, str, int]]) -> list[tuple[Any, int]]:
+    given_rows = [
+        InputRow(0, {"key": key}, {"value": value}, at, None, [place, 0, 0, place])
+        for place, (key, value, at) in enumerate(rows)
+    ]
+    return [
+        (update.values[0]["value"], update.timestamp)
+        for _, update in run_batch(custom(user), MemoryStore(), given_rows)
+    ]
+
+
+def test_a_processor_has_state_and_timers_that_any_key_moves_on() -> None:
+    rows = [("a", "", 1), ("a", "now", 5), ("b", "", 14), ("b", "", 15), ("c", "", 40)]
+    assert said_by(Alarm(), rows) == [("a now", 5), ("a 2", 15), ("b 2", 25)]
+
+
+def test_state_lives_as_long_as_it_is_touched() -> None:
+    rows = [("a", "", 0), ("a", "", 15), ("a", "", 34), ("b", "", 54), ("a", "", 55)]
+    assert [value for value, _ in said_by(Remembers(), rows)] == [1, 2, 3, 1, 1]
+
+
+def test_a_cogroup_adds_with_the_function_of_each_stream() -> None:
+    fold = CogroupFold(
+        start=list,
+        adders=(
+            lambda key, value, so_far: [*so_far, value],
+            lambda key, value, so_far: [*so_far, -value["x"]],
+        ),
+        merge=None,
+        bare_key="key",
+        bare_values=("value", None),
+        bare_result="value",
+    )
+    rows = [
+        InputRow(0, {"key": "a"}, {"value": 1}, 5, None, [0, 0, 0, 0]),
+        InputRow(1, {"key": "a"}, {"x": 2}, 3, None, [1, 0, 0, 1]),
+    ]
+    said = [
+        (update.values, update.timestamp)
+        for _, update in run_batch(ByPort(AggregateProcessor(fold)), MemoryStore(), rows)
+    ]
+    assert said == [(({"value": [1]}, None), 5), (({"value": [1, -2]}, {"value": [1]}), 5)]

@@ -10,6 +10,7 @@ from odradek.streams.plan.operators import Emit, Expression, JoinKind, Operator
 
 if TYPE_CHECKING:
     from odradek.streams.plan.windows import WindowKind
+    from odradek.streams.processors.custom import Processor
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -114,3 +115,33 @@ class ForeignKeyJoin(Operator):
 
     def details(self) -> str:
         return f"{self.kind}, on {', '.join(map(str, self.on))}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Processed(Operator):
+    """A processor of the user's. `key` None: the records' own."""
+
+    key: tuple[Expression, ...] | None
+    processor: Processor
+    schema: str
+
+    def details(self) -> str:
+        return f"{type(self.processor).__name__}, value {self.schema}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Cogrouped(Operator):
+    """Several streams, each with its own way to add to one aggregate. `keys` and `adders`: one of each input."""
+
+    keys: tuple[tuple[Expression, ...] | None, ...]
+    adders: tuple[Callable[..., Any], ...]
+    start: Callable[[], Any]
+    merge: Callable[..., Any] | None
+    schema: str
+    emit: Emit
+    window: WindowKind | None = None
+    final: bool = False
+
+    @property
+    def is_table(self) -> bool:
+        return True

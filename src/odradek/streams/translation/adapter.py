@@ -19,7 +19,6 @@ from pyspark.sql.streaming.stateful_processor import StatefulProcessor
 from pyspark.sql.types import (
     ArrayType,
     BinaryType,
-    IntegerType,
     LongType,
     StringType,
     StructType,
@@ -86,9 +85,9 @@ class TaskProcessor(StatefulProcessor):
         made: Iterable[Any] = run_batch(self._processor, self._store, given)
         if self._old is not None:
             made = latest_only(made, self._old)
-        row = Row("__task", "__key", *self._outputs, "__timestamp", "__headers", "__order")
+        row = Row("__key", *self._outputs, "__timestamp", "__headers", "__order")
         for order, update in made:
-            yield row(key[0], update.key, *update.values, update.timestamp, update.headers, order)
+            yield row(update.key, *update.values, update.timestamp, update.headers, order)
 
     def close(self) -> None:
         pass
@@ -112,7 +111,7 @@ def keyed(
 ) -> DataFrame:
     """Run a processor. `key` is the type of the keys that it says, `outputs` its columns."""
     rows = _united(ports, tasks)
-    schema = StructType().add("__task", IntegerType()).add("__key", key)
+    schema = StructType().add("__key", key)
     for field in outputs.fields:
         schema = schema.add(field.name, field.dataType)
     schema = (
@@ -122,13 +121,13 @@ def keyed(
     groups = rows.groupBy("__task")
     if rows.isStreaming:
         task = TaskProcessor(processor, count, names, old)
-        return groups.transformWithState(task, schema, "append", "None").drop("__task")
+        return groups.transformWithState(task, schema, "append", "None")
     arrow = to_arrow_schema(schema, timezone="UTC")
 
     def batch(rows):  # type: ignore[no-untyped-def]  # Spark looks for annotations, and knows few
         return _batch(processor, rows, count, names, old, arrow)
 
-    return groups.applyInArrow(batch, schema).drop("__task")
+    return groups.applyInArrow(batch, schema)
 
 
 def _batch(
@@ -146,7 +145,6 @@ def _batch(
         made = latest_only(made, old)
     said = [
         {
-            "__task": 0,
             "__key": update.key,
             **dict(zip(outputs, update.values, strict=True)),
             "__timestamp": update.timestamp,

@@ -13,7 +13,6 @@ from odradek.streams.plan.keyed import (
     StreamTableJoin,
     TableTableJoin,
 )
-from odradek.streams.plan.operators import Operator
 from odradek.streams.processors.foreign_keys import ForeignKeyProcessor
 from odradek.streams.processors.joins import StreamTableProcessor, TableTableProcessor
 from odradek.streams.processors.stream_joins import StreamStreamProcessor
@@ -26,7 +25,7 @@ from odradek.streams.translation.frames import (
     scope,
     struct_of,
 )
-from odradek.streams.translation.stateless import changelog, key_struct, struct_in
+from odradek.streams.translation.stateless import changelog, key_struct, matching_key, struct_in
 from odradek.streams.translation.translator import Translator, translate
 
 
@@ -37,7 +36,7 @@ def _stream_table(operator: StreamTableJoin, translator: Translator) -> RecordFr
     key = sf.col("__key") if operator.on is None else key_struct(seen, columns(operator.on))
     rows = seen.withColumn("__by", key)
     table_key = struct_in(table.rows, "__key")
-    by = _matching(rows, "__by", table_key, operator)
+    by = matching_key(rows, "__by", table_key, operator)
     payload = sf.struct(sf.col("__key").alias("key"), sf.col("__value").alias("value"))
     value, found = struct_in(stream.rows, "__value"), struct_in(table.rows, "__value")
     joined = keyed(
@@ -53,23 +52,12 @@ def _stream_table(operator: StreamTableJoin, translator: Translator) -> RecordFr
     return RecordFrame(rows=joined_value(RecordFrame(rows=joined), "__left", "__right", "__value", operator))
 
 
-def _matching(rows: DataFrame, column: str, key: StructType, operator: Operator) -> Column:
-    """The key under the names of the table's. Types must agree: else equal values would lie in other tasks."""
-    kind = struct_in(rows, column)
-    ours, theirs = ([field.dataType.simpleString() for field in each.fields] for each in (kind, key))
-    if ours != theirs:
-        raise ConfigError(
-            f"{operator.name}: the keys differ: {', '.join(ours)} on the left, {', '.join(theirs)} on the right"
-        )
-    return sf.col(column).cast(key)
-
-
 @translate.register
 def _table_table(operator: TableTableJoin, translator: Translator) -> RecordFrame:
     left, right = (translator.frame(each) for each in operator.inputs)
     key = struct_in(left.rows, "__key")
     ours, theirs = struct_in(left.rows, "__value"), struct_in(right.rows, "__value")
-    matching = _matching(right.rows, "__key", key, operator)
+    matching = matching_key(right.rows, "__key", key, operator)
     outputs = StructType()
     for name, kind in (("__left", ours), ("__right", theirs), ("__old_left", ours), ("__old_right", theirs)):
         outputs = outputs.add(name, kind)
@@ -127,7 +115,7 @@ def joined_value(
 def _stream_stream(operator: StreamStreamJoin, translator: Translator) -> RecordFrame:
     left, right = (translator.frame(each) for each in operator.inputs)
     key = struct_in(left.rows, "__key")
-    matching = _matching(right.rows, "__key", key, operator)
+    matching = matching_key(right.rows, "__key", key, operator)
     ours, theirs = struct_in(left.rows, "__value"), struct_in(right.rows, "__value")
     joined = keyed(
         [
@@ -153,7 +141,7 @@ def _foreign_key(operator: ForeignKeyJoin, translator: Translator) -> RecordFram
     key = struct_in(left.rows, "__key")
     ours, theirs = struct_in(left.rows, "__value"), struct_in(right.rows, "__value")
     rows = _references(operator, left)
-    by = _matching(rows, "__by", struct_in(right.rows, "__key"), operator)
+    by = matching_key(rows, "__by", struct_in(right.rows, "__key"), operator)
     payload = sf.struct(
         sf.col("__key").alias("key"), sf.col("__value").alias("value"), sf.col("__said").alias("said")
     )

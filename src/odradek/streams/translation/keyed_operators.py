@@ -4,13 +4,22 @@ from __future__ import annotations
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as sf
-from pyspark.sql.types import LongType, StructType
+from pyspark.sql.types import LongType, StructField, StructType
 
 from odradek.model.errors import ConfigError
-from odradek.streams.plan.keyed import Aggregated, Folded
+from odradek.streams.plan.keyed import Aggregated, Cogrouped, Folded, Processed
+from odradek.streams.plan.operators import Expression
 from odradek.streams.plan.schemas import declared
 from odradek.streams.plan.windows import SlidingWindows
-from odradek.streams.processors.aggregate import AggregateProcessor, Fold, PythonFold, SqlFold
+from odradek.streams.processors.aggregate import (
+    AggregateProcessor,
+    ByPort,
+    CogroupFold,
+    Fold,
+    PythonFold,
+    SqlFold,
+)
+from odradek.streams.processors.custom import CustomProcessor
 from odradek.streams.processors.ports import KeyedProcessor
 from odradek.streams.processors.windows import END, START, WindowProcessor, open_windows
 from odradek.streams.translation.adapter import Port, keyed
@@ -24,7 +33,7 @@ from odradek.streams.translation.frames import (
     struct_of,
     struct_type,
 )
-from odradek.streams.translation.stateless import key_struct, struct_in
+from odradek.streams.translation.stateless import key_struct, matching_key, struct_in
 from odradek.streams.translation.translator import Translator, translate
 
 
@@ -51,13 +60,13 @@ def _folded(operator: Folded, translator: Translator) -> RecordFrame:
     values = frame.fields("__value")
     declared_kind = None if operator.schema is None else struct_type(declared(operator.schema, "value").ddl)
     kind = declared_kind or struct_in(frame.rows, "__value")
-    bare_key = operator.key is None and frame.fields("__key") == ("key",)
+    key_frame = frame.fields("__key") if operator.key is None else operator.key
     fold = PythonFold(
         start=operator.start,
         add=operator.add,
         subtract=operator.subtract,
         merge=operator.merge,
-        bare_key="key" if bare_key else None,
+        bare_key=key_name(scope(frame), operator.key, frame) if len(key_frame) == 1 else None,
         bare_value="value" if values == ("value",) else None,
         bare_result="value" if kind.fieldNames() == ["value"] else None,
     )
@@ -79,17 +88,21 @@ def _fold(
     key = sf.col("__key") if operator.key is None else key_struct(seen, columns(operator.key))
     payload = sf.struct(arguments.alias("new"), sf.lit(None).cast("int").alias("old"))
     rows = seen.withColumn("__by", key).where(sf.col("__by").isNotNull())
+    kind = struct_in(rows, "__by")
     if operator.window is None or isinstance(operator.window, SlidingWindows):
         rows = rows.where(sf.col("__value").isNotNull())  # other windows take nulls: KStreamWindowAggregate
     port = Port(rows=rows, key=sf.col("__by"), payload=payload)
-    return RecordFrame(rows=_run_fold(operator, port, fold, results, translator), old=True)
+    return RecordFrame(rows=_run_fold(operator, [port], kind, fold, results, translator), old=True)
 
 
 def _run_fold(
-    operator: Aggregated | Folded, port: Port, fold: Fold, results: StructType, translator: Translator
+    operator: Aggregated | Folded | Cogrouped,
+    ports: list[Port],
+    kind: StructType,
+    fold: Fold,
+    results: StructType,
+    translator: Translator,
 ) -> DataFrame:
-    kind = port.rows.select(port.key.alias("x")).schema["x"].dataType
-    assert isinstance(kind, StructType)
     processor: KeyedProcessor = AggregateProcessor(fold)
     if operator.window is not None:
         for name in (START, END):
@@ -97,10 +110,12 @@ def _run_fold(
                 raise ConfigError(
                     f"{operator.name}: a window adds the column {name} to the key, which has one"
                 )
-            kind = kind.add(name, LongType())
+            kind = StructType([*kind.fields, StructField(name, LongType())])
         processor = WindowProcessor(open_windows(operator.window, fold), fold, final=operator.final)
+    if isinstance(operator, Cogrouped):
+        processor = ByPort(processor)
     return keyed(
-        [port],
+        ports,
         processor,
         tasks=translator.tasks,
         key=kind,
@@ -144,4 +159,68 @@ def _fold_table(
     ordered = parts.withColumn("__order", sf.concat("__order", sf.array(sf.col("__place").cast("bigint"))))
     payload = sf.struct(sf.col("__change.new").alias("new"), sf.col("__change.old").alias("old"))
     port = Port(rows=ordered, key=sf.col("__change.by"), payload=payload)
-    return RecordFrame(rows=_run_fold(operator, port, fold, results, translator), old=True)
+    kind = struct_in(rows, "__new_by")
+    return RecordFrame(rows=_run_fold(operator, [port], kind, fold, results, translator), old=True)
+
+
+def key_name(seen: DataFrame, key: tuple[Expression, ...] | None, frame: RecordFrame) -> str:
+    """The name of the only column of a key."""
+    if key is None:
+        return frame.fields("__key")[0]
+    ((name, _),) = named(seen, columns(key), alone="key")
+    return name
+
+
+@translate.register
+def _processed(operator: Processed, translator: Translator) -> RecordFrame:
+    frame = translator.frame(operator.inputs[0])
+    seen = scope(frame)
+    key = sf.col("__key") if operator.key is None else key_struct(seen, columns(operator.key))
+    rows = seen.withColumn("__by", key).where(sf.col("__by").isNotNull())
+    by = struct_in(rows, "__by")
+    results = struct_type(declared(operator.schema, "value").ddl)
+    bare_key = by.fieldNames()[0] if len(by.fields) == 1 else None
+    processor = CustomProcessor(
+        operator.processor,
+        bare_key=bare_key,
+        bare_value="value" if frame.fields("__value") == ("value",) else None,
+        bare_result="value" if results.fieldNames() == ["value"] else None,
+    )
+    said = keyed(
+        [Port(rows=rows, key=sf.col("__by"), payload=sf.col("__value"))],
+        processor,
+        tasks=translator.tasks,
+        key=by,
+        outputs=StructType().add("__value", results),
+    )
+    return RecordFrame(rows=said)
+
+
+@translate.register
+def _cogrouped(operator: Cogrouped, translator: Translator) -> RecordFrame:
+    ports: list[Port] = []
+    kind: StructType | None = None
+    bare_values: list[str | None] = []
+    for stream, key in zip(operator.inputs, operator.keys, strict=True):
+        frame = translator.frame(stream)
+        seen = scope(frame)
+        by = sf.col("__key") if key is None else key_struct(seen, columns(key))
+        rows = seen.withColumn("__by", by).where(sf.col("__by").isNotNull())
+        if operator.window is None or isinstance(operator.window, SlidingWindows):
+            rows = rows.where(sf.col("__value").isNotNull())
+        kind = kind or struct_in(rows, "__by")
+        ports.append(
+            Port(rows=rows, key=matching_key(rows, "__by", kind, operator), payload=sf.col("__value"))
+        )
+        bare_values.append("value" if frame.fields("__value") == ("value",) else None)
+    assert kind is not None
+    results = struct_type(declared(operator.schema, "value").ddl)
+    fold = CogroupFold(
+        start=operator.start,
+        adders=operator.adders,
+        merge=operator.merge,
+        bare_key=kind.fieldNames()[0] if len(kind.fields) == 1 else None,
+        bare_values=tuple(bare_values),
+        bare_result="value" if results.fieldNames() == ["value"] else None,
+    )
+    return RecordFrame(rows=_run_fold(operator, ports, kind, fold, results, translator), old=True)

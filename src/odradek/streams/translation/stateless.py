@@ -19,6 +19,7 @@ from odradek.streams.plan.operators import (
     Filtered,
     FrameSource,
     Merged,
+    Operator,
     Peeked,
     Selected,
     TopicSource,
@@ -233,3 +234,14 @@ def _as_stream(operator: AsStream, translator: Translator) -> RecordFrame:
 def _as_table(operator: AsTable, translator: Translator) -> RecordFrame:
     frame = translator.frame(operator.inputs[0])
     return changelog(frame, operator in translator.wants_old, translator)
+
+
+def matching_key(rows: DataFrame, column: str, key: StructType, operator: Operator) -> Column:
+    """The key under the names of the table's. Types must agree: else equal values would lie in other tasks."""
+    kind = struct_in(rows, column)
+    ours, theirs = ([field.dataType.simpleString() for field in each.fields] for each in (kind, key))
+    if ours != theirs:
+        raise ConfigError(
+            f"{operator.name}: the keys differ: {', '.join(ours)} on the left, {', '.join(theirs)} on the right"
+        )
+    return sf.col(column).cast(key)
