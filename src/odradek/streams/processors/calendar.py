@@ -36,8 +36,8 @@ class Calendar:
         noted[repr(tuple(key.values()))] = key
         self._state.put(self._name, {"page": number}, page)
 
-    def due(self, stream_time: int) -> Iterator[Fields]:
-        """The keys whose time has come, by time; they are taken off. A key that was noted for two such times comes twice."""
+    def due(self, stream_time: int) -> Iterator[tuple[int, Fields]]:
+        """Times that have come, and the keys that were noted for them, by time. They are taken off."""
         pages = self._state.get(self._name, _PAGES) or []
         while pages and pages[0] * _PAGE_MS < stream_time:
             number = pages[0]
@@ -45,9 +45,9 @@ class Calendar:
             ready = sorted(time for time in page if time < stream_time)
             if not ready:
                 return
-            keys = [key for time in ready for key in page.pop(time).values()]
+            found = [(time, key) for time in ready for key in page.pop(time).values()]
             if not page:
                 pages = pages[1:]
                 self._state.put(self._name, _PAGES, pages or None)
             self._state.put(self._name, {"page": number}, page or None)
-            yield from keys
+            yield from found

@@ -80,7 +80,7 @@ class CustomProcessor:
                 headers=tuple((each["key"], each["value"]) for each in row.headers or ()),
             )
             yield from self._visit(key, row, state, record)
-        for due in Calendar(state).due(state.stream_time + 1):
+        for _, due in Calendar(state).due(state.stream_time + 1):
             yield from self._visit(due, row, state, None)
 
     def _visit(

@@ -67,7 +67,7 @@ class StreamStreamProcessor:
         state.put("kept", row.key, kept)
         calendar = Calendar(state, "expiry")
         calendar.note(row.timestamp + self._kept_ms, row.key)
-        for key in calendar.due(state.stream_time):
+        for _, key in calendar.due(state.stream_time):
             self._forget(key, state, calendar)
 
     def _forget(self, key: Fields, state: TaskState, calendar: Calendar) -> None:
@@ -86,10 +86,10 @@ class StreamStreamProcessor:
         state.put("kept", key, left if any(left) else None)
 
     def _unmatched(self, row: InputRow, state: TaskState) -> Iterator[UpdateRow]:
-        for key in Calendar(state, "unmatched").due(state.stream_time):
+        for time, key in Calendar(state, "unmatched").due(state.stream_time):
             waiting = state.get("waiting", key) or {}
             for timestamp, side in sorted(waiting):
-                if timestamp + self._reach[side][1] + self._grace_ms < state.stream_time:
+                if timestamp + self._reach[side][1] + self._grace_ms <= time:
                     for value in waiting.pop((timestamp, side)):
                         yield self._said(key, side, value, None, timestamp, row)
             state.put("waiting", key, waiting or None)

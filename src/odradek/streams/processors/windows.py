@@ -59,8 +59,8 @@ class WindowProcessor:
         key, payload = row.key, row.payload
         if key is not None and payload is not None and payload["new"] is not None:
             yield from self._add(key, payload["new"], row, state)
-        for due in Calendar(state).due(state.stream_time):
-            yield from self._close(due, row, state)
+        for time, due in Calendar(state).due(state.stream_time):
+            yield from self._close(due, time, row, state)
 
     def _add(self, key: Fields, values: Fields, row: InputRow, state: TaskState) -> Iterator[UpdateRow]:
         windows = state.get("windows", key) or {}
@@ -80,16 +80,16 @@ class WindowProcessor:
         if self._final:
             state.put("unsaid", key, unsaid or None)
 
-    def _close(self, key: Fields, row: InputRow, state: TaskState) -> Iterator[UpdateRow]:
+    def _close(self, key: Fields, time: int, row: InputRow, state: TaskState) -> Iterator[UpdateRow]:
         windows = state.get("windows", key) or {}
         if self._final:
             unsaid = state.get("unsaid", key) or {}
             for window in sorted(unsaid, key=lambda each: (each[1], each[0])):
-                if self._kind.open_until(window) < state.stream_time:
+                if self._kind.open_until(window) <= time:
                     del unsaid[window]
                     yield self._update(key, window, windows[window], None, row)
             state.put("unsaid", key, unsaid or None)
-        for window in [each for each in windows if self._kind.kept_until(each) < state.stream_time]:
+        for window in [each for each in windows if self._kind.kept_until(each) <= time]:
             del windows[window]
         state.put("windows", key, windows or None)
 

@@ -175,13 +175,13 @@ def _references(operator: ForeignKeyJoin, left: RecordFrame) -> DataFrame:
     def to(by: Column, said: str, when: Column) -> Column:
         return sf.when(when, sf.struct(by.alias("by"), sf.lit(said).alias("said")))
 
-    leaves = to(old, "leave", moved & new.isNotNull() & old.isNotNull())
-    deletes = to(old, "delete", was & old.isNotNull() & (~here | (moved & new.isNull())))
+    left_kind = sf.lit(operator.kind == "left")
+    gone = ~here | (moved & new.isNull() & ~left_kind)
+    leaves = to(old, "leave", moved & old.isNotNull() & (new.isNotNull() | left_kind))
+    deletes = to(old, "delete", was & gone & (old.isNotNull() | left_kind))
     moves = to(new, "move", moved & new.isNotNull())
     keeps = to(new, "keep", here & (~was | same) & new.isNotNull())
-    nowhere = (
-        to(new, "keep", here & new.isNull()) if operator.kind == "left" else to(new, "keep", sf.lit(False))
-    )
+    nowhere = to(new, "keep", here & new.isNull() & left_kind)
     said = sf.array_compact(sf.array(leaves, deletes, moves, keeps, nowhere))
     parts = rows.select(
         "__key",
