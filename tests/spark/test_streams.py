@@ -208,7 +208,7 @@ def test_a_foreign_key_follows_both_tables(spark: SparkSession, how: Any, partit
     assert {name: count for name, count in counts.items() if count} == {"Ann": 1, "Bert": 1}
 
 
-class Silence(Processor):
+class QuietDevices(Processor):
     """Tells a key that had no record for 10 ms."""
 
     def process(self, record: Any, state: Any, timers: Any) -> Any:
@@ -222,7 +222,7 @@ class Silence(Processor):
 
 def test_processors_and_cogroup(app: Streams) -> None:
     beats = app.stream("beats", key="STRING", value="STRING")
-    beats.group_by_key().process(Silence(), schema="device STRING, since BIGINT").to("silent")
+    beats.group_by_key().process(QuietDevices(), schema="device STRING, since BIGINT").to("silent")
     more = app.stream("more", key="STRING", value="n INT")
     beats.group_by_key().cogroup(lambda key, value, so_far: [*so_far, value]).cogroup(
         more.group_by_key(), lambda key, value, so_far: [*so_far, str(value["n"])]

@@ -87,7 +87,8 @@ class WindowProcessor:
             for window in sorted(unsaid, key=lambda each: (each[1], each[0])):
                 if self._kind.open_until(window) <= time:
                     del unsaid[window]
-                    yield self._update(key, window, windows[window], None, row)
+                    if self._fold.result(windows[window][0]) is not None:
+                        yield self._update(key, window, windows[window], None, row)
             state.put("unsaid", key, unsaid or None)
         for window in [each for each in windows if self._kind.kept_until(each) <= time]:
             del windows[window]

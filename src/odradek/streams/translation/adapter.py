@@ -25,7 +25,7 @@ from pyspark.sql.types import (
 )
 
 from odradek.streams.processors.ports import InputRow, KeyedProcessor
-from odradek.streams.processors.task import MemoryStore, latest_only, run_batch
+from odradek.streams.processors.task import MemoryStore, latest_only, own_state, run_batch
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -65,8 +65,17 @@ class TaskProcessor(StatefulProcessor):
     """What Spark calls. `old`: the places of old values among the outputs; None to emit every update."""
 
     def __init__(
-        self, processor: KeyedProcessor, ports: int, outputs: tuple[str, ...], old: tuple[int, ...] | None
+        self,
+        processor: KeyedProcessor,
+        ports: int,
+        outputs: tuple[str, ...],
+        old: tuple[int, ...] | None,
+        *,
+        name: str,
+        tasks: int,
     ) -> None:
+        self._name = name
+        self._tasks = tasks
         self._processor = processor
         self._ports = ports
         self._outputs = outputs
@@ -81,6 +90,7 @@ class TaskProcessor(StatefulProcessor):
         rows: Iterator[Row],
         timerValues: Any,  # noqa: N803
     ) -> Iterator[Row]:
+        own_state(self._store, self._name, self._tasks)
         given = (_input_row(row, self._ports) for row in rows)
         made: Iterable[Any] = run_batch(self._processor, self._store, given)
         if self._old is not None:
@@ -104,12 +114,15 @@ def keyed(
     ports: list[Port],
     processor: KeyedProcessor,
     *,
+    name: str,
     tasks: int,
     key: StructType,
     outputs: StructType,
     old: tuple[int, ...] | None = None,
 ) -> DataFrame:
-    """Run a processor. `key` is the type of the keys that it says, `outputs` its columns."""
+    """Run a processor. `name` is the operator's: its state belongs to it. `key` is the type of the keys that it says,
+    `outputs` its columns.
+    """
     rows = _united(ports, tasks)
     schema = StructType().add("__key", key)
     for field in outputs.fields:
@@ -120,7 +133,7 @@ def keyed(
     names, count = tuple(outputs.fieldNames()), len(ports)
     groups = rows.groupBy("__task")
     if rows.isStreaming:
-        task = TaskProcessor(processor, count, names, old)
+        task = TaskProcessor(processor, count, names, old, name=name, tasks=tasks)
         return groups.transformWithState(task, schema, "append", "None")
     arrow = to_arrow_schema(schema, timezone="UTC")
 

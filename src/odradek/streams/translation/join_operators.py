@@ -45,6 +45,7 @@ def _stream_table(operator: StreamTableJoin, translator: Translator) -> RecordFr
             Port(rows=table.rows, key=sf.col("__key"), payload=sf.col("__value")),
         ],
         StreamTableProcessor(operator.kind),
+        name=operator.name,
         tasks=translator.tasks,
         key=struct_in(stream.rows, "__key"),
         outputs=StructType().add("__left", value).add("__right", found),
@@ -67,6 +68,7 @@ def _table_table(operator: TableTableJoin, translator: Translator) -> RecordFram
             Port(rows=right.rows, key=matching, payload=sf.col("__value")),
         ],
         TableTableProcessor(operator.kind),
+        name=operator.name,
         tasks=translator.tasks,
         key=key,
         outputs=outputs,
@@ -128,6 +130,7 @@ def _stream_stream(operator: StreamStreamJoin, translator: Translator) -> Record
             after_ms=operator.after_ms,
             grace_ms=operator.grace_ms,
         ),
+        name=operator.name,
         tasks=translator.tasks,
         key=key,
         outputs=StructType().add("__left", ours).add("__right", theirs),
@@ -151,13 +154,14 @@ def _foreign_key(operator: ForeignKeyJoin, translator: Translator) -> RecordFram
             Port(rows=right.rows, key=sf.col("__key"), payload=sf.col("__value")),
         ],
         ForeignKeyProcessor(operator.kind),
+        name=operator.name,
         tasks=translator.tasks,
         key=key,
         outputs=StructType().add("__left", ours).add("__right", theirs),
     )
     rows = joined_value(RecordFrame(rows=joined), "__left", "__right", "__value", operator)
     wanted = operator in translator.wants_old or translator.tasks > 1
-    return changelog(RecordFrame(rows=rows), wanted, translator)
+    return changelog(f"{operator.name}-old", RecordFrame(rows=rows), wanted, translator)
 
 
 def _references(operator: ForeignKeyJoin, left: RecordFrame) -> DataFrame:

@@ -117,6 +117,7 @@ def _run_fold(
     return keyed(
         ports,
         processor,
+        name=operator.name,
         tasks=translator.tasks,
         key=kind,
         outputs=StructType().add("__value", results).add("__old", results),
@@ -189,6 +190,7 @@ def _processed(operator: Processed, translator: Translator) -> RecordFrame:
     said = keyed(
         [Port(rows=rows, key=sf.col("__by"), payload=sf.col("__value"))],
         processor,
+        name=operator.name,
         tasks=translator.tasks,
         key=by,
         outputs=StructType().add("__value", results),

@@ -46,10 +46,14 @@ def _source(operator: TopicSource, translator: Translator) -> RecordFrame:
         (when,) = columns([operator.timestamp])
         rows = scope(frame).withColumn("__timestamp", when.cast("bigint"))
         frame = frame.with_rows(rows.select(*frame.rows.columns))
-    return changelog(frame, operator in translator.wants_old, translator) if operator.table else frame
+    return (
+        changelog(operator.name, frame, operator in translator.wants_old, translator)
+        if operator.table
+        else frame
+    )
 
 
-def changelog(frame: RecordFrame, old: bool, translator: Translator) -> RecordFrame:
+def changelog(name: str, frame: RecordFrame, old: bool, translator: Translator) -> RecordFrame:
     """Updates of a table: records with a key. What they replace is looked up only where it is asked for."""
     rows = frame.rows.where(sf.col("__key").isNotNull())
     if not old:
@@ -58,6 +62,7 @@ def changelog(frame: RecordFrame, old: bool, translator: Translator) -> RecordFr
     updates = keyed(
         [Port(rows=rows, key=sf.col("__key"), payload=sf.col("__value"))],
         LatestProcessor(),
+        name=name,
         tasks=translator.tasks,
         key=struct_in(rows, "__key"),
         outputs=StructType().add("__value", value).add("__old", value),
@@ -233,7 +238,7 @@ def _as_stream(operator: AsStream, translator: Translator) -> RecordFrame:
 @translate.register
 def _as_table(operator: AsTable, translator: Translator) -> RecordFrame:
     frame = translator.frame(operator.inputs[0])
-    return changelog(frame, operator in translator.wants_old, translator)
+    return changelog(operator.name, frame, operator in translator.wants_old, translator)
 
 
 def matching_key(rows: DataFrame, column: str, key: StructType, operator: Operator) -> Column:
