@@ -31,7 +31,8 @@ COMMANDS: Final = {
     "dlq": ("odradek.cli.dlq.dlq", "dlq", "Look at dead letters, and send them back."),
     "txn": ("odradek.cli.txn", "txn", "List and describe transactions, and abort those that hang."),
     "table": ("odradek.cli.table", "table", "Ask compacted topics as tables, while they change."),
-    "pipeline": ("odradek.cli.pipeline", "pipeline", "Look after what Spark pipelines leave in the cluster."),
+    "pipeline": ("odradek.cli.pipeline.pipeline", "pipeline", "Run Spark pipelines, and look after them."),
+    "pipelines": ("odradek.cli.pipeline.serve", "pipelines", "Supervise the pipelines of a cluster."),
     "archive": (
         "odradek.cli.archive.archive",
         "archive",

@@ -1,4 +1,4 @@
-"""`odradek pipeline`: what a Spark pipeline has left in the cluster."""
+"""`odradek pipeline forget`: what a Spark pipeline has left in the cluster."""
 
 from __future__ import annotations
 
@@ -28,12 +28,7 @@ _NEVER_S: Final = float("inf")
 _COLUMNS: Final = ("transaction", "producer", "epoch", "started", "partitions")
 
 
-@click.group()
-def pipeline() -> None:
-    """Look after what Spark pipelines leave in the cluster."""
-
-
-@pipeline.command()
+@click.command()
 @click.argument("sink_id", metavar="SINK")
 @click.option(
     "--decision",

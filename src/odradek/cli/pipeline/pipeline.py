@@ -1,0 +1,283 @@
+"""`odradek pipeline`: run, list, describe, start, stop, pause, resume, logs, lag, delete, forget."""
+
+from __future__ import annotations
+
+import getpass
+import os
+import socket
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from odradek.cli.cluster.access import CLIENT_ID, PATIENCE_MS, check_reachable
+from odradek.cli.options import bootstrap_option, json_option
+from odradek.cli.output import print_json, print_table, remark
+from odradek.cli.pipeline import listing
+from odradek.cli.pipeline.forget import forget
+from odradek.cli.records.moments import duration_ms
+from odradek.model.errors import OdradekError
+from odradek.model.lazy import lazy
+from odradek.pipelines.document import DELIVERIES, Desired, PipelineDocument, PipelineVersion
+from odradek.runtime.real_clock import SystemClock
+
+if TYPE_CHECKING:
+    from odradek.cli.group import lag as group_lag
+    from odradek.pipelines import membership
+    from odradek.pipelines import store as pipeline_store
+    from odradek.pipelines.store import PipelineStore
+else:
+    group_lag = lazy("odradek.cli.group.lag")
+    membership = lazy("odradek.pipelines.membership")
+    pipeline_store = lazy("odradek.pipelines.store")
+
+_clock: Final = SystemClock()
+
+
+class WrongState(OdradekError):
+    """The pipeline is not where the command could do something."""
+
+
+@click.group()
+def pipeline() -> None:
+    """Run Spark pipelines, and look after them.
+
+    What is wanted of a pipeline is kept in the cluster. `odradek pipelines serve` sees to it, on the machine where it runs.
+    """
+
+
+pipeline.add_command(forget)
+name_argument: Final = click.argument("name")
+
+
+@pipeline.command("run")
+@click.argument("file", type=click.Path(exists=True, dir_okay=False, resolve_path=True))
+@click.argument("args", nargs=-1)
+@click.option("--name", "-n", help="By default the file's, without .py.")
+@click.option("--master", metavar="URL", help="Of a Spark cluster; by default this machine (local[*]).")
+@click.option(
+    "--delivery",
+    type=click.Choice(DELIVERIES),
+    default=DELIVERIES[0],
+    show_default=True,
+    help="Of streams programs.",
+)
+@click.option(
+    "--checkpoint", metavar="PLACE", help="A directory or URL; by default below the supervisor's --state."
+)
+@click.option(
+    "--sleep-after",
+    metavar="DURATION",
+    help="End its process after so long without input (10m), and start it when offsets of its inputs move.",
+)
+@bootstrap_option
+@json_option
+def run_(
+    file: str,
+    args: tuple[str, ...],
+    name: str | None,
+    master: str | None,
+    delivery: str,
+    checkpoint: str | None,
+    sleep_after: str | None,
+    bootstrap: str,
+    as_json: bool,
+) -> None:
+    """Make a pipeline of a program, FILE.py, and have it run from now on. ARGS are the program's (after --)."""
+    name = name or os.path.basename(file).removesuffix(".py")
+    now_ms = _clock.wall_ms()
+    version = PipelineVersion(
+        number=1, program=file, args=args, checkpoint=checkpoint or f"{name}/v1", made_ms=now_ms
+    )
+    sleep_after_s = None if sleep_after is None else duration_ms(sleep_after) / 1000
+    document = PipelineDocument(
+        name=name, versions=(version,), master=master, delivery=delivery, sleep_after_s=sleep_after_s
+    )
+
+    def decide(before: PipelineDocument | None) -> PipelineDocument:
+        if before is not None:
+            raise WrongState(f"there is a pipeline {name} already: choose another --name, or delete it first")
+        return document.changed(now_ms, who(), f"run {file}")
+
+    with _open(bootstrap) as store:
+        made = store.change(name, decide)
+        assert made is not None
+        _say_what_follows(store, made, as_json, f"pipeline {name} is to run")
+
+
+@pipeline.command("list")
+@bootstrap_option
+@json_option
+def list_(bootstrap: str, as_json: bool) -> None:
+    """List pipelines: what is wanted of each, and what it does."""
+    with _open(bootstrap) as store:
+        documents, statuses = store.documents(), store.statuses()
+        owner = membership.supervisor_of(store.admin)
+    if as_json:
+        print_json([listing.as_json(document, statuses.get(name)) for name, document in documents.items()])
+    elif documents:
+        rows = [
+            listing.row(document, statuses.get(name), _clock.wall_ms())
+            for name, document in documents.items()
+        ]
+        print_table(listing.COLUMNS, rows)
+    if owner is None and documents:
+        remark(_NOBODY)
+
+
+@pipeline.command()
+@name_argument
+@bootstrap_option
+@json_option
+def describe(name: str, bootstrap: str, as_json: bool) -> None:
+    """Show a pipeline: its program, its versions, what it does, its last failure, its history."""
+    with _open(bootstrap) as store:
+        document, status = store.document(name), store.statuses().get(name)
+        owner = membership.supervisor_of(store.admin)
+    if as_json:
+        print_json({**listing.as_json(document, status), "supervised_by": owner})
+    else:
+        for line in listing.description(document, status, owner, _clock.wall_ms()):
+            click.echo(line)
+
+
+_NOBODY: Final = "nobody supervises the pipelines of this cluster: start `odradek pipelines serve`"
+
+
+def _change_command(
+    verb: str, help_text: str, refusal: Callable[[PipelineDocument], str | None], to: Desired
+) -> None:
+    @click.argument("names", metavar="NAME...", nargs=-1, required=True)
+    @bootstrap_option
+    @json_option
+    def command(names: tuple[str, ...], bootstrap: str, as_json: bool) -> None:
+        with _open(bootstrap) as store:
+            for name in names:
+                changed = store.change(name, lambda before, name=name: _decided(before, name))  # type: ignore[misc]
+                assert changed is not None
+                _say_what_follows(store, changed, as_json, f"pipeline {name} is to be {to.value}")
+
+    def _decided(before: PipelineDocument | None, name: str) -> PipelineDocument:
+        if before is None:
+            raise pipeline_store.no_such_pipeline(name, [])
+        reason = refusal(before)
+        if reason is not None:
+            raise WrongState(f"pipeline {name} {reason}")
+        return before.changed(_clock.wall_ms(), who(), verb, desired=to)
+
+    pipeline.command(verb, help=help_text)(command)
+
+
+_change_command(
+    "start",
+    "Have pipelines run. One that failed tries again at once.",
+    lambda document: None,
+    Desired.RUNNING,
+)
+_change_command("stop", "Have pipelines stop: their processes end.", lambda document: None, Desired.STOPPED)
+_change_command(
+    "pause",
+    "Have pipelines read nothing; their processes stay, so that they go on at once.",
+    lambda document: "is stopped" if document.desired is Desired.STOPPED else None,
+    Desired.PAUSED,
+)
+_change_command(
+    "resume",
+    "Have paused pipelines go on.",
+    lambda document: (
+        None
+        if document.desired is Desired.PAUSED
+        else f"is {document.desired.value}, not paused: `start` starts it"
+    ),
+    Desired.RUNNING,
+)
+
+
+@pipeline.command()
+@name_argument
+@click.option("--lines", "-n", type=click.IntRange(min=1), help="The last so many only.")
+@bootstrap_option
+@json_option
+def logs(name: str, lines: int | None, bootstrap: str, as_json: bool) -> None:
+    """Print the last lines of a pipeline's log, as its supervisor published them."""
+    with _open(bootstrap) as store:
+        store.document(name)
+        status = store.statuses().get(name)
+    texts = [] if status is None else list(status.log)[-(lines or 0) :]
+    if as_json:
+        print_json(texts)
+    else:
+        for text in texts:
+            click.echo(text)
+
+
+@pipeline.command()
+@name_argument
+@bootstrap_option
+@json_option
+def lag(name: str, bootstrap: str, as_json: bool) -> None:
+    """Show how far a pipeline is behind its inputs, a row for each partition."""
+    with _open(bootstrap) as store:
+        store.document(name)
+        status = store.statuses().get(name)
+        if status is None or status.inputs is None:
+            raise WrongState(f"pipeline {name} has not said yet what it reads")
+        positions = listing.positions(status.inputs)
+        ends = group_lag.end_offsets(store.admin, positions)
+    columns = ("topic", "partition", "position", "end", "lag")
+    rows = [
+        (tp.topic, tp.partition, position, ends.get(tp), listing.behind(position, ends.get(tp)))
+        for tp, position in sorted(positions.items())
+    ]
+    if as_json:
+        print_json([dict(zip(columns, row, strict=True)) for row in rows])
+    else:
+        print_table(columns, rows)
+
+
+@pipeline.command()
+@name_argument
+@click.option("--yes", "-y", is_flag=True, help="Do not ask. (It asks on a terminal only.)")
+@bootstrap_option
+def delete(name: str, yes: bool, bootstrap: str) -> None:
+    """Stop a pipeline and forget it. Its topics, its checkpoint and the decisions of its sinks stay."""
+    with _open(bootstrap) as store:
+        document = store.document(name)
+        if not yes and sys.stdin.isatty():
+            click.confirm(f"Stop and forget pipeline {name}?", abort=True)
+
+        def decide(before: PipelineDocument | None) -> None:
+            if before is None:
+                raise pipeline_store.no_such_pipeline(name, [])
+
+        store.change(name, decide)
+    remark(
+        f"forgot pipeline {name}; its checkpoint stays: {document.current.checkpoint}."
+        " A new pipeline with the same sinks needs it, or `odradek pipeline forget SINK --decision`"
+    )
+
+
+@contextmanager
+def _open(bootstrap: str) -> Iterator[PipelineStore]:
+    check_reachable(bootstrap)
+    with pipeline_store.PipelineStore(bootstrap, patience_ms=PATIENCE_MS, client_id=CLIENT_ID) as store:
+        yield store
+
+
+def _say_what_follows(store: PipelineStore, document: PipelineDocument, as_json: bool, text: str) -> None:
+    owner = membership.supervisor_of(store.admin)
+    if as_json:
+        answer: dict[str, Any] = {**listing.as_json(document, None), "supervised_by": owner}
+        print_json(answer)
+    remark(f"{text}; {owner} sees to it" if owner is not None else f"{text}; {_NOBODY}")
+
+
+def who() -> str:
+    """The person, for histories."""
+    try:
+        user = getpass.getuser()
+    except (KeyError, OSError):  # a user id without a name
+        user = str(os.getuid())
+    return f"{user}@{socket.gethostname()}"

@@ -1,0 +1,76 @@
+"""`odradek pipelines serve`: the supervisor."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from odradek.cli.cluster.access import check_reachable
+from odradek.cli.options import bootstrap_option
+from odradek.config.data_directory import default_data_directory
+from odradek.model.lazy import lazy
+from odradek.runtime.real_clock import SystemClock, SystemEntropy
+from odradek.telemetry import events
+
+if TYPE_CHECKING:
+    from odradek.pipelines import runner_process, serving
+    from odradek.pipelines.document import PipelineDocument
+    from odradek.pipelines.runner_process import RunnerProcess
+else:
+    runner_process = lazy("odradek.pipelines.runner_process")
+    serving = lazy("odradek.pipelines.serving")
+
+
+@click.group()
+def pipelines() -> None:
+    """Supervise the pipelines of a cluster."""
+
+
+@pipelines.command()
+@click.option(
+    "--state",
+    metavar="DIR",
+    help="Where checkpoints are; by default `pipelines` in Odradek's data directory.",
+    type=click.Path(file_okay=False),
+)
+@click.option("--json-log", is_flag=True, help="The log as JSON, one object a line.")
+@bootstrap_option
+def serve(state: str | None, json_log: bool, bootstrap: str) -> None:
+    """Run pipelines as `odradek pipeline` has them, until SIGTERM or Ctrl-C.
+
+    Of several supervisors of one cluster one works and the others wait. Pipelines run as processes of this machine.
+    """
+    events.configure(level="INFO", json_lines=json_log)
+    check_reachable(bootstrap)
+    directory = Path(state or Path(default_data_directory()) / "pipelines").absolute()
+    asked: list[int] = []
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda number, _: asked.append(number))
+
+    def launch(document: PipelineDocument) -> RunnerProcess:
+        return runner_process.RunnerProcess(
+            serving.runner_command(document, bootstrap, directory),
+            directory=directory,
+            environment={"PYTHONUNBUFFERED": "1"},
+        )
+
+    terms = serving.ServeTerms(
+        servers=bootstrap,
+        state_directory=directory,
+        name=f"odradek-pipelines/{socket.gethostname()}/{os.getpid()}",
+    )
+    serving.serve(
+        terms,
+        launch,
+        SystemClock(),
+        SystemEntropy(),
+        should_stop=lambda: bool(asked),
+        pause=time.sleep,
+        tell=lambda line: click.echo(line),
+    )

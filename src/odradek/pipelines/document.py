@@ -1,0 +1,134 @@
+"""What is wanted of a pipeline: one JSON document for each, the value of a record of `__odradek_pipelines`.
+
+The supervisor obeys documents and never writes them. People change them, through `PipelineStore.change`.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, replace
+from enum import StrEnum
+from typing import Any, Final, Self
+
+from odradek.model.errors import ConfigError, ErrorCode, KafkaError
+
+PIPELINES_TOPIC: Final = "__odradek_pipelines"
+"""Key: the pipeline's name. Value: its document; none after `delete`."""
+FORMAT: Final = 1
+HISTORY_MAX: Final = 50
+DELIVERIES: Final = ("exactly_once", "at_least_once")
+_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,199}")
+
+
+class Desired(StrEnum):
+    """What somebody asked for."""
+
+    RUNNING = "running"
+    PAUSED = "paused"
+    """It reads nothing, and is quick to go on: its process stays, if it has one."""
+    STOPPED = "stopped"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PipelineVersion:
+    """A program of a pipeline, and where its state is. A version never changes: an upgrade adds one."""
+
+    number: int
+    program: str
+    """A file, absolute, on the supervisor's machine."""
+    args: tuple[str, ...] = ()
+    """What the program finds in `sys.argv[1:]`."""
+    checkpoint: str
+    """A directory or URL. A relative one lies below the supervisor's state directory."""
+    made_ms: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Change:
+    """A line of a pipeline's history."""
+
+    at_ms: int
+    by: str
+    what: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PipelineDocument:
+    """What is wanted of one pipeline."""
+
+    name: str
+    revision: int = 0
+    """Counts the changes of this document."""
+    desired: Desired = Desired.RUNNING
+    versions: tuple[PipelineVersion, ...]
+    """Oldest first. The last one runs."""
+    master: str | None = None
+    """Of Spark; None: a light local session."""
+    delivery: str = "exactly_once"
+    """Of programs that leave it open: those of `odradek.streams`."""
+    sleep_after_s: float | None = None
+    """Its process ends after so long without input, and starts when offsets of its inputs move. None: it never sleeps."""
+    history: tuple[Change, ...] = field(default=())
+
+    def __post_init__(self) -> None:
+        if not _NAME.fullmatch(self.name):
+            raise ConfigError(
+                f"pipeline name {self.name!r}: 1 to 200 letters, digits, '.', '_' and '-', no sign first"
+            )
+        if not self.versions:
+            raise ConfigError(f"pipeline {self.name} has no version")
+        if self.delivery not in DELIVERIES:
+            raise ConfigError(f"delivery {self.delivery!r}: expected one of {', '.join(DELIVERIES)}")
+        if self.sleep_after_s is not None and not self.sleep_after_s > 0:
+            raise ConfigError(
+                f"pipeline {self.name} is to sleep after {self.sleep_after_s:g} s: expected more than 0"
+            )
+
+    @property
+    def current(self) -> PipelineVersion:
+        return self.versions[-1]
+
+    @property
+    def run_key(self) -> tuple[object, ...]:
+        """Two documents with equal keys are served by the same process."""
+        return (self.current, self.master, self.delivery)
+
+    def changed(self, at_ms: int, by: str, what: str, **fields: Any) -> Self:
+        """The next revision. Of the history, the newest `HISTORY_MAX` lines stay."""
+        history = (*self.history, Change(at_ms=at_ms, by=by, what=what))[-HISTORY_MAX:]
+        return replace(self, revision=self.revision + 1, history=history, **fields)
+
+    def to_bytes(self) -> bytes:
+        return json.dumps(
+            {"format": FORMAT, **asdict(self)}, separators=(",", ":"), ensure_ascii=False
+        ).encode()
+
+    @classmethod
+    def from_bytes(cls, name: str, value: bytes) -> Self:
+        """KafkaError INVALID_RECORD for what is no document of this format."""
+        try:
+            content: Mapping[str, Any] = json.loads(value)
+            if content["format"] != FORMAT:
+                raise ValueError(
+                    f"its format is {content['format']}, and this version of Odradek knows {FORMAT}"
+                )
+            return cls(
+                name=content["name"],
+                revision=int(content["revision"]),
+                desired=Desired(content["desired"]),
+                versions=tuple(
+                    PipelineVersion(**{**version, "args": tuple(version["args"])})
+                    for version in content["versions"]
+                ),
+                master=content["master"],
+                delivery=content["delivery"],
+                sleep_after_s=content["sleep_after_s"],
+                history=tuple(Change(**change) for change in content["history"]),
+            )
+        except (ValueError, TypeError, KeyError, ConfigError) as error:
+            raise KafkaError(
+                ErrorCode.INVALID_RECORD,
+                f"the document of pipeline {name!r} in {PIPELINES_TOPIC} is unreadable: {error}",
+            ) from None

@@ -1,0 +1,112 @@
+"""What a runner and its supervisor say to each other: JSON, one object a line, on two pipes.
+
+The supervisor's pipe is the runner's lifeline, too: when it closes, the runner ends.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any, Final
+
+from odradek.pipelines.status import Offsets, RecordPlace, offsets_in
+
+LINE_BYTES_MAX: Final = 1 << 20
+
+
+class Command(StrEnum):
+    """What a supervisor tells a runner."""
+
+    PAUSE = "pause"
+    RESUME = "resume"
+    STOP = "stop"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Running:
+    """The queries run."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Paused:
+    """The queries have ended; what they had begun is finished, or will be done again."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunProgress:
+    """What was read since the last report."""
+
+    rows_count: int
+    batch_ms: float | None
+    inputs: Offsets | None
+    """Of all sources; None when one of them does not say."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Failed:
+    """The run is over."""
+
+    line: str
+    place: RecordPlace | None = None
+    is_final: bool = False
+    """The program itself is wrong: to start it again would change nothing."""
+
+
+Report = Running | Paused | RunProgress | Failed
+_STATES: Final[Mapping[str, Report]] = {"running": Running(), "paused": Paused()}
+
+
+def command_line(command: Command) -> bytes:
+    return json.dumps({"do": command}).encode() + b"\n"
+
+
+def command_in(line: bytes) -> Command | None:
+    """None for what is no command."""
+    try:
+        return Command(json.loads(line)["do"])
+    except (ValueError, TypeError, KeyError):
+        return None
+
+
+def report_line(report: Report) -> bytes:
+    match report:
+        case Running():
+            content: dict[str, Any] = {"state": "running"}
+        case Paused():
+            content = {"state": "paused"}
+        case RunProgress():
+            content = {"rows": report.rows_count, "batch_ms": report.batch_ms, "inputs": report.inputs}
+        case Failed():
+            place = report.place
+            content = {
+                "failed": report.line,
+                "final": report.is_final,
+                "place": None if place is None else [place.topic, place.partition, place.offset],
+            }
+    return json.dumps(content).encode() + b"\n"
+
+
+def report_in(line: bytes) -> Report | None:
+    """None for what is no report: a program may write where it should not."""
+    try:
+        content: Mapping[str, Any] = json.loads(line)
+        if "state" in content:
+            return _STATES[content["state"]]
+        if "failed" in content:
+            place = content.get("place")
+            return Failed(
+                line=str(content["failed"]),
+                is_final=bool(content.get("final")),
+                place=None
+                if place is None
+                else RecordPlace(topic=place[0], partition=int(place[1]), offset=int(place[2])),
+            )
+        return RunProgress(
+            rows_count=int(content["rows"]),
+            batch_ms=content.get("batch_ms"),
+            inputs=offsets_in(content.get("inputs")),
+        )
+    except (ValueError, TypeError, KeyError, IndexError, AttributeError):
+        return None

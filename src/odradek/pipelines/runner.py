@@ -1,0 +1,316 @@
+"""The process that runs one pipeline: `python -m odradek.pipelines.runner`. The supervisor starts it.
+
+One thread waits for commands, and for the end of their pipe. The main thread alone uses Spark.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import logging
+import os
+import queue
+import signal
+import sys
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from odradek.model.errors import ConfigError, OdradekError
+from odradek.model.ids import TopicPartition
+from odradek.model.lazy import lazy
+from odradek.pipelines.failure_line import batch_start, failure_line, place_in
+from odradek.pipelines.program_file import LoadedProgram, WrongProgram, load_program
+from odradek.pipelines.reports import (
+    Command,
+    Failed,
+    Paused,
+    Report,
+    Running,
+    RunProgress,
+    command_in,
+    report_line,
+)
+from odradek.spark.offsets import from_document
+
+if TYPE_CHECKING:
+    from pyspark import cloudpickle, sql
+    from pyspark.sql import SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
+    from pyspark.sql.streaming.readwriter import DataStreamWriter
+else:
+    cloudpickle = lazy("pyspark.cloudpickle")
+    sql = lazy("pyspark.sql")
+
+TICK_S: Final = 0.5
+ORPHAN_GRACE_S: Final = 20.0
+"""When the supervisor is gone, queries have so long to stop."""
+_ROCKS_DB: Final = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
+
+Offsets = dict[TopicPartition, int]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunnerTerms:
+    """What a runner is told when it starts."""
+
+    name: str
+    servers: str
+    checkpoint: str
+    delivery: str
+    master: str | None = None
+
+
+class PipelineRun:
+    """A program's queries: started, looked at, stopped, started again. Used from one thread."""
+
+    def __init__(self, program: LoadedProgram, terms: RunnerTerms, spark: SparkSession) -> None:
+        self._program = program
+        self._terms = terms
+        self._spark = spark
+        self._queries: list[StreamingQuery] = []
+        self._last_batches: dict[str, int] = {}
+        self._positions: dict[str, Offsets | None] = {}
+        """Of each query, the next offsets; None where a source does not say."""
+
+    def start(self) -> None:
+        """WrongProgram for what is no pipeline; else what Spark raises."""
+        self._last_batches.clear()
+        app = self._program.app
+        if app is not None:
+            run = app.start(checkpoint=self._terms.checkpoint, delivery=self._terms.delivery)
+            self._queries = list(run.queries.values())
+        else:
+            assert self._program.pipeline is not None
+            named = _named(self._program.pipeline(self._spark))
+            self._queries = []
+            for name, what in named.items():
+                self._queries.append(self._started(name, what))
+
+    def _started(self, name: str, what: Any) -> StreamingQuery:
+        if hasattr(what, "recentProgress"):
+            return what  # type: ignore[no-any-return]  # started by the program, with a checkpoint of its own
+        if not callable(getattr(what, "queryName", None)):
+            raise WrongProgram(f"pipeline(spark) returned {type(what).__name__}: {_RETURNS}")
+        writer: DataStreamWriter = what
+        place = f"{self._terms.checkpoint}/{name}"
+        return writer.queryName(f"{self._terms.name}.{name}").option("checkpointLocation", place).start()
+
+    def stop(self) -> None:
+        """Batches that are under way are finished, or done again at the next start."""
+        for query in self._queries:
+            query.stop()
+        self._queries = []
+
+    def progress(self) -> RunProgress | None:
+        """What was read since the last call; None when no batch has ended."""
+        rows_count, batch_ms, has_news = 0, None, False
+        for query in self._queries:
+            key = str(query.id)
+            for batch in query.recentProgress:
+                if batch["batchId"] <= self._last_batches.get(key, -1):
+                    continue
+                self._last_batches[key] = batch["batchId"]
+                has_news = True
+                rows_count += batch["numInputRows"]
+                batch_ms = float(batch["durationMs"].get("triggerExecution", 0))
+                self._positions[key] = _positions([source["endOffset"] for source in batch["sources"]])
+        return (
+            RunProgress(rows_count=rows_count, batch_ms=batch_ms, inputs=self._inputs()) if has_news else None
+        )
+
+    def has_ended(self) -> bool:
+        """All queries have ended by themselves, and none has failed. Raises what one died of."""
+        for query in self._queries:
+            error = query.exception()
+            if error is not None:
+                raise error
+        return not any(query.isActive for query in self._queries)
+
+    def positions(self) -> Offsets:
+        """The lowest next offset of any query, for each partition."""
+        lowest: Offsets = {}
+        for offsets in self._positions.values():
+            for tp, offset in (offsets or {}).items():
+                lowest[tp] = min(offset, lowest.get(tp, offset))
+        return lowest
+
+    def _inputs(self) -> dict[str, dict[int, int]] | None:
+        keys = [str(query.id) for query in self._queries]
+        if any(self._positions.get(key) is None for key in keys):
+            return None
+        inputs: dict[str, dict[int, int]] = {}
+        for tp, offset in self.positions().items():
+            inputs.setdefault(tp.topic, {})[tp.partition] = offset
+        return inputs
+
+
+_RETURNS: Final = "return a writer (frame.writeStream...), or a list or a dict of them"
+
+
+def _named(returned: Any) -> dict[str, Any]:
+    """Names stay, so that each query finds its checkpoint: a dict's keys, or numbers from 0."""
+    if isinstance(returned, Mapping):
+        named = {str(name): what for name, what in returned.items()}
+    elif isinstance(returned, Sequence) and not isinstance(returned, str):
+        named = {str(number): what for number, what in enumerate(returned)}
+    else:
+        named = {"0": returned}
+    if not named:
+        raise WrongProgram(f"pipeline(spark) returned nothing: {_RETURNS}")
+    return named
+
+
+def _positions(ends: Sequence[str | None]) -> Offsets | None:
+    """Of one query's sources; None when one is no topic, or has not said anything yet."""
+    positions: Offsets = {}
+    for end in ends:
+        try:
+            found = from_document(json.loads(end or "")).next_offsets
+        except (ConfigError, ValueError, TypeError, AttributeError):
+            return None
+        for tp, offset in found.items():
+            positions[tp] = min(offset, positions.get(tp, offset))
+    return positions
+
+
+def light_session(terms: RunnerTerms, tasks: int | None) -> SparkSession:
+    """A session for one pipeline. `tasks`: into how many an operator's keys are divided; Spark keeps that in the checkpoint."""
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    builder = sql.SparkSession.builder.appName(terms.name).master(terms.master or "local[*]")
+    settings = {
+        "spark.sql.session.timeZone": "UTC",
+        "spark.sql.streaming.stateStore.providerClass": _ROCKS_DB,
+        "spark.ui.showConsoleProgress": "false",
+        "spark.log.level": "ERROR",
+    }
+    if terms.master is None or terms.master.startswith("local"):
+        os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+        settings |= {
+            "spark.ui.enabled": "false",
+            "spark.driver.bindAddress": "127.0.0.1",
+            "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+        }
+        tasks = tasks or 1
+    if tasks is not None:
+        settings["spark.sql.shuffle.partitions"] = str(tasks)
+    for key, value in settings.items():
+        builder = builder.config(key, value)
+    logging.getLogger("py4j").setLevel(logging.ERROR)
+    return builder.getOrCreate()
+
+
+def follow(run: PipelineRun, commands: queue.Queue[Command], say: Callable[[Report], None]) -> int:
+    """Run until STOP, or until all queries have ended: 0. After a failure, which has been said: 1."""
+    is_paused = False
+    try:
+        run.start()
+        say(Running())
+        while True:
+            try:
+                command = commands.get(timeout=TICK_S)
+            except queue.Empty:
+                command = None
+            if not is_paused:
+                _say_progress(run, say)
+            if command is Command.STOP:
+                run.stop()
+                return 0
+            if command is Command.PAUSE and not is_paused:
+                is_paused = True
+                run.stop()
+                say(Paused())
+            elif command is Command.RESUME and is_paused:
+                is_paused = False
+                run.start()
+                say(Running())
+            elif not is_paused and run.has_ended():
+                _say_progress(run, say)
+                return 0
+    except WrongProgram as error:
+        say(Failed(line=str(error), is_final=True))
+    except Exception as error:
+        logging.getLogger("odradek.pipelines").exception("the pipeline failed")
+        say(_failed(run, error))
+    return 1
+
+
+def _say_progress(run: PipelineRun, say: Callable[[Report], None]) -> None:
+    progress = run.progress()
+    if progress is not None:
+        say(progress)
+
+
+def _failed(run: PipelineRun, error: Exception) -> Failed:
+    line = failure_line(str(error))
+    place, positions = place_in(line), run.positions()
+    if place is None and positions:
+        line = f"{line} ({batch_start(positions)})"
+    return Failed(line=line, place=place)
+
+
+def _listen(descriptor: int, commands: queue.Queue[Command]) -> None:
+    """Until the pipe closes: then the supervisor is gone, and this process group ends, however long queries take to stop."""
+    with os.fdopen(descriptor, "rb") as lines:
+        for line in lines:
+            command = command_in(line)
+            if command is not None:
+                commands.put(command)
+    commands.put(Command.STOP)
+    killer = threading.Timer(ORPHAN_GRACE_S, lambda: os.killpg(0, signal.SIGKILL))
+    killer.daemon = True
+    killer.start()
+
+
+def main(words: Sequence[str]) -> int:
+    """The process. Its words: see `serving.runner_command`."""
+    parser = argparse.ArgumentParser(prog="odradek.pipelines.runner")
+    for option in ("--name", "--servers", "--checkpoint", "--delivery"):
+        parser.add_argument(option, required=True)
+    parser.add_argument("--master")
+    parser.add_argument("--commands", type=int, required=True)
+    parser.add_argument("--reports", type=int, required=True)
+    parser.add_argument("program", type=Path)
+    parser.add_argument("args", nargs="*")
+    given = parser.parse_args(words)
+    logging.basicConfig(format="%(asctime)s %(levelname)s %(name)s %(message)s", level=logging.WARNING)
+    commands: queue.Queue[Command] = queue.Queue()
+    threading.Thread(target=_listen, args=(given.commands, commands), daemon=True).start()
+
+    def say(report: Report) -> None:
+        try:
+            os.write(given.reports, report_line(report))
+        except BrokenPipeError:  # the supervisor is gone: its other pipe has said so
+            return
+
+    terms = RunnerTerms(
+        name=given.name,
+        servers=given.servers,
+        checkpoint=given.checkpoint,
+        delivery=given.delivery,
+        master=given.master,
+    )
+    os.environ.setdefault("ODRADEK_BOOTSTRAP", terms.servers)
+    try:
+        program = load_program(given.program, given.args)
+    except OdradekError as error:
+        say(Failed(line=str(error), is_final=True))
+        return 1
+    # Workers cannot import the program: what it defines travels with the plan.
+    pickling: Any = cloudpickle
+    pickling.register_pickle_by_value(program.module)
+    try:
+        spark = light_session(terms, None if program.app is None else program.app.program.partitions)
+    except Exception as error:  # noqa: BLE001 - the root of the process
+        say(Failed(line=failure_line(f"Spark did not start: {error}")))
+        return 1
+    return follow(PipelineRun(program, terms, spark), commands, say)
+
+
+if __name__ == "__main__":
+    code = main(sys.argv[1:])
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)  # the JVM follows: its standard input closes

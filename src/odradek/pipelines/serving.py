@@ -1,0 +1,185 @@
+"""`odradek pipelines serve`: a supervisor and its membership, until somebody asks it to end."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from odradek.model.errors import OdradekError
+from odradek.pipelines.document import PipelineDocument
+from odradek.pipelines.lifecycle import RestartPolicy
+from odradek.pipelines.membership import SESSION_MS, SupervisedTopics
+from odradek.pipelines.runner_process import RunnerProcess
+from odradek.pipelines.supervisor import Supervisor
+from odradek.runtime.ports import Clock, Entropy
+from odradek.telemetry import events
+
+TURN_S: Final = 0.2
+STOPPING_TURN_S: Final = 0.02
+ASK_OWNER_EVERY_S: Final = 2.0
+_log = events.get("pipelines")
+
+Launch = Callable[[PipelineDocument], RunnerProcess]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServeTerms:
+    """How a supervisor serves."""
+
+    servers: str
+    state_directory: Path
+    """Below it lie checkpoints; a lock in it keeps a second supervisor of this machine out."""
+    name: str
+    """How others see it."""
+    policy: RestartPolicy = field(default_factory=RestartPolicy)
+    session_ms: int = SESSION_MS
+
+
+class AnotherSupervisor(OdradekError):
+    """The state directory is in use."""
+
+
+def serve(
+    terms: ServeTerms,
+    launch: Launch,
+    clock: Clock,
+    entropy: Entropy,
+    *,
+    should_stop: Callable[[], bool],
+    pause: Callable[[float], None],
+    tell: Callable[[str], None],
+) -> None:
+    """Supervise until `should_stop`; then all runners are stopped. `tell` gets one line when it begins, and when it waits.
+
+    AnotherSupervisor when one of this machine has the state directory.
+    """
+    with _only_one(terms.state_directory):
+        _Serving(terms, launch, clock, entropy, pause, tell).run(should_stop)
+
+
+class _Serving:
+    def __init__(
+        self,
+        terms: ServeTerms,
+        launch: Launch,
+        clock: Clock,
+        entropy: Entropy,
+        pause: Callable[[float], None],
+        tell: Callable[[str], None],
+    ) -> None:
+        self._terms, self._launch = terms, launch
+        self._clock, self._entropy, self._pause, self._tell = clock, entropy, pause, tell
+        self._told_owner: str | None = None
+        self._ask_owner_at = 0.0
+        self._supervisor: Supervisor | None = None
+
+    def run(self, should_stop: Callable[[], bool]) -> None:
+        terms = self._terms
+        topics = SupervisedTopics(
+            terms.servers, self._clock, client_id=terms.name, on_lost=self._lost, session_ms=terms.session_ms
+        )
+        with topics:
+            try:
+                while not should_stop():
+                    self._turn(topics)
+            finally:
+                self._stop_all()
+
+    def _turn(self, topics: SupervisedTopics) -> None:
+        try:
+            changes = topics.wait(TURN_S)
+            if changes is None:
+                self._begin(topics)
+            elif self._supervisor is not None:
+                self._supervisor.follow(changes)
+        except OdradekError as error:  # the brokers are away: pipelines that run go on
+            _log.warning("brokers_away", reason=str(error))
+            self._pause(TURN_S)
+        if self._supervisor is not None:
+            self._supervisor.turn()
+        else:
+            self._say_who_has_it(topics)
+
+    def _begin(self, topics: SupervisedTopics) -> None:
+        documents, statuses = topics.everything()
+        self._supervisor = Supervisor(
+            topics, self._launch, self._clock, self._entropy, name=self._terms.name, policy=self._terms.policy
+        )
+        self._supervisor.begin(documents, statuses)
+        self._told_owner = None
+        self._tell(f"supervising {len(documents)} pipelines of {self._terms.servers}")
+
+    def _say_who_has_it(self, topics: SupervisedTopics) -> None:
+        now = self._clock.monotonic()
+        if now < self._ask_owner_at:
+            return
+        self._ask_owner_at = now + ASK_OWNER_EVERY_S
+        owner = topics.owner()
+        if owner is not None and owner != self._told_owner and not topics.supervises:
+            self._told_owner = owner
+            self._tell(
+                f"{owner} supervises the pipelines of {self._terms.servers}: this one waits until that ends"
+            )
+
+    def _lost(self) -> None:
+        _log.warning(
+            "supervision_lost",
+            reason="another member of the group has it, or this one kept silent for too long",
+        )
+        self._stop_all()
+
+    def _stop_all(self) -> None:
+        """All processes have ended when it returns: after `stopping_max_s` they are killed."""
+        supervisor, self._supervisor = self._supervisor, None
+        if supervisor is None:
+            return
+        supervisor.halt()
+        supervisor.turn()
+        while not supervisor.is_idle:
+            self._pause(STOPPING_TURN_S)
+            supervisor.turn()
+
+
+@contextmanager
+def _only_one(state_directory: Path) -> Iterator[None]:
+    """The lock ends with the process, however that ends."""
+    state_directory.mkdir(parents=True, exist_ok=True)
+    with (state_directory / "supervisor.lock").open("a+") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            lock.seek(0)
+            raise AnotherSupervisor(
+                f"process {lock.read().strip() or 'unknown'} supervises pipelines in {state_directory}:"
+                " stop it, or name another directory (--state)"
+            ) from None
+        lock.truncate(0)
+        lock.write(str(os.getpid()))
+        lock.flush()
+        yield
+
+
+def runner_command(
+    document: PipelineDocument, servers: str, state_directory: Path
+) -> Callable[[int, int], list[str]]:
+    """The words that start the runner of a document."""
+    version = document.current
+    place = version.checkpoint
+    checkpoint = place if "://" in place else str(state_directory / place)
+
+    def words(commands: int, reports: int) -> list[str]:
+        return [
+            *(sys.executable, "-m", "odradek.pipelines.runner"),
+            *("--name", document.name, "--servers", servers, "--checkpoint", checkpoint),
+            *("--delivery", document.delivery, "--commands", str(commands), "--reports", str(reports)),
+            *(() if document.master is None else ("--master", document.master)),
+            *("--", version.program, *version.args),
+        ]
+
+    return words

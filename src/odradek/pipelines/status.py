@@ -1,0 +1,126 @@
+"""What a pipeline does, as its supervisor tells it: one JSON document for each, the value of a record of its own topic."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from enum import StrEnum
+from typing import Any, Final, Self
+
+from odradek.model.errors import ErrorCode, KafkaError
+
+STATUS_TOPIC: Final = "__odradek_pipeline_status"
+"""Key: the pipeline's name. Value: its status; none when the pipeline is gone."""
+LOG_LINES_MAX: Final = 100
+LOG_LINE_CHARS_MAX: Final = 500
+
+Offsets = Mapping[str, Mapping[int, int]]
+"""Topic, partition: the next offset to read."""
+
+
+class Phase(StrEnum):
+    """Where a pipeline is on its way."""
+
+    STARTING = "starting"
+    RUNNING = "running"
+    PAUSED = "paused"
+    STOPPING = "stopping"
+    STOPPED = "stopped"
+    BACKING_OFF = "backing-off"
+    """It failed, and is started again in a while."""
+    FAILED = "failed"
+    """It cannot run as it is: a change of its document starts it again."""
+    SLEEPING = "sleeping"
+    """It has no process until offsets of its inputs move."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecordPlace:
+    """A record."""
+
+    topic: str
+    partition: int
+    offset: int
+
+    def __str__(self) -> str:
+        return f"{self.topic}-{self.partition} at offset {self.offset}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunFailure:
+    """Why a run ended."""
+
+    line: str
+    at_ms: int
+    place: RecordPlace | None = None
+    """The record that it failed at, where that is known."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PipelineStatus:
+    """What a pipeline does."""
+
+    name: str
+    phase: Phase
+    revision: int
+    """Of the document that it follows."""
+    version: int
+    since_ms: int
+    """When the phase began."""
+    supervisor: str
+    pid: int | None = None
+    failure: RunFailure | None = None
+    """The last one."""
+    failures_in_a_row: int = 0
+    restart_in_s: float | None = None
+    """While it backs off, from `since_ms` on."""
+    rows_count: int = 0
+    """Read by this process."""
+    batch_ms: float | None = None
+    """How long the last batch took."""
+    inputs: Offsets | None = None
+    """What it has read, exclusive; None where its sources do not say."""
+    log: tuple[str, ...] = field(default=())
+    """The last lines of its process."""
+
+    def to_bytes(self) -> bytes:
+        return json.dumps(asdict(self), separators=(",", ":"), ensure_ascii=False).encode()
+
+    @classmethod
+    def from_bytes(cls, name: str, value: bytes) -> Self:
+        """KafkaError INVALID_RECORD for what is no status."""
+        try:
+            content: dict[str, Any] = json.loads(value)
+            content["phase"] = Phase(content["phase"])
+            content["inputs"] = offsets_in(content["inputs"])
+            content["log"] = tuple(content["log"])
+            failure = content["failure"]
+            if failure is not None:
+                content["failure"] = failure_in(failure)
+            return cls(**content)
+        except (ValueError, TypeError, KeyError, AttributeError) as error:
+            raise KafkaError(
+                ErrorCode.INVALID_RECORD,
+                f"the status of pipeline {name!r} in {STATUS_TOPIC} is unreadable: {error}",
+            ) from None
+
+
+def offsets_in(content: Mapping[str, Mapping[str, int]] | None) -> Offsets | None:
+    """From JSON, whose keys are strings."""
+    if content is None:
+        return None
+    return {
+        topic: {int(number): int(offset) for number, offset in parts.items()}
+        for topic, parts in content.items()
+    }
+
+
+def failure_in(content: Mapping[str, Any]) -> RunFailure:
+    """From JSON."""
+    place = content["place"]
+    return RunFailure(
+        line=content["line"],
+        at_ms=int(content["at_ms"]),
+        place=None if place is None else RecordPlace(**place),
+    )

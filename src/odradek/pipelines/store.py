@@ -1,0 +1,137 @@
+"""Where the documents of pipelines are changed: compare and set, on a topic.
+
+Every writer uses the same transactional id. It fences all writers before it, reads the topic to its end, decides, and
+commits. So between what it read and what it wrote nobody else has written: who tries is fenced, reads again, and decides again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final, Self
+
+from odradek.client import Admin, FatalTransactionError, Producer, TransactionError
+from odradek.model.errors import ErrorCode, KafkaError, OdradekError
+from odradek.pipelines.document import PIPELINES_TOPIC, PipelineDocument
+from odradek.pipelines.status import PipelineStatus
+from odradek.pipelines.tables import make_topics, place_of, read_documents, read_statuses
+from odradek.runtime.ports import Clock
+from odradek.runtime.real_clock import SystemClock
+
+WRITER_ID: Final = "odradek-pipelines"
+_TRIES: Final = 8
+
+Decide = Callable[[PipelineDocument | None], PipelineDocument | None]
+"""From the document as it is (None: there is none) to what it becomes. It may be called again."""
+
+
+class PipelineConflict(OdradekError):
+    """Somebody else changed the pipeline first."""
+
+
+class PipelineStore:
+    """with PipelineStore("127.0.0.1:9092") as store:
+    store.change("totals", lambda document: document.changed(now_ms, "ann", "stop", desired=Desired.STOPPED))
+    """
+
+    def __init__(
+        self, servers: str, *, clock: Clock | None = None, patience_ms: int = 60_000, **settings: Any
+    ) -> None:
+        """`settings` are for all clients that are made, such as `client_id`. `patience_ms`: of questions to the cluster."""
+        self._servers = servers
+        self._settings = settings
+        self._clock = clock or SystemClock()
+        self.admin: Final = Admin(servers, default_api_timeout_ms=patience_ms, **settings)
+
+    def close(self) -> None:
+        """Idempotent."""
+        self.admin.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def documents(self) -> dict[str, PipelineDocument]:
+        """By name, in order."""
+        documents, _ = read_documents(self.admin, self._clock, self._servers, **self._settings)
+        return documents
+
+    def statuses(self) -> dict[str, PipelineStatus]:
+        """By name, in order."""
+        return read_statuses(self.admin, self._clock, self._servers, **self._settings)
+
+    def document(self, name: str) -> PipelineDocument:
+        """KafkaError RESOURCE_NOT_FOUND, with the names that there are, when there is no such pipeline."""
+        documents = self.documents()
+        if name not in documents:
+            raise no_such_pipeline(name, list(documents))
+        return documents[name]
+
+    def change(
+        self, name: str, decide: Decide, *, expected_revision: int | None = None
+    ) -> PipelineDocument | None:
+        """Write what `decide` makes of the document, and return it. Nothing is written when it is as it was.
+
+        PipelineConflict, with who was first, when the document is not at `expected_revision` (0: there is none), or when
+        others keep changing pipelines at this very moment.
+        """
+        make_topics(self.admin)
+        written: list[PipelineDocument | None] = []
+        for _ in range(_TRIES):
+            try:
+                return self._try(name, decide, expected_revision, written)
+            except (FatalTransactionError, TransactionError) as error:
+                # Somebody began after us: what we read may be old. Who finds an empty transaction is told INVALID_TXN_STATE.
+                problem = str(error)
+        raise PipelineConflict(
+            f"pipeline {name}: others changed pipelines {_TRIES} times meanwhile{self._last_change(name)}: try again"
+            f" ({problem})"
+        )
+
+    def _try(
+        self,
+        name: str,
+        decide: Decide,
+        expected_revision: int | None,
+        written: list[PipelineDocument | None],
+    ) -> PipelineDocument | None:
+        """`written`: what tries before this one have sent. A commit whose answer was lost may have been made."""
+        with Producer(self._servers, transactional_id=WRITER_ID, **self._settings) as producer:
+            producer.init_transactions()
+            before = self.documents().get(name)
+            if written and written[-1] == before:
+                return before
+            found = 0 if before is None else before.revision
+            if expected_revision is not None and found != expected_revision:
+                raise PipelineConflict(
+                    f"pipeline {name} is at revision {found}, not {expected_revision}{_by(before)}: look at it again"
+                )
+            after = decide(before)
+            if after == before:
+                return after
+            written.append(after)
+            place = place_of(PIPELINES_TOPIC)
+            with producer.transaction():
+                producer.send(
+                    place.topic,
+                    None if after is None else after.to_bytes(),
+                    key=name.encode(),
+                    partition=place.partition,
+                )
+            return after
+
+    def _last_change(self, name: str) -> str:
+        return _by(self.documents().get(name))
+
+
+def _by(document: PipelineDocument | None) -> str:
+    if document is None or not document.history:
+        return ""
+    change = document.history[-1]
+    return f" (the last change: {change.what}, by {change.by})"
+
+
+def no_such_pipeline(name: str, known: list[str]) -> KafkaError:
+    names = f"there are {', '.join(known)}" if known else "there are none"
+    return KafkaError(ErrorCode.RESOURCE_NOT_FOUND, f"there is no pipeline {name!r}: {names}")

@@ -1,0 +1,245 @@
+"""The supervisor: it sees to it that every pipeline does what its document says. One for a cluster at a time.
+
+What it needs comes as arguments: topics (documents in, statuses out, ends of inputs), processes, time and chance. All
+that it knows can be had again from the brokers: documents, and, of those that sleep, how far they had read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final, Protocol
+
+from odradek.model.ids import TopicPartition
+from odradek.pipelines.document import PipelineDocument
+from odradek.pipelines.lifecycle import Kill, Lifecycle, RestartPolicy, Start, Tell, unread
+from odradek.pipelines.reports import Command, Report
+from odradek.pipelines.runner_process import reason_of_end
+from odradek.pipelines.status import Offsets, Phase, PipelineStatus
+from odradek.runtime.ports import Clock, Entropy
+from odradek.telemetry import events
+
+_log = events.get("pipelines")
+PUBLISH_EVERY_S: Final = 5.0
+"""What changes all the time (rows, offsets, log) is published so often; a phase at once."""
+LOOK_EVERY_S: Final = 1.0
+"""So often the ends of what sleeping pipelines read are looked up, in one request for all of them."""
+
+
+class Runner(Protocol):
+    """A process; see `RunnerProcess`."""
+
+    @property
+    def pid(self) -> int: ...
+    @property
+    def log(self) -> Sequence[str]: ...
+    def tell(self, command: Command) -> None: ...
+    def kill(self) -> None: ...
+    def reports(self) -> list[Report]: ...
+    def end(self) -> int | None: ...
+    def close(self) -> None: ...
+
+
+class PipelineTopics(Protocol):
+    """The brokers' side; see `SupervisedTopics`."""
+
+    def publish(self, name: str, status: PipelineStatus | None) -> None:
+        """Without waiting. None: the pipeline is gone."""
+
+    def look(self, topics: Sequence[str]) -> None:
+        """Begin to look up where all partitions of these topics end, unless that is under way."""
+
+    def found(self) -> Mapping[TopicPartition, int] | None:
+        """What the last look brought, once; None while it is under way or failed."""
+
+
+@dataclass(slots=True, kw_only=True)
+class _Pipeline:
+    lifecycle: Lifecycle
+    runner: Runner | None = None
+    log: tuple[str, ...] = ()
+    """Of the process before, while there is none."""
+    published: PipelineStatus | None = None
+    published_at: float = float("-inf")
+    phase_since: float | None = None
+    phase_since_ms: int = 0
+    """The same moment, by the wall clock."""
+
+
+class Supervisor:
+    """`turn` is called again and again, from one thread."""
+
+    def __init__(
+        self,
+        topics: PipelineTopics,
+        launch: Callable[[PipelineDocument], Runner],
+        clock: Clock,
+        entropy: Entropy,
+        *,
+        name: str,
+        policy: RestartPolicy | None = None,
+    ) -> None:
+        """`name` is how others know this supervisor. `launch` raises OSError when there cannot be a process."""
+        self._topics = topics
+        self._launch = launch
+        self._clock = clock
+        self._entropy = entropy
+        self._name = name
+        self._policy = policy or RestartPolicy()
+        self._pipelines: dict[str, _Pipeline] = {}
+        self._looked_at = float("-inf")
+
+    def begin(
+        self, documents: Mapping[str, PipelineDocument], statuses: Mapping[str, PipelineStatus]
+    ) -> None:
+        """What is wanted, and what a supervisor before had said: pipelines that slept sleep on."""
+        now = self._clock.monotonic()
+        for name, document in documents.items():
+            lifecycle = self._add(document)
+            status = statuses.get(name)
+            if (
+                status is not None
+                and status.phase is Phase.SLEEPING
+                and status.inputs is not None
+                and (status.revision, status.version) == (document.revision, document.current.number)
+            ):
+                lifecycle.fell_asleep(status.inputs, now)
+        for name in statuses.keys() - documents.keys():
+            self._topics.publish(name, None)
+
+    def follow(self, documents: Mapping[str, PipelineDocument | None]) -> None:
+        """Documents that have changed; None: it was deleted."""
+        now = self._clock.monotonic()
+        for name, document in documents.items():
+            if name in self._pipelines:
+                self._pipelines[name].lifecycle.follow(document, now)
+            elif document is not None:
+                self._add(document)
+
+    def turn(self) -> None:
+        """Take in what happened, do what is due, publish what has changed. Never waits."""
+        self._wake()
+        for name, pipeline in list(self._pipelines.items()):
+            self._take_in(pipeline)
+            self._act(name, pipeline)
+            self._publish(name, pipeline)
+            if pipeline.lifecycle.is_over:
+                del self._pipelines[name]
+                self._topics.publish(name, None)
+
+    def halt(self) -> None:
+        """Begin to stop all processes; they have ended when `is_idle`, after `stopping_max_s` at the latest, and a moment."""
+        for pipeline in self._pipelines.values():
+            pipeline.lifecycle.halt()
+
+    def forget(self) -> None:
+        """After `halt`: another supervisor has the pipelines now."""
+        assert self.is_idle, "processes run"
+        self._pipelines.clear()
+
+    @property
+    def is_idle(self) -> bool:
+        """It has no process."""
+        return all(pipeline.runner is None for pipeline in self._pipelines.values())
+
+    # -- inside
+
+    def _add(self, document: PipelineDocument) -> Lifecycle:
+        lifecycle = Lifecycle(document, self._policy, self._entropy.uniform, self._clock.monotonic())
+        self._pipelines[document.name] = _Pipeline(lifecycle=lifecycle)
+        return lifecycle
+
+    def _wake(self) -> None:
+        ends = self._topics.found()
+        asleep = [each.lifecycle for each in self._pipelines.values() if each.lifecycle.sleeps]
+        inputs: list[tuple[Lifecycle, Offsets]] = [
+            (lifecycle, lifecycle.inputs) for lifecycle in asleep if lifecycle.inputs is not None
+        ]
+        if ends is not None:
+            for lifecycle, offsets in inputs:
+                if unread(offsets, {tp: end for tp, end in ends.items() if tp.topic in offsets}):
+                    lifecycle.moved()
+        now = self._clock.monotonic()
+        if inputs and now - self._looked_at >= LOOK_EVERY_S:
+            self._looked_at = now
+            self._topics.look(sorted({topic for _, offsets in inputs for topic in offsets}))
+
+    def _take_in(self, pipeline: _Pipeline) -> None:
+        runner, lifecycle = pipeline.runner, pipeline.lifecycle
+        if runner is None:
+            return
+        code = runner.end()  # first: what it said before its end is there to read then
+        now, now_ms = self._clock.monotonic(), self._clock.wall_ms()
+        for report in runner.reports():
+            lifecycle.reported(report, now, now_ms)
+        if code is not None:
+            pipeline.runner, pipeline.log = None, tuple(runner.log)
+            runner.close()
+            lifecycle.ended(reason_of_end(code, pipeline.log), code == 0, now, now_ms)
+            if lifecycle.phase in (Phase.BACKING_OFF, Phase.FAILED) and lifecycle.failure is not None:
+                _log.warning(
+                    "pipeline_failed",
+                    pipeline=lifecycle.document.name,
+                    reason=lifecycle.failure.line,
+                    place=str(lifecycle.failure.place or "unknown"),
+                    phase=lifecycle.phase.value,
+                    restart_in_s=lifecycle.restart_in_s,
+                )
+
+    def _act(self, name: str, pipeline: _Pipeline) -> None:
+        now, now_ms = self._clock.monotonic(), self._clock.wall_ms()
+        lifecycle = pipeline.lifecycle
+        while (effect := lifecycle.step(now, now_ms)) is not None:
+            match effect:
+                case Start():
+                    try:
+                        pipeline.runner = self._launch(lifecycle.document)
+                    except OSError as error:
+                        lifecycle.could_not_start(f"its process could not be started: {error}", now, now_ms)
+                    else:
+                        lifecycle.started(now)
+                        _log.info("pipeline_started", pipeline=name, pid=pipeline.runner.pid)
+                case Tell(command=command):
+                    assert pipeline.runner is not None
+                    pipeline.runner.tell(command)
+                case Kill():
+                    assert pipeline.runner is not None
+                    pipeline.runner.kill()
+                    _log.warning("pipeline_killed", pipeline=name, pid=pipeline.runner.pid)
+
+    def _publish(self, name: str, pipeline: _Pipeline) -> None:
+        status, published = self._status(pipeline), pipeline.published
+        now = self._clock.monotonic()
+        if status == published:
+            return
+        is_urgent = published is None or (
+            published.phase,
+            published.revision,
+            published.failures_in_a_row,
+        ) != (status.phase, status.revision, status.failures_in_a_row)
+        if is_urgent or now - pipeline.published_at >= PUBLISH_EVERY_S:
+            self._topics.publish(name, status)
+            pipeline.published, pipeline.published_at = status, now
+
+    def _status(self, pipeline: _Pipeline) -> PipelineStatus:
+        lifecycle, runner = pipeline.lifecycle, pipeline.runner
+        if pipeline.phase_since != lifecycle.phase_since:
+            ago_s = self._clock.monotonic() - lifecycle.phase_since
+            pipeline.phase_since = lifecycle.phase_since
+            pipeline.phase_since_ms = self._clock.wall_ms() - round(ago_s * 1000)
+        return PipelineStatus(
+            name=lifecycle.document.name,
+            phase=lifecycle.phase,
+            revision=lifecycle.document.revision,
+            version=lifecycle.document.current.number,
+            since_ms=pipeline.phase_since_ms,
+            supervisor=self._name,
+            pid=runner.pid if runner is not None else None,
+            failure=lifecycle.failure,
+            failures_in_a_row=lifecycle.failures_in_a_row,
+            restart_in_s=lifecycle.restart_in_s,
+            rows_count=lifecycle.rows_count,
+            batch_ms=lifecycle.batch_ms,
+            inputs=lifecycle.inputs,
+            log=tuple(runner.log) if runner is not None else pipeline.log,
+        )

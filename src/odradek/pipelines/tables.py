@@ -1,0 +1,105 @@
+"""The two topics of pipelines as tables: read to their end, and made when they are missing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any, Final, TypeVar
+
+from odradek import client
+from odradek.client import Admin, Consumer, NewTopic
+from odradek.model.errors import ErrorCode, KafkaError
+from odradek.model.ids import TopicPartition
+from odradek.pipelines.document import PIPELINES_TOPIC, PipelineDocument
+from odradek.pipelines.status import STATUS_TOPIC, PipelineStatus
+from odradek.runtime.ports import Clock
+
+_READ_COMMITTED: Final = 1
+_POLL_S: Final = 0.5
+_SILENCE_S: Final = 60.0
+Value = TypeVar("Value")
+
+
+def place_of(topic: str) -> TopicPartition:
+    """These topics have one partition: what is in it is in one order for everybody."""
+    return TopicPartition(topic, 0)
+
+
+def make_topics(admin: Admin) -> None:
+    """Idempotent."""
+    present = set(admin.list_topics(internal=True))
+    for topic in (PIPELINES_TOPIC, STATUS_TOPIC):
+        if topic in present:
+            continue
+        try:
+            admin.create_topics([NewTopic(topic, 1, configs={"cleanup.policy": "compact"})])
+        except KafkaError as error:
+            if error.code is not ErrorCode.TOPIC_ALREADY_EXISTS:
+                raise
+
+
+def read_documents(
+    admin: Admin, clock: Clock, servers: str, **settings: Any
+) -> tuple[dict[str, PipelineDocument], int]:
+    """What is wanted of each pipeline now, and the offset where later changes begin. Nothing where there never was one."""
+    end = _end(admin, PIPELINES_TOPIC)
+    records = _records(PIPELINES_TOPIC, end, clock, servers, settings)
+    return _table(records, PipelineDocument.from_bytes), end
+
+
+def read_statuses(admin: Admin, clock: Clock, servers: str, **settings: Any) -> dict[str, PipelineStatus]:
+    """What each pipeline did when its supervisor published that last."""
+    records = _records(STATUS_TOPIC, _end(admin, STATUS_TOPIC), clock, servers, settings)
+    return _table(records, PipelineStatus.from_bytes)
+
+
+def _end(admin: Admin, topic: str) -> int:
+    """Of what is committed; 0 where there is no such topic."""
+    place = place_of(topic)
+    try:
+        return admin.list_offsets({place: client.LATEST}, isolation=_READ_COMMITTED)[place].offset
+    except KafkaError as error:
+        if error.code is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+            raise
+        return 0
+
+
+def _table(
+    records: Iterator[tuple[bytes | None, bytes | None]], read: Callable[[str, bytes], Value]
+) -> dict[str, Value]:
+    """Only what stayed is decoded: an unreadable value that was replaced harms nobody."""
+    values: dict[str, bytes] = {}
+    for key, value in records:
+        name = (key or b"").decode("utf-8", "replace")
+        if value is None:
+            values.pop(name, None)
+        else:
+            values[name] = value
+    return {name: read(name, value) for name, value in sorted(values.items())}
+
+
+def _records(
+    topic: str, end: int, clock: Clock, servers: str, settings: dict[str, Any]
+) -> Iterator[tuple[bytes | None, bytes | None]]:
+    if end == 0:
+        return
+    place = place_of(topic)
+    with Consumer(
+        servers,
+        isolation_level="read_committed",
+        auto_offset_reset="earliest",
+        allow_auto_create_topics=False,
+        enable_auto_commit=False,
+        **settings,
+    ) as consumer:
+        consumer.assign([place])
+        consumer.seek_to_beginning()
+        heard_at = clock.monotonic()
+        while consumer.position(place) < end:
+            records = consumer.poll(_POLL_S)
+            yield from ((record.key, record.value) for record in records if record.offset < end)
+            if records:
+                heard_at = clock.monotonic()
+            elif clock.monotonic() - heard_at > _SILENCE_S:
+                raise client.TimedOutError(
+                    f"reading {topic}: its last records did not come within {_SILENCE_S:g} s"
+                )

@@ -1,0 +1,275 @@
+"""`odradek pipeline` and a supervisor, against a real broker. Runners are scripts without Spark."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.unit.pipelines.conftest import document, eventually, fake_command
+
+from odradek import Admin
+from odradek.pipelines.document import PIPELINES_TOPIC, Desired, PipelineDocument
+from odradek.pipelines.membership import supervisor_of
+from odradek.pipelines.runner_process import RunnerProcess
+from odradek.pipelines.serving import AnotherSupervisor, ServeTerms, serve
+from odradek.pipelines.store import PipelineConflict, PipelineStore
+from odradek.runtime.real_clock import SystemClock, SystemEntropy
+
+Run = Callable[..., str]
+_numbers = itertools.count()
+
+
+@pytest.fixture
+def name() -> str:
+    return f"p{time.time_ns()}-{next(_numbers)}"
+
+
+@pytest.fixture
+def store(bootstrap: str) -> Iterator[PipelineStore]:
+    with PipelineStore(bootstrap) as store:
+        yield store
+
+
+@pytest.fixture(autouse=True)
+def no_pipeline_stays(bootstrap: str) -> Iterator[None]:
+    """All tests share a broker, and so its pipelines."""
+    yield
+    with PipelineStore(bootstrap) as store:
+        for name in store.documents():
+            store.change(name, lambda before: None)
+
+
+class Supervising:
+    """`odradek pipelines serve` on a thread, with runners that are scripts."""
+
+    def __init__(self, bootstrap: str, state: Path, name: str) -> None:
+        self.lines: list[str] = []
+        self.launched: list[RunnerProcess] = []
+        self._stopping = threading.Event()
+        terms = ServeTerms(servers=bootstrap, state_directory=state, name=name)
+        self._thread = threading.Thread(target=self._serve, args=[terms])
+        self._thread.start()
+
+    def _serve(self, terms: ServeTerms) -> None:
+        serve(
+            terms,
+            self._launch,
+            SystemClock(),
+            SystemEntropy(),
+            should_stop=self._stopping.is_set,
+            pause=time.sleep,
+            tell=self.lines.append,
+        )
+
+    def _launch(self, wanted: PipelineDocument) -> RunnerProcess:
+        self.launched.append(RunnerProcess(fake_command(wanted.current.args)))
+        return self.launched[-1]
+
+    def stop(self) -> None:
+        self._stopping.set()
+        self._thread.join(60)
+        assert not self._thread.is_alive()
+
+
+@pytest.fixture
+def supervising(bootstrap: str, tmp_path: Path) -> Iterator[Callable[[str], Supervising]]:
+    made: list[Supervising] = []
+
+    def begin(name: str) -> Supervising:
+        made.append(Supervising(bootstrap, tmp_path / name, name))
+        return made[-1]
+
+    yield begin
+    for each in made:
+        each.stop()
+
+
+@pytest.fixture
+def program(tmp_path: Path) -> str:
+    file = tmp_path / "program.py"
+    file.touch()
+    return str(file)
+
+
+@pytest.fixture
+def phase_of(run: Run) -> Callable[[str], str | None]:
+    def phase(name: str) -> str | None:
+        found = {each["name"]: each["status"] for each in json.loads(run("pipeline", "list", "--json"))}
+        return found[name] and found[name]["phase"]
+
+    return phase
+
+
+def test_a_change_is_there_for_everybody(store: PipelineStore, name: str) -> None:
+    made = store.change(name, lambda before: document(name))
+    assert store.document(name) == made
+    changed = store.change(name, lambda before: before.changed(1, "ann", "stop", desired=Desired.STOPPED))
+    assert changed is not None
+    assert (store.document(name).desired, store.document(name).revision) == (Desired.STOPPED, 2)
+    store.change(name, lambda before: None)
+    assert name not in store.documents()
+
+
+def test_the_second_of_two_is_told_who_was_first(store: PipelineStore, name: str) -> None:
+    store.change(name, lambda before: document(name))
+    store.change(name, lambda before: before.changed(1, "ann@here", "stop"), expected_revision=1)
+    with pytest.raises(
+        PipelineConflict, match=r"is at revision 2, not 1 \(the last change: stop, by ann@here\)"
+    ):
+        store.change(name, lambda before: before.changed(1, "bob@there", "pause"), expected_revision=1)
+    assert [change.by for change in store.document(name).history] == ["ann@here"]
+
+
+def test_changes_at_the_same_time_are_all_made_or_refused_with_a_reason(bootstrap: str, name: str) -> None:
+    with PipelineStore(bootstrap) as first:
+        first.change(name, lambda before: document(name))
+    made: list[str] = []
+    refused: list[str] = []
+
+    def change(who: str) -> None:
+        with PipelineStore(bootstrap) as store:
+            try:
+                store.change(name, lambda before: before.changed(1, who, "start"))
+                made.append(who)
+            except PipelineConflict as conflict:
+                refused.append(str(conflict))
+
+    threads = [threading.Thread(target=change, args=[f"w{number}"]) for number in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    with PipelineStore(bootstrap) as store:
+        found = store.document(name)
+    assert len(made) + len(refused) == 4
+    assert sorted(change.by for change in found.history) == sorted(made)
+    assert found.revision == 1 + len(made)
+    assert all("others changed pipelines" in reason for reason in refused)
+
+
+def test_a_pipeline_is_run_paused_resumed_stopped_and_deleted(
+    run: Run,
+    name: str,
+    program: str,
+    supervising: Callable[[str], Supervising],
+    phase_of: Callable[[str], str | None],
+    errors: list[str],
+) -> None:
+    run("pipeline", "run", program, "--name", name, "--", "say=hello", "run")
+    assert "nobody supervises" in errors[0]
+    supervisor = supervising("first")
+    eventually(lambda: phase_of(name) == "running")
+    assert run("pipeline", "logs", name) == "hello\n"
+    for verb, phase in (
+        ("pause", "paused"),
+        ("resume", "running"),
+        ("stop", "stopped"),
+        ("start", "running"),
+    ):
+        run("pipeline", verb, name)
+        assert errors == [f"pipeline {name} is to be {_wanted(verb)}; first at 127.0.0.1 sees to it"]
+        eventually(lambda phase=phase: phase_of(name) == phase)
+    described = run("pipeline", "describe", name)
+    assert "supervisor  first at 127.0.0.1" in described
+    assert len(supervisor.launched) == 2, "the process stayed while it was paused"
+    run("pipeline", "resume", name, code=1)
+    assert errors == [f"odradek: pipeline {name} is running, not paused: `start` starts it"]
+    run("pipeline", "delete", name)
+    eventually(lambda: supervisor.launched[-1].end() is not None)
+    run("pipeline", "describe", name, code=1)
+    assert f"there is no pipeline {name!r}" in errors[0]
+
+
+def _wanted(verb: str) -> str:
+    return {"pause": "paused", "resume": "running", "stop": "stopped", "start": "running"}[verb]
+
+
+def test_lag_and_the_failed_record_are_told(
+    run: Run, name: str, program: str, supervising: Callable[[str], Supervising], topic: Callable[..., str]
+) -> None:
+    run("pipeline", "run", program, "--name", name, "--", "run", "rows=5", "fail=no JSON", "exit=1")
+    supervising("first")
+
+    def row() -> dict[str, Any]:
+        found: dict[str, Any] = next(
+            each for each in json.loads(run("pipeline", "list", "--json")) if each["name"] == name
+        )
+        return found
+
+    eventually(lambda: row()["status"] is not None and row()["status"]["failure"] is not None)
+    assert "no JSON [in-0 at offset 7]" in run("pipeline", "list")
+    lag = json.loads(run("pipeline", "lag", name, "--json"))
+    assert lag == [{"topic": "in", "partition": 0, "position": 5, "end": None, "lag": None}]
+
+
+def test_who_waits_says_who_has_it_and_takes_over(
+    run: Run,
+    bootstrap: str,
+    name: str,
+    program: str,
+    supervising: Callable[[str], Supervising],
+    phase_of: Callable[[str], str | None],
+) -> None:
+    run("pipeline", "run", program, "--name", name, "--", "run")
+    first = supervising("first")
+    eventually(lambda: phase_of(name) == "running")
+    second = supervising("second")
+    eventually(lambda: second.lines)
+    assert second.lines == [
+        f"first at 127.0.0.1 supervises the pipelines of {bootstrap}: this one waits until that ends"
+    ]
+    assert (len(first.launched), second.launched) == (1, [])
+    first.stop()
+    assert first.launched[0].end() == 0
+    eventually(lambda: second.launched)
+    eventually(lambda: phase_of(name) == "running")
+    with Admin(bootstrap) as admin:
+        assert supervisor_of(admin) == "second at 127.0.0.1"
+
+
+def test_two_supervisors_do_not_share_a_state_directory(
+    bootstrap: str, tmp_path: Path, supervising: Callable[[str], Supervising]
+) -> None:
+    first = supervising("first")
+    eventually(lambda: first.lines)
+    terms = ServeTerms(servers=bootstrap, state_directory=tmp_path / "first", name="second")
+    with pytest.raises(AnotherSupervisor, match=r"process \d+ supervises pipelines in .*first: stop it"):
+        serve(
+            terms,
+            lambda wanted: pytest.fail("it started something"),
+            SystemClock(),
+            SystemEntropy(),
+            should_stop=lambda: False,
+            pause=time.sleep,
+            tell=lambda line: None,
+        )
+
+
+@pytest.mark.parametrize(
+    ("words", "line"),
+    [
+        (["describe", "nothing"], "odradek: RESOURCE_NOT_FOUND: there is no pipeline 'nothing'"),
+        (["stop", "nothing"], "odradek: RESOURCE_NOT_FOUND: there is no pipeline 'nothing'"),
+        (["run", "{program}", "--name", "a b"], "odradek: pipeline name 'a b'"),
+        (["run", "{program}", "--name", "x", "--sleep-after", "soon"], "odradek: 'soon' is no duration"),
+    ],
+)
+def test_what_goes_wrong_is_one_line(
+    run: Run, program: str, errors: list[str], words: list[str], line: str
+) -> None:
+    run("pipeline", *(word.format(program=program) for word in words), code=1)
+    assert len(errors) == 1
+    assert errors[0].startswith(line)
+
+
+def test_the_topic_is_compacted(bootstrap: str, store: PipelineStore, name: str) -> None:
+    store.change(name, lambda before: document(name))
+    with Admin(bootstrap) as admin:
+        [place] = admin.describe_topics([PIPELINES_TOPIC])[PIPELINES_TOPIC].topic_partitions
+    assert place.partition == 0

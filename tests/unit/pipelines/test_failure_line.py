@@ -1,0 +1,57 @@
+"""What Spark says, in one line, with the record."""
+
+from __future__ import annotations
+
+import pytest
+
+from odradek.model.ids import TopicPartition
+from odradek.pipelines.failure_line import LINE_CHARS_MAX, batch_start, failure_line, place_in
+
+USER = """[STREAM_FAILED] Query [id = 1, runId = 2] terminated with exception: Job aborted due to stage failure
+org.apache.spark.api.python.PythonException: Traceback (most recent call last):
+  File "/x/worker.py", line 2, in main
+    process()
+  File "/home/ann/totals.py", line 12, in price
+ValueError: no price in {'item': 'pen'}
+
+\tat org.apache.spark.api.python.BasePythonRunner$ReaderIterator.handlePythonException(PythonRunner.scala:1)
+Caused by: java.io.IOException: other
+"""
+OURS = """[STREAM_FAILED] Query [id = 1] terminated with exception: x
+odradek.model.errors.KafkaError: INVALID_RECORD: the value at orders-7-2 offset 31 is not JSON: set decodeErrors
+\tat org.apache
+"""
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        (USER, "ValueError: no price in {'item': 'pen'}"),
+        (OURS, "INVALID_RECORD: the value at orders-7-2 offset 31 is not JSON: set decodeErrors"),
+        ("\n[CANNOT_LOAD] what\n\tat org", "[CANNOT_LOAD] what"),
+        ("", "it failed without a word"),
+        ("x" * 1_000, "x" * LINE_CHARS_MAX),
+    ],
+)
+def test_one_line_is_left(text: str, line: str) -> None:
+    assert failure_line(text) == line
+
+
+@pytest.mark.parametrize(
+    ("line", "place"),
+    [
+        ("the value at orders-7-2 offset 31 is not JSON", "orders-7-2 at offset 31"),
+        ("no JSON: a.b_c-0 at offset 5", "a.b_c-0 at offset 5"),
+        ("no place here, offset 3", None),
+    ],
+)
+def test_the_record_is_found_in_it(line: str, place: str | None) -> None:
+    found = place_in(line)
+    assert (None if found is None else str(found)) == place
+
+
+def test_where_a_batch_begins_is_told_for_three_partitions() -> None:
+    positions = {TopicPartition("in", number): number * 10 for number in range(5)}
+    assert batch_start(positions) == (
+        "the batch begins at in-0 at offset 0, in-1 at offset 10, in-2 at offset 20 and 2 more"
+    )
