@@ -164,7 +164,9 @@ def produce_aiokafka(job: Job, watch: Watch) -> None:
 def consume_odradek(job: Job, watch: Watch) -> None:
     with Consumer(job.bootstrap, auto_offset_reset="earliest") as consumer:
         consumer.assign([TopicPartition(job.topic, 0)])
-        _count(job, watch, lambda most: sum(1 for each in consumer.poll(STALLED_SECONDS, most) if each.value))
+        _count(
+            job, watch, lambda most: sum(1 for record in consumer.poll(STALLED_SECONDS, most) if record.value)
+        )
 
 
 def consume_odradek_arrow(job: Job, watch: Watch) -> None:
@@ -186,7 +188,9 @@ def consume_confluent(job: Job, watch: Watch) -> None:
     )
     consumer.assign([confluent_kafka.TopicPartition(job.topic, 0, 0)])
     _count(
-        job, watch, lambda most: sum(1 for each in consumer.consume(most, STALLED_SECONDS) if each.value())
+        job,
+        watch,
+        lambda most: sum(1 for response in consumer.consume(most, STALLED_SECONDS) if response.value()),
     )
     consumer.close()
 
@@ -201,7 +205,7 @@ def consume_kafka_python(job: Job, watch: Watch) -> None:
 
     def poll(most: int) -> int:
         batches = consumer.poll(timeout_ms=int(STALLED_SECONDS * 1000), max_records=most)
-        return sum(1 for records in batches.values() for each in records if each.value)
+        return sum(1 for records in batches.values() for record in records if record.value)
 
     _count(job, watch, poll)
     consumer.close()
@@ -219,7 +223,7 @@ def consume_aiokafka(job: Job, watch: Watch) -> None:
         left = job.record_count
         while left > 0:
             batches = await consumer.getmany(timeout_ms=int(STALLED_SECONDS * 1000), max_records=POLL_RECORDS)
-            came = sum(1 for records in batches.values() for each in records if each.value)
+            came = sum(1 for records in batches.values() for record in records if record.value)
             if not came:
                 raise RuntimeError(f"{left} records did not come")
             if left == job.record_count:
@@ -312,7 +316,7 @@ def run_round(
 
 def _rotated(work: dict[str, Work], clients: set[str], shift: int) -> list[tuple[str, Work]]:
     """The chosen clients, beginning with another one each round."""
-    chosen = [(client, each) for client, each in work.items() if client in clients or client.startswith(OURS)]
+    chosen = [(client, item) for client, item in work.items() if client in clients or client.startswith(OURS)]
     shift %= len(chosen)
     return chosen[shift:] + chosen[:shift]
 
@@ -324,13 +328,17 @@ def report(measurements: list[Measurement]) -> list[dict[str, object]]:
         f"{'':8} {'bytes':>6}  {'client':16} {'records/s':>11} {'MB/s':>8} {'CPU s/M':>8}  ours is so many times as fast"
     )
     for what in ("produce", "consume"):
-        for value_bytes in sorted({each.value_bytes for each in measurements}):
-            here = [each for each in measurements if (each.what, each.value_bytes) == (what, value_bytes)]
-            ours = [each.records_per_second for each in here if each.client == OURS]
+        for value_bytes in sorted({measurement.value_bytes for measurement in measurements}):
+            here = [
+                measurement
+                for measurement in measurements
+                if (measurement.what, measurement.value_bytes) == (what, value_bytes)
+            ]
+            ours = [measurement.records_per_second for measurement in here if measurement.client == OURS]
             for client in dict.fromkeys(
-                each.client for each in sorted(here, key=lambda each: each.client != OURS)
+                measurement.client for measurement in sorted(here, key=lambda item: item.client != OURS)
             ):
-                own = [each for each in here if each.client == client]
+                own = [measurement for measurement in here if measurement.client == client]
                 rows.append(_row(what, value_bytes, client, own, ours))
     return rows
 
@@ -338,10 +346,10 @@ def report(measurements: list[Measurement]) -> list[dict[str, object]]:
 def _row(
     what: str, value_bytes: int, client: str, own: list[Measurement], ours: list[float]
 ) -> dict[str, object]:
-    ratios = [mine / each.records_per_second for mine, each in zip(ours, own, strict=True)]
-    rate = statistics.median(each.records_per_second for each in own)
-    megabytes = statistics.median(each.megabytes_per_second for each in own)
-    cpu = statistics.median(each.cpu_seconds_per_million for each in own)
+    ratios = [mine / item.records_per_second for mine, item in zip(ours, own, strict=True)]
+    rate = statistics.median(measurement.records_per_second for measurement in own)
+    megabytes = statistics.median(measurement.megabytes_per_second for measurement in own)
+    cpu = statistics.median(measurement.cpu_seconds_per_million for measurement in own)
     ratio = statistics.median(ratios)
     spread = "" if client == OURS else f"{ratio:8.2f}  [{min(ratios):.2f} - {max(ratios):.2f}]"
     print(f"{what:8} {value_bytes:>6}  {client:16} {rate:>11,.0f} {megabytes:>8.1f} {cpu:>8.2f}  {spread}")
@@ -383,7 +391,7 @@ def main() -> None:
             )
     rows = report(measurements)
     if options.json:
-        document = {"table": rows, "measurements": [asdict(each) for each in measurements]}
+        document = {"table": rows, "measurements": [asdict(measurement) for measurement in measurements]}
         options.json.write_text(json.dumps(document, indent=2) + "\n", encoding="utf-8")
 
 

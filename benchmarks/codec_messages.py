@@ -86,14 +86,16 @@ def metadata() -> MetadataResponse:
 def messages() -> list[tuple[str, Message, int]]:
     """(what it is, message, version)."""
     batch = bytes(16 * 1024)
-    one = [TopicProduceData(name="flights", partition_data=[PartitionProduceData(index=0, records=batch)])]
+    produce_datas = [
+        TopicProduceData(name="flights", partition_data=[PartitionProduceData(index=0, records=batch)])
+    ]
     done = [
         TopicProduceResponse(
             name="flights", partition_responses=[PartitionProduceResponse(base_offset=9, log_start_offset=0)]
         )
     ]
     wanted = [FetchPartition(partition=n, fetch_offset=10**9, partition_max_bytes=1 << 20) for n in range(10)]
-    found = [
+    result = [
         PartitionData(partition_index=n, high_watermark=10**9, last_stable_offset=10**9, records=bytes(65536))
         for n in range(10)
     ]
@@ -102,7 +104,7 @@ def messages() -> list[tuple[str, Message, int]]:
         ("Metadata response, 50 topics x 10 partitions", metadata(), 12),
         (
             "Produce request, one batch of 16 KiB",
-            ProduceRequest(acks=-1, timeout_ms=30000, topic_data=one),
+            ProduceRequest(acks=-1, timeout_ms=30000, topic_data=produce_datas),
             9,
         ),
         ("Produce response, one partition", ProduceResponse(responses=done), 9),
@@ -113,7 +115,7 @@ def messages() -> list[tuple[str, Message, int]]:
         ),
         (
             "Fetch response, 10 partitions x 64 KiB",
-            FetchResponse(responses=[FetchableTopicResponse(topic="flights", partitions=found)]),
+            FetchResponse(responses=[FetchableTopicResponse(topic="flights", partitions=result)]),
             12,
         ),
         (
@@ -131,15 +133,15 @@ def messages() -> list[tuple[str, Message, int]]:
 
 def kafka_python_classes() -> dict[str, Any]:
     """Message name -> class of kafka-python; empty when it is not installed."""
-    found: dict[str, Any] = {}
+    result: dict[str, Any] = {}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)
         for module in ("consumer.fetch", "metadata.metadata", "metadata.api_versions", "producer.produce"):
             try:
-                found |= vars(importlib.import_module(f"kafka.protocol.{module}"))
+                result |= vars(importlib.import_module(f"kafka.protocol.{module}"))
             except ImportError:
                 return {}
-    return found
+    return result
 
 
 def kafka_python(

@@ -90,14 +90,14 @@ def our_engines() -> dict[str, engine.Engine]:
 
 def peers() -> dict[str, Any]:
     """Each peer's module of record batches."""
-    found = {}
+    result = {}
     for name in ("aiokafka", "kafka"):
         try:
             module = __import__(f"{name}.record.default_records", fromlist=["DefaultRecordBatchBuilder"])
         except ImportError:
             continue
-        found["kafka-python" if name == "kafka" else name] = module
-    return found
+        result["kafka-python" if name == "kafka" else name] = module
+    return result
 
 
 def build(load: Load) -> bytearray:
@@ -142,8 +142,15 @@ def peer_to_arrow(module: Any, batch: bytes) -> object:
     opened = module.DefaultRecordBatch(batch)
     opened.validate_crc()
     rows = [
-        (each.offset, each.timestamp, each.timestamp_type, each.key, each.value, each.headers or [])
-        for each in opened
+        (
+            record.offset,
+            record.timestamp,
+            record.timestamp_type,
+            record.key,
+            record.value,
+            record.headers or [],
+        )
+        for record in opened
     ]
     columns = zip(*rows, strict=True)
     arrays = [pa.array(column, field.type) for column, field in zip(columns, SCHEMA, strict=True)]

@@ -51,13 +51,13 @@ def compaction(contender: Contender, plan: Plan, round_number: int) -> Iterator[
             node.settings |= _SETTINGS
             node.start()
             try:
-                one = Running(contender=contender, node=node)
+                running = Running(contender=contender, node=node)
                 _fill(node.bootstrap, codec, max(plan.counts[VALUE_BYTES], 4 * SEGMENT_BYTES // VALUE_BYTES))
-                figures = _measure(one)
+                figures = _measure(running)
             finally:
                 node.stop()
             condition = f"1 KiB values, {RECORDS_PER_KEY} of each key, {codec}"
-            yield from one.samples("compaction", condition, round_number, figures)
+            yield from running.samples("compaction", condition, round_number, figures)
 
 
 def _fill(bootstrap: str, codec: str, count: int) -> None:
@@ -85,8 +85,8 @@ def _fill(bootstrap: str, codec: str, count: int) -> None:
         raise RuntimeError("not all records were acknowledged")
 
 
-def _measure(one: Running) -> dict[str, tuple[float, Better]]:
-    node = one.node
+def _measure(running: Running) -> dict[str, tuple[float, Better]]:
+    node = running.node
     dirty_bytes, end_offset = _sealed(node.data_directory)
     os.sync()
     admin = AdminClient({"bootstrap.servers": node.bootstrap, "log_level": 2})

@@ -50,29 +50,29 @@ def group_sizes(plan: Plan) -> Sequence[int]:
     return (10,) if plan.rounds == 1 else (10, 100, 500)
 
 
-def rebalances(one: Running, plan: Plan, round_number: int, members: int) -> Iterator[Sample]:
+def rebalances(running: Running, plan: Plan, round_number: int, members: int) -> Iterator[Sample]:
     """All members join again at once: until the last has its assignment."""
     os.sync()
-    before = cpu_seconds(one.node.pid)
-    seconds = asyncio.run(_rebalances(one.node.bootstrap, members))
-    spent = cpu_seconds(one.node.pid) - before
+    before = cpu_seconds(running.node.pid)
+    seconds = asyncio.run(_rebalances(running.node.bootstrap, members))
+    spent = cpu_seconds(running.node.pid) - before
     figures: dict[str, tuple[float, Better]] = {
         "ms": (1000 * seconds / REBALANCES, "lower"),
         "broker CPU ms": (1000 * spent / REBALANCES, "lower"),
     }
-    yield from one.samples("rebalance", f"{members} members", round_number, figures)
+    yield from running.samples("rebalance", f"{members} members", round_number, figures)
 
 
-def commits(one: Running, plan: Plan, round_number: int) -> Iterator[Sample]:
+def commits(running: Running, plan: Plan, round_number: int) -> Iterator[Sample]:
     """16 connections commit one partition each, one request after another."""
     seconds = 1.0 if plan.rounds == 1 else 3.0
-    load.create_topic(one.node.bootstrap, TOPIC, COMMITTERS)
+    load.create_topic(running.node.bootstrap, TOPIC, COMMITTERS)
     try:
         os.sync()
-        count = asyncio.run(_commits(one.node.bootstrap, seconds))
+        count = asyncio.run(_commits(running.node.bootstrap, seconds))
     finally:
-        load.delete_topic(one.node.bootstrap, TOPIC)
-    yield from one.samples(
+        load.delete_topic(running.node.bootstrap, TOPIC)
+    yield from running.samples(
         "offset commits",
         f"{COMMITTERS} connections",
         round_number,
@@ -80,23 +80,23 @@ def commits(one: Running, plan: Plan, round_number: int) -> Iterator[Sample]:
     )
 
 
-def group_reading(one: Running, plan: Plan, round_number: int) -> Iterator[Sample]:
+def group_reading(running: Running, plan: Plan, round_number: int) -> Iterator[Sample]:
     """One member of a group reads 1 KiB values and commits as it goes: from its assignment to its last record."""
     count = plan.counts[1024]
-    load.create_topic(one.node.bootstrap, TOPIC, 4)
+    load.create_topic(running.node.bootstrap, TOPIC, 4)
     try:
-        load.run_producer(one.node.bootstrap, TOPIC, count=count, value_bytes=1024, acks="all")
+        load.run_producer(running.node.bootstrap, TOPIC, count=count, value_bytes=1024, acks="all")
         os.sync()
-        before = cpu_seconds(one.node.pid)
-        seconds = _read_as_member(one.node.bootstrap, count)
-        spent = cpu_seconds(one.node.pid) - before
+        before = cpu_seconds(running.node.pid)
+        seconds = _read_as_member(running.node.bootstrap, count)
+        spent = cpu_seconds(running.node.pid) - before
     finally:
-        load.delete_topic(one.node.bootstrap, TOPIC)
+        load.delete_topic(running.node.bootstrap, TOPIC)
     figures: dict[str, tuple[float, Better]] = {
         "MB/s": (count * 1024 / seconds / 1e6, "higher"),
         "broker CPU s per GB out": (spent / (count * 1024 / 1e9), "lower"),
     }
-    yield from one.samples("consume in a group", "1 KiB", round_number, figures)
+    yield from running.samples("consume in a group", "1 KiB", round_number, figures)
 
 
 def _read_as_member(bootstrap: str, count: int) -> float:
@@ -123,20 +123,20 @@ def _read_as_member(bootstrap: str, count: int) -> float:
     return took
 
 
-def transactions(one: Running, plan: Plan, round_number: int) -> Iterator[Sample]:
+def transactions(running: Running, plan: Plan, round_number: int) -> Iterator[Sample]:
     """begin, one record, commit; one producer, no pause."""
     seconds = 1.0 if plan.rounds == 1 else 3.0
-    load.create_topic(one.node.bootstrap, TOPIC, 1)
+    load.create_topic(running.node.bootstrap, TOPIC, 1)
     try:
         os.sync()
-        took = _transactions(one.node.bootstrap, seconds)
+        took = _transactions(running.node.bootstrap, seconds)
     finally:
-        load.delete_topic(one.node.bootstrap, TOPIC)
+        load.delete_topic(running.node.bootstrap, TOPIC)
     figures: dict[str, tuple[float, Better]] = {
         "transactions/s": (len(took) / sum(took), "higher"),
         "p50 ms": (1000 * sorted(took)[len(took) // 2], "lower"),
     }
-    yield from one.samples("transactions", "one producer, one record each", round_number, figures)
+    yield from running.samples("transactions", "one producer, one record each", round_number, figures)
 
 
 def _transactions(bootstrap: str, seconds: float) -> list[float]:
@@ -211,8 +211,8 @@ class _Member:
         if joined.error_code:
             raise RuntimeError(f"JoinGroup answered {joined.error_code}")
         assignments = [
-            SyncGroupRequestAssignment(member_id=one.member_id, assignment=_ASSIGNMENT)
-            for one in joined.members
+            SyncGroupRequestAssignment(member_id=member.member_id, assignment=_ASSIGNMENT)
+            for member in joined.members
         ]
         request = SyncGroupRequest(
             group_id=self._group,

@@ -36,19 +36,19 @@ _PROGRAM_SECONDS: Final = 300.0
 _numbers: Final = itertools.count()
 
 
-def sink_batches(one: Running, plan: Plan, round_number: int) -> Iterator[Sample]:
+def sink_batches(running: Running, plan: Plan, round_number: int) -> Iterator[Sample]:
     """The sink's code without Spark; tasks are threads."""
     batches = 10 if plan.rounds == 1 else 60
     name = f"exactly-once-{next(_numbers)}"
     seconds: dict[str, list[float]] = {"at least once": [], "exactly once": []}
     with (
-        Admin(one.node.bootstrap) as admin,
+        Admin(running.node.bootstrap) as admin,
         ThreadPoolExecutor(TASKS) as threads,
     ):
         admin.create_topics([NewTopic(name, TASKS)])
         writers = {
-            "at least once": _at_least_once(one.node.bootstrap, name, threads),
-            "exactly once": _exactly_once(one.node.bootstrap, name, threads, admin),
+            "at least once": _at_least_once(running.node.bootstrap, name, threads),
+            "exactly once": _exactly_once(running.node.bootstrap, name, threads, admin),
         }
         for number in range(WARM + batches):
             for delivery, write in writers.items():
@@ -57,24 +57,26 @@ def sink_batches(one: Running, plan: Plan, round_number: int) -> Iterator[Sample
                 if number >= WARM:
                     seconds[delivery].append(time.perf_counter() - began)
         connections._producers.close()
-    yield from one.samples("sink", f"{TASKS} tasks of {ROWS} rows", round_number, _figures(seconds))
+    yield from running.samples("sink", f"{TASKS} tasks of {ROWS} rows", round_number, _figures(seconds))
 
 
-def spark_batches(one: Running, plan: Plan, round_number: int) -> Iterator[Sample]:
+def spark_batches(running: Running, plan: Plan, round_number: int) -> Iterator[Sample]:
     """On Spark, both deliveries in turn in one session. Nothing where there is no Java."""
     if find_java().problem is not None:
         return
     batches = 5 if plan.rounds == 1 else 40
-    told = subprocess.run(
-        [sys.executable, "-m", "benchmarks.spark_batches", one.node.bootstrap, str(batches)],
+    process = subprocess.run(
+        [sys.executable, "-m", "benchmarks.spark_batches", running.node.bootstrap, str(batches)],
         capture_output=True,
         text=True,
         timeout=_PROGRAM_SECONDS,
         check=True,
         cwd=load.ROOT,
     )
-    seconds: dict[str, list[float]] = json.loads(told.stdout.splitlines()[-1])
-    yield from one.samples("sink on Spark", f"{TASKS} tasks of {ROWS} rows", round_number, _figures(seconds))
+    seconds: dict[str, list[float]] = json.loads(process.stdout.splitlines()[-1])
+    yield from running.samples(
+        "sink on Spark", f"{TASKS} tasks of {ROWS} rows", round_number, _figures(seconds)
+    )
 
 
 def _figures(seconds: dict[str, list[float]]) -> dict[str, tuple[float, Better]]:
@@ -109,7 +111,7 @@ def _exactly_once(
         def task(partition: int) -> Participant | None:
             return prepare.prepare(client, topic, terms, [(topic, _rows(partition))])
 
-        done = [each for each in threads.map(task, range(TASKS)) if each is not None]
+        done = [participant for participant in threads.map(task, range(TASKS)) if participant is not None]
         driver.decide(terms, BatchName(query=topic, batch=number), done, {})
 
     return write

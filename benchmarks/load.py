@@ -162,8 +162,8 @@ def _run(kind: str, bootstrap: str, topic: str, *flags: str) -> dict[str, Any]:
     answer = subprocess.run(
         command, cwd=ROOT, stdout=subprocess.PIPE, text=True, check=True, timeout=SECONDS_MAX
     )
-    found: dict[str, Any] = json.loads(answer.stdout)
-    return found
+    result: dict[str, Any] = json.loads(answer.stdout)
+    return result
 
 
 # -- inside the client processes

@@ -88,20 +88,20 @@ def value_name(size: int) -> str:
 # -- produce, consume, and the CPU that they cost the broker
 
 
-def throughput(one: Running, plan: Plan, round_number: int, size: int) -> Iterator[Sample]:
+def throughput(running: Running, plan: Plan, round_number: int, size: int) -> Iterator[Sample]:
     """Produce values of `size` bytes with acks=1 and acks=all, and read the latter back."""
     count, name = plan.counts[size], value_name(size)
     for acks in ("1", "all"):
-        with _topic(one.node) as topic:
+        with _topic(running.node) as topic:
             moved, spent = _measured(
-                one.node, load.run_producer, topic, count=count, value_bytes=size, acks=acks
+                running.node, load.run_producer, topic, count=count, value_bytes=size, acks=acks
             )
             figures = _flow(moved, spent, "in")
-            yield from one.samples("produce", f"{name}, acks={acks}", round_number, figures)
-            _check_all_there(one.node, topic, count)
+            yield from running.samples("produce", f"{name}, acks={acks}", round_number, figures)
+            _check_all_there(running.node, topic, count)
             if acks == "all":
-                moved, spent = _measured(one.node, _read_repeatedly, topic, count=count, value_bytes=size)
-                yield from one.samples("consume", name, round_number, _flow(moved, spent, "out"))
+                moved, spent = _measured(running.node, _read_repeatedly, topic, count=count, value_bytes=size)
+                yield from running.samples("consume", name, round_number, _flow(moved, spent, "out"))
 
 
 def _read_repeatedly(bootstrap: str, topic: str, *, count: int, value_bytes: int) -> load.Loaded:
@@ -110,19 +110,19 @@ def _read_repeatedly(bootstrap: str, topic: str, *, count: int, value_bytes: int
         load.run_consumer(bootstrap, topic, count=count, value_bytes=value_bytes) for _ in range(READ_TIMES)
     ]
     return load.Loaded(
-        records=sum(one.records for one in runs),
-        payload_bytes=sum(one.payload_bytes for one in runs),
-        seconds=sum(one.seconds for one in runs),
-        client_cpu_seconds=sum(one.client_cpu_seconds for one in runs),
+        records=sum(run.records for run in runs),
+        payload_bytes=sum(run.payload_bytes for run in runs),
+        seconds=sum(run.seconds for run in runs),
+        client_cpu_seconds=sum(run.client_cpu_seconds for run in runs),
     )
 
 
-def warm_up(one: Running, plan: Plan) -> None:
+def warm_up(running: Running, plan: Plan) -> None:
     """Enough work for the peer's compiler to have done most of its own; not measured."""
     for size, count in plan.counts.items():
-        with _topic(one.node) as topic:
-            load.run_producer(one.node.bootstrap, topic, count=count, value_bytes=size, acks="all")
-            load.run_consumer(one.node.bootstrap, topic, count=count, value_bytes=size)
+        with _topic(running.node) as topic:
+            load.run_producer(running.node.bootstrap, topic, count=count, value_bytes=size, acks="all")
+            load.run_consumer(running.node.bootstrap, topic, count=count, value_bytes=size)
 
 
 def _measured(
@@ -144,28 +144,28 @@ def _flow(moved: load.Loaded, broker_cpu_seconds: float, direction: str) -> dict
 
 def _check_all_there(node: Node, topic: str, count: int) -> None:
     deadline = time.monotonic() + 10
-    while (found := load.end_offsets(node.bootstrap, topic, PARTITIONS)) != count:
+    while (end_offsets := load.end_offsets(node.bootstrap, topic, PARTITIONS)) != count:
         if time.monotonic() > deadline:
-            raise RuntimeError(f"{found} records of {count} are in the log")
+            raise RuntimeError(f"{end_offsets} records of {count} are in the log")
         time.sleep(0.05)
 
 
 # -- the time to an acknowledgement
 
 
-def latency(one: Running, plan: Plan, round_number: int, acks: str) -> Iterator[Sample]:
+def latency(running: Running, plan: Plan, round_number: int, acks: str) -> Iterator[Sample]:
     """Acknowledgement of single 1 KiB records, 1,000 a second."""
-    with _topic(one.node) as topic:
+    with _topic(running.node) as topic:
         os.sync()
-        found = load.run_latency(
-            one.node.bootstrap, topic, acks=acks, rate=1000, seconds=plan.latency_seconds
+        latencies = load.run_latency(
+            running.node.bootstrap, topic, acks=acks, rate=1000, seconds=plan.latency_seconds
         )
     figures: dict[str, tuple[float, Better]] = {
-        "p50 ms": (found.p50_ms, "lower"),
-        "p99 ms": (found.p99_ms, "lower"),
+        "p50 ms": (latencies.p50_ms, "lower"),
+        "p99 ms": (latencies.p99_ms, "lower"),
     }
     condition = f"1 KiB values at 1,000 records/s, acks={acks}"
-    yield from one.samples("acknowledgement", condition, round_number, figures)
+    yield from running.samples("acknowledgement", condition, round_number, figures)
 
 
 # -- memory
@@ -176,7 +176,7 @@ def memory_use(contender: Contender, plan: Plan, round_number: int) -> Iterator[
     with work_directory() as directory:
         node = contender.make(directory).start()
         try:
-            one = Running(contender=contender, node=node)
+            running = Running(contender=contender, node=node)
             time.sleep(REST_SECONDS)
             rest = memory(node.pid)
             size = 1024
@@ -184,12 +184,12 @@ def memory_use(contender: Contender, plan: Plan, round_number: int) -> Iterator[
             with PeakMemory(node.pid) as watched, _topic(node) as topic:
                 load.run_producer(node.bootstrap, topic, count=count, value_bytes=size, acks="all")
                 load.run_consumer(node.bootstrap, topic, count=count, value_bytes=size)
-            for condition, found in (("at rest", rest), ("under load", watched.peak)):
+            for condition, result in (("at rest", rest), ("under load", watched.peak)):
                 figures: dict[str, tuple[float, Better]] = {
-                    "RSS MB": (found.rss_bytes / 1e6, "lower"),
-                    "PSS MB": (found.pss_bytes / 1e6, "lower"),
+                    "RSS MB": (result.rss_bytes / 1e6, "lower"),
+                    "PSS MB": (result.pss_bytes / 1e6, "lower"),
                 }
-                yield from one.samples("memory", condition, round_number, figures)
+                yield from running.samples("memory", condition, round_number, figures)
         finally:
             node.stop()
 
@@ -202,7 +202,7 @@ def start(contender: Contender, plan: Plan, round_number: int) -> Iterator[Sampl
     del plan
     with work_directory() as directory:
         node = contender.make(directory)
-        one = Running(contender=contender, node=node)
+        running = Running(contender=contender, node=node)
         try:
             for condition in ("first start, topic auto-created", "restart after SIGTERM"):
                 node.prepare()
@@ -212,7 +212,9 @@ def start(contender: Contender, plan: Plan, round_number: int) -> Iterator[Sampl
                 host, port = node.bootstrap.rsplit(":", 1)
                 seconds = seconds_to_first_ack((host, int(port)), "first", started)
                 figures: dict[str, tuple[float, Better]] = {"ms": (seconds * 1000, "lower")}
-                yield from one.samples("start to first acknowledged record", condition, round_number, figures)
+                yield from running.samples(
+                    "start to first acknowledged record", condition, round_number, figures
+                )
                 node.terminate()
         finally:
             node.stop()

@@ -30,7 +30,7 @@ def load(path: Path) -> Published:
     if not path.exists():
         return Published([], [])
     document = json.loads(path.read_text(encoding="utf-8"))
-    samples = [Sample(**one) for one in document["samples"]]
+    samples = [Sample(**item) for item in document["samples"]]
     runs = document.get("runs")
     if runs is None:
         facts = {key: value for key, value in document.items() if key not in ("findings", "samples")}
@@ -47,24 +47,24 @@ def replaced(old: Published, facts: dict[str, Any], samples: Sequence[Sample]) -
         if shown:
             runs.append({**run, "shown": shown})
     order = [*_measures(old.samples), *new]
-    all_samples = [*(one for one in old.samples if one.measure not in new), *samples]
-    all_samples.sort(key=lambda one: order.index(one.measure))
+    all_samples = [*(sample for sample in old.samples if sample.measure not in new), *samples]
+    all_samples.sort(key=lambda item: order.index(item.measure))
     return Published([*runs, {**facts, "shown": new}], all_samples)
 
 
 def write(page: Path, published: Published, who: Sequence[Contender], peer: str) -> None:
     """Put the table between the page's two marks, and the chart and the samples beside the page."""
-    found = findings(published.samples, peer)
+    result = findings(published.samples, peer)
     before, rest = page.read_text(encoding="utf-8").split(_BEGIN, 1)
     after = rest.split(_END, 1)[1]
     conditions = "".join(f"- {_sentence(run)}\n" for run in published.runs)
-    table = report.markdown(found, who, peer)
+    table = report.markdown(result, who, peer)
     links = (
         "\nEvery sample: [benchmarks.json](benchmarks.json).\n\n![ratios to Apache Kafka](benchmarks.png)\n\n"
     )
     page.write_text(before + _BEGIN + conditions + links + table + _END + after, encoding="utf-8")
-    report.write_json(page.with_suffix(".json"), {"runs": published.runs}, published.samples, found)
-    report.draw(page.with_suffix(".png"), found, who, "Odradek beside Apache Kafka")
+    report.write_json(page.with_suffix(".json"), {"runs": published.runs}, published.samples, result)
+    report.draw(page.with_suffix(".png"), result, who, "Odradek beside Apache Kafka")
 
 
 def _sentence(run: dict[str, Any]) -> str:
@@ -76,4 +76,4 @@ def _sentence(run: dict[str, Any]) -> str:
 
 
 def _measures(samples: Sequence[Sample]) -> list[str]:
-    return list(dict.fromkeys(one.measure for one in samples))
+    return list(dict.fromkeys(sample.measure for sample in samples))

@@ -53,58 +53,63 @@ def machine() -> dict[str, Any]:
 
 
 def write_json(
-    path: Path, facts: dict[str, Any], samples: Sequence[Sample], found: Sequence[Finding]
+    path: Path, facts: dict[str, Any], samples: Sequence[Sample], results: Sequence[Finding]
 ) -> None:
     document = {
         **facts,
-        "findings": [{**asdict(one), "verdict": one.verdict} for one in found],
-        "samples": [asdict(one) for one in samples],
+        "findings": [{**asdict(finding), "verdict": finding.verdict} for finding in results],
+        "samples": [asdict(sample) for sample in samples],
     }
     path.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
 
 
-def markdown(found: Iterable[Finding], who: Sequence[Contender], peer: str) -> str:
+def markdown(results: Iterable[Finding], who: Sequence[Contender], peer: str) -> str:
     """One row for each figure: medians of all contenders, and our ratios to the peer with their spread."""
     rows: dict[tuple[str, str, str], dict[str, Finding]] = {}
-    for one in found:
-        rows.setdefault((one.measure, one.condition, one.quantity), {})[one.contender] = one
-    ours = [one for one in who if one.key != peer]
+    for finding in results:
+        rows.setdefault((finding.measure, finding.condition, finding.quantity), {})[finding.contender] = (
+            finding
+        )
+    ours = [contender for contender in who if contender.key != peer]
     with_peer = len(ours) < len(who)
-    head = ["what", "conditions", "figure", *(one.title for one in who)]
+    head = ["what", "conditions", "figure", *(contender.title for contender in who)]
     if with_peer:
-        head += [f"{one.title} / Kafka" for one in ours]
+        head += [f"{contender.title} / Kafka" for contender in ours]
     lines = ["| " + " | ".join(head) + " |", "|" + "---|" * 3 + "---:|" * (len(head) - 3)]
     for (measure, condition, quantity), by_contender in rows.items():
         cells = [measure, condition, quantity]
         cells += [
-            _number(by_contender[one.key].values.median) if one.key in by_contender else "" for one in who
+            _number(by_contender[contender.key].values.median) if contender.key in by_contender else ""
+            for contender in who
         ]
         if with_peer:
-            cells += [_ratio(by_contender.get(one.key)) for one in ours]
+            cells += [_ratio(by_contender.get(contender.key)) for contender in ours]
         lines.append("| " + " | ".join(cells) + " |")
     return "\n".join(lines) + "\n"
 
 
-def draw(path: Path, found: Sequence[Finding], who: Sequence[Contender], title: str) -> None:
+def draw(path: Path, results: Sequence[Finding], who: Sequence[Contender], title: str) -> None:
     """Ratios to the peer as dots with their spread, on a logarithmic scale; the good side is to the right."""
     import matplotlib as mpl
 
     mpl.use("Agg")
     from matplotlib import pyplot as plt
 
-    shown = [one for one in found if one.ratio is not None and one.quantity in CHART_QUANTITIES]
+    shown = [
+        finding for finding in results if finding.ratio is not None and finding.quantity in CHART_QUANTITIES
+    ]
     if not shown:
         return
-    shown.sort(key=lambda one: CHART_QUANTITIES.index(one.quantity))
-    rows = list(dict.fromkeys(_label(one) for one in shown))
+    shown.sort(key=lambda item: CHART_QUANTITIES.index(item.quantity))
+    rows = list(dict.fromkeys(_label(finding) for finding in shown))
     figure, axes = plt.subplots(figsize=(11, 1.4 + 0.34 * len(rows)))
-    ours = [one for one in who if any(finding.contender == one.key for finding in shown)]
+    ours = [record for record in who if any(finding.contender == record.key for finding in shown)]
     for number, contender in enumerate(ours):
-        mine = [one for one in shown if one.contender == contender.key]
-        lowest, middle, highest = zip(*(_goodness(one) for one in mine), strict=True)
+        mine = [finding for finding in shown if finding.contender == contender.key]
+        lowest, middle, highest = zip(*(_goodness(finding) for finding in mine), strict=True)
         axes.errorbar(
             middle,
-            [rows.index(_label(one)) + 0.28 * (number - (len(ours) - 1) / 2) for one in mine],
+            [rows.index(_label(finding)) + 0.28 * (number - (len(ours) - 1) / 2) for finding in mine],
             xerr=[
                 [mid - low for mid, low in zip(middle, lowest, strict=True)],
                 [high - mid for mid, high in zip(middle, highest, strict=True)],
@@ -132,25 +137,25 @@ def draw(path: Path, found: Sequence[Finding], who: Sequence[Contender], title: 
     plt.close(figure)
 
 
-def _label(one: Finding) -> str:
-    return f"{one.measure}, {one.condition}: {one.quantity}"
+def _label(finding: Finding) -> str:
+    return f"{finding.measure}, {finding.condition}: {finding.quantity}"
 
 
-def _goodness(one: Finding) -> tuple[float, float, float]:
+def _goodness(finding: Finding) -> tuple[float, float, float]:
     """A ratio turned so that more is better: (lowest, median, highest)."""
-    ratio = one.ratio
+    ratio = finding.ratio
     assert ratio is not None
-    if one.better == "higher":
+    if finding.better == "higher":
         return ratio.lowest, ratio.median, ratio.highest
     return 1 / ratio.highest, 1 / ratio.median, 1 / ratio.lowest
 
 
-def _ratio(one: Finding | None) -> str:
-    if one is None or one.ratio is None:
+def _ratio(finding: Finding | None) -> str:
+    if finding is None or finding.ratio is None:
         return ""
-    ratio = one.ratio
+    ratio = finding.ratio
     text = f"{ratio.median:.2f} ({ratio.lowest:.2f}–{ratio.highest:.2f})"
-    return f"{text} {one.verdict}"
+    return f"{text} {finding.verdict}"
 
 
 def _number(value: float) -> str:

@@ -35,24 +35,24 @@ CLUSTER: Final = "cluster"
 
 # Measures that share running brokers, case by case, and those that start their own.
 TOGETHER: dict[str, Callable[[Running, Plan, int], Iterator[Callable[[], Iterator[Sample]]]]] = {
-    "throughput": lambda one, plan, number: (
-        partial(measures.throughput, one, plan, number, size) for size in plan.counts
+    "throughput": lambda item, plan, number: (
+        partial(measures.throughput, item, plan, number, size) for size in plan.counts
     ),
-    "latency": lambda one, plan, number: (
-        partial(measures.latency, one, plan, number, acks) for acks in ("1", "all")
+    "latency": lambda item, plan, number: (
+        partial(measures.latency, item, plan, number, acks) for acks in ("1", "all")
     ),
-    "groups": lambda one, plan, number: (
+    "groups": lambda item, plan, number: (
         *(
-            partial(coordination.rebalances, one, plan, number, size)
+            partial(coordination.rebalances, item, plan, number, size)
             for size in coordination.group_sizes(plan)
         ),
-        partial(coordination.commits, one, plan, number),
-        partial(coordination.group_reading, one, plan, number),
+        partial(coordination.commits, item, plan, number),
+        partial(coordination.group_reading, item, plan, number),
     ),
-    "transactions": lambda one, plan, number: (partial(coordination.transactions, one, plan, number),),
-    "sink": lambda one, plan, number: (
-        partial(exactly_once.sink_batches, one, plan, number),
-        partial(exactly_once.spark_batches, one, plan, number),
+    "transactions": lambda item, plan, number: (partial(coordination.transactions, item, plan, number),),
+    "sink": lambda item, plan, number: (
+        partial(exactly_once.sink_batches, item, plan, number),
+        partial(exactly_once.spark_batches, item, plan, number),
     ),
 }
 ALONE: dict[str, Callable[[Contender, Plan, int], Iterator[Sample]]] = {
@@ -68,7 +68,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     kind = "full" if options.full else "smoke" if options.smoke else "quick"
     plan = _PLANS[kind]
     jars = None if options.no_peer else _peer(options.peer_version)
-    who = [one for one in contenders(jars) if not options.contender or one.key in options.contender]
+    who = [
+        contender
+        for contender in contenders(jars)
+        if not options.contender or contender.key in options.contender
+    ]
     if not who:
         print("nobody is left to measure", file=sys.stderr)
         return 3
@@ -88,14 +92,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
         suite = _cluster_suite(options, kind, who, jars, progress)
         samples += suite.run(options.cluster_part or PARTS)
         cluster_facts = {CLUSTER: suite.facts()}
-    found = findings(samples, PEER)
+    result = findings(samples, PEER)
     facts = _facts(plan, kind, who, wanted, time.time() - began) | cluster_facts
     options.out.mkdir(parents=True, exist_ok=True)
-    report.write_json(options.out / "results.json", facts, samples, found)
-    table = report.markdown(found, who, PEER)
+    report.write_json(options.out / "results.json", facts, samples, result)
+    table = report.markdown(result, who, PEER)
     (options.out / "results.md").write_text(table, encoding="utf-8")
     title = f"Odradek beside Apache Kafka, {facts['plan']} run on {facts['machine']['cores']} cores"
-    report.draw(options.out / "results.png", found, who, title)
+    report.draw(options.out / "results.png", result, who, title)
     if options.publish:
         page = load.ROOT / "docs" / "benchmarks.md"
         old = published.load(page.with_suffix(".json"))
@@ -168,8 +172,8 @@ def _cluster_suite(
     if options.cluster_partitions is not None:
         sizes = replace(sizes, partitions=options.cluster_partitions)
     by_key = cluster_contenders(jars)
-    titles = {one.key: one.title for one in who}
-    return ClusterSuite([by_key[one.key] for one in who], titles, sizes, progress)
+    titles = {contender.key: contender.title for contender in who}
+    return ClusterSuite([by_key[contender.key] for contender in who], titles, sizes, progress)
 
 
 def _measure_together(
@@ -181,14 +185,14 @@ def _measure_together(
         node = contender.make(directory)
         stack.callback(node.stop)
         node.start()
-        one = Running(contender=contender, node=node)
+        item = Running(contender=contender, node=node)
         progress.say(f"{contender.title}: warm-up")
-        measures.warm_up(one, plan)
-        running.append(one)
+        measures.warm_up(item, plan)
+        running.append(item)
     samples = []
     for name in names:
         for number in range(plan.rounds):
-            cases = [TOGETHER[name](one, plan, number) for one in in_turn(running, number)]
+            cases = [TOGETHER[name](entry, plan, number) for entry in in_turn(running, number)]
             for turn in zip(*cases, strict=True):  # one case by everybody, then the next
                 for measure in turn:
                     for sample in measure():
@@ -219,7 +223,9 @@ def _facts(
         "seconds": round(seconds),
         "finished": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
         "machine": report.machine(),
-        "contenders": {one.key: {"title": one.title, "promise": one.promise} for one in who},
+        "contenders": {
+            contender.key: {"title": contender.title, "promise": contender.promise} for contender in who
+        },
         "producer": {"client": f"confluent-kafka {ck.__version__}, produce_batch", **load.PRODUCER_SETTINGS},
         "consumer": {"client": load.consumer_name(), **load.CONSUMER_SETTINGS},
     }
@@ -232,10 +238,10 @@ class _Progress:
     def say(self, text: str) -> None:
         print(f"{time.time() - self._began:6.0f} s  {text}", file=sys.stderr, flush=True)
 
-    def show(self, one: Sample, rounds: int) -> None:
-        figure = f"{one.value:,.1f} {one.quantity}"
+    def show(self, sample: Sample, rounds: int) -> None:
+        figure = f"{sample.value:,.1f} {sample.quantity}"
         self.say(
-            f"round {one.round_number + 1}/{rounds}  {one.contender:<18}  {one.measure}, {one.condition}: {figure}"
+            f"round {sample.round_number + 1}/{rounds}  {sample.contender:<18}  {sample.measure}, {sample.condition}: {figure}"
         )
 
 

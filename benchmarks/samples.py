@@ -67,14 +67,14 @@ class Finding:
 def findings(samples: Iterable[Sample], peer: str) -> list[Finding]:
     """All samples put together, in the order in which their kinds first appeared."""
     by_kind: dict[tuple[str, str, str, Better, str], dict[int, float]] = {}
-    for one in samples:
-        kind = (one.measure, one.condition, one.quantity, one.better, one.contender)
-        by_kind.setdefault(kind, {})[one.round_number] = one.value
-    found = []
+    for sample in samples:
+        kind = (sample.measure, sample.condition, sample.quantity, sample.better, sample.contender)
+        by_kind.setdefault(kind, {})[sample.round_number] = sample.value
+    results = []
     for (measure, condition, quantity, better, contender), values in by_kind.items():
         peers = by_kind.get((measure, condition, quantity, better, peer), {})
         ratios = [value / peers[number] for number, value in values.items() if peers.get(number)]
-        found.append(
+        results.append(
             Finding(
                 measure=measure,
                 condition=condition,
@@ -85,4 +85,4 @@ def findings(samples: Iterable[Sample], peer: str) -> list[Finding]:
                 ratio=Spread.of(ratios) if ratios and contender != peer else None,
             )
         )
-    return found
+    return results

@@ -41,9 +41,9 @@ def main() -> None:
         for turn in range(WARM_TURNS + TURNS):
             _fill(servers, source, per_turn)
             for delivery, option in DELIVERIES.items():
-                found = _run(spark, servers, source, target, option, Path(temporary) / option)
+                result = _run(spark, servers, source, target, option, Path(temporary) / option)
                 if turn >= WARM_TURNS:
-                    seconds[delivery] += found
+                    seconds[delivery] += result
         admin.delete_topics([source, target])
     sys.stdout.write(json.dumps(seconds) + "\n")
     spark.stop()
@@ -81,8 +81,10 @@ def _run(
         .start()
     )
     query.awaitTermination()
-    progress = [each for each in query.recentProgress if each["numInputRows"]]
-    return [each["durationMs"]["addBatch"] / 1000 for each in progress[1:]]  # the first one starts processes
+    progress = [entry for entry in query.recentProgress if entry["numInputRows"]]
+    return [
+        entry["durationMs"]["addBatch"] / 1000 for entry in progress[1:]
+    ]  # the first one starts processes
 
 
 if __name__ == "__main__":

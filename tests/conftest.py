@@ -17,9 +17,9 @@ def loop_keeps_off_the_disk(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setattr(real, "PosixDisk", lambda: GuardedDisk(disk()))
     guarded_disk.violations.clear()
     yield
-    found = list(guarded_disk.violations)
+    violations = list(guarded_disk.violations)
     guarded_disk.violations.clear()
-    assert not found, "\n".join(found)
+    assert not violations, "\n".join(violations)
 
 
 @pytest.fixture(autouse=True)

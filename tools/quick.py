@@ -34,20 +34,22 @@ def related_tests(path: PurePosixPath, exists: frozenset[str]) -> list[str]:
         return [str(path)] if path.name.startswith("test_") else []
     if not path.is_relative_to(_SOURCE):
         return []
-    found = []
+    results = []
     for kind in _KINDS:
         folder = path.relative_to(_SOURCE).parent
         while folder.parts and f"{kind}/{folder}" not in exists:
             folder = folder.parent
         if folder.parts:
-            found.append(f"{kind}/{folder}")
-    return found
+            results.append(f"{kind}/{folder}")
+    return results
 
 
 def without_nested(chosen: list[str]) -> list[str]:
     """Each test once: what lies in a folder that is chosen as a whole goes."""
     unique = sorted(dict.fromkeys(chosen))
-    return [one for one in unique if not any(one.startswith(f"{other}/") for other in unique if other != one)]
+    return [
+        text for text in unique if not any(text.startswith(f"{other}/") for other in unique if other != text)
+    ]
 
 
 def _git(*arguments: str) -> list[str]:

@@ -105,10 +105,10 @@ def attempt(artifact: Path, python: str, folder: Path, *, compiler: bool) -> Tri
 def _version(python: str) -> str | None:
     if shutil.which(python) is None:
         return None
-    told = subprocess.run(
+    process = subprocess.run(
         [python, "-c", "import platform; print(platform.python_version())"], capture_output=True, text=True
     )
-    return told.stdout.strip() if told.returncode == 0 else None
+    return process.stdout.strip() if process.returncode == 0 else None
 
 
 def main() -> None:

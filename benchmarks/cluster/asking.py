@@ -63,16 +63,16 @@ class Asker:
         topics = None if topic is None else [MetadataRequestTopic(name=topic)]
         request = MetadataRequest(topics=topics, allow_auto_topic_creation=False)
         answer = self.ask("Metadata", 8, request)
-        return [one for each in answer.topics if not each.error_code for one in each.partitions]
+        return [partition for item in answer.topics if not item.error_code for partition in item.partitions]
 
     def create(self, topics: Sequence[CreatableTopic]) -> None:
         """RuntimeError unless all were created."""
         request = CreateTopicsRequest(topics=list(topics), timeout_ms=_CREATE_MS_MAX)
         answer = self.ask("CreateTopics", 5, request)
-        refused = {one.error_code: one for one in answer.topics if one.error_code}
+        refused = {topic.error_code: topic for topic in answer.topics if topic.error_code}
         if refused:
-            code, one = next(iter(refused.items()))
-            raise RuntimeError(f"CreateTopics answered {code} for {one.name}: {one.error_message}")
+            code, named = next(iter(refused.items()))
+            raise RuntimeError(f"CreateTopics answered {code} for {named.name}: {named.error_message}")
 
     def delete(self, topic: str) -> None:
         request = DeleteTopicsRequest(topic_names=[topic], timeout_ms=_CREATE_MS_MAX)
@@ -115,13 +115,15 @@ def until(condition: Callable[[], bool], what: str, *, seconds_max: float, pause
 
 def all_in_sync(asker: Asker, topic: str | None, count: int, *, leaders: Sequence[int] = ()) -> bool:
     """Whether `count` partitions are there, each led (by `leaders`, in order, if given) and in sync on all brokers."""
-    found = asker.partitions(topic)
-    if len(found) < count:
+    partitions = asker.partitions(topic)
+    if len(partitions) < count:
         return False
-    if any(one.error_code or one.leader_id < 0 or len(one.isr_nodes) < len(BROKERS) for one in found):
+    if any(
+        item.error_code or item.leader_id < 0 or len(item.isr_nodes) < len(BROKERS) for item in partitions
+    ):
         return False
-    by_index = sorted(found, key=lambda one: one.partition_index)
-    return not leaders or [one.leader_id for one in by_index] == list(leaders)
+    by_index = sorted(partitions, key=lambda partition: partition.partition_index)
+    return not leaders or [item.leader_id for item in by_index] == list(leaders)
 
 
 def controller_of(cluster: Cluster, asked: int = BROKERS[0], *, seconds_max: float = 60.0) -> int:

@@ -38,33 +38,33 @@ _VALUE: Final = bytes(100)
 _MISSED_VALUE_BYTES: Final = 16_384
 
 
-def leader_dies(one: Up, plan: ClusterPlan, round_number: int) -> Iterator[Sample]:
-    controller = controller_of(one.cluster)
+def leader_dies(item: Up, plan: ClusterPlan, round_number: int) -> Iterator[Sample]:
+    controller = controller_of(item.cluster)
     victim, other = (broker for broker in BROKERS if broker != controller)
-    yield from _killed(one, round_number, "of a partition's leader", victim, (victim, other, controller))
+    yield from _killed(item, round_number, "of a partition's leader", victim, (victim, other, controller))
 
 
-def controller_dies(one: Up, plan: ClusterPlan, round_number: int) -> Iterator[Sample]:
+def controller_dies(item: Up, plan: ClusterPlan, round_number: int) -> Iterator[Sample]:
     """It leads nothing, but is one of those for whom the leader waits."""
-    controller = controller_of(one.cluster)
+    controller = controller_of(item.cluster)
     first, second = (broker for broker in BROKERS if broker != controller)
     yield from _killed(
-        one, round_number, "of the controller, a follower", controller, (first, second, controller)
+        item, round_number, "of the controller, a follower", controller, (first, second, controller)
     )
 
 
-def leading_controller_dies(one: Up, plan: ClusterPlan, round_number: int) -> Iterator[Sample]:
-    controller = controller_of(one.cluster)
+def leading_controller_dies(item: Up, plan: ClusterPlan, round_number: int) -> Iterator[Sample]:
+    controller = controller_of(item.cluster)
     first, second = (broker for broker in BROKERS if broker != controller)
     yield from _killed(
-        one, round_number, "of the controller, the leader", controller, (controller, first, second)
+        item, round_number, "of the controller, the leader", controller, (controller, first, second)
     )
 
 
 def _killed(
-    one: Up, round_number: int, what: str, victim: int, placement: tuple[int, ...]
+    item: Up, round_number: int, what: str, victim: int, placement: tuple[int, ...]
 ) -> Iterator[Sample]:
-    cluster = one.cluster
+    cluster = item.cluster
     with led_topic(cluster, [placement]) as topic:
         try:
             plain, library = seconds_to_next_ack(cluster, topic, lambda: cluster.kill(victim))
@@ -75,7 +75,7 @@ def _killed(
         "ms": (plain * 1000, "lower"),
         "ms for librdkafka": (library * 1000, "lower"),
     }
-    yield from one.samples("kill -9 to the next acknowledgement", what, round_number, figures)
+    yield from item.samples("kill -9 to the next acknowledgement", what, round_number, figures)
 
 
 def seconds_to_next_ack(cluster: Cluster, topic: str, strike: Callable[[], None]) -> tuple[float, float]:
@@ -113,9 +113,9 @@ def seconds_to_next_ack(cluster: Cluster, topic: str, strike: Callable[[], None]
     return plain, after[0] - struck
 
 
-def catching_up(one: Up, plan: ClusterPlan, round_number: int) -> Iterator[Sample]:
+def catching_up(item: Up, plan: ClusterPlan, round_number: int) -> Iterator[Sample]:
     """From the start of a broker's process until it is in sync again; it was away while records were written."""
-    cluster = one.cluster
+    cluster = item.cluster
     controller = controller_of(cluster)
     victim, *rest = sorted(BROKERS, key=lambda broker: broker == controller)
     placements = [(*rest, victim), (*reversed(rest), victim)]
@@ -141,7 +141,7 @@ def catching_up(one: Up, plan: ClusterPlan, round_number: int) -> Iterator[Sampl
             revive(cluster)
     figures: dict[str, tuple[float, Better]] = {"s": (seconds, "lower")}
     condition = f"{plan.missed_mb:,} MB missed, process start included"
-    yield from one.samples("restart of a broker to full ISR", condition, round_number, figures)
+    yield from item.samples("restart of a broker to full ISR", condition, round_number, figures)
 
 
 def revive(cluster: Cluster) -> None:

@@ -67,14 +67,14 @@ class Knocker:
 
     def _leader(self, last: int) -> int:
         """As another broker than the last leader says, if one says anything."""
-        for broker in sorted(BROKERS, key=lambda one: one == last):
+        for broker in sorted(BROKERS, key=lambda item: item == last):
             try:
-                found = self._asker(broker).partitions(self._topic)
+                partitions = self._asker(broker).partitions(self._topic)
             except (OSError, KafkaError):
                 self._drop(broker)
                 continue
-            if found and found[0].leader_id in BROKERS:
-                return int(found[0].leader_id)
+            if partitions and partitions[0].leader_id in BROKERS:
+                return int(partitions[0].leader_id)
         return last
 
     def _asker(self, broker: int) -> Asker:

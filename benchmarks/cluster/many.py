@@ -23,11 +23,11 @@ _PAUSE_SECONDS: Final = 0.25
 _TOPIC_PARTITIONS: Final = 100
 
 
-def many(one: Up, plan: ClusterPlan, round_number: int) -> Iterator[Sample]:
+def many(item: Up, plan: ClusterPlan, round_number: int) -> Iterator[Sample]:
     """Memory at rest, topics made by one request, and a restart of all after kill -9."""
-    cluster = one.cluster
+    cluster = item.cluster
     time.sleep(REST_SECONDS)
-    yield from _memory(one, round_number, "at rest, mean of three")
+    yield from _memory(item, round_number, "at rest, mean of three")
     os.sync()
     with Asker(cluster.address(BROKERS[0])) as asker:
         started = time.perf_counter()
@@ -36,31 +36,31 @@ def many(one: Up, plan: ClusterPlan, round_number: int) -> Iterator[Sample]:
         _until_in_sync(asker, plan.topics)
         served = time.perf_counter() - started
     condition = f"{plan.topics:,} by one request"
-    yield from one.samples("topics made", f"{condition}, answered", round_number, {"s": (made, "lower")})
-    yield from one.samples("topics made", f"{condition}, led", round_number, {"s": (served, "lower")})
+    yield from item.samples("topics made", f"{condition}, answered", round_number, {"s": (made, "lower")})
+    yield from item.samples("topics made", f"{condition}, led", round_number, {"s": (served, "lower")})
     count = _fill(cluster, plan)
     condition = f"{count:,} partitions"
     time.sleep(REST_SECONDS)
-    yield from _memory(one, round_number, f"{condition}, mean of three")
+    yield from _memory(item, round_number, f"{condition}, mean of three")
     for broker in BROKERS:
         cluster.kill(broker)
     os.sync()
     led, synced = _restarted(cluster, count)
-    yield from one.samples(
+    yield from item.samples(
         "restart after kill -9 of all", f"{condition}, led", round_number, {"s": (led, "lower")}
     )
-    yield from one.samples(
+    yield from item.samples(
         "restart after kill -9 of all", f"{condition}, in sync", round_number, {"s": (synced, "lower")}
     )
 
 
-def _memory(one: Up, round_number: int, condition: str) -> Iterator[Sample]:
-    found = [memory(pid) for pid in one.cluster.pids()]
+def _memory(item: Up, round_number: int, condition: str) -> Iterator[Sample]:
+    results = [memory(pid) for pid in item.cluster.pids()]
     figures: dict[str, tuple[float, Better]] = {
-        "RSS MB": (sum(each.rss_bytes for each in found) / len(found) / 1e6, "lower"),
-        "PSS MB": (sum(each.pss_bytes for each in found) / len(found) / 1e6, "lower"),
+        "RSS MB": (sum(entry.rss_bytes for entry in results) / len(results) / 1e6, "lower"),
+        "PSS MB": (sum(entry.pss_bytes for entry in results) / len(results) / 1e6, "lower"),
     }
-    yield from one.samples("memory", condition, round_number, figures)
+    yield from item.samples("memory", condition, round_number, figures)
 
 
 def _fill(cluster: Cluster, plan: ClusterPlan) -> int:
@@ -90,8 +90,10 @@ def _restarted(cluster: Cluster, count: int) -> tuple[float, float]:
 
 
 def _all_led(asker: Asker, count: int) -> bool:
-    found = asker.partitions(None)
-    return len(found) >= count and all(not one.error_code and one.leader_id >= 0 for one in found)
+    partitions = asker.partitions(None)
+    return len(partitions) >= count and all(
+        not item.error_code and item.leader_id >= 0 for item in partitions
+    )
 
 
 def _until_in_sync(asker: Asker, count: int) -> None:

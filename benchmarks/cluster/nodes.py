@@ -66,7 +66,7 @@ class ClusterContender:
 
 def cluster_contenders(jars: PeerJars | None) -> dict[str, ClusterContender]:
     """By the keys of the contenders with one broker."""
-    found = [
+    contenders = [
         ClusterContender(key=DURABLE, make=lambda directory, ms: OdradekCluster(directory, ms)),
         ClusterContender(
             key=PAGE_CACHE,
@@ -74,10 +74,10 @@ def cluster_contenders(jars: PeerJars | None) -> dict[str, ClusterContender]:
         ),
     ]
     if jars is not None:
-        found.insert(
+        contenders.insert(
             0, ClusterContender(key=PEER, make=lambda directory, ms: KafkaCluster(jars, directory, ms))
         )
-    return {one.key: one for one in found}
+    return {contender.key: contender for contender in contenders}
 
 
 class OdradekCluster:
@@ -102,10 +102,10 @@ class OdradekCluster:
         return host, int(port)
 
     def pids(self) -> list[int]:
-        return [one.pid for one in self._fleet.brokers if one.pid is not None]
+        return [broker.pid for broker in self._fleet.brokers if broker.pid is not None]
 
     def missing(self) -> list[int]:
-        return [one.node_id for one in self._fleet.brokers if not one.is_alive]
+        return [broker.node_id for broker in self._fleet.brokers if not broker.is_alive]
 
     def start(self) -> None:
         self._fleet.start()

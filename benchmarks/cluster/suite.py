@@ -27,7 +27,7 @@ _FAILURES: Final = (OSError, RuntimeError, subprocess.SubprocessError, ck.KafkaE
 
 class Progress(Protocol):
     def say(self, text: str) -> None: ...
-    def show(self, one: Sample, rounds: int) -> None: ...
+    def show(self, sample: Sample, rounds: int) -> None: ...
 
 
 class ClusterSuite:
@@ -52,9 +52,9 @@ class ClusterSuite:
             with ExitStack() as stack:
                 running = [self._up(stack, contender) for contender in self._who]
                 if "flow" in parts:
-                    for one in running:
-                        self._progress.say(f"three brokers, {one.title}: warm-up")
-                        flow.warm_up(one, self._plan)
+                    for item in running:
+                        self._progress.say(f"three brokers, {item.title}: warm-up")
+                        flow.warm_up(item, self._plan)
                     samples += self._in_turns(running, self._flow(), self._plan.rounds)
                 if "failures" in parts:
                     samples += self._in_turns(running, self._failures(), self._plan.failures)
@@ -87,10 +87,10 @@ class ClusterSuite:
     def _flow(self) -> list[Case]:
         plan = self._plan
         cases: list[Case] = [
-            lambda one, number, size=size: flow.throughput(one, plan, number, size)  # type: ignore[misc]
+            lambda item, number, size=size: flow.throughput(item, plan, number, size)  # type: ignore[misc]
             for size in plan.counts
         ]
-        return [*cases, lambda one, number: flow.latency(one, plan, number)]
+        return [*cases, lambda item, number: flow.latency(item, plan, number)]
 
     def _failures(self) -> list[Case]:
         kinds = (
@@ -102,17 +102,17 @@ class ClusterSuite:
         return [partial(self._failure, kind) for kind in kinds]
 
     def _failure(
-        self, kind: Callable[[Up, ClusterPlan, int], Iterator[Sample]], one: Up, number: int
+        self, kind: Callable[[Up, ClusterPlan, int], Iterator[Sample]], item: Up, number: int
     ) -> Iterator[Sample]:
-        return kind(one, self._plan, number)
+        return kind(item, self._plan, number)
 
     def _in_turns(self, running: Sequence[Up], cases: Sequence[Case], rounds: int) -> list[Sample]:
         """One case by everybody, then the next; each round begins with another one."""
         samples: list[Sample] = []
         for number in range(rounds):
             for case in cases:
-                for one in in_turn(running, number):
-                    samples += self._taken(one, case, number, rounds)
+                for item in in_turn(running, number):
+                    samples += self._taken(item, case, number, rounds)
         return samples
 
     def _many(self) -> list[Sample]:
@@ -121,21 +121,21 @@ class ClusterSuite:
         for number in range(rounds):
             for contender in in_turn(self._who, number):
                 with ExitStack() as stack:
-                    one = self._up(stack, contender)
-                    samples += self._taken(one, lambda up, turn: many(up, self._plan, turn), number, rounds)
+                    item = self._up(stack, contender)
+                    samples += self._taken(item, lambda up, turn: many(up, self._plan, turn), number, rounds)
         return samples
 
-    def _taken(self, one: Up, case: Case, number: int, rounds: int) -> list[Sample]:
-        found: list[Sample] = []
+    def _taken(self, item: Up, case: Case, number: int, rounds: int) -> list[Sample]:
+        samples: list[Sample] = []
         try:
-            for sample in case(one, number):
-                found.append(sample)
+            for sample in case(item, number):
+                samples.append(sample)
                 self._progress.show(sample, rounds)
         except _FAILURES as error:
-            self.failed.append(f"round {number + 1}, {one.title}: {error}")
-            self._progress.say(f"round {number + 1}, {one.title} failed: {error}")
-            failing.revive(one.cluster)
-        return found
+            self.failed.append(f"round {number + 1}, {item.title}: {error}")
+            self._progress.say(f"round {number + 1}, {item.title} failed: {error}")
+            failing.revive(item.cluster)
+        return samples
 
 
 def in_turn(items: Sequence[T], number: int) -> list[T]:

@@ -110,27 +110,27 @@ def java_command() -> str:
     home = os.environ.get("JAVA_HOME")
     if home and (Path(home) / "bin" / "java").exists():
         return str(Path(home) / "bin" / "java")
-    found = shutil.which("java")
-    if found is None:
+    result = shutil.which("java")
+    if result is None:
         raise PeerAbsentError("no java on the path (Kafka 4.x needs Java 17 or newer)")
-    return found
+    return result
 
 
 def _require_java() -> None:
     answer = subprocess.run([java_command(), "-version"], capture_output=True, text=True, check=False)
     match = re.search(r'version "(\d+)', answer.stderr)
     if match is None or int(match.group(1)) < 17:
-        found = (answer.stderr.splitlines() or ["nothing"])[0]
-        raise PeerAbsentError(f"Kafka 4.x needs Java 17 or newer, found {found}")
+        result = (answer.stderr.splitlines() or ["nothing"])[0]
+        raise PeerAbsentError(f"Kafka 4.x needs Java 17 or newer, found {result}")
 
 
 def _cached() -> dict[str, PeerJars]:
-    found = {}
+    result = {}
     for directory in cache_directory().glob("peer-*"):
         if (directory / COMPLETE).exists():
             version = directory.name.removeprefix("peer-")
-            found[version] = PeerJars(version=version, directory=directory / "jars")
-    return found
+            result[version] = PeerJars(version=version, directory=directory / "jars")
+    return result
 
 
 def _fetch_newest() -> PeerJars:

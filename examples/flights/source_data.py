@@ -58,6 +58,6 @@ def messages(name: str, table: pd.DataFrame) -> list[Message]:
     times: list[int | None] = [None] * len(lines)
     if "time_hour" in table:
         times = [
-            int(each) for each in pd.to_datetime(table["time_hour"], utc=True).astype("int64") // 1_000_000
+            int(item) for item in pd.to_datetime(table["time_hour"], utc=True).astype("int64") // 1_000_000
         ]
-    return [Message(*each) for each in zip(keys, lines, times, strict=True)]
+    return [Message(*item) for item in zip(keys, lines, times, strict=True)]

@@ -31,9 +31,9 @@ def expected(tables: dict[str, pd.DataFrame]) -> pd.DataFrame:
     return counted[["airline", "departures", "cancellations", "mean_delay"]]
 
 
-def differences(found: pd.DataFrame, wanted: pd.DataFrame) -> list[str]:
+def differences(result: pd.DataFrame, wanted: pd.DataFrame) -> list[str]:
     """What is wrong with the pipeline's result, in sentences; empty when every group is equal."""
-    got = found.assign(hour=pd.to_datetime(found["hour"], utc=True)).set_index(GROUP).sort_index()
+    got = result.assign(hour=pd.to_datetime(result["hour"], utc=True)).set_index(GROUP).sort_index()
     problems = []
     if got.index.has_duplicates:
         problems.append(f"{got.index.duplicated().sum():,} groups came out more than once.")

@@ -86,20 +86,20 @@ def _differences(where: str, kafka: Any, here: Any) -> Iterator[Difference]:
             deeper = f"{where}{'' if where.endswith(': ') else '.'}{key}"
             yield from _differences(deeper, kafka.get(key, NOT_THERE), here.get(key, NOT_THERE))
     elif isinstance(kafka, list) and isinstance(here, list) and len(kafka) == len(here):
-        for index, (one, other) in enumerate(zip(kafka, here, strict=True)):
-            yield from _differences(f"{where}[{index}]", one, other)
+        for index, (item, other) in enumerate(zip(kafka, here, strict=True)):
+            yield from _differences(f"{where}[{index}]", item, other)
     elif kafka != here:
         yield Difference(where=where, kafka=kafka, here=here)
 
 
 def allowance(difference: Difference) -> Allowed | None:
     """The line of the table that allows a difference."""
-    return next((one for one in ALLOWED if one.fits(difference)), None)
+    return next((allowed for allowed in ALLOWED if allowed.fits(difference)), None)
 
 
 def allowances_of(script: str) -> list[Allowed]:
     """Those that name this script first."""
-    return [one for one in ALLOWED if one.script == script]
+    return [allowed for allowed in ALLOWED if allowed.script == script]
 
 
 def _short(value: Any) -> str:

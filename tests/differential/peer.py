@@ -43,7 +43,9 @@ class Peer:
         self.names = Names()
         self._line = Line(address)
         offered = self._line.call(api_by_name("ApiVersions").request(), 0, "")
-        self.offered = {one.api_key: (one.min_version, one.max_version) for one in offered.api_keys}
+        self.offered = {
+            api_key.api_key: (api_key.min_version, api_key.max_version) for api_key in offered.api_keys
+        }
         self._others: dict[str, Line] = {}
 
     def ask(

@@ -51,7 +51,9 @@ def make_topic(peer: Peer, name: str, partitions: int = 1, **settings: str) -> s
 
 def wait_until_led(peer: Peer, name: str, partitions: int = 1) -> None:
     request = list_offsets(name, *((partition, -1) for partition in range(partitions)))
-    peer.until(lambda answer: not any(one.error_code for one in answer.topics[0].partitions), request)
+    peer.until(
+        lambda answer: not any(partition.error_code for partition in answer.topics[0].partitions), request
+    )
 
 
 def wait_until_gone(peer: Peer, name: str) -> None:

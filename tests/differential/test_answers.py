@@ -34,11 +34,11 @@ def test_odradek_answers_as_kafka_did(script: str, bootstrap: str) -> None:
         else:
             needed.append(allowed)
     assert not unexplained, "\n".join(["", *map(str, unexplained)])
-    unneeded = [one for one in comparison.allowances_of(script) if one not in needed and not one.gap]
+    unneeded = [item for item in comparison.allowances_of(script) if item not in needed and not item.gap]
     assert not unneeded
 
 
 def test_every_allowed_difference_names_a_script_and_says_why() -> None:
-    for one in ALLOWED:
-        assert one.script in (*comparison.SCRIPTS, "*: *error_message"), one
-        assert one.why.endswith("."), one
+    for allowed in ALLOWED:
+        assert allowed.script in (*comparison.SCRIPTS, "*: *error_message"), allowed
+        assert allowed.why.endswith("."), allowed

@@ -76,11 +76,11 @@ def main() -> int:
         full=True,
         talkative=chosen.client_log is not None,
     )
-    told = sys.stderr if chosen.client_log is None else _own_stderr(chosen.client_log)
+    answer = sys.stderr if chosen.client_log is None else _own_stderr(chosen.client_log)
     with tempfile.TemporaryDirectory(prefix="odradek-faults-") as temporary:
         directory = chosen.keep or Path(temporary)
         began = time.monotonic()
-        result = run(terms, directory, tell=lambda line: _say(line, told))
+        result = run(terms, directory, tell=lambda line: _say(line, answer))
         _say(result.text(time.monotonic() - began), sys.stdout)
         if chosen.json is not None:
             chosen.json.parent.mkdir(parents=True, exist_ok=True)

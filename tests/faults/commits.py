@@ -65,14 +65,14 @@ class CommitWatch:
 
     def behind(self) -> list[str]:
         """Which groups have not committed all there is, and where. KafkaException when nobody answers."""
-        found = []
+        results = []
         for group, reader in self._readers.items():
             for partition, offset in sorted(self._committed(group).items()):
                 place = TopicPartition(self._topic, partition)
                 _, end = reader.get_watermark_offsets(place, timeout=_SECONDS)
                 if max(offset, 0) < end:
-                    found.append(f"{group}: partition {partition} at {offset} of {end}")
-        return found
+                    results.append(f"{group}: partition {partition} at {offset} of {end}")
+        return results
 
     def finish(self) -> None:
         self._stopping.set()
@@ -104,15 +104,15 @@ class CommitWatch:
         expected = self._commits.expected()
         places = [TopicPartition(self._topic, number) for number in range(self._partitions)]
         try:
-            told = self._readers[group].committed(places, timeout=_SECONDS)
-            for one in told:
-                if one.error is not None:
-                    raise KafkaException(one.error)
+            tps = self._readers[group].committed(places, timeout=_SECONDS)
+            for partition in tps:
+                if partition.error is not None:
+                    raise KafkaException(partition.error)
         except KafkaException:
             self._failed(group)
             raise
         self._failures[group] = 0
-        offsets = {one.partition: one.offset for one in told}
+        offsets = {text.partition: text.offset for text in tps}
         self._commits.read(group, offsets, expected)
         return offsets
 

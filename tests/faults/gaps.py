@@ -43,10 +43,10 @@ def by_fault(gaps: Iterable[Gap], faults: Iterable[tuple[float, str]]) -> dict[s
 
     A gap belongs to the last fault that had begun when it did, or a moment later; one before all faults to "the start".
     """
-    told = list(faults)
+    answers = list(faults)
     longest: dict[str, float] = {}
     for gap in gaps:
-        kinds = [kind for began, kind in told if began <= gap.began + _EARLY_S]
+        kinds = [kind for began, kind in answers if began <= gap.began + _EARLY_S]
         kind = kinds[-1] if kinds else "the start"
         longest[kind] = max(longest.get(kind, 0.0), gap.seconds)
     return dict(sorted(longest.items(), key=lambda entry: -entry[1]))

@@ -36,12 +36,12 @@ class Ledger:
 
     @property
     def acknowledged_count(self) -> int:
-        return sum(told != UNKNOWN for told in self._told)
+        return sum(answer != UNKNOWN for answer in self._told)
 
     @property
     def placeless_count(self) -> int:
         """Of those acknowledged, the ones whose place was not told."""
-        return sum(told == _SOMEWHERE for told in self._told)
+        return sum(answer == _SOMEWHERE for answer in self._told)
 
     def contradicts(self, number: int, partition: int, offset: int) -> bool:
         """Whether the record was said to be elsewhere."""
@@ -49,7 +49,9 @@ class Ledger:
 
     def lost(self, is_there: Callable[[int], bool]) -> list[int]:
         """Those that were acknowledged, and are not there."""
-        return [number for number, told in enumerate(self._told) if told != UNKNOWN and not is_there(number)]
+        return [
+            number for number, answer in enumerate(self._told) if answer != UNKNOWN and not is_there(number)
+        ]
 
 
 def place(partition: int, offset: int) -> int:
@@ -57,6 +59,6 @@ def place(partition: int, offset: int) -> int:
     return (partition << _SHIFT) | offset
 
 
-def place_of(told: int) -> tuple[int, int]:
+def place_of(answer: int) -> tuple[int, int]:
     """Partition and offset."""
-    return told >> _SHIFT, told & ((1 << _SHIFT) - 1)
+    return answer >> _SHIFT, answer & ((1 << _SHIFT) - 1)

@@ -71,11 +71,11 @@ class Member(ClientThread):
         offsets = [TopicPartition(self._topic, index, end) for index, end in ends.items()]
         while True:
             try:
-                told = consumer.commit(offsets=offsets, asynchronous=False)
+                answers = consumer.commit(offsets=offsets, asynchronous=False)
                 break
             except KafkaException as error:
                 self.troubles[error.args[0].name()] += 1
                 if not error.args[0].retriable() or self._stopping.is_set():
                     return  # the partitions are another's by now: it reads this again
-        done = {one.partition: one.offset for one in told if one.error is None}
+        done = {text.partition: text.offset for text in answers if text.error is None}
         self._commits.acknowledged(self._group, done)

@@ -58,7 +58,7 @@ class Nemesis:
         return happened
 
     def summary(self) -> Counter[str]:
-        return Counter(one.kind for one in self.history)
+        return Counter(item.kind for item in self.history)
 
     # -- choosing
 
@@ -67,7 +67,9 @@ class Nemesis:
         role = self.random.choice(_ROLES)
         chosen = self._by_role(role)
         alive = [broker for broker in self.fleet.brokers if broker.is_alive]
-        broker = next((one for one in alive if one.node_id == chosen), None) or self.random.choice(alive)
+        broker = next(
+            (process for process in alive if process.node_id == chosen), None
+        ) or self.random.choice(alive)
         return f"{role} {broker.node_id}", broker
 
     def _by_role(self, role: str) -> int | None:
@@ -84,7 +86,7 @@ class Nemesis:
             partition = self.random.choice(list(partitions.values()))
             if role == "leader":
                 return int(partition.leader)
-            followers = [one for one in partition.replicas if one != partition.leader]
+            followers = [replica for replica in partition.replicas if replica != partition.leader]
             return self.random.choice(followers) if role == "follower" and followers else None
         except (KafkaException, KeyError, TimeoutError):
             return None  # nobody answers now: anyone will do
@@ -93,10 +95,12 @@ class Nemesis:
         """Whether all replicas of the topic that this broker has are in sync."""
         try:
             admin = AdminClient({"bootstrap.servers": self.fleet.bootstrap, "log_level": 0})
-            found = admin.list_topics(self.topic, timeout=_ASK_SECONDS).topics[self.topic].partitions
+            metadatas = admin.list_topics(self.topic, timeout=_ASK_SECONDS).topics[self.topic].partitions
         except (KafkaException, KeyError):
             return False
-        return bool(found) and all(node_id in one.isrs for one in found.values() if node_id in one.replicas)
+        return bool(metadatas) and all(
+            node_id in partition.isrs for partition in metadatas.values() if node_id in partition.replicas
+        )
 
     def are_all_in_sync(self) -> bool:
         """Whether every replica of every topic is, internal ones included: then any broker's disk may go."""
@@ -105,8 +109,10 @@ class Nemesis:
             topics = admin.list_topics(timeout=_ASK_SECONDS).topics.values()
         except KafkaException:
             return False
-        partitions = [one for topic in topics for one in topic.partitions.values()]
-        return bool(partitions) and all(set(one.isrs) == set(one.replicas) for one in partitions)
+        partitions = [partition for topic in topics for partition in topic.partitions.values()]
+        return bool(partitions) and all(
+            set(partition.isrs) == set(partition.replicas) for partition in partitions
+        )
 
     def are_all_in_sync_for_long(self) -> bool:
         """Right after a start the state may still be that of before the broker said what it lacks."""

@@ -8,13 +8,13 @@ from pathlib import Path
 
 def differing_replicas(placement: list[Path], topic: str, partitions: int) -> list[str]:
     """The partitions whose batches are not the same on all brokers; segments may begin at different offsets."""
-    found = []
+    results = []
     for index in range(partitions):
         digests = {home.name: _digest(home / f"{topic}-{index}") for home in placement}
         if len(set(digests.values())) != 1:
             sizes = {name: size for name, (size, _) in digests.items()}
-            found.append(f"{topic}-{index}: {sizes}")
-    return found
+            results.append(f"{topic}-{index}: {sizes}")
+    return results
 
 
 def _digest(log: Path) -> tuple[int, str]:

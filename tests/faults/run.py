@@ -75,17 +75,17 @@ class Result:
         return self.findings.is_clean and work_is_clean and not wrongs
 
     def as_json(self) -> dict[str, Any]:
-        found = self.findings
+        findings = self.findings
         return {
             "seed": self.terms.seed,
             "seconds": self.terms.seconds,
             "faults": self.faults,
-            "acknowledged": found.acknowledged_count,
-            "without_place": found.placeless_count,
-            "read": found.read_count,
-            "lost": found.lost[:20],
-            "doubled": found.doubled[:20],
-            "misplaced": found.misplaced[:20],
+            "acknowledged": findings.acknowledged_count,
+            "without_place": findings.placeless_count,
+            "read": findings.read_count,
+            "lost": findings.lost[:20],
+            "doubled": findings.doubled[:20],
+            "misplaced": findings.misplaced[:20],
             "unanswered": self.unanswered,
             "given_up": len(self.given_up),
             "broken": self.broken,
@@ -98,14 +98,14 @@ class Result:
         }
 
     def text(self, seconds: float) -> str:
-        found = self.findings
+        findings = self.findings
         lines = [
             f"seed {self.terms.seed}, {seconds:.0f} s in all",
             *(f"  {count:4} x {kind}" for kind, count in sorted(self.faults.items())),
             f"  {sum(self.faults.values()):4} faults",
-            f"acknowledged {found.acknowledged_count:,} ({found.placeless_count} without their place),"
-            f" read back {found.read_count:,}",
-            f"lost {len(found.lost)}, doubled {len(found.doubled)}, misplaced {len(found.misplaced)}",
+            f"acknowledged {findings.acknowledged_count:,} ({findings.placeless_count} without their place),"
+            f" read back {findings.read_count:,}",
+            f"lost {len(findings.lost)}, doubled {len(findings.doubled)}, misplaced {len(findings.misplaced)}",
             f"unanswered {self.unanswered}, given up by the client {len(self.given_up)}",
             *(f"broken: {what}" for what in self.broken),
             *(f"its client library locked itself up: writer {name}" for name in self.stood_still),
@@ -117,7 +117,7 @@ class Result:
             *(f"absent: {fault}: {reason}" for fault, reason in self.absent.items()),
         ]
         for name in ("lost", "doubled", "misplaced"):
-            examples = getattr(found, name)[:5]
+            examples = getattr(findings, name)[:5]
             if examples:
                 lines.append(f"  {name}: {', '.join(examples)}")
         return "\n".join(lines)
@@ -143,7 +143,9 @@ def run(terms: Terms, directory: Path, *, tell: Callable[[str], None] = lambda l
             counts |= {SOURCE: PARTITIONS, COPIES: PARTITIONS}
         placement = [broker.terms.directory for broker in site.fleet.brokers]
         result.differing = [
-            found for name, count in counts.items() for found in differing_replicas(placement, name, count)
+            differing_replica
+            for name, count in counts.items()
+            for differing_replica in differing_replicas(placement, name, count)
         ]
     return result
 
@@ -164,8 +166,8 @@ def _live(site: Site, terms: Terms, result: Result, tell: Callable[[str], None])
             for number in range(terms.writers)
         ]
         work = _work(fleet.bootstrap, terms)
-        for one in (*writers, *([work] if work else [])):
-            one.start()
+        for item in (*writers, *([work] if work else [])):
+            item.start()
         faults = _torment(site, terms, result, writers, tell)
         result.seconds_to_full_isr = _until_healed(fleet, terms.partitions)
         tell(f"healed after {result.seconds_to_full_isr:.1f} s")
@@ -218,9 +220,11 @@ def _until_healed(fleet: Fleet, partitions: int) -> float:
     admin = AdminClient({"bootstrap.servers": fleet.bootstrap, "log_level": 0})
     state = "nobody answered"
     while time.monotonic() < began + _HEAL_SECONDS:
-        found = admin.list_topics(_TOPIC, timeout=10).topics[_TOPIC].partitions
-        state = str({number: (one.leader, one.isrs) for number, one in found.items()})
-        if len(found) == partitions and all(len(one.isrs) == BROKERS for one in found.values()):
+        metadatas = admin.list_topics(_TOPIC, timeout=10).topics[_TOPIC].partitions
+        state = str({number: (item.leader, item.isrs) for number, item in metadatas.items()})
+        if len(metadatas) == partitions and all(
+            len(partition.isrs) == BROKERS for partition in metadatas.values()
+        ):
             return time.monotonic() - began
         time.sleep(0.1)
     raise AssertionError(f"not healed {_HEAL_SECONDS:.0f} s after the last fault: {state}")

@@ -105,20 +105,20 @@ class Site:
 
     def faults(self) -> dict[str, Callable[[Nemesis], str]]:
         """Those that this site can have beside those of every site."""
-        found: dict[str, Callable[[Nemesis], str]] = {}
+        result: dict[str, Callable[[Nemesis], str]] = {}
         if self.places is not None:
-            found["network partition"] = self._partition
-            found["rolling restart while partitioned"] = self._rolling_restart_while_partitioned
+            result["network partition"] = self._partition
+            result["rolling restart while partitioned"] = self._rolling_restart_while_partitioned
         if self.zookeeper is not None:
-            found["restart of ZooKeeper"] = self._restart_zookeeper
-            found["SIGSTOP of ZooKeeper"] = self._stop_zookeeper
+            result["restart of ZooKeeper"] = self._restart_zookeeper
+            result["SIGSTOP of ZooKeeper"] = self._stop_zookeeper
         if self.places is not None and self.zookeeper is not None:
-            found["session expiry"] = self._expire
+            result["session expiry"] = self._expire
         if self.clocks is not None:
-            found["clock jump"] = self._jump
+            result["clock jump"] = self._jump
         if self.disk is not None:
-            found["full disk"] = self._fill
-        return found
+            result["full disk"] = self._fill
+        return result
 
     def _partition(self, nemesis: Nemesis) -> str:
         assert self.places is not None
@@ -172,8 +172,8 @@ class Site:
             back = wait_for(lambda: sessions.owner(broker.node_id) not in (None, before), _BACK_SECONDS)
         if gone is None:
             return f"{who}, whose session did not end"
-        told = f"back after {back:.1f} s" if back is not None else f"not back within {_BACK_SECONDS:.0f} s"
-        return f"{who}, ended after {gone:.1f} s, {told}"
+        answer = f"back after {back:.1f} s" if back is not None else f"not back within {_BACK_SECONDS:.0f} s"
+        return f"{who}, ended after {gone:.1f} s, {answer}"
 
     def _jump(self, nemesis: Nemesis) -> str:
         assert self.clocks is not None

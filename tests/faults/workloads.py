@@ -49,7 +49,7 @@ class WorkFindings:
             "source": self.source_count,
             "copied": self.copied_count,
             "commits_read": self.commits_read,
-            "wrongs": {kind: found[:20] for kind, found in self.wrongs.items() if found},
+            "wrongs": {kind: result[:20] for kind, result in self.wrongs.items() if result},
             "troubles": dict(self.troubles),
             "seconds_to_catch_up": round(self.seconds_to_catch_up, 2),
             "clients_that_stood_still": self.replaced,
@@ -63,9 +63,9 @@ class WorkFindings:
             f"errors that copiers and readers outlived: {troubles or 'none'}",
             f"client libraries that locked themselves up, and were replaced: {', '.join(self.replaced) or 'none'}",
             *(
-                f"  {kind}: {len(found)}: {', '.join(found[:5])}"
-                for kind, found in self.wrongs.items()
-                if found
+                f"  {kind}: {len(results)}: {', '.join(results[:5])}"
+                for kind, results in self.wrongs.items()
+                if results
             ),
         ]
 
@@ -117,19 +117,19 @@ class Workloads:
         self._watch.start()
 
     def finish(self, timeout_s: float) -> WorkFindings:
-        found = WorkFindings()
+        work_findings = WorkFindings()
         began = time.monotonic()
         unanswered = self._writer.finish(timeout_s)
         behind = self._until_caught_up(began + timeout_s)
-        found.seconds_to_catch_up = time.monotonic() - began
+        work_findings.seconds_to_catch_up = time.monotonic() - began
         hanging = self._crew.finish(_END_SECONDS)
         self._watch.finish()
         sources = [message.value() for message in read_topic(self._address, SOURCE, PARTITIONS, timeout_s)]
         copies = [message.value() for message in read_topic(self._address, COPIES, PARTITIONS, timeout_s)]
-        seen = set[bytes]().union(*(one.seen for one in self._crew if isinstance(one, Member)))
-        found.source_count, found.copied_count = len(sources), len(copies)
-        found.commits_read = self._commits.asked_count
-        found.wrongs = {
+        seen = set[bytes]().union(*(worker.seen for worker in self._crew if isinstance(worker, Member)))
+        work_findings.source_count, work_findings.copied_count = len(sources), len(copies)
+        work_findings.commits_read = self._commits.asked_count
+        work_findings.wrongs = {
             **miscopied(sources, copies),
             "written twice": [value.decode() for value, count in Counter(sources).items() if count > 1],
             "written, and lost": self._lost(sources),
@@ -140,10 +140,10 @@ class Workloads:
             "not answered": [f"{unanswered} records"] if unanswered else [],
             "broken": [] if self._writer.broken is None else [self._writer.broken],
         }
-        for one in self._crew:
-            found.troubles.update(one.troubles)
-        found.replaced = self._crew.replaced
-        return found
+        for worker in self._crew:
+            work_findings.troubles.update(worker.troubles)
+        work_findings.replaced = self._crew.replaced
+        return work_findings
 
     def _until_caught_up(self, deadline: float) -> list[str]:
         """Those that are behind at last."""
@@ -158,4 +158,4 @@ class Workloads:
 
     def _lost(self, sources: list[bytes]) -> list[str]:
         there = set(sources)
-        return [f"s:{one}" for one in self._writer.ledger.lost(lambda one: f"s:{one}".encode() in there)]
+        return [f"s:{item}" for item in self._writer.ledger.lost(lambda item: f"s:{item}".encode() in there)]

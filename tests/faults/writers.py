@@ -121,25 +121,25 @@ class Findings:
 
 def check(address: str, topic: str, partitions: int, writers: list[Writer], *, timeout_s: float) -> Findings:
     """Read the whole topic and compare."""
-    found = Findings(
+    findings = Findings(
         acknowledged_count=sum(writer.ledger.acknowledged_count for writer in writers),
         placeless_count=sum(writer.ledger.placeless_count for writer in writers),
     )
     by_name = {writer.name: writer for writer in writers}
     seen = {writer.name: bytearray(len(writer.ledger)) for writer in writers}
     for message in read_topic(address, topic, partitions, timeout_s):
-        found.read_count += 1
+        findings.read_count += 1
         name, _, number_text = message.value().decode().partition(":")
         number = int(number_text)
         if seen[name][number]:
-            found.doubled.append(f"{name}:{number}")
+            findings.doubled.append(f"{name}:{number}")
         seen[name][number] = 1
         if by_name[name].ledger.contradicts(number, message.partition(), message.offset()):
-            found.misplaced.append(f"{name}:{number} at {message.partition()}/{message.offset()}")
+            findings.misplaced.append(f"{name}:{number} at {message.partition()}/{message.offset()}")
     for writer in writers:
         is_there = seen[writer.name].__getitem__
-        found.lost += [f"{writer.name}:{number}" for number in writer.ledger.lost(is_there)]
-    return found
+        findings.lost += [f"{writer.name}:{number}" for number in writer.ledger.lost(is_there)]
+    return findings
 
 
 def read_topic(address: str, topic: str, partitions: int, timeout_s: float) -> Any:

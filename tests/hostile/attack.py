@@ -142,8 +142,8 @@ class Stage:
     def figures(self) -> Figures:
         """The largest of any broker."""
         most = Figures()
-        for one in self.watched():
-            most = most.most(one.read())
+        for watched in self.watched():
+            most = most.most(watched.read())
         return most
 
     def create_topic(self, name: str, *, partitions: int = 1, copies: int = -1, **settings: str) -> None:
@@ -151,7 +151,7 @@ class Stage:
         create_topic(self.connect(), name, partitions=partitions, copies=copies, settings=settings)
 
     def worst_bystander_ms(self, first_due: float, last_due: float) -> float:
-        return max((one.latency_ms for one in self.bystander.answers(first_due, last_due)), default=0.0)
+        return max((item.latency_ms for item in self.bystander.answers(first_due, last_due)), default=0.0)
 
 
 def create_topic(

@@ -91,7 +91,9 @@ class Lane(ABC):
             )
             answer = peer.ask(asked, 8)
         partitions = answer.topics[0].partitions
-        leaders = [one for one in answer.brokers if partitions and one.node_id == partitions[0].leader_id]
+        leaders = [
+            broker for broker in answer.brokers if partitions and broker.node_id == partitions[0].leader_id
+        ]
         if not leaders:
             raise RefusedError("the topic has no leader")
         return Peer((leaders[0].host, leaders[0].port), timeout_s=_ANSWER_SECONDS, client_id="bystander")
@@ -144,9 +146,9 @@ class HeartbeatLane(Lane):
 
     def _connected(self) -> Peer:
         with self._any_broker() as peer:
-            found = peer.ask(FindCoordinatorRequest(key=_GROUP), 2)
-        _expect(found.error_code)
-        peer = Peer((found.host, found.port), timeout_s=_ANSWER_SECONDS, client_id="bystander")
+            result = peer.ask(FindCoordinatorRequest(key=_GROUP), 2)
+        _expect(result.error_code)
+        peer = Peer((result.host, result.port), timeout_s=_ANSWER_SECONDS, client_id="bystander")
         if not self._member_id:
             self._join(peer)
         return peer

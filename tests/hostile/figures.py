@@ -67,8 +67,8 @@ def loop_hold_count(log_file: Path, start_position: int = 0) -> int:
 
 
 def _status_number(status: str, name: str) -> int:
-    found = re.search(rf"^{name}:\s+(\d+)", status, re.MULTILINE)
-    return int(found.group(1)) if found else 0  # a process that has just ended has no memory
+    match = re.search(rf"^{name}:\s+(\d+)", status, re.MULTILINE)
+    return int(match.group(1)) if match else 0  # a process that has just ended has no memory
 
 
 def _close_wait_count(port: int) -> int:
@@ -103,8 +103,8 @@ class PeakWatch:
         self._thread = threading.Thread(target=self._run, name="peak watch", daemon=True)
 
     def __enter__(self) -> Self:
-        for one in self._watched:
-            forget_peak(one.pid)
+        for watched in self._watched:
+            forget_peak(watched.pid)
         self._thread.start()
         return self
 
@@ -112,9 +112,9 @@ class PeakWatch:
         self._stopping.set()
         self._thread.join()
         self._look()
-        for one in self._watched:
+        for watched in self._watched:
             try:
-                self.most = self.most.most(Figures(rss_bytes=peak_rss_bytes(one.pid)))
+                self.most = self.most.most(Figures(rss_bytes=peak_rss_bytes(watched.pid)))
             except OSError:
                 continue  # it has ended: somebody else says so
 
@@ -123,8 +123,8 @@ class PeakWatch:
             self._look()
 
     def _look(self) -> None:
-        for one in self._watched:
+        for watched in self._watched:
             try:
-                self.most = self.most.most(one.read())
+                self.most = self.most.most(watched.read())
             except OSError:
                 continue

@@ -84,11 +84,11 @@ class Bystander:
         self._reader.start()
 
     def answers(self, first_due: float, last_due: float) -> list[Answered]:
-        return [one for one in self._answers.copy() if first_due <= one.due < last_due]
+        return [item for item in self._answers.copy() if first_due <= item.due < last_due]
 
     def kinds_since(self, moment: float) -> set[str]:
         """The lanes that had an answer, to a request that was due after the moment."""
-        return {one.kind for one in self._answers.copy() if one.due >= moment}
+        return {item.kind for item in self._answers.copy() if item.due >= moment}
 
     def __enter__(self) -> Self:
         return self
@@ -112,7 +112,7 @@ class Bystander:
     def _lines(self) -> Iterator[Answered]:
         assert self._process.stdout is not None
         for line in self._process.stdout:
-            told = json.loads(line)
+            answer = json.loads(line)
             yield Answered(
-                kind=told["kind"], due=told["due"], done=told["done"], trouble=tuple(told["trouble"])
+                kind=answer["kind"], due=answer["due"], done=answer["done"], trouble=tuple(answer["trouble"])
             )

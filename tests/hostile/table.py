@@ -34,8 +34,8 @@ def _row(outcome: Outcome, *, is_strict: bool) -> str:
     if outcome.absent is not None:
         return f"{outcome.title:34} absent: {outcome.absent}"
     before, most, after = outcome.before, outcome.most, outcome.after
-    rss = "/".join(str(one.rss_bytes // MEBIBYTE) for one in (before, most, after))
-    descriptors = "/".join(str(one.descriptors) for one in (before, most, after))
+    rss = "/".join(str(figures.rss_bytes // MEBIBYTE) for figures in (before, most, after))
+    descriptors = "/".join(str(figures.descriptors) for figures in (before, most, after))
     during = outcome.latencies.get("during")
     latency = (
         f"{during.p50_ms:7.1f} {during.p99_ms:7.0f} {during.max_ms:8.0f}"
@@ -56,9 +56,9 @@ def _notes(outcome: Outcome) -> list[str]:
     for name, value in outcome.notes.items():
         if name == "worst_frames":
             lines += [
-                f"      {one['seconds']:7.2f} s, bystander {one['bystander_ms']:8.0f} ms: {one['api']} v{one['version']},"
-                f" {one['count']:,} {one['elements']} {one['array']}, {one['frame_bytes'] // 1000} kB, {one['outcome']}"
-                for one in value
+                f"      {row['seconds']:7.2f} s, bystander {row['bystander_ms']:8.0f} ms: {row['api']} v{row['version']},"
+                f" {row['count']:,} {row['elements']} {row['array']}, {row['frame_bytes'] // 1000} kB, {row['outcome']}"
+                for row in value
             ]
         elif name != "logged_bytes" and value not in (None, "", [], {}):
             lines.append(f"      {name.replace('_', ' ')}: {value}")

@@ -54,25 +54,25 @@ def main() -> int:
             proxy.target = (host, int(port))
             for name, (version, work) in clients_at_work(jars).items():
                 seen.append(_observe(proxy, name, version, work))
-            seen += [_observe_language(proxy, node.bootstrap, one) for one in LANGUAGES.values()]
+            seen += [_observe_language(proxy, node.bootstrap, item) for item in LANGUAGES.values()]
         finally:
             node.stop()
     PAGE.write_text(page(_merged(seen)), encoding="utf-8")
-    for one in seen:
-        sys.stdout.write(f"{one.name} {one.version}: {one.trouble or f'{len(one.versions)} APIs'}\n")
-    return 1 if any(one.trouble and not one.trouble.startswith("absent") for one in seen) else 0
+    for named in seen:
+        sys.stdout.write(f"{named.name} {named.version}: {named.trouble or f'{len(named.versions)} APIs'}\n")
+    return 1 if any(item.trouble and not item.trouble.startswith("absent") for item in seen) else 0
 
 
 def _observe(proxy: Proxy, name: str, version: str, work: Callable[[str], None]) -> Seen:
     proxy.recorded.clear()
-    one = Seen(name=name, version=version)
+    item = Seen(name=name, version=version)
     try:
         work(proxy.bootstrap)
     except Exception as error:  # noqa: BLE001 - whatever a client raises is what the page must say
-        one.trouble = f"failed: {type(error).__name__}: {error}"
+        item.trouble = f"failed: {type(error).__name__}: {error}"
     for request in list(proxy.recorded):
-        one.versions.setdefault(request.api_key, set()).add(request.api_version)
-    return one
+        item.versions.setdefault(request.api_key, set()).add(request.api_version)
+    return item
 
 
 def _observe_language(proxy: Proxy, bootstrap: str, language: Language) -> Seen:
@@ -118,11 +118,11 @@ def _steps(source: str, sink: str) -> Iterable[tuple[str, dict[str, object]]]:
 def _merged(seen: Iterable[Seen]) -> list[Seen]:
     """Kafka's Java tools and Kafka's Java clients are the same client."""
     by_name: dict[str, Seen] = {}
-    for one in seen:
-        known = by_name.setdefault(one.name, one)
-        if known is not one:
-            known.trouble = known.trouble or one.trouble
-            for key, versions in one.versions.items():
+    for named in seen:
+        known = by_name.setdefault(named.name, named)
+        if known is not named:
+            known.trouble = known.trouble or named.trouble
+            for key, versions in named.versions.items():
                 known.versions.setdefault(key, set()).update(versions)
     return list(by_name.values())
 
@@ -139,7 +139,7 @@ def page(seen: list[Seen]) -> str:
         "",
         "| client | version | |",
         "|---|---|---|",
-        *(f"| {one.name} | {one.version} | {one.trouble or 'all of it worked'} |" for one in seen),
+        *(f"| {named.name} | {named.version} | {named.trouble or 'all of it worked'} |" for named in seen),
         "| @confluentinc/kafka-javascript | | absent: its build downloads the sources of other projects |",
         "",
         "Applications are tested, too, some of them killed half-way (`tests/interop/languages/test_applications.py`): a",
@@ -148,23 +148,26 @@ def page(seen: list[Seen]) -> str:
         "",
         "A client takes the highest version that both sides know: several in one cell mean that its parts differ.",
         "",
-        "| key | API | served | " + " | ".join(one.name for one in seen) + " |",
+        "| key | API | served | " + " | ".join(named.name for named in seen) + " |",
         "|---:|---|---|" + "---|" * len(seen),
     ]
     handlers = Handlers()
     rows = []
     for key in sorted(handlers):
         api = APIS[key]
-        cells = [_range(one.versions.get(key, set())) for one in seen]
+        cells = [_range(item.versions.get(key, set())) for item in seen]
         served = f"{api.versions.min}–{api.latest_stable}"
         rows.append(f"| {key} | {api.name} | {served} | " + " | ".join(cells) + " |")
     missing = [api for key, api in sorted(APIS.items()) if key not in handlers]
-    tail = ["", "Declared, not served: " + ", ".join(f"{one.name} ({one.key})" for one in missing) + "."]
+    tail = [
+        "",
+        "Declared, not served: " + ", ".join(f"{record.name} ({record.key})" for record in missing) + ".",
+    ]
     return "\n".join([*head, *rows, *(tail if missing else [])]) + "\n"
 
 
 def _range(versions: set[int]) -> str:
-    return ", ".join(str(one) for one in sorted(versions))
+    return ", ".join(str(version) for version in sorted(versions))
 
 
 if __name__ == "__main__":

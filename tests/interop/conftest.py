@@ -160,8 +160,8 @@ def connect(server: Server) -> Iterator[Callable[..., wire.Connection]]:
         return opened[-1]
 
     yield connection
-    for one in opened:
-        one.close()
+    for item in opened:
+        item.close()
 
 
 @pytest.fixture

@@ -56,8 +56,8 @@ class Proxy:
         self._listener.shutdown(socket.SHUT_RDWR)
         self._listener.close()
         with self._lock:
-            for one in self._open:
-                _cut(one)
+            for item in self._open:
+                _cut(item)
 
     def _accept(self) -> None:
         while True:
@@ -133,9 +133,9 @@ def _send(sink: socket.socket, frame: bytes) -> bool:
 
 
 def _cut(*sockets: socket.socket) -> None:
-    for one in sockets:
+    for item in sockets:
         try:
-            one.shutdown(socket.SHUT_RDWR)
+            item.shutdown(socket.SHUT_RDWR)
         except OSError:
             pass
-        one.close()
+        item.close()

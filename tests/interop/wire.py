@@ -341,14 +341,14 @@ def batch(
 
 def values(data: bytes) -> list[bytes]:
     """The values in batches that hold one small uncompressed record each, as the tests here produce them."""
-    found = []
+    results = []
     while data:
         size = 12 + struct.unpack_from(">i", data, 8)[0]
         content, data = data[61:size], data[size:]
-        found.append(
+        results.append(
             content[6:-1]
         )  # length, attributes, two deltas, null key, value length; at the end no headers
-    return found
+    return results
 
 
 def message_set(value: bytes, *, magic: int) -> bytes:

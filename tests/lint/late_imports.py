@@ -31,8 +31,8 @@ def check(source: str) -> list[tuple[int, str]]:
     """(line, text) of each finding in a module."""
     tree = ast.parse(source)
     lines = source.splitlines()
-    found = [*_inside_functions(tree), *_by_name(tree), *_lazy_without_types(tree)]
-    return [(line, text) for line, text in sorted(set(found)) if not _is_allowed(lines, line)]
+    results = [*_inside_functions(tree), *_by_name(tree), *_lazy_without_types(tree)]
+    return [(line, text) for line, text in sorted(set(results)) if not _is_allowed(lines, line)]
 
 
 def _is_allowed(lines: Sequence[str], line: int) -> bool:

@@ -5,7 +5,9 @@ What is reported:
 - a class name that two modules of `src` define. Names that begin with `_` belong to their module, message classes to their API,
   and the two record engines are twins on purpose;
 - a file name that says nothing: `utils.py`, `helpers.py`, `common.py`;
-- a word of the old vocabulary as an identifier (`RETIRED` says which word took its place).
+- a word of the old vocabulary as an identifier (`RETIRED` says which word took its place);
+- a variable (of an assignment, a loop, a comprehension) or a parameter whose name does not say what it holds: `EMPTY`. The rule
+  leaves out the fields of a class: the class says what they belong to.
 """
 
 from __future__ import annotations
@@ -39,6 +41,7 @@ SAYS_NOTHING: Final = frozenset(
         "utils",
     }
 )
+EMPTY: Final = frozenset({"one", "found", "told", "each"})
 RETIRED: Final = {
     "Circumstances": "RequestContext",
     "Parts": "BrokerContext",
@@ -71,6 +74,9 @@ def findings(root: Path) -> Iterator[str]:
         if path.stem in SAYS_NOTHING:
             yield f"{where}: a file name that says nothing: name what the file holds"
         yield from (f"{where}:{line}: {name} is retired: {RETIRED[name]}" for line, name in _retired(text))
+        yield from (
+            f"{where}:{line}: a variable named {name}: say what it holds" for line, name in _empty(text)
+        )
         if where.parts[0] == "src" and not _is_exempt(where):
             for name in _classes(text):
                 defined[name].append(where)
@@ -103,10 +109,31 @@ def _retired(text: str) -> Iterator[tuple[int, str]]:
             yield token.start[0], token.string
 
 
+def _empty(text: str) -> Iterator[tuple[int, str]]:
+    tree = ast.parse(text)
+    fields = {
+        statement.target
+        for node in ast.walk(tree)
+        if isinstance(node, ast.ClassDef)
+        for statement in node.body
+        if isinstance(statement, ast.AnnAssign)
+    }
+    for node in ast.walk(tree):
+        match node:
+            case ast.Name(id=name, ctx=ast.Store()) if node not in fields:
+                pass
+            case ast.arg(arg=name) | ast.MatchAs(name=str(name)) | ast.MatchStar(name=str(name)):
+                pass
+            case _:
+                continue
+        if name in EMPTY:
+            yield node.lineno, name
+
+
 def main() -> int:
-    found = list(findings(Path(sys.argv[1]) if len(sys.argv) > 1 else Path.cwd()))
-    sys.stdout.writelines(f"{line}\n" for line in found)
-    return 1 if found else 0
+    lines = list(findings(Path(sys.argv[1]) if len(sys.argv) > 1 else Path.cwd()))
+    sys.stdout.writelines(f"{line}\n" for line in lines)
+    return 1 if lines else 0
 
 
 if __name__ == "__main__":

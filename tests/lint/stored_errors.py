@@ -55,17 +55,17 @@ def check(sources: Sequence[tuple[str, str]]) -> list[Finding]:
     trees = [(path, source, ast.parse(source, path)) for path, source in sources]
     exceptions = _exceptions(tree for _, _, tree in trees)
     properties = _properties(tree for _, _, tree in trees)
-    found: list[Finding] = []
+    findings: list[Finding] = []
     for path, source, tree in trees:
         lines = source.splitlines()
         visitor = _Visitor(exceptions, properties)
         visitor.visit(tree)
-        found += [
+        findings += [
             Finding(path=path, line=line, text=text)
             for line, text in sorted(visitor.found)
             if not _is_allowed(lines, line)
         ]
-    return found
+    return findings
 
 
 def _is_allowed(lines: Sequence[str], line: int) -> bool:
@@ -92,7 +92,7 @@ def _properties(trees: Iterable[ast.AST]) -> frozenset[str]:
         node.name
         for tree in trees
         for node in ast.walk(tree)
-        if isinstance(node, _Function) and any(_last_name(each) == "property" for each in node.decorator_list)
+        if isinstance(node, _Function) and any(_last_name(expr) == "property" for expr in node.decorator_list)
     )
 
 
@@ -135,7 +135,11 @@ class _Visitor(ast.NodeVisitor):
 
     def _visit_function(self, node: _Function) -> None:
         arguments = [*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs]
-        names = {each.arg for each in arguments if each.annotation and self._is_exception(each.annotation)}
+        names = {
+            argument.arg
+            for argument in arguments
+            if argument.annotation and self._is_exception(argument.annotation)
+        }
         self._caught.append(names)
         self.generic_visit(node)
         self._caught.pop()
@@ -217,7 +221,7 @@ class _Visitor(ast.NodeVisitor):
             case ast.Tuple(elts=elements) | ast.List(elts=elements):
                 return any(self._holds_caught(element) for element in elements)
             case ast.BoolOp(values=values):
-                return any(self._holds_caught(each) for each in values)
+                return any(self._holds_caught(expr) for expr in values)
             case ast.IfExp(body=body, orelse=orelse):
                 return self._holds_caught(body) or self._holds_caught(orelse)
         return False
@@ -248,14 +252,14 @@ def main(paths: Sequence[str]) -> int:
         for path in map(Path, paths or SOURCES)
         for file in ([path] if path.is_file() else path.rglob("*.py"))
     )
-    found = check([(str(file), file.read_text(encoding="utf-8")) for file in files])
-    for finding in found:
+    findings = check([(str(file), file.read_text(encoding="utf-8")) for file in files])
+    for finding in findings:
         sys.stderr.write(f"{finding}\n")
-    if found:
+    if findings:
         sys.stderr.write(
-            f"{len(found)} stored exceptions; see the docstring of tests/lint/stored_errors.py\n"
+            f"{len(findings)} stored exceptions; see the docstring of tests/lint/stored_errors.py\n"
         )
-    return 1 if found else 0
+    return 1 if findings else 0
 
 
 if __name__ == "__main__":

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
 from tests.lint.names import findings
 
 ROOT = Path(__file__).parents[2]
@@ -41,3 +42,30 @@ def test_a_file_name_that_says_nothing_is_found(tmp_path: Path) -> None:
 def test_a_retired_word_is_found_as_an_identifier_and_not_in_prose(tmp_path: Path) -> None:
     write(tmp_path, "src/odradek/a.py", '"""Of long standing."""\nx = 1\nself.standing = x\n')
     assert list(findings(tmp_path)) == ["src/odradek/a.py:3: standing is retired: availability"]
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "one = 1",
+        "one: int = 1",
+        "first, one = 1, 2",
+        "for each in range(2): ...",
+        "x = [told for told in ()]",
+        "x = lambda found: 1",
+        "def f(*, found=()): ...",
+        "with open('') as found: ...",
+        "if (found := 1): ...",
+    ],
+)
+def test_a_variable_whose_name_says_nothing_is_found(tmp_path: Path, line: str) -> None:
+    write(tmp_path, "tests/a.py", f"{line}\n")
+    (finding,) = findings(tmp_path)
+    assert finding.startswith("tests/a.py:1: a variable named ")
+
+
+def test_fields_words_and_names_with_more_in_them_are_left_alone(tmp_path: Path) -> None:
+    write(
+        tmp_path, "tests/a.py", '"""One."""\nclass A:\n    found: int = 1\n\none_day = f(one=1)\nx.told = 1\n'
+    )
+    assert list(findings(tmp_path)) == []

@@ -50,8 +50,8 @@ def test_what_stores_no_exception_is_left_alone(source: str) -> None:
 
 
 def test_an_exception_of_another_module_is_known() -> None:
-    found = check([("a.py", "class Lost(OSError): ..."), ("b.py", "class A:\n    failure: a.Lost")])
-    assert [(finding.path, finding.line) for finding in found] == [("b.py", 2)]
+    findings = check([("a.py", "class Lost(OSError): ..."), ("b.py", "class A:\n    failure: a.Lost")])
+    assert [(finding.path, finding.line) for finding in findings] == [("b.py", 2)]
 
 
 def test_a_reason_must_be_given() -> None:

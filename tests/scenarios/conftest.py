@@ -22,18 +22,18 @@ def _callbacks_are_short(request: pytest.FixtureRequest) -> Iterator[None]:
     The one exception: the steps of the test's own task, which makes requests of 20,000 elements and reads their answers.
     """
     name = getattr(request.node, "originalname", request.node.name)
-    with callbacks_are_short(HELD_SECONDS_MAX, except_tasks_of=name) as found:
+    with callbacks_are_short(HELD_SECONDS_MAX, except_tasks_of=name) as result:
         yield
-    assert not found, "\n".join(found)
+    assert not result, "\n".join(result)
 
 
 @pytest.fixture
 async def scene(tmp_path: Path) -> AsyncIterator[Scene]:
-    one = Scene(tmp_path)
+    item = Scene(tmp_path)
     try:
-        yield one
+        yield item
     finally:
-        await one.stop()
+        await item.stop()
 
 
 @pytest.fixture

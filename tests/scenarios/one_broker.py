@@ -93,10 +93,10 @@ class Wire:
         probe = HeartbeatRequest(group_id=group, generation_id=1, member_id="nobody")
         async with asyncio.timeout(REPLY_SECONDS):
             while True:
-                found = await self.call(
+                result = await self.call(
                     "FindCoordinator", 4, FindCoordinatorRequest(coordinator_keys=[group])
                 )
-                assert found.coordinators[0].error_code == 0
+                assert result.coordinators[0].error_code == 0
                 if (await self.call("Heartbeat", 4, probe)).error_code == ErrorCode.UNKNOWN_MEMBER_ID:
                     return
                 await asyncio.sleep(0.01)
@@ -135,15 +135,15 @@ class Wire:
 
     async def values(self, topic: str, offset: int = 0, *, partition: int = 0) -> list[bytes | None]:
         """All values from an offset to the high watermark."""
-        found: list[bytes | None] = []
+        result: list[bytes | None] = []
         while True:
             data = await self.fetch(topic, offset, partition=partition)
             assert data.error_code == 0
             batches = split_batches(data.records)
             if not batches:
-                return found
+                return result
             for header, batch in batches:
-                found += [record.value for record in decode_batch(batch, header, from_offset=offset)]
+                result += [record.value for record in decode_batch(batch, header, from_offset=offset)]
                 offset = header.next_offset
 
 

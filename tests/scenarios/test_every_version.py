@@ -89,7 +89,7 @@ each of their versions."""
 
 
 def versions() -> Iterator[tuple[str, int]]:
-    for served in (one for one in served_apis() if not APIS[one.api_key].internal):
+    for served in (served_api for served_api in served_apis() if not APIS[served_api.api_key].internal):
         api = APIS[served.api_key]
         if api.name in ELSEWHERE:
             continue
@@ -235,16 +235,16 @@ def _fetch(version: int, topic_id: UUID) -> Any:
 
 def error_codes(message: Any) -> set[int]:
     """Every error code anywhere inside a response."""
-    found: set[int] = set()
+    results: set[int] = set()
     for field in message.FIELDS:
         value = getattr(message, field.name)
         if field.name in ("error_code", "partition_error_code"):
-            found.add(int(value))
+            results.add(int(value))
         elif isinstance(value, list):
             for item in value:
                 if hasattr(item, "FIELDS"):
-                    found |= error_codes(item)
-    return found
+                    results |= error_codes(item)
+    return results
 
 
 NO_COORDINATOR = {
@@ -280,7 +280,7 @@ WITHOUT_TOPIC = {
 
 
 def versions_of(name: str) -> list[int]:
-    return [version for one, version in versions() if one == name]
+    return [version for item, version in versions() if item == name]
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -396,5 +396,5 @@ async def test_special_timestamps_are_answered_or_refused(wire: Any) -> None:
         return not (await wire.call("ListOffsets", version, request)).topics[0].partitions[0].error_code
 
     for version in versions_of("ListOffsets"):
-        answered = {one for one in timestamps if await is_answered(one, version)}
-        assert answered == {one for one in timestamps if one >= -6 and version >= since.get(one, 0)}
+        answered = {item for item in timestamps if await is_answered(item, version)}
+        assert answered == {item for item in timestamps if item >= -6 and version >= since.get(item, 0)}

@@ -197,7 +197,7 @@ async def test_what_describe_configs_names_again_and_again_is_described_once(sce
     wire = await scene.connect()
     broker = DescribeConfigsResource(resource_type=4, resource_name="1", configuration_keys=None)
     response = await wire.call("DescribeConfigs", 4, DescribeConfigsRequest(resources=[broker] * 2500))
-    assert [one.resource_name for one in response.results] == ["1"]
+    assert [result.resource_name for result in response.results] == ["1"]
 
 
 async def test_a_large_answer_is_the_same_as_many_small_ones(scene: Any) -> None:
@@ -207,7 +207,7 @@ async def test_a_large_answer_is_the_same_as_many_small_ones(scene: Any) -> None
     names = [MetadataRequestTopic(name=name) for name in ("t", *(f"n{number}" for number in range(3000)))]
     request = MetadataRequest(topics=names, allow_auto_topic_creation=False)
     response = await wire.call("Metadata", 9, request)
-    assert [(one.name, one.error_code, len(one.partitions)) for one in response.topics] == [
+    assert [(topic.name, topic.error_code, len(topic.partitions)) for topic in response.topics] == [
         ("t", 0, 3),
         *((f"n{number}", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, 0) for number in range(3000)),
     ]
@@ -221,13 +221,13 @@ async def test_the_settings_of_many_new_topics_are_told_as_far_as_the_answer_has
     ]
     request = CreateTopicsRequest(topics=topics, timeout_ms=1000, validate_only=True)
     response = await wire.call("CreateTopics", 7, request)
-    assert {(one.error_code, one.num_partitions) for one in response.topics} == {(ErrorCode.NONE, 1)}
-    told = [one for one in response.topics if one.configs is not None]
-    assert told == response.topics[: len(told)]
-    assert 1000 - len(told[0].configs) < sum(len(one.configs) for one in told) <= 1000
-    assert {one.topic_config_error_code for one in told} == {ErrorCode.NONE}
-    rest = response.topics[len(told) :]
-    assert {one.topic_config_error_code for one in rest} == {ErrorCode.INVALID_REQUEST}
+    assert {(topic.error_code, topic.num_partitions) for topic in response.topics} == {(ErrorCode.NONE, 1)}
+    answers = [topic for topic in response.topics if topic.configs is not None]
+    assert answers == response.topics[: len(answers)]
+    assert 1000 - len(answers[0].configs) < sum(len(item.configs) for item in answers) <= 1000
+    assert {item.topic_config_error_code for item in answers} == {ErrorCode.NONE}
+    rest = response.topics[len(answers) :]
+    assert {item.topic_config_error_code for item in rest} == {ErrorCode.INVALID_REQUEST}
 
 
 @pytest.mark.parametrize("count", [2, 3000])
@@ -246,7 +246,10 @@ async def test_a_partition_whose_offset_is_asked_for_twice_is_refused_in_short_a
     ]
     response = await wire.call("ListOffsets", 8, ListOffsetsRequest(replica_id=-1, topics=topics))
     answers = [
-        [(one.partition_index, one.error_code, one.offset) for one in topic.partitions]
+        [
+            (partition.partition_index, partition.error_code, partition.offset)
+            for partition in topic.partitions
+        ]
         for topic in response.topics
     ]
     refused = (0, ErrorCode.INVALID_REQUEST, -1)

@@ -56,7 +56,7 @@ async def test_a_log_of_a_topic_that_is_gone_is_set_aside_and_the_others_are_not
         assert await wire.values("t") == [b"a"]
         await scene.stop()
         assert ("stray" in caplog.text) is expected
-    (stray,) = [one for one in data.iterdir() if one.name.endswith("-stray")]
+    (stray,) = [named for named in data.iterdir() if named.name.endswith("-stray")]
     assert stray.name.startswith("gone-0.")
     assert (stray / "00000000000000000000.log").stat().st_size > 0
     assert not (data / "gone-0").exists()
@@ -255,14 +255,14 @@ async def test_a_topic_created_while_the_broker_stops_is_there_afterwards_or_was
     creating = asyncio.ensure_future(wire.create("t", partitions=5))
     stopping = asyncio.ensure_future(broker.stop())
     try:
-        told = (await creating).error_code
+        answer = (await creating).error_code
     except (ConnectionError, asyncio.IncompleteReadError):
-        told = None
+        answer = None
     await stopping
     await scene.stop()
     await scene.start()
     wire = await scene.connect()
     response = await wire.produce("t", [b"x"], partition=4)
-    if told == 0:
+    if answer == 0:
         assert response.error_code == 0
     assert response.error_code in (0, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)

@@ -110,8 +110,8 @@ async def test_a_topic_made_on_a_full_disk_can_be_used_once_there_is_space(
     while codes[-1] and len(codes) < 1000:  # the controller hears of it, and elects
         codes.append((await wire.produce("t", [b"x"], partition=1)).error_code)
     assert codes[-1] == 0
-    found = (await wire.call("Metadata", 12, metadata_of("t"))).topics[0]
-    assert [partition.leader_id for partition in found.partitions] == [1, 1]
+    result = (await wire.call("Metadata", 12, metadata_of("t"))).topics[0]
+    assert [partition.leader_id for partition in result.partitions] == [1, 1]
 
 
 async def test_a_topic_that_never_got_its_log_can_be_deleted(
@@ -140,15 +140,15 @@ async def test_a_client_that_leaves_while_its_topic_is_made_leaves_a_whole_topic
         leaving.abort()
     wire = await scene.connect()
     await wire.create("last")
-    found = (await wire.call("Metadata", 12, MetadataRequest(topics=None))).topics
-    for topic in found:
+    results = (await wire.call("Metadata", 12, MetadataRequest(topics=None))).topics
+    for topic in results:
         for index in range(len(topic.partitions)):
             assert (await wire.produce(topic.name, [b"x"], partition=index)).error_code == 0
     await scene.stop()
     await scene.start()
     wire = await scene.connect()
     again = (await wire.call("Metadata", 12, MetadataRequest(topics=None))).topics
-    assert {topic.name for topic in again} == {topic.name for topic in found}
+    assert {topic.name for topic in again} == {topic.name for topic in results}
 
 
 async def test_many_clients_that_ask_for_the_same_missing_topic_get_one_topic(scene: Any) -> None:
@@ -156,8 +156,8 @@ async def test_many_clients_that_ask_for_the_same_missing_topic_get_one_topic(sc
     wires = [await scene.connect() for _ in range(30)]
 
     async def ask_and_write(wire: Any) -> tuple[int, Any]:
-        found = (await wire.call("Metadata", 12, metadata_of("t"))).topics[0]
-        return (await wire.produce("t", [b"x"], partition=1)).error_code, found.topic_id
+        result = (await wire.call("Metadata", 12, metadata_of("t"))).topics[0]
+        return (await wire.produce("t", [b"x"], partition=1)).error_code, result.topic_id
 
     answers = await asyncio.gather(*(ask_and_write(wire) for wire in wires))
     assert {code for code, _ in answers} == {0}
@@ -217,11 +217,11 @@ async def test_a_refused_batch_is_forgotten_without_the_garbage_collector(
     batch[-1] ^= 1
     gc.collect()
     gc.disable()
-    earlier = {id(one) for one in gc.get_objects() if isinstance(one, KafkaError)}
+    earlier = {id(item) for item in gc.get_objects() if isinstance(item, KafkaError)}
 
     def left() -> list[KafkaError]:
-        errors = [one for one in gc.get_objects() if isinstance(one, KafkaError)]
-        return [one for one in errors if one.__traceback__ and id(one) not in earlier]
+        errors = [item for item in gc.get_objects() if isinstance(item, KafkaError)]
+        return [error for error in errors if error.__traceback__ and id(error) not in earlier]
 
     try:
         response = await wire.call("Produce", 9, make_produce("t", batch))

@@ -56,8 +56,8 @@ class Recorder:
 
     def _note(self, frame: FrameType, event: str, _: Any) -> None:
         if event == "call" and self._is_on:
-            _, found, file = frame.f_code.co_filename.partition("/src/odradek/")
-            if found:
+            _, result, file = frame.f_code.co_filename.partition("/src/odradek/")
+            if result:
                 self.calls.append(Step(file, frame.f_code.co_qualname))
 
     @contextmanager
@@ -86,9 +86,9 @@ class Recorder:
 
 @pytest.fixture
 def recorder() -> Iterator[Recorder]:
-    one = Recorder()
-    with one.of_new_threads():
-        yield one
+    item = Recorder()
+    with item.of_new_threads():
+        yield item
 
 
 @pytest.mark.parametrize("request_name", FILES_MAX)
@@ -99,9 +99,9 @@ def test_a_walk_is_short_and_names_what_there_is(request_name: str) -> None:
     for file, function in walk:
         body: list[ast.stmt] = ast.parse((SOURCES / file).read_text(encoding="utf-8")).body
         for name in function.split("."):
-            found = [node for node in body if getattr(node, "name", None) == name]
-            assert found, f"{file} does not define {function}"
-            body = getattr(found[0], "body", [])
+            result = [node for node in body if getattr(node, "name", None) == name]
+            assert result, f"{file} does not define {function}"
+            body = getattr(result[0], "body", [])
 
 
 async def test_a_produce_request_takes_the_way_that_is_described(recorder: Recorder, scene: Scene) -> None:
@@ -190,7 +190,7 @@ async def three(tmp_path: Path) -> AsyncIterator[list[Scene]]:
 
 
 async def test_a_failover_takes_the_way_that_is_described(recorder: Recorder, three: list[Scene]) -> None:
-    first, second, third = (one.broker for one in three)
+    first, second, third = (scene.broker for scene in three)
     assert first is not None
     assert second is not None
     assert third is not None
@@ -199,18 +199,18 @@ async def test_a_failover_takes_the_way_that_is_described(recorder: Recorder, th
     (made,) = await first.context.cluster.create_topics([wanted])
     assert isinstance(made, TopicImage)
     dead, heir = next(
-        (one.leader, one.isr[1])
-        for one in made.partitions
-        if {one.leader, one.isr[1]} == {BrokerId(2), BrokerId(3)}
+        (partition.leader, partition.isr[1])
+        for partition in made.partitions
+        if {partition.leader, partition.isr[1]} == {BrokerId(2), BrokerId(3)}
     )
 
     def is_led_by(broker: Broker, leader: BrokerId) -> bool:
         topic = broker.context.image.topics.get("t")
-        return topic is not None and any(one.leader == leader for one in topic.partitions)
+        return topic is not None and any(partition.leader == leader for partition in topic.partitions)
 
     brokers = [first, second, third]
     async with asyncio.timeout(REPLY_SECONDS):
-        while not all(is_led_by(one, dead) for one in brokers):
+        while not all(is_led_by(item, dead) for item in brokers):
             await asyncio.sleep(0.01)
         with recorder.recording():
             await brokers[dead - 1].stop(drain_seconds=0)

@@ -87,11 +87,11 @@ def main(
     if seed is not None:
         sys.exit(max(_one(name, seed, _plan(name, seed, faults, smaller), trace) for name in names))
     plans = [
-        (name, one, plans_of(name).draw(one)) for name in names for one in range(first, first + seed_count)
+        (name, item, plans_of(name).draw(item)) for name in names for item in range(first, first + seed_count)
     ]
     if part is not None:
-        for name, one, plan in _half(plans, 1) if part == "odd" else plans:
-            click.echo(json.dumps(_report_of(run_once(name, one, plan)[0])))
+        for name, item, plan in _half(plans, 1) if part == "odd" else plans:
+            click.echo(json.dumps(_report_of(run_once(name, item, plan)[0])))
         return
     arguments = ["--seeds", str(seed_count), "--first", str(first), "--scenario", scenario]
     sys.exit(_sweep(names, plans, [*arguments, "--part", "odd" if once else "all"], once=once))
@@ -105,7 +105,7 @@ def _plan(scenario: str, seed: int, faults: str | None, smaller: bool) -> Plan:
 
 def _half(plans: Sequence[_Planned], parity: int) -> list[_Planned]:
     """Of every two the one, and of every twenty one that both processes run."""
-    return [one for number, one in enumerate(plans) if number % 2 == parity or number % _COMPARED == 0]
+    return [item for number, item in enumerate(plans) if number % 2 == parity or number % _COMPARED == 0]
 
 
 def _report_of(run: Run) -> dict[str, Any]:

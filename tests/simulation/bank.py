@@ -211,9 +211,11 @@ def recovery_cuts_too_much() -> Patches:
     real = segment_scan.scan_file
 
     def scan_file(file: DiskFile, base_offset: int, size_bytes: int, **rest: Any) -> Any:
-        found = real(file, base_offset, size_bytes, **rest)
+        scanned_segment = real(file, base_offset, size_bytes, **rest)
         return (
-            found if found.problem is None else real(file, base_offset, max(0, found.good_bytes - 1), **rest)
+            scanned_segment
+            if scanned_segment.problem is None
+            else real(file, base_offset, max(0, scanned_segment.good_bytes - 1), **rest)
         )
 
     yield patch.object(after_crash, "scan_file", scan_file)

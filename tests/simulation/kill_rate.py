@@ -43,8 +43,8 @@ class Outcome(NamedTuple):
     @property
     def profile(self) -> str:
         """Of the seed that found it, where seeds have profiles."""
-        found = self.failure is not None and self.scenario == "cluster"
-        return profile_of(self.seeds_tried - 1) if found else ""
+        result = self.failure is not None and self.scenario == "cluster"
+        return profile_of(self.seeds_tried - 1) if result else ""
 
 
 def caught_by() -> dict[str, int]:
@@ -55,52 +55,52 @@ def caught_by() -> dict[str, int]:
 
 def note_seeds(outcomes: Iterable[Outcome]) -> None:
     """Write down which seeds found what; of bugs that were not hunted what is known stays."""
-    found = {one.name: one.seeds_tried - 1 for one in outcomes if one.failure is not None}
+    result = {outcome.name: outcome.seeds_tried - 1 for outcome in outcomes if outcome.failure is not None}
     names = {mutant.name for mutant in BANK}
     known = {name: seed for name, seed in caught_by().items() if name in names}
-    _CAUGHT_BY.write_text(json.dumps(known | found, indent=1, sort_keys=True) + "\n")
+    _CAUGHT_BY.write_text(json.dumps(known | result, indent=1, sort_keys=True) + "\n")
 
 
 def hunted(name: str) -> Outcome:
     """Hunt the mutant of this name until a seed finds it."""
     started_s = time.process_time()
-    mutant = next(one for one in BANK if one.name == name)
-    found = hunt(mutant, range(_SEEDS_MAX))
-    failure = found.found.failure if found.found is not None else None
-    return Outcome(name, mutant.scenario, found.seeds_tried, failure, time.process_time() - started_s)
+    mutant = next(named for named in BANK if named.name == name)
+    result = hunt(mutant, range(_SEEDS_MAX))
+    failure = result.found.failure if result.found is not None else None
+    return Outcome(name, mutant.scenario, result.seeds_tried, failure, time.process_time() - started_s)
 
 
 def measure(scenario: str, progress: Progress) -> int:
     """Hunt all of a scenario, or of `all`, and print what came of it; 0 when every one was found."""
     started_s = time.perf_counter()
-    bank = [one for one in BANK if scenario in ("all", one.scenario)]
+    bank = [mutant for mutant in BANK if scenario in ("all", mutant.scenario)]
     outcomes = []
     with multiprocessing.get_context("spawn").Pool(_PROCESSES) as pool:
-        for outcome in pool.imap_unordered(hunted, [one.name for one in bank]):
+        for outcome in pool.imap_unordered(hunted, [mutant.name for mutant in bank]):
             outcomes.append(outcome)
             progress(outcome.name, outcome.seeds_tried, len(outcomes), len(bank))
     note_seeds(outcomes)
-    _report(bank, {one.name: one for one in outcomes}, time.perf_counter() - started_s)
-    return 0 if all(one.failure is not None for one in outcomes) else 1
+    _report(bank, {named.name: named for named in outcomes}, time.perf_counter() - started_s)
+    return 0 if all(item.failure is not None for item in outcomes) else 1
 
 
 def _report(bank: Sequence[Mutant], outcomes: dict[str, Outcome], seconds: float) -> None:
     click.echo(f"{'planted bug':<42}{'seeds':>6}  {'profile':<9}caught as")
     for mutant in bank:
-        one = outcomes[mutant.name]
-        how = "NOT CAUGHT" if one.failure is None else one.failure.splitlines()[0][:_SHOWN]
-        click.echo(f"{one.name:<42}{one.seeds_tried:>6}  {one.profile:<9}{how}")
+        outcome = outcomes[mutant.name]
+        how = "NOT CAUGHT" if outcome.failure is None else outcome.failure.splitlines()[0][:_SHOWN]
+        click.echo(f"{outcome.name:<42}{outcome.seeds_tried:>6}  {outcome.profile:<9}{how}")
     for scenario in dict.fromkeys(mutant.scenario for mutant in bank):
-        _summary(scenario, [one for one in outcomes.values() if one.scenario == scenario])
+        _summary(scenario, [item for item in outcomes.values() if item.scenario == scenario])
     for mutant, why in ASIDE:
         click.echo(f"not hunted: {mutant.name}: {why}")
-    cpu_s = sum(one.cpu_s for one in outcomes.values())
+    cpu_s = sum(item.cpu_s for item in outcomes.values())
     click.echo(f"{cpu_s:.0f} s of CPU in {_PROCESSES} processes, {seconds:.0f} s by the clock")
 
 
 def _summary(scenario: str, outcomes: Sequence[Outcome]) -> None:
-    caught = [one for one in outcomes if one.failure is not None]
-    tried = [one.seeds_tried for one in caught]
+    caught = [outcome for outcome in outcomes if outcome.failure is not None]
+    tried = [outcome.seeds_tried for outcome in caught]
     share = f"{len(caught)} of {len(outcomes)} caught ({100 * len(caught) / len(outcomes):.0f} %)"
     if not caught:
         click.echo(f"{scenario}: {share}")
@@ -115,8 +115,8 @@ def _summary(scenario: str, outcomes: Sequence[Outcome]) -> None:
 
 def _by_profile(outcomes: Sequence[Outcome]) -> None:
     """A seed draws its profile, so these are shares of one and the same hunt, in the order in which seeds come."""
-    found = Counter(one.profile for one in outcomes if one.failure is not None)
-    ran = Counter(profile_of(seed) for one in outcomes for seed in range(one.seeds_tried))
+    counter = Counter(outcome.profile for outcome in outcomes if outcome.failure is not None)
+    ran = Counter(profile_of(seed) for outcome in outcomes for seed in range(outcome.seeds_tried))
     for profile in PROFILES:
-        share = 100 * found[profile] / max(1, ran[profile])
-        click.echo(f"    {profile:<9}{found[profile]:>3} found by {ran[profile]:>4} runs ({share:.0f} %)")
+        share = 100 * counter[profile] / max(1, ran[profile])
+        click.echo(f"    {profile:<9}{counter[profile]:>3} found by {ran[profile]:>4} runs ({share:.0f} %)")

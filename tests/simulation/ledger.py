@@ -99,8 +99,8 @@ class Ledger:
         present = {record.offset: record.value for record in records}
         for offset, value in self.committed.items():
             if offset >= start_offset and present.get(offset) != value:
-                found = present.get(offset)
-                what = "is gone" if found is None else f"became {found[:40]!r}"
+                result = present.get(offset)
+                what = "is gone" if result is None else f"became {result[:40]!r}"
                 self._fail(f"the committed record {value[:40]!r} at {offset} {what}")
 
     def _check_range(self, records: Sequence[Found], start_offset: int, end_offset: int) -> None:
@@ -157,7 +157,7 @@ def found_in(records: Buffer, offset: int, *, allow_partial: bool = False) -> li
 
 def decoded(batches: Iterable[tuple[BatchHeader, memoryview]], offset: int) -> list[Found]:
     """The records from `offset` on, CRCs checked. A tombstone has its value in a header."""
-    found: list[Found] = []
+    results: list[Found] = []
     try:
         for header, batch in batches:
             check_crc(batch)
@@ -165,10 +165,10 @@ def decoded(batches: Iterable[tuple[BatchHeader, memoryview]], offset: int) -> l
                 value = record.value or (record.headers[0][1] if record.headers else None) or b""
                 if header.is_control:
                     value = b"marker of %d: " % header.producer_id + (record.key or b"") + value
-                found.append(Found(record.offset, value, record.timestamp, header.is_control))
+                results.append(Found(record.offset, value, record.timestamp, header.is_control))
     except KafkaError as error:
         raise ViolationError(f"a reader at offset {offset} got what is no batch: {error}") from error
-    return found
+    return results
 
 
 def _runs(offsets: Sequence[int]) -> str:

@@ -35,18 +35,22 @@ def content_of(partition: Partition) -> Content:
     return Content(end_offset=end_offset, raw=b"".join(_batches(partition)))
 
 
-def difference(one: Content, other: Content) -> str:
+def difference(content: Content, other: Content) -> str:
     """For people."""
-    if one.end_offset != other.end_offset:
-        return f"they end at {one.end_offset} and at {other.end_offset}"
-    if one.newest is not None and other.newest is not None:
-        keys = [key for key in {**one.newest, **other.newest} if one.newest.get(key) != other.newest.get(key)]
-        return f"of {keys[0]!r} they have {one.newest.get(keys[0])} and {other.newest.get(keys[0])}"
+    if content.end_offset != other.end_offset:
+        return f"they end at {content.end_offset} and at {other.end_offset}"
+    if content.newest is not None and other.newest is not None:
+        keys = [
+            key
+            for key in {**content.newest, **other.newest}
+            if content.newest.get(key) != other.newest.get(key)
+        ]
+        return f"of {keys[0]!r} they have {content.newest.get(keys[0])} and {other.newest.get(keys[0])}"
     at = next(
-        (i for i, (a, b) in enumerate(zip(one.raw, other.raw, strict=False)) if a != b),
-        min(len(one.raw), len(other.raw)),
+        (i for i, (a, b) in enumerate(zip(content.raw, other.raw, strict=False)) if a != b),
+        min(len(content.raw), len(other.raw)),
     )
-    return f"they part at byte {at} of {len(one.raw)} and {len(other.raw)}"
+    return f"they part at byte {at} of {len(content.raw)} and {len(other.raw)}"
 
 
 def _batches(partition: Partition) -> Iterator[bytes]:
@@ -78,11 +82,13 @@ def _newest(partition: Partition) -> Newest:
                 if read_control(batch).kind is ControlKind.COMMIT:
                     take(records)
                 continue
-            found = [(one.key or b"", one.offset, one.value) for one in decode_batch(batch, header)]
+            result = [
+                (record.key or b"", record.offset, record.value) for record in decode_batch(batch, header)
+            ]
             if header.is_transactional:
-                undecided.setdefault(header.producer_id, []).extend(found)
+                undecided.setdefault(header.producer_id, []).extend(result)
             else:
-                take(found)
+                take(result)
     for records in undecided.values():
         take(records)
     return {key: (offset, value) for key, (offset, value) in newest.items() if value is not None}

@@ -78,13 +78,13 @@ def test_unsynced_writes_are_lost_kept_or_torn_by_sector() -> None:
 
 
 def test_overwritten_sectors_come_back_old_or_new() -> None:
-    found = set()
+    results = set()
     for seed in SEEDS:
         disk = prepared(seed)
         disk.open("/a").pwrite(b"1" * 512, 0)
         disk.open("/a").pwrite(b"2" * 512, 0)
-        found.add(after(CrashKind.POWER_LOSS, disk).read("/a")[0:1])
-    assert found == {b"s", b"1", b"2"}
+        results.add(after(CrashKind.POWER_LOSS, disk).read("/a")[0:1])
+    assert results == {b"s", b"1", b"2"}
 
 
 def test_an_unsynced_cut_may_come_undone() -> None:

@@ -37,9 +37,11 @@ FOUND_SOON = frozenset(
 )
 """Those of the cluster that a few seeds find; `make sim` hunts all of them."""
 OF_REPLICATION = [
-    one for one in BANK if one.patches.__module__ in (cluster_mutants.__name__, controller_mutants.__name__)
+    mutant
+    for mutant in BANK
+    if mutant.patches.__module__ in (cluster_mutants.__name__, controller_mutants.__name__)
 ]
-OF_A_CLUSTER = [one for one in OF_REPLICATION if one.name in FOUND_SOON]
+OF_A_CLUSTER = [mutant for mutant in OF_REPLICATION if mutant.name in FOUND_SOON]
 TAKE_LONG = frozenset(
     {
         "acknowledged_from_memory",
@@ -52,7 +54,7 @@ TAKE_LONG = frozenset(
     }
 )
 """Those of a whole broker that one seed in fifty finds, or fewer: 15 s of CPU time each, and more. `make sim` hunts them."""
-OTHERS = [one for one in BANK if one not in OF_REPLICATION and one.name not in TAKE_LONG]
+OTHERS = [mutant for mutant in BANK if mutant not in OF_REPLICATION and mutant.name not in TAKE_LONG]
 CAUGHT_BY = caught_by()
 
 

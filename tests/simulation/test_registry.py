@@ -41,18 +41,18 @@ def test_reads_are_stale_until_sync_but_never_of_ones_own_commits() -> None:
 def test_a_host_that_is_cut_off_believes_in_its_session_until_it_is_back() -> None:
     async def scenario(world: World, store: SimRegistryStore) -> None:
         lonely = await store.connect("a")
-        told: list[float] = []
-        lonely.on_expired = lambda: told.append(world.loop.time())
+        answers: list[float] = []
+        lonely.on_expired = lambda: answers.append(world.loop.time())
         await lonely.commit([Create(path="/ids/1", data=b"", ephemeral=True)])
         store.cut_off("a")
         with pytest.raises(RegistryError, match="cannot reach the registry"):
             await lonely.get("/ids/1")
         await asyncio.sleep(store.session_timeout_s)
         assert "/ids/1" not in store.tree.nodes
-        assert told == []
+        assert answers == []
         store.heal()
         await asyncio.sleep(1)
-        assert len(told) == 1
+        assert len(answers) == 1
         with pytest.raises(SessionExpired):
             await lonely.commit([Create(path="/late", data=b"")])
 

@@ -102,14 +102,14 @@ def names(log: Log) -> list[str]:
     """The names of the records that the log holds, read one by one from the last, so that each is
     looked up.
     """
-    found = []
+    results = []
     for offset in reversed(range(log.start_offset, log.end_offset)):
         answer = log.read(offset, 1, end_offset=log.end_offset, at_least_one=True)
         (header, batch), *_ = split_batches(answer.records)
         (record,) = decode_batch(batch, header, from_offset=offset)
         assert record.offset == offset
-        found.append((record.value or b"").split(b"/")[0].decode())
-    return found[::-1]
+        results.append((record.value or b"").split(b"/")[0].decode())
+    return results[::-1]
 
 
 def test_a_roll_that_a_full_disk_stopped_leaves_nothing_that_a_restart_believes() -> None:
@@ -209,9 +209,9 @@ def test_a_rotten_index_hides_and_moves_nothing(kind: str) -> None:
         again = machine.open(clean=True, recovery_point=12)
         assert names(again) == written, f"rot {number}: {content.hex()}"
         for wanted in range(12):
-            found = again.offset_for_timestamp(1_700_000_000_000 + wanted * 10)
-            assert found is not None
-            assert found.offset == wanted, f"rot {number}: {content.hex()}"
+            timestamped_offset = again.offset_for_timestamp(1_700_000_000_000 + wanted * 10)
+            assert timestamped_offset is not None
+            assert timestamped_offset.offset == wanted, f"rot {number}: {content.hex()}"
 
 
 def test_a_partition_survives_though_its_first_life_ended_before_its_first_flush() -> None:

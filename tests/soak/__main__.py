@@ -54,12 +54,12 @@ def _show(file: Path, result: Result | None, output: Path) -> None:
     growths = (
         result.growths if result else [growth(name, points) for name, points in sorted(all_series.items())]
     )
-    told = table(growths) + "\nasyncio tasks are not counted: a broker has no way to be asked for them\n"
+    answer = table(growths) + "\nasyncio tasks are not counted: a broker has no way to be asked for them\n"
     if result is not None:
-        told += result.text() + "\n"
+        answer += result.text() + "\n"
         (output / "result.json").write_text(json.dumps(result.as_json(), indent=2) + "\n")
-    (output / "table.txt").write_text(told)
-    sys.stdout.write(told)
+    (output / "table.txt").write_text(answer)
+    sys.stdout.write(answer)
     minutes = max(points[-1][0] for points in all_series.values()) / 60
     draw(
         all_series,

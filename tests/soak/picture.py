@@ -37,7 +37,9 @@ def draw(all_series: Mapping[str, Sequence[Point]], title: str, file: Path) -> N
     figure, axes = plt.subplots(rows, _COLUMNS, figsize=(13, 2.5 * rows), sharex=True)
     for axis, (name, label, unit) in zip(axes.flat, _PANELS, strict=True):
         for colour, (series, points) in zip(
-            _COLOURS, sorted(one for one in all_series.items() if one[0].endswith(f" {name}")), strict=False
+            _COLOURS,
+            sorted(entry for entry in all_series.items() if entry[0].endswith(f" {name}")),
+            strict=False,
         ):
             minutes = [seconds / 60 for seconds, _ in points]
             axis.plot(

@@ -78,18 +78,18 @@ class Result:
     def growing(self) -> list[str]:
         """Series that grow, though nothing that was written explains it."""
         return [
-            one.name
-            for one in self.growths
-            if one.is_growing and one.name.split()[-1] not in _EXPECTED_GROWTH
+            named.name
+            for named in self.growths
+            if named.is_growing and named.name.split()[-1] not in _EXPECTED_GROWTH
         ]
 
     def text(self) -> str:
-        found = self.ledger
+        findings = self.ledger
         troubles = ", ".join(f"{count} x {name}" for name, count in self.troubles.most_common(8))
         return "\n".join(
             [
-                f"ledger: acknowledged {found.acknowledged_count:,}, read back {found.read_count:,}; lost {len(found.lost)},"
-                f" doubled {len(found.doubled)}, misplaced {len(found.misplaced)}",
+                f"ledger: acknowledged {findings.acknowledged_count:,}, read back {findings.read_count:,};"
+                f" lost {len(findings.lost)}, doubled {len(findings.doubled)}, misplaced {len(findings.misplaced)}",
                 *([] if self.work is None else self.work.text()),
                 *(f"{name.replace('_', ' ')}: {count:,}" for name, count in self.counts.items()),
                 f"errors that clients outlived: {troubles or 'none'}",
@@ -116,7 +116,7 @@ class Result:
             "counts": self.counts,
             "troubles": dict(self.troubles),
             "growing": self.growing,
-            "slopes_per_hour": {one.name: one.per_hour for one in self.growths},
+            "slopes_per_hour": {named.name: named.per_hour for named in self.growths},
         }
 
 
@@ -174,8 +174,8 @@ def run(terms: Terms, directory: Path, file: Path, *, tell: Callable[[str], None
         _make_topics(fleet.bootstrap)
         bystander = ending.enter_context(Bystander(fleet.bootstrap, _BYSTANDER_TOPIC))
         company = _company(fleet, terms)
-        for one in (*company.writers, company.work, *company.threads):
-            one.start()
+        for item in (*company.writers, company.work, *company.threads):
+            item.start()
         _watch(Sampler(fleet, bystander, file), terms, tell)
         _finish(fleet, company, result, tell)
         _look_back(fleet, result)
@@ -232,12 +232,12 @@ def _company(fleet: Fleet, terms: Terms) -> _Company:
 
 def _watch(sampler: Sampler, terms: Terms, tell: Callable[[str], None]) -> None:
     ends = time.monotonic() + terms.seconds
-    told = 0.0
+    answer = 0.0
     while (now := time.monotonic()) < ends:
         sampler.look()
-        if now - told > 60.0:
+        if now - answer > 60.0:
             tell(f"{(ends - now) / 60:.0f} minutes to go")
-            told = now
+            answer = now
         time.sleep(max(min(now + terms.look_every_s, ends) - time.monotonic(), 0.0))
     sampler.look()
 
@@ -246,7 +246,7 @@ def _finish(fleet: Fleet, company: _Company, result: Result, tell: Callable[[str
     """The unrest ends first, then the writers, then those who read what they wrote."""
     hanging = [company.visitor.finish(_SETTLE_SECONDS), company.stranger.finish(_SETTLE_SECONDS)]
     hanging += [company.churn.finish(_SETTLE_SECONDS), company.keyed.finish(_SETTLE_SECONDS)]
-    unanswered = [one.name for one in company.writers if one.finish(_SETTLE_SECONDS)]
+    unanswered = [writer.name for writer in company.writers if writer.finish(_SETTLE_SECONDS)]
     tell("everything is read back")
     result.work = company.work.finish(_SETTLE_SECONDS)
     sources = {
@@ -260,7 +260,7 @@ def _finish(fleet: Fleet, company: _Company, result: Result, tell: Callable[[str
         fleet.bootstrap, _LEDGER, _LEDGER_PARTITIONS, company.writers, timeout_s=_SETTLE_SECONDS * 3
     )
     result.wrongs |= {
-        "the ledger's writers": [one.broken for one in company.writers if one.broken is not None],
+        "the ledger's writers": [writer.broken for writer in company.writers if writer.broken is not None],
         "not answered": unanswered,
         "keys whose last value is another": wrong_keys(fleet.bootstrap, company.keyed, _SETTLE_SECONDS),
         "did not end": [where for where in hanging if where is not None],
@@ -273,9 +273,11 @@ def _finish(fleet: Fleet, company: _Company, result: Result, tell: Callable[[str
         "topics_made_and_deleted": company.churn.made_count,
         "visits_of_the_third_broker": company.visitor.visits,
         "generated_frames": company.stranger.frame_count,
-        "members_that_joined_the_new_group": sum(one.joined_count for one in company.new_members),
-        "seen_by_the_new_group": len(set[bytes]().union(*(one.seen for one in company.new_members))),
-        "seen_by_the_share_group": len(set[bytes]().union(*(one.seen for one in company.share_members))),
+        "members_that_joined_the_new_group": sum(member.joined_count for member in company.new_members),
+        "seen_by_the_new_group": len(set[bytes]().union(*(member.seen for member in company.new_members))),
+        "seen_by_the_share_group": len(
+            set[bytes]().union(*(share_member.seen for share_member in company.share_members))
+        ),
     }
 
 
@@ -286,7 +288,7 @@ def _unseen(
     deadline = time.monotonic() + timeout_s
     missing = sources
     while time.monotonic() < deadline:
-        missing = sources.difference(*(one.seen.copy() for one in members))
+        missing = sources.difference(*(member.seen.copy() for member in members))
         if not missing:
             break
         time.sleep(0.5)

@@ -78,12 +78,14 @@ def table(growths: Sequence[Growth]) -> str:
         f"{'series':28} {'first':>12} {'median':>12} {'last':>12} {'most':>12} {'per hour':>12} {'rising':>7}"
     )
     lines = [head, "-" * len(head)]
-    for one in growths:
+    for named in growths:
         numbers = " ".join(
-            f"{_shown(one.name, value):>12}"
-            for value in (one.first, one.median, one.last, one.most, one.per_hour)
+            f"{_shown(named.name, value):>12}"
+            for value in (named.first, named.median, named.last, named.most, named.per_hour)
         )
-        lines.append(f"{one.name:28} {numbers} {one.rising_share:7.0%}{'  GROWS' if one.is_growing else ''}")
+        lines.append(
+            f"{named.name:28} {numbers} {named.rising_share:7.0%}{'  GROWS' if named.is_growing else ''}"
+        )
     return "\n".join(lines)
 
 

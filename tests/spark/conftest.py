@@ -228,14 +228,14 @@ def consume(servers: str) -> Callable[[Topic], Rows]:
         with Admin(servers) as admin:
             partitions = admin.describe_topics([topic.name])[topic.name].topic_partitions
             ends = {
-                each: found.offset
-                for each, found in admin.list_offsets(dict.fromkeys(partitions, -1)).items()
+                item: result.offset
+                for item, result in admin.list_offsets(dict.fromkeys(partitions, -1)).items()
             }
         rows: Rows = []
         with Consumer(servers) as consumer:
             consumer.assign(partitions)
             consumer.seek_to_beginning()
-            while any(consumer.position(each) < ends[each] for each in partitions):
+            while any(consumer.position(partition) < ends[partition] for partition in partitions):
                 rows += [
                     {
                         "partition": record.partition,

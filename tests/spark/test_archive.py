@@ -64,10 +64,13 @@ def test_a_topic_becomes_a_table_and_goes_on_where_it_ended(
     ]
     last = rows[60 + 51]
     assert (last.topic, last.key, last.value, last.timestampType) == (topic.name, b"gone", None, 0)
-    assert [(each.key, each.value) for each in last.headers] == [("h", b"1"), ("h", None)]
+    assert [(header.key, header.value) for header in last.headers] == [("h", b"1"), ("h", None)]
     assert last.timestamp.timestamp() == 0.077
     status = archive_status(open_archive(place), BrokerTopics(servers))
-    assert [(each.position, each.end, each.behind) for each in status.partitions] == [
+    assert [
+        (partition_status.position, partition_status.end, partition_status.behind)
+        for partition_status in status.partitions
+    ] == [
         (60, 60, 0),
         (52, 52, 0),
         (52, 52, 0),
@@ -192,5 +195,5 @@ def test_a_driver_that_is_killed_leaves_no_double_and_no_gap(
     run(topic)
     assert all_faults(check()) == []
     assert open_archive(place).state().positions == {
-        TopicPartition(topic.name, each): 40 for each in range(2)
+        TopicPartition(topic.name, item): 40 for item in range(2)
     }

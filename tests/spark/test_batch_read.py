@@ -81,8 +81,8 @@ def test_ranges_begin_and_end_at_the_very_offset(new_topic: MakeTopic, read: Rea
 def test_timestamps_choose_the_first_record_at_or_after_them(topic: Any, read: Read) -> None:
     topic.send_numbers(100, 200)
     assert numbers(read(topic, startingTimestamp="150", endingTimestamp="160")) == list(range(150, 160))
-    each = json.dumps({topic.name: {"0": 190}})
-    assert numbers(read(topic, startingOffsetsByTimestamp=each, endingTimestamp="9999")) == list(
+    item = json.dumps({topic.name: {"0": 190}})
+    assert numbers(read(topic, startingOffsetsByTimestamp=item, endingTimestamp="9999")) == list(
         range(190, 200)
     )
 
@@ -149,7 +149,7 @@ def test_what_cannot_be_decoded_fails_with_its_place_or_is_null(topic: Any, read
 
 
 @pytest.mark.parametrize(
-    ("options", "told"),
+    ("options", "message"),
     [
         ({"startingOffset": "earliest"}, "did you mean startingOffsets"),
         ({"delivery": "at_least_once"}, "option delivery does not apply"),
@@ -160,9 +160,9 @@ def test_what_cannot_be_decoded_fails_with_its_place_or_is_null(topic: Any, read
     ],
 )
 def test_wrong_options_are_told_in_the_exception(
-    topic: Any, read: Read, options: dict[str, str], told: str
+    topic: Any, read: Read, options: dict[str, str], message: str
 ) -> None:
-    with pytest.raises(PySparkException, match=told):
+    with pytest.raises(PySparkException, match=message):
         read(topic, **options).collect()
 
 

@@ -85,7 +85,7 @@ def test_the_decision_holds_what_the_batch_has_read(
     with Admin(source.servers) as admin:
         for group in (group_of(sink_id), f"lag-of-{sink_id}"):
             offsets = admin.list_group_offsets(group, partitions)
-            assert [getattr(offsets[each], "offset", None) for each in partitions] == [5, 7]
+            assert [getattr(offsets[partition], "offset", None) for partition in partitions] == [5, 7]
 
 
 def test_a_query_goes_on_where_its_checkpoint_ends(

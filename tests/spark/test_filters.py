@@ -46,11 +46,11 @@ FILTERS = (
 @pytest.mark.parametrize("condition", FILTERS)
 def test_what_a_filter_drops_is_not_read(pushdown: None, poisoned: Any, read: Any, condition: str) -> None:
     frame = read(poisoned, valueDecode="json", valueSchema="n INT", filterPushdown="true")
-    found = {row.n for row in frame.where(condition).select("value.n").collect()}
+    results = {row.n for row in frame.where(condition).select("value.n").collect()}
     everything = read(poisoned, valueDecode="json", valueSchema="n INT", decodeErrors="null")
     kept = [row.offset for row in everything.where(condition).collect()]
-    assert found == set(kept)
-    assert len(found) == len(kept)
+    assert results == set(kept)
+    assert len(results) == len(kept)
 
 
 def test_without_pushdown_the_filter_is_applied_and_everything_is_read(poisoned: Any, read: Any) -> None:

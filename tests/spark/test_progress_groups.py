@@ -29,8 +29,8 @@ Finish = Callable[[Any], None]
 def offsets_of(group: str, topic: Any, partitions: int = 1) -> list[int | None]:
     wanted = [TopicPartition(topic.name, number) for number in range(partitions)]
     with Admin(topic.servers) as admin:
-        found = admin.list_group_offsets(group, wanted)
-    return [getattr(found[each], "offset", None) for each in wanted]
+        committed = admin.list_group_offsets(group, wanted)
+    return [getattr(committed[partition], "offset", None) for partition in wanted]
 
 
 def to_noop(frame: DataFrame) -> Any:
@@ -98,7 +98,7 @@ def test_a_listener_publishes_at_the_end_of_a_batch_and_every_tool_sees_the_lag(
     admin = pytest.importorskip("confluent_kafka.admin").AdminClient({"bootstrap.servers": topic.servers})
     asked = [confluent.ConsumerGroupTopicPartitions(group)]
     seen = admin.list_consumer_group_offsets(asked)[group].result(30).topic_partitions
-    assert [(each.topic, each.partition, each.offset) for each in seen] == [(topic.name, 0, 5)]
+    assert [(text.topic, text.partition, text.offset) for text in seen] == [(topic.name, 0, 5)]
 
 
 def test_a_batch_that_fails_is_not_published(

@@ -55,7 +55,7 @@ def test_a_batch_reads_history_and_topic_as_one(
     assert [(row.partition, row.offset) for row in rows] == [*((0, n) for n in range(30)), (1, 0)]
     first = rows[1]
     assert (first.key, first.value, first.timestamp.timestamp()) == (b"k1", b'{"n": 1}', 3_600.0)
-    assert [(each.key, each.value) for each in first.headers] == [("h", b"1")]
+    assert [(header.key, header.value) for header in first.headers] == [("h", b"1")]
     assert read(topic, archive=place.path, startingTimestamp=str(22 * 3_600_000)).count() == 3 + 5 + 1
 
     def decoded(**more: str) -> DataFrame:

@@ -64,9 +64,11 @@ def test_a_first_batch_that_failed_is_replayed_from_where_it_began(
         query.processAllAvailable()
     finally:
         query.stop()
-    newest = max(int(each.name) for each in (tmp_path / "c" / "offsets").iterdir() if each.name.isdecimal())
-    for each in (tmp_path / "c" / "commits").iterdir():  # nothing was committed, as if the driver had died
-        each.unlink()
+    newest = max(
+        int(named.name) for named in (tmp_path / "c" / "offsets").iterdir() if named.name.isdecimal()
+    )
+    for named in (tmp_path / "c" / "commits").iterdir():  # nothing was committed, as if the driver had died
+        named.unlink()
     for number in range(1, newest + 1):
         (tmp_path / "c" / "offsets" / str(number)).unlink()
         (tmp_path / "c" / "offsets" / f".{number}.crc").unlink(missing_ok=True)

@@ -79,7 +79,7 @@ def test_a_topic_is_copied_as_it_is(new_topic: MakeTopic, servers: str, read: Re
 
 
 @pytest.mark.parametrize(
-    ("columns", "options", "told"),
+    ("columns", "options", "message"),
     [
         (["key"], {}, "needs a column value"),
         (["value", "id"], {}, "it would lose id"),
@@ -90,10 +90,10 @@ def test_a_topic_is_copied_as_it_is(new_topic: MakeTopic, servers: str, read: Re
     ],
 )
 def test_what_cannot_be_written_is_refused(
-    spark: Any, topic: Any, servers: str, columns: list[str], options: dict[str, str], told: str
+    spark: Any, topic: Any, servers: str, columns: list[str], options: dict[str, str], message: str
 ) -> None:
     frame = spark.range(1).selectExpr("id", "'k' AS key", "'v' AS value").select(*columns)
-    with pytest.raises(PySparkException, match=told):
+    with pytest.raises(PySparkException, match=message):
         write(frame, servers, **{"topic": topic.name, **options})
 
 
@@ -128,8 +128,8 @@ def test_a_batch_that_was_written_twice_is_read_once(
     source, target = new_topic(), new_topic()
     source.send_numbers(0, 10)
     copy(read_stream(source), target, tmp_path / "c", run_to_end)
-    for each in (tmp_path / "c" / "commits").iterdir():  # as if the driver had died before it took note
-        each.unlink()
+    for item in (tmp_path / "c" / "commits").iterdir():  # as if the driver had died before it took note
+        item.unlink()
     copy(read_stream(source), target, tmp_path / "c", run_to_end)
     target.send(b"by another hand", b"by another hand")
     assert len(consume(target)) == 22

@@ -33,12 +33,14 @@ class ArchivedCatalog:
         asks_for_ends_alone = all(question == LATEST for question in questions.values())
         look = self._view.last() if asks_for_ends_alone else self._view.recent()
         times_ms = {
-            each: questions[each] for each in answers if questions[each] >= 0 and each in look.archived
+            partition: questions[partition]
+            for partition in answers
+            if questions[partition] >= 0 and partition in look.archived
         }
         firsts = first_at(self._view.table.place, look.files, times_ms)
         return {
-            each: _answer(each, questions[each], answer, look, firsts.get(each))
-            for each, answer in answers.items()
+            partition: _answer(partition, questions[partition], answer, look, firsts.get(partition))
+            for partition, answer in answers.items()
         }
 
 

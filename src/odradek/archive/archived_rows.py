@@ -44,8 +44,8 @@ def read_share(
     keys: frozenset[bytes] | None,
 ) -> Iterator[pa.RecordBatch]:
     """The records of the ranges, as a read from the topics would give them."""
-    wanted = {each.partition: each for each in extents}
-    span = min(each.start for each in extents), max(each.end for each in extents)
+    wanted = {extent.partition: extent for extent in extents}
+    span = min(extent.start for extent in extents), max(extent.end for extent in extents)
     of_keys = None if keys is None else pa.array(sorted(keys), pa.binary())
     for file in files:
         for batch in reader.read(file, offsets=span):
@@ -81,32 +81,32 @@ def first_at(
     if not times_ms:
         return {}
     reader = FileReader(place=place, schema=_TIME_COLUMNS)
-    found: dict[TopicPartition, int] = {}
+    firsts: dict[TopicPartition, int] = {}
     for file in sorted(files, key=place_of):
-        if not any(_may_be_earlier(file, *each, found) for each in times_ms.items()):
+        if not any(_may_be_earlier(file, *wanted, firsts) for wanted in times_ms.items()):
             continue
         for batch in reader.read(file):
             for partition, rows in _by_partition(batch):
                 time_ms = times_ms.get(partition)
                 if time_ms is not None:
-                    _note_first(found, partition, rows, time_ms)
-    return found
+                    _note_first(firsts, partition, rows, time_ms)
+    return firsts
 
 
 def _may_be_earlier(
-    file: DataFile, partition: TopicPartition, time_ms: int, found: Mapping[TopicPartition, int]
+    file: DataFile, partition: TopicPartition, time_ms: int, firsts: Mapping[TopicPartition, int]
 ) -> bool:
     """Whether a file may hold a record of the partition at or after the time, before the one that was found."""
     if file.timestamps_us is not None and file.timestamps_us[1] < time_ms * _US_PER_MS:
         return False
-    before = found.get(partition, _NO_OFFSET)
+    before = firsts.get(partition, _NO_OFFSET)
     return before > 0 and file.may_hold(OffsetRange(partition=partition, start=0, end=before))
 
 
 def _note_first(
-    found: dict[TopicPartition, int], partition: TopicPartition, rows: pa.RecordBatch, time_ms: int
+    firsts: dict[TopicPartition, int], partition: TopicPartition, rows: pa.RecordBatch, time_ms: int
 ) -> None:
     is_late = pc.greater_equal(rows["timestamp"].cast(pa.int64()), time_ms * _US_PER_MS)
     first = pc.min(rows["offset"].filter(is_late)).as_py()
     if first is not None:
-        found[partition] = min(first, found.get(partition, first))
+        firsts[partition] = min(first, firsts.get(partition, first))

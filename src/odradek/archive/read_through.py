@@ -79,10 +79,10 @@ class ArchiveHistory:
             kept, rest = divide(ranges, look.archived)
             gaps = _gaps(rest, brokers)
         if gaps:
-            told = "; ".join(_spell(each, look.archived.get(each.partition)) for each in gaps)
+            description = "; ".join(_spell(gap, look.archived.get(gap.partition)) for gap in gaps)
             if options.fail_on_data_loss:
-                raise ArchiveError(f"{told}. Set failOnDataLoss=false to go on without them")
-            log.warning("%s; going on because failOnDataLoss is false", told)
+                raise ArchiveError(f"{description}. Set failOnDataLoss=false to go on without them")
+            log.warning("%s; going on because failOnDataLoss is false", description)
         return Divided(kept=tuple(self._shares(kept, look.files)), in_topics=tuple(rest))
 
     def read(
@@ -97,10 +97,10 @@ class ArchiveHistory:
         )
 
     def _shares(self, extents: Sequence[OffsetRange], files: Sequence[DataFile]) -> Iterator[ArchiveShare]:
-        holding = [each for each in files if any(each.may_hold(extent) for extent in extents)]
+        holding = [file for file in files if any(file.may_hold(extent) for extent in extents)]
         in_order = sorted(holding, key=archived_rows.place_of)
         for share in reading.share_files(in_order, SHARE_BYTES):
-            wanted = [extent for extent in extents if any(each.may_hold(extent) for each in share)]
+            wanted = [extent for extent in extents if any(file.may_hold(extent) for file in share)]
             yield ArchiveShare(files=share, extents=tuple(wanted), reader=self._reader)
 
 
@@ -118,15 +118,15 @@ def divide(
     """What of the ranges the archive has, and the rest, in order."""
     kept: list[OffsetRange] = []
     rest: list[OffsetRange] = []
-    for each in ranges:
-        extent = archived.get(each.partition)
+    for span in ranges:
+        extent = archived.get(span.partition)
         if extent is None:
-            rest.append(each)
+            rest.append(span)
             continue
-        rest.append(_part(each, each.start, extent.start))
-        kept.append(_part(each, extent.start, extent.end))
-        rest.append(_part(each, extent.end, each.end))
-    return [each for each in kept if each.size > 0], [each for each in rest if each.size > 0]
+        rest.append(_part(span, span.start, extent.start))
+        kept.append(_part(span, extent.start, extent.end))
+        rest.append(_part(span, extent.end, span.end))
+    return [span for span in kept if span.size > 0], [span for span in rest if span.size > 0]
 
 
 def _part(whole: OffsetRange, start: int, end: int) -> OffsetRange:
@@ -137,9 +137,9 @@ def _gaps(rest: Sequence[OffsetRange], brokers: Catalog) -> list[OffsetRange]:
     """What is to be read from topics, and is below their first offset."""
     if not rest:
         return []
-    firsts = brokers.offsets({each.partition: EARLIEST for each in rest})
-    cut = [_part(each, each.start, firsts.get(each.partition, each.start)) for each in rest]
-    return [each for each in cut if each.size > 0]
+    firsts = brokers.offsets({span.partition: EARLIEST for span in rest})
+    cut = [_part(span, span.start, firsts.get(span.partition, span.start)) for span in rest]
+    return [span for span in cut if span.size > 0]
 
 
 class OdradekWithArchive(OdradekDataSource):

@@ -130,8 +130,8 @@ async def test_a_partition_that_joined_may_be_written_and_another_may_not(world:
 async def test_a_mere_question_adds_nothing(world: World) -> None:
     await world.verify(P0, adds=True)
     await world.verify(P1, adds=False)
-    found = await world.broker.transactions.find(ID)
-    assert found.partitions == {P0}
+    transaction = await world.broker.transactions.find(ID)
+    assert transaction.partitions == {P0}
 
 
 @pytest.mark.parametrize("adds", [False, True])

@@ -41,18 +41,18 @@ MESSAGES: list[type[Message]] = [cls for api in KAFKAS for cls in (api.request, 
 
 def read_definitions() -> dict[str, dict[str, Any]]:
     """`definitions.txt`, by name of message: its facts, and under "fields" those of its fields, nested."""
-    found = {}
+    result = {}
     for block in (RECORDED / "definitions.txt").read_text().strip().split("\n\n"):
         first, *lines = block.splitlines()
         message = read_facts(first)
-        found[message["name"]] = message
+        result[message["name"]] = message
         around = [message]
         for line in lines:
             del around[(len(line) - len(line.lstrip())) // 2 :]
             field = read_facts(line)
             around[-1]["fields"].append(field)
             around.append(field)
-    return found
+    return result
 
 
 def read_facts(line: str) -> dict[str, Any]:
@@ -82,7 +82,7 @@ def kafkas_name(cls: type[Message], module: Any) -> str:
     side = "key" if cls.__name__.endswith("Key") else "value"
     key: type[Message] = getattr(module, cls.__name__.removesuffix("Key").removesuffix("Value") + "Key")
     wanted = f"record {side} {key.VERSIONS.max}"
-    return next(name for name, one in DEFINED.items() if one["is"] == wanted and "Group" in name)
+    return next(name for name, entry in DEFINED.items() if entry["is"] == wanted and "Group" in name)
 
 
 RECORDS = dict(declared_records())

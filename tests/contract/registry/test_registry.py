@@ -137,10 +137,10 @@ def test_children_are_the_names_one_level_below_sorted(store: Store) -> None:
 
 def test_created_numbers_grow_with_every_creation_anywhere(store: Store) -> None:
     async def scenario() -> None:
-        one, other = await store.open(), await store.open()
+        item, other = await store.open(), await store.open()
         seen = []
         for round_ in range(4):
-            registry = (one, other)[round_ % 2]
+            registry = (item, other)[round_ % 2]
             await registry.commit([Create(path="/brokers/1", data=b"")])
             await registry.commit([Create(path=f"/other/{round_}", data=b"")])
             seen.append((await registry.get("/brokers/1")).created)
@@ -257,8 +257,8 @@ def test_a_write_leaves_an_ephemeral_node_to_its_owner(store: Store) -> None:
 def test_an_expired_session_loses_its_nodes_and_may_not_commit(store: Store, eventually: Eventually) -> None:
     async def scenario() -> None:
         expired, other = await store.open(), await store.open()
-        told: list[int] = []
-        expired.on_expired = lambda: told.append(1)
+        answers: list[int] = []
+        expired.on_expired = lambda: answers.append(1)
         await expired.commit([Create(path="/ids/1", data=b"", ephemeral=True)])
         await store.expire(expired)
         with pytest.raises(SessionExpired):
@@ -269,7 +269,7 @@ def test_an_expired_session_loses_its_nodes_and_may_not_commit(store: Store, eve
             return await other.get("/ids/1") is None
 
         async def told_once() -> bool:
-            return len(told) == 1
+            return len(answers) == 1
 
         await eventually(gone)
         await eventually(told_once)
@@ -281,8 +281,8 @@ def test_an_expired_session_loses_its_nodes_and_may_not_commit(store: Store, eve
 def test_renewing_begins_another_session_without_the_old_nodes(store: Store, eventually: Eventually) -> None:
     async def scenario() -> None:
         registry = await store.open()
-        told: list[int] = []
-        registry.on_expired = lambda: told.append(registry.session_id)
+        answers: list[int] = []
+        registry.on_expired = lambda: answers.append(registry.session_id)
         await registry.commit([Create(path="/ids/1", data=b"old", ephemeral=True)])
         created = (await registry.get("/ids/1")).created
         for number in range(1, 3):
@@ -290,7 +290,7 @@ def test_renewing_begins_another_session_without_the_old_nodes(store: Store, eve
             await store.expire(registry)
 
             async def was_told(wanted: int = number) -> bool:
-                return len(told) == wanted
+                return len(answers) == wanted
 
             await eventually(was_told)
             await registry.renew()
@@ -477,11 +477,11 @@ def test_a_commit_that_returned_happened_and_one_that_failed_can_be_read(store: 
             except RegistryError:
                 returned = False
             await registry.sync()
-            found = (await registry.get("/a")).version
-            assert found in ({version + 1} if returned else {version, version + 1})
+            result = (await registry.get("/a")).version
+            assert result in ({version + 1} if returned else {version, version + 1})
             await other.sync()
-            assert (await other.get("/a")).version == found
-            version = found
+            assert (await other.get("/a")).version == result
+            version = result
 
     store.run(scenario)
 

@@ -58,8 +58,8 @@ def _electing(peer: Peer) -> None:
 
 
 def _mine(answer: Any) -> Any:
-    found = [one for one in answer.replica_election_results if one.topic == "ad-one"]
-    return answer.replace(replica_election_results=found)
+    result = [topic for topic in answer.replica_election_results if topic.topic == "ad-one"]
+    return answer.replace(replica_election_results=result)
 
 
 def _moving(peer: Peer) -> None:
@@ -146,8 +146,8 @@ def _quorum(peer: Peer) -> None:
 def _without_offsets(answer: Any) -> Any:
     """How far the metadata's log is differs from run to run."""
 
-    def still(one: Any) -> Any:
-        return one.replace(
+    def still(item: Any) -> Any:
+        return item.replace(
             log_end_offset=0,
             last_fetch_timestamp=0,
             last_caught_up_timestamp=0,
@@ -164,10 +164,12 @@ def _without_offsets(answer: Any) -> Any:
 
 def _resources(peer: Peer) -> None:
     def mine(answer: Any) -> Any:
-        found = answer.config_resources
+        results = answer.config_resources
         return answer.replace(
             config_resources=[
-                one for one in found if one.resource_type != TOPIC or one.resource_name.startswith("ad-")
+                item
+                for item in results
+                if item.resource_type != TOPIC or item.resource_name.startswith("ad-")
             ]
         )
 

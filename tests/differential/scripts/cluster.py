@@ -30,7 +30,7 @@ def _disks(name: str, *partitions: int) -> DescribeLogDirsRequest:
 def _without_bytes(answer: object) -> object:
     """The size of the disk is the machine's."""
     results = [
-        one.replace(total_bytes=int(one.total_bytes > 0), usable_bytes=int(one.usable_bytes > 0))
-        for one in answer.results
+        result.replace(total_bytes=int(result.total_bytes > 0), usable_bytes=int(result.usable_bytes > 0))
+        for result in answer.results
     ]
     return answer.replace(results=results)

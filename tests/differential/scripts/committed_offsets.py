@@ -34,7 +34,7 @@ BY_NAME = 9
 def script(peer: Peer) -> None:
     make_topic(peer, "co-one", 3)
     find = FindCoordinatorRequest(key_type=0, coordinator_keys=["co-group", "co-member", "co-none"])
-    peer.until(lambda answer: not any(one.error_code for one in answer.coordinators), find)
+    peer.until(lambda answer: not any(coordinator.error_code for coordinator in answer.coordinators), find)
     peer.until(lambda answer: answer.groups[0].error_code not in (14, 16), fetch("co-group"), BY_NAME)
     _simple(peer)
     _fetching(peer)
@@ -52,8 +52,8 @@ def commit(
 ) -> OffsetCommitRequest:
     text = more.pop("text", "note")
     partitions = [
-        OffsetCommitRequestPartition(partition_index=one, committed_offset=offset, committed_metadata=text)
-        for one, offset in offsets
+        OffsetCommitRequestPartition(partition_index=item, committed_offset=offset, committed_metadata=text)
+        for item, offset in offsets
     ]
     topics = [
         OffsetCommitRequestTopic(name=name, topic_id=more.pop("topic_id", UUID(int=0)), partitions=partitions)
@@ -161,7 +161,7 @@ def _members(peer: Peer) -> None:
 
 def _deleting(peer: Peer) -> None:
     def delete(group: str, *partitions: int, name: str = "co-one") -> OffsetDeleteRequest:
-        wanted = [OffsetDeleteRequestPartition(partition_index=one) for one in partitions]
+        wanted = [OffsetDeleteRequestPartition(partition_index=partition) for partition in partitions]
         return OffsetDeleteRequest(
             group_id=group, topics=[OffsetDeleteRequestTopic(name=name, partitions=wanted)]
         )

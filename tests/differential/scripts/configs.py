@@ -125,7 +125,11 @@ def _settings(peer: Peer, step: str, expected: dict[str, str | None]) -> None:
     """Note the topic's own settings once they are as expected."""
 
     def own(answer: Any) -> dict[str, set[str]]:
-        return {one.name: words(one.value) for one in answer.results[0].configs if one.config_source == 1}
+        return {
+            config.name: words(config.value)
+            for config in answer.results[0].configs
+            if config.config_source == 1
+        }
 
     def words(value: str | None) -> set[str]:
         return set((value or "").split(","))

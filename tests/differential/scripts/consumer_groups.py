@@ -33,7 +33,7 @@ FIRST, SECOND, STRANGER = "member-1", "member-2", "somebody else"
 def script(peer: Peer) -> None:
     make_topic(peer, "cg-one", 2)
     find = FindCoordinatorRequest(key_type=0, coordinator_keys=["cg-one", "cg-regex"])
-    peer.until(lambda answer: not any(one.error_code for one in answer.coordinators), find)
+    peer.until(lambda answer: not any(coordinator.error_code for coordinator in answer.coordinators), find)
     peer.until(lambda answer: answer.error_code not in (14, 16), beat("cg-one", STRANGER, 1))
     topic_id = peer.quietly(metadata("cg-one")).topics[0].topic_id
     _wrong(peer)
@@ -122,7 +122,7 @@ def _alone(peer: Peer, topic_id: UUID) -> int:
 
 
 def _listed(answer: Any) -> Any:
-    return answer.replace(groups=[one for one in answer.groups if one.group_id == "cg-one"])
+    return answer.replace(groups=[group for group in answer.groups if group.group_id == "cg-one"])
 
 
 def _two(peer: Peer, epoch: int) -> None:
@@ -149,8 +149,10 @@ def _states(answer: Any) -> Any:
         groups=[
             group.replace(
                 members=[
-                    one.replace(assignment=type(one.assignment)(), target_assignment=type(one.assignment)())
-                    for one in group.members
+                    member.replace(
+                        assignment=type(member.assignment)(), target_assignment=type(member.assignment)()
+                    )
+                    for member in group.members
                 ]
             )
         ]
@@ -195,7 +197,7 @@ def _without_assignment(answer: Any) -> Any:
 def _without_epochs(answer: Any) -> Any:
     """When an expression is resolved is up to the broker, and so is how many epochs that takes."""
     group = answer.groups[0]
-    members = [one.replace(member_epoch=0) for one in group.members]
+    members = [member.replace(member_epoch=0) for member in group.members]
     return answer.replace(groups=[group.replace(group_epoch=0, assignment_epoch=0, members=members)])
 
 
@@ -269,5 +271,5 @@ def _new_member_of_a_classic_group(peer: Peer) -> None:
 
 def _without_bytes(answer: Any) -> Any:
     group = answer.groups[0]
-    members = [one.replace(member_metadata=b"", member_assignment=b"") for one in group.members]
+    members = [member.replace(member_metadata=b"", member_assignment=b"") for member in group.members]
     return answer.replace(groups=[group.replace(members=members)])

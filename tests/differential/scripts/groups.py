@@ -19,7 +19,7 @@ STRANGER = "somebody else"
 
 def script(peer: Peer) -> None:
     find = FindCoordinatorRequest(key_type=0, coordinator_keys=["gr-one", "gr-static", "gr-two", "gr-old"])
-    peer.until(lambda answer: not any(one.error_code for one in answer.coordinators), find)
+    peer.until(lambda answer: not any(coordinator.error_code for coordinator in answer.coordinators), find)
     peer.until(lambda answer: answer.error_code != 14, heartbeat("gr-one"))
     peer.until(lambda answer: answer.error_code != 16, heartbeat("gr-one"))
     _strangers(peer)
@@ -48,8 +48,8 @@ def sync(
     group: str, generation: int = -1, member: str = "", *, static: str | None = None, **more: Any
 ) -> SyncGroupRequest:
     shares = [
-        SyncGroupRequestAssignment(member_id=one, assignment=data)
-        for one, data in more.pop("shares", {}).items()
+        SyncGroupRequestAssignment(member_id=item, assignment=data)
+        for item, data in more.pop("shares", {}).items()
     ]
     return SyncGroupRequest(
         group_id=group,
@@ -210,7 +210,7 @@ def _old_versions(peer: Peer) -> None:
 
 def _listing(peer: Peer) -> None:
     def mine(answer: Any) -> Any:
-        return answer.replace(groups=[one for one in answer.groups if one.group_id.startswith("gr-")])
+        return answer.replace(groups=[group for group in answer.groups if group.group_id.startswith("gr-")])
 
     for version in (0, 1, 2, 3, 4, 5):
         peer.ask(f"listing, version {version}", ListGroupsRequest(), version, only=mine)

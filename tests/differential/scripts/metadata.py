@@ -40,7 +40,7 @@ def _names(peer: Peer) -> None:
         "an unknown topic, version 1",
         metadata("md-new-1", creating=True),
         1,
-        only=lambda one: one.topics[0].name,
+        only=lambda item: item.topics[0].name,
     )
     wait_until_led(peer, "md-new-1")
     peer.ask("the same topic twice", metadata("md-two", "md-two"))
@@ -62,7 +62,9 @@ def _ids(peer: Peer) -> None:
     known = peer.quietly(metadata("md-one")).topics[0].topic_id
 
     def by_id(*ids: UUID, name: str | None = None) -> MetadataRequest:
-        return MetadataRequest(topics=[MetadataRequestTopic(topic_id=one, name=name) for one in ids])
+        return MetadataRequest(
+            topics=[MetadataRequestTopic(topic_id=topic_id, name=name) for topic_id in ids]
+        )
 
     peer.ask("by id", by_id(known))
     peer.ask("by id, version 10", by_id(known), 10)
@@ -77,7 +79,7 @@ def _creating(peer: Peer) -> None:
     peer.ask(
         "created by asking",
         metadata("md-new", creating=True),
-        only=lambda one: one.topics[0].replace(error_code=0, partitions=[], topic_id=UUID(int=0)),
+        only=lambda item: item.topics[0].replace(error_code=0, partitions=[], topic_id=UUID(int=0)),
     )
     wait_until_led(peer, "md-new")
     peer.ask("what asking created", metadata("md-new"))
@@ -113,4 +115,4 @@ def _describing(peer: Peer) -> None:
 
 
 def _mine(answer: object) -> object:
-    return answer.replace(topics=[one for one in answer.topics if one.name.startswith("md-")])
+    return answer.replace(topics=[topic for topic in answer.topics if topic.name.startswith("md-")])

@@ -46,7 +46,7 @@ def _targets(peer: Peer) -> None:
     for partition in (2, -1):
         _ask(peer, f"partition {partition}", "pr-one", batch("no"), partition=partition)
     _ask(peer, "an internal topic that does not exist", "__share_group_state", batch("no"))
-    data = [PartitionProduceData(index=one, records=batch(f"both {one}")) for one in (0, 7)]
+    data = [PartitionProduceData(index=item, records=batch(f"both {item}")) for item in (0, 7)]
     both = [TopicProduceData(name="pr-one", partition_data=data)]
     peer.ask(
         "a partition beside an unknown one",

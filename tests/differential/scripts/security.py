@@ -24,7 +24,7 @@ def script(peer: Peer) -> None:
             resource_type_filter=ANY, pattern_type_filter=ANY_PATTERN, operation=ANY, permission_type=ANY
         )
         peer.ask(f"describing ACLs, version {version}", every, version)
-    one = AclCreation(
+    acl_creation = AclCreation(
         resource_type=TOPIC,
         resource_name="se-one",
         resource_pattern_type=LITERAL,
@@ -33,8 +33,8 @@ def script(peer: Peer) -> None:
         operation=READ,
         permission_type=ALLOW,
     )
-    peer.ask("creating an ACL", CreateAclsRequest(creations=[one]))
-    peer.ask("creating two ACLs", CreateAclsRequest(creations=[one, one]))
+    peer.ask("creating an ACL", CreateAclsRequest(creations=[acl_creation]))
+    peer.ask("creating two ACLs", CreateAclsRequest(creations=[acl_creation, acl_creation]))
     peer.ask("creating no ACL", CreateAclsRequest())
     wanted = DeleteAclsFilter(
         resource_type_filter=TOPIC, pattern_type_filter=LITERAL, operation=ANY, permission_type=ANY

@@ -112,12 +112,12 @@ def _without_epoch(answer: Any) -> Any:
 
 def _without_epochs(answer: Any) -> Any:
     group = answer.groups[0]
-    members = [one.replace(member_epoch=0) for one in group.members]
+    members = [member.replace(member_epoch=0) for member in group.members]
     return answer.replace(groups=[group.replace(group_epoch=0, assignment_epoch=0, members=members)])
 
 
 def _mine(answer: Any) -> Any:
-    return answer.replace(groups=[one for one in answer.groups if one.group_id == "sh-group"])
+    return answer.replace(groups=[group for group in answer.groups if group.group_id == "sh-group"])
 
 
 def fetch(

@@ -114,17 +114,17 @@ def _deleting(peer: Peer) -> None:
         return DeleteTopicsRequest(topics=[DeleteTopicState(name=name) for name in names], timeout_ms=10_000)
 
     def by_id(*ids: UUID, name: str | None = None) -> DeleteTopicsRequest:
-        topics = [DeleteTopicState(name=name, topic_id=one) for one in ids]
+        topics = [DeleteTopicState(name=name, topic_id=topic_id) for topic_id in ids]
         return DeleteTopicsRequest(topics=topics, timeout_ms=10_000)
 
     for version in (1, 2, 3, 4):
         name = make_topic(peer, f"tp-away-v{version}")
         names = DeleteTopicsRequest(topic_names=[name, "tp-none"], timeout_ms=10_000)
         peer.ask(f"deleting, version {version}", names, version)
-    found = make_topic(peer, "tp-away")
-    peer.ask("deleting, version 5", DeleteTopicsRequest(topic_names=[found], timeout_ms=10_000), 5)
-    wait_until_gone(peer, found)
-    peer.ask("deleting what is gone", by_name(found))
+    result = make_topic(peer, "tp-away")
+    peer.ask("deleting, version 5", DeleteTopicsRequest(topic_names=[result], timeout_ms=10_000), 5)
+    wait_until_gone(peer, result)
+    peer.ask("deleting what is gone", by_name(result))
     peer.ask("deleting by name", by_name(make_topic(peer, "tp-away-2")))
     wait_until_gone(peer, "tp-away-2")
     make_topic(peer, "tp-away-3")

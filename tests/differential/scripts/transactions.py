@@ -52,7 +52,7 @@ def init(name: str | None, who: int = -1, epoch: int = -1, timeout_ms: int = 60_
 
 def start(peer: Peer, name: str, version: int | None = None) -> tuple[int, int]:
     """A producer id and its epoch, when the coordinator is ready to give them."""
-    answer = peer.until(lambda one: one.error_code not in (14, 15, 16, 51), init(name), version)
+    answer = peer.until(lambda item: item.error_code not in (14, 15, 16, 51), init(name), version)
     return answer.producer_id, answer.producer_epoch
 
 
@@ -71,10 +71,10 @@ def add_many(
     name: str, who: int, epoch: int, *partitions: int, verify: bool = False
 ) -> AddPartitionsToTxnRequest:
     topics = [AddPartitionsToTxnTopic(name="tx-one", partitions=list(partitions))]
-    one = AddPartitionsToTxnTransaction(
+    transaction = AddPartitionsToTxnTransaction(
         transactional_id=name, producer_id=who, producer_epoch=epoch, verify_only=verify, topics=topics
     )
-    return AddPartitionsToTxnRequest(transactions=[one])
+    return AddPartitionsToTxnRequest(transactions=[transaction])
 
 
 def end(name: str, who: int, epoch: int, *, commit: bool = True) -> EndTxnRequest:
@@ -138,7 +138,7 @@ def _classic(peer: Peer) -> None:
     ended(peer, "tx-c")
     peer.ask("aborting again", end("tx-c", who, epoch, commit=False), CLASSIC_END)
     peer.until(
-        lambda one: one.topics[0].partitions[0].offset == 4, list_offsets("tx-one", (0, -1), isolation=1)
+        lambda item: item.topics[0].partitions[0].offset == 4, list_offsets("tx-one", (0, -1), isolation=1)
     )
     peer.ask("read committed", fetch("tx-one", 0, isolation_level=1), 12)
     peer.ask("read all", fetch("tx-one", 0), 12)
@@ -188,7 +188,7 @@ def _offsets(peer: Peer) -> None:
         return AddOffsetsToTxnRequest(**values)
 
     peer.until(
-        lambda one: one.groups[0].error_code not in (14, 16), fetch_offsets("tx-group", 0, name="tx-one"), 9
+        lambda item: item.groups[0].error_code not in (14, 16), fetch_offsets("tx-group", 0, name="tx-one"), 9
     )
     peer.ask("offsets before their group was added", commit(), CLASSIC_COMMIT)
     peer.ask("adding a group with an epoch too high", add_group(producer_epoch=epoch + 1), 3)
@@ -208,7 +208,7 @@ def _offsets(peer: Peer) -> None:
     peer.ask("stable offsets before the end", stable, 9)
     peer.ask("committing offsets", end("tx-o", who, epoch), CLASSIC_END)
     ended(peer, "tx-o")
-    peer.until(lambda one: one.groups[0].topics[0].partitions[0].committed_offset == 7, stable, 9)
+    peer.until(lambda item: item.groups[0].topics[0].partitions[0].committed_offset == 7, stable, 9)
     peer.ask("offsets after the end", stable, 9)
     peer.quietly(DeleteGroupsRequest(groups_names=[""]))  # other scripts expect that there is none
 
@@ -238,7 +238,7 @@ def _more_offsets(peer: Peer) -> None:
     peer.ask("aborting offsets", end("tx-p", who, epoch, commit=False))
     ended(peer, "tx-p")
     stable = fetch_offsets("tx-group", 0, name="tx-one", require_stable=True)
-    peer.until(lambda one: one.groups[0].topics[0].partitions[0].error_code == 0, stable, 9)
+    peer.until(lambda item: item.groups[0].topics[0].partitions[0].error_code == 0, stable, 9)
     peer.ask("offsets after they were aborted", stable, 9)
     peer.ask("offsets with the old epoch", commit())
 
@@ -265,8 +265,8 @@ def _showing(peer: Peer) -> None:
     peer.ask("describing", DescribeTransactionsRequest(transactional_ids=["tx-s", "tx-c"]))
 
     def mine(answer: Any) -> Any:
-        found = [one for one in answer.transaction_states if one.transactional_id.startswith("tx-")]
-        return answer.replace(transaction_states=found)
+        result = [state for state in answer.transaction_states if state.transactional_id.startswith("tx-")]
+        return answer.replace(transaction_states=result)
 
     for version in (0, 1, 2):
         peer.ask(

@@ -59,8 +59,8 @@ def _told(outcome: Outcome) -> list[str]:
     return [
         f"  {outcome.text()}",
         *(
-            f"    {kind} {len(found)}: {', '.join(found[:_EXAMPLES])}"
-            for kind, found in outcome.finding.everything().items()
+            f"    {kind} {len(results)}: {', '.join(results[:_EXAMPLES])}"
+            for kind, results in outcome.finding.everything().items()
         ),
     ]
 

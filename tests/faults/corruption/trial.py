@@ -57,7 +57,9 @@ def try_stopped(
     """Damage files of these kinds while nobody runs, and start again."""
     with _copied(dataset.killed if killed else dataset.stopped, directory) as home:
         damages = [strike(home / f"broker-{VICTIM}", kind, rng) for kind in kinds]
-        outcome = Outcome([one for one in damages if one is not None], "killed" if killed else "stopped")
+        outcome = Outcome(
+            [damage for damage in damages if damage is not None], "killed" if killed else "stopped"
+        )
         with _fleet(home) as fleet:
             _start(fleet, outcome)
             if outcome.refusal:
@@ -76,7 +78,7 @@ def try_running(dataset: Dataset, kinds: list[str], directory: Path, rng: random
             fleet.start()
             _lead(fleet)
             damages = [strike(home / f"broker-{VICTIM}", kind, rng, doings=IN_PLACE) for kind in kinds]
-            outcome.damages = [one for one in damages if one is not None]
+            outcome.damages = [damage for damage in damages if damage is not None]
             _note(outcome, compare(fleet.bootstrap, dataset.testimony))
             _lead_and_compare(fleet, dataset, outcome)
         _compare_replicas(home, outcome)
@@ -173,9 +175,9 @@ def _lead(fleet: Fleet) -> None:
     raise OdradekError(f"broker {VICTIM} could not be made the leader of {led_by_others}")
 
 
-def _note(outcome: Outcome, found: Finding) -> None:
-    outcome.finding.acknowledged += found.acknowledged
-    for kind, examples in found.everything().items():
+def _note(outcome: Outcome, finding: Finding) -> None:
+    outcome.finding.acknowledged += finding.acknowledged
+    for kind, examples in finding.everything().items():
         getattr(outcome.finding, kind).extend(examples)
 
 

@@ -151,14 +151,14 @@ class PoweredCluster:
             if keep is not None:
                 keep_images(cut.directory, cut.images, untouched)
             with mounted_copies(cut.directory, cut.images):
-                found = self._compare(cut)
-            if keep is not None and not found.is_clean:
-                self._keep(cut, found, untouched, keep / f"{self.directory.name}-{cut.directory.name}")
-            return found
+                finding = self._compare(cut)
+            if keep is not None and not finding.is_clean:
+                self._keep(cut, finding, untouched, keep / f"{self.directory.name}-{cut.directory.name}")
+            return finding
         finally:
             shutil.rmtree(cut.directory)
 
-    def _keep(self, cut: Cut, found: Finding, untouched: Path, place: Path) -> None:
+    def _keep(self, cut: Cut, finding: Finding, untouched: Path, place: Path) -> None:
         keep_images(untouched, cut.images, place)
         for log in cut.directory.glob("broker-*.log"):
             shutil.copy(log, place / f"after-{log.name}")
@@ -166,7 +166,7 @@ class PoweredCluster:
             shutil.copy(log, place / f"before-{log.name}")
         if self._registry_survives:
             shutil.copytree(cut.directory / REGISTRY, place / f"after-{REGISTRY}")
-        (place / "found.json").write_text(json.dumps(found.everything(), indent=1))
+        (place / "found.json").write_text(json.dumps(finding.everything(), indent=1))
         (place / "acknowledged.json").write_text(json.dumps(cut.testimony.as_json()))
 
     def _compare(self, cut: Cut) -> Finding:

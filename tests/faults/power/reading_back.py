@@ -41,7 +41,7 @@ class Finding:
 
     def everything(self) -> dict[str, list[str]]:
         kinds = ("lost", "doubled", "misplaced", "torn", "behind", "unusable")
-        return {kind: found for kind in kinds if (found := getattr(self, kind))}
+        return {kind: result for kind in kinds if (result := getattr(self, kind))}
 
     @property
     def is_clean(self) -> bool:
@@ -50,47 +50,47 @@ class Finding:
 
 def compare(address: str, testimony: Testimony) -> Finding:
     """Read all topics of the cluster at `address`, end what transactions a cut left open, and compare."""
-    found = Finding(acknowledged=testimony.count)
+    finding = Finding(acknowledged=testimony.count)
     try:
         for name in testimony.transactions:
             transactional_producer(address, name).init_transactions(_ASK_SECONDS)
-        _compare_records(address, testimony, found)
+        _compare_records(address, testimony, finding)
         for name, ended in testimony.transactions.items():
-            _compare_transactions(address, name, ended, found)
+            _compare_transactions(address, name, ended, finding)
         for group, offset in testimony.group_offsets.items():
             now = _committed(address, group)
             if now < offset:
-                found.behind.append(f"group {group} is at {now}; {offset} was acknowledged")
+                finding.behind.append(f"group {group} is at {now}; {offset} was acknowledged")
         there = AdminClient({"bootstrap.servers": address, "log_level": 0}).list_topics(timeout=_ASK_SECONDS)
-        found.lost += [f"topic {topic}" for topic in testimony.topics if topic not in there.topics]
+        finding.lost += [f"topic {topic}" for topic in testimony.topics if topic not in there.topics]
     except (confluent_kafka.KafkaException, AssertionError, ValueError) as error:
-        found.unusable.append(str(error))
-    return found
+        finding.unusable.append(str(error))
+    return finding
 
 
-def _compare_records(address: str, testimony: Testimony, found: Finding) -> None:
+def _compare_records(address: str, testimony: Testimony, finding: Finding) -> None:
     seen: defaultdict[str, dict[int, int]] = defaultdict(dict)
     for message in read(address, LEDGER, PARTITIONS):
         name, _, number_text = message.value().decode().partition(":")
         number = int(number_text)
         if number in seen[name]:
-            found.doubled.append(f"{name}:{number}")
+            finding.doubled.append(f"{name}:{number}")
         seen[name][number] = place(message.partition(), message.offset())
-    for name, told in testimony.records.items():
-        for number, where in enumerate(told):
+    for name, answer in testimony.records.items():
+        for number, where in enumerate(answer):
             if where == UNKNOWN:
                 continue
             if number not in seen[name]:
-                found.lost.append(f"{name}:{number}, acknowledged {_where(where)}")
+                finding.lost.append(f"{name}:{number}, acknowledged {_where(where)}")
             elif where >= 0 and seen[name][number] != where:
-                found.misplaced.append(f"{name}:{number} {_where(seen[name][number])}, not {_where(where)}")
+                finding.misplaced.append(f"{name}:{number} {_where(seen[name][number])}, not {_where(where)}")
 
 
-def _where(told: int) -> str:
-    return "at {}/{}".format(*place_of(told)) if told >= 0 else "without an offset"
+def _where(answer: int) -> str:
+    return "at {}/{}".format(*place_of(answer)) if answer >= 0 else "without an offset"
 
 
-def _compare_transactions(address: str, name: str, ended: dict[int, str], found: Finding) -> None:
+def _compare_transactions(address: str, name: str, ended: dict[int, str], finding: Finding) -> None:
     where: defaultdict[int, list[int]] = defaultdict(list)
     for message in read(address, TRANSFERS, PARTITIONS):
         written_by, _, number_text = message.value().decode().partition(":")
@@ -99,12 +99,12 @@ def _compare_transactions(address: str, name: str, ended: dict[int, str], found:
     for number in sorted(where.keys() | ended.keys()):
         partitions, how = sorted(where[number]), ended.get(number)
         if how == COMMITTED and not partitions:
-            found.lost.append(f"transaction {name}:{number}")
+            finding.lost.append(f"transaction {name}:{number}")
         elif partitions not in ([], list(range(PARTITIONS))) or (how == ABORTED and partitions):
-            found.torn.append(f"{name}:{number} ({how or 'unknown'}) is in partitions {partitions}")
+            finding.torn.append(f"{name}:{number} ({how or 'unknown'}) is in partitions {partitions}")
     last = max((number for number in where if where[number]), default=-1)
     if ended and (offset := max(_committed(address, name), 0)) != last + 1:
-        found.torn.append(
+        finding.torn.append(
             f"{name}:{last} is there, and the offset committed with it is {offset}, not {last + 1}"
         )
 

@@ -73,12 +73,14 @@ class Result:
 
     @property
     def lossy_cuts(self) -> int:
-        return sum(1 for found in self.bad.values() if found.keys() & {"lost", "misplaced", "torn", "behind"})
+        return sum(
+            1 for results in self.bad.values() if results.keys() & {"lost", "misplaced", "torn", "behind"}
+        )
 
-    def note(self, name: str, found: Finding) -> None:
-        self.checked += found.acknowledged
-        if not found.is_clean:
-            self.bad[name] = found.everything()
+    def note(self, name: str, finding: Finding) -> None:
+        self.checked += finding.acknowledged
+        if not finding.is_clean:
+            self.bad[name] = finding.everything()
 
     def as_json(self) -> dict[str, Any]:
         return {
@@ -96,8 +98,8 @@ class Result:
         lines += [f"  {count:4} x {kind}" for kind, count in sorted(self.cuts.items())]
         lines.append(f"cuts after which something was wrong: {len(self.bad)}")
         for name, kinds in self.bad.items():
-            for kind, found in kinds.items():
-                lines.append(f"  {name}: {kind} {len(found)}: {', '.join(found[:_EXAMPLES])}")
+            for kind, results in kinds.items():
+                lines.append(f"  {name}: {kind} {len(results)}: {', '.join(results[:_EXAMPLES])}")
         return "\n".join(lines)
 
 
@@ -129,8 +131,8 @@ def run(
             _keep_logs(home, terms.keep)
         result.starts += 1
         note(result)
-        for bad, found in list(result.bad.items())[before:]:
-            tell(f"{bad}: {found}"[:_TOLD_MAX])
+        for bad, outcome in list(result.bad.items())[before:]:
+            tell(f"{bad}: {outcome}"[:_TOLD_MAX])
         seconds_each = (time.monotonic() - began) / max(result.cuts.total() - cuts_before, 1)
         tell(
             f"{name}: {result.cuts.total()} cuts ({seconds_each:.1f} s each), {len(result.bad)} of them bad, "
@@ -190,10 +192,10 @@ def _one_start(cluster: PoweredCluster, terms: Terms, rng: random.Random, result
         if len(result.bad) > before:
             _keep_logs(cluster.directory, terms.keep)
     with ThreadPoolExecutor(terms.examiners) as examiners:
-        for cut, found in zip(
+        for cut, outcome in zip(
             left, examiners.map(lambda cut: cluster.examine(cut, terms.keep), left), strict=True
         ):
-            result.note(f"{name}, {cut.directory.name} ({cut.kind})", found)
+            result.note(f"{name}, {cut.directory.name} ({cut.kind})", outcome)
 
 
 def _check_the_living(cluster: PoweredCluster, witnesses: Witnesses, result: Result, name: str) -> None:
@@ -211,7 +213,9 @@ def wait_until_in_sync(address: str, topics: tuple[str, ...]) -> None:
     while time.monotonic() < deadline:
         there = admin.list_topics(timeout=_HEAL_SECONDS).topics
         if all(topic in there for topic in topics) and all(
-            len(one.isrs) == len(BROKERS) for topic in topics for one in there[topic].partitions.values()
+            len(partition.isrs) == len(BROKERS)
+            for topic in topics
+            for partition in there[topic].partitions.values()
         ):
             return
         time.sleep(0.05)

@@ -47,12 +47,12 @@ class Testimony:
 
     @property
     def count(self) -> int:
-        told = sum(1 for places in self.records.values() for place in places if place != UNKNOWN)
-        return told + sum(len(ended) for ended in self.transactions.values())
+        answer = sum(1 for places in self.records.values() for place in places if place != UNKNOWN)
+        return answer + sum(len(ended) for ended in self.transactions.values())
 
     def as_json(self) -> dict[str, Any]:
         return {
-            "records": {name: list(told) for name, told in self.records.items()},
+            "records": {name: list(answers) for name, answers in self.records.items()},
             "transactions": self.transactions,
             "group_offsets": self.group_offsets,
             "topics": self.topics,
@@ -222,8 +222,8 @@ class Witnesses:
         self._threads = [_Thread("t1", self._transactions.step), _Thread("g1", self._commits.step)]
 
     def start(self) -> None:
-        for each in (*self.writers, *self._threads):
-            each.start()
+        for item in (*self.writers, *self._threads):
+            item.start()
 
     def testimony(self) -> Testimony:
         return Testimony(

@@ -55,7 +55,7 @@ class Checkpoint:
         self._write("commits", number, "")
 
     def _last(self, name: str) -> int:
-        numbers = [int(each.name) for each in (self._directory / name).iterdir() if each.name.isdigit()]
+        numbers = [int(named.name) for named in (self._directory / name).iterdir() if named.name.isdigit()]
         return max(numbers, default=-1)
 
     def _read(self, number: int) -> dict[int, int]:

@@ -67,10 +67,10 @@ def _is_disordered(before: list[bytes], after: list[bytes]) -> bool:
 
 
 def _by_key(rows: Sequence[Row]) -> defaultdict[bytes, list[bytes]]:
-    found: defaultdict[bytes, list[bytes]] = defaultdict(list)
+    result: defaultdict[bytes, list[bytes]] = defaultdict(list)
     for key, value in rows:
-        found[key].append(value)
-    return found
+        result[key].append(value)
+    return result
 
 
 def _names(rows: Counter[Row]) -> list[str]:

@@ -195,9 +195,9 @@ def _read(consumer: Consumer, tp: TopicPartition, begin: int, end: int) -> Itera
     consumer.assign([tp])
     consumer.seek(tp, begin)
     while consumer.position(tp) < end:
-        found = [record for record in consumer.poll(1.0) if record.offset < end]
-        if found:
-            yield found
+        records = [record for record in consumer.poll(1.0) if record.offset < end]
+        if records:
+            yield records
 
 
 def main() -> None:

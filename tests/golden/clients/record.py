@@ -93,10 +93,10 @@ def clients_at_work(jars: PeerJars | None) -> dict[str, tuple[str, Callable[[str
 
 def _write(name: str, version: str, recorded: list[RecordedRequest]) -> None:
     frames: dict[tuple[int, int], dict[int, bytes]] = {}
-    for one in recorded:
-        kinds = frames.setdefault((one.api_key, one.api_version), {})
-        if one.api_key in APIS and len(kinds) < KINDS_MAX and not _from_the_broker(one.frame):
-            kinds.setdefault(len(one.frame), one.frame)
+    for request in recorded:
+        kinds = frames.setdefault((request.api_key, request.api_version), {})
+        if request.api_key in APIS and len(kinds) < KINDS_MAX and not _from_the_broker(request.frame):
+            kinds.setdefault(len(request.frame), request.frame)
     listed = [
         {"api": APIS[key].name, "version": spoken, "frame": frame.hex()}
         for (key, spoken), kinds in sorted(frames.items())
@@ -276,8 +276,8 @@ def _java(bootstrap: str, jars: PeerJars) -> None:
         tool(f"{tools}.ConsoleProducer", *flags, given="one\ntwo\n")
     tool(f"{tools}.ConsoleProducer", *at, *topic, "--request-required-acks", "1", given="three\n")
     tool(f"{tools}.consumer.ConsoleConsumer", *at, *topic, "--from-beginning", "--max-messages", "3")
-    one = ("--partition", "0", "--offset", "0", "--timeout-ms", "3000")
-    tool(f"{tools}.consumer.ConsoleConsumer", *at, *topic, *one)
+    item = ("--partition", "0", "--offset", "0", "--timeout-ms", "3000")
+    tool(f"{tools}.consumer.ConsoleConsumer", *at, *topic, *item)
     tool(f"{tools}.GetOffsetShell", *at, *topic, "--time", "-1")
     tool(f"{tools}.GetOffsetShell", *at, *topic, "--time", "-3")
     tool(f"{tools}.LogDirsCommand", *at, "--describe", "--topic-list", "golden-java")

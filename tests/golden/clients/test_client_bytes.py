@@ -17,9 +17,9 @@ RECORDINGS = {
     path.stem: json.loads(path.read_text()) for path in sorted(Path(__file__).parent.glob("*.json"))
 }
 CASES = [
-    pytest.param(one, id=f"{client}-{one['api']}-v{one['version']}-{number}")
+    pytest.param(entry, id=f"{client}-{entry['api']}-v{entry['version']}-{number}")
     for client, recording in RECORDINGS.items()
-    for number, one in enumerate(recording["requests"])
+    for number, entry in enumerate(recording["requests"])
 ]
 
 
@@ -51,10 +51,10 @@ def test_a_clients_batches_are_valid_records(recorded):
 @pytest.mark.parametrize("client", RECORDINGS)
 def test_every_client_was_caught_producing_and_fetching(client):
     assert {"ApiVersions", "Metadata", "Produce", "Fetch"} <= {
-        one["api"] for one in RECORDINGS[client]["requests"]
+        entry["api"] for entry in RECORDINGS[client]["requests"]
     }
 
 
 def test_the_java_client_is_caught_at_the_versions_of_kafka_4():
-    spoken = {(one["api"], one["version"]) for one in RECORDINGS["java"]["requests"]}
+    spoken = {(entry["api"], entry["version"]) for entry in RECORDINGS["java"]["requests"]}
     assert {("ApiVersions", 4), ("Produce", 13), ("Metadata", 13)} <= spoken

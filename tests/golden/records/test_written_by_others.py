@@ -63,9 +63,13 @@ def _read(batch: bytes) -> list[Written]:
     [(header, view)] = split_batches(batch)
     check_crc(view)
     assert validate_records(view, header).record_count == header.record_count
-    records = [(each.timestamp, each.key, each.value, list(each.headers)) for each in decode_batch(view)]
+    records = [
+        (record.timestamp, record.key, record.value, list(record.headers)) for record in decode_batch(view)
+    ]
     rows = batches_to_arrow(batch).to_pylist()
-    assert [(row["timestamp"], row["key"], row["value"]) for row in rows] == [each[:3] for each in records]
+    assert [(row["timestamp"], row["key"], row["value"]) for row in rows] == [
+        record[:3] for record in records
+    ]
     return records
 
 
@@ -124,4 +128,4 @@ def test_what_we_build_a_peer_reads(peer: Any, codec: Codec, records: list[Writt
     batch = peer.DefaultRecordBatch(bytes(_built(records, codec)))
     assert batch.validate_crc()
     assert batch.compression_type == codec
-    assert [(each.timestamp, each.key, each.value, list(each.headers)) for each in batch] == records
+    assert [(record.timestamp, record.key, record.value, list(record.headers)) for record in batch] == records

@@ -118,8 +118,8 @@ def test_kafkas_log_opens_and_reads_without_a_repair(
     assert records[0].value.startswith(b"0-0-0 ")
     for timestamp in range(1_700_000_000_000, 1_700_000_010_200, 333):
         expected = next((record for record in records if record.timestamp >= timestamp), None)
-        found = log.offset_for_timestamp(timestamp)
-        assert (found and found.offset) == (expected and expected.offset)
+        timestamped_offset = log.offset_for_timestamp(timestamp)
+        assert (timestamped_offset and timestamped_offset.offset) == (expected and expected.offset)
     log.close()
     assert [record.message for record in caplog.records if record.levelname == "WARNING"] == []
 

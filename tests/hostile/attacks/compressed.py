@@ -79,7 +79,7 @@ def _produce(stage: Stage, topic: str, made: bytes, partitions: int) -> list[int
     )
     with stage.connect() as peer:
         answer = peer.ask(asked, 8)
-    return [one.error_code for one in answer.responses[0].partition_responses]
+    return [partition.error_code for partition in answer.responses[0].partition_responses]
 
 
 ATTACKS: Final = (

@@ -92,7 +92,7 @@ def _produce_and_wait(stage: Stage) -> None:
             topics=[MetadataRequestTopic(name=TARGET_TOPIC)], allow_auto_topic_creation=False
         )
         partitions = peer.ask(asked, 8).topics[0].partitions
-    place = min(partitions, key=lambda one: one.partition_index)
+    place = min(partitions, key=lambda partition: partition.partition_index)
     leader = stage.fleet.broker(place.leader_id)
     followers = [broker for broker in stage.fleet.brokers if broker is not leader]
     frame = produce_frame(TARGET_TOPIC, 900_000, partition=place.partition_index)

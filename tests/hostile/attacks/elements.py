@@ -77,15 +77,15 @@ def _attack(stage: Stage) -> None:
         if time.monotonic() > deadline or not stage.victim.is_alive:
             break
         came.append(_try(stage, blowing, case))
-    worst = sorted(came, key=lambda one: -max(one.seconds, one.bystander_ms / 1000))[:_WORST_COUNT]
+    worst = sorted(came, key=lambda item: -max(item.seconds, item.bystander_ms / 1000))[:_WORST_COUNT]
     stage.notes["frames_tried"] = f"{len(came)} of {len(planned)}"
-    stage.notes["worst_frames"] = [asdict(one) for one in worst]
-    stage.notes["closed"] = sorted({one.api for one in came if one.outcome == "closed"})
-    silent = [one for one in came if one.outcome == "no answer" and one.api not in _PATIENCE]
+    stage.notes["worst_frames"] = [asdict(item) for item in worst]
+    stage.notes["closed"] = sorted({item.api for item in came if item.outcome == "closed"})
+    silent = [item for item in came if item.outcome == "no answer" and item.api not in _PATIENCE]
     stage.must(
         not silent,
         f"{len(silent)} frames have no answer after {_ANSWER_SECONDS:.0f} s: "
-        + ", ".join(f"{one.api} v{one.version} {one.count} x {one.array}" for one in silent[:5]),
+        + ", ".join(f"{item.api} v{item.version} {item.count} x {item.array}" for item in silent[:5]),
     )
     stage.must(bool(came), "no frame was tried")
 

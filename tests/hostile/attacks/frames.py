@@ -57,11 +57,11 @@ class Barrage:
             batch = self._generator.batch(number)
             try:
                 with connect(addresses[number % len(addresses)], _ANSWER_SECONDS) as peer:
-                    found = list(play(peer, batch, reads_answers=number % _READ_EVERY == 0))
+                    faults = list(play(peer, batch, reads_answers=number % _READ_EVERY == 0))
             except OSError as error:  # it hung up before it had read all
-                found = [] if isinstance(error, ConnectionError) else [Fault(batch=number, what=repr(error))]
+                faults = [] if isinstance(error, ConnectionError) else [Fault(batch=number, what=repr(error))]
             with self._lock:
-                self.faults += found
+                self.faults += faults
                 self.sent_count += len(batch.frames)
                 self.fates.update(frame.fate.value for frame in batch.frames)
 

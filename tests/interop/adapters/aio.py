@@ -52,7 +52,8 @@ class AioKafkaClient:
             if acks == "0":  # aiokafka then answers with no metadata at all
                 return [Sent(partition=row.partition, offset=-1, timestamp_ms=-1) for row in rows]
             return [
-                Sent(partition=one.partition, offset=one.offset, timestamp_ms=one.timestamp) for one in done
+                Sent(partition=text.partition, offset=text.offset, timestamp_ms=text.timestamp)
+                for text in done
             ]
 
         try:
@@ -66,7 +67,7 @@ class AioKafkaClient:
                 bootstrap_servers=self.bootstrap, group_id=None, enable_auto_commit=False, check_crcs=True
             )
             place = aiokafka.TopicPartition(topic, partition)
-            found: list[Read] = []
+            results: list[Read] = []
             async with consumer:
                 consumer.assign([place])
                 if start is None:
@@ -75,10 +76,10 @@ class AioKafkaClient:
                     consumer.seek(place, start)
                 loop = asyncio.get_running_loop()
                 deadline = loop.time() + READ_SECONDS_MAX
-                while len(found) < count and loop.time() < deadline:
-                    polled = await consumer.getmany(timeout_ms=500, max_records=count - len(found))
-                    found += [_read(record) for records in polled.values() for record in records]
-            return found
+                while len(results) < count and loop.time() < deadline:
+                    polled = await consumer.getmany(timeout_ms=500, max_records=count - len(results))
+                    results += [_read(record) for records in polled.values() for record in records]
+            return results
 
         return asyncio.run(run())
 

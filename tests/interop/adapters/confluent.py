@@ -71,18 +71,18 @@ class ConfluentClient:
         )
         offset = ck.OFFSET_BEGINNING if start is None else start
         consumer.assign([ck.TopicPartition(topic, partition, offset)])
-        found: list[Read] = []
+        results: list[Read] = []
         deadline = time.monotonic() + READ_SECONDS_MAX
         try:
-            while len(found) < count and time.monotonic() < deadline:
-                for message in consumer.consume(count - len(found), timeout=0.5):
+            while len(results) < count and time.monotonic() < deadline:
+                for message in consumer.consume(count - len(results), timeout=0.5):
                     error = message.error()
                     if error is not None:
                         raise RefusedError(error.code(), str(error))
-                    found.append(_read(message))
+                    results.append(_read(message))
         finally:
             consumer.close()
-        return found
+        return results
 
 
 def _keep(answers: dict[int, Sent | RefusedError], number: int):  # type: ignore[no-untyped-def]

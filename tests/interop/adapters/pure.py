@@ -56,7 +56,9 @@ class KafkaPythonClient:
             raise RefusedError(error.errno, str(error)) from error
         finally:
             producer.close(timeout=READ_SECONDS_MAX)
-        return [Sent(partition=one.partition, offset=one.offset, timestamp_ms=one.timestamp) for one in done]
+        return [
+            Sent(partition=text.partition, offset=text.offset, timestamp_ms=text.timestamp) for text in done
+        ]
 
     def consume(self, topic: str, *, count: int, partition: int = 0, start: int | None = 0) -> list[Read]:
         consumer = kafka.KafkaConsumer(
@@ -66,7 +68,7 @@ class KafkaPythonClient:
             check_crcs=True,
         )
         place = kafka.TopicPartition(topic, partition)
-        found: list[Read] = []
+        results: list[Read] = []
         deadline = time.monotonic() + READ_SECONDS_MAX
         try:
             consumer.assign([place])
@@ -74,12 +76,12 @@ class KafkaPythonClient:
                 consumer.seek_to_beginning(place)
             else:
                 consumer.seek(place, start)
-            while len(found) < count and time.monotonic() < deadline:
-                polled = consumer.poll(timeout_ms=500, max_records=count - len(found))
-                found += [_read(record) for records in polled.values() for record in records]
+            while len(results) < count and time.monotonic() < deadline:
+                polled = consumer.poll(timeout_ms=500, max_records=count - len(results))
+                results += [_read(record) for records in polled.values() for record in records]
         finally:
             consumer.close()
-        return found
+        return results
 
 
 def _read(record: Any) -> Read:

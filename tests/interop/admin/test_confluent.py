@@ -60,9 +60,9 @@ def test_a_topic_is_created_described_and_deleted(admin, fresh, server):
     server.eventually(lambda: fresh in admin.list_topics(timeout=SECONDS_MAX).topics)
     described = admin.describe_topics(ck.TopicCollection([fresh]))[fresh].result(SECONDS_MAX)
     assert (described.name, described.is_internal, len(described.partitions)) == (fresh, False, 3)
-    assert [one.id for one in described.partitions] == [0, 1, 2]
-    assert all(len(one.replicas) == len(one.isr) == 1 for one in described.partitions)
-    assert all(one.leader is not None for one in described.partitions)
+    assert [partition.id for partition in described.partitions] == [0, 1, 2]
+    assert all(len(partition.replicas) == len(partition.isr) == 1 for partition in described.partitions)
+    assert all(partition.leader is not None for partition in described.partitions)
     admin.delete_topics([fresh])[fresh].result(SECONDS_MAX)
     server.eventually(lambda: fresh not in admin.list_topics(timeout=SECONDS_MAX).topics)
     with pytest.raises(ck.KafkaException) as refused:
@@ -74,8 +74,8 @@ def test_a_topic_deleted_and_created_again_is_empty(admin, fresh, clients, row):
     for value in (b"old", b"new"):
         _create(admin, NewTopic(fresh, 1, 1))
         clients["confluent-kafka"].produce(fresh, [row(value=value)])
-        found = clients["kafka-python"].consume(fresh, count=1)
-        assert [(one.offset, one.value) for one in found] == [(0, value)]
+        results = clients["kafka-python"].consume(fresh, count=1)
+        assert [(record.offset, record.value) for record in results] == [(0, value)]
         admin.delete_topics([fresh])[fresh].result(SECONDS_MAX)
 
 
@@ -146,14 +146,14 @@ def test_partitions_can_be_added_and_never_taken_away(admin, topic, clients, row
 
 
 def test_settings_show_value_default_and_where_they_come_from(admin, topic):
-    found = _settings(admin, topic(**{"retention.ms": "123456"}))
-    assert (found["retention.ms"].value, found["retention.ms"].is_default) == ("123456", False)
-    assert found["retention.ms"].source == ConfigSource.DYNAMIC_TOPIC_CONFIG.value
-    assert found["segment.bytes"].value == "1073741824"
-    assert found["flush.ms"].source == ConfigSource.DEFAULT_CONFIG.value
-    assert found["cleanup.policy"].value == "delete"
-    assert found["max.message.bytes"].value == "1048588"
-    assert not found["retention.ms"].is_read_only
+    result = _settings(admin, topic(**{"retention.ms": "123456"}))
+    assert (result["retention.ms"].value, result["retention.ms"].is_default) == ("123456", False)
+    assert result["retention.ms"].source == ConfigSource.DYNAMIC_TOPIC_CONFIG.value
+    assert result["segment.bytes"].value == "1073741824"
+    assert result["flush.ms"].source == ConfigSource.DEFAULT_CONFIG.value
+    assert result["cleanup.policy"].value == "delete"
+    assert result["max.message.bytes"].value == "1048588"
+    assert not result["retention.ms"].is_read_only
 
 
 @pytest.fixture
@@ -217,10 +217,10 @@ def test_settings_of_an_unknown_topic_are_refused(admin, fresh):
 def test_the_brokers_own_settings_can_be_read(admin):
     cluster = admin.describe_cluster().result(SECONDS_MAX)
     resource = ConfigResource(ResourceType.BROKER, str(cluster.nodes[0].id))
-    found = admin.describe_configs([resource])[resource].result(SECONDS_MAX)
-    assert found["num.partitions"].value == "1"
-    assert found["auto.create.topics.enable"].value == "true"
-    assert found["message.max.bytes"].value == "1048588"
+    result = admin.describe_configs([resource])[resource].result(SECONDS_MAX)
+    assert result["num.partitions"].value == "1"
+    assert result["auto.create.topics.enable"].value == "true"
+    assert result["message.max.bytes"].value == "1048588"
 
 
 def test_deleted_records_are_gone_and_the_rest_stays(admin, topic, clients, row):
@@ -228,8 +228,8 @@ def test_deleted_records_are_gone_and_the_rest_stays(admin, topic, clients, row)
     clients["confluent-kafka"].produce(name, [row(value=b"%d" % n) for n in range(10)])
     place = ck.TopicPartition(name, 0, 6)
     assert admin.delete_records([place])[place].result(SECONDS_MAX).low_watermark == 6
-    found = clients["confluent-kafka"].consume(name, count=4, start=None)
-    assert [(one.offset, one.value) for one in found] == [(n, b"%d" % n) for n in range(6, 10)]
+    results = clients["confluent-kafka"].consume(name, count=4, start=None)
+    assert [(record.offset, record.value) for record in results] == [(n, b"%d" % n) for n in range(6, 10)]
     beyond = ck.TopicPartition(name, 0, 11)
     with pytest.raises(ck.KafkaException) as refused:
         admin.delete_records([beyond])[beyond].result(SECONDS_MAX)
@@ -237,15 +237,15 @@ def test_deleted_records_are_gone_and_the_rest_stays(admin, topic, clients, row)
     everything = ck.TopicPartition(name, 0, ck.OFFSET_END)
     assert admin.delete_records([everything])[everything].result(SECONDS_MAX).low_watermark == 10
     clients["confluent-kafka"].produce(name, [row(value=b"later")])
-    assert [one.offset for one in clients["confluent-kafka"].consume(name, count=1, start=None)] == [10]
+    assert [record.offset for record in clients["confluent-kafka"].consume(name, count=1, start=None)] == [10]
 
 
 def test_the_cluster_describes_itself(admin, server):
-    found = admin.describe_cluster().result(SECONDS_MAX)
-    assert len(found.cluster_id) == 22
-    assert [(node.host, node.port) for node in found.nodes] == [server.address]
-    assert found.controller.id == found.nodes[0].id
-    assert admin.list_topics(timeout=SECONDS_MAX).cluster_id == found.cluster_id
+    result = admin.describe_cluster().result(SECONDS_MAX)
+    assert len(result.cluster_id) == 22
+    assert [(node.host, node.port) for node in result.nodes] == [server.address]
+    assert result.controller.id == result.nodes[0].id
+    assert admin.list_topics(timeout=SECONDS_MAX).cluster_id == result.cluster_id
 
 
 def test_producing_to_a_new_name_creates_the_topic(admin, clients, row, fresh):

@@ -27,11 +27,11 @@ def pure(bootstrap: str) -> Iterator[Any]:
 
 
 def test_the_quorum_has_a_leader_and_one_voter(pure: Any) -> None:
-    told = pure.describe_metadata_quorum()
-    state = told["topics"][0]["partitions"][0]
-    assert (state["leader_id"], [one["replica_id"] for one in state["current_voters"]]) == (1, [1])
+    quorum = pure.describe_metadata_quorum()
+    state = quorum["topics"][0]["partitions"][0]
+    assert (state["leader_id"], [entry["replica_id"] for entry in state["current_voters"]]) == (1, [1])
     assert state["high_watermark"] > 0
-    assert [node["node_id"] for node in told["nodes"]] == [1]
+    assert [node["node_id"] for node in quorum["nodes"]] == [1]
 
 
 def test_features_are_told(pure: Any) -> None:
@@ -58,8 +58,8 @@ def test_a_reassignment_to_a_broker_that_is_not_there_is_refused(
 
 
 def test_a_leader_that_leads_needs_no_election(pure: Any, topic: Callable[..., str]) -> None:
-    told = pure.elect_leaders(0, {topic(): [0]}, raise_errors=False)
-    assert "error_code=84" in repr(told)
+    elect_leaders = pure.elect_leaders(0, {topic(): [0]}, raise_errors=False)
+    assert "error_code=84" in repr(elect_leaders)
 
 
 def test_nobody_has_scram_credentials(pure: Any) -> None:
@@ -143,14 +143,14 @@ def test_a_producer_over_its_quota_is_told_and_loses_nothing(
     bootstrap: str, topic: Callable[..., str], server: Server, run: Callable[..., str]
 ) -> None:
     confluent = pytest.importorskip("confluent_kafka")
-    name, told, delivered = topic(), [], []
+    name, answers, delivered = topic(), [], []
     run("quota", "set", "producer_byte_rate=100000", "--client", "throttled")
     server.eventually(lambda: "throttled" in run("quota", "list"))
     producer = confluent.Producer(
         {
             "bootstrap.servers": bootstrap,
             "client.id": "throttled",
-            "throttle_cb": lambda event: told.append(event.throttle_time),
+            "throttle_cb": lambda event: answers.append(event.throttle_time),
             "batch.num.messages": 10,
         }
     )
@@ -161,5 +161,5 @@ def test_a_producer_over_its_quota_is_told_and_loses_nothing(
             producer.flush(30)
     assert producer.flush(30) == 0
     assert delivered == [None] * 60
-    assert max(told) > 0
+    assert max(answers) > 0
     run("quota", "delete", "--client", "throttled")

@@ -38,8 +38,8 @@ def fresh():
 
 
 def _value(admin, name, key):
-    found = admin.describe_configs([ConfigResource("TOPIC", name)], config_filter="all")
-    return found["topic"][name][key]["value"]
+    configs = admin.describe_configs([ConfigResource("TOPIC", name)], config_filter="all")
+    return configs["topic"][name][key]["value"]
 
 
 def test_kafka_python_creates_describes_and_deletes_topics(admin, fresh):
@@ -48,7 +48,7 @@ def test_kafka_python_creates_describes_and_deletes_topics(admin, fresh):
     assert made["configs"]["cleanup.policy"]["value"] == "delete"
     described = admin.describe_topics([fresh])[0]
     assert described["topic_id"] == made["topic_id"]
-    assert [one["partition_index"] for one in described["partitions"]] == [0, 1]
+    assert [entry["partition_index"] for entry in described["partitions"]] == [0, 1]
     assert fresh in admin.list_topics()
     with pytest.raises(errors.TopicAlreadyExistsError):
         admin.create_topics({fresh: {"num_partitions": 2}})
@@ -76,7 +76,7 @@ def test_kafka_python_describes_partitions_page_by_page(admin, topic):
     seen, cursor = [], None
     while True:
         page = admin.describe_topic_partitions([name], response_partition_limit=2, cursor=cursor)
-        seen += [one["partition_index"] for one in page["topics"][0]["partitions"]]
+        seen += [entry["partition_index"] for entry in page["topics"][0]["partitions"]]
         cursor = page["next_cursor"]
         if cursor is None:
             break
@@ -106,8 +106,8 @@ def test_kafka_python_deletes_records(admin, topic, clients, row):
     clients["kafka-python"].produce(name, [row(value=b"%d" % n) for n in range(8)])
     place = kafka.TopicPartition(name, 0)
     assert admin.delete_records({place: 5})[place]["low_watermark"] == 5
-    found = admin.list_partition_offsets({place: OffsetSpec.EARLIEST})
-    assert found[place].offset == 5
+    partition_offsets = admin.list_partition_offsets({place: OffsetSpec.EARLIEST})
+    assert partition_offsets[place].offset == 5
 
 
 def test_kafka_python_sees_sizes_in_log_directories(admin, topic, clients, row):
@@ -117,18 +117,18 @@ def test_kafka_python_sees_sizes_in_log_directories(admin, topic, clients, row):
     sizes = {
         partition["partition_index"]: partition["partition_size"]
         for directory in directories
-        for one in directory["topics"]
-        if one["name"] == name
-        for partition in one["partitions"]
+        for entry in directory["topics"]
+        if entry["name"] == name
+        for partition in entry["partitions"]
     }
     assert sizes[1] == 0
     assert 5000 < sizes[0] < 6000
 
 
 def test_kafka_python_describes_the_cluster_and_its_versions(admin, server):
-    found = admin.describe_cluster()
-    assert [(one["host"], one["port"]) for one in found["brokers"]] == [server.address]
-    assert found["controller_id"] == found["brokers"][0]["broker_id"]
+    cluster = admin.describe_cluster()
+    assert [(entry["host"], entry["port"]) for entry in cluster["brokers"]] == [server.address]
+    assert cluster["controller_id"] == cluster["brokers"][0]["broker_id"]
     versions = {key.name: span for key, span in admin.api_versions().items()}
     assert versions["Produce"] == (0, 13)  # 0 to 2 are refused, but librdkafka wants to see them
     assert versions["Fetch"] == (4, 18)
@@ -156,7 +156,7 @@ def test_aiokafka_creates_grows_alters_trims_and_deletes(bootstrap, fresh, clien
             place = aiokafka.TopicPartition(fresh, 0)
             assert await admin.delete_records({place: RecordsToDelete(before_offset=3)}) == {place: 3}
             deleted = await admin.delete_topics([fresh])
-            assert [tuple(one) for one in deleted.topic_error_codes] == [(fresh, 0)]
+            assert [tuple(topic) for topic in deleted.topic_error_codes] == [(fresh, 0)]
         finally:
             await admin.close()
 
@@ -172,8 +172,8 @@ def test_aiokafka_describes_the_cluster(bootstrap, server):
         finally:
             await admin.close()
 
-    found = asyncio.run(run())
-    assert [(one["host"], one["port"]) for one in found["brokers"]] == [server.address]
+    result = asyncio.run(run())
+    assert [(entry["host"], entry["port"]) for entry in result["brokers"]] == [server.address]
 
 
 def test_kcat_lists_brokers_topics_and_partitions(clients, topic, server):

@@ -50,13 +50,13 @@ def started_on(copy: Path, original: BrokerProcess) -> BrokerProcess:
 
 
 def values_by_offset(address: str, topic: str, count: int) -> dict[int, bytes]:
-    found: dict[int, bytes] = {}
+    results: dict[int, bytes] = {}
     with Consumer(address) as consumer:
         consumer.assign([(topic, 0)])
         consumer.seek_to_beginning()
-        while len(found) < count:
-            found.update((record.offset, record.value) for record in consumer.poll(timeout_s=10))
-    return found
+        while len(results) < count:
+            results.update((record.offset, record.value) for record in consumer.poll(timeout_s=10))
+    return results
 
 
 def test_a_copy_of_a_live_brokers_disk_does_not_evict_it(cluster: Cluster, tmp_path: Path) -> None:
@@ -91,8 +91,8 @@ def test_an_older_copy_that_takes_the_place_of_the_disk_is_recognised(
     create(admin_of(other), "alone", partitions=9, replicas=1)
     own = next(
         number
-        for number, one in topic_of(admin_of(other), "alone").partitions.items()
-        if one.leader == original.node_id
+        for number, item in topic_of(admin_of(other), "alone").partitions.items()
+        if item.leader == original.node_id
     )
     producer = Acknowledged(cluster.address)
     producer.send("shared", 0, 50)

@@ -39,7 +39,7 @@ def odradek(cluster: Cluster, *arguments: str) -> subprocess.CompletedProcess[st
 
 def replicas_of(cluster: Cluster, broker: int) -> int:
     status = json.loads(odradek(cluster, "status", "--json").stdout)
-    return next(one["replicas"] for one in status["brokers"] if one["broker"] == broker)
+    return next(entry["replicas"] for entry in status["brokers"] if entry["broker"] == broker)
 
 
 def test_a_plan_moves_nothing(cluster: Cluster) -> None:

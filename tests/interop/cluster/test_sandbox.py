@@ -14,15 +14,15 @@ def sandbox(*words: str, typed: str | None = None) -> subprocess.CompletedProces
 
 
 def test_every_claim_of_the_story_holds() -> None:
-    told = sandbox("--auto", "--json")
-    found = json.loads(told.stdout)
-    assert [claim["text"] for claim in found["claims"] if not claim["holds"]] == []
-    assert found["all"] == found["held"] >= 20
-    assert told.returncode == 0
+    process = sandbox("--auto", "--json")
+    result = json.loads(process.stdout)
+    assert [claim["text"] for claim in result["claims"] if not claim["holds"]] == []
+    assert result["all"] == result["held"] >= 20
+    assert process.returncode == 0
 
 
 def test_a_lesson_holds_alone_and_whatever_was_done_before_it() -> None:
-    told = sandbox("groups", "offsets", typed="produce 20\nconsumer add\nload\nkill 2\nnext\nnext\nquit\n")
-    assert "✗" not in told.stdout, told.stdout
-    assert told.stdout.count("✓") == 9
-    assert told.returncode == 0, told.stderr
+    process = sandbox("groups", "offsets", typed="produce 20\nconsumer add\nload\nkill 2\nnext\nnext\nquit\n")
+    assert "✗" not in process.stdout, process.stdout
+    assert process.stdout.count("✓") == 9
+    assert process.returncode == 0, process.stderr

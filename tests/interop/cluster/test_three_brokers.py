@@ -49,9 +49,9 @@ def until(condition: Callable[[], Any]) -> Any:
     """What the condition gives once it is true; fails when that takes a minute."""
     deadline = time.monotonic() + _WAIT_SECONDS
     while time.monotonic() < deadline:
-        found = condition()
-        if found:
-            return found
+        result = condition()
+        if result:
+            return result
         time.sleep(0.05)
     raise AssertionError("it did not come true within a minute")
 
@@ -104,18 +104,18 @@ def read_all(address: str, topic: str, wanted: int) -> Counter[bytes]:
     )
     partitions = consumer.list_topics(topic, timeout=10).topics[topic].partitions
     consumer.assign([confluent_kafka.TopicPartition(topic, number, 0) for number in partitions])
-    found: Counter[bytes] = Counter()
+    counter: Counter[bytes] = Counter()
     deadline = time.monotonic() + _WAIT_SECONDS
     try:
-        while sum(found.values()) < wanted and time.monotonic() < deadline:
+        while sum(counter.values()) < wanted and time.monotonic() < deadline:
             for message in consumer.consume(1000, 0.5):
                 assert message.error() is None
-                found[message.value()] += 1
+                counter[message.value()] += 1
         for message in consumer.consume(10, 0.5):
-            found[message.value()] += 1
+            counter[message.value()] += 1
     finally:
         consumer.close()
-    return found
+    return counter
 
 
 def test_replicas_are_spread_and_in_sync(cluster: Cluster, admin: Any) -> None:
@@ -123,22 +123,25 @@ def test_replicas_are_spread_and_in_sync(cluster: Cluster, admin: Any) -> None:
 
     partitions = topic_of(admin, "spread").partitions.values()
 
-    assert all(sorted(one.replicas) == [1, 2, 3] and sorted(one.isrs) == [1, 2, 3] for one in partitions)
-    assert Counter(one.leader for one in partitions) == {1: 2, 2: 2, 3: 2}
+    assert all(
+        sorted(partition.replicas) == [1, 2, 3] and sorted(partition.isrs) == [1, 2, 3]
+        for partition in partitions
+    )
+    assert Counter(partition.leader for partition in partitions) == {1: 2, 2: 2, 3: 2}
 
 
 def test_every_broker_tells_the_same(cluster: Cluster, admin: Any) -> None:
     create(admin, "known", partitions=4)
 
-    told = [
+    answers = [
         admin_module.AdminClient({"bootstrap.servers": broker.address}).list_topics("known", timeout=10)
         for broker in cluster.brokers
     ]
 
-    assert all(sorted(one.brokers) == [1, 2, 3] for one in told)
+    assert all(sorted(item.brokers) == [1, 2, 3] for item in answers)
     leaders = [
-        {number: partition.leader for number, partition in one.topics["known"].partitions.items()}
-        for one in told
+        {number: partition.leader for number, partition in item.topics["known"].partitions.items()}
+        for item in answers
     ]
     assert leaders[0] == leaders[1] == leaders[2]
 
@@ -172,7 +175,9 @@ def test_a_revived_broker_is_in_sync_again(cluster: Cluster, admin: Any) -> None
     cluster.broker(victim).start()
     cluster.broker(victim).wait_until_ready()
 
-    until(lambda: all(len(one.isrs) == 3 for one in topic_of(admin, "healed").partitions.values()))
+    until(
+        lambda: all(len(partition.isrs) == 3 for partition in topic_of(admin, "healed").partitions.values())
+    )
 
 
 def test_a_group_goes_on_when_its_coordinator_is_killed(cluster: Cluster, admin: Any) -> None:
@@ -195,16 +200,16 @@ def test_a_group_goes_on_when_its_coordinator_is_killed(cluster: Cluster, admin:
 
     until(received)
     consumer.commit(offsets=[confluent_kafka.TopicPartition("grouped", 0, 40)], asynchronous=False)
-    found = admin.describe_consumer_groups(["survivors"])["survivors"].result(30)
+    result = admin.describe_consumer_groups(["survivors"])["survivors"].result(30)
 
-    cluster.broker(found.coordinator.id).kill()
+    cluster.broker(result.coordinator.id).kill()
 
     def committed() -> Any:
         try:
-            (found,) = consumer.committed([confluent_kafka.TopicPartition("grouped", 0)], timeout=5)
+            (outcome,) = consumer.committed([confluent_kafka.TopicPartition("grouped", 0)], timeout=5)
         except confluent_kafka.KafkaException:
             return None
-        return found if found.error is None else None
+        return outcome if outcome.error is None else None
 
     assert until(committed).offset == 40
     consumer.close()

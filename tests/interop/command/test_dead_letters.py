@@ -74,8 +74,8 @@ def letters(bootstrap: str, topic: MakeTopic) -> Letters:
 
 
 def listed(run: Run, *words: str) -> list[tuple[str, int, int]]:
-    found = json.loads(run("dlq", "list", *words, "--json"))
-    return sorted((each["error"], each["letters"], each["redriven"]) for each in found)
+    results = json.loads(run("dlq", "list", *words, "--json"))
+    return sorted((entry["error"], entry["letters"], entry["redriven"]) for entry in results)
 
 
 def test_letters_are_counted_shown_and_sent_back_as_they_were(

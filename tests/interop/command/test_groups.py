@@ -36,7 +36,7 @@ def filled(bootstrap: str, topic: MakeTopic) -> str:
 
 def after(out: str) -> dict[int, Any]:
     """Partition and its offset, from what reset-offsets printed."""
-    return {each["partition"]: each["after"] for each in json.loads(out)["offsets"]}
+    return {load["partition"]: load["after"] for load in json.loads(out)["offsets"]}
 
 
 def test_a_group_reads_once_what_is_there(run: Run, filled: str, name: str) -> None:
@@ -54,9 +54,9 @@ def test_a_place_to_start_is_the_groups_affair(run: Run, filled: str, name: str,
 def test_lag_as_a_table_and_as_json(run: Run, filled: str, name: str, bootstrap: str) -> None:
     with Admin(bootstrap) as admin:
         admin.alter_group_offsets(name, {TopicPartition(filled, 0): 4, TopicPartition(filled, 1): 10})
-    [told] = json.loads(run("group", "describe", name, "--json"))
-    assert told["lag"] == 6
-    assert [(each["committed"], each["end"], each["lag"]) for each in told["offsets"]] == [
+    [answer] = json.loads(run("group", "describe", name, "--json"))
+    assert answer["lag"] == 6
+    assert [(entry["committed"], entry["end"], entry["lag"]) for entry in answer["offsets"]] == [
         (4, 10, 6),
         (10, 10, 0),
     ]
@@ -100,10 +100,10 @@ def test_offsets_are_reset_only_when_it_is_meant(
         admin.alter_group_offsets(name, dict.fromkeys(both, 5))
         assert after(run("group", "reset-offsets", name, *words, "--json")) == expected
         assert "add --execute" in errors[-1]
-        assert {each.offset for each in admin.list_group_offsets(name).values() if each} == {5}
+        assert {committed.offset for committed in admin.list_group_offsets(name).values() if committed} == {5}
         run("group", "reset-offsets", name, *words, "--execute")
-        found = admin.list_group_offsets(name)
-    assert {tp.partition: each.offset for tp, each in found.items() if each} == expected
+        committed = admin.list_group_offsets(name)
+    assert {tp.partition: record.offset for tp, record in committed.items() if record} == expected
 
 
 def test_offsets_of_a_new_group_some_partitions_and_from_a_file(
@@ -141,8 +141,8 @@ def test_an_active_group_is_left_alone(
         assert "busy at" in errors[0]
         assert "stop them first" in errors[0]
         run("group", "delete", name, code=1)
-        [told] = json.loads(run("group", "describe", name, "--json", "--members"))
-        assert told["members"][0]["partitions"] == [f"{filled}-0", f"{filled}-1"]
+        [answer] = json.loads(run("group", "describe", name, "--json", "--members"))
+        assert answer["members"][0]["partitions"] == [f"{filled}-0", f"{filled}-1"]
     run("group", "delete", name)
     run("group", "describe", name, code=1)
     assert "there is no such group" in errors[0]
@@ -156,9 +156,9 @@ def test_transactions_are_listed_described_and_aborted(
         producer.begin_transaction()
         delivery = producer.send(filled, b"open", partition=0).result(SECONDS)
         listed = json.loads(run("txn", "list", "--state", "Ongoing", "--json"))
-        assert name in {each["transaction"] for each in listed}
-        [told] = json.loads(run("txn", "describe", name, "--json"))
-        assert (told["state"], told["partitions"]) == ("Ongoing", [f"{filled}-0"])
+        assert name in {entry["transaction"] for entry in listed}
+        [answer] = json.loads(run("txn", "describe", name, "--json"))
+        assert (answer["state"], answer["partitions"]) == ("Ongoing", [f"{filled}-0"])
         assert json.loads(run("txn", "find-hanging", "--topic", filled, "--older-than", "0s", "--json")) == []
         run(
             "txn",
@@ -172,13 +172,15 @@ def test_transactions_are_listed_described_and_aborted(
             code=1,
         )
         assert "no transaction that begins at" in errors[0]
-        run("txn", "abort", "--topic", filled, "--partition", "0", "--producer-id", str(told["producer"]))
+        run("txn", "abort", "--topic", filled, "--partition", "0", "--producer-id", str(answer["producer"]))
         assert "aborted the transaction" in errors[0]
         with Admin(bootstrap) as admin:
             [state] = [
-                each
-                for each in admin.describe_producers([TopicPartition(filled, 0)])[TopicPartition(filled, 0)]
-                if each.producer_id == told["producer"]
+                producer_description
+                for producer_description in admin.describe_producers([TopicPartition(filled, 0)])[
+                    TopicPartition(filled, 0)
+                ]
+                if producer_description.producer_id == answer["producer"]
             ]
         assert state.transaction_start_offset is None
 

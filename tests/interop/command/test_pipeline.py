@@ -84,9 +84,9 @@ def test_forgetting_a_sink_commits_what_it_has_decided(run: Run, sink: PlainSink
 
 def test_a_forgotten_sink_may_come_back_and_doubles_nothing(run: Run, sink: PlainSink) -> None:
     decide_only(sink, sink.driver(), 0, b"a")
-    told = json.loads(run("pipeline", "forget", sink.sink_id, "--json"))
-    assert told["decided"] == {"query": "q", "batch": 0, "keyed": False, "carried_out": False}
-    assert len(told["open"]) == 1
+    answer = json.loads(run("pipeline", "forget", sink.sink_id, "--json"))
+    assert answer["decided"] == {"query": "q", "batch": 0, "keyed": False, "carried_out": False}
+    assert len(answer["open"]) == 1
     terms = sink.driver().begin()
     assert terms.decided is not None
     assert (terms.decided.batch, terms.decided.is_ended) == (0, True)
@@ -123,9 +123,9 @@ def test_what_is_lost_is_said_after_the_rest_was_ended(run: Run, sink: PlainSink
     driver = sink.driver()
     decide_only(sink, driver, 5, b"lost")
     [name] = [
-        each.transactional_id
-        for each in sink.admin.list_transactions(states=["Ongoing"])
-        if sink.sink_id in each.transactional_id
+        transaction.transactional_id
+        for transaction in sink.admin.list_transactions(states=["Ongoing"])
+        if sink.sink_id in transaction.transactional_id
     ]
     sink.admin.fence_producers([name])  # as its timeout would
     run("pipeline", "forget", sink.sink_id, code=1)

@@ -224,8 +224,8 @@ def test_what_was_acknowledged_survives_kill_9_again_and_again(start):
         worker.join()
         assert len(acknowledged) >= known + 2000
         node.start()
-    found = _everything(node.bootstrap, max(acknowledged) + 1)
-    assert {offset: found.get(offset) for offset in acknowledged} == acknowledged
+    result = _everything(node.bootstrap, max(acknowledged) + 1)
+    assert {offset: result.get(offset) for offset in acknowledged} == acknowledged
     assert "Traceback" not in node.log_file.read_text()
 
 
@@ -234,17 +234,17 @@ def _everything(bootstrap: str, count: int) -> dict[int, bytes]:
         {"bootstrap.servers": bootstrap, "group.id": "g", "enable.auto.commit": False, "log_level": 2}
     )
     consumer.assign([ck.TopicPartition("t", 0, 0)])
-    found: dict[int, bytes] = {}
+    results: dict[int, bytes] = {}
     try:
-        while len(found) < count:
+        while len(results) < count:
             message = consumer.poll(10)
-            assert message is not None, f"only {len(found)} of {count} records came"
-            for one in (message, *consumer.consume(10_000, timeout=0)):
-                assert one.error() is None
-                found[one.offset()] = one.value()
+            assert message is not None, f"only {len(results)} of {count} records came"
+            for response in (message, *consumer.consume(10_000, timeout=0)):
+                assert response.error() is None
+                results[response.offset()] = response.value()
     finally:
         consumer.close()
-    return found
+    return results
 
 
 def test_topics_and_settings_survive_kill_9(start, tmp_path):
@@ -277,8 +277,8 @@ def test_an_idle_broker_uses_no_measurable_cpu(start):
     server = Server(kind="odradek", node=node)
     server.create_topic("t", 50)
     with wire.connections(server.address, 20) as idle:
-        for one in idle:
-            one.call(wire.API_VERSIONS, 0, b"")
+        for connection in idle:
+            connection.call(wire.API_VERSIONS, 0, b"")
         for _ in range(10):  # it may have work left; and a busy machine makes the same work look like more
             used = _cpu_in_a_second(node.pid)
             if used < 5_000_000:

@@ -254,8 +254,8 @@ def test_a_topic_is_created_altered_and_deleted(run: Run, topic: Callable[..., s
     [described] = run("topic", "describe", name, "--json").json  # type: ignore[misc]
     assert described["configs"]["max.message.bytes"] == "2000"
     assert "retention.ms" not in described["configs"]
-    assert [each["partition"] for each in described["partitions"]] == [0, 1, 2]
-    assert [each["end_offset"] for each in described["partitions"]] == [0, 0, 0]
+    assert [entry["partition"] for entry in described["partitions"]] == [0, 1, 2]
+    assert [entry["end_offset"] for entry in described["partitions"]] == [0, 0, 0]
 
     run("topic", "delete", name)
     assert name not in run("topic", "list", "--json").json  # type: ignore[operator]
@@ -326,19 +326,19 @@ def test_a_setting_without_effect_is_warned_about(run: Run, topic: Callable[...,
 
 
 def test_the_cluster_is_described(run: Run, bootstrap: str) -> None:
-    told = run("cluster", "describe", "--json").json
-    assert isinstance(told, dict)
-    [broker] = told["brokers"]
+    answer = run("cluster", "describe", "--json").json
+    assert isinstance(answer, dict)
+    [broker] = answer["brokers"]
     assert broker["address"] == bootstrap.replace("localhost", "127.0.0.1") or broker["address"]
     assert broker["directories"][0]["bytes"] >= 0
-    assert run("cluster", "describe").lines[0] == f"cluster {told['cluster']}"
+    assert run("cluster", "describe").lines[0] == f"cluster {answer['cluster']}"
 
 
 def test_the_doctor_reaches_a_running_broker(run: Run, bootstrap: str, tmp_path: Path) -> None:
     report = run("doctor", "--data", str(tmp_path), "--listen", "127.0.0.1:0", "-b", bootstrap, "--json").json
     assert isinstance(report, list)
-    broker, told = report[-2:]
-    assert (broker["level"], told["level"]) == ("ok", "ok")
+    broker, answer = report[-2:]
+    assert (broker["level"], answer["level"]) == ("ok", "ok")
     assert broker["about"] == f"broker at {bootstrap}"
 
 

@@ -31,7 +31,7 @@ def complaints(directory: Path) -> list[str]:
         jars = cached_peer()
     except PeerAbsentError as reason:
         pytest.skip(f"absent: {reason}")
-    files = sorted(str(one) for kind in KINDS for one in directory.glob(f"*.{kind}"))
+    files = sorted(str(item) for kind in KINDS for item in directory.glob(f"*.{kind}"))
     command = [
         java_command(),
         "-Xmx256M",
@@ -87,15 +87,15 @@ def _read_all(bootstrap: str, topic: str) -> list[ck.Message]:
     consumer = ck.Consumer({"bootstrap.servers": bootstrap, "group.id": "compaction", "log_level": 2})
     low, high = consumer.get_watermark_offsets(ck.TopicPartition(topic, 0), timeout=20)
     consumer.assign([ck.TopicPartition(topic, 0, low)])
-    found: list[ck.Message] = []
+    messages: list[ck.Message] = []
     deadline = time.monotonic() + SECONDS_MAX
     while time.monotonic() < deadline:
-        found += [one for one in consumer.consume(500, timeout=0.2) if one.error() is None]
+        messages += [response for response in consumer.consume(500, timeout=0.2) if response.error() is None]
         position = consumer.position([ck.TopicPartition(topic, 0)])[0].offset
-        if position >= high or (found and found[-1].offset() >= high - 1):
+        if position >= high or (messages and messages[-1].offset() >= high - 1):
             break
     consumer.close()
-    return found
+    return messages
 
 
 def test_clients_find_the_newest_value_of_each_key(make_node, server_kind, tmp_path) -> None:
@@ -123,12 +123,12 @@ def test_clients_find_the_newest_value_of_each_key(make_node, server_kind, tmp_p
             producer.poll(0)
         assert producer.flush(20) == 0
         deadline = time.monotonic() + SECONDS_MAX
-        while len(found := _read_all(node.bootstrap, "keyed")) > 4000 and time.monotonic() < deadline:
+        while len(messages := _read_all(node.bootstrap, "keyed")) > 4000 and time.monotonic() < deadline:
             time.sleep(0.2)
-        assert len(found) <= 4000, "it was not compacted"
-        offsets = [one.offset() for one in found]
+        assert len(messages) <= 4000, "it was not compacted"
+        offsets = [response.offset() for response in messages]
         assert offsets == sorted(set(offsets))
-        assert {one.key(): one.value() for one in found} == latest
+        assert {response.key(): response.value() for response in messages} == latest
     finally:
         node.stop()
     if server_kind == "odradek":

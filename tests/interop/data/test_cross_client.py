@@ -16,12 +16,14 @@ def test_all_clients_read_the_same_records(clients, topic, row, writer, codec):
         for n in range(10)
     ]
     clients[writer].produce(name, rows, codec=codec)
-    expected = [(n, one.key, one.value, one.headers) for n, one in enumerate(rows)]
+    expected = [(n, record.key, record.value, record.headers) for n, record in enumerate(rows)]
     stamps = set()
     for reader, client in clients.items():
-        found = client.consume(name, count=10)
-        assert [(one.offset, one.key, one.value, one.headers) for one in found] == expected, reader
-        stamps.add(tuple(one.timestamp_ms for one in found))
+        results = client.consume(name, count=10)
+        assert [
+            (record.offset, record.key, record.value, record.headers) for record in results
+        ] == expected, reader
+        stamps.add(tuple(item.timestamp_ms for item in results))
     assert len(stamps) == 1
 
 
@@ -35,4 +37,4 @@ def test_writers_may_take_turns_in_one_partition(clients, topic, row):
         clients[writer].produce(name, [row(value=value)], codec=("none", "gzip", "lz4", "zstd")[number // 2])
         expected.append(value)
     for reader, client in clients.items():
-        assert [one.value for one in client.consume(name, count=8)] == expected, reader
+        assert [record.value for record in client.consume(name, count=8)] == expected, reader

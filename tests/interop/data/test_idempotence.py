@@ -29,7 +29,7 @@ def server(proxied):
 
 
 def _values(clients, name, count):
-    return [int(one.value) for one in clients["confluent-kafka"].consume(name, count=count)]
+    return [int(record.value) for record in clients["confluent-kafka"].consume(name, count=count)]
 
 
 def _end(bootstrap, name):
@@ -73,7 +73,7 @@ def _kafka_python(bootstrap, name):
     )
     try:
         sent = [producer.send(name, value=b"%d" % number, partition=0) for number in range(RECORDS)]
-        assert [one.get(timeout=30).offset for one in sent] == list(range(RECORDS))
+        assert [item.get(timeout=30).offset for item in sent] == list(range(RECORDS))
     finally:
         producer.close(timeout=10)
 
@@ -86,7 +86,7 @@ def _aiokafka(bootstrap, name):
         async with producer:
             sent = [await producer.send(name, value=b"%d" % number, partition=0) for number in range(RECORDS)]
             done = await asyncio.wait_for(asyncio.gather(*sent), 30)
-        assert [one.offset for one in done] == list(range(RECORDS))
+        assert [record.offset for record in done] == list(range(RECORDS))
 
     asyncio.run(run())
 
@@ -125,7 +125,7 @@ def test_every_client_may_be_idempotent_with_every_codec(client, topic, row, cod
     name = topic()
     rows = [row(key=b"%d" % n, value=b"value %d " % n * 10) for n in range(30)]
     client.produce(name, rows, codec=codec, idempotent=True)
-    assert [one.value for one in client.consume(name, count=30)] == [one.value for one in rows]
+    assert [record.value for record in client.consume(name, count=30)] == [record.value for record in rows]
 
 
 def test_many_idempotent_producers_in_turn_keep_their_sequences_apart(clients, topic, row):
@@ -136,4 +136,4 @@ def test_many_idempotent_producers_in_turn_keep_their_sequences_apart(clients, t
         values = [b"%d-%d" % (number, n) for n in range(3)]
         clients[writer].produce(name, [row(value=value) for value in values], idempotent=True)
         expected += values
-    assert [one.value for one in clients["confluent-kafka"].consume(name, count=36)] == expected
+    assert [record.value for record in clients["confluent-kafka"].consume(name, count=36)] == expected

@@ -29,9 +29,9 @@ def test_one_consumer_reads_all_partitions_of_a_wide_topic(bootstrap, topic):
         while sum(map(len, seen.values())) < PARTITIONS * 10:
             message = consumer.poll(10)
             assert message is not None, f"only {sum(map(len, seen.values()))} records came"
-            for one in (message, *consumer.consume(1000, timeout=0)):
-                assert one.error() is None
-                seen.setdefault(one.partition(), []).append(int(one.value()))
+            for response in (message, *consumer.consume(1000, timeout=0)):
+                assert response.error() is None
+                seen.setdefault(response.partition(), []).append(int(response.value()))
     finally:
         consumer.close()
     assert seen == {number: list(range(number, PARTITIONS * 10, PARTITIONS)) for number in range(PARTITIONS)}
@@ -47,12 +47,12 @@ def test_fetch_sessions_notice_records_in_any_of_many_idle_partitions(bootstrap,
         consumer.poll(timeout_ms=500)
         for number in (0, PARTITIONS // 2, PARTITIONS - 1, 7):
             clients["confluent-kafka"].produce(name, [row(value=b"ping", partition=number)])
-            found = []
+            results = []
             for _ in range(20):
-                found = [one for batch in consumer.poll(timeout_ms=1000).values() for one in batch]
-                if found:
+                results = [item for batch in consumer.poll(timeout_ms=1000).values() for item in batch]
+                if results:
                     break
-            assert [(one.partition, one.value) for one in found] == [(number, b"ping")]
+            assert [(text.partition, text.value) for text in results] == [(number, b"ping")]
     finally:
         consumer.close()
 

@@ -23,8 +23,8 @@ def stamped(topic, clients, row):
     name = topic(partitions=2, **{"retention.ms": "-1"})
     stamps = [*STAMPS[:4], STAMPS[9] + 60_000, *STAMPS[5:]]
     rows = [row(value=b"%d" % n, timestamp_ms=stamp) for n, stamp in enumerate(stamps)]
-    for one in rows:  # a batch each, so that the time index has something to say
-        clients["confluent-kafka"].produce(name, [one])
+    for item in rows:  # a batch each, so that the time index has something to say
+        clients["confluent-kafka"].produce(name, [item])
     return name
 
 
@@ -40,8 +40,8 @@ def test_librdkafka_sees_both_ends_and_points_in_time(bootstrap, stamped):
         assert consumer.get_watermark_offsets(ck.TopicPartition(stamped, 1), timeout=10) == (0, 0)
         asked = {STAMPS[0] - 5: 0, STAMPS[2]: 2, STAMPS[2] + 1: 3, STAMPS[3] + 1: 4, STAMPS[9] + 1: 4}
         for stamp, offset in asked.items():
-            found = consumer.offsets_for_times([ck.TopicPartition(stamped, 0, stamp)], timeout=10)
-            assert found[0].offset == offset, stamp
+            result = consumer.offsets_for_times([ck.TopicPartition(stamped, 0, stamp)], timeout=10)
+            assert result[0].offset == offset, stamp
         late = consumer.offsets_for_times([ck.TopicPartition(stamped, 0, STAMPS[9] + 99_000)], timeout=10)
         assert late[0].offset in {-1, 10}  # librdkafka's word for the end differs between its versions
     finally:
@@ -54,9 +54,9 @@ def test_kafka_python_sees_both_ends_and_points_in_time(bootstrap, stamped):
     try:
         assert consumer.beginning_offsets([place, empty]) == {place: 0, empty: 0}
         assert consumer.end_offsets([place, empty]) == {place: 10, empty: 0}
-        found = consumer.offsets_for_times({place: STAMPS[2] + 1, empty: 0})
-        assert (found[place].offset, found[place].timestamp) == (3, STAMPS[3])
-        assert found[empty] is None
+        result = consumer.offsets_for_times({place: STAMPS[2] + 1, empty: 0})
+        assert (result[place].offset, result[place].timestamp) == (3, STAMPS[3])
+        assert result[empty] is None
         assert consumer.offsets_for_times({place: STAMPS[9] + 99_000})[place] is None
     finally:
         consumer.close()
@@ -69,9 +69,9 @@ def test_aiokafka_sees_both_ends_and_points_in_time(bootstrap, stamped):
             consumer.assign([place, empty])
             assert await consumer.beginning_offsets([place, empty]) == {place: 0, empty: 0}
             assert await consumer.end_offsets([place, empty]) == {place: 10, empty: 0}
-            found = await consumer.offsets_for_times({place: STAMPS[2] + 1, empty: 0})
-            assert (found[place].offset, found[place].timestamp) == (3, STAMPS[3])
-            assert found[empty] is None
+            result = await consumer.offsets_for_times({place: STAMPS[2] + 1, empty: 0})
+            assert (result[place].offset, result[place].timestamp) == (3, STAMPS[3])
+            assert result[empty] is None
 
     asyncio.run(run())
 
@@ -114,10 +114,10 @@ def test_a_consumer_at_the_end_gets_only_what_comes_later(bootstrap, topic, clie
         consumer.seek_to_end(place)
         assert consumer.position(place) == 1
         clients["kafka-python"].produce(name, [row(value=b"after")])
-        found = []
-        while not found:
-            found = [one.value for batch in consumer.poll(timeout_ms=5000).values() for one in batch]
-        assert found == [b"after"]
+        result = []
+        while not result:
+            result = [record.value for batch in consumer.poll(timeout_ms=5000).values() for record in batch]
+        assert result == [b"after"]
     finally:
         consumer.close()
 
@@ -127,7 +127,7 @@ def test_the_end_of_a_partition_is_announced_where_it_is(bootstrap, stamped):
     try:
         consumer.assign([ck.TopicPartition(stamped, 0, 7)])
         seen = [consumer.poll(10) for _ in range(4)]
-        assert [one.value() for one in seen[:3]] == [b"7", b"8", b"9"]
+        assert [record.value() for record in seen[:3]] == [b"7", b"8", b"9"]
         assert seen[3].error().code() == ck.KafkaError._PARTITION_EOF
         assert seen[3].offset() == 10
     finally:

@@ -10,7 +10,7 @@ CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 
 
 def _fields(reads):
-    return [(one.key, one.value, one.headers) for one in reads]
+    return [(record.key, record.value, record.headers) for record in reads]
 
 
 @pytest.mark.parametrize("acks", ["0", "1", "all"])
@@ -19,11 +19,11 @@ def test_every_codec_and_acks_round_trips_in_order(client, topic, row, codec, ac
     name = topic()
     rows = [row(key=b"k%d" % (n // 20), value=b"value %d " % n + b"x" * n) for n in range(60)]
     sent = client.produce(name, rows, codec=codec, acks=acks)
-    found = client.consume(name, count=len(rows))
-    assert _fields(found) == [(one.key, one.value, ()) for one in rows]
-    assert [one.offset for one in found] == list(range(60))
+    results = client.consume(name, count=len(rows))
+    assert _fields(results) == [(record.key, record.value, ()) for record in rows]
+    assert [record.offset for record in results] == list(range(60))
     if acks != "0" and client.name != "kcat":
-        assert [one.offset for one in sent] == list(range(60))
+        assert [record.offset for record in sent] == list(range(60))
 
 
 def test_headers_keep_names_values_order_and_repeats(client, topic, row):
@@ -52,7 +52,9 @@ def test_null_and_empty_keys_and_values_stay_apart(client, topic, row):
     if client.name in {"confluent-kafka", "kcat"}:  # the others insist on one of the two
         rows += [row(value=None, key=None)]
     client.produce(name, rows)
-    assert _fields(client.consume(name, count=len(rows))) == [(one.key, one.value, ()) for one in rows]
+    assert _fields(client.consume(name, count=len(rows))) == [
+        (record.key, record.value, ()) for record in rows
+    ]
 
 
 def test_every_byte_value_survives(client, topic, row):
@@ -75,8 +77,8 @@ def test_a_record_above_the_limit_is_refused_and_the_partition_goes_on(client, t
     with pytest.raises(Exception, match="error 10:"):
         client.produce(name, [large], request_bytes_max=2_000_000)
     client.produce(name, [row(value=b"small")])
-    found = client.consume(name, count=1)
-    assert [(one.offset, one.value) for one in found] == [(0, b"small")]
+    results = client.consume(name, count=1)
+    assert [(record.offset, record.value) for record in results] == [(0, b"small")]
 
 
 def test_the_limit_counts_compressed_bytes(client, topic, row):
@@ -91,7 +93,7 @@ def test_several_megabytes_come_back_whole(client, topic, row):
     chance = random.Random(3)
     rows = [row(value=chance.randbytes(300_000)) for _ in range(20)]
     client.produce(name, rows)
-    assert [one.value for one in client.consume(name, count=20)] == [one.value for one in rows]
+    assert [record.value for record in client.consume(name, count=20)] == [record.value for record in rows]
 
 
 def test_create_time_is_the_producers(client, topic, row):
@@ -100,8 +102,8 @@ def test_create_time_is_the_producers(client, topic, row):
     name = topic(**{"retention.ms": "-1"})
     stamps = [1_600_000_000_123, 1_500_000_000_000, 1_700_000_000_999]
     client.produce(name, [row(value=b"v", timestamp_ms=stamp) for stamp in stamps])
-    found = client.consume(name, count=3)
-    assert [(one.timestamp_ms, one.timestamp_type) for one in found] == [
+    results = client.consume(name, count=3)
+    assert [(item.timestamp_ms, item.timestamp_type) for item in results] == [
         (stamp, "CreateTime") for stamp in stamps
     ]
 
@@ -112,23 +114,23 @@ def test_log_append_time_is_the_brokers(client, topic, row):
     name = topic(**{"message.timestamp.type": "LogAppendTime", "retention.ms": "-1"})
     past = 1_500_000_000_000
     sent = client.produce(name, [row(value=b"v", timestamp_ms=past) for _ in range(3)])
-    found = client.consume(name, count=3)
-    assert {one.timestamp_type for one in found} == {"LogAppendTime"}
-    assert all(one.timestamp_ms > past for one in found)
-    assert [one.timestamp_ms for one in sent] == [one.timestamp_ms for one in found]
+    results = client.consume(name, count=3)
+    assert {item.timestamp_type for item in results} == {"LogAppendTime"}
+    assert all(item.timestamp_ms > past for item in results)
+    assert [item.timestamp_ms for item in sent] == [item.timestamp_ms for item in results]
 
 
 def test_reading_may_start_at_the_earliest_record(client, topic, row):
     name = topic()
     client.produce(name, [row(value=b"%d" % n) for n in range(3)])
-    assert [one.value for one in client.consume(name, count=3, start=None)] == [b"0", b"1", b"2"]
+    assert [record.value for record in client.consume(name, count=3, start=None)] == [b"0", b"1", b"2"]
 
 
 def test_reading_may_start_in_the_middle_of_a_batch(client, topic, row):
     name = topic()
     client.produce(name, [row(value=b"%d" % n) for n in range(50)], codec="zstd")
-    found = client.consume(name, count=5, start=23)
-    assert [(one.offset, one.value) for one in found] == [(n, b"%d" % n) for n in range(23, 28)]
+    results = client.consume(name, count=5, start=23)
+    assert [(record.offset, record.value) for record in results] == [(n, b"%d" % n) for n in range(23, 28)]
 
 
 def test_partitions_keep_their_own_order_and_offsets(client, topic, row):
@@ -136,8 +138,8 @@ def test_partitions_keep_their_own_order_and_offsets(client, topic, row):
     rows = [row(value=b"%d" % n, partition=n % 3) for n in range(30)]
     client.produce(name, rows)
     for partition in range(3):
-        found = client.consume(name, count=10, partition=partition)
-        assert [(one.offset, one.value) for one in found] == [
+        results = client.consume(name, count=10, partition=partition)
+        assert [(record.offset, record.value) for record in results] == [
             (i, b"%d" % (i * 3 + partition)) for i in range(10)
         ]
 
@@ -147,4 +149,4 @@ def test_the_topics_own_compression_does_not_change_the_records(client, topic, r
     name = topic(**{"compression.type": setting})
     rows = [row(key=b"k", value=b"value %d " % n * 20) for n in range(20)]
     client.produce(name, rows, codec="lz4")
-    assert _fields(client.consume(name, count=20)) == [(one.key, one.value, ()) for one in rows]
+    assert _fields(client.consume(name, count=20)) == [(record.key, record.value, ()) for record in rows]

@@ -61,8 +61,8 @@ def test_the_benchmark_runs_and_writes_its_results(tmp_path, server_kind, capsys
     flags = ["--smoke", "--no-peer", "--contender", "odradek", "--out", str(tmp_path)]
     assert run.main([*flags, "--only", "throughput", "--only", "latency", "--only", "start"]) == 0
     document = json.loads((tmp_path / "results.json").read_text())
-    assert {one["measure"] for one in document["samples"]} >= {"produce", "consume", "acknowledgement"}
-    assert all(one["value"] >= 0 for one in document["samples"])
+    assert {entry["measure"] for entry in document["samples"]} >= {"produce", "consume", "acknowledgement"}
+    assert all(entry["value"] >= 0 for entry in document["samples"])
     assert "| produce | 100 B, acks=all | MB/s |" in (tmp_path / "results.md").read_text()
     assert "produce" in capsys.readouterr().out
 
@@ -74,9 +74,9 @@ def test_the_cluster_suite_runs_and_says_what_failed(tmp_path, server_kind):
     assert run.main([*flags, "--only", "cluster", "--cluster-part", "failures"]) == 0
     document = json.loads((tmp_path / "results.json").read_text())
     assert document["cluster"]["failed"] == []
-    found = {(one["measure"], one["quantity"]): one["value"] for one in document["samples"]}
-    assert found["3 brokers: kill -9 to the next acknowledgement", "ms"] > 0
-    assert found["3 brokers: restart of a broker to full ISR", "s"] > 0
+    result = {(entry["measure"], entry["quantity"]): entry["value"] for entry in document["samples"]}
+    assert result["3 brokers: kill -9 to the next acknowledgement", "ms"] > 0
+    assert result["3 brokers: restart of a broker to full ISR", "s"] > 0
 
 
 def test_each_round_of_the_cluster_suite_begins_with_another_contender():
@@ -84,27 +84,27 @@ def test_each_round_of_the_cluster_suite_begins_with_another_contender():
 
 
 def test_a_case_that_fails_is_told_and_costs_no_other_figure(monkeypatch):
-    told = []
+    answer = []
     revived = []
     monkeypatch.setattr("benchmarks.cluster.failing.revive", revived.append)
-    suite = ClusterSuite([], {}, SMOKE, _Told(told))
-    one = Up(key="odradek", title="Odradek", cluster="the cluster")
+    suite = ClusterSuite([], {}, SMOKE, _Told(answer))
+    item = Up(key="odradek", title="Odradek", cluster="the cluster")
 
     def case(up, number):
         yield from up.samples("produce", "1 KiB", number, {"MB/s": (1.0, "higher")})
         raise TimeoutError("catching up took longer than 90 s")
 
-    assert [sample.value for sample in suite._taken(one, case, 0, 1)] == [1.0]
+    assert [sample.value for sample in suite._taken(item, case, 0, 1)] == [1.0]
     assert suite.failed == ["round 1, Odradek: catching up took longer than 90 s"]
     assert revived == ["the cluster"]
 
 
 class _Told:
-    def __init__(self, told):
-        self._told = told
+    def __init__(self, answer):
+        self._told = answer
 
     def say(self, text):
         self._told.append(text)
 
-    def show(self, one, rounds):
-        self._told.append(one.measure)
+    def show(self, item, rounds):
+        self._told.append(item.measure)

@@ -31,8 +31,8 @@ def table_of(script: str) -> dict[str, int]:
 def test_a_worker_that_dies_twice_loses_and_doubles_what_its_guarantee_allows(
     script: str, loses: bool, doubles: bool
 ) -> None:
-    told = table_of(script)
-    assert told["orders"] == ORDER_COUNT
-    assert told["times that the worker was killed"] == 2
-    assert (told["orders lost"] > 0) is loses
-    assert (told["orders handled more than once"] > 0) is doubles
+    answer = table_of(script)
+    assert answer["orders"] == ORDER_COUNT
+    assert answer["times that the worker was killed"] == 2
+    assert (answer["orders lost"] > 0) is loses
+    assert (answer["orders handled more than once"] > 0) is doubles

@@ -84,7 +84,7 @@ class Member:
         self.rebalances += 1
 
     def _revoked(self, consumer: ck.Consumer, partitions: list[ck.TopicPartition]) -> None:
-        self.lost.append({one.partition for one in partitions})
+        self.lost.append({partition.partition for partition in partitions})
 
     def _run(self) -> None:
         self.owned: set[int] = set()
@@ -92,7 +92,7 @@ class Member:
             message = self._consumer.poll(0.05)
             if message is not None and message.error() is None:
                 self.values.append(message.value())
-            self.owned = {one.partition for one in self._consumer.assignment()}
+            self.owned = {partition.partition for partition in self._consumer.assignment()}
             while self._jobs:
                 self._jobs.pop()()
 
@@ -123,20 +123,20 @@ def member(bootstrap: str, group: str) -> Iterator[Callable[..., Member]]:
         return made[-1]
 
     yield make
-    for one in made:
-        if not one._closing.is_set():
-            one.close()
+    for item in made:
+        if not item._closing.is_set():
+            item.close()
 
 
 def owned(*members: Member) -> list[int]:
-    return sorted(partition for one in members for partition in getattr(one, "owned", ()))
+    return sorted(partition for item in members for partition in getattr(item, "owned", ()))
 
 
 def fill(clients, row, topic: str, count: int, partitions: int = 1) -> list[bytes]:
     values = [b"%d" % number for number in range(count)]
     rows = [row(value=value, partition=number % partitions) for number, value in enumerate(values)]
     for partition in range(partitions):
-        clients["confluent-kafka"].produce(topic, [one for one in rows if one.partition == partition])
+        clients["confluent-kafka"].produce(topic, [text for text in rows if text.partition == partition])
     return values
 
 
@@ -150,7 +150,7 @@ def test_members_come_and_go_and_share_the_partitions(member, topic, strategy):
     until(lambda: owned(first, second) == list(range(6)) and len(first.owned) == len(second.owned) == 3)
     third = member(name, **assignor)
     members = (first, second, third)
-    until(lambda: owned(*members) == list(range(6)) and {len(one.owned) for one in members} == {2})
+    until(lambda: owned(*members) == list(range(6)) and {len(item.owned) for item in members} == {2})
     second.close()
     until(lambda: owned(first, third) == list(range(6)) and len(first.owned) == 3)
 
@@ -169,11 +169,11 @@ def test_cooperative_members_keep_what_they_may_keep(member, topic):
 def test_more_members_than_partitions_idle_and_take_over(member, topic):
     name = topic(partitions=2)
     members = [member(name) for _ in range(4)]
-    until(lambda: owned(*members) == [0, 1] and sum(bool(one.owned) for one in members) == 2)
-    busy = next(one for one in members if one.owned)
+    until(lambda: owned(*members) == [0, 1] and sum(bool(item.owned) for item in members) == 2)
+    busy = next(item for item in members if item.owned)
     busy.close()
-    rest = [one for one in members if one is not busy]
-    until(lambda: owned(*rest) == [0, 1] and sum(bool(one.owned) for one in rest) == 2)
+    rest = [item for item in members if item is not busy]
+    until(lambda: owned(*rest) == [0, 1] and sum(bool(item.owned) for item in rest) == 2)
 
 
 def test_a_member_that_is_killed_hands_its_partitions_on(bootstrap, group, member, topic):
@@ -314,7 +314,7 @@ def test_kafka_python_consumes_in_a_group_and_resumes(bootstrap, group, topic, c
 
 def _take(consumer: kafka.KafkaConsumer, read: list[bytes]) -> int:
     for batch in consumer.poll(timeout_ms=100).values():
-        read += [one.value for one in batch]
+        read += [record.value for record in batch]
     return len(read)
 
 
@@ -359,7 +359,7 @@ def test_members_of_different_clients_share_a_group(bootstrap, group, member, to
     )
     try:
         until(lambda: other.poll(timeout_ms=50) == {} and len(other.assignment()) == len(first.owned) == 2)
-        mine = {one.partition for one in other.assignment()}
+        mine = {text.partition for text in other.assignment()}
         assert mine | first.owned == {0, 1, 2, 3}
     finally:
         other.close()
@@ -370,22 +370,22 @@ def test_administrators_list_describe_and_delete_groups(bootstrap, group, member
     name = topic(partitions=2)
     fill(clients, row, name, 4, 2)
     admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 2})
-    one = member(name, client_id="who")
-    until(lambda: len(one.values) == 4)
-    one.commit()
+    entry = member(name, client_id="who")
+    until(lambda: len(entry.values) == 4)
+    entry.commit()
     described = admin.describe_consumer_groups([group])[group].result(SECONDS_MAX)
     assert described.state is ck.ConsumerGroupState.STABLE
     (described_member,) = described.members
     assert described_member.client_id == "who"
     assert {place.partition for place in described_member.assignment.topic_partitions} == {0, 1}
     asked = [ck.ConsumerGroupTopicPartitions(group)]
-    found = admin.list_consumer_group_offsets(asked)[group].result(SECONDS_MAX)
-    assert {(place.partition, place.offset) for place in found.topic_partitions} == {(0, 2), (1, 2)}
+    result = admin.list_consumer_group_offsets(asked)[group].result(SECONDS_MAX)
+    assert {(place.partition, place.offset) for place in result.topic_partitions} == {(0, 2), (1, 2)}
     listed = admin.list_consumer_groups().result(SECONDS_MAX)
     assert (group, ck.ConsumerGroupState.STABLE) in {(item.group_id, item.state) for item in listed.valid}
     with pytest.raises(ck.KafkaException):
         admin.delete_consumer_groups([group])[group].result(SECONDS_MAX)
-    one.close()
+    entry.close()
     moved = [ck.ConsumerGroupTopicPartitions(group, [ck.TopicPartition(name, 0, 1)])]
     admin.alter_consumer_group_offsets(moved)[group].result(SECONDS_MAX)
     again = member(name)

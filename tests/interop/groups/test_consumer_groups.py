@@ -86,7 +86,7 @@ class Member:
 
     @property
     def partitions(self):
-        return sorted((one.topic, one.partition) for one in self.consumer.assignment())
+        return sorted((partition.topic, partition.partition) for partition in self.consumer.assignment())
 
     def close(self):
         self.consumer.close()
@@ -100,7 +100,7 @@ def until(check, *members):
     """Poll everybody until it is so."""
     deadline = time.monotonic() + SECONDS_MAX
     while not check():
-        assert time.monotonic() < deadline, [(one.partitions, one.values) for one in members]
+        assert time.monotonic() < deadline, [(item.partitions, item.values) for item in members]
         for member in members:
             member.poll()
 
@@ -177,23 +177,23 @@ def test_a_member_that_dies_hands_its_partitions_on(member, bootstrap, group, to
 def test_a_regular_expression_finds_topics_that_are_made_later(member, bootstrap, server):
     stem = f"regex-{time.time_ns()}"
     server.create_topic(f"{stem}-a", 1)
-    one = member(**{"topic.metadata.refresh.interval.ms": 500}).subscribe(f"^{stem}-.*")
-    until(lambda: one.partitions == [(f"{stem}-a", 0)], one)
+    item = member(**{"topic.metadata.refresh.interval.ms": 500}).subscribe(f"^{stem}-.*")
+    until(lambda: item.partitions == [(f"{stem}-a", 0)], item)
     if server.kind == "odradek":  # Kafka looks at most every ten seconds
         server.create_topic(f"{stem}-b", 2)
-        until(lambda: len(one.partitions) == 3, one)
+        until(lambda: len(item.partitions) == 3, item)
 
 
 def test_a_topic_that_grows_and_one_that_is_made_after_it_was_subscribed_to(member, bootstrap, server):
     name, later = f"grows-{time.time_ns()}", f"later-{time.time_ns()}"
     server.create_topic(name, 1)
-    one = member(**{"topic.metadata.refresh.interval.ms": 500}).subscribe(name, later)
-    until(lambda: one.partitions == [(name, 0)], one)
+    item = member(**{"topic.metadata.refresh.interval.ms": 500}).subscribe(name, later)
+    until(lambda: item.partitions == [(name, 0)], item)
     server.create_topic(later, 1)
-    until(lambda: one.partitions == [(name, 0), (later, 0)], one)
+    until(lambda: item.partitions == [(name, 0), (later, 0)], item)
     admin = AdminClient({"bootstrap.servers": bootstrap})
     admin.create_partitions([NewPartitions(name, 3)])[name].result(SECONDS_MAX)
-    until(lambda: len(one.partitions) == 4, one)
+    until(lambda: len(item.partitions) == 4, item)
 
 
 def test_a_static_member_keeps_its_partitions_over_a_restart(member, bootstrap, group, topic):
@@ -222,14 +222,14 @@ def test_offsets_are_kept_for_who_comes_next(member, bootstrap, group, topic):
     until(lambda: len(second.values) >= 4, second)
     assert sorted(map(int, second.values)) == [40, 41, 42, 43]
     places = [ck.TopicPartition(name, number) for number in range(4)]
-    assert [one.offset for one in second.consumer.committed(places, timeout=10)] == [10] * 4
+    assert [record.offset for record in second.consumer.committed(places, timeout=10)] == [10] * 4
 
 
 def test_offsets_are_committed_in_a_transaction(member, bootstrap, topic):
     name, results = topic(partitions=4), topic()
     _produce(bootstrap, name, 40)
-    one = member().subscribe(name)
-    until(lambda: len(one.values) == 40, one)
+    item = member().subscribe(name)
+    until(lambda: len(item.values) == 40, item)
     producer = ck.Producer(
         {"bootstrap.servers": bootstrap, "transactional.id": f"txn-{time.time_ns()}", "log_level": 2}
     )
@@ -237,23 +237,25 @@ def test_offsets_are_committed_in_a_transaction(member, bootstrap, topic):
     for counts in (False, True):
         producer.begin_transaction()
         producer.produce(results, b"result")
-        positions = one.consumer.position(one.consumer.assignment())
-        producer.send_offsets_to_transaction(positions, one.consumer.consumer_group_metadata(), SECONDS_MAX)
+        positions = item.consumer.position(item.consumer.assignment())
+        producer.send_offsets_to_transaction(positions, item.consumer.consumer_group_metadata(), SECONDS_MAX)
         if counts:
             producer.commit_transaction(SECONDS_MAX)
         else:
             producer.abort_transaction(SECONDS_MAX)
-        found = one.consumer.committed([ck.TopicPartition(name, number) for number in range(4)], timeout=10)
-        assert [place.offset for place in found] == ([10] * 4 if counts else [ck.OFFSET_INVALID] * 4)
+        matches = item.consumer.committed(
+            [ck.TopicPartition(name, number) for number in range(4)], timeout=10
+        )
+        assert [place.offset for place in matches] == ([10] * 4 if counts else [ck.OFFSET_INVALID] * 4)
 
 
 @pytest.mark.parametrize("assignor", ["uniform", "range"])
 def test_members_choose_the_assignor(member, bootstrap, group, topic, assignor):
     names = [topic(partitions=2), topic(partitions=2)]
     members = [member(**{"group.remote.assignor": assignor}).subscribe(*names) for _ in range(2)]
-    until(lambda: all(len(one.partitions) == 2 for one in members), *members)
+    until(lambda: all(len(item.partitions) == 2 for item in members), *members)
     if assignor == "range":
-        assert [{number for _, number in one.partitions} for one in members] in ([{0}, {1}], [{1}, {0}])
+        assert [{number for _, number in item.partitions} for item in members] in ([{0}, {1}], [{1}, {0}])
     admin = AdminClient({"bootstrap.servers": bootstrap})
     described = admin.describe_consumer_groups([group])[group].result(SECONDS_MAX)
     assert described.partition_assignor == assignor
@@ -321,7 +323,7 @@ class JavaMember:
     def poll(self):
         while not self._lines.empty():
             event = json.loads(self._lines.get())
-            places = [(one["topic"], one["partition"]) for one in event.get("partitions", [])]
+            places = [(entry["topic"], entry["partition"]) for entry in event.get("partitions", [])]
             if event["name"] == "partitions_assigned":
                 self.partitions = sorted(set(self.partitions) | set(places))
             elif event["name"] == "partitions_revoked":
@@ -391,8 +393,8 @@ def test_java_subscribes_by_a_pattern_and_comes_back(jars, bootstrap, group, ser
 
 def test_kafkas_tool_shows_the_group(jars, member, bootstrap, group, topic):
     name = topic(partitions=4)
-    one = member(**{"client.id": "shown"}).subscribe(name)
-    until(lambda: shared(name, 4, one), one)
+    item = member(**{"client.id": "shown"}).subscribe(name)
+    until(lambda: shared(name, 4, item), item)
     command = [
         java_command(),
         "-Xmx256M",
@@ -413,4 +415,4 @@ def test_kafkas_tool_shows_the_group(jars, member, bootstrap, group, topic):
         for word in expected:
             assert word in answer.stdout, answer.stdout
         for _ in range(3):
-            one.poll()
+            item.poll()

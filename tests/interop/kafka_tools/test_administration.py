@@ -126,8 +126,8 @@ def where(admin: Admin, topic: str) -> tuple[str, str]:
     """The directory that holds the topic's first partition, and the other one."""
     partition = TopicPartition(topic, 0)
     ((_, directories),) = admin.describe_log_dirs().items()
-    here = next(one.path for one in directories if partition in one.replicas)
-    return here, next(one.path for one in directories if one.path != here)
+    here = next(directory.path for directory in directories if partition in directory.replicas)
+    return here, next(directory.path for directory in directories if directory.path != here)
 
 
 def test_kafka_reassign_partitions_moves_a_replica_between_directories(
@@ -154,10 +154,12 @@ def test_kafka_reassign_partitions_moves_a_replica_between_directories(
 def test_kafka_log_dirs_shows_both_directories(java: Java, admin: Admin) -> None:
     admin.create_topics(["shown"])
     said = java(f"{TOOLS}.LogDirsCommand", "--describe", "--topic-list", "shown")
-    found: dict[str, Any] = json.loads(said.splitlines()[-1])
-    directories = found["brokers"][0]["logDirs"]
+    result: dict[str, Any] = json.loads(said.splitlines()[-1])
+    directories = result["brokers"][0]["logDirs"]
     assert len(directories) == 2
-    assert [one["partition"] for each in directories for one in each["partitions"]] == ["shown-0"]
+    assert [entry["partition"] for directory in directories for entry in directory["partitions"]] == [
+        "shown-0"
+    ]
 
 
 def test_kafka_features_shows_and_changes_levels(java: Java, admin: Admin) -> None:

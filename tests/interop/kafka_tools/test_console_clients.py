@@ -65,7 +65,7 @@ def test_the_java_producer_is_read_by_all(java, clients, topic, codec):
     flags = ("--topic", name, "--compression-codec", codec)
     java(f"{TOOLS}.ConsoleProducer", *flags, given="\n".join(lines) + "\n")
     for client in clients.values():
-        assert [one.value.decode() for one in client.consume(name, count=20)] == lines, client.name
+        assert [record.value.decode() for record in client.consume(name, count=20)] == lines, client.name
 
 
 def test_the_java_consumer_reads_what_every_client_wrote(java, clients, topic, row):

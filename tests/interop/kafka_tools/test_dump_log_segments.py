@@ -100,9 +100,9 @@ def _send(log, producer_id, sequences, *, transactional=False, codec=Codec.NONE)
 
 
 def _files(directory: Path, suffix: str) -> list[Path]:
-    found = sorted(directory.glob(f"*{suffix}"))
-    assert found
-    return found
+    paths = sorted(directory.glob(f"*{suffix}"))
+    assert paths
+    return paths
 
 
 def test_every_batch_and_record_is_read(dump, directory):

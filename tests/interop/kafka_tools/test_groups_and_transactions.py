@@ -144,7 +144,7 @@ def _committed(bootstrap: str, group: str, topic: str) -> list[int]:
     consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": group})
     try:
         places = [TopicPartition(topic, 0), TopicPartition(topic, 1)]
-        return [one.offset for one in consumer.committed(places, SECONDS_MAX)]
+        return [partition.offset for partition in consumer.committed(places, SECONDS_MAX)]
     finally:
         consumer.close()
 
@@ -177,10 +177,10 @@ def test_the_performance_and_verification_tools_agree_on_what_they_moved(
     group = f"verified-{time.time_ns()}"
     flags = ("--topic", name, "--group-id", group, "--max-messages", "500", "--reset-policy", "earliest")
     events = [json.loads(line) for line in java(f"{TOOLS}.VerifiableConsumer", *flags).splitlines()]
-    assert sum(one["count"] for one in events if one["name"] == "records_consumed") == 500
-    commits = [one for one in events if one["name"] == "offsets_committed"]
+    assert sum(event["count"] for event in events if event["name"] == "records_consumed") == 500
+    commits = [event for event in events if event["name"] == "offsets_committed"]
     assert commits
-    assert all(one["success"] for one in commits)
+    assert all(commit["success"] for commit in commits)
 
     assert "500 records sent" in java(
         f"{TOOLS}.ProducerPerformance",

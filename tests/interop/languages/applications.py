@@ -72,8 +72,8 @@ PYTHON_PROGRAMS = _HERE / "python"
 _SPARK_VERSION, _SPARK_SCALA = "4.0.0", "2.13"
 """The newest whose connector, and all that it needs, is published where all the rest of this comes from."""
 APPLICATIONS = {
-    one.name: one
-    for one in (
+    named.name: named
+    for named in (
         Language(
             name="kafka-streams",
             title="Kafka Streams",

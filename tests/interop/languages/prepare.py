@@ -118,8 +118,8 @@ def _java(directory: Path) -> list[str]:
 
 
 LANGUAGES = {
-    one.name: one
-    for one in (
+    named.name: named
+    for named in (
         _go("franz", "github.com/twmb/franz-go"),
         _go("sarama", "github.com/IBM/sarama"),
         Language(

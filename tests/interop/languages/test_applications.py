@@ -98,8 +98,8 @@ def sink_of(bootstrap: str) -> Iterator[Callable[[str, int], Sink]]:
         return made[-1]
 
     yield make
-    for one in made:
-        one.close()
+    for sink in made:
+        sink.close()
 
 
 def counted_exactly_once(times: int) -> dict[str, list[str]]:

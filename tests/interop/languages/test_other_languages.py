@@ -70,8 +70,8 @@ def runner(language: str, bootstrap: str) -> Run:
             check=False,
         )
         assert answer.returncode == 0, answer.stdout + answer.stderr[-4000:]
-        found: dict[str, Any] = json.loads(answer.stdout.strip().splitlines()[-1])
-        return found
+        result: dict[str, Any] = json.loads(answer.stdout.strip().splitlines()[-1])
+        return result
 
     return run
 
@@ -103,7 +103,7 @@ def test_what_it_writes_with_each_codec_everyone_reads(
     expected = _values(*CODECS[language])
     assert run("consume", topic=name, count=len(expected))["values"] == expected
     others = clients["kafka-python"].consume(name, count=len(expected))
-    assert sorted(one.value.decode() for one in others) == expected
+    assert sorted(record.value.decode() for record in others) == expected
 
 
 def test_it_reads_what_others_wrote_with_each_codec(
@@ -140,7 +140,7 @@ def test_the_consumer_protocol_shares_partitions_too(run: Run, bootstrap: str, t
     assert run("group", topic=name, group=group, count=10, protocol="consumer")["values"] == _values("x")
     asking = AdminClient({"bootstrap.servers": bootstrap})
     listed = asking.list_consumer_groups().result(30).valid
-    assert {one.group_id: one.type.name for one in listed}[group] == "CONSUMER"
+    assert {item.group_id: item.type.name for item in listed}[group] == "CONSUMER"
 
 
 @pytest.mark.parametrize("run", KIP_932, indirect=True)

@@ -58,13 +58,13 @@ def test_an_invalid_topic_name_is_refused_and_leaves_no_file(server, connect, na
     assert answer.int16() == INVALID_TOPIC
     assert answer.string()
     created = {path.name for path in server.node.data_directory.rglob("*")}
-    assert not any(one.startswith((f"{name}-", "etc")) for one in created if name)
+    assert not any(text.startswith((f"{name}-", "etc")) for text in created if name)
 
 
 def test_an_invalid_name_is_not_created_by_asking_for_it(connect):
     peer = connect()
-    found = _metadata_codes(peer, ["in valid", "fine-by-asking"], create=True)
-    assert found["in valid"] == INVALID_TOPIC
+    result = _metadata_codes(peer, ["in valid", "fine-by-asking"], create=True)
+    assert result["in valid"] == INVALID_TOPIC
     assert wire.produce(peer, "in valid", ONE).error_code in {UNKNOWN_TOPIC, INVALID_TOPIC}
 
 
@@ -131,8 +131,8 @@ def test_a_request_for_more_topics_than_anyone_has_is_answered(connect):
 
 
 def test_the_same_topic_twice_in_one_request_is_refused_both_times(connect):
-    one = wire.create_topics_body("twice")[4:-5]
-    answer = connect().call(wire.CREATE_TOPICS, 2, wire.array([one, one]) + wire.int32(1000) + wire.int8(0))
+    item = wire.create_topics_body("twice")[4:-5]
+    answer = connect().call(wire.CREATE_TOPICS, 2, wire.array([item, item]) + wire.int32(1000) + wire.int8(0))
     answer.int32()
     codes = set()
     for _ in range(answer.int32()):

@@ -17,9 +17,9 @@ LEFT_OUT = {"CreateTopics", "CreatePartitions"}
 
 def _frames():
     for path in RECORDINGS:
-        for one in json.loads(path.read_text())["requests"]:
-            if one["api"] not in LEFT_OUT:
-                yield bytes.fromhex(one["frame"])
+        for load in json.loads(path.read_text())["requests"]:
+            if load["api"] not in LEFT_OUT:
+                yield bytes.fromhex(load["frame"])
 
 
 def _mutated(chance, frame):

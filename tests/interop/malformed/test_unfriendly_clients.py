@@ -123,8 +123,8 @@ def test_frames_that_are_announced_and_never_sent_cost_little(server, connect):
 def test_hundreds_of_idle_connections_cost_little(server, connect):
     before = server.memory_bytes()
     idle = [connect() for _ in range(150)]
-    for one in idle[::40]:
-        assert one.call(wire.API_VERSIONS, 0, b"").int16() == 0
+    for item in idle[::40]:
+        assert item.call(wire.API_VERSIONS, 0, b"").int16() == 0
     if server.kind == "odradek":
         assert server.memory_bytes() - before < 150 * 40_000
 

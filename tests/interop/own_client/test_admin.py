@@ -40,7 +40,7 @@ def settle(admin: Admin, name: str, partitions: int) -> None:
             described = admin.describe_topics([name])[name].partitions
         except KafkaError:
             continue
-        if len(described) == partitions and all(each.leader >= 0 for each in described):
+        if len(described) == partitions and all(partition.leader >= 0 for partition in described):
             return
     raise AssertionError(f"{name} did not settle")
 

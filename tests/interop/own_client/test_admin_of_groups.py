@@ -53,16 +53,26 @@ def test_a_group_is_described_with_its_members(
     group = f"described-{name}"
     with a_member(bootstrap, group, name, **options) as consumer:
         deadline = time.monotonic() + SECONDS
-        while (found := admin.describe_groups([group])[group]).state != "Stable":
+        while (group_description := admin.describe_groups([group])[group]).state != "Stable":
             assert time.monotonic() < deadline
             consumer.poll(0.1)
-        assert (found.type, found.protocol_type, found.active) == (kind, "consumer", True)
-        [member] = found.members
+        assert (group_description.type, group_description.protocol_type, group_description.active) == (
+            kind,
+            "consumer",
+            True,
+        )
+        [member] = group_description.members
         assert (member.member_id, member.client_id) == (consumer.group_metadata().member_id, "somebody")
         assert member.assignment == (TopicPartition(name, 0), TopicPartition(name, 1))
-        assert group in {each.group_id for each in admin.list_groups(types=[kind], states=["Stable"])}
-    found = admin.describe_groups([group])[group]
-    assert (found.state, found.members, found.active) == ("Empty", (), False)
+        assert group in {
+            group_listing.group_id for group_listing in admin.list_groups(types=[kind], states=["Stable"])
+        }
+    group_description = admin.describe_groups([group])[group]
+    assert (group_description.state, group_description.members, group_description.active) == (
+        "Empty",
+        (),
+        False,
+    )
 
 
 def test_groups_that_are_not_there_and_groups_that_are_busy(
@@ -108,9 +118,9 @@ def test_an_election_that_is_not_needed_is_no_error(admin: Admin, topic: MakeTop
 
 
 def test_features_have_levels(admin: Admin) -> None:
-    found = admin.describe_features()["transaction.version"]
-    low, high = found.supported
-    assert low <= found.finalized <= high
-    admin.update_features({"transaction.version": found.finalized}, validate_only=True)
+    feature = admin.describe_features()["transaction.version"]
+    low, high = feature.supported
+    assert low <= feature.finalized <= high
+    admin.update_features({"transaction.version": feature.finalized}, validate_only=True)
     with pytest.raises(KafkaError):
         admin.update_features({"transaction.version": 99}, validate_only=True)

@@ -91,7 +91,7 @@ def test_a_group_outlives_its_coordinator(node: Node, options: Any) -> None:
         consumer.commit(timeout_s=SECONDS)
         committed = consumer.committed([TopicPartition("in", 0), TopicPartition("in", 1)], SECONDS)
     assert len(values) == 200
-    assert sum(each.offset for each in committed.values() if each is not None) == 200
+    assert sum(metadata.offset for metadata in committed.values() if metadata is not None) == 200
 
 
 def test_transactions_outlive_their_coordinator_and_stay_whole(node: Node) -> None:

@@ -123,7 +123,7 @@ def test_members_share_a_topic_and_hand_it_on_without_loss_or_double(
     assert sum(seen.values()) == 400
     with Consumer(bootstrap, group_id=group) as looker:
         committed = looker.committed([TopicPartition(name, number) for number in range(4)])
-    assert {each.offset for each in committed.values() if each is not None} == {100}
+    assert {metadata.offset for metadata in committed.values() if metadata is not None} == {100}
 
 
 @pytest.mark.parametrize(
@@ -157,7 +157,7 @@ def test_a_group_mixed_with_librdkafka(
 
     def look() -> None:
         their.poll(0.02)
-        their_share[:] = sorted(each.partition for each in their.assignment())
+        their_share[:] = sorted(partition.partition for partition in their.assignment())
 
     member: Member | None = None
     try:
@@ -207,10 +207,10 @@ def test_a_group_goes_on_where_it_has_committed(bootstrap: str, topic: MakeTopic
         consumer.subscribe([name])
         assert consumer.poll(SECONDS)[0].offset == 4
         consumer.commit({only: OffsetAndMetadata(6, "half way")})
-        told: list[Any] = []
-        consumer.commit_async({only: 7}, lambda offsets, error: told.append((offsets, error)))
-        eventually(lambda: told)
-        assert told == [({only: 7}, None)]
+        answers: list[Any] = []
+        consumer.commit_async({only: 7}, lambda offsets, error: answers.append((offsets, error)))
+        eventually(lambda: answers)
+        assert answers == [({only: 7}, None)]
         consumer.commit({only: OffsetAndMetadata(6, "half way")})
         assert consumer.committed([only, TopicPartition(name, 5)]) == {
             only: OffsetAndMetadata(6, "half way"),
@@ -394,14 +394,14 @@ def test_a_policy_may_go_back_by_a_duration(bootstrap: str, topic: MakeTopic) ->
 async def test_the_asynchronous_face_has_groups_too(bootstrap: str, topic: MakeTopic) -> None:
     name, group = topic(partitions=2), a_group()
     fill(bootstrap, name, 2, 20)
-    told: list[str] = []
+    answers: list[str] = []
 
     class Told(RebalanceListener):
         async def partitions_assigned(self, partitions: Any) -> None:
-            told.append("assigned")
+            answers.append("assigned")
 
         async def partitions_revoked(self, partitions: Any) -> None:
-            told.append("revoked")
+            answers.append("revoked")
 
     settings: dict[str, Any] = {"group_id": group, "auto_offset_reset": "earliest"}
     async with AsyncConsumer(bootstrap, **settings) as consumer:
@@ -413,7 +413,7 @@ async def test_the_asynchronous_face_has_groups_too(bootstrap: str, topic: MakeT
                 break
         await consumer.commit()
         committed = await consumer.committed([TopicPartition(name, 0), TopicPartition(name, 1)])
-        assert {each.offset for each in committed.values() if each is not None} == {10}
+        assert {metadata.offset for metadata in committed.values() if metadata is not None} == {10}
         await consumer.unsubscribe()
         assert consumer.assignment() == ()
-    assert told == ["assigned"]
+    assert answers == ["assigned"]

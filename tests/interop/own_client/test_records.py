@@ -38,7 +38,7 @@ def test_what_is_sent_is_read(bootstrap: str, topic: MakeTopic, codec: str, acks
     offsets = [delivery.result(SECONDS).offset for delivery in deliveries]
     assert offsets == ([-1] * 300 if acks == 0 else list(range(300)))
     records = read(bootstrap, name, 300)
-    assert [(each.offset, each.key, each.value) for each in records] == [
+    assert [(record.offset, record.key, record.value) for record in records] == [
         (n, b"%d" % n, b"value %d" % n * 20) for n in range(300)
     ]
 
@@ -56,8 +56,8 @@ def test_odd_records_come_back_as_they_went(bootstrap: str, topic: MakeTopic, co
         for number, (key, value, headers) in enumerate(sent):
             producer.send(name, value, key=key, headers=headers, timestamp_ms=1_000 + number, partition=0)
     records = read(bootstrap, name, len(sent))
-    assert [(each.key, each.value, each.headers) for each in records] == sent
-    assert [each.timestamp_ms for each in records] == [1_000, 1_001, 1_002, 1_003]
+    assert [(record.key, record.value, record.headers) for record in records] == sent
+    assert [record.timestamp_ms for record in records] == [1_000, 1_001, 1_002, 1_003]
 
 
 def test_text_and_serializers_make_bytes(bootstrap: str, topic: MakeTopic) -> None:
@@ -89,9 +89,9 @@ def test_records_without_key_reach_every_partition(bootstrap: str, topic: MakeTo
 def test_a_topic_with_log_append_time_tells_the_brokers_time(bootstrap: str, topic: MakeTopic) -> None:
     name = topic(**{"message.timestamp.type": "LogAppendTime"})
     with Producer(bootstrap) as producer:
-        told = producer.send(name, b"v", timestamp_ms=1_000).result(SECONDS)
+        metadata = producer.send(name, b"v", timestamp_ms=1_000).result(SECONDS)
     (record,) = read(bootstrap, name, 1)
-    assert told.timestamp_ms == record.timestamp_ms > 1_600_000_000_000
+    assert metadata.timestamp_ms == record.timestamp_ms > 1_600_000_000_000
     assert record.timestamp_type.name == "LOG_APPEND_TIME"
 
 
@@ -106,7 +106,7 @@ def test_a_batch_too_large_for_the_topic_is_split_and_a_record_too_large_refused
         assert isinstance(error, KafkaError)
         assert error.code is ErrorCode.MESSAGE_TOO_LARGE
         assert [delivery.result(SECONDS).offset for delivery in kept] == list(range(30))
-    assert [each.value[:2] for each in read(bootstrap, name, 30)] == [b"%02d" % n for n in range(30)]
+    assert [record.value[:2] for record in read(bootstrap, name, 30)] == [b"%02d" % n for n in range(30)]
 
 
 def test_times_lead_to_offsets(bootstrap: str, topic: MakeTopic) -> None:
@@ -118,9 +118,9 @@ def test_times_lead_to_offsets(bootstrap: str, topic: MakeTopic) -> None:
     with Consumer(bootstrap) as consumer:
         assert consumer.beginning_offsets([tp]) == {tp: 0}
         assert consumer.end_offsets([tp]) == {tp: 10}
-        found = consumer.offsets_for_times({tp: 3_500})[tp]
-        assert found is not None
-        assert (found.offset, found.timestamp_ms) == (4, 4_000)
+        timestamp = consumer.offsets_for_times({tp: 3_500})[tp]
+        assert timestamp is not None
+        assert (timestamp.offset, timestamp.timestamp_ms) == (4, 4_000)
         assert consumer.offsets_for_times({tp: 99_000}) == {tp: None}
         consumer.assign([tp])
         consumer.seek_to_timestamp({tp: 7_001})
@@ -144,8 +144,8 @@ def test_arrow_holds_what_records_hold(bootstrap: str, topic: MakeTopic) -> None
             assert set(rows["topic"].to_pylist()) == {name}
             seen[partition] += zip(rows["offset"].to_pylist(), rows["value"].to_pylist(), strict=True)
             assert rows["headers"][0].as_py()[0]["key"] == "n"
-    for partition, found in seen.items():
-        assert found == [(n, b"%d" % (2 * n + partition)) for n in range(250)]
+    for partition, result in seen.items():
+        assert result == [(n, b"%d" % (2 * n + partition)) for n in range(250)]
 
 
 def test_a_consumer_waits_for_what_is_yet_to_come(bootstrap: str, topic: MakeTopic) -> None:
@@ -207,7 +207,7 @@ def test_lost_answers_neither_lose_nor_double_nor_reorder_records(proxied: Any) 
             producer.flush(SECONDS)
             assert proxy.lost == 1
     records = read(proxy.bootstrap, name, 801)
-    assert [each.value for each in records] == [
+    assert [record.value for record in records] == [
         b"first",
         *(b"%d:%03d" % (cut, n) for cut in range(4) for n in range(200)),
     ]

@@ -94,7 +94,7 @@ def test_what_fails_goes_through_the_retry_topics_and_the_rest_goes_on(
     assert (letter.origin.topic, letter.origin.offset, letter.by.delivery_count) == (orders, 2, 3)
     with Admin(bootstrap) as admin:
         there = admin.describe_topics([f"{orders}.{group}.retry-100ms", f"{orders}.{group}.dlq"])
-    assert {len(each.partitions) for each in there.values()} == {2}
+    assert {len(topic_description.partitions) for topic_description in there.values()} == {2}
 
 
 def test_blocking_retries_keep_the_order(bootstrap: str, topic: MakeTopic, group: str) -> None:

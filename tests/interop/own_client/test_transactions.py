@@ -188,9 +188,9 @@ def test_offsets_move_with_the_transaction(
             for record in records:
                 producer.send(into, record.value)
             producer.send_offsets_to_transaction(consumer.positions(), consumer.group_metadata())
-        found = consumer.committed([only], SECONDS)[only]
-        assert found is not None
-        assert found.offset == len(records)
+        metadata = consumer.committed([only], SECONDS)[only]
+        assert metadata is not None
+        assert metadata.offset == len(records)
     assert read_eventually(bootstrap, into, len(records)) == [b"%d" % n for n in range(len(records))]
 
 
@@ -349,9 +349,9 @@ def test_librdkafka_reads_what_we_commit_and_we_what_it_commits(
     settings = {"bootstrap.servers": bootstrap, "group.id": name, "enable.auto.commit": False}
     reader = confluent_kafka.Consumer(settings)
     reader.assign([confluent_kafka.TopicPartition(into, 0, 0)])
-    found = [message.value() for message in reader.consume(2, SECONDS)]
+    result = [message.value() for message in reader.consume(2, SECONDS)]
     reader.close()
-    assert found == [b"ours", b"theirs"]
+    assert result == [b"ours", b"theirs"]
 
 
 def test_an_admin_sees_transactions_and_can_end_one(
@@ -362,7 +362,10 @@ def test_an_admin_sees_transactions_and_can_end_one(
     producer.begin_transaction()
     producer.send(into, b"open").result(SECONDS)
     with Admin(bootstrap) as admin:
-        listed = {each.transactional_id: each for each in admin.list_transactions(states=["Ongoing"])}
+        listed = {
+            transaction.transactional_id: transaction
+            for transaction in admin.list_transactions(states=["Ongoing"])
+        }
         assert name in listed
         described = admin.describe_transactions([name])[name]
         assert (described.state, described.partitions) == ("Ongoing", (only,))

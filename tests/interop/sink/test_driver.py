@@ -206,13 +206,13 @@ def test_a_driver_that_stood_still_aborts_only_what_its_successor_can_no_longer_
         monkeypatch.setattr(admin, "list_transactions", list_transactions)
         terms.append(successor.begin())
         tasks.append(sink.run_task(terms[0], b"new"))
-        found = list_transactions(**more)
+        transactions = list_transactions(**more)
         if progress != "written":
             with monkeypatch.context() as patched:
                 if progress == "decided":
                     patched.setattr(successor, "_carry_out", lambda decision: None)
                 successor.decide(terms[0], batch(0), tasks, {})
-        return found
+        return transactions
 
     monkeypatch.setattr(admin, "list_transactions", stand_still)
     driver.begin()
@@ -268,7 +268,7 @@ def test_one_process_writes_many_tasks_of_many_batches_under_few_names(
         tasks = [sink.run_task(terms, b"%d" % number, has_own_process=False) for _ in range(3)]
         driver.decide(terms, batch(number), tasks, {})
     assert sorted(sink.committed()) == sorted(b"%d" % number for number in range(6) for _ in range(3))
-    owners = [sink_of(each.transactional_id) for each in sink.admin.list_transactions()]
+    owners = [sink_of(transaction.transactional_id) for transaction in sink.admin.list_transactions()]
     assert owners.count((sink.sink_id, SinkRole.TASK)) == 6
 
 

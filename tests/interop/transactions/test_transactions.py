@@ -127,8 +127,8 @@ def made(request, bootstrap):
         return opened[-1]
 
     yield make
-    for one in opened:
-        one.close()
+    for item in opened:
+        item.close()
 
 
 def committed(bootstrap, name, partitions, *, isolation="read_committed"):
@@ -144,29 +144,29 @@ def committed(bootstrap, name, partitions, *, isolation="read_committed"):
             "log_level": 2,
         }
     )
-    found = {partition: [] for partition in range(partitions)}
+    results = {partition: [] for partition in range(partitions)}
     ended = set()
     try:
-        consumer.assign([ck.TopicPartition(name, partition, 0) for partition in found])
+        consumer.assign([ck.TopicPartition(name, partition, 0) for partition in results])
         while len(ended) < partitions:
             message = consumer.poll(SECONDS)
             assert message is not None
             if message.error() is None:
-                found[message.partition()].append(message.value())
+                results[message.partition()].append(message.value())
             else:
                 assert message.error().code() == ck.KafkaError._PARTITION_EOF
                 ended.add(message.partition())
     finally:
         consumer.close()
-    return found
+    return results
 
 
 def soon_committed(bootstrap, name, partitions, expected):
     """What is committed, once it is `expected` or time is up: a commit is answered before all its markers are written."""
     deadline = time.monotonic() + SECONDS
-    while (found := committed(bootstrap, name, partitions)) != expected and time.monotonic() < deadline:
+    while (result := committed(bootstrap, name, partitions)) != expected and time.monotonic() < deadline:
         pass
-    return found
+    return result
 
 
 def transact(producer, name, values, *, commit, partitions=2):
@@ -276,8 +276,8 @@ def test_a_commit_whose_answer_is_lost_commits_once(proxied, lost):
 def offsets_of(bootstrap, group, name):
     consumer = ck.Consumer({"bootstrap.servers": bootstrap, "group.id": group, "log_level": 2})
     try:
-        (found,) = consumer.committed([ck.TopicPartition(name, 0)], timeout=SECONDS)
-        return found.offset
+        (result,) = consumer.committed([ck.TopicPartition(name, 0)], timeout=SECONDS)
+        return result.offset
     finally:
         consumer.close()
 
@@ -379,12 +379,12 @@ def test_a_killed_broker_tears_no_transaction_and_loses_none(server_kind, make_n
             worker.join()
             node.start()
         Confluent(node.bootstrap, "killed")  # fences whatever is left
-        found = committed(node.bootstrap, "t", 2)
-        assert found[0] == found[1], "torn"
-        numbers = [int(value) for value in found[0]]
+        result = committed(node.bootstrap, "t", 2)
+        assert result[0] == result[1], "torn"
+        numbers = [int(value) for value in result[0]]
         assert len(set(numbers)) == len(numbers), "duplicate"
-        assert {one for one, fate in fates.items() if fate == "committed"} <= set(numbers), "lost"
-        assert not {one for one, fate in fates.items() if fate == "aborted"} & set(numbers), "aborted read"
+        assert {item for item, fate in fates.items() if fate == "committed"} <= set(numbers), "lost"
+        assert not {item for item, fate in fates.items() if fate == "aborted"} & set(numbers), "aborted read"
         assert "Traceback" not in node.log_file.read_text()
     finally:
         node.stop()

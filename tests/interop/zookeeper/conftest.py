@@ -56,8 +56,8 @@ async def open_registry() -> AsyncIterator[Callable[..., Awaitable[ZooKeeperRegi
     opened = []
 
     async def made(connect: str, **settings: str) -> ZooKeeperRegistry:
-        told = {"zookeeper.connect": connect, "zookeeper.session.timeout.ms": str(SESSION_MS), **settings}
-        config, warnings = BrokerConfig.load(told)
+        answer = {"zookeeper.connect": connect, "zookeeper.session.timeout.ms": str(SESSION_MS), **settings}
+        config, warnings = BrokerConfig.load(answer)
         assert warnings == []
         opened.append(await ZooKeeperRegistry.open(config.zookeeper, runtime))
         return opened[-1]
@@ -139,6 +139,6 @@ async def relay() -> AsyncIterator[Callable[[str], Awaitable[Relay]]]:
         return made[-1]
 
     yield start
-    for one in made:
+    for item in made:
         with suppress(OSError):
-            await one.cut()
+            await item.cut()

@@ -27,8 +27,8 @@ def start_broker(tmp_path):
     started: list[OdradekNode] = []
 
     def start(connect: str, *, directory: str = "broker", **settings: str) -> OdradekNode:
-        told = {**KAFKAS_EXAMPLE, "zookeeper.connect": connect, **settings}
-        node = OdradekNode(settings=told, directory=tmp_path / directory)
+        answer = {**KAFKAS_EXAMPLE, "zookeeper.connect": connect, **settings}
+        node = OdradekNode(settings=answer, directory=tmp_path / directory)
         started.append(node)
         return node.start()
 
@@ -44,12 +44,12 @@ def _produced(node: OdradekNode, *values: bytes) -> None:
 
 
 def _consumed(node: OdradekNode, group: str, count: int) -> list[bytes]:
-    found: list[bytes] = []
+    results: list[bytes] = []
     with Consumer(node.bootstrap, group_id=group, auto_offset_reset="earliest") as consumer:
         consumer.subscribe(["flights"])
-        while len(found) < count:
-            found += [record.value for record in consumer.poll(timeout_s=10)]
-    return found
+        while len(results) < count:
+            results += [record.value for record in consumer.poll(timeout_s=10)]
+    return results
 
 
 async def test_kafkas_settings_for_zookeeper_run_a_broker_that_finds_its_data_again(

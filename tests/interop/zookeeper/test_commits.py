@@ -117,11 +117,11 @@ async def test_a_watch_that_ended_is_set_again_when_somebody_watches_again(
     registry = await open_registry(zookeeper.address + chroot)
     other = await open_registry(zookeeper.address + chroot)
     for number in range(3):
-        told: list[int] = []
-        end = registry.watch("/a", lambda told=told: told.append(1))
+        answers: list[int] = []
+        end = registry.watch("/a", lambda replies=answers: replies.append(1))
         await registry.get("/a")
-        await eventually(lambda told=told: told)
-        told.clear()
+        await eventually(lambda answer=answers: answer)
+        answers.clear()
         await other.commit([Create(path=f"/a/{number}", data=b"")])
-        await eventually(lambda told=told: told)
+        await eventually(lambda answer=answers: answer)
         end()

@@ -60,7 +60,11 @@ def test_a_broker_that_fell_with_the_others_and_was_wiped_is_itself_again_and_ge
             broker.wait_until_ready()
 
         everybody = admin_of(other)
-        until(lambda: all(len(one.isrs) == 3 for one in topic_of(everybody, "t").partitions.values()))
+        until(
+            lambda: all(
+                len(partition.isrs) == 3 for partition in topic_of(everybody, "t").partitions.values()
+            )
+        )
         assert (wiped.terms.directory / "t-0").exists()
         assert read_all(cluster.address, "t", 50) == Counter(producer.values)
 
@@ -102,7 +106,11 @@ def test_a_copy_of_a_live_brokers_disk_and_a_second_broker_of_its_id_are_refused
 ) -> None:
     original = cluster.brokers[0]
     create(admin_of(original), "t", partitions=3, replicas=1)
-    until(lambda: all(one.leader > 0 for one in topic_of(admin_of(original), "t").partitions.values()))
+    until(
+        lambda: all(
+            partition.leader > 0 for partition in topic_of(admin_of(original), "t").partitions.values()
+        )
+    )
     leader = cluster.broker(topic_of(admin_of(original), "t").partitions[0].leader)
     producer = Acknowledged(cluster.address)
     producer.send("t", 0, 50)

@@ -20,17 +20,17 @@ async def test_a_cut_shorter_than_the_session_costs_nothing_but_time(
     registry.on_expired = lambda: expired.append(1)
     await registry.commit([Create(path="/ids/1", data=b"", ephemeral=True)])
     session = registry.session_id
-    told: list[int] = []
-    registry.watch("/a", lambda: told.append(1))
+    answers: list[int] = []
+    registry.watch("/a", lambda: answers.append(1))
     await registry.get("/a")
     await cable.cut()
     await eventually(lambda: not registry._session.is_connected)
     reading = asyncio.ensure_future(registry.get("/a"))
     await other.commit([Create(path="/a", data=b"1")])
-    told.clear()
+    answers.clear()
     await cable.heal()
     assert (await reading).data == b"1"
-    await eventually(lambda: told)
+    await eventually(lambda: answers)
     await registry.commit([Put(path="/a", data=b"2", version=0)])
     assert (registry.session_id, expired) == (session, [])
     await other.sync()
@@ -141,15 +141,15 @@ async def test_a_restarted_zookeeper_keeps_sessions_and_tells_what_changed(
     expired: list[int] = []
     registry.on_expired = lambda: expired.append(1)
     await registry.commit([Create(path="/ids/1", data=b"", ephemeral=True)])
-    told = asyncio.Event()
-    registry.watch("/a", told.set)
+    event = asyncio.Event()
+    registry.watch("/a", event.set)
     await registry.get("/a")
     session = registry.session_id
     await asyncio.to_thread(own_zookeeper.restart)
-    told.clear()
+    event.clear()
     await other.commit([Create(path="/a", data=b"")])
     async with asyncio.timeout(30):
-        await told.wait()
+        await event.wait()
     assert await registry.get("/a") is not None
     assert (await registry.get("/ids/1")).owner == session == registry.session_id
     assert expired == []

@@ -61,8 +61,8 @@ class Coordinator:
         if ask.api == "JoinGroup":
             name = request.member_id
             if name and name not in self.members:
-                told = JoinGroupResponse(error_code=ErrorCode.UNKNOWN_MEMBER_ID, protocol_name="")
-                player.core.answered(ask, told, now)
+                response = JoinGroupResponse(error_code=ErrorCode.UNKNOWN_MEMBER_ID, protocol_name="")
+                player.core.answered(ask, response, now)
                 return
             if not name:
                 self.names += 1
@@ -80,7 +80,9 @@ class Coordinator:
         else:
             self.syncing[request.member_id] = (player, ask)
             if request.assignments:
-                self.assignment = {each.member_id: each.assignment for each in request.assignments}
+                self.assignment = {
+                    assignment.member_id: assignment.assignment for assignment in request.assignments
+                }
         self.settle(now)
 
     def forget(self, name: str) -> None:
@@ -99,8 +101,8 @@ class Coordinator:
         if self.syncing and self.assignment is not None and self.stable:
             waiting, self.syncing = self.syncing, {}
             for name, (player, ask) in waiting.items():
-                told = SyncGroupResponse(assignment=self.assignment.get(name, b""))
-                player.core.answered(ask, told, now)
+                response = SyncGroupResponse(assignment=self.assignment.get(name, b""))
+                player.core.answered(ask, response, now)
 
     def _end_round(self, now: float) -> None:
         self.generation += 1
@@ -109,27 +111,27 @@ class Coordinator:
         leader = min(round_)
         listed = [JoinGroupResponseMember(member_id=name, metadata=self.members[name]) for name in round_]
         for name, (player, ask, request) in round_.items():
-            told = JoinGroupResponse(
+            response = JoinGroupResponse(
                 generation_id=self.generation,
                 protocol_name=request.protocols[0].name,
                 leader=leader,
                 member_id=name,
                 members=listed if name == leader else [],
             )
-            player.core.answered(ask, told, now)
+            player.core.answered(ask, response, now)
 
     @staticmethod
     def _drain(waiting: dict[str, tuple[Player, Ask]]) -> list[tuple[Player, Ask]]:
-        found = list(waiting.values())
+        result = list(waiting.values())
         waiting.clear()
-        return found
+        return result
 
     @staticmethod
     def _answer(player: Player, ask: Ask, code: ErrorCode, now: float) -> None:
-        told: Any = HeartbeatResponse(error_code=code)
+        answer: Any = HeartbeatResponse(error_code=code)
         if ask.api == "SyncGroup":
-            told = SyncGroupResponse(error_code=code)
-        player.core.answered(ask, told, now)
+            answer = SyncGroupResponse(error_code=code)
+        player.core.answered(ask, answer, now)
 
 
 class Play:

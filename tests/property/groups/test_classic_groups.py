@@ -89,7 +89,7 @@ class Client:
         elif hasattr(response, "generation_id"):
             self.member_id, self.generation = response.member_id, response.generation_id
             leads = response.leader == self.member_id
-            self.sync([one.member_id for one in response.members] if leads else [])
+            self.sync([member.member_id for member in response.members] if leads else [])
         else:
             self.owned = set(response.assignment)
             self.world.owns(self)
@@ -162,10 +162,10 @@ class World:
         elif action == "restart":
             for ticket in self.bench.restart():
                 waiting = repr(ticket)[1:-1]
-                for one in self.clients:
-                    if one.waits_for == waiting:
-                        one.waits_for = None
-                        one.owned = None
+                for item in self.clients:
+                    if item.waits_for == waiting:
+                        item.waits_for = None
+                        item.owned = None
         elif client.alive and client.waits_for is None:
             client.go_on()
         self.settle()

@@ -174,7 +174,7 @@ def test_500_members_and_1000_partitions_are_assigned_and_stay_where_they_are():
     for candidates in (alike, mixed):
         settled = uniform(candidates, counts, {})
         assert sum(map(size, settled.values())) == sum(
-            counts[topic] for topic in set().union(*(one.topics for one in candidates.values()))
+            counts[topic] for topic in set().union(*(candidate.topics for candidate in candidates.values()))
         )
         fewer = {member: candidate for member, candidate in candidates.items() if member != "m7"}
         assert moves(settled, uniform(fewer, counts, settled)) <= 3 * size(settled["m7"])

@@ -89,7 +89,9 @@ class Client:
         self.must_say_all = False
         if response.assignment is not None:
             self.told = {
-                (one.topic_id, n) for one in response.assignment.topic_partitions for n in one.partitions
+                (partition.topic_id, n)
+                for partition in response.assignment.topic_partitions
+                for n in partition.partitions
             }
 
     def act(self) -> None:

@@ -74,7 +74,7 @@ class NewMember:
             return
         self.epoch = response.member_epoch
         assert response.assignment is not None
-        self.uses = {n for one in response.assignment.topic_partitions for n in one.partitions}
+        self.uses = {n for partition in response.assignment.topic_partitions for n in partition.partitions}
 
     def leave(self) -> None:
         self.uses = set()
@@ -146,24 +146,24 @@ class OldMember:
             return
         if isinstance(answer, JoinGroupResponse):
             self.member_id, self.generation = answer.member_id, answer.generation_id
-            ids = [one.member_id for one in answer.members]
+            ids = [member.member_id for member in answer.members]
             self._sync(ids)
         elif isinstance(answer, SyncGroupResponse):
             parts = read_assignment(bytes(answer.assignment)).assigned_partitions
-            self.uses = {n for one in parts for n in one.partitions}
+            self.uses = {n for assigned_partitions in parts for n in assigned_partitions.partitions}
 
     def _sync(self, ids: list[str]) -> None:
         topics = self.bench.changing
-        shares = {one: range(place, COUNT, len(ids)) for place, one in enumerate(ids)}
+        shares = {item: range(place, COUNT, len(ids)) for place, item in enumerate(ids)}
         request = SyncGroupRequest(
             group_id=GROUP,
             generation_id=self.generation,
             member_id=self.member_id,
             assignments=[
                 SyncGroupRequestAssignment(
-                    member_id=one, assignment=assignment_bytes({UUID(int=1): share}, topics, SUBSCRIPTION)
+                    member_id=item, assignment=assignment_bytes({UUID(int=1): share}, topics, SUBSCRIPTION)
                 )
-                for one, share in shares.items()
+                for item, share in shares.items()
             ],
         )
         self.bench.execute(partial(sync, request=request, caller=CALLER, ticket=self._ticket()))

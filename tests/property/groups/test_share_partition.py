@@ -58,16 +58,18 @@ class Sharing(RuleBasedStateMachine):
             member, first, first + length - 1, records_max=records_max, now_ms=self.now
         )
         assert bool(ranges) == had_room
-        got = [offset for one in ranges for offset in range(one.first_offset, one.last_offset + 1)]
+        got = [offset for span in ranges for offset in range(span.first_offset, span.last_offset + 1)]
         assert len(got) <= records_max
-        for one in ranges:
-            for offset in range(one.first_offset, one.last_offset + 1):
+        for span in ranges:
+            for offset in range(span.first_offset, span.last_offset + 1):
                 assert offset not in self.owner, "a record has one owner"
                 assert offset not in self.settled, "what is settled is never delivered again"
                 self.deliveries[offset] = self.deliveries.get(offset, 0) + 1
-                assert one.delivery_count == self.deliveries[offset] <= LIMITS.delivery_count_max
+                assert span.delivery_count == self.deliveries[offset] <= LIMITS.delivery_count_max
                 self.owner[offset] = (member, self.now + LOCK_MS)
-        return member, [(one.first_offset, one.last_offset) for one in ranges]
+        return member, [
+            (acquired_range.first_offset, acquired_range.last_offset) for acquired_range in ranges
+        ]
 
     @rule(what=acquired, member=MEMBERS, kind=st.sampled_from(list(AcknowledgeType)))
     def acknowledge(
@@ -121,7 +123,7 @@ class Sharing(RuleBasedStateMachine):
     @rule()
     def restart(self) -> None:
         """Only what was kept is left: acquired records come back with their earlier count."""
-        batches = [one for offset, one in sorted(self.kept.items()) if offset >= self.kept_start]
+        batches = [item for offset, item in sorted(self.kept.items()) if offset >= self.kept_start]
         self.partition = SharePartition(self.kept_start, lambda: LIMITS, batches)
         for offset in list(self.owner):
             del self.owner[offset]
@@ -158,7 +160,7 @@ TestSharing.settings = settings(max_examples=80, stateful_step_count=40, deadlin
 
 
 def acknowledged(partition: SharePartition, *ranges: tuple[int, int, Any]) -> list[StateBatch]:
-    return partition.acknowledge("a", [AcknowledgedRange(*one) for one in ranges], now_ms=0)
+    return partition.acknowledge("a", [AcknowledgedRange(*item) for item in ranges], now_ms=0)
 
 
 def test_one_bad_range_leaves_everything_as_it_was() -> None:

@@ -18,19 +18,19 @@ Known = dict[int, tuple[RecordState, int]]
 
 
 def batches_of(known: Known) -> list[StateBatch]:
-    found: list[StateBatch] = []
+    state_batches: list[StateBatch] = []
     for offset, (state, count) in sorted(known.items()):
-        if found and found[-1] == (found[-1].first_offset, offset - 1, state, count):
-            found[-1] = found[-1]._replace(last_offset=offset)
+        if state_batches and state_batches[-1] == (state_batches[-1].first_offset, offset - 1, state, count):
+            state_batches[-1] = state_batches[-1]._replace(last_offset=offset)
         else:
-            found.append(StateBatch(offset, offset, state, count))
-    return found
+            state_batches.append(StateBatch(offset, offset, state, count))
+    return state_batches
 
 
 @settings(deadline=None, max_examples=200)
 @given(KNOWN, KNOWN, st.integers(0, OFFSETS))
 def test_the_newer_word_counts_for_each_offset(old: Known, new: Known, start_offset: int) -> None:
-    expected = {offset: one for offset, one in (old | new).items() if offset >= start_offset}
+    expected = {offset: item for offset, item in (old | new).items() if offset >= start_offset}
     assert list(combined(batches_of(old), batches_of(new), start_offset)) == batches_of(expected)
 
 
@@ -44,18 +44,21 @@ def test_every_partition_that_anybody_wants_has_a_reader_and_nobody_who_wants_on
     wishes: dict[str, frozenset[int]], sizes: dict[int, int], rounds: int
 ) -> None:
     subscriptions = {
-        member: frozenset(UUID(int=one) for one in topics if one in sizes)
+        member: frozenset(UUID(int=topic) for topic in topics if topic in sizes)
         for member, topics in wishes.items()
     }
-    partitions = {UUID(int=one): range(size) for one, size in sizes.items()}
+    partitions = {UUID(int=item): range(size) for item, size in sizes.items()}
     target = assign(subscriptions, partitions, {})
     for _ in range(rounds):
         target = assign(subscriptions, partitions, target)
     wanted = {
-        (one, number) for topics in subscriptions.values() for one in topics for number in partitions[one]
+        (topic, number)
+        for topics in subscriptions.values()
+        for topic in topics
+        for number in partitions[topic]
     }
     given_out = {
-        (one, number) for share in target.values() for one, numbers in share.items() for number in numbers
+        (item, number) for share in target.values() for item, numbers in share.items() for number in numbers
     }
     assert given_out == wanted
     for member, topics in subscriptions.items():

@@ -59,10 +59,10 @@ def both(ask: Callable[[Any], object]) -> tuple[object, object]:
 
 
 def sieved(made: Any, *arguments: Any) -> object:
-    found = made.sieve(*arguments)
+    result = made.sieve(*arguments)
     return (
-        found.batch and bytes(found.batch[HEADER_BYTES:]),
-        *found[1:],
+        result.batch and bytes(result.batch[HEADER_BYTES:]),
+        *result[1:],
     )  # the header's place may hold anything
 
 

@@ -87,7 +87,7 @@ def _rows(columns: pa.RecordBatch) -> list[Written]:
             row["timestamp"],
             row["key"],
             row["value"],
-            [(each["key"], each["value"]) for each in row["headers"]],
+            [(entry["key"], entry["value"]) for entry in row["headers"]],
         )
         for row in columns.to_pylist()
     ]

@@ -208,7 +208,7 @@ class Cluster:
         self._clients.append(loop.create_task(self._commit(broker, self.issued)))
 
     async def _commit(self, broker: int, offset: int) -> None:
-        before = frozenset(one for one, _ in self.acknowledged)
+        before = frozenset(item for item, _ in self.acknowledged)
         request = CommitRequest(
             group_id=GROUP,
             committer=Committer(),
@@ -238,10 +238,10 @@ class Cluster:
         wanted = partial(
             fetch, group_id=GROUP, member_id=None, member_epoch=-1, wanted=None, require_stable=True
         )
-        found = await self.shards[self.leader].for_key(GROUP).execute(wanted)
+        fetched_offsets = await self.shards[self.leader].for_key(GROUP).execute(wanted)
         for shards in self.shards:
             shards.close()
-        return self._written(), found["t", 0].offset
+        return self._written(), fetched_offsets["t", 0].offset
 
     def _written(self) -> list[int]:
         return [
@@ -270,12 +270,12 @@ async def run(steps: list[str], turns: int) -> Cluster:
             actions[step]()
             for _ in range(turns):
                 await asyncio.sleep(0)
-    written, told = await cluster.finish()
+    written, answer = await cluster.finish()
     position = {offset: place for place, offset in enumerate(written)}
     for offset, before in cluster.acknowledged:
         assert offset in position, f"the acknowledged commit {offset} is lost"
-        assert all(position[one] < position[offset] for one in before), f"{offset} was overtaken"
-    assert told == written[-1]
+        assert all(position[item] < position[offset] for item in before), f"{offset} was overtaken"
+    assert answer == written[-1]
     return cluster
 
 

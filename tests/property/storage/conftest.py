@@ -75,15 +75,15 @@ class Bench:
         return [(read_header(built), memoryview(built))]
 
     def records(self, log: Log, max_bytes: int = 4096) -> list[Record]:
-        found: list[Record] = []
+        records: list[Record] = []
         offset = log.start_offset
         while offset < log.end_offset:
             read = log.read(offset, max_bytes, end_offset=log.end_offset, at_least_one=True)
             assert read.next_offset > offset
             for _, batch in split_batches(read.records):
-                found += [record for record in decode_batch(batch) if record.offset >= log.start_offset]
+                records += [record for record in decode_batch(batch) if record.offset >= log.start_offset]
             offset = read.next_offset
-        return found
+        return records
 
     @staticmethod
     def flush(log: Log) -> None:

@@ -144,10 +144,12 @@ def test_a_reader_that_keeps_up_misses_no_tombstone(
 
     def read() -> None:
         nonlocal offset
-        found = keyed.log.read(offset, 300, end_offset=keyed.log.flushed_offset, at_least_one=True)
-        for header, batch in split_batches(found.records):
-            state.update({one.key: one.value for one in decode_batch(batch, header, from_offset=offset)})
-        offset = found.next_offset
+        log_read = keyed.log.read(offset, 300, end_offset=keyed.log.flushed_offset, at_least_one=True)
+        for header, batch in split_batches(log_read.records):
+            state.update(
+                {record.key: record.value for record in decode_batch(batch, header, from_offset=offset)}
+            )
+        offset = log_read.next_offset
 
     pauses = iter(waits)
     for step in during:
@@ -160,7 +162,7 @@ def test_a_reader_that_keeps_up_misses_no_tombstone(
         read()
     left = {key: value for key, value in state.items() if value is not None}
     latest = keyed.model.latest()
-    assert left == {key: one.value for key, one in latest.items() if one.value is not None}
+    assert left == {key: record.value for key, record in latest.items() if record.value is not None}
 
 
 @quietly

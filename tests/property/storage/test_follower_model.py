@@ -70,7 +70,7 @@ class FollowerAgainstModel(RuleBasedStateMachine):
     def truncate(self, part: float) -> None:
         offset = self.begin + int(part * (self.end - self.begin + 2))
         self.old.append((list(self.batches), self.durable))
-        self.batches = [one for one in self.batches if one[1] <= offset]
+        self.batches = [batch for batch in self.batches if batch[1] <= offset]
         if offset <= self.begin or not self.batches:
             self.batches, self.begin = [], min(offset, self.begin)
         self.durable = min(self.durable, self.end) if self.batches else self.begin
@@ -94,10 +94,10 @@ class FollowerAgainstModel(RuleBasedStateMachine):
         self.bench.crash(kind)
         claimed = self.claimed if believes else 0
         self.log = self.bench.open(clean=False, recovery_point=claimed, start_offset=0)
-        found = self.contents()
+        contents = self.contents()
         for batches, durable in [(self.batches, self.durable), *self.old]:
-            kept = [one for one in batches if one[1] <= self.log.end_offset]
-            if found == [one[2] for one in kept] and self.log.end_offset >= durable:
+            kept = [batch for batch in batches if batch[1] <= self.log.end_offset]
+            if contents == [entry[2] for entry in kept] and self.log.end_offset >= durable:
                 break
         else:
             raise AssertionError(f"{self.log.end_offset} is the end of nothing that was there")
@@ -107,12 +107,12 @@ class FollowerAgainstModel(RuleBasedStateMachine):
         self.begin = self.log.start_offset
 
     def contents(self) -> list[bytes]:
-        found, offset = [], self.log.start_offset
+        result, offset = [], self.log.start_offset
         while offset < self.log.end_offset:
             read = self.log.read(offset, 1000, end_offset=self.log.end_offset, at_least_one=True)
-            found += [bytes(batch) for _, batch in split_batches(read.records)]
+            result += [bytes(batch) for _, batch in split_batches(read.records)]
             offset = read.next_offset
-        return found
+        return result
 
     @invariant()
     def the_log_is_what_it_was_told(self) -> None:

@@ -115,19 +115,19 @@ class LogAgainstModel(RuleBasedStateMachine):
 
     @rule(max_bytes=st.sampled_from([1, 300, 5000]))
     def read_everything(self, max_bytes: int) -> None:
-        found = {
+        result = {
             record.offset: (record.timestamp, record.value)
             for record in self.bench.records(self.log, max_bytes)
         }
-        assert found == {offset: record for offset, record in self.model.items() if offset >= self.start}
+        assert result == {offset: record for offset, record in self.model.items() if offset >= self.start}
 
     @precondition(lambda self: self.end > self.start)
     @rule(part=st.floats(0, 1), shift_ms=st.integers(-1000, 1000))
     def search_by_time(self, part: float, shift_ms: int) -> None:
         wanted = self.model[min(self.start + int(part * (self.end - self.start)), self.end - 1)][0] + shift_ms
         expected = next((o for o in range(self.start, self.end) if self.model[o][0] >= wanted), None)
-        found = self.log.offset_for_timestamp(wanted)
-        assert (None if found is None else found.offset) == expected
+        result = self.log.offset_for_timestamp(wanted)
+        assert (None if result is None else result.offset) == expected
         latest = max(self.model[offset][0] for offset in range(self.start, self.end))
         assert self.log.max_timestamp_offset().timestamp == latest
 

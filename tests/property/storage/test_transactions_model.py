@@ -56,7 +56,7 @@ class Model:
         return max(min([*self.open.values(), self.end]), self.start)
 
     def visible(self) -> dict[int, bytes]:
-        committed = {one.first for one in self.ended if one.commit} | {-1}
+        committed = {item.first for item in self.ended if item.commit} | {-1}
         return {
             offset: value
             for offset, (value, first) in self.values.items()
@@ -65,9 +65,9 @@ class Model:
 
     def aborted(self, start: int, end: int) -> list[tuple[int, int]]:
         return [
-            (one.producer, one.first)
-            for one in self.ended
-            if not one.commit and one.marker >= start and one.first < end
+            (item.producer, item.first)
+            for item in self.ended
+            if not item.commit and item.marker >= start and item.first < end
         ]
 
 
@@ -101,7 +101,7 @@ def test_a_reader_sees_what_is_committed_and_nothing_else_whatever_happens(
     for number, (what, which, more) in enumerate(steps):
         match what:
             case "send":
-                send(bench, log, model, writers, which, [b"%d.%d" % (number, one) for one in range(more)])
+                send(bench, log, model, writers, which, [b"%d.%d" % (number, item) for item in range(more)])
             case "end":
                 end(bench, log, model, writers, which, commit=more)
             case "late":

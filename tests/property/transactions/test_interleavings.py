@@ -110,7 +110,9 @@ class World:
         replayed = self.fresh()
         assert replayed.select(lambda *_: True).reply == self.machine.select(lambda *_: True).reply
         self.machine = replayed
-        decided = {name for name, one in self.machine.select(lambda *_: True).reply if one.state.is_prepared}
+        decided = {
+            name for name, item in self.machine.select(lambda *_: True).reply if item.state.is_prepared
+        }
         assert set(self.machine._decided) == decided == set(self.machine._unclaimed)
 
 
@@ -199,8 +201,8 @@ def finish(world: World, number: int) -> None:
 
 def time_out(world: World) -> None:
     world.now = Moment(world.now.wall_ms + 30, world.now.monotonic_ms + 30)
-    for name, one in world.machine.select(lambda *_: True).reply:
-        overdue = Overdue(transactional_id=name, identity=one.identity)
+    for name, item in world.machine.select(lambda *_: True).reply:
+        overdue = Overdue(transactional_id=name, identity=item.identity)
         world.run(
             lambda fresh, overdue=overdue: world.machine.abort_overdue(
                 overdue, fresh_producer_id=fresh, now=world.now

@@ -59,8 +59,8 @@ async def offset_at(wire: Any, topic: str, timestamp: int, version: int = 9) -> 
         replica_id=-1,
         topics=[ListOffsetsTopic(name=topic, partitions=[ListOffsetsPartition(timestamp=timestamp)])],
     )
-    one = (await wire.call("ListOffsets", version, request)).topics[0].partitions[0]
-    return one.error_code, one.offset, one.timestamp
+    record = (await wire.call("ListOffsets", version, request)).topics[0].partitions[0]
+    return record.error_code, record.offset, record.timestamp
 
 
 async def config_of(wire: Any, kind: int, name: str) -> dict[str, Any]:
@@ -143,11 +143,11 @@ async def test_metadata_creates_a_topic_when_both_sides_allow_it(scene: Any) -> 
     await scene.start(auto_create_topics_enable="true", num_partitions="3")
     wire = await scene.connect()
     request = MetadataRequest(topics=[MetadataRequestTopic(name="t")], allow_auto_topic_creation=False)
-    found = (await wire.call("Metadata", 9, request)).topics[0]
-    assert found.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    result = (await wire.call("Metadata", 9, request)).topics[0]
+    assert result.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     request = MetadataRequest(topics=[MetadataRequestTopic(name="t")], allow_auto_topic_creation=True)
-    found = (await wire.call("Metadata", 9, request)).topics[0]
-    assert (found.error_code, len(found.partitions)) == (0, 3)
+    result = (await wire.call("Metadata", 9, request)).topics[0]
+    assert (result.error_code, len(result.partitions)) == (0, 3)
     assert (await wire.produce("t", [b"x"])).error_code == 0
     request = MetadataRequest(topics=[MetadataRequestTopic(name="bad name")], allow_auto_topic_creation=True)
     assert (await wire.call("Metadata", 9, request)).topics[0].error_code == ErrorCode.INVALID_TOPIC_EXCEPTION
@@ -157,8 +157,8 @@ async def test_no_topic_is_created_where_the_broker_forbids_it(scene: Any) -> No
     await scene.start(auto_create_topics_enable="false")
     wire = await scene.connect()
     request = MetadataRequest(topics=[MetadataRequestTopic(name="t")], allow_auto_topic_creation=True)
-    found = (await wire.call("Metadata", 9, request)).topics[0]
-    assert found.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    result = (await wire.call("Metadata", 9, request)).topics[0]
+    assert result.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
 @pytest.mark.parametrize("version", range(14))
@@ -210,8 +210,8 @@ async def test_deleted_records_are_gone_for_readers(wire: Any) -> None:
     async def delete_up_to(offset: int) -> tuple[int, int]:
         partition = DeleteRecordsPartition(partition_index=0, offset=offset)
         request = DeleteRecordsRequest(topics=[DeleteRecordsTopic(name="t", partitions=[partition])])
-        one = (await wire.call("DeleteRecords", 2, request)).topics[0].partitions[0]
-        return one.error_code, one.low_watermark
+        item = (await wire.call("DeleteRecords", 2, request)).topics[0].partitions[0]
+        return item.error_code, item.low_watermark
 
     assert await delete_up_to(2) == (0, 2)
     assert (await wire.fetch("t", 1)).error_code == ErrorCode.OFFSET_OUT_OF_RANGE
@@ -293,7 +293,9 @@ async def test_topics_are_described_page_by_page(wire: Any) -> None:
             topics=[TopicRequest(name="b"), TopicRequest(name="a")], response_partition_limit=2, cursor=cursor
         )
         page = await wire.call("DescribeTopicPartitions", 0, request)
-        seen += [(topic.name, one.partition_index) for topic in page.topics for one in topic.partitions]
+        seen += [
+            (topic.name, partition.partition_index) for topic in page.topics for partition in topic.partitions
+        ]
         if page.next_cursor is None:
             break
         cursor = Cursor(
@@ -307,7 +309,9 @@ async def test_log_directories_tell_their_partitions_and_space(scene: Any, wire:
     await wire.produce("t", [b"x" * 1000])
     response = await wire.call("DescribeLogDirs", 4, DescribeLogDirsRequest(topics=None))
     [directory] = response.results
-    sizes = {one.partition_index: one.partition_size for one in directory.topics[0].partitions}
+    sizes = {
+        partition.partition_index: partition.partition_size for partition in directory.topics[0].partitions
+    }
     assert directory.log_dir == str(scene.directory / "data")
     assert sizes[0] > 1000
     assert sizes[1] == 0
@@ -337,8 +341,8 @@ async def test_the_end_of_an_epoch_is_where_the_next_one_began(scene: Any, wire:
         request = OffsetForLeaderEpochRequest(
             replica_id=-1, topics=[OffsetForLeaderTopic(topic="t", partitions=[partition])]
         )
-        one = (await wire.call("OffsetForLeaderEpoch", 4, request)).topics[0].partitions[0]
-        return one.error_code, one.leader_epoch, one.end_offset
+        item = (await wire.call("OffsetForLeaderEpoch", 4, request)).topics[0].partitions[0]
+        return item.error_code, item.leader_epoch, item.end_offset
 
     assert await end_of(0) == (0, 0, 2)
     assert latest > 0
@@ -349,7 +353,7 @@ async def test_the_end_of_an_epoch_is_where_the_next_one_began(scene: Any, wire:
 async def test_api_versions_lists_what_is_served(wire: Any) -> None:
     request = ApiVersionsRequest(client_software_name="test", client_software_version="1.0")
     response = await wire.call("ApiVersions", 3, request)
-    ranges = {one.api_key: (one.min_version, one.max_version) for one in response.api_keys}
+    ranges = {api_key.api_key: (api_key.min_version, api_key.max_version) for api_key in response.api_keys}
     assert (ranges[0], ranges[1], ranges[18], ranges[22]) == ((0, 13), (4, 18), (0, 4), (0, 5))
     bad = ApiVersionsRequest(client_software_name="-bad-", client_software_version="1.0")
     assert (await wire.call("ApiVersions", 3, bad)).error_code == ErrorCode.INVALID_REQUEST
@@ -389,14 +393,14 @@ async def test_a_resource_named_twice_is_refused_both_times_and_not_changed(wire
     response = await wire.call(
         "IncrementalAlterConfigs", 1, IncrementalAlterConfigsRequest(resources=resources)
     )
-    assert [one.error_code for one in response.responses] == [ErrorCode.INVALID_REQUEST]
+    assert [item.error_code for item in response.responses] == [ErrorCode.INVALID_REQUEST]
     replaced = [
         ReplacedResource(
             resource_type=TOPIC, resource_name="t", configs=[ReplacedConfig(name="retention.ms", value="1")]
         )
     ]
     response = await wire.call("AlterConfigs", 2, AlterConfigsRequest(resources=replaced * 2))
-    assert [one.error_code for one in response.responses] == [ErrorCode.INVALID_REQUEST]
+    assert [item.error_code for item in response.responses] == [ErrorCode.INVALID_REQUEST]
     assert (await config_of(wire, TOPIC, "t"))["retention.ms"].value == "5"
 
 

@@ -30,17 +30,17 @@ async def move(wire: Any, path: str, topic: str, *indexes: int, version: int = 2
         path=path, topics=[AlterReplicaLogDirTopic(name=topic, partitions=list(indexes))]
     )
     response = await wire.call("AlterReplicaLogDirs", version, AlterReplicaLogDirsRequest(dirs=[wanted]))
-    return [one.error_code for one in response.results[0].partitions]
+    return [partition.error_code for partition in response.results[0].partitions]
 
 
 async def places(wire: Any) -> dict[tuple[str, int, bool], str]:
     """Where each log is, by topic, partition, and whether it is a future one."""
     response = await wire.call("DescribeLogDirs", 5, DescribeLogDirsRequest(topics=None))
     return {
-        (topic.name, one.partition_index, one.is_future_key): result.log_dir
+        (topic.name, partition.partition_index, partition.is_future_key): result.log_dir
         for result in response.results
         for topic in result.topics
-        for one in topic.partitions
+        for partition in topic.partitions
     }
 
 

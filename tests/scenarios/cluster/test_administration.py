@@ -39,9 +39,9 @@ def election(*topics: tuple[str, list[int]], **options: int) -> Any:
 
 
 def reassignment(topic: str, index: int, replicas: list[int] | None) -> Any:
-    one = reassign.ReassignablePartition(partition_index=index, replicas=replicas)
+    partition = reassign.ReassignablePartition(partition_index=index, replicas=replicas)
     return reassign.AlterPartitionReassignmentsRequest(
-        topics=[reassign.ReassignableTopic(name=topic, partitions=[one])]
+        topics=[reassign.ReassignableTopic(name=topic, partitions=[partition])]
     )
 
 
@@ -52,8 +52,8 @@ def quorum_of(topic: str, index: int = 0) -> Any:
 
 
 def feature(name: str, level: int, **options: Any) -> Any:
-    one = features.FeatureUpdateKey(feature=name, max_version_level=level, **options)
-    return features.UpdateFeaturesRequest(feature_updates=[one])
+    key = features.FeatureUpdateKey(feature=name, max_version_level=level, **options)
+    return features.UpdateFeaturesRequest(feature_updates=[key])
 
 
 ACL = create_acls.AclCreation(
@@ -131,14 +131,14 @@ def cases() -> Iterator[tuple[str, int]]:
 
 
 def error_codes(message: Any) -> set[int]:
-    found: set[int] = set()
+    results: set[int] = set()
     for field in message.FIELDS:
         value = getattr(message, field.name)
         if field.name == "error_code":
-            found.add(int(value))
+            results.add(int(value))
         elif isinstance(value, list):
-            found |= {code for item in value if hasattr(item, "FIELDS") for code in error_codes(item)}
-    return found - {0}
+            results |= {code for item in value if hasattr(item, "FIELDS") for code in error_codes(item)}
+    return results - {0}
 
 
 @pytest.mark.parametrize(("name", "version"), list(cases()))
@@ -156,7 +156,7 @@ async def test_no_election_is_needed_and_what_is_unknown_is_said(wire: Any) -> N
     response = await wire.call("ElectLeaders", 2, election(("t", [0, 1, 7]), ("none", [0])))
     assert response.error_code == 0
     assert [
-        [one.error_code for one in topic.partition_result] for topic in response.replica_election_results
+        [item.error_code for item in topic.partition_result] for topic in response.replica_election_results
     ] == [[84, 84, 3], [3]]
     everything = await wire.call("ElectLeaders", 2, elect.ElectLeadersRequest(topic_partitions=None))
     assert [(topic.topic, topic.partition_result) for topic in everything.replica_election_results] == [
@@ -187,11 +187,11 @@ async def test_a_coordinators_topic_is_made_with_the_replicas_that_there_can_be(
     await scene.start(**({} if given is None else {setting: given}))
     wire = await scene.connect()
     asked = find_coordinator.FindCoordinatorRequest(key_type=kind, coordinator_keys=[key])
-    found = (await wire.call("FindCoordinator", 6, asked)).coordinators[0]
-    assert (found.error_code, found.node_id) == (0, 1)
+    result = (await wire.call("FindCoordinator", 6, asked)).coordinators[0]
+    assert (result.error_code, result.node_id) == (0, 1)
     named = metadata.MetadataRequest(topics=[metadata.MetadataRequestTopic(name=topic)])
     partitions = (await wire.call("Metadata", 12, named)).topics[0].partitions
-    assert all(one.replica_nodes == [1] for one in partitions)
+    assert all(partition.replica_nodes == [1] for partition in partitions)
     assert ("internal_topic_has_fewer_replicas" in caplog.text) == (given is not None)
 
 
@@ -250,7 +250,7 @@ async def test_a_reassignment_is_to_this_broker_or_refused(
 async def test_the_controller_is_a_quorum_of_one(wire: Any) -> None:
     response = await wire.call("DescribeQuorum", 2, quorum_of("__cluster_metadata"))
     state = response.topics[0].partitions[0]
-    assert (state.leader_id, [one.replica_id for one in state.current_voters], state.observers) == (
+    assert (state.leader_id, [voter.replica_id for voter in state.current_voters], state.observers) == (
         1,
         [1],
         [],
@@ -266,7 +266,8 @@ async def finalized(wire: Any) -> tuple[int, dict[str, int]]:
     request = api_versions.ApiVersionsRequest(client_software_name="c", client_software_version="1")
     response = await wire.call("ApiVersions", 4, request)
     return response.finalized_features_epoch, {
-        one.name: one.max_version_level for one in response.finalized_features
+        finalized_feature.name: finalized_feature.max_version_level
+        for finalized_feature in response.finalized_features
     }
 
 
@@ -338,13 +339,13 @@ async def described(wire: Any, kind: int, name: str) -> dict[str, Any]:
     result = (await wire.call("DescribeConfigs", 4, request)).results[0]
     if result.error_code:
         return {"error": result.error_code}
-    return {one.name: one for one in result.configs}
+    return {config.name: config for config in result.configs}
 
 
 async def listed(wire: Any, *kinds: int) -> set[tuple[int, str]]:
     request = resources.ListConfigResourcesRequest(resource_types=list(kinds))
     response = await wire.call("ListConfigResources", 1, request)
-    return {(one.resource_type, one.resource_name) for one in response.config_resources}
+    return {(resource.resource_type, resource.resource_name) for resource in response.config_resources}
 
 
 async def test_a_brokers_own_settings_outrank_those_of_all_and_both_those_of_its_file(scene: Any) -> None:
@@ -354,15 +355,15 @@ async def test_a_brokers_own_settings_outrank_those_of_all_and_both_those_of_its
     assert await alter(wire, BROKER, "", (key, SET, "2000")) == 0
     assert (await described(wire, BROKER, "1"))[key].value == "2000"
     assert await alter(wire, BROKER, "1", (key, SET, "3000")) == 0
-    one = (await described(wire, BROKER, "1"))[key]
-    assert (one.value, one.config_source) == ("3000", 2)
-    assert [(s.name, s.value, s.source) for s in one.synonyms][:3] == [
+    record = (await described(wire, BROKER, "1"))[key]
+    assert (record.value, record.config_source) == ("3000", 2)
+    assert [(s.name, s.value, s.source) for s in record.synonyms][:3] == [
         (key, "3000", 2),
         (key, "2000", 3),
         (key, "1000", 4),
     ]
     of_all = await described(wire, BROKER, "")
-    assert {name: (one.value, one.config_source) for name, one in of_all.items()} == {
+    assert {name: (item.value, item.config_source) for name, item in of_all.items()} == {
         key: ("2000", 3),
         "min.insync.replicas": ("1", 3),
     }
@@ -397,16 +398,16 @@ async def test_dynamic_settings_of_brokers_are_checked(wire: Any, name: str, ent
 async def test_a_groups_default_follows_its_brokers_dynamic_setting(wire: Any) -> None:
     key = "share.assignment.interval.ms"
     assert await alter(wire, BROKER, "", (f"group.{key}", SET, "7")) == 0
-    one = (await described(wire, GROUP, "g"))[key]
-    assert (one.value, one.config_source) == ("7", 3)
+    record = (await described(wire, GROUP, "g"))[key]
+    assert (record.value, record.config_source) == ("7", 3)
 
 
 async def test_every_setting_has_a_type_and_a_meaning(wire: Any) -> None:
     await wire.create("t")
     for kind, name in ((TOPIC, "t"), (BROKER, "1"), (GROUP, "g"), (METRICS, "m")):
-        for one in (await described(wire, kind, name)).values():
-            assert one.config_type > 0
-            assert one.documentation
+        for item in (await described(wire, kind, name)).values():
+            assert item.config_type > 0
+            assert item.documentation
 
 
 async def test_a_groups_settings_are_kept_described_and_listed(scene: Any) -> None:
@@ -420,9 +421,9 @@ async def test_a_groups_settings_are_kept_described_and_listed(scene: Any) -> No
     await scene.stop()
     await scene.start()
     wire = await scene.connect()
-    one = (await described(wire, GROUP, "g"))[key]
-    assert (one.value, one.config_source) == ("50000", 8)
-    assert [(s.name, s.value) for s in one.synonyms] == [(key, "50000"), (f"group.{key}", "45000")]
+    record = (await described(wire, GROUP, "g"))[key]
+    assert (record.value, record.config_source) == ("50000", 8)
+    assert [(s.name, s.value) for s in record.synonyms] == [(key, "50000"), (f"group.{key}", "45000")]
     assert await listed(wire, GROUP) == {(GROUP, "g")}
     assert await alter(wire, GROUP, "g", (key, DELETE, None)) == 0
     assert await listed(wire, GROUP) == set()
@@ -453,7 +454,7 @@ async def test_subscriptions_to_metrics_are_kept_and_checked(wire: Any) -> None:
     assert (await described(wire, METRICS, "other"))["interval.ms"].value == "300000"
     assert await listed(wire, METRICS) == {(METRICS, "m")}
     old = await wire.call("ListConfigResources", 0, resources.ListConfigResourcesRequest())
-    assert [one.resource_name for one in old.config_resources] == ["m"]
+    assert [resource.resource_name for resource in old.config_resources] == ["m"]
     for name, entry, code in (
         ("", ("metrics", SET, "a"), 42),
         ("m", ("interval.ms", SET, "5"), 42),
@@ -517,10 +518,10 @@ async def test_nobody_has_credentials_and_none_are_taken(wire: Any) -> None:
     names = [describe_user_scram_credentials.UserName(name=name) for name in ("a", "b", "b")]
     request = describe_user_scram_credentials.DescribeUserScramCredentialsRequest(users=names)
     response = await wire.call("DescribeUserScramCredentials", 0, request)
-    assert {one.user: one.error_code for one in response.results} == {"a": 91, "b": 92}
+    assert {result.user: result.error_code for result in response.results} == {"a": 91, "b": 92}
     added = alter_scram.ScramCredentialUpsertion(
         name="u", mechanism=1, iterations=8192, salt=b"s", salted_password=b"p"
     )
     request = alter_scram.AlterUserScramCredentialsRequest(upsertions=[added])
     response = await wire.call("AlterUserScramCredentials", 0, request)
-    assert [one.error_code for one in response.results] == [33]
+    assert [result.error_code for result in response.results] == [33]

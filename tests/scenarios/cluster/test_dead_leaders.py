@@ -129,8 +129,8 @@ async def test_news_of_a_death_that_comes_with_the_question_is_heard_first(
     loop.call_soon(lost)
     answer = metadata.handle(scene.broker.context, context, WANTED.replace(topics=None))
     assert not isinstance(answer, MetadataResponse)
-    told = await answer
-    assert [one.partitions[0].leader_id for one in told.topics if one.name == "t"] == [-1]
+    response = await answer
+    assert [topic.partitions[0].leader_id for topic in response.topics if topic.name == "t"] == [-1]
 
 
 async def test_a_broker_that_left_is_named_a_while_longer(scene: Any, wire: Any, known: ClusterImage) -> None:
@@ -138,7 +138,9 @@ async def test_a_broker_that_left_is_named_a_while_longer(scene: Any, wire: Any,
     second (seen in 2.16.0): its thread for that broker ends before it has let go of the partition."""
     link = scene.broker.context.cluster
     before = link.image
-    link.show(replace(before, brokers=tuple(one for one in before.brokers if one.broker_id != OTHER)))
+    link.show(
+        replace(before, brokers=tuple(broker for broker in before.brokers if broker.broker_id != OTHER))
+    )
     answer = await wire.call("Metadata", 12, WANTED)
     assert [broker.node_id for broker in answer.brokers] == [BrokerId(1), OTHER]
     assert answer.topics[0].partitions[0].leader_id == -1

@@ -46,9 +46,9 @@ def own_epoch(scene: Any) -> int:
 
 
 async def test_a_process_says_which_broker_it_is(hostile: Any, scene: Any) -> None:
-    told = await hostile.call("IdentifyBroker", 0, IdentifyBrokerRequest(broker_id=77))
-    assert (told.error_code, told.broker_id) == (ErrorCode.NONE, 1)
-    assert told.incarnation == scene.broker.context.cluster.incarnation
+    answer = await hostile.call("IdentifyBroker", 0, IdentifyBrokerRequest(broker_id=77))
+    assert (answer.error_code, answer.broker_id) == (ErrorCode.NONE, 1)
+    assert answer.incarnation == scene.broker.context.cluster.incarnation
 
 
 @pytest.mark.parametrize(
@@ -131,7 +131,7 @@ async def test_an_isr_that_cannot_be(
     data = PartitionData(
         partition_index=partition,
         leader_epoch=state.leader_epoch,
-        new_isr_with_epochs=[BrokerState(broker_id=one, broker_epoch=1) for one in isr],
+        new_isr_with_epochs=[BrokerState(broker_id=item, broker_epoch=1) for item in isr],
         partition_epoch=state.partition_epoch,
     )
     request = AlterPartitionRequest(

@@ -52,4 +52,4 @@ async def test_an_answer_waits_until_it_can_name_a_broker(
 
     await link.take(known)
 
-    assert [one.port for one in (await wire.receive()).brokers] == [scene.broker.port]
+    assert [broker.port for broker in (await wire.receive()).brokers] == [scene.broker.port]

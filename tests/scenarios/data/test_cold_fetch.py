@@ -63,7 +63,7 @@ async def test_a_question_for_a_time_waits_for_the_disk_on_a_thread(
     ]
     request = ListOffsetsRequest(replica_id=-1, topics=[ListOffsetsTopic(name="t", partitions=asked)])
     answers = (await wire.call("ListOffsets", 7, request)).topics[0].partitions
-    assert [(one.error_code, one.offset) for one in answers] == [
+    assert [(record.error_code, record.offset) for record in answers] == [
         (0, 3),
         (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, -1),
     ]

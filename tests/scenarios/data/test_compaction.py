@@ -46,13 +46,13 @@ async def fill(wire: Any, make_produce: Any, *, count: int = 120, keys: int = 7)
 
 
 async def read_all(wire: Any) -> list[Record]:
-    found: list[Record] = []
+    records: list[Record] = []
     offset = 0
     while batches := split_batches((await wire.fetch("table", offset)).records):
         for header, batch in batches:
-            found += decode_batch(batch, header, from_offset=offset)
+            records += decode_batch(batch, header, from_offset=offset)
             offset = header.next_offset
-    return found
+    return records
 
 
 def state_of(records: list[Record]) -> dict[bytes | None, bytes]:
@@ -83,8 +83,8 @@ async def test_readers_find_a_compacted_table_also_after_a_restart(scene: Any, m
     assert state_of(left) == latest
     times = {record.offset: record.timestamp for record in left}
     for number in range(0, 120, 7):
-        found = await list_offset(wire, START_MS + number)
-        assert found.offset == min(offset for offset in times if times[offset] >= START_MS + number)
+        result = await list_offset(wire, START_MS + number)
+        assert result.offset == min(offset for offset in times if times[offset] >= START_MS + number)
     assert (await list_offset(wire, MAX_TIMESTAMP)).offset == 119
     await scene.stop()
     await scene.start(**RESTING)

@@ -85,10 +85,10 @@ async def test_the_first_batch_comes_whole_however_small_the_limit_and_the_other
     await wire.create("t")
     for _ in range(3):
         await wire.produce("t", [b"x" * 1000])
-    one = await wire.fetch("t", 0, partition_max_bytes=1, max_bytes=1)
-    two = await wire.fetch("t", 0, partition_max_bytes=2 * len(one.records) + 10)
-    assert len(one.records) > 1000
-    assert len(two.records) == 2 * len(one.records)
+    item = await wire.fetch("t", 0, partition_max_bytes=1, max_bytes=1)
+    two = await wire.fetch("t", 0, partition_max_bytes=2 * len(item.records) + 10)
+    assert len(item.records) > 1000
+    assert len(two.records) == 2 * len(item.records)
 
 
 async def test_offsets_outside_of_the_log_are_refused_and_its_end_is_not(wire: Any) -> None:
@@ -137,7 +137,7 @@ async def test_one_bad_partition_does_not_harm_the_others_of_its_request(wire: A
         acks=-1, timeout_ms=5000, topic_data=[TopicProduceData(name="t", partition_data=partitions)]
     )
     response = await wire.call("Produce", 9, request)
-    codes = [one.error_code for one in response.responses[0].partition_responses]
+    codes = [partition.error_code for partition in response.responses[0].partition_responses]
     assert codes == [ErrorCode.CORRUPT_MESSAGE, 0, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
     assert await wire.values("t", partition=1) == [b"good"]
     assert await wire.values("t", partition=0) == []
@@ -165,7 +165,7 @@ async def test_large_compressed_batches_keep_their_place_among_small_ones(
         batch = make_batch([value], codec=codec, producer_id=1, producer_epoch=0, base_sequence=number)
         wire.send("Produce", 9, make_produce("t", batch))
     answers = [(await wire.receive()).responses[0].partition_responses[0] for _ in range(6)]
-    assert [(one.error_code, one.base_offset) for one in answers] == [(0, number) for number in range(6)]
+    assert [(item.error_code, item.base_offset) for item in answers] == [(0, number) for number in range(6)]
     assert await wire.values("t") == [b"small", noise] * 3
 
 
@@ -192,7 +192,7 @@ async def test_batches_that_are_small_on_the_wire_and_large_inside_are_checked_o
         acks=-1, timeout_ms=20_000, topic_data=[TopicProduceData(name="t", partition_data=data)]
     )
     response = await wire.call("Produce", 9, request)
-    assert [one.error_code for one in response.responses[0].partition_responses] == [0] * 20
+    assert [partition.error_code for partition in response.responses[0].partition_responses] == [0] * 20
     assert sum(on_loop_bytes) <= record_validation.INLINE_BYTES_MAX
     assert len(elsewhere) >= 18
 
@@ -310,10 +310,10 @@ async def test_clients_that_do_not_read_cannot_make_the_broker_hold_more_than_it
     for _ in range(20):
         await wire.produce("t", [b"x" * 1_000_000])
     idle = [await scene.connect() for _ in range(30)]
-    for one in idle:
-        one.stop_reading()
+    for item in idle:
+        item.stop_reading()
         for _ in range(20):
-            one.send("Fetch", 11, make_fetch("t", 0, max_bytes=1 << 20, partition_max_bytes=1 << 20))
+            item.send("Fetch", 11, make_fetch("t", 0, max_bytes=1 << 20, partition_max_bytes=1 << 20))
     answers = scene.broker.server.answers
     await until(lambda: answers.held_bytes > 0)
     assert (await wire.fetch("none", 0)).error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, (
@@ -321,7 +321,7 @@ async def test_clients_that_do_not_read_cannot_make_the_broker_hold_more_than_it
     )
     # Each answer was made while there was room, so the last one may go beyond it, once: by a batch and what is around it.
     assert answers.counters.peak_bytes <= (4 << 20) + (2 << 20)
-    for one in idle:
-        one.abort()
+    for item in idle:
+        item.abort()
     await until(lambda: answers.held_bytes == 0)
     assert len((await wire.fetch("t", 0)).records) > 1_000_000

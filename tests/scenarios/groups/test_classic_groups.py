@@ -134,7 +134,7 @@ async def test_a_group_forms_rebalances_and_ends_in_every_version(groups: Any, v
     first, second = await two_members(groups, version)
     assert (first.generation, second.generation) == (2, 2)
     left = await second.leave()
-    assert [left.error_code, *(one.error_code for one in left.members)] == (
+    assert [left.error_code, *(member.error_code for member in left.members)] == (
         [0] if first.in_version("LeaveGroup") < 3 else [0, 0]
     )
     assert await first.heartbeat() == REBALANCE_IN_PROGRESS
@@ -154,11 +154,11 @@ async def test_a_group_is_described_in_every_version(groups: Any, version: int) 
         "consumer",
         "range",
     )
-    assert {one.member_id: one.member_assignment for one in group.members} == {
+    assert {member.member_id: member.member_assignment for member in group.members} == {
         first.member_id: b"left",
         second.member_id: b"right",
     }
-    assert {(one.client_id, one.client_host) for one in group.members} == {("test", "/127.0.0.1")}
+    assert {(member.client_id, member.client_host) for member in group.members} == {("test", "/127.0.0.1")}
     unknown = await Member(first.wire, group="nowhere").describe(version)
     assert unknown.group_state == "Dead"
     assert unknown.error_code == (GROUP_ID_NOT_FOUND if version >= 6 else 0)
@@ -180,7 +180,7 @@ async def test_a_list_of_groups_is_filtered_by_state_and_type(groups: Any) -> No
 
     async def found(**filters: list[str]) -> list[str]:
         response = await first.wire.call("ListGroups", 5, ListGroupsRequest(**filters))
-        return [one.group_id for one in response.groups]
+        return [group.group_id for group in response.groups]
 
     assert await found(states_filter=["stable", "Empty"]) == ["g"]
     assert await found(states_filter=["Empty"]) == []
@@ -195,7 +195,7 @@ async def test_a_group_is_deleted_in_every_version_once_it_is_empty(groups: Any,
     async def delete() -> list[tuple[str, int]]:
         request = DeleteGroupsRequest(groups_names=["g", "nowhere"])
         response = await first.wire.call("DeleteGroups", version, request)
-        return [(one.group_id, one.error_code) for one in response.results]
+        return [(result.group_id, result.error_code) for result in response.results]
 
     assert await delete() == [("g", NON_EMPTY_GROUP), ("nowhere", GROUP_ID_NOT_FOUND)]
     await first.leave()
@@ -267,15 +267,15 @@ async def test_a_member_that_dies_hands_its_partitions_on(scene: Any) -> None:
     while await first.heartbeat() != REBALANCE_IN_PROGRESS:
         await asyncio.sleep(0.01)
     answer = await first.join()
-    assert [one.member_id for one in answer.members] == [first.member_id]
+    assert [member.member_id for member in answer.members] == [first.member_id]
     assert await second.heartbeat() == UNKNOWN_MEMBER_ID
 
 
 async def test_the_leave_of_several_members_answers_for_each(groups: Any) -> None:
     first, second = await two_members(groups)
-    members = [MemberIdentity(member_id=one) for one in (second.member_id, "nobody")]
+    members = [MemberIdentity(member_id=item) for item in (second.member_id, "nobody")]
     response = await first.wire.call("LeaveGroup", 5, LeaveGroupRequest(group_id="g", members=members))
-    assert [one.error_code for one in response.members] == [0, UNKNOWN_MEMBER_ID]
+    assert [member.error_code for member in response.members] == [0, UNKNOWN_MEMBER_ID]
 
 
 @pytest.mark.parametrize("version", range(10))

@@ -69,7 +69,7 @@ class Member:
 
     @property
     def partitions(self) -> dict[UUID, list[int]]:
-        return {one.topic_id: one.partitions for one in self.has}
+        return {partitions.topic_id: partitions.partitions for partitions in self.has}
 
 
 async def settled(*members: Member) -> None:
@@ -117,10 +117,10 @@ async def wire(scene: Any) -> Any:
 async def test_the_feature_is_announced(wire: Any) -> None:
     request = ApiVersionsRequest(client_software_name="test", client_software_version="1")
     response = await wire.call("ApiVersions", 4, request)
-    assert {(one.name, one.max_version_level) for one in response.finalized_features} >= {
+    assert {(feature.name, feature.max_version_level) for feature in response.finalized_features} >= {
         ("group.version", 1)
     }
-    assert {(one.api_key, one.min_version, one.max_version) for one in response.api_keys} >= {
+    assert {(api_key.api_key, api_key.min_version, api_key.max_version) for api_key in response.api_keys} >= {
         (68, 0, 1),
         (69, 0, 1),
     }
@@ -212,14 +212,14 @@ async def test_administrators_see_the_group_as_it_is(wire: Any, version: int) ->
     (shown,) = group.members
     assert (shown.member_id, shown.member_epoch, shown.client_id, shown.rack_id) == ("one", 1, "test", "r1")
     assert shown.client_host == "/127.0.0.1"
-    assert [(one.topic_name, one.partitions) for one in shown.assignment.topic_partitions] == [
-        ("t", [0, 1, 2, 3])
-    ]
+    assert [
+        (partition.topic_name, partition.partitions) for partition in shown.assignment.topic_partitions
+    ] == [("t", [0, 1, 2, 3])]
     assert shown.member_type == (1 if version >= 1 else -1)
     classic = await wire.call("DescribeGroups", 6, DescribeGroupsRequest(groups=["g"]))
     assert classic.groups[0].error_code == ErrorCode.GROUP_ID_NOT_FOUND
     listed = await wire.call("ListGroups", 5, ListGroupsRequest(types_filter=["consumer"]))
-    assert [(one.group_id, one.group_state, one.group_type) for one in listed.groups] == [
+    assert [(item.group_id, item.group_state, item.group_type) for item in listed.groups] == [
         ("g", "Stable", "consumer")
     ]
     delete = DeleteGroupsRequest(groups_names=["g"])
@@ -276,8 +276,8 @@ async def test_a_group_that_is_being_loaded_is_asked_again(
     await wire.find_coordinator()
     assert await describe(wire) == before
     assert (await member.beat()).error_code == ErrorCode.NONE
-    found = (await wire.call("OffsetFetch", 9, offsets)).groups[0]
-    assert [partition.committed_offset for topic in found.topics for partition in topic.partitions] == [7]
+    result = (await wire.call("OffsetFetch", 9, offsets)).groups[0]
+    assert [partition.committed_offset for topic in result.topics for partition in topic.partitions] == [7]
 
 
 async def test_a_group_may_have_settings_of_its_own(wire: Any) -> None:

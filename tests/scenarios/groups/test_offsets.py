@@ -51,7 +51,7 @@ class Offsets:
         self, topic: str, partition: int, offset: int, *, version: int = 10, **changes: Any
     ) -> int:
         """The partition's error."""
-        one = OffsetCommitRequestPartition(
+        request_partition = OffsetCommitRequestPartition(
             partition_index=partition,
             committed_offset=offset,
             committed_leader_epoch=changes.pop("leader_epoch", -1),
@@ -61,7 +61,7 @@ class Offsets:
         topic_request = OffsetCommitRequestTopic(
             name="" if by_id else topic,
             topic_id=self.ids.get(topic, UUID(int=9)) if by_id else UUID(int=0),
-            partitions=[one],
+            partitions=[request_partition],
         )
         request = OffsetCommitRequest(group_id="g", topics=[topic_request]).replace(**changes)
         response = await self.wire.call("OffsetCommit", version, request)
@@ -97,14 +97,14 @@ class Offsets:
             topics = answered.topics
         names = {topic_id: name for name, topic_id in self.ids.items()}
         return {
-            (one.name or names.get(getattr(one, "topic_id", None), "?"), partition.partition_index): (
+            (named.name or names.get(getattr(named, "topic_id", None), "?"), partition.partition_index): (
                 partition.committed_offset,
                 partition.committed_leader_epoch,
                 partition.metadata,
                 partition.error_code,
             )
-            for one in topics
-            for partition in one.partitions
+            for named in topics
+            for partition in named.partitions
         }
 
 
@@ -147,8 +147,8 @@ async def test_all_offsets_are_found_in_every_version(offsets: Offsets, version:
     await offsets.create("u")
     await offsets.commit("t", 0, 7)
     await offsets.commit("u", 1, 8)
-    found = await offsets.fetch(version=version)
-    assert {place: one[0] for place, one in found.items()} == {("t", 0): 7, ("u", 1): 8}
+    results = await offsets.fetch(version=version)
+    assert {place: entry[0] for place, entry in results.items()} == {("t", 0): 7, ("u", 1): 8}
 
 
 async def test_several_groups_at_once(offsets: Offsets) -> None:
@@ -157,10 +157,12 @@ async def test_several_groups_at_once(offsets: Offsets) -> None:
     await offsets.commit("t", 0, 9, group_id="h")
     topics = [OffsetFetchRequestTopics(name="t", partition_indexes=[0])]
     request = OffsetFetchRequest(
-        groups=[OffsetFetchRequestGroup(group_id=one, topics=topics) for one in ("g", "h", "none")]
+        groups=[OffsetFetchRequestGroup(group_id=item, topics=topics) for item in ("g", "h", "none")]
     )
     response = await offsets.wire.call("OffsetFetch", 8, request)
-    assert [(one.group_id, one.topics[0].partitions[0].committed_offset) for one in response.groups] == [
+    assert [
+        (group.group_id, group.topics[0].partitions[0].committed_offset) for group in response.groups
+    ] == [
         ("g", 7),
         ("h", 9),
         ("none", -1),
@@ -197,7 +199,9 @@ async def test_a_commit_larger_than_a_batch_may_be_is_refused_whole(offsets: Off
     topic = OffsetCommitRequestTopic(name="t", partitions=partitions)
     response = await offsets.wire.call("OffsetCommit", 9, OffsetCommitRequest(group_id="g", topics=[topic]))
     assert len(response.topics[0].partitions) == count
-    assert {one.error_code for one in response.topics[0].partitions} == {INVALID_COMMIT_OFFSET_SIZE}
+    assert {partition.error_code for partition in response.topics[0].partitions} == {
+        INVALID_COMMIT_OFFSET_SIZE
+    }
     assert await offsets.fetch() == {}
 
 
@@ -217,10 +221,10 @@ async def test_a_commit_of_many_offsets_is_one_batch_so_that_a_crash_keeps_all_o
     missing = OffsetCommitRequestTopic(name="missing", partitions=[partitions[0]])
     request = OffsetCommitRequest(group_id="g", topics=[topic, missing, refused])
     response = await offsets.wire.call("OffsetCommit", 9, request)
-    codes = [[one.error_code for one in topic.partitions] for topic in response.topics]
+    codes = [[partition.error_code for partition in topic.partitions] for topic in response.topics]
     assert codes[1] == [UNKNOWN_TOPIC_OR_PARTITION]
     assert codes[2] == [OFFSET_METADATA_TOO_LARGE]
-    assert [one[0] for one in (await offsets.fetch()).values()] == [2996, 2997, 2998, 2999]
+    assert [entry[0] for entry in (await offsets.fetch()).values()] == [2996, 2997, 2998, 2999]
     batches = [
         header.record_count
         for partition in range(3)
@@ -265,12 +269,15 @@ async def test_offsets_are_deleted_on_request(offsets: Offsets) -> None:
     await offsets.commit("t", 1, 8)
 
     async def delete(group: str, *partitions: int) -> Any:
-        asked = [OffsetDeleteRequestPartition(partition_index=one) for one in partitions]
+        asked = [OffsetDeleteRequestPartition(partition_index=partition) for partition in partitions]
         topic = OffsetDeleteRequestTopic(name="t", partitions=asked)
         return await offsets.wire.call("OffsetDelete", 0, OffsetDeleteRequest(group_id=group, topics=[topic]))
 
     answer = await delete("g", 0, 5)
-    assert [one.error_code for one in answer.topics[0].partitions] == [0, UNKNOWN_TOPIC_OR_PARTITION]
+    assert [partition.error_code for partition in answer.topics[0].partitions] == [
+        0,
+        UNKNOWN_TOPIC_OR_PARTITION,
+    ]
     assert await offsets.fetch() == {("t", 1): (8, -1, "", 0)}
     assert (await delete("nowhere", 0)).error_code == GROUP_ID_NOT_FOUND
 
@@ -330,7 +337,7 @@ async def test_expired_offsets_are_gone_and_their_group_with_them(scene: Any, un
     while await offsets.fetch() != {}:
         await asyncio.sleep(0.01)
     listed = await offsets.wire.call("ListGroups", 5, ListGroupsRequest())
-    assert [one.group_id for one in listed.groups] == ["kept"]
+    assert [group.group_id for group in listed.groups] == ["kept"]
 
 
 async def test_a_commit_that_does_not_become_durable_in_time_is_to_be_tried_again(
@@ -377,10 +384,10 @@ async def test_offsets_outlive_the_compaction_of_their_log(scene: Any, until: An
     await scene.start(**settings)
     again = await connected(scene)
     again.ids = ids
-    found = await again.fetch()
-    assert {place: one[0] for place, one in found.items()} == {("t", 0): 598, ("t", 1): 599}
+    results = await again.fetch()
+    assert {place: entry[0] for place, entry in results.items()} == {("t", 0): 598, ("t", 1): 599}
     listed = await again.wire.call("ListGroups", 5, ListGroupsRequest())
-    assert [one.group_id for one in listed.groups] == ["g"]
+    assert [group.group_id for group in listed.groups] == ["g"]
 
 
 async def test_segments_of_internal_topics_too_small_for_a_topic_count_as_what_it_may_have(

@@ -110,7 +110,10 @@ class Member:
             return []
         (partition,) = response.responses[0].partitions
         assert (partition.error_code, partition.acknowledge_error_code) == (0, 0)
-        return [(one.first_offset, one.last_offset, one.delivery_count) for one in partition.acquired_records]
+        return [
+            (acquired.first_offset, acquired.last_offset, acquired.delivery_count)
+            for acquired in partition.acquired_records
+        ]
 
     async def say(self, first: int, last: int, *types: int, epoch: int | None = None, **more: Any) -> int:
         said = Said(first_offset=first, last_offset=last, acknowledge_types=list(types))
@@ -322,10 +325,10 @@ async def test_the_records_come_in_every_version(wire: Any, version: int) -> Non
     await wire.produce("t", [b"a", b"b"])
     response = await anne.fetch()
     (partition,) = response.responses[0].partitions
-    found = [
+    result = [
         r.value for header, batch in split_batches(partition.records) for r in decode_batch(batch, header)
     ]
-    assert found == [b"a", b"b"]
+    assert result == [b"a", b"b"]
     assert response.acquisition_lock_timeout_ms == 30_000
     assert await anne.say(0, 1, ACCEPT) == 0
 
@@ -335,7 +338,7 @@ async def test_members_of_a_group_get_all_partitions_between_them(wire: Any) -> 
     joined = await beat(wire, ANNE, 0, "u")
     assert (joined.error_code, joined.assignment.topic_partitions) == (0, []), "others may be about to join"
     first = await beat(wire, ANNE, joined.member_epoch)
-    assert [sorted(one.partitions) for one in first.assignment.topic_partitions] == [[0, 1, 2, 3]]
+    assert [sorted(partition.partitions) for partition in first.assignment.topic_partitions] == [[0, 1, 2, 3]]
     stranger = await beat(wire, BERT, 3)
     assert stranger.error_code == ErrorCode.UNKNOWN_MEMBER_ID
     assert (await beat(wire, ANNE, first.member_epoch + 9)).error_code == ErrorCode.FENCED_MEMBER_EPOCH
@@ -379,9 +382,9 @@ async def test_a_group_is_described_listed_and_deleted(wire: Any) -> None:
     assert (described.error_code, described.group_state, described.assignor_name) == (0, "Stable", "simple")
     (member,) = described.members
     assert (member.member_id, member.member_epoch) == (ANNE, joined.member_epoch)
-    assert [one.topic_id for one in member.assignment.topic_partitions] == [topic_id]
+    assert [partition.topic_id for partition in member.assignment.topic_partitions] == [topic_id]
     listed = await wire.call("ListGroups", 5, ListGroupsRequest(types_filter=["share"]))
-    assert [(one.group_id, one.protocol_type, one.group_type) for one in listed.groups] == [
+    assert [(group.group_id, group.protocol_type, group.group_type) for group in listed.groups] == [
         ("g", "share", "share")
     ]
     anne = Member(wire, ANNE, topic_id)
@@ -468,10 +471,10 @@ async def test_readers_of_committed_records_get_no_aborted_ones_and_wait_for_the
             committed=committed,
         )
         assert (await wire.call("EndTxn", 5, ended)).error_code == 0
-    found: list[tuple[int, int, int]] = []
-    while not found:
-        found = await anne.acquired()
-    assert found == [(3, 3, 1)], "1 was aborted, 2 and 4 are markers"
+    result: list[tuple[int, int, int]] = []
+    while not result:
+        result = await anne.acquired()
+    assert result == [(3, 3, 1)], "1 was aborted, 2 and 4 are markers"
 
 
 async def test_a_topic_that_is_deleted_and_made_again_is_read_from_its_beginning(wire: Any) -> None:

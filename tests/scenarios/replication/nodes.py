@@ -80,7 +80,7 @@ class Controller:
     def state(self, index: int = 0) -> PartitionImage:
         return self.topics[TOPIC].partitions[index]
 
-    async def elect(self, leader: int, *told: int, isr: tuple[int, ...] | None = None) -> None:
+    async def elect(self, leader: int, *answer: int, isr: tuple[int, ...] | None = None) -> None:
         """Another leader for partition 0, under the next epoch."""
         old = self.state()
         self.has(
@@ -94,7 +94,7 @@ class Controller:
             topic_id=self.topics[TOPIC].topic_id,
             configs=self.topics[TOPIC].configs,
         )
-        await self.tell(*told)
+        await self.tell(*answer)
 
     def propose(self, leader: LeaderRole, proposal: IsrProposal) -> None:
         if not self.grants:
@@ -231,14 +231,14 @@ def led_by(leader: int, *replicas: int, epoch: int = 0) -> PartitionImage:
 
 def content(partition: Partition) -> list[tuple[int, int, bytes]]:
     """(Base offset, epoch, bytes) of every batch."""
-    found: list[tuple[int, int, bytes]] = []
+    result: list[tuple[int, int, bytes]] = []
     offset = partition.log.start_offset
     while offset < partition.log.end_offset:
         read = partition.log.read(offset, 1 << 20, end_offset=partition.log.end_offset, at_least_one=True)
         batches: list[tuple[BatchHeader, memoryview]] = split_batches(bytes(read.records))
-        found += [(one.base_offset, one.partition_leader_epoch, bytes(raw)) for one, raw in batches]
+        result += [(item.base_offset, item.partition_leader_epoch, bytes(raw)) for item, raw in batches]
         offset = read.next_offset
-    return found
+    return result
 
 
 async def until(condition: Callable[[], bool], what: str = "") -> None:

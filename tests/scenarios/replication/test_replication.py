@@ -115,7 +115,7 @@ async def test_what_is_new_is_followed_at_once_in_the_session_that_there_is(
         controller.has(led_by(0, 0, 1))
         await controller.tell()
         await a.append_acknowledged()
-        connections = {id(one) for one in a.server.connections}
+        connections = {id(connection) for connection in a.server.connections}
         sessions = a.sessions.by_id()
         assert len(sessions) == 1
         (session,) = sessions.values()
@@ -130,7 +130,7 @@ async def test_what_is_new_is_followed_at_once_in_the_session_that_there_is(
             controller.has(*[led_by(0, 0, 1)] * count)
             await controller.tell()
             await a.append_acknowledged(index=count - 1)
-        assert {id(one) for one in a.server.connections} == connections
+        assert {id(connection) for connection in a.server.connections} == connections
         assert a.sessions.by_id() == sessions
         assert b.partition(6).log.end_offset == 1
 

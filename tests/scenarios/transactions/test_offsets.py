@@ -70,13 +70,15 @@ class Producer:
             assert (await self.until_timeout("AddOffsetsToTxn", 3, request)).error_code == 0
 
     async def send(self, offset: int, *, topic: str = "t", partition: int = 0, **changes: Any) -> ErrorCode:
-        one = TxnOffsetCommitRequestPartition(partition_index=partition, committed_offset=offset)
+        request_partition = TxnOffsetCommitRequestPartition(
+            partition_index=partition, committed_offset=offset
+        )
         request = TxnOffsetCommitRequest(
             transactional_id=self.name,
             group_id="g",
             producer_id=self.producer_id,
             producer_epoch=self.epoch,
-            topics=[TxnOffsetCommitRequestTopic(name=topic, partitions=[one])],
+            topics=[TxnOffsetCommitRequestTopic(name=topic, partitions=[request_partition])],
         ).replace(**changes)
         async with asyncio.timeout(20):
             while True:
@@ -107,22 +109,22 @@ async def fetch(wire: Any, *, stable: bool = False) -> tuple[int, int]:
         groups=[OffsetFetchRequestGroup(group_id="g", topics=topics)], require_stable=stable
     )
     response = await wire.call("OffsetFetch", 9, request)
-    (one,) = response.groups[0].topics[0].partitions
-    return one.committed_offset, one.error_code
+    (item,) = response.groups[0].topics[0].partitions
+    return item.committed_offset, item.error_code
 
 
 async def settled(wire: Any) -> int:
     """The offset once no transaction has a say any more."""
     async with asyncio.timeout(20):
-        while (found := await fetch(wire, stable=True))[1] == ErrorCode.UNSTABLE_OFFSET_COMMIT:
+        while (result := await fetch(wire, stable=True))[1] == ErrorCode.UNSTABLE_OFFSET_COMMIT:
             await asyncio.sleep(0.01)
-    return found[0]
+    return result[0]
 
 
 async def commit(wire: Any, offset: int) -> int:
     """Without a transaction."""
-    one = OffsetCommitRequestPartition(partition_index=0, committed_offset=offset)
-    topic = OffsetCommitRequestTopic(name="t", partitions=[one])
+    partition = OffsetCommitRequestPartition(partition_index=0, committed_offset=offset)
+    topic = OffsetCommitRequestTopic(name="t", partitions=[partition])
     while True:
         response = await wire.call("OffsetCommit", 8, OffsetCommitRequest(group_id="g", topics=[topic]))
         code = response.topics[0].partitions[0].error_code
@@ -222,9 +224,9 @@ async def test_a_transaction_goes_on_after_a_restart(ready: Any, scene: Any, com
     await scene.start(**SMALL)
     wire = producer.wire = await connected(scene)
     async with asyncio.timeout(20):
-        while (found := await fetch(wire, stable=True)) == (-1, 0) or found[1] in BUSY:
+        while (result := await fetch(wire, stable=True)) == (-1, 0) or result[1] in BUSY:
             await asyncio.sleep(0.01)
-    assert found[1] == ErrorCode.UNSTABLE_OFFSET_COMMIT
+    assert result[1] == ErrorCode.UNSTABLE_OFFSET_COMMIT
     await producer.end(committed=committed)
     assert await settled(wire) == (7 if committed else 3)
 

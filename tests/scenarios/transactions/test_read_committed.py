@@ -131,7 +131,9 @@ async def read(wire: Any, make_fetch: Any, topic: str, *, isolation: int = COMMI
 
 
 def values_in(data: Any) -> list[bytes | None]:
-    aborted = [(one.producer_id, one.first_offset) for one in data.aborted_transactions or ()]
+    aborted = [
+        (transaction.producer_id, transaction.first_offset) for transaction in data.aborted_transactions or ()
+    ]
     return [
         record.value
         for header, batch in data_batches(split_batches(data.records), aborted=aborted)
@@ -199,9 +201,9 @@ async def test_committed_records_are_seen_and_aborted_ones_are_named(
         offset += 2
         data = await settled(wire, make_fetch, "t", offset)
     assert values_in(data) == [b"0", b"2"]
-    assert [one.first_offset for one in data.aborted_transactions] == [2, 6]
+    assert [transaction.first_offset for transaction in data.aborted_transactions] == [2, 6]
     later = await read(wire, make_fetch, "t", offset=4)
-    assert [one.first_offset for one in later.aborted_transactions] == [6]
+    assert [transaction.first_offset for transaction in later.aborted_transactions] == [6]
     assert await latest(wire, "t", COMMITTED) == 8
 
 
@@ -268,7 +270,9 @@ async def test_every_version_of_fetch_names_the_aborted_transactions(
             wanted = request.topics[0].partitions
             request = request.replace(topics=[FetchTopic(topic_id=topic.topic_id, partitions=wanted)])
         data = (await wire.call("Fetch", version, request)).responses[0].partitions[0]
-        assert [one.producer_id for one in data.aborted_transactions] == [producer.producer_id]
+        assert [transaction.producer_id for transaction in data.aborted_transactions] == [
+            producer.producer_id
+        ]
         assert data.last_stable_offset == 2
 
 
@@ -277,8 +281,8 @@ async def test_transactions_are_what_they_were_after_a_restart(
 ) -> None:
     await wire.create("t")
     producers = [await Producer(wire, make_batch, name).begin() for name in "ab"]
-    for one in producers:
-        assert await one.add("t") == 0
+    for producer in producers:
+        assert await producer.add("t") == 0
     assert await producers[0].send("t", [b"gone"]) == 0
     assert await producers[1].send("t", [b"open"]) == 0
     assert await producers[0].end(commit=False) == 0
@@ -290,7 +294,7 @@ async def test_transactions_are_what_they_were_after_a_restart(
     again = await scene.connect()
     data = await read(again, make_fetch, "t")
     assert data.last_stable_offset == 1
-    assert [one.first_offset for one in data.aborted_transactions] == [0]
+    assert [transaction.first_offset for transaction in data.aborted_transactions] == [0]
     assert values_in(data) == []
     producers[1].wire = again
     assert await producers[1].end(commit=True) == 0
@@ -337,8 +341,8 @@ async def test_requests_behind_one_that_waits_for_its_coordinator_keep_their_ord
     for number in range(5):
         wire.send("Produce", CLASSIC, producer.request("t", [b"%d" % number]))
     responses = [await wire.receive() for _ in range(5)]
-    found = [one.responses[0].partition_responses[0] for one in responses]
-    assert [(one.error_code, one.base_offset) for one in found] == [(0, number) for number in range(5)]
+    results = [response.responses[0].partition_responses[0] for response in responses]
+    assert [(item.error_code, item.base_offset) for item in results] == [(0, number) for number in range(5)]
 
 
 async def test_transactional_batches_need_a_transactional_id(wire: Any, producer_of: Any) -> None:
@@ -349,7 +353,7 @@ async def test_transactional_batches_need_a_transactional_id(wire: Any, producer
     plain = PartitionProduceData(index=1, records=producer.batch_of([b"plain"]))
     request.topic_data[0].partition_data.append(plain)
     response = await wire.call("Produce", CLASSIC, request)
-    assert [one.error_code for one in response.responses[0].partition_responses] == [53, 53]
+    assert [partition.error_code for partition in response.responses[0].partition_responses] == [53, 53]
     assert await latest(wire, "t", 0) == 0
 
 
@@ -360,7 +364,7 @@ async def test_a_request_has_batches_of_one_producer(wire: Any, producer_of: Any
     other = producer.request("t", [b"b"], 1, producer_id=producer.producer_id + 1)
     request.topic_data[0].partition_data.extend(other.topic_data[0].partition_data)
     response = await wire.call("Produce", CLASSIC, request)
-    assert [one.error_code for one in response.responses[0].partition_responses] == [49, 49]
+    assert [partition.error_code for partition in response.responses[0].partition_responses] == [49, 49]
 
 
 async def test_a_producer_in_a_transaction_writes_nothing_outside_of_it(wire: Any, producer_of: Any) -> None:
@@ -415,9 +419,9 @@ async def test_producers_are_described_with_their_transactions(wire: Any, produc
         TopicRequest(name="no/topic", partition_indexes=[0]),
     ]
     response = await wire.call("DescribeProducers", 0, DescribeProducersRequest(topics=topics))
-    found, missing = response.topics[0].partitions
+    result, missing = response.topics[0].partitions
     assert (missing.error_code, response.topics[1].partitions[0].error_code) == (3, 17)
-    described = {one.producer_id: one for one in found.active_producers}
+    described = {active_producer.producer_id: active_producer for active_producer in result.active_producers}
     mine, other = described[producer.producer_id], described[9999]
     assert (mine.producer_epoch, mine.last_sequence, mine.current_txn_start_offset) == (producer.epoch, 1, 1)
     assert mine.last_timestamp == 1_700_000_000_001

@@ -95,7 +95,7 @@ async def test_one_partition_that_may_not_join_keeps_the_others_out(wire: Any, p
 async def test_brokers_add_and_verify_several_transactions_at_once(
     wire: Any, producer_of: Any, version: int
 ) -> None:
-    one, two = await producer_of(wire, name="one"), await producer_of(wire, name="two")
+    item, two = await producer_of(wire, name="one"), await producer_of(wire, name="two")
 
     def entry(
         producer: TransactionalProducer, *, verify_only: bool, topic: str = "t"
@@ -116,10 +116,10 @@ async def test_brokers_add_and_verify_several_transactions_at_once(
             for result in response.results_by_transaction
         ]
 
-    both = entry(one, verify_only=False), entry(two, verify_only=True)
+    both = entry(item, verify_only=False), entry(two, verify_only=True)
     assert await codes(*both) == ["NONE", "TRANSACTION_ABORTABLE"]
-    assert await codes(entry(one, verify_only=True)) == ["NONE"]
-    assert await codes(entry(one, verify_only=True, topic="none")) == ["UNKNOWN_TOPIC_OR_PARTITION"]
+    assert await codes(entry(item, verify_only=True)) == ["NONE"]
+    assert await codes(entry(item, verify_only=True, topic="none")) == ["UNKNOWN_TOPIC_OR_PARTITION"]
 
 
 async def test_a_groups_offsets_join_a_transaction(wire: Any, producer_of: Any) -> None:
@@ -153,11 +153,12 @@ async def test_markers_can_be_written_by_hand(wire: Any, make_fetch: Any, produc
         ],
     )
     response = await wire.call("WriteTxnMarkers", 1, WriteTxnMarkersRequest(markers=[marker]))
-    found = [
-        [ErrorCode.of(one.error_code) for one in topic.partitions] for topic in response.markers[0].topics
+    result = [
+        [ErrorCode.of(partition.error_code) for partition in topic.partitions]
+        for topic in response.markers[0].topics
     ]
     unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    assert found == [[ErrorCode.NONE, unknown], [unknown]]
+    assert result == [[ErrorCode.NONE, unknown], [unknown]]
     assert await stable(wire, make_fetch, "t", 0)
     assert not await stable(wire, make_fetch, "t", 1)
 
@@ -180,7 +181,7 @@ async def test_transactions_are_listed_as_they_are_filtered(wire: Any, producer_
     async def names(**filters: Any) -> list[str]:
         response = await listed(wire, **filters)
         assert response.error_code == 0
-        return sorted(one.transactional_id for one in response.transaction_states)
+        return sorted(state.transactional_id for state in response.transaction_states)
 
     assert await names() == ["app-1", "app-2", "other"]
     assert await names(state_filters=["Ongoing"]) == ["app-1"]
@@ -214,11 +215,14 @@ async def test_clients_are_told_that_epochs_may_be_used(wire: Any) -> None:
     request = ApiVersionsRequest(client_software_name="c", client_software_version="1")
     for version, supported in ((3, []), (4, [("transaction.version", 0, 2)])):
         response = await wire.call("ApiVersions", version, request)
-        finalized = {one.name: one.max_version_level for one in response.finalized_features}
+        finalized = {feature.name: feature.max_version_level for feature in response.finalized_features}
         assert finalized["transaction.version"] == 2
         assert response.finalized_features_epoch >= 0
-        found = [(one.name, one.min_version, one.max_version) for one in response.supported_features]
-        assert [one for one in found if one[0] == "transaction.version"] == supported
+        results = [
+            (feature.name, feature.min_version, feature.max_version)
+            for feature in response.supported_features
+        ]
+        assert [entry for entry in results if entry[0] == "transaction.version"] == supported
 
 
 async def test_two_phase_commit_where_it_is_allowed_never_times_out(scene: Any, make_batch: Any) -> None:

@@ -66,8 +66,8 @@ class TransactionalProducer:
         async with asyncio.timeout(20):
             while True:
                 response = await self.wire.call("AddPartitionsToTxn", version, request)
-                (found,) = response.results_by_topic_v3_and_below
-                codes = [ErrorCode.of(one.partition_error_code) for one in found.results_by_partition]
+                (result,) = response.results_by_topic_v3_and_below
+                codes = [ErrorCode.of(item.partition_error_code) for item in result.results_by_partition]
                 if not BUSY & set(codes):
                     return codes
                 await asyncio.sleep(0.01)
@@ -134,9 +134,9 @@ class TransactionalProducer:
         """The state, once no transaction is being completed."""
         async with asyncio.timeout(20):
             while True:
-                one = await self.state()
-                if one.error_code not in BUSY and not one.transaction_state.startswith("Prepare"):
-                    return str(one.transaction_state)
+                item = await self.state()
+                if item.error_code not in BUSY and not item.transaction_state.startswith("Prepare"):
+                    return str(item.transaction_state)
                 await asyncio.sleep(0.01)
 
 
@@ -144,13 +144,13 @@ async def described(wire: Any, name: str) -> Any:
     response = await wire.call(
         "DescribeTransactions", 0, DescribeTransactionsRequest(transactional_ids=[name])
     )
-    (one,) = response.transaction_states
-    return one
+    (item,) = response.transaction_states
+    return item
 
 
 async def committed(wire: Any, make_fetch: Any, topic: str, partition: int = 0) -> list[bytes]:
     """What a reader of committed records gets, up to the last stable offset."""
-    found: list[bytes] = []
+    result: list[bytes] = []
     offset = 0
     while True:
         request = make_fetch(topic, offset, partition=partition).replace(isolation_level=READ_COMMITTED)
@@ -158,10 +158,13 @@ async def committed(wire: Any, make_fetch: Any, topic: str, partition: int = 0) 
         batches = split_batches(data.records)
         if not batches:
             assert offset == data.last_stable_offset
-            return found
-        aborted = [(one.producer_id, one.first_offset) for one in data.aborted_transactions or ()]
+            return result
+        aborted = [
+            (transaction.producer_id, transaction.first_offset)
+            for transaction in data.aborted_transactions or ()
+        ]
         for header, batch in data_batches(batches, aborted=aborted):
-            found += [record.value or b"" for record in decode_batch(batch, header)]
+            result += [record.value or b"" for record in decode_batch(batch, header)]
         offset = batches[-1][0].next_offset
 
 

@@ -279,16 +279,16 @@ class ConsumerClient:
         if data is None:
             self._offset = await self.offset_at(client, _EARLIEST)
             return
-        found = records_of(data, self._offset)
-        self._check_first(found, self._offset)
-        self._ledger.observe(found, data.high_watermark)
-        if found:
-            self._offset = found[-1].offset + 1
+        result = records_of(data, self._offset)
+        self._check_first(result, self._offset)
+        self._ledger.observe(result, data.high_watermark)
+        if result:
+            self._offset = result[-1].offset + 1
         await asyncio.sleep(rng.uniform(0, 0.1))
 
-    def _check_first(self, found: list[Found], offset: int) -> None:
-        if found and found[0].offset != offset:
-            raise ViolationError(f"{self._partition}: a fetch at {offset} returned {found[0]}")
+    def _check_first(self, result: list[Found], offset: int) -> None:
+        if result and result[0].offset != offset:
+            raise ViolationError(f"{self._partition}: a fetch at {offset} returned {result[0]}")
 
     async def fetch(
         self, client: WireClient, offset: int, max_bytes: int, max_wait_ms: int
@@ -331,9 +331,9 @@ class ConsumerClient:
         partition = ListOffsetsPartition(partition_index=name.partition, timestamp=timestamp)
         topic = ListOffsetsTopic(name=name.topic, partitions=[partition])
         answer = await client.ask(ListOffsetsRequest(replica_id=-1, topics=[topic]), 6, ListOffsetsResponse)
-        found = answer.topics[0].partitions[0]
-        check_code(found.error_code, f"{name}: offset at {timestamp}")
-        return found.offset
+        response = answer.topics[0].partitions[0]
+        check_code(response.error_code, f"{name}: offset at {timestamp}")
+        return response.offset
 
     async def read_all(self) -> None:
         """Everything from the earliest to the latest offset, for the ledger's full check."""
@@ -351,21 +351,21 @@ class ConsumerClient:
     async def _read_all(self, client: WireClient) -> None:
         start_offset = await self.offset_at(client, _EARLIEST)
         end_offset = await self.offset_at(client, _LATEST)
-        found: list[Found] = []
+        result: list[Found] = []
         offset = start_offset
         while offset < end_offset:
             data = await self.fetch(client, offset, 1 << 20, 0)
             piece = records_of(data, offset) if data is not None else []
             if not piece:
                 break
-            found += piece
+            result += piece
             offset = piece[-1].offset + 1
         if await self.offset_at(client, _EARLIEST) != start_offset:  # retention went by
             raise RefusedError
-        self._check_contents(found, start_offset, end_offset)
+        self._check_contents(result, start_offset, end_offset)
 
-    def _check_contents(self, found: list[Found], start_offset: int, end_offset: int) -> None:
-        self._ledger.check(found, start_offset=start_offset, end_offset=end_offset)
+    def _check_contents(self, result: list[Found], start_offset: int, end_offset: int) -> None:
+        self._ledger.check(result, start_offset=start_offset, end_offset=end_offset)
 
 
 def records_of(data: PartitionData, offset: int) -> list[Found]:

@@ -91,7 +91,7 @@ class BrokerScenario:
         self._sources = [
             (name, self._source(seed, number, name, is_idempotent))
             for number, (name, is_idempotent) in enumerate(
-                (name, one) for name in names for one in (True, True, False)
+                (name, item) for name in names for item in (True, True, False)
             )
         ]
 

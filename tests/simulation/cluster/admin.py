@@ -221,5 +221,5 @@ class ReassignWork:
         answer = await client.ask(request, 2, ElectLeadersResponse)
         expect(answer.error_code, "electing")
         for topic in answer.replica_election_results:
-            for one in topic.partition_result:
-                expect(one.error_code, "electing the preferred leader")
+            for partition in topic.partition_result:
+                expect(partition.error_code, "electing the preferred leader")

@@ -124,10 +124,10 @@ class RoutedClient:
 
     async def leader_of(self, partition: TopicPartition) -> Address:
         """RefusedError while the broker that is asked knows of none."""
-        found = self._leaders.get(partition)
-        if found is None:
-            found = self._leaders[partition] = await self._ask_leader(partition)
-        return found
+        result = self._leaders.get(partition)
+        if result is None:
+            result = self._leaders[partition] = await self._ask_leader(partition)
+        return result
 
     async def _ask_leader(self, partition: TopicPartition) -> Address:
         link = await self._link(self._anyone())
@@ -138,23 +138,23 @@ class RoutedClient:
         (topic,) = answer.topics
         check_code(topic.error_code, f"metadata of {partition.topic}")
         index = partition.partition
-        for one in topic.partitions:
-            if one.partition_index == index:
+        for response_partition in topic.partitions:
+            if response_partition.partition_index == index:
                 for broker in answer.brokers:
-                    if broker.node_id == one.leader_id:
+                    if broker.node_id == response_partition.leader_id:
                         return broker.host, broker.port
         raise RefusedError(f"no leader for {partition}")
 
     async def coordinator_of(self, kind: int, key: str) -> Address:
-        found = self._coordinators.get((kind, key))
-        if found is None:
+        result = self._coordinators.get((kind, key))
+        if result is None:
             link = await self._link(self._anyone())
             request = FindCoordinatorRequest(key=key, key_type=kind)
             answer = await link.ask(request, 2, FindCoordinatorResponse)
             if answer.error_code != ErrorCode.NONE:
                 raise RefusedError(ErrorCode.of(answer.error_code).name)
-            found = self._coordinators[kind, key] = (answer.host, answer.port)
-        return found
+            result = self._coordinators[kind, key] = (answer.host, answer.port)
+        return result
 
 
 def _first_group(request: Any) -> str | None:

@@ -65,7 +65,7 @@ class _Watched:
         known = dict(zip(self.partitions, self.marks, strict=True))
         self.count = len(self.held)
         self.partitions = list(self.held.values())
-        self.marks = [known.get(one, -1) for one in self.partitions]
+        self.marks = [known.get(partition, -1) for partition in self.partitions]
 
 
 class CommitWatch:
@@ -77,8 +77,8 @@ class CommitWatch:
         tree: Tree,
         is_excused: Callable[[ClusterKeeper, TopicImage], bool],
     ) -> None:
-        self._watched = [_Watched(one) for one in keepers]
-        self._by_id = {one.broker_id: one for one in keepers}
+        self._watched = [_Watched(keeper) for keeper in keepers]
+        self._by_id = {keeper.broker_id: keeper for keeper in keepers}
         self._tree = tree
         self._is_excused = is_excused
         self._is_in_doubt = False
@@ -93,11 +93,11 @@ class CommitWatch:
         """ViolationError when a promise is broken now."""
         if self._tree.commits != self._seen_commits:
             self._read_registry()
-        for one in self._watched:
-            if one.keeper.broker is not one.broker or len(one.held) != one.count:
-                one.look_again()
-            if [partition.high_watermark for partition in one.partitions] != one.marks:
-                self._moved(one)
+        for watched in self._watched:
+            if watched.keeper.broker is not watched.broker or len(watched.held) != watched.count:
+                watched.look_again()
+            if [partition.high_watermark for partition in watched.partitions] != watched.marks:
+                self._moved(watched)
         if self._is_in_doubt:
             self._turns += 1
             if self._turns % _DOUBTED_TURNS == 0:
@@ -193,12 +193,12 @@ class CommitWatch:
                 self._nodes[path] = node
                 self._take(topic_from(path.removeprefix(_TOPICS), node.data))
                 changed = True
-        for path in [one for one in self._nodes if one not in tree.nodes]:
+        for path in [item for item in self._nodes if item not in tree.nodes]:
             del self._nodes[path]
             self._names.pop(self._topics.pop(path.removeprefix(_TOPICS)).topic_id)
         if changed:
-            for one in self._watched:
-                one.look_again()
+            for watched in self._watched:
+                watched.look_again()
             for place in self._committed:
                 self._check_place(*place)
 
@@ -233,7 +233,7 @@ def _check_step(name: str, before: PartitionImage, after: PartitionImage) -> Non
 
 
 def _lineage(partition: Partition) -> Lineage:
-    return [(one.start_offset, one.epoch) for one in partition.log.epochs]
+    return [(epoch.start_offset, epoch.epoch) for epoch in partition.log.epochs]
 
 
 def _clipped(lineage: Sequence[tuple[int, int]], since: int, below: int) -> Lineage:

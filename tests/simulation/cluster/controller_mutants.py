@@ -52,12 +52,12 @@ def elects_whoever_lives() -> Patches:
     def with_leader(
         partition: PartitionImage, availability: ReplicaAvailability, rules: TopicRules
     ) -> PartitionImage:
-        found = real(partition, availability, rules)
+        partition_image = real(partition, availability, rules)
         candidate = elections._first(partition.replicas, availability.electable)
-        if found.leader == partition.leader or candidate not in availability.electable:
-            return found
-        isr = found.isr if candidate in found.isr else (*found.isr, candidate)
-        return replace(found, leader=candidate, isr=isr)
+        if partition_image.leader == partition.leader or candidate not in availability.electable:
+            return partition_image
+        isr = partition_image.isr if candidate in partition_image.isr else (*partition_image.isr, candidate)
+        return replace(partition_image, leader=candidate, isr=isr)
 
     yield patch.object(elections, "_with_leader", with_leader)
 
@@ -87,7 +87,7 @@ def everybody_is_eligible() -> Patches:
     def eligible(
         partition: PartitionImage, isr: tuple[BrokerId, ...], rules: TopicRules
     ) -> tuple[BrokerId, ...]:
-        return tuple(one for one in partition.replicas if one not in isr)
+        return tuple(replica for replica in partition.replicas if replica not in isr)
 
     yield patch.object(elections, "eligible_after", eligible)
     yield patch.object(isr_changes, "eligible_after", eligible)
@@ -155,7 +155,7 @@ def drops_before_in_sync() -> Patches:
         target = partition.target
         if not partition.is_reassigned:
             return partition
-        isr = tuple(one for one in partition.isr if one in target) or target
+        isr = tuple(broker_id for broker_id in partition.isr if broker_id in target) or target
         leader = partition.leader if partition.leader in isr else isr[0]
         draft = replace(
             partition, replicas=target, isr=isr, leader=leader, eligible=(), adding=(), removing=()
@@ -196,11 +196,11 @@ def granted_and_not_written() -> Patches:
 def deposed_controller_writes() -> Patches:
     async def commit(self: ClusterStore, operations: Sequence[Operation]) -> None:
         forced: list[Operation] = []
-        for one in operations:
-            node = await self._registry.get(one.path)
-            if isinstance(one, Put) and node is not None:
-                one = one._replace(version=node.version)
-            forced.append(one)
+        for operation in operations:
+            node = await self._registry.get(operation.path)
+            if isinstance(operation, Put) and node is not None:
+                operation = operation._replace(version=node.version)
+            forced.append(operation)
         await self._registry.commit(forced)
         self._remember(operations)
 

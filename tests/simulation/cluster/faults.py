@@ -77,7 +77,7 @@ class ClusterFaults:
 
     @property
     def end_s(self) -> float:
-        return max((one.at_s + one.for_s for one in self.strikes), default=0.0)
+        return max((strike.at_s + strike.for_s for strike in self.strikes), default=0.0)
 
     @classmethod
     def parse(cls, text: str) -> ClusterFaults:

@@ -84,10 +84,12 @@ class ClusterMonitor:
         if image is None:
             return "nobody knows the cluster"
         for topic in image.topics.values():
-            for index, one in enumerate(topic.partitions):
-                others = [broker for broker in one.isr if broker != gone.broker_id]
-                if others and one.leader not in others:
-                    return f"{topic.name}-{index}: leader {one.leader}, in sync {one.isr} of {one.replicas}"
+            for index, item in enumerate(topic.partitions):
+                others = [broker for broker in item.isr if broker != gone.broker_id]
+                if others and item.leader not in others:
+                    return (
+                        f"{topic.name}-{index}: leader {item.leader}, in sync {item.isr} of {item.replicas}"
+                    )
         return None
 
     def _problem(self) -> str | None:
@@ -107,30 +109,30 @@ class ClusterMonitor:
             yield from self._problems_of_replicas(keeper, newest)
 
     def _problems_of_image(self, image: ClusterImage) -> Iterator[str]:
-        known = sorted(one.broker_id for one in image.brokers)
-        wanted = sorted(one.broker_id for one in self._view.keepers)
+        known = sorted(broker.broker_id for broker in image.brokers)
+        wanted = sorted(keeper.broker_id for keeper in self._view.keepers)
         if known != wanted:
             yield f"brokers {known} are registered, not {wanted}"
         for topic in image.topics.values():
-            for index, one in enumerate(topic.partitions):
-                if sorted(one.isr) != sorted(one.replicas) or one.leader not in one.replicas:
-                    yield f"{topic.name}-{index}: leader {one.leader}, in sync {one.isr} of {one.replicas}"
-                if one.adding or one.removing:
-                    yield f"{topic.name}-{index}: adding {one.adding}, removing {one.removing}"
+            for index, broker in enumerate(topic.partitions):
+                if sorted(broker.isr) != sorted(broker.replicas) or broker.leader not in broker.replicas:
+                    yield f"{topic.name}-{index}: leader {broker.leader}, in sync {broker.isr} of {broker.replicas}"
+                if broker.adding or broker.removing:
+                    yield f"{topic.name}-{index}: adding {broker.adding}, removing {broker.removing}"
 
     def _problems_of_replicas(self, keeper: ClusterKeeper, image: ClusterImage) -> Iterator[str]:
         assert keeper.broker is not None
         replicas = replicas_of(keeper.broker)
         for topic in image.topics.values():
-            for index, one in enumerate(topic.partitions):
-                if keeper.broker_id not in one.replicas:
+            for index, item in enumerate(topic.partitions):
+                if keeper.broker_id not in item.replicas:
                     continue
                 held = replicas.get(TopicPartition(topic.name, index))
                 where = f"{topic.name}-{index} on {keeper.host.name}"
                 if held is None or held.topic_id != topic.topic_id:
                     yield f"{where} is not open"
-                elif held.is_leader != (one.leader == keeper.broker_id):
-                    yield f"{where}: it thinks otherwise of leading than the image, where {one.leader} leads"
+                elif held.is_leader != (item.leader == keeper.broker_id):
+                    yield f"{where}: it thinks otherwise of leading than the image, where {item.leader} leads"
                 elif not held.last_stable_offset == held.high_watermark == held.log.end_offset:
                     yield (
                         f"{where}: stable to {held.last_stable_offset}, high watermark {held.high_watermark}, "
@@ -151,12 +153,12 @@ class ClusterMonitor:
             held = replicas_of(broker).get(name)
             if held is None:
                 continue
-            found = keeper.host.name, content_of(held)
+            result = keeper.host.name, content_of(held)
             if first is None:
-                first = found
-            elif found[1] != first[1]:
+                first = result
+            elif result[1] != first[1]:
                 raise ViolationError(
-                    f"{name}: {first[0]} and {found[0]} differ: {difference(first[1], found[1])}"
+                    f"{name}: {first[0]} and {result[0]} differ: {difference(first[1], result[1])}"
                 )
 
 
@@ -165,7 +167,12 @@ def _essence(image: ClusterImage | None) -> object:
     if image is None:
         return None
     topics = [
-        (name, str(one.topic_id), [(p.leader, p.leader_epoch, p.partition_epoch) for p in one.partitions])
-        for name, one in sorted(image.topics.items())
+        (name, str(item.topic_id), [(p.leader, p.leader_epoch, p.partition_epoch) for p in item.partitions])
+        for name, item in sorted(image.topics.items())
     ]
-    return image.controller_id, image.controller_epoch, sorted(one.broker_id for one in image.brokers), topics
+    return (
+        image.controller_id,
+        image.controller_epoch,
+        sorted(broker.broker_id for broker in image.brokers),
+        topics,
+    )

@@ -120,7 +120,11 @@ def maximal_isr_forgotten() -> Patches:
     ) -> int:
         if not self.is_enough(min_in_sync):
             return current
-        ends = [self._followers[one].end_offset for one in self.state.isr if one in self._followers]
+        ends = [
+            self._followers[broker_id].end_offset
+            for broker_id in self.state.isr
+            if broker_id in self._followers
+        ]
         return max(current, min([durable_offset, *ends]))
 
     assert real is not high_watermark
@@ -340,12 +344,12 @@ def commits_with_too_few() -> Patches:
 
 @mutant("row 32: out of range, a follower drops everything and begins where its leader does", _SCENARIO)
 def begins_again_too_soon() -> Patches:
-    async def act(self: _FetchLoop, followed: Followed, data: Any, found: Any) -> None:
+    async def act(self: _FetchLoop, followed: Followed, data: Any, result: Any) -> None:
         partition: Any = followed.replica
         if data.diverging_epoch.epoch >= 0:
             partition.follower().restart_at(max(0, data.log_start_offset))
         else:
-            await real(self, followed, data, found)
+            await real(self, followed, data, result)
 
     real = _FetchLoop._act
     yield patch.object(_FetchLoop, "_act", act)
@@ -358,7 +362,7 @@ def follower_skips_a_batch() -> Patches:
     def append_fetched(
         self: FollowerRole, batches: Sequence[tuple[BatchHeader, memoryview]], *, now_ms: int
     ) -> None:
-        kept = [one for one in batches if one[0].base_offset % 11 != 10] or batches
+        kept = [batch for batch in batches if batch[0].base_offset % 11 != 10] or batches
         real(self, kept, now_ms=now_ms)
 
     yield patch.object(FollowerRole, "append_fetched", append_fetched)

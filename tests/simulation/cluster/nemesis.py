@@ -106,7 +106,7 @@ class Nemesis:
             return False
         node = self._registry.tree.nodes.get(f"/brokers/ids/{keeper.broker_id}")
         return node is not None and (keeper.broker_id, node.created) in {
-            (one.broker_id, one.epoch) for one in image.brokers
+            (broker.broker_id, broker.epoch) for broker in image.brokers
         }
 
     async def torment(self) -> None:
@@ -141,8 +141,8 @@ class Nemesis:
 
     def _kill(self, kind: CrashKind, point: str, strike: Strike, hit: ClusterKeeper, rng: Random) -> None:
         if strike.role == "all":
-            for one in self._view.keepers:  # at one instant; they come back one after another
-                one.crash(self._way_to_die(kind, one), strike.for_s * rng.uniform(0.1, 2.0))
+            for keeper in self._view.keepers:  # at one instant; they come back one after another
+                keeper.crash(self._way_to_die(kind, keeper), strike.for_s * rng.uniform(0.1, 2.0))
         elif point:
             operations, suffix = _POINTS[point]
             hit.down_s = strike.for_s
@@ -180,12 +180,12 @@ class Nemesis:
 
     def _cut(self, kind: str, hit: ClusterKeeper, rng: Random) -> Undo:
         me = hit.host.name
-        brokers = [one.host.name for one in self._view.keepers if one is not hit]
+        brokers = [keeper.host.name for keeper in self._view.keepers if keeper is not hit]
         match kind:
             case "isolate" | "exile":  # the exile's clients still reach it
                 self._cut_registry(hit)
-                others = [*brokers, *(one.name for one in self._clients if kind == "isolate")]
-                undo = self._links.block([(me, one) for one in others] + [(one, me) for one in others])
+                others = [*brokers, *(client.name for client in self._clients if kind == "isolate")]
+                undo = self._links.block([(me, item) for item in others] + [(item, me) for item in others])
 
                 def let_in() -> None:
                     undo()
@@ -193,11 +193,11 @@ class Nemesis:
 
                 return let_in
             case "alone":
-                ways = [(me, one) for one in brokers] + [(one, me) for one in brokers]
+                ways = [(me, broker) for broker in brokers] + [(broker, me) for broker in brokers]
             case "deaf":
-                ways = [(one, me) for one in brokers]
+                ways = [(broker, me) for broker in brokers]
             case "mute":
-                ways = [(me, one) for one in brokers]
+                ways = [(me, broker) for broker in brokers]
             case _:
                 other = rng.choice(brokers or [me])
                 ways = rng.choice(([(me, other), (other, me)], [(me, other)], [(other, me)]))
@@ -205,11 +205,11 @@ class Nemesis:
 
     async def _roll(self, strike: Strike) -> None:
         """Restart one after another, each once the one before it serves."""
-        for one in self._view.keepers:
-            one.restart(0.0)
+        for keeper in self._view.keepers:
+            keeper.restart(0.0)
             await asyncio.sleep(strike.for_s)
             waited_s = 0.0
-            while not one.is_up and waited_s < _COMING_UP_S_MAX:
+            while not keeper.is_up and waited_s < _COMING_UP_S_MAX:
                 await asyncio.sleep(0.1)
                 waited_s += 0.1
 
@@ -304,9 +304,9 @@ class Nemesis:
         self._rotten = hit
         self.on_rot()
         if rng.random() < _ALL_FALL:
-            for one in self._view.keepers:
-                if one is not hit:
-                    one.crash(CrashKind.PROCESS_KILL, down_s + rng.uniform(0.5, 2.0))
+            for keeper in self._view.keepers:
+                if keeper is not hit:
+                    keeper.crash(CrashKind.PROCESS_KILL, down_s + rng.uniform(0.5, 2.0))
         hit.crash(CrashKind.PROCESS_KILL, down_s)
         return True
 
@@ -342,12 +342,12 @@ class Nemesis:
         self._hurry_registry()
         if self._registry is not None:
             self._registry.heal()
-        for one in self._view.keepers:
-            _hurry_disk(one.host, self._step_s)
-            _give_space(one.host)
-            if one.life is not None:
-                one.life.resume()
-                one.life.disk.faults.clear()
+        for keeper in self._view.keepers:
+            _hurry_disk(keeper.host, self._step_s)
+            _give_space(keeper.host)
+            if keeper.life is not None:
+                keeper.life.resume()
+                keeper.life.disk.faults.clear()
         self.is_over = True
         self._world.trace.note("calm")
 
@@ -395,7 +395,7 @@ def _checkpointed(medium: Medium, path: str, topic: str, index: str) -> int:
     except (FileNotFoundError, UnicodeDecodeError):
         return 0
     entries = [line.split() for line in lines[2:]]
-    return max((int(one[2]) for one in entries if one[:2] == [topic, index]), default=0)
+    return max((int(entry[2]) for entry in entries if entry[:2] == [topic, index]), default=0)
 
 
 def _hurry_disk(host: Host, step_s: tuple[float, float]) -> None:

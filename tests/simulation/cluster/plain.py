@@ -97,19 +97,20 @@ class PlainWork:
         )
 
     def undone(self) -> list[str]:
-        return [f"{one.name} to {name}" for name, one, _ in self._producers if not one.is_done]
+        return [f"{named.name} to {name}" for name, named, _ in self._producers if not named.is_done]
 
     async def probe(self) -> None:
         """Every partition takes a record with acks=all."""
         context = self._setting.context
         self._probes += 1
         sources = [
-            (one, self._source(f"probe{self._probes}-{one.partition}", one, True, 1)) for one in self._names
+            (name, self._source(f"probe{self._probes}-{name.partition}", name, True, 1))
+            for name in self._names
         ]
         await gather_all(
             *(
-                self._setting.somewhere(ProducerClient(context, name, one, start_s=0.0).run())
-                for name, one in sources
+                self._setting.somewhere(ProducerClient(context, name, item, start_s=0.0).run())
+                for name, item in sources
             )
         )
 
@@ -168,20 +169,20 @@ class KeyedWork:
                         ProducerClient(
                             context,
                             self._name,
-                            one,
+                            source,
                             start_s=1.0,
                             pause_s=self._setting.pause_s,
                             first_alone=True,
                         ).run()
                     )
-                    for one in self._sources
+                    for source in self._sources
                 )
             )
         finally:
             self._producing = False
 
     def undone(self) -> list[str]:
-        return [f"{one.name} to {self._name}" for one in self._sources if not one.is_done]
+        return [f"{source.name} to {self._name}" for source in self._sources if not source.is_done]
 
     async def check(self) -> None:
         reader = KeyedReader(self._setting.context, self._name, self._ledger, self._sources)

@@ -74,7 +74,7 @@ class ClusterPlan:
             loses_one=stream(seed, "lost").choice((None, CrashKind.PROCESS_KILL, CrashKind.POWER_LOSS)),
         )
         if "group" in plan.workloads and stream(seed, "protocol of the group").random() < 0.5:
-            workloads = tuple("consumers" if one == "group" else one for one in plan.workloads)
+            workloads = tuple("consumers" if workload == "group" else workload for workload in plan.workloads)
             plan = replace(plan, workloads=workloads)
         return plan if profile == "mix" else plan._for_plays(rng)
 
@@ -82,7 +82,7 @@ class ClusterPlan:
         """The ISR follows quickly what happens, and there is a third replica that may be behind."""
         workloads = self.workloads
         if self.profile == "moves" or (self.profile == "in_sync" and rng.random() < 0.5):
-            workloads = ("reassign", *(one for one in workloads if one == "keyed"))
+            workloads = ("reassign", *(workload for workload in workloads if workload == "keyed"))
         return replace(
             self,
             replication=min(3, self.broker_count),
@@ -94,7 +94,7 @@ class ClusterPlan:
 
     def fit_for(self, faults: ClusterFaults) -> ClusterPlan:
         """Where a disk rots, a record is never acknowledged by one broker alone."""
-        rots = any(one.kind in LOSSES for one in faults.strikes)
+        rots = any(strike.kind in LOSSES for strike in faults.strikes)
         return replace(self, min_insync=min(2, self.replication)) if rots else self
 
     def without_flushes(self) -> ClusterPlan:

@@ -79,8 +79,8 @@ class ClusterScenario:
             )
             for broker_id in range(1, plan.broker_count + 1)
         ]
-        for one in self._keepers:
-            one.host.offload_delays.start_s = one.host.offload_delays.step_s = (0.0, plan.sync_s)
+        for keeper in self._keepers:
+            keeper.host.offload_delays.start_s = keeper.host.offload_delays.step_s = (0.0, plan.sync_s)
         self._clients = [world.host(f"client-{number}") for number in range(2)]
         self._view = ClusterView(self._keepers)
         self._monitor = ClusterMonitor(self._view)
@@ -91,7 +91,7 @@ class ClusterScenario:
         self._nemesis.on_rot = self._commits.doubt
         context = ClusterContext(
             broker="",
-            brokers=tuple((one.host.name, PORT) for one in self._keepers),
+            brokers=tuple((cluster_keeper.host.name, PORT) for cluster_keeper in self._keepers),
             rng=stream(seed, "clients"),
             now_ms=self._clients[0].clock.wall_ms,
             leaders_change=True,
@@ -144,10 +144,11 @@ class ClusterScenario:
 
     def _start(self) -> None:
         self._monitor.is_over = False
-        for one in self._keepers:
-            one.stop.clear()
+        for keeper in self._keepers:
+            keeper.stop.clear()
         self._guards = [
-            asyncio.create_task(one.keep(), name=f"keeper {one.broker_id}") for one in self._keepers
+            asyncio.create_task(cluster_keeper.keep(), name=f"keeper {cluster_keeper.broker_id}")
+            for cluster_keeper in self._keepers
         ]
         self._guards.append(asyncio.create_task(self._monitor.watch(), name="monitor"))
 
@@ -188,16 +189,16 @@ class ClusterScenario:
     async def _end_all(self) -> None:
         if self._plan.ending == "clean":
             await self._stop()
-        for one in self._keepers:
-            one.stop.set()
-            one.crash(CrashKind.PROCESS_KILL if self._plan.ending == "kill" else CrashKind.POWER_LOSS, 0.0)
+        for keeper in self._keepers:
+            keeper.stop.set()
+            keeper.crash(CrashKind.PROCESS_KILL if self._plan.ending == "kill" else CrashKind.POWER_LOSS, 0.0)
         self._monitor.is_over = True
         await gather_all(*self._guards)
 
     async def _stop(self) -> None:
         self._monitor.is_over = True
-        for one in self._keepers:
-            one.stop.set()
+        for keeper in self._keepers:
+            keeper.stop.set()
         await gather_all(*self._guards)
 
     async def _bounded(self, seconds_max: float, work: Coroutine[Any, Any, T], otherwise: str) -> T:
@@ -209,7 +210,7 @@ class ClusterScenario:
             async with asyncio.timeout(seconds_max):
                 return await task
         except TimeoutError:
-            undone = [one for work in self._works for one in work.undone()]
+            undone = [item for work in self._works for item in work.undone()]
             raise ViolationError(f"stuck: after {seconds_max:.0f} s {otherwise}: {undone}") from None
         except asyncio.CancelledError:
             for guard in self._guards:

@@ -71,14 +71,14 @@ class TransactionWork:
             self._transact(),
             self._setting.somewhere(self._deliver_late()),
             *(
-                self._setting.somewhere(self._reader(one).follow(lambda: self._is_over))
-                for one in self._partitions
+                self._setting.somewhere(self._reader(partition).follow(lambda: self._is_over))
+                for partition in self._partitions
             ),
         )
 
     async def _transact(self) -> None:
         try:
-            await gather_all(*(self._setting.somewhere(one.run()) for one in self._producers))
+            await gather_all(*(self._setting.somewhere(producer.run()) for producer in self._producers))
         finally:
             self._is_over = True
 
@@ -93,12 +93,14 @@ class TransactionWork:
         return CommittedReader(self._setting.context, self._history, partition, leaders_change=True)
 
     def undone(self) -> list[str]:
-        return [one.waits_for for one in self._producers if one.waits_for]
+        return [producer.waits_for for producer in self._producers if producer.waits_for]
 
     async def check(self) -> None:
         contents = {}
-        for one in self._partitions:
-            contents[one] = await self._setting.somewhere(self._reader(one).read_all(_ENDING_S_MAX))
+        for partition in self._partitions:
+            contents[partition] = await self._setting.somewhere(
+                self._reader(partition).read_all(_ENDING_S_MAX)
+            )
         offsets = OffsetsReader(self._setting.context, self._history.transactions, PAID)
         contents[OFFSETS] = await self._setting.somewhere(offsets.read_all(_ENDING_S_MAX))
         self._history.check(contents)
@@ -145,8 +147,8 @@ class GroupWork:
         await gather_all(
             self._settle(),
             *(
-                self._setting.somewhere(one.run(self._setting.is_calm, lambda: self._is_over))
-                for one in self._members
+                self._setting.somewhere(member.run(self._setting.is_calm, lambda: self._is_over))
+                for member in self._members
             ),
         )
 
@@ -157,7 +159,7 @@ class GroupWork:
             left_s = _SETTLING_S_MAX
             while not self._is_settled():
                 if left_s < 0:
-                    seen = [(one.name, one.generation, one.owned) for one in self._members]
+                    seen = [(member.name, member.generation, member.owned) for member in self._members]
                     raise ViolationError(f"stuck: {_SETTLING_S_MAX:.0f} s after the last fault: {seen}")
                 left_s -= 0.5
                 await asyncio.sleep(0.5)
@@ -165,9 +167,9 @@ class GroupWork:
             self._is_over = True
 
     def _is_settled(self) -> bool:
-        generations = {one.generation for one in self._members}
-        owned = sorted(partition for one in self._members for partition in one.owned or ())
-        is_complete = all(one.owned is not None for one in self._members)
+        generations = {member.generation for member in self._members}
+        owned = sorted(partition for member in self._members for partition in member.owned or ())
+        is_complete = all(member.owned is not None for member in self._members)
         return is_complete and len(generations) == 1 and owned == list(range(self._partition_count))
 
     def undone(self) -> list[str]:

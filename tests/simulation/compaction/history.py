@@ -147,24 +147,24 @@ class CompactionHistory:
         for key, sent in self._latest().items():
             if sent.offset in present or sent.offset < log.start_offset:
                 continue
-            found = newest.get(key, -1)
-            if found > sent.offset:
+            result = newest.get(key, -1)
+            if result > sent.offset:
                 continue  # one in doubt has replaced it
             if not sent.is_tombstone:
                 self._fail(f"{key!r} has lost its newest value, at {sent.offset}")
             if now_ms < sent.sent_ms + self.delete_retention_ms:
                 self._fail(f"the tombstone of {key!r} at {sent.offset} went too early")
-            if found >= 0:
-                self._fail(f"{key!r} was deleted at {sent.offset}, and is back at {found}")
+            if result >= 0:
+                self._fail(f"{key!r} was deleted at {sent.offset}, and is back at {result}")
 
     def _latest(self) -> dict[bytes, Sent]:
-        found: dict[bytes, Sent] = {}
+        result: dict[bytes, Sent] = {}
         for sent in self.sent.values():
             if sent.fate is Fate.COMMITTED and sent.offset > (
-                found[sent.key].offset if sent.key in found else -1
+                result[sent.key].offset if sent.key in result else -1
             ):
-                found[sent.key] = sent
-        return found
+                result[sent.key] = sent
+        return result
 
     def _check_tail(self, log: Log, records: list[Record]) -> None:
         present = {record.offset for record in records}
@@ -225,7 +225,7 @@ def identity_of(record: Record) -> bytes:
 
 def read_batches(log: Log) -> list[tuple[BatchHeader, memoryview]]:
     """All of the log as a reader gets it; each with the CRC that it says."""
-    found: list[tuple[BatchHeader, memoryview]] = []
+    results: list[tuple[BatchHeader, memoryview]] = []
     offset = log.start_offset
     while offset < log.end_offset:
         read = log.read(offset, 4000, end_offset=log.end_offset, at_least_one=True)
@@ -233,9 +233,9 @@ def read_batches(log: Log) -> list[tuple[BatchHeader, memoryview]]:
             raise ViolationError(f"{log.topic_partition}: a reader is stuck at {offset}")
         for header, batch in split_batches(read.records):
             check_crc(batch)
-            found.append((header, batch))
+            results.append((header, batch))
         offset = read.next_offset
-    return found
+    return results
 
 
 def committed_records(
@@ -248,7 +248,7 @@ def committed_records(
         (first, producer) for producer, first in log.aborted_transactions(log.start_offset, log.end_offset)
     )
     aborting: set[int] = set()
-    found: list[Record] = []
+    records: list[Record] = []
     for header, batch in batches:
         if header.base_offset >= stable_offset:
             break
@@ -259,5 +259,5 @@ def committed_records(
                 aborting.discard(header.producer_id)
         elif not (header.is_transactional and header.producer_id in aborting):
             readable = decode_batch(batch, header, from_offset=log.start_offset)
-            found += [record for record in readable if record.offset < stable_offset]
-    return found
+            records += [record for record in readable if record.offset < stable_offset]
+    return records

@@ -77,11 +77,11 @@ class Model:
 
     def latest(self) -> dict[bytes, Record]:
         """The newest committed record of each key."""
-        found: dict[bytes, Record] = {}
+        records: dict[bytes, Record] = {}
         for written in self.written.values():
             if self.is_committed(written) and written.record.key is not None:
-                found[written.record.key] = written.record
-        return found
+                records[written.record.key] = written.record
+        return records
 
 
 class _Inline:
@@ -235,7 +235,9 @@ class KeyedLog:
     def run_round(self) -> None:
         """Nothing but the cleaner's work."""
         sealed = self.log.cleaning.sealed()
-        self._touched_below = max([self._touched_below, *(one.end_offset for one in sealed)])
+        self._touched_below = max(
+            [self._touched_below, *(segment_view.end_offset for segment_view in sealed)]
+        )
         _run(self.cleaner.run_round([_Partition(self.log)], self.broker))
 
     def compact_again(self) -> None:

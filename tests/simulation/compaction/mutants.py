@@ -97,14 +97,14 @@ def active_segment_cleaned() -> Patches:
         return self._segments.active.base_offset if last is None else last.last_offset + 1
 
     def sealed(self: CleaningAccess) -> Any:
-        found = [self._view(number) for number in range(len(self._segments))]
-        return [*found[:-1], replace(found[-1], end_offset=end_of(self))]
+        segment_views = [self._view(number) for number in range(len(self._segments))]
+        return [*segment_views[:-1], replace(segment_views[-1], end_offset=end_of(self))]
 
     def source(self: CleaningAccess, number: int) -> Any:
-        found = real(self, number)
+        source_segment = real(self, number)
         if number == len(self._segments) - 1:
-            found.end_offset = end_of(self)
-        return found
+            source_segment.end_offset = end_of(self)
+        return source_segment
 
     yield patch.object(CleaningAccess, "sealed", sealed)
     yield patch.object(CleaningAccess, "_source", source)
@@ -121,7 +121,7 @@ def open_transactions_compacted() -> Patches:
             self.flush_if_due = partition.flush_if_due
 
     async def run_round(self: LogCleaner, partitions: Any, config: Any) -> None:
-        await real(self, [Unstable(one) for one in partitions], config)
+        await real(self, [Unstable(partition) for partition in partitions], config)
 
     yield patch.object(LogCleaner, "run_round", run_round)
 

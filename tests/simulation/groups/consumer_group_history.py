@@ -49,5 +49,5 @@ class ConsumerGroupHistory(GroupHistory):
 
     def latest(self, partition: int) -> SentCommit | None:
         """Of the last tenure: an answer may reach its member long after another has the partition, and has committed."""
-        acked = [one for one in self.commits.get(partition, ()) if one.number_of_ack is not None]
-        return max(acked, key=lambda one: (one.generation, one.number_of_ack or 0), default=None)
+        acked = [commit for commit in self.commits.get(partition, ()) if commit.number_of_ack is not None]
+        return max(acked, key=lambda item: (item.generation, item.number_of_ack or 0), default=None)

@@ -164,18 +164,19 @@ class ConsumerGroupMember:
         self._history.renewed(self.name, sent_s + SESSION_MS / 1000)
         if answer.assignment is not None:
             await self._take(
-                client, sorted(n for one in answer.assignment.topic_partitions for n in one.partitions)
+                client,
+                sorted(n for partition in answer.assignment.topic_partitions for n in partition.partitions),
             )
 
-    async def _take(self, client: WireClient, told: list[int]) -> None:
+    async def _take(self, client: WireClient, answers: list[int]) -> None:
         """Stop using what is not in it first; then look where to begin in what is new."""
         now_s = asyncio.get_running_loop().time()
-        for partition in [one for one in self._tenures if one not in told]:
+        for partition in [tenure for tenure in self._tenures if tenure not in answers]:
             self._history.stops(self.name, partition)
             del self._tenures[partition]
-        added = [partition for partition in told if partition not in self._tenures]
-        self.owned = told
-        for partition in told:
+        added = [partition for partition in answers if partition not in self._tenures]
+        self.owned = answers
+        for partition in answers:
             self._tenures[partition] = self._history.takes(self.name, partition, now_s)
         for partition in added:
             await check_offset(client, self._history, self._topic, partition)

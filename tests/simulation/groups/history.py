@@ -51,27 +51,27 @@ class GroupHistory:
     def sends(self, partition: int, generation: int) -> SentCommit:
         """The next commit of a partition: what it says, and that it may now happen."""
         sent = self.commits.setdefault(partition, [])
-        one = SentCommit(
+        commit = SentCommit(
             partition=partition,
             offset=len(sent),
             generation=generation,
             newest_generation=self.newest_generation,
         )
-        sent.append(one)
-        return one
+        sent.append(commit)
+        return commit
 
-    def acknowledged(self, one: SentCommit) -> None:
-        if one.generation < one.newest_generation:
+    def acknowledged(self, commit: SentCommit) -> None:
+        if commit.generation < commit.newest_generation:
             raise ViolationError(
-                f"a commit in generation {one.generation} was accepted after {one.newest_generation} was assigned"
+                f"a commit in generation {commit.generation} was accepted after {commit.newest_generation} was assigned"
             )
         self.acks += 1
-        one.number_of_ack = self.acks
+        commit.number_of_ack = self.acks
 
     def latest(self, partition: int) -> SentCommit | None:
         """The commit that was acknowledged last: what a fetch that begins now must at least find."""
-        acked = [one for one in self.commits.get(partition, ()) if one.number_of_ack is not None]
-        return max(acked, key=lambda one: one.number_of_ack or 0, default=None)
+        acked = [commit for commit in self.commits.get(partition, ()) if commit.number_of_ack is not None]
+        return max(acked, key=lambda item: item.number_of_ack or 0, default=None)
 
     def found(self, partition: int, offset: int, latest: SentCommit | None) -> None:
         """A fetch that began when `latest` was the last acknowledged found `offset`."""
@@ -80,17 +80,17 @@ class GroupHistory:
         sent = self.commits.get(partition, [])
         if not 0 <= offset < len(sent):
             raise ViolationError(f"partition {partition}: nobody committed {offset}, {_said(latest)} was")
-        one = sent[offset]
-        if one.is_refused:
+        commit = sent[offset]
+        if commit.is_refused:
             raise ViolationError(f"partition {partition}: {offset} is committed, but was refused")
-        if latest is None or one is latest:
+        if latest is None or commit is latest:
             return
-        older = one.number_of_ack is not None and one.number_of_ack < (latest.number_of_ack or 0)
-        if older or one.generation < latest.generation:
+        older = commit.number_of_ack is not None and commit.number_of_ack < (latest.number_of_ack or 0)
+        if older or commit.generation < latest.generation:
             raise ViolationError(
-                f"partition {partition}: {_said(latest)} was acknowledged and is gone, {_said(one)} is back"
+                f"partition {partition}: {_said(latest)} was acknowledged and is gone, {_said(commit)} is back"
             )
 
 
-def _said(one: SentCommit | None) -> str:
-    return "nothing" if one is None else f"{one.offset} (generation {one.generation})"
+def _said(commit: SentCommit | None) -> str:
+    return "nothing" if commit is None else f"{commit.offset} (generation {commit.generation})"

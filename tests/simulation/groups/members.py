@@ -160,7 +160,7 @@ class GroupMember:
 
     def _assignments(self, members: list[JoinGroupResponseMember]) -> list[SyncGroupRequestAssignment]:
         """Every partition to somebody; who gets which moves with the generation."""
-        ids = [one.member_id for one in sorted(members, key=lambda one: one.metadata)]
+        ids = [member.member_id for member in sorted(members, key=lambda item: item.metadata)]
         return [
             SyncGroupRequestAssignment(
                 member_id=member_id,

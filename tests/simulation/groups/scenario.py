@@ -184,26 +184,26 @@ class GroupScenario:
         await self._trial.anyone().spawn(creating)
         await self._trial.anyone().spawn(commit_alone(self._context, self._history, TOPIC))
         running = [
-            self._trial.anyone().spawn(one.run(lambda: self._trial.is_calm, lambda: self._is_over))
-            for one in self._members
+            self._trial.anyone().spawn(member.run(lambda: self._trial.is_calm, lambda: self._is_over))
+            for member in self._members
         ]
         await self._trial.torment_while(running)
         await self._trial.settle(
             self._is_settled,
             running,
             seconds_max=_SETTLING_S_MAX,
-            seen=lambda: [(one.name, one.generation, one.owned) for one in self._members],
+            seen=lambda: [(member.name, member.generation, member.owned) for member in self._members],
         )
         self._is_over = True
         await asyncio.gather(*running)
         await self._check_offsets_somewhere()
 
     def _is_settled(self) -> bool:
-        alive = [one for one in self._members if not one.is_gone]
-        generations = {one.generation for one in alive}
-        owned = sorted(partition for one in alive for partition in one.owned or ())
-        is_complete = all(one.owned is not None for one in alive)
-        counts = [len(one.owned or ()) for one in alive]
+        alive = [member for member in self._members if not member.is_gone]
+        generations = {member.generation for member in alive}
+        owned = sorted(partition for member in alive for partition in member.owned or ())
+        is_complete = all(member.owned is not None for member in alive)
+        counts = [len(member.owned or ()) for member in alive]
         if self._is_even and max(counts) - min(counts) > 1:
             return False
         return is_complete and len(generations) == 1 and owned == list(range(self._plan.partition_count))

@@ -53,11 +53,11 @@ class ModelController:
         """The broker is gone, as far as anyone can tell. The last one in sync stays in the ISR: nobody else may lead."""
         if self.live.pop(broker, None) is None:
             return
-        others = tuple(one for one in self.state.isr if one != broker)
+        others = tuple(broker_id for broker_id in self.state.isr if broker_id != broker)
         if others and broker in self.state.isr:
             self._change(isr=others)
         if self.state.leader == broker:
-            self._lead(next((one for one in others if one in self.live), NO_LEADER))
+            self._lead(next((broker_id for broker_id in others if broker_id in self.live), NO_LEADER))
         self._publish()
 
     def elect(self, broker: BrokerId) -> None:
@@ -77,9 +77,9 @@ class ModelController:
             return KafkaError(ErrorCode.FENCED_LEADER_EPOCH)
         if proposal.partition_epoch != state.partition_epoch:
             return KafkaError(ErrorCode.INVALID_UPDATE_VERSION)
-        if any(not self._may_be_in_sync(one, epoch) for one, epoch in proposal.isr):
+        if any(not self._may_be_in_sync(item, epoch) for item, epoch in proposal.isr):
             return KafkaError(ErrorCode.INELIGIBLE_REPLICA)
-        self._change(isr=tuple(one for one, _ in proposal.isr))
+        self._change(isr=tuple(item for item, _ in proposal.isr))
         self._publish()
         return IsrAnswer(
             leader=broker,

@@ -214,11 +214,19 @@ class ReplicasModel:
         """One with which the step may do something, if there is one."""
         replicas = list(self.replicas.values())
         if step == self.append:
-            fit = [one for one in replicas if one.partition is not None and one.partition.is_leader]
+            fit = [
+                replica
+                for replica in replicas
+                if replica.partition is not None and replica.partition.is_leader
+            ]
         elif step == self._advance_fetch:
-            fit = [one for one in replicas if one.partition is not None and not one.partition.is_leader]
+            fit = [
+                replica
+                for replica in replicas
+                if replica.partition is not None and not replica.partition.is_leader
+            ]
         elif step == self._recover:
-            fit = [one for one in replicas if one.partition is None or one.is_cut_off]
+            fit = [replica for replica in replicas if replica.partition is None or replica.is_cut_off]
         else:
             fit = replicas
         return self._rng.choice(fit or replicas)
@@ -301,7 +309,7 @@ class ReplicasModel:
 
     def _cut_power(self, _: Replica) -> None:
         """Everybody's at once."""
-        replicas = [one for one in self.replicas.values() if one.partition is not None]
+        replicas = [text for text in self.replicas.values() if text.partition is not None]
         self._rng.shuffle(replicas)
         for replica in replicas:
             self.stop(replica, CrashKind.POWER_LOSS)
@@ -393,7 +401,7 @@ class ReplicasModel:
             and not leader.is_cut_off
             and leader.partition.leader_epoch == fetch.leader_epoch
         ]
-        earlier = [one for one in fit if one[0].life < self.replicas[one[0].follower].life]
+        earlier = [entry for entry in fit if entry[0].life < self.replicas[entry[0].follower].life]
         if fit:
             fetch, partition = self._rng.choice(earlier or fit)
             self._read(partition, fetch)
@@ -464,7 +472,7 @@ class ReplicasModel:
                 break
         else:
             raise ViolationError(f"the replicas do not become one: {self._shown()}")
-        partitions = [one.partition for one in self.replicas.values() if one.partition is not None]
+        partitions = [text.partition for text in self.replicas.values() if text.partition is not None]
         self.history.compare(partitions)
 
     def round(self, replicas: Iterable[Replica]) -> None:

@@ -191,7 +191,9 @@ class RudeScenario:
         transport.close()
         await asyncio.sleep(_GONE_S_MAX)
         assert self._server is not None
-        if any((one.peer_host, one.peer_port) == address for one in self._server.connections):
+        if any(
+            (connection.peer_host, connection.peer_port) == address for connection in self._server.connections
+        ):
             raise ViolationError(
                 f"{_GONE_S_MAX:.0f} s after a client left, the broker still holds its connection"
             )

@@ -116,9 +116,9 @@ class ShareMember:
             topic_id = self._context.topic_ids[self._topic]
             self._assigned = {
                 partition
-                for one in answer.assignment.topic_partitions
-                if one.topic_id == topic_id
-                for partition in one.partitions
+                for topic_partition in answer.assignment.topic_partitions
+                if topic_partition.topic_id == topic_id
+                for partition in topic_partition.partitions
             }
 
     # -- records
@@ -127,8 +127,8 @@ class ShareMember:
         history = self._history
         opens = self._session_epoch == 0
         said = [] if opens or self._rng.random() < 0.5 else self._taken()
-        for one in said:
-            history.says(one)
+        for item in said:
+            history.says(item)
         request = self._fetch_request(said)
         asked_at = history.asks()
         history.unanswered += 1
@@ -166,7 +166,7 @@ class ShareMember:
 
     def _fetch_request(self, said: list[Said]) -> fetching.ShareFetchRequest:
         topic_id = self._context.topic_ids[self._topic]
-        wanted = sorted(self._assigned | {one.partition for one in said})
+        wanted = sorted(self._assigned | {text.partition for text in said})
         gone = sorted(self._told - self._assigned)
         return fetching.ShareFetchRequest(
             group_id=GROUP,
@@ -185,12 +185,12 @@ class ShareMember:
                             partition_index=partition,
                             acknowledgement_batches=[
                                 fetching.AcknowledgementBatch(
-                                    first_offset=one.first_offset,
-                                    last_offset=one.last_offset,
-                                    acknowledge_types=[one.kind],
+                                    first_offset=text.first_offset,
+                                    last_offset=text.last_offset,
+                                    acknowledge_types=[text.kind],
                                 )
-                                for one in said
-                                if one.partition == partition
+                                for text in said
+                                if text.partition == partition
                             ],
                         )
                         for partition in wanted
@@ -204,8 +204,8 @@ class ShareMember:
 
     async def _acknowledge(self, client: WireClient) -> None:
         said = self._taken()
-        for one in said:
-            self._history.says(one)
+        for text in said:
+            self._history.says(text)
         request = acknowledging.ShareAcknowledgeRequest(
             group_id=GROUP,
             member_id=self._member_id,
@@ -218,15 +218,15 @@ class ShareMember:
                             partition_index=partition,
                             acknowledgement_batches=[
                                 acknowledging.AcknowledgementBatch(
-                                    first_offset=one.first_offset,
-                                    last_offset=one.last_offset,
-                                    acknowledge_types=[one.kind],
+                                    first_offset=line.first_offset,
+                                    last_offset=line.last_offset,
+                                    acknowledge_types=[line.kind],
                                 )
-                                for one in said
-                                if one.partition == partition
+                                for line in said
+                                if line.partition == partition
                             ],
                         )
-                        for partition in sorted({one.partition for one in said})
+                        for partition in sorted({line.partition for line in said})
                     ],
                 )
             ],
@@ -247,9 +247,9 @@ class ShareMember:
     def _hear(self, said: list[Said], partition: int, code: int) -> None:
         error = ErrorCode.of(code)
         if error is ErrorCode.NONE:
-            for one in said:
-                if one.partition == partition:
-                    self._history.answered(one)
+            for text in said:
+                if text.partition == partition:
+                    self._history.answered(text)
         elif error not in _MAY_COME:
             self._check_retriable(code)
 

@@ -63,8 +63,8 @@ def locks_never_end() -> Patches:
 
 @mutant("a record that comes back is given away again, however often it was", _SCENARIO)
 def no_delivery_limit() -> Patches:
-    def back(self: SharePartition, one: Any) -> Any:
-        return _InFlight(RecordState.AVAILABLE, one.delivery_count)
+    def back(self: SharePartition, item: Any) -> Any:
+        return _InFlight(RecordState.AVAILABLE, item.delivery_count)
 
     yield patch.object(SharePartition, "_back", back)
 
@@ -73,8 +73,8 @@ def no_delivery_limit() -> Patches:
 def deliveries_not_counted() -> Patches:
     real = SharePartition._back
 
-    def back(self: SharePartition, one: Any) -> Any:
-        given_back = real(self, one)
+    def back(self: SharePartition, item: Any) -> Any:
+        given_back = real(self, item)
         return _InFlight(given_back.state, 0) if given_back.state is RecordState.AVAILABLE else given_back
 
     yield patch.object(SharePartition, "_back", back)
@@ -98,7 +98,7 @@ def rejected_comes_again() -> Patches:
     real = SharePartition._batches
 
     def batches(self: SharePartition, offsets: Sequence[int]) -> list[StateBatch]:
-        return [one for one in real(self, offsets) if one.state is not RecordState.ARCHIVED]
+        return [batch for batch in real(self, offsets) if batch.state is not RecordState.ARCHIVED]
 
     yield patch.object(SharePartition, "_batches", batches)
 
@@ -116,6 +116,6 @@ def snapshot_without_batches() -> Patches:
 @mutant("what a restart needs of the state's log is deleted", _SCENARIO)
 def pruned_too_far() -> Patches:
     def needed_from(self: ShareStates, now: Any) -> Outcome[int | None]:
-        return Outcome(max((one.snapshot_offset for one in self._states.values()), default=None))
+        return Outcome(max((state.snapshot_offset for state in self._states.values()), default=None))
 
     yield patch.object(ShareStates, "needed_from", needed_from)

@@ -105,8 +105,8 @@ class ShareScenario:
         await self._trial.anyone().spawn(creating)
         await self._trial.anyone().spawn(self._begin_at_the_start())
         running = [
-            self._trial.anyone().spawn(one.run(lambda: self._trial.is_calm, lambda: self._is_over))
-            for one in self._members
+            self._trial.anyone().spawn(member.run(lambda: self._trial.is_calm, lambda: self._is_over))
+            for member in self._members
         ]
         running.append(self._trial.anyone().spawn(self._produce()))
         await self._trial.torment_while(running)
@@ -208,9 +208,9 @@ class ShareScenario:
         ]
         request = ListOffsetsRequest(replica_id=-1, topics=[ListOffsetsTopic(name=TOPIC, partitions=asked)])
         answer = await client.ask(request, 5, ListOffsetsResponse)
-        for one in answer.topics[0].partitions:
-            check_code(one.error_code, "the end of a partition")
-        return {one.partition_index: one.offset for one in answer.topics[0].partitions}
+        for partition in answer.topics[0].partitions:
+            check_code(partition.error_code, "the end of a partition")
+        return {response.partition_index: response.offset for response in answer.topics[0].partitions}
 
     async def _starts(self, client: WireClient) -> dict[int, int]:
         """An empty partition that nobody has read yet is done with."""
@@ -221,9 +221,12 @@ class ShareScenario:
         if group.error_code == ErrorCode.GROUP_ID_NOT_FOUND:
             raise RefusedError(group.error_message or "")
         check_code(group.error_code, "the group's offsets")
-        for one in group.topics[0].partitions:
-            check_code(one.error_code, "the group's offset")
-        return {one.partition_index: max(one.start_offset, 0) for one in group.topics[0].partitions}
+        for partition in group.topics[0].partitions:
+            check_code(partition.error_code, "the group's offset")
+        return {
+            partition_answer.partition_index: max(partition_answer.start_offset, 0)
+            for partition_answer in group.topics[0].partitions
+        }
 
 
 def run_shares(world: World, seed: int, plan: FaultPlan) -> None:

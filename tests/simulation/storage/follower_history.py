@@ -100,23 +100,23 @@ class LeaderHistory:
 
     def change(self, offset: int) -> None:
         """Another leads, who had nothing from `offset` on."""
-        self.batches = [one for one in self.batches if one.next_offset <= offset]
+        self.batches = [batch for batch in self.batches if batch.next_offset <= offset]
         self.end_offset = self.batches[-1].next_offset if self.batches else self.start_offset
         self.epoch += self.rng.choice((1, 1, 2))
 
     def begin_at(self, offset: int) -> None:
         """Nobody may read below `offset` any more. The batch that holds it stays whole."""
         self.start_offset = max(self.start_offset, min(offset, self.end_offset))
-        self.batches = [one for one in self.batches if one.next_offset > self.start_offset]
+        self.batches = [batch for batch in self.batches if batch.next_offset > self.start_offset]
 
     def fetch(self, offset: int) -> list[Copied]:
         """Some of what follows `offset`."""
-        found = [one for one in self.batches if one.next_offset > offset]
-        return found[: self.rng.choice((1, 3, 20))]
+        result = [batch for batch in self.batches if batch.next_offset > offset]
+        return result[: self.rng.choice((1, 3, 20))]
 
     def end_of(self, epoch: int) -> tuple[int, int]:
         """The largest epoch up to `epoch` that is known here, and where it ends; (-1, -1) without any."""
-        known = [one for one in self.batches if one.epoch <= epoch]
+        known = [batch for batch in self.batches if batch.epoch <= epoch]
         is_last = len(known) == len(self.batches)
         return (known[-1].epoch, self.end_offset if is_last else known[-1].next_offset) if known else (-1, -1)
 
@@ -142,13 +142,13 @@ class Producers:
     @classmethod
     def after(cls, batches: Sequence[Copied]) -> Producers:
         self = cls()
-        for one in batches:
-            header = read_header(one.content)
+        for batch in batches:
+            header = read_header(batch.content)
             if header.producer_id >= 0:
-                self._take(header, one)
+                self._take(header, batch)
         return self
 
-    def _take(self, header: BatchHeader, one: Copied) -> None:
+    def _take(self, header: BatchHeader, copied: Copied) -> None:
         state = self.states.setdefault(header.producer_id, Producer())
         if header.producer_epoch != state.epoch:
             state.batches = ()
@@ -159,7 +159,7 @@ class Producers:
             if header.is_transactional and state.transaction_first < 0:
                 state.transaction_first = header.base_offset
             return
-        is_abort = read_control(one.content).kind is ControlKind.ABORT
+        is_abort = read_control(copied.content).kind is ControlKind.ABORT
         if is_abort and state.transaction_first >= 0:
             self.aborted.append((header.base_offset, header.producer_id, state.transaction_first))
         state.transaction_first = -1
@@ -176,48 +176,48 @@ class Version:
     high_watermark: int
 
     def __str__(self) -> str:
-        places = [(one.base_offset, one.epoch) for one in self.batches]
+        places = [(batch.base_offset, batch.epoch) for batch in self.batches]
         return f"{places} from {self.begin_offset}, durable below {self.durable_offset}"
 
-    def holds(self, found: Sequence[Copied], end_offset: int) -> bool:
+    def holds(self, results: Sequence[Copied], end_offset: int) -> bool:
         """Whether the log may hold this and end there."""
-        kept = [one for one in self.batches if one.next_offset <= end_offset]
+        kept = [batch for batch in self.batches if batch.next_offset <= end_offset]
         ends = kept[-1].next_offset if kept else self.begin_offset
-        is_tail = list(found) == kept[len(kept) - len(found) :]
+        is_tail = list(results) == kept[len(kept) - len(results) :]
         return end_offset == ends and end_offset >= self.durable_offset and is_tail
 
 
-def check_log(log: Log, found: Sequence[Copied], version: Version) -> None:
+def check_log(log: Log, results: Sequence[Copied], version: Version) -> None:
     """All that a log knows beside its batches follows from them."""
-    batches = [one for one in version.batches if one.next_offset <= log.end_offset]
-    for one in found:
-        epoch = log.epoch_of(max(one.base_offset, log.start_offset))
-        if epoch != one.epoch:
-            raise ViolationError(f"offset {one.base_offset} is of epoch {one.epoch}, not {epoch}")
-    if found and log.latest_epoch != found[-1].epoch:
-        raise ViolationError(f"the log is at epoch {log.latest_epoch}, its last batch at {found[-1].epoch}")
+    batches = [batch for batch in version.batches if batch.next_offset <= log.end_offset]
+    for copied in results:
+        epoch = log.epoch_of(max(copied.base_offset, log.start_offset))
+        if epoch != copied.epoch:
+            raise ViolationError(f"offset {copied.base_offset} is of epoch {copied.epoch}, not {epoch}")
+    if results and log.latest_epoch != results[-1].epoch:
+        raise ViolationError(f"the log is at epoch {log.latest_epoch}, its last batch at {results[-1].epoch}")
     expected = Producers.after(batches)
     states = {
         state.producer_id: Producer(
             state.epoch,
-            tuple((one.first_sequence, one.last_sequence, one.last_offset) for one in state.batches),
+            tuple((batch.first_sequence, batch.last_sequence, batch.last_offset) for batch in state.batches),
             state.transaction_first_offset,
         )
         for state in log.producers
     }
     if states != expected.states:
         raise ViolationError(f"the producers are {states}, they should be {expected.states}")
-    _check_aborted(log, found, expected)
-    opened = [one.transaction_first for one in expected.states.values() if one.transaction_first >= 0]
+    _check_aborted(log, results, expected)
+    opened = [state.transaction_first for state in expected.states.values() if state.transaction_first >= 0]
     stable = max(min([*opened, log.end_offset]), log.start_offset)
     if log.last_stable_offset(log.end_offset) != stable:
         raise ViolationError(f"stable up to {log.last_stable_offset(log.end_offset)}, not {stable}")
 
 
-def _check_aborted(log: Log, found: Sequence[Copied], expected: Producers) -> None:
+def _check_aborted(log: Log, results: Sequence[Copied], expected: Producers) -> None:
     """Where the beginning of a transaction was deleted a log need not know it any more, nor one that was deleted as a whole."""
     answer = log.aborted_transactions(log.start_offset, log.end_offset)
-    headers = [read_header(one.content) for one in found]
+    headers = [read_header(copied.content) for copied in results]
     open_answers = list(answer)
     for marker, pid, first in expected.aborted:
         records = [h.base_offset for h in headers if h.producer_id == pid and first <= h.base_offset < marker]

@@ -109,26 +109,32 @@ class FollowerScenario:
     async def _inspect(self, life: HostLifetime) -> None:
         _, log = await self._open(life)
         mine, theirs = (
-            [one for one in batches if one.next_offset > max(log.start_offset, self._leader.start_offset)]
+            [
+                batch
+                for batch in batches
+                if batch.next_offset > max(log.start_offset, self._leader.start_offset)
+            ]
             for batches in (self._batches(log), self._leader.batches)
         )
         if mine != theirs:
-            shown = [[(one.base_offset, one.epoch) for one in batches] for batches in (mine, theirs)]
+            shown = [[(batch.base_offset, batch.epoch) for batch in batches] for batches in (mine, theirs)]
             raise ViolationError(f"the replica has {shown[0]}, its leader {shown[1]}")
 
     async def _open(self, life: HostLifetime) -> tuple[LogManager, Log]:
         directories = LogManager.open(life.runtime, ["/data"], node_id=1)
         directories.on_failure(lambda path, error: self._trial.directory_failed(life))
         log = await directories.open_log(_NAME, _TOPIC_ID, self._plan.config)
-        found = self._batches(log)
-        versions = [one for one in (self._now, *self._before) if one.holds(found, log.end_offset)]
+        batches = self._batches(log)
+        versions = [
+            version for version in (self._now, *self._before) if version.holds(batches, log.end_offset)
+        ]
         if not versions:
-            shown = [(one.base_offset, one.epoch) for one in found]
+            shown = [(copied.base_offset, copied.epoch) for copied in batches]
             raise ViolationError(
                 f"it ends at {log.end_offset} with {shown}, not {self._now} or {self._before}"
             )
-        kept = tuple(one for one in versions[0].batches if one.next_offset <= log.end_offset)
-        highest = max(one.high_watermark for one in versions)
+        kept = tuple(batch for batch in versions[0].batches if batch.next_offset <= log.end_offset)
+        highest = max(version.high_watermark for version in versions)
         self._now = Version(kept, versions[0].begin_offset, log.flushed_offset, min(highest, log.end_offset))
         self._before = []
         self._check(log)
@@ -141,23 +147,23 @@ class FollowerScenario:
 
     @staticmethod
     def _batches(log: Log) -> list[Copied]:
-        found: list[Copied] = []
+        results: list[Copied] = []
         offset = log.start_offset
         while offset < log.end_offset:
             read = log.read(offset, 1 << 20, end_offset=log.end_offset, at_least_one=True)
             for _, batch in split_batches(read.records):
                 check_crc(batch)
-                found.append(Copied.of(bytes(batch)))
+                results.append(Copied.of(bytes(batch)))
             offset = read.next_offset
-        return found
+        return results
 
     def _check(self, log: Log) -> None:
         if log.start_offset > max(self._removable_below, self._now.begin_offset):
             raise ViolationError(f"it begins at {log.start_offset}, beyond {self._removable_below}")
         if log.end_offset < log.start_offset:
             return  # it waits for the batch in whose middle it begins
-        found = self._batches(log)
-        check_log(log, found, self._now)
+        batches = self._batches(log)
+        check_log(log, batches, self._now)
         check_lookups(log, read_all(log), self._rng)
 
     # -- copying ---------------------------------------------------------------------------------------------
@@ -176,8 +182,8 @@ class FollowerScenario:
                 if error.code is not ErrorCode.KAFKA_STORAGE_ERROR or not life.disk.failure_count:
                     raise ViolationError(f"the log refused: {error}") from error
                 await asyncio.sleep(_RETRY_S)
-                for one in directories.failed_logs():
-                    await directories.repair(one)
+                for failed_log in directories.failed_logs():
+                    await directories.repair(failed_log)
         await self._close(life, directories, log)
 
     async def _close(self, life: HostLifetime, directories: LogManager, log: Log) -> None:
@@ -270,7 +276,7 @@ class FollowerScenario:
         if not batches or log.failed is not None:
             return
         try:
-            log.append_as_follower([one.to_send() for one in batches], now_ms=life.clock.wall_ms())
+            log.append_as_follower([batch.to_send() for batch in batches], now_ms=life.clock.wall_ms())
         except KafkaError:
             return
         raise ViolationError(f"appended at {log.end_offset}, though the files have not followed a truncation")
@@ -300,9 +306,9 @@ class FollowerScenario:
         before, old_end = self._now, log.end_offset
         self._now = replace(self._now, batches=(*self._now.batches, *batches))
         try:
-            log.append_as_follower([one.to_send() for one in batches], now_ms=life.clock.wall_ms())
+            log.append_as_follower([batch.to_send() for batch in batches], now_ms=life.clock.wall_ms())
         except KafkaError:
-            there = tuple(one for one in self._now.batches if one.next_offset <= log.end_offset)
+            there = tuple(batch for batch in self._now.batches if batch.next_offset <= log.end_offset)
             self._now = replace(self._now, batches=there) if log.end_offset != old_end else before
             raise
         if log.end_offset != batches[-1].next_offset:
@@ -318,7 +324,7 @@ class FollowerScenario:
         if offset >= log.end_offset:
             log.truncate_to(offset)
             return
-        kept = tuple(one for one in self._now.batches if one.next_offset <= offset)
+        kept = tuple(batch for batch in self._now.batches if batch.next_offset <= offset)
         end = kept[-1].next_offset if kept else self._now.begin_offset
         if end <= log.start_offset:
             version = Version((), log.start_offset, log.start_offset, log.start_offset)

@@ -200,11 +200,11 @@ class StorageScenario:
     def _check(self, store: Store) -> None:
         for partition in store.partitions:
             log, ledger = partition.log, self._ledgers[partition.name]
-            found = read_all(log, self._rng.choice((1, 300, 1 << 20)))
-            ledger.check(found, start_offset=log.start_offset, end_offset=log.end_offset)
-            committed = [record for record in found if record.offset < partition.high_watermark]
+            results = read_all(log, self._rng.choice((1, 300, 1 << 20)))
+            ledger.check(results, start_offset=log.start_offset, end_offset=log.end_offset)
+            committed = [record for record in results if record.offset < partition.high_watermark]
             ledger.observe(committed, partition.high_watermark)
-            check_lookups(log, found, self._rng)
+            check_lookups(log, results, self._rng)
             check_at_rest(partition, self._transactional[partition.name], self._rng)
 
     async def _serve(self, life: HostLifetime) -> None:
@@ -426,14 +426,14 @@ class StorageScenario:
                 offset = self._rng.randrange(partition.start_offset, high_watermark)
                 max_bytes = self._rng.choice((1, 500, 1 << 20))
                 try:
-                    found = read_found(partition.log, offset, high_watermark, max_bytes)
+                    result = read_found(partition.log, offset, high_watermark, max_bytes)
                 except KafkaError as error:
                     if error.code is ErrorCode.KAFKA_STORAGE_ERROR and life.disk.failure_count:
                         return
                     raise
-                if not found or found[0].offset != offset:
-                    raise ViolationError(f"{partition.name}: a read at {offset} returned {found[:1]}")
-                self._ledgers[partition.name].observe(found, high_watermark)
+                if not result or result[0].offset != offset:
+                    raise ViolationError(f"{partition.name}: a read at {offset} returned {result[:1]}")
+                self._ledgers[partition.name].observe(result, high_watermark)
                 self._read_committed(life, partition)
 
     def _read_committed(self, life: HostLifetime, partition: Partition) -> None:
@@ -443,17 +443,17 @@ class StorageScenario:
             return
         offset = self._rng.randrange(partition.start_offset, stable)
         try:
-            found, _ = read_committed(partition.log, offset, stable, self._rng.choice((1, 500, 1 << 20)))
+            result, _ = read_committed(partition.log, offset, stable, self._rng.choice((1, 500, 1 << 20)))
         except KafkaError as error:
             if error.code is ErrorCode.KAFKA_STORAGE_ERROR and life.disk.failure_count:
                 return
             raise
-        check_committed(partition, self._transactional[partition.name], found)
+        check_committed(partition, self._transactional[partition.name], result)
 
     def _all_sent(self) -> bool:
-        sources = (one for of_partition in self._sources.values() for one in of_partition)
-        transactional = (one for of_partition in self._transactional.values() for one in of_partition)
-        return all(one.is_done for one in sources) and all(one.is_done for one in transactional)
+        sources = (record_source for of_partition in self._sources.values() for record_source in of_partition)
+        transactional = (source for of_partition in self._transactional.values() for source in of_partition)
+        return all(source.is_done for source in sources) and all(source.is_done for source in transactional)
 
     async def _fill_disk(self) -> None:
         medium, seconds = self._host.medium, self._plan.is_full_for_s

@@ -84,22 +84,22 @@ def read_found(log: Log, offset: int, end_offset: int, max_bytes: int) -> list[F
 
 def read_all(log: Log, max_bytes: int = 1 << 20) -> list[Found]:
     """Everything from the log's start to its end."""
-    found: list[Found] = []
+    result: list[Found] = []
     offset = log.start_offset
     while offset < log.end_offset:
         piece = read_found(log, offset, log.end_offset, max_bytes)
         if not piece:
             break
-        found += piece
+        result += piece
         offset = piece[-1].offset + 1
-    return found
+    return result
 
 
-def check_lookups(log: Log, found: Sequence[Found], rng: Random) -> None:
+def check_lookups(log: Log, results: Sequence[Found], rng: Random) -> None:
     """What the log answers about times and single offsets, against `found`, which is all that it holds."""
-    for wanted in rng.sample(found, min(len(found), 4)):
+    for wanted in rng.sample(results, min(len(results), 4)):
         time = wanted.timestamp + rng.choice((-1, 0, 1))
-        expected = next((record.offset for record in found if record.timestamp >= time), None)
+        expected = next((record.offset for record in results if record.timestamp >= time), None)
         answer = log.offset_for_timestamp(time)
         if (answer.offset if answer else None) != expected:
             raise ViolationError(

@@ -59,9 +59,9 @@ def steal(
 
     Everything below `noted` was written down as durable. Below `removable_below` segments may have been deleted.
     """
-    found = [(path, _segments(medium, f"{path}/{name}")) for path in paths]
-    path, segments = max(found, key=lambda one: len(one[1]))
-    if not segments or any(one.name.endswith(naming.SWAP) for one in segments):
+    result = [(path, _segments(medium, f"{path}/{name}")) for path in paths]
+    path, segments = max(result, key=lambda entry: len(entry[1]))
+    if not segments or any(segment.name.endswith(naming.SWAP) for segment in segments):
         return None
     is_clean = naming.CLEAN_SHUTDOWN in medium.folder(path).names
     choices = list(_choices(segments, noted, removable_below, is_clean=is_clean))
@@ -89,12 +89,12 @@ def _segments(medium: Medium, path: str) -> list[_Stored]:
         folder = medium.folder(path)
     except FileNotFoundError:
         return []
-    found = []
+    results = []
     for name in sorted(folder.names):
         file, node = naming.parse_offset_file(name), folder.names[name]
         if file is not None and file.kind == naming.LOG and not file.state and isinstance(node, Inode):
-            found.append(_Stored(file.offset, folder, name, node))
-    return found
+            results.append(_Stored(file.offset, folder, name, node))
+    return results
 
 
 def _choices(

@@ -195,8 +195,10 @@ class TransactionalClient:
         self._number += 1
         transaction = self._history.begin(f"{self._name}/{self._number}")
         chosen = self._rng.sample(self._partitions, self._rng.randint(1, len(self._partitions)))
-        records = [(one, part) for one in chosen for part in range(self._rng.randint(1, 2))]
-        self._unsent = [(one, f"{transaction.name}/{one.partition}/{part}".encode()) for one, part in records]
+        records = [(partition, part) for partition in chosen for part in range(self._rng.randint(1, 2))]
+        self._unsent = [
+            (text, f"{transaction.name}/{text.partition}/{part}".encode()) for text, part in records
+        ]
         if self._rng.random() < 0.4:
             self._unsent.insert(self._rng.randint(0, len(records)), (OFFSETS, offsets_of(transaction.name)))
         self._transaction = transaction
@@ -351,8 +353,8 @@ class TransactionalClient:
             if not self._conduct.is_resting() and self._rng.random() < 0.5:
                 raise FencedError  # the producer dies, and its request is still on the way
         answer = await client.ask(request, self._produce_version, ProduceResponse)
-        (found,) = answer.responses[0].partition_responses
-        check(found.error_code, f"{value!r} for {partition}")
+        (result,) = answer.responses[0].partition_responses
+        check(result.error_code, f"{value!r} for {partition}")
 
 
 async def deliver_late(context: ClientContext, request: Message, version: int) -> None:

@@ -78,10 +78,10 @@ class TransactionHistory:
 
     # -- what readers tell
 
-    def observe(self, partition: TopicPartition, found: list[Seen]) -> None:
+    def observe(self, partition: TopicPartition, results: list[Seen]) -> None:
         """A reader of committed records got these."""
         known = self._seen.setdefault(partition, {})
-        for offset, value in found:
+        for offset, value in results:
             transaction = self._known(partition, offset, value)
             if transaction.fate in (Fate.OPEN, Fate.ABORTED):
                 raise ViolationError(
@@ -95,9 +95,9 @@ class TransactionHistory:
     def check(self, contents: dict[TopicPartition, list[Seen]]) -> None:
         """`contents` is all that readers of committed records get now; nothing is under way any more."""
         places: dict[bytes, list[tuple[TopicPartition, int]]] = {}
-        for partition, found in contents.items():
-            self.observe(partition, found)
-            for offset, value in found:
+        for partition, results in contents.items():
+            self.observe(partition, results)
+            for offset, value in results:
                 places.setdefault(value, []).append((partition, offset))
         for value, found_at in places.items():
             if len(found_at) > 1:

@@ -107,9 +107,9 @@ def answer_before_the_decision() -> Patches:
 
     def released(self: Shard[Any], outcome: Outcome[Any]) -> Any:
         real(self, replace(outcome, reply=None))
-        told: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
-        told.set_result(outcome.reply)
-        return told
+        answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        answer.set_result(outcome.reply)
+        return answer
 
     yield patch.object(Shard, "_released", released)
 

@@ -116,12 +116,12 @@ class OffsetsReader:
             await self._context.pause()
 
     async def _read(self, client: WireClient) -> list[Seen]:
-        found = []
-        for number, one in enumerate(self._transactions):
-            value = offsets_of(one.name)
-            if value in one.records and await self._is_committed(client, one.name):
-                found.append(Seen(number, value))
-        return found
+        results = []
+        for number, named in enumerate(self._transactions):
+            value = offsets_of(named.name)
+            if value in named.records and await self._is_committed(client, named.name):
+                results.append(Seen(number, value))
+        return results
 
     async def _is_committed(self, client: WireClient, name: str) -> bool:
         request = OffsetFetchRequest(

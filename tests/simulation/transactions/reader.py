@@ -45,8 +45,8 @@ class CommittedReader:
                 client = await self._context.connect()
                 try:
                     while not finished():
-                        found, offset, _ = await self._fetch(client, offset)
-                        self._history.observe(self._partition, found)
+                        result, offset, _ = await self._fetch(client, offset)
+                        self._history.observe(self._partition, result)
                         await asyncio.sleep(self._context.rng.uniform(0.01, 0.2))
                 finally:
                     client.close()
@@ -60,11 +60,11 @@ class CommittedReader:
             try:
                 client = await self._context.connect()
                 try:
-                    found, is_stable = await self._read(client)
+                    result, is_stable = await self._read(client)
                 finally:
                     client.close()
                 if is_stable:
-                    return found
+                    return result
             except (OSError, RefusedError):
                 pass
             if asyncio.get_running_loop().time() > end_s:
@@ -74,13 +74,13 @@ class CommittedReader:
             await self._context.pause()
 
     async def _read(self, client: WireClient) -> tuple[list[Seen], bool]:
-        found: list[Seen] = []
+        result: list[Seen] = []
         offset = 0
         while True:
             piece, following, high_watermark = await self._fetch(client, offset)
-            found += piece
+            result += piece
             if following == offset:
-                return found, offset == high_watermark
+                return result, offset == high_watermark
             offset = following
 
     async def _fetch(self, client: WireClient, offset: int) -> tuple[list[Seen], int, int]:
@@ -105,8 +105,11 @@ class CommittedReader:
         check(data.error_code, f"{self._partition}: a fetch at {offset}")
         self._check_stable(data)
         batches = split_batches(data.records or b"", allow_partial=True)
-        aborted = [(one.producer_id, one.first_offset) for one in data.aborted_transactions or ()]
-        found = [
+        aborted = [
+            (transaction.producer_id, transaction.first_offset)
+            for transaction in data.aborted_transactions or ()
+        ]
+        result = [
             Seen(record.offset, record.value or b"")
             for header, batch in data_batches(batches, aborted=aborted)
             for record in decode_batch(batch, header, from_offset=offset)
@@ -114,7 +117,7 @@ class CommittedReader:
         following = batches[-1][0].next_offset if batches else offset
         if batches and following > data.last_stable_offset:
             raise ViolationError(f"{self._partition}: read above the last stable offset")
-        return found, following, data.high_watermark
+        return result, following, data.high_watermark
 
     def _check_stable(self, data: Any) -> None:
         if data.last_stable_offset < self._last_stable_offset and not self._leaders_change:

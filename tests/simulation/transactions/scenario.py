@@ -131,13 +131,13 @@ class TransactionScenario:
         )
         readers = [
             self._trial.anyone().spawn(
-                CommittedReader(self._context, self._history, one).follow(lambda: self._is_over)
+                CommittedReader(self._context, self._history, partition).follow(lambda: self._is_over)
             )
-            for one in self._partitions
+            for partition in self._partitions
         ]
         if self._plan.delivers_late:
             readers.append(self._trial.anyone().spawn(self._deliver_late()))
-        await asyncio.gather(*(self._trial.anyone().spawn(one.run()) for one in self._producers))
+        await asyncio.gather(*(self._trial.anyone().spawn(producer.run()) for producer in self._producers))
         self._is_over = True
         await asyncio.gather(*readers)
         await self._check_all()
@@ -150,9 +150,9 @@ class TransactionScenario:
 
     async def _check_all(self) -> None:
         contents = {}
-        for one in self._partitions:
-            reader = CommittedReader(self._context, self._history, one)
-            contents[one] = await self._trial.hosts[0].spawn(reader.read_all(_ENDING_S_MAX))
+        for partition in self._partitions:
+            reader = CommittedReader(self._context, self._history, partition)
+            contents[partition] = await self._trial.hosts[0].spawn(reader.read_all(_ENDING_S_MAX))
         offsets = OffsetsReader(self._context, self._history.transactions, _TOPIC)
         contents[OFFSETS] = await self._trial.hosts[0].spawn(offsets.read_all(_ENDING_S_MAX))
         self._history.check(contents)

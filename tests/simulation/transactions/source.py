@@ -167,11 +167,11 @@ def read_committed(log: Log, offset: int, end_offset: int, max_bytes: int) -> tu
 
 
 def check_committed(
-    partition: Partition, sources: Iterable[TransactionSource], found: Sequence[Found]
+    partition: Partition, sources: Iterable[TransactionSource], results: Sequence[Found]
 ) -> None:
     """`found` was read as committed: every transaction in it must be, durably."""
     for source in sources:
-        for record in found:
+        for record in results:
             transaction = source.by_value.get(record.value)
             if transaction is None:
                 continue
@@ -199,7 +199,7 @@ def check_at_rest(partition: Partition, sources: Sequence[TransactionSource], rn
 
 
 def _check_ongoing(partition: Partition, source: TransactionSource) -> int | None:
-    found = partition.ongoing_transaction(source.producer_id)
+    result = partition.ongoing_transaction(source.producer_id)
     last = source.transactions[-1] if source.transactions else None
     if last is None or last.is_over:
         allowed: tuple[int | None, ...] = (None,)
@@ -208,12 +208,12 @@ def _check_ongoing(partition: Partition, source: TransactionSource) -> int | Non
     elif last.first_is_acknowledged:
         allowed = (last.first_offset,)
     else:
-        return found  # its first batch is in doubt: it may be anywhere, or nowhere
-    if found not in allowed:
+        return result  # its first batch is in doubt: it may be anywhere, or nowhere
+    if result not in allowed:
         raise ViolationError(
-            f"{partition.name}: {source.name}'s open transaction is at {found}, not {allowed}"
+            f"{partition.name}: {source.name}'s open transaction is at {result}, not {allowed}"
         )
-    return found
+    return result
 
 
 def _check_aborted(partition: Partition, sources: Sequence[TransactionSource], rng: Random) -> None:
@@ -221,23 +221,23 @@ def _check_aborted(partition: Partition, sources: Sequence[TransactionSource], r
     for _ in range(3):
         start = rng.randint(log.start_offset, log.end_offset)
         end = rng.randint(start, log.end_offset)
-        found = log.aborted_transactions(start, end)
+        transactions = log.aborted_transactions(start, end)
         must: list[tuple[int, int]] = []
         may: list[tuple[int, int]] = []
         for source in sources:
-            for one in source.transactions:
-                named = (source.producer_id, one.first_offset)
-                if one.commit or not one.marker_sent or one.first_offset >= end:
+            for transaction in source.transactions:
+                named = (source.producer_id, transaction.first_offset)
+                if transaction.commit or not transaction.marker_sent or transaction.first_offset >= end:
                     continue
-                if not one.is_over:
+                if not transaction.is_over:
                     may.append(named)
-                elif one.marker_floor >= start:
+                elif transaction.marker_floor >= start:
                     must.append(named)
-                elif one.marker_offset >= start:
+                elif transaction.marker_offset >= start:
                     may.append(named)
-        if sorted(one for one in found if one not in may or one in must) != sorted(must):
+        if sorted(item for item in transactions if item not in may or item in must) != sorted(must):
             raise ViolationError(
-                f"{partition.name}: aborted from {start} to {end}: {found}, should be {must}, perhaps {may}"
+                f"{partition.name}: aborted from {start} to {end}: {transactions}, should be {must}, perhaps {may}"
             )
 
 
@@ -247,9 +247,9 @@ def _check_view(partition: Partition, sources: Sequence[TransactionSource], max_
     seen: dict[int, bytes] = {}
     offset = log.start_offset
     while offset < stable:
-        found, offset = read_committed(log, offset, stable, max_bytes)
-        check_committed(partition, sources, found)
-        seen.update((record.offset, record.value) for record in found)
+        results, offset = read_committed(log, offset, stable, max_bytes)
+        check_committed(partition, sources, results)
+        seen.update((record.offset, record.value) for record in results)
     for source in sources:
         for value, transaction in source.by_value.items():
             at = source.ledger.acknowledged.get(value, -1)

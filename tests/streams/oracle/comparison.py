@@ -34,15 +34,15 @@ class OutputDifference:
 
 def compare(ours: Outputs, theirs: Outputs) -> list[OutputDifference]:
     """Every key of every topic whose sequences differ."""
-    found: list[OutputDifference] = []
+    output_differences: list[OutputDifference] = []
     for topic in sorted({*ours, *theirs}):
         mine, other = _by_key(ours.get(topic, [])), _by_key(theirs.get(topic, []))
-        found += [
+        output_differences += [
             OutputDifference(topic=topic, key=key, ours=mine.get(key, []), theirs=other.get(key, []))
             for key in sorted({*mine, *other})
             if mine.get(key, []) != other.get(key, [])
         ]
-    return found
+    return output_differences
 
 
 def _by_key(records: list[Output]) -> dict[str, list[Output]]:

@@ -44,24 +44,24 @@ def upstream(node: Node) -> list[str]:
 
 
 def kinds(document: Document) -> dict[str, str]:
-    found: dict[str, str] = {}
+    result: dict[str, str] = {}
     for node in document["nodes"]:
         op = node["op"]
         if op in _KINDS:
             kind = _KINDS[op]
         elif op in _SAME_KIND:
-            kind = found[upstream(node)[0]]
+            kind = result[upstream(node)[0]]
         elif op == "toStream":
-            kind = STREAM if found[node["in"]] == TABLE else WINDOWED_STREAM
+            kind = STREAM if result[node["in"]] == TABLE else WINDOWED_STREAM
         else:
             kind = TABLE if node["window"] is None else WINDOWED_TABLE
-        found[node["id"]] = kind
-    return found
+        result[node["id"]] = kind
+    return result
 
 
 def operators(document: Document) -> set[str]:
     """The names of operators that a reader of the parity table would use: "left joinTables", "session aggregate"."""
-    found = set()
+    results = set()
     kind = kinds(document)
     for node in document["nodes"]:
         op = node["op"]
@@ -69,14 +69,14 @@ def operators(document: Document) -> set[str]:
         prefix = node.get("how") or window
         if op in ("filter", "mapValues"):
             prefix = kind[node["id"]]
-        found.add(f"{prefix} {op}" if prefix else op)
+        results.add(f"{prefix} {op}" if prefix else op)
         if "agg" in node:
-            found.add(f"{op} by {node['agg']['kind']}")
+            results.add(f"{op} by {node['agg']['kind']}")
         if node.get("emit") == "close":
-            found.add("emit on close")
+            results.add("emit on close")
         if "versioned" in node:
-            found.add("versioned table")
-    return found
+            results.add("versioned table")
+    return results
 
 
 def sinks(document: Document) -> list[Node]:

@@ -44,7 +44,9 @@ def choose(kafka: KafkaOracle, count: int) -> list[tuple[Document, Outputs]]:
             take(document)
     for wanted in range(1, _EXAMPLES_OF_EACH + 1):
         for document in documents:
-            if document["seed"] not in chosen and any(covered[one] < wanted for one in operators(document)):
+            if document["seed"] not in chosen and any(
+                covered[operator] < wanted for operator in operators(document)
+            ):
                 take(document)
     return list(chosen.values())
 

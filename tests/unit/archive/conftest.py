@@ -53,11 +53,11 @@ def rows(partition: TopicPartition, offsets: Iterable[int]) -> Any:
             pa.array([partition.topic] * count, pa.string()),
             pa.array([partition.partition] * count, pa.int32()),
             pa.array(listed, pa.int64()),
-            pa.array([each * HOUR_US for each in listed], SCHEMA.field("timestamp").type),
+            pa.array([item * HOUR_US for item in listed], SCHEMA.field("timestamp").type),
             pa.array([b"key"] * count, pa.binary()),
-            pa.array([b"value %d" % each for each in listed], pa.binary()),
+            pa.array([b"value %d" % item for item in listed], pa.binary()),
             pa.array([[{"key": "h", "value": b"x"}]] * count, HEADERS),
-            pa.array([f"{each // 4} %/=é" if each // 4 else None for each in listed], pa.string()),
+            pa.array([f"{item // 4} %/=é" if item // 4 else None for item in listed], pa.string()),
         ],
         schema=SCHEMA,
     )
@@ -85,7 +85,7 @@ class TestArchive:
         self.written += 1
         system = self.place.file_system()
         layout = layout_of(self.table, self.file_bytes)
-        given = batches or [rows(each.partition, range(each.start, each.end)) for each in ranges]
+        given = batches or [rows(span.partition, range(span.start, span.end)) for span in ranges]
         files = write_files(system, self.place.path, f"s-{number}-{self.written}", layout, given)
         return NewBatch(
             id=BatchId(sink="s", query=query, batch=number), files=tuple(files), ranges=tuple(ranges)
@@ -103,14 +103,14 @@ class TestArchive:
         """All rows, through a table that knows nothing of earlier ones, by offset."""
         table = open_archive(self.place)
         reader = FileReader(place=table.place, schema=table.schema)
-        found = [row for file in table.files() for each in reader.read(file) for row in each.to_pylist()]
-        return sorted(found, key=lambda row: (row["topic"], row["partition"], row["offset"]))
+        results = [row for file in table.files() for item in reader.read(file) for row in item.to_pylist()]
+        return sorted(results, key=lambda row: (row["topic"], row["partition"], row["offset"]))
 
     def offsets(self) -> list[int]:
         return [row["offset"] for row in self.rows()]
 
 
-@pytest.fixture(params=[each.value for each in TableFormat])
+@pytest.fixture(params=[record.value for record in TableFormat])
 def table_format(request: pytest.FixtureRequest) -> TableFormat:
     return TableFormat(request.param)
 
@@ -137,17 +137,17 @@ class ListedTopics:
 
     def partitions(self, topics: Iterable[str]) -> list[TopicPartition]:
         wanted = set(topics)
-        return sorted(each for each in self.ends if each.topic in wanted)
+        return sorted(partition for partition in self.ends if partition.topic in wanted)
 
     def extents(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, LogExtent]:
-        return {each: self.ends[each] for each in partitions if each in self.ends}
+        return {partition: self.ends[partition] for partition in partitions if partition in self.ends}
 
     def offsets(self, partition: TopicPartition, within: LogExtent, *, committed: bool) -> OffsetRuns:
         self.reads += 1
-        found = set(self.records.get(partition, ()))
+        results = set(self.records.get(partition, ()))
         if not committed:
-            found |= set(self.aborted.get(partition, ()))
-        listed = [each for each in found if within.start <= each < within.end]
+            results |= set(self.aborted.get(partition, ()))
+        listed = [item for item in results if within.start <= item < within.end]
         return OffsetRuns.of(np.array(listed, np.int64))
 
     def is_compacted(self, topic: str) -> bool:

@@ -34,13 +34,13 @@ def archive(tmp_path: Path) -> TestArchive:
 @pytest.fixture
 def brokers(monkeypatch: pytest.MonkeyPatch) -> ListedTopics:
     """Two partitions; the second one was never archived."""
-    found = ListedTopics(
+    listed_topics = ListedTopics(
         {ORDERS: LogExtent(start=0, end=12), OTHER: LogExtent(start=0, end=3)},
         {ORDERS: range(12), OTHER: range(3)},
     )
-    monkeypatch.setattr(topic_side, "BrokerTopics", lambda *_: found)
+    monkeypatch.setattr(topic_side, "BrokerTopics", lambda *_: listed_topics)
     monkeypatch.setattr(command, "check_reachable", lambda *_: None)
-    return found
+    return listed_topics
 
 
 def run(capsys: Any, *words: str) -> tuple[int, str, str]:
@@ -52,7 +52,7 @@ def run(capsys: Any, *words: str) -> tuple[int, str, str]:
 def test_status_is_a_table_with_a_line_below(archive: TestArchive, brokers: Any, capsys: Any) -> None:
     code, out, err = run(capsys, "status", archive.place.path)
     lines = [line.split() for line in out.splitlines()]
-    size = sum(each.size_bytes for each in archive.table.files())
+    size = sum(file.size_bytes for file in archive.table.files())
     assert code == 0
     assert lines[1:] == [
         ["orders", "0", "8", "12", "4", "2", str(size)],
@@ -63,9 +63,9 @@ def test_status_is_a_table_with_a_line_below(archive: TestArchive, brokers: Any,
 
 def test_status_for_machines(archive: TestArchive, brokers: Any, capsys: Any) -> None:
     _, out, _ = run(capsys, "status", archive.place.path, "--json")
-    found = json.loads(out)
-    assert (found["format"], found["records"], found["files"]) == ("delta", 8, 2)
-    assert found["partitions"][1] == {
+    result = json.loads(out)
+    assert (result["format"], result["records"], result["files"]) == ("delta", 8, 2)
+    assert result["partitions"][1] == {
         "topic": "orders",
         "partition": 1,
         "archived_to": 0,
@@ -121,7 +121,7 @@ def test_what_is_wrong_is_said_in_one_line(
     archive: TestArchive, brokers: Any, capsys: Any, words: list[str], code: int, line: str
 ) -> None:
 
-    given = [each.format(place=archive.place.path) for each in words]
-    found, out, err = run(capsys, *given)
-    assert (found, out, err.count("\n")) == (code, "", 1)
+    given = [item.format(place=archive.place.path) for item in words]
+    result, out, err = run(capsys, *given)
+    assert (result, out, err.count("\n")) == (code, "", 1)
     assert re.search(line, err)

@@ -38,7 +38,7 @@ def file(path: str, size_bytes: int, offset: int = 0, day: str | None = None) ->
 
 
 def names(groups: list[tuple[DataFile, ...]]) -> list[list[str]]:
-    return [[each.path for each in group] for group in groups]
+    return [[data_file.path for data_file in group] for group in groups]
 
 
 def test_small_neighbours_are_grouped_up_to_the_wanted_size() -> None:
@@ -109,7 +109,9 @@ def test_rows_that_a_file_lacks_stop_a_compaction(archive: TestArchive, monkeypa
         archive.add(number, number * 2, number * 2 + 2)
     table = archive.table
     truth = table.files()
-    wrong = [DataFile(path=each.path, size_bytes=each.size_bytes, row_count=9) for each in truth]
+    wrong = [
+        DataFile(path=data_file.path, size_bytes=data_file.size_bytes, row_count=9) for data_file in truth
+    ]
     monkeypatch.setattr(table, "files", lambda: wrong)
     with pytest.raises(ArchiveError, match="hold 6 rows, but the table says 27; nothing was replaced"):
         compact(table, 1 << 20)
@@ -120,7 +122,7 @@ def data_files(archive: TestArchive) -> set[str]:
     root = archive.place.path
 
     return {
-        str(each.relative_to(root)) for each in Path(root).rglob("*.parquet") if "_delta_log" not in str(each)
+        str(item.relative_to(root)) for item in Path(root).rglob("*.parquet") if "_delta_log" not in str(item)
     }
 
 
@@ -136,10 +138,10 @@ def test_expiry_removes_what_was_replaced_and_what_crashes_left(archive: TestArc
     assert data_files(archive) == before
     done = table.expire(soon(), dry_run=False)
     assert {
-        each for each in done.files if each.endswith(".parquet") and "_delta" not in each
+        text for text in done.files if text.endswith(".parquet") and "_delta" not in text
     } >= before - data_files(archive)
     assert set(would.files) <= set(done.files)
-    assert data_files(archive) == {each.path for each in table.files()}
+    assert data_files(archive) == {data_file.path for data_file in table.files()}
     assert archive.offsets() == [0, 1, 2, 3]
     (finding,) = verify_archive(open_archive(archive.place), topics(0, 4))
     assert finding.faults == []
@@ -227,16 +229,16 @@ def test_lists_of_files_for_other_engines(archive_by_bucket: TestArchive) -> Non
     assert write_file_list(table, ListStyle.ATHENA) == "_symlink_format_manifest"
     root = f"{archive.place.path}/_symlink_format_manifest"
     listed = []
-    for each in table.files():
-        directory = each.path.removeprefix(table.data_directory).rpartition("/")[0]
+    for data_file in table.files():
+        directory = data_file.path.removeprefix(table.data_directory).rpartition("/")[0]
         with open(f"{root}/{directory}/manifest") as lines:
             listed += lines.read().splitlines()
-    assert sorted(listed) == sorted(f"file://{archive.place.path}/{each.path}" for each in table.files())
+    assert sorted(listed) == sorted(f"file://{archive.place.path}/{item.path}" for item in table.files())
     assert write_file_list(table, ListStyle.REDSHIFT) == "_redshift_manifest/manifest"
     with open(f"{archive.place.path}/_redshift_manifest/manifest") as content:
         entries = json.load(content)["entries"]
-    assert {each["url"]: each["meta"]["content_length"] for each in entries} == {
-        f"file://{archive.place.path}/{each.path}": each.size_bytes for each in table.files()
+    assert {entry["url"]: entry["meta"]["content_length"] for entry in entries} == {
+        f"file://{archive.place.path}/{item.path}": item.size_bytes for item in table.files()
     }
 
 
@@ -245,7 +247,9 @@ def test_a_partition_that_has_no_files_any_more_has_no_list(archive_by_bucket: T
     archive.add(0, 0, 6)
     table = archive.table
     write_file_list(table, ListStyle.ATHENA)
-    (gone, *_) = [each for each in table.files() if each.partition_values != (("bucket", None),)]
+    (gone, *_) = [
+        data_file for data_file in table.files() if data_file.partition_values != (("bucket", None),)
+    ]
     table.replace([gone], [])
     write_file_list(table, ListStyle.ATHENA)
     assert write_file_list(table, ListStyle.ATHENA)
@@ -268,6 +272,6 @@ def test_commits_of_a_manifest_are_summed_up(archive: TestArchive) -> None:
         archive.add(number, number, number + 1)
     archive.table.expire(soon(), dry_run=False)
 
-    commits = sorted(each.name for each in Path(archive.place.path, COMMITS).iterdir())
-    assert [int(each[:20]) for each in commits] == list(range(39, 50))
+    commits = sorted(named.name for named in Path(archive.place.path, COMMITS).iterdir())
+    assert [int(commit[:20]) for commit in commits] == list(range(39, 50))
     assert archive.offsets() == list(range(50))

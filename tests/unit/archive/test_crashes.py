@@ -63,7 +63,7 @@ class Mortal:
 
 @pytest.fixture
 def mortal(monkeypatch: pytest.MonkeyPatch) -> Mortal:
-    found = Mortal(monkeypatch)
+    result = Mortal(monkeypatch)
     for owner, name in (
         (data_files._OpenFile, "write"),
         (data_files._OpenFile, "close"),
@@ -75,8 +75,8 @@ def mortal(monkeypatch: pytest.MonkeyPatch) -> Mortal:
         (store.LocalObjects, "put_if_absent"),
         (store.os, "link"),
     ):
-        found.watch(owner, name)
-    return found
+        result.watch(owner, name)
+    return result
 
 
 def drive(archive: TestArchive) -> None:
@@ -121,7 +121,11 @@ def test_wherever_a_driver_dies_the_next_one_leaves_no_double_and_no_gap(
     brokers = ListedTopics({ORDERS: LogExtent(start=0, end=end)}, {ORDERS: range(end)})
     for archive in lives(mortal, make):
         assert archive.offsets() == list(range(end)), mortal.names[-1]
-        assert not [fault for each in verify_archive(archive.table, brokers) for fault in each.faults]
+        assert not [
+            fault
+            for partition_findings in verify_archive(archive.table, brokers)
+            for fault in partition_findings.faults
+        ]
     commit = "create_write_transaction" if table_format is TableFormat.DELTA else "put_if_absent"
     assert {f"before {commit}", f"after {commit}", "before close", "after close"} <= set(mortal.names)
 

@@ -29,7 +29,7 @@ from .conftest import HOUR_US, ORDERS, SCHEMA, rows
 def written(
     directory: Path, *batches: Any, partition_by: tuple[str, ...] = (), file_bytes: int = 1 << 20
 ) -> list[DataFile]:
-    in_files = pa.schema([each for each in SCHEMA if each.name not in partition_by])
+    in_files = pa.schema([named for named in SCHEMA if named.name not in partition_by])
     layout = FileLayout(
         schema=SCHEMA,
         file_schema=in_files,
@@ -61,7 +61,7 @@ def test_a_file_that_is_large_enough_is_closed_and_order_is_kept(tmp_path: Path)
     batches = [rows(ORDERS, range(start, start + 50)) for start in range(0, 500, 50)]
     files = written(tmp_path, *batches, file_bytes=3_000)
     assert len(files) > 2
-    offsets = [each for file in files for each in pq.read_table(tmp_path / file.path)["offset"].to_pylist()]
+    offsets = [item for file in files for item in pq.read_table(tmp_path / file.path)["offset"].to_pylist()]
     assert offsets == list(range(500))
     assert all(file.size_bytes >= 3_000 for file in files[:-1])
 
@@ -110,7 +110,7 @@ def test_paths_keep_every_value(value: str | None) -> None:
 
 def test_tasks_share_files_by_their_size() -> None:
     files = [DataFile(path=str(size), size_bytes=size, row_count=1) for size in (5, 5, 30, 1, 1)]
-    assert [[each.path for each in share] for share in share_files(files, 10)] == [
+    assert [[file.path for file in share] for share in share_files(files, 10)] == [
         ["5", "5"],
         ["30"],
         ["1", "1"],

@@ -19,29 +19,31 @@ def runs(members: list[int]) -> OffsetRuns:
     return OffsetRuns.of(np.array(members, np.int64))
 
 
-def members(found: OffsetRuns) -> set[int]:
-    return {each for start, end in found for each in range(start, end)}
+def members(offset_runs: OffsetRuns) -> set[int]:
+    return {item for start, end in offset_runs for item in range(start, end)}
 
 
 @given(offsets)
 def test_a_set_holds_its_members_once_in_as_few_runs_as_possible(listed: list[int]) -> None:
-    found = runs(listed)
-    assert members(found) == set(listed)
-    assert len(found) == len(set(listed))
-    assert all(after > end for (_, end), (after, _) in zip(list(found), list(found)[1:], strict=False))
+    offset_runs = runs(listed)
+    assert members(offset_runs) == set(listed)
+    assert len(offset_runs) == len(set(listed))
+    assert all(
+        after > end for (_, end), (after, _) in zip(list(offset_runs), list(offset_runs)[1:], strict=False)
+    )
 
 
 @given(st.lists(offsets, max_size=5))
 def test_union(several: list[list[int]]) -> None:
     assert members(OffsetRuns.union(map(runs, several))) == set().union(*several)
-    assert OffsetRuns.union(map(runs, several)) == runs([each for listed in several for each in listed])
+    assert OffsetRuns.union(map(runs, several)) == runs([item for listed in several for item in listed])
 
 
 @given(offsets, offsets)
-def test_difference_and_intersection(one: list[int], other: list[int]) -> None:
-    assert members(runs(one).minus(runs(other))) == set(one) - set(other)
-    assert members(runs(one).within(runs(other))) == set(one) & set(other)
-    assert runs(one).minus(runs(other)) == runs(sorted(set(one) - set(other)))
+def test_difference_and_intersection(item: list[int], other: list[int]) -> None:
+    assert members(runs(item).minus(runs(other))) == set(item) - set(other)
+    assert members(runs(item).within(runs(other))) == set(item) & set(other)
+    assert runs(item).minus(runs(other)) == runs(sorted(set(item) - set(other)))
 
 
 def test_between_holds_the_start_and_not_the_end() -> None:

@@ -77,14 +77,14 @@ class ReadThrough:
         divided = self.history.divide(ranges, self.logs, self.options)
         schema = pa.schema([(name, KINDS[name]) for name in self.options.projection.columns])
         task = pickle.loads(pickle.dumps(self.history))
-        found = [
+        results = [
             row
             for share in divided.kept
             for batch in task.read(pickle.loads(pickle.dumps(share)), self.options, schema, None)
             for row in batch.to_pylist()
         ]
-        in_order = sorted(found, key=lambda row: (row["partition"], row["offset"]))
-        return in_order, [(each.start, each.end) for each in divided.in_topics]
+        in_order = sorted(results, key=lambda row: (row["partition"], row["offset"]))
+        return in_order, [(in_topic.start, in_topic.end) for in_topic in divided.in_topics]
 
     def read(self) -> tuple[list[int], list[tuple[int, int]]]:
         """The archive's offsets, and the topic's ranges, of a batch read."""
@@ -151,10 +151,10 @@ def test_a_read_takes_from_the_archive_what_it_has_and_the_rest_from_the_topic(
 def test_rows_of_the_archive_are_those_that_the_topic_gave(archive_by_bucket: TestArchive) -> None:
     archive_by_bucket.add(0, 0, 10)
     read = ReadThrough(archive_by_bucket, logs(10, 10), columns=f"{COLUMNS},record")
-    found, rest = read.divide(read.plan())
+    result, rest = read.divide(read.plan())
     assert rest == []
     headers = [{"key": "h", "value": b"x"}]
-    assert found == [
+    assert result == [
         {
             "topic": "orders",
             "partition": 0,
@@ -174,8 +174,8 @@ def test_partitions_are_told_apart(archive: TestArchive) -> None:
     mixed = [rows(ORDERS, range(2)), rows(OTHER, range(8)), rows(ORDERS, range(2, 4))]
     archive.commit(archive.batch(0, both, *mixed))
     read = ReadThrough(archive, Logs({ORDERS: (0, 6), OTHER: (0, 8)}))
-    found, rest = read.divide([extent(1, 6), extent(5, 8, OTHER)])
-    assert [(row["partition"], row["offset"]) for row in found] == [
+    results, rest = read.divide([extent(1, 6), extent(5, 8, OTHER)])
+    assert [(row["partition"], row["offset"]) for row in results] == [
         (0, 1), (0, 2), (0, 3), (1, 5), (1, 6), (1, 7)
     ]  # fmt: skip
     assert rest == [(4, 6)]
@@ -188,7 +188,7 @@ def test_only_rows_of_the_keys_that_a_filter_wants_leave_the_task(archive: TestA
     schema = pa.schema([("offset", pa.int64()), ("key", pa.binary())])
     for keys, count in ((frozenset({b"key"}), 10), (frozenset({b"another"}), 0)):
         batches = read.history.read(share, read.options, schema, keys)
-        assert sum(each.num_rows for each in batches) == count
+        assert sum(batch.num_rows for batch in batches) == count
 
 
 def test_a_filter_on_time_reaches_into_the_archive(filled: TestArchive) -> None:
@@ -292,7 +292,7 @@ def test_looking_for_a_time_ends_when_nothing_earlier_can_come(
 def test_a_record_that_came_late_is_found_by_its_time_all_the_same(archive: TestArchive) -> None:
     def at(offsets: list[int], hours: list[int]) -> Any:
         batch = rows(ORDERS, offsets)
-        times = pa.array([each * HOUR_US for each in hours], SCHEMA.field("timestamp").type)
+        times = pa.array([hour * HOUR_US for hour in hours], SCHEMA.field("timestamp").type)
         return batch.set_column(batch.schema.get_field_index("timestamp"), SCHEMA.field("timestamp"), times)
 
     archive.commit(archive.batch(0, [extent(0, 3)], at([0, 1, 2], [1, 9, 2])))

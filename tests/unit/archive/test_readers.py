@@ -42,30 +42,32 @@ def listed_files(archive: TestArchive) -> list[str]:
     """From the symlink manifests, as Athena reads them."""
     write_file_list(archive.table, ListStyle.ATHENA)
     manifests = Path(archive.place.path, SYMLINKS).rglob("manifest")
-    return [line.removeprefix("file://") for each in manifests for line in each.read_text().splitlines()]
+    return [
+        line.removeprefix("file://") for manifest in manifests for line in manifest.read_text().splitlines()
+    ]
 
 
-def in_order(found: list[Any]) -> list[Row]:
-    return sorted((row[0], bytes(row[1]), row[2]) for row in found)
+def in_order(results: list[Any]) -> list[Row]:
+    return sorted((row[0], bytes(row[1]), row[2]) for row in results)
 
 
 def test_duckdb_reads_the_listed_files(archive: TestArchive) -> None:
-    found = duckdb.read_parquet(listed_files(archive), hive_partitioning=True)
-    assert in_order(found.project(COLUMNS).fetchall()) == EXPECTED
+    parquet = duckdb.read_parquet(listed_files(archive), hive_partitioning=True)
+    assert in_order(parquet.project(COLUMNS).fetchall()) == EXPECTED
 
 
 def test_polars_reads_the_listed_files(archive: TestArchive) -> None:
-    found = polars.scan_parquet(listed_files(archive), hive_partitioning=True)
-    assert in_order(found.select("offset", "value", "bucket").collect().rows()) == EXPECTED
+    lazy_frame = polars.scan_parquet(listed_files(archive), hive_partitioning=True)
+    assert in_order(lazy_frame.select("offset", "value", "bucket").collect().rows()) == EXPECTED
 
 
 @pytest.mark.parametrize("table_format", [TableFormat.DELTA])
 def test_delta_tables(archive: TestArchive) -> None:
     frame = polars.scan_delta(archive.place.path).select("offset", "value", "bucket").collect()
     assert in_order(frame.rows()) == EXPECTED
-    found = duckdb.from_arrow(deltalake.DeltaTable(archive.place.path).to_pyarrow_dataset())
-    assert in_order(found.project(COLUMNS).fetchall()) == EXPECTED
-    assert len(found.filter("topic = 'orders' AND \"offset\" < 3").fetchall()) == 3
+    relation = duckdb.from_arrow(deltalake.DeltaTable(archive.place.path).to_pyarrow_dataset())
+    assert in_order(relation.project(COLUMNS).fetchall()) == EXPECTED
+    assert len(relation.filter("topic = 'orders' AND \"offset\" < 3").fetchall()) == 3
     later = polars.scan_delta(archive.place.path).filter(polars.col("offset") >= 12).collect()
     assert sorted(later["offset"]) == [12, 13]
 

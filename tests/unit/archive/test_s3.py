@@ -101,7 +101,7 @@ def test_compaction_expiry_and_lists(archive: TestArchive) -> None:
     name = write_file_list(table, ListStyle.REDSHIFT)
     content = small_objects(archive.place).read(name)
     assert content is not None
-    assert all(f"s3://{each.path}".encode() in content for each in [archive.place])
+    assert all(f"s3://{item.path}".encode() in content for item in [archive.place])
 
 
 def test_a_batch_whose_files_are_gone_is_not_committed(archive: TestArchive) -> None:

@@ -118,7 +118,7 @@ def test_files_are_replaced_in_one_step_and_nothing_else_changes(archive_by_buck
         archive.place.file_system(), archive.place.path, "new", layout, [rows(ORDERS, range(12))]
     )
     table.replace(old, new)
-    assert {each.path for each in table.files()} == {each.path for each in new}
+    assert {file.path for file in table.files()} == {file.path for file in new}
     assert archive.rows() == before
     state = table.state()
     assert state.positions == {ORDERS: 12}
@@ -146,10 +146,10 @@ def test_a_table_may_be_pickled(archive: TestArchive) -> None:
 
 def test_a_table_is_found_and_has_its_columns(archive_by_bucket: TestArchive) -> None:
     assert archive_by_bucket.table is not None
-    found = open_archive(archive_by_bucket.place)
-    assert found.format is archive_by_bucket.table_format
-    assert found.schema == SCHEMA
-    assert found.partition_by == ("bucket",)
+    table = open_archive(archive_by_bucket.place)
+    assert table.format is archive_by_bucket.table_format
+    assert table.schema == SCHEMA
+    assert table.partition_by == ("bucket",)
 
 
 def test_no_table_is_an_error_that_says_how_to_make_one(archive: TestArchive) -> None:
@@ -160,7 +160,7 @@ def test_no_table_is_an_error_that_says_how_to_make_one(archive: TestArchive) ->
 
 def test_other_columns_formats_and_partitions_are_refused(archive: TestArchive) -> None:
     assert archive.table is not None
-    other = next(each for each in TableFormat if each is not archive.table_format)
+    other = next(table_format for table_format in TableFormat if table_format is not archive.table_format)
     with pytest.raises(ConfigError, match=f"is in the format {archive.table_format}, not {other}"):
         open_or_create(archive.place, SCHEMA, table_format=other)
     with pytest.raises(ConfigError, match="is partitioned by nothing, not by bucket"):

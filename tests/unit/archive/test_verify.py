@@ -114,10 +114,10 @@ def test_what_a_run_commits_meanwhile_is_no_fault(archive: TestArchive, topics: 
     state = table.state
 
     def then_commit() -> object:
-        found = state()
+        archive_state = state()
         table.state = state  # type: ignore[method-assign]
         archive.add(1, 5, 10)
-        return found
+        return archive_state
 
     table.state = then_commit  # type: ignore[method-assign, assignment]
     (finding,) = verify_archive(table, topics(0, 10))
@@ -135,7 +135,7 @@ def test_every_partition_is_looked_at(archive: TestArchive) -> None:
         {ORDERS: range(5), other: range(10)},
     )
     findings = verify_archive(archive.table, brokers)
-    assert [each.partition for each in findings] == [ORDERS, other]
+    assert [finding.partition for finding in findings] == [ORDERS, other]
     assert all_faults(findings) == ["1 records of orders-1 are missing: offsets 8"]
 
 

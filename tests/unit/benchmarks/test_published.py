@@ -33,14 +33,20 @@ def test_a_run_takes_the_place_of_what_it_measured_and_of_nothing_else() -> None
         Published([], []), run("yesterday"), [sample("produce", 1.0), sample("consume", 2.0)]
     )
     second = published.replaced(first, run("today"), [sample("consume", 3.0)])
-    assert [(one["finished"], one["shown"]) for one in second.runs] == [
+    assert [(entry["finished"], entry["shown"]) for entry in second.runs] == [
         ("yesterday", ["produce"]),
         ("today", ["consume"]),
     ]
-    assert [(one.measure, one.value) for one in second.samples] == [("produce", 1.0), ("consume", 3.0)]
+    assert [(record.measure, record.value) for record in second.samples] == [
+        ("produce", 1.0),
+        ("consume", 3.0),
+    ]
     third = published.replaced(second, run("at last"), [sample("produce", 4.0)])
-    assert [one["finished"] for one in third.runs] == ["today", "at last"]
-    assert [(one.measure, one.value) for one in third.samples] == [("produce", 4.0), ("consume", 3.0)]
+    assert [entry["finished"] for entry in third.runs] == ["today", "at last"]
+    assert [(record.measure, record.value) for record in third.samples] == [
+        ("produce", 4.0),
+        ("consume", 3.0),
+    ]
 
 
 def test_what_was_published_is_read_back_and_says_of_each_figure_when_it_was_taken(tmp_path: Path) -> None:
@@ -64,10 +70,10 @@ def test_the_json_of_a_single_run_is_read_too(tmp_path: Path) -> None:
     path = tmp_path / "results.json"
     samples = [{**vars_of(sample("produce", 2.0))}]
     path.write_text(json.dumps({**run("yesterday"), "findings": [], "samples": samples}))
-    found = published.load(path)
-    assert found == Published([{**run("yesterday"), "shown": ["produce"]}], [sample("produce", 2.0)])
+    result = published.load(path)
+    assert result == Published([{**run("yesterday"), "shown": ["produce"]}], [sample("produce", 2.0)])
     assert published.load(tmp_path / "none.json") == Published([], [])
 
 
-def vars_of(one: Sample) -> dict[str, Any]:
-    return {name: getattr(one, name) for name in Sample.__slots__}
+def vars_of(item: Sample) -> dict[str, Any]:
+    return {name: getattr(item, name) for name in Sample.__slots__}

@@ -50,7 +50,7 @@ def header_only(api_key: int, version: int) -> memoryview:
 
 
 def dispatcher(*served: ApiHandler) -> Dispatcher:
-    return Dispatcher(FakeContext(), {one.api_key: one for one in served or served_apis()})  # type: ignore[arg-type]
+    return Dispatcher(FakeContext(), {api.api_key: api for api in served or served_apis()})  # type: ignore[arg-type]
 
 
 def answering(api_key: int, answer: Callable[[], Any], *, holds: bool = False) -> ApiHandler:
@@ -63,7 +63,7 @@ def test_an_unknown_api_is_refused_by_its_number() -> None:
 
 
 def test_an_api_that_exists_and_is_not_served_is_refused_by_its_name() -> None:
-    unserved = next(key for key in APIS if key not in {one.api_key for one in served_apis()} and key > 0)
+    unserved = next(key for key in APIS if key not in {api.api_key for api in served_apis()} and key > 0)
     with pytest.raises(PeerError, match=APIS[unserved].name):
         dispatcher().handle(None, header_only(unserved, APIS[unserved].versions.max))  # type: ignore[arg-type]
 
@@ -79,7 +79,9 @@ def test_api_versions_in_an_unknown_version_is_answered_in_version_0() -> None:
     assert isinstance(reply, list)
     correlation_id, response = decode_response(18, 0, b"".join(reply)[4:])
     assert (correlation_id, response.error_code) == (9, 35)
-    assert [(one.api_key, one.min_version, one.max_version) for one in response.api_keys] == [(18, 0, 4)]
+    assert [(api_key.api_key, api_key.min_version, api_key.max_version) for api_key in response.api_keys] == [
+        (18, 0, 4)
+    ]
 
 
 def frame_of_api_versions(version: int) -> memoryview:
@@ -92,9 +94,9 @@ def frame_of_api_versions(version: int) -> memoryview:
 
 def test_a_body_cut_short_is_refused_before_its_handler_sees_it() -> None:
     seen: list[int] = []
-    one = answering(LIST_OFFSETS, lambda: seen.append(1))
+    api = answering(LIST_OFFSETS, lambda: seen.append(1))
     with pytest.raises(KafkaError, match="ListOffsetsRequest"):
-        dispatcher(one).handle(None, frame("ListOffsets", 5, ListOffsetsRequest(replica_id=-1))[:-2])  # type: ignore[arg-type]
+        dispatcher(api).handle(None, frame("ListOffsets", 5, ListOffsetsRequest(replica_id=-1))[:-2])  # type: ignore[arg-type]
     assert not seen
 
 
@@ -113,8 +115,8 @@ async def test_a_response_that_its_version_cannot_carry_is_our_fault_and_not_the
 
 async def test_a_promise_that_turns_out_unfit_fails_instead_of_waiting_for_ever() -> None:
     promise: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
-    one = answering(LIST_OFFSETS, lambda: promise, holds=True)
-    reply = dispatcher(one).handle(None, frame("ListOffsets", 1, ListOffsetsRequest(replica_id=-1)))  # type: ignore[arg-type]
+    api = answering(LIST_OFFSETS, lambda: promise, holds=True)
+    reply = dispatcher(api).handle(None, frame("ListOffsets", 1, ListOffsetsRequest(replica_id=-1)))  # type: ignore[arg-type]
     assert isinstance(reply, HeldReply)
     promise.set_result(UNFIT)
     async with asyncio.timeout(5):
@@ -124,8 +126,8 @@ async def test_a_promise_that_turns_out_unfit_fails_instead_of_waiting_for_ever(
 
 async def test_giving_up_on_an_answer_cancels_the_work_behind_it() -> None:
     promise: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
-    one = answering(FETCH, lambda: promise, holds=True)
-    reply = dispatcher(one).handle(None, frame("Fetch", 11, FetchRequest()))  # type: ignore[arg-type]
+    api = answering(FETCH, lambda: promise, holds=True)
+    reply = dispatcher(api).handle(None, frame("Fetch", 11, FetchRequest()))  # type: ignore[arg-type]
     assert isinstance(reply, HeldReply)
     assert isinstance(reply.chunks, asyncio.Future)
     reply.chunks.cancel()

@@ -122,7 +122,7 @@ class ScriptedBroker:
         return f"127.0.0.1:{self.port}"
 
     def requests(self, name: str) -> list[Any]:
-        return [each.message for each in self.asked if each.name == name]
+        return [asked.message for asked in self.asked if asked.name == name]
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.writers.append(writer)
@@ -166,7 +166,9 @@ class ScriptedBroker:
         )
 
     def answer_Metadata(self, asked: Asked) -> MetadataResponse:  # noqa: N802 - an API's name
-        wanted = self.topics if asked.message.topics is None else [each.name for each in asked.message.topics]
+        wanted = (
+            self.topics if asked.message.topics is None else [topic.name for topic in asked.message.topics]
+        )
         return MetadataResponse(
             brokers=[
                 MetadataResponseBroker(node_id=node, host="127.0.0.1", port=port)
@@ -211,12 +213,12 @@ class ScriptedBroker:
                     topic_id=topic.topic_id,
                     partition_responses=[
                         PartitionProduceResponse(
-                            index=each.index,
+                            index=item.index,
                             error_code=code,
                             error_message=message,
-                            base_offset=next(self.offsets[topic.name, each.index]) if code == 0 else -1,
+                            base_offset=next(self.offsets[topic.name, item.index]) if code == 0 else -1,
                         )
-                        for each in topic.partition_data
+                        for item in topic.partition_data
                     ],
                 )
                 for topic in asked.message.topic_data

@@ -27,16 +27,16 @@ def test_importing_the_package_imports_the_loader_and_nothing_else() -> None:
     program = (
         "import sys; before = set(sys.modules); import odradek; print(sorted(set(sys.modules) - before))"
     )
-    told = subprocess.run(
+    process = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=60
     )
-    imported = [name for name in eval(told.stdout) if name.startswith(("odradek.", "asyncio", "pyarrow"))]
+    imported = [name for name in eval(process.stdout) if name.startswith(("odradek.", "asyncio", "pyarrow"))]
     assert imported == ["odradek.model", "odradek.model.lazy"]
 
 
 def test_a_client_does_not_import_pyarrow_before_arrow_is_asked_for() -> None:
     program = "import sys, odradek; odradek.Consumer, odradek.Producer, odradek.Admin; print('pyarrow' in sys.modules)"
-    told = subprocess.run(
+    process = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=60
     )
-    assert told.stdout.strip() == "False"
+    assert process.stdout.strip() == "False"

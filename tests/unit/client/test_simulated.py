@@ -63,8 +63,8 @@ class Run:
             nemesis = asyncio.create_task(self.torment())
             await asyncio.gather(*(self.client.spawn(self.produce(number)) for number in range(PRODUCERS)))
             await nemesis
-            found = await self.client.spawn(self.consume())
-        self.check(found)
+            result = await self.client.spawn(self.consume())
+        self.check(result)
         self.stop.set()
         await keeper
 
@@ -137,23 +137,23 @@ class Run:
 
     async def consume(self) -> dict[TopicPartition, list[tuple[int, bytes]]]:
         runtime = self.client.life.runtime
-        found: dict[TopicPartition, list[tuple[int, bytes]]] = {}
+        results: dict[TopicPartition, list[tuple[int, bytes]]] = {}
         async with AsyncConsumer(
             SERVERS, clock=runtime.clock, entropy=runtime.entropy, auto_offset_reset="earliest", **IMPATIENT
         ) as consumer:
             partitions = [TopicPartition(TOPIC, number) for number in range(PARTITIONS)]
             await consumer.assign(partitions)
             ends = await consumer.end_offsets(partitions)
-            found = {tp: [] for tp in partitions}
-            while sum(map(len, found.values())) < sum(ends.values()):
+            results = {tp: [] for tp in partitions}
+            while sum(map(len, results.values())) < sum(ends.values()):
                 for record in await consumer.poll():
-                    found[TopicPartition(record.topic, record.partition)].append(
+                    results[TopicPartition(record.topic, record.partition)].append(
                         (record.offset, record.value)
                     )
-        return found
+        return results
 
-    def check(self, found: dict[TopicPartition, list[tuple[int, bytes]]]) -> None:
-        for tp, records in found.items():
+    def check(self, results: dict[TopicPartition, list[tuple[int, bytes]]]) -> None:
+        for tp, records in results.items():
             assert [offset for offset, _ in records] == list(range(len(records)))
             values = [value for _, value in records]
             assert len(set(values)) == len(values), "a record is there twice"
@@ -161,10 +161,10 @@ class Run:
                 own = [value for value in values if value.startswith(b"%d:" % number)]
                 assert own == sorted(own), "a producer's records are out of order"
             for offset, value in records:
-                told = self.acknowledged[value]
-                assert told.offset in (offset, -1)
-                assert told.partition == tp.partition
-        assert {value for records in found.values() for _, value in records} == set(self.acknowledged)
+                metadata = self.acknowledged[value]
+                assert metadata.offset in (offset, -1)
+                assert metadata.partition == tp.partition
+        assert {value for records in results.values() for _, value in records} == set(self.acknowledged)
         assert len(self.acknowledged) == PRODUCERS * RECORDS
 
 

@@ -171,7 +171,7 @@ class FakeBroker:
         proposal = ProposedIsr(
             leader_epoch=partition.leader_epoch,
             partition_epoch=partition.partition_epoch,
-            isr=tuple((BrokerId(one), epochs.get(BrokerId(one), -1)) for one in isr),
+            isr=tuple((BrokerId(item), epochs.get(BrokerId(item), -1)) for item in isr),
         )
         place = (known.topic_id, index)
         outcomes = await self.cluster.controller.alter_partitions(

@@ -42,7 +42,7 @@ def image_of(brokers: list[BrokerImage], lists: list[list[int]]) -> ClusterImage
 def assignment(image: ClusterImage, made: BalancePlan) -> list[tuple[int, ...]]:
     after = {move.name.partition: move.after for move in made.moves}
     partitions = image.topics["t"].partitions
-    return [tuple(after.get(index, one.replicas)) for index, one in enumerate(partitions)]
+    return [tuple(after.get(index, item.replicas)) for index, item in enumerate(partitions)]
 
 
 def test_a_drained_broker_holds_nothing_and_only_its_own_replicas_are_copied() -> None:
@@ -72,7 +72,7 @@ def test_a_new_broker_gets_its_share_of_the_smallest_partitions() -> None:
 def test_a_balanced_cluster_moves_nothing() -> None:
     brokers = [broker(number) for number in (1, 2, 3)]
     lists = place(9, 2, brokers, first=0)
-    made = plan(image_of(brokers, [list(map(int, one)) for one in lists]), {})
+    made = plan(image_of(brokers, [list(map(int, broker_ids)) for broker_ids in lists]), {})
     assert made.moves == ()
 
 
@@ -86,9 +86,9 @@ def test_leaders_are_evened_out_without_copying() -> None:
 def test_copies_leave_a_rack_that_has_two_while_another_has_none() -> None:
     brokers = [broker(1, "a"), broker(2, "a"), broker(3, "b"), broker(4, "b")]
     image = image_of(brokers, [[1, 2], [1, 2], [3, 4]])
-    racks = {one.broker_id: one.rack for one in brokers}
+    racks = {broker_image.broker_id: broker_image.rack for broker_image in brokers}
     for replicas in assignment(image, plan(image, {})):
-        assert {racks[BrokerId(one)] for one in replicas} == {"a", "b"}
+        assert {racks[BrokerId(replica)] for replica in replicas} == {"a", "b"}
 
 
 def test_a_cordoned_broker_gets_nothing() -> None:
@@ -106,18 +106,18 @@ def test_a_plan_keeps_the_number_of_replicas_and_evens_them_out(
     racks: list[str | None], data: st.DataObject
 ) -> None:
     brokers = [broker(number, rack) for number, rack in enumerate(racks, start=1)]
-    ids = [int(one.broker_id) for one in brokers]
+    ids = [int(broker_image.broker_id) for broker_image in brokers]
     lists = data.draw(
         st.lists(st.lists(st.sampled_from(ids), min_size=1, max_size=3, unique=True), min_size=1, max_size=20)
     )
     drained = data.draw(st.sets(st.sampled_from(ids), max_size=len(ids) - 3))
     image = image_of(brokers, lists)
-    made = plan(image, {}, drained=[BrokerId(one) for one in drained])
+    made = plan(image, {}, drained=[BrokerId(item) for item in drained])
     after = assignment(image, made)
-    assert [len(one) for one in after] == [len(one) for one in lists]
-    assert all(len(set(one)) == len(one) for one in after)
-    assert not any(set(one) & drained for one in after)
+    assert [len(item) for item in after] == [len(item) for item in lists]
+    assert all(len(set(item)) == len(item) for item in after)
+    assert not any(set(item) & drained for item in after)
     if len(set(racks)) == 1:
-        counts = Counter(one for replicas in after for one in replicas)
-        left = [counts[one] for one in ids if one not in drained]
+        counts = Counter(replica for replicas in after for replica in replicas)
+        left = [counts[item] for item in ids if item not in drained]
         assert max(left) - min(left) <= 1

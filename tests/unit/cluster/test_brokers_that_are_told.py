@@ -111,9 +111,9 @@ async def test_a_broker_that_the_controller_does_not_hear_leads_no_longer_until_
     assert three.clock.now >= 9.0
     assert three.partition("t").leader not in (leader, NO_LEADER)
     assert leader not in three.partition("t").isr
-    assert [one.broker_id for one in three.controller.latest.brokers if one.is_leaving] == [leader]
+    assert [node.broker_id for node in three.controller.latest.brokers if node.is_leaving] == [leader]
     await three.brokers[leader].ask()
-    assert not any(one.is_leaving for one in three.controller.latest.brokers)
+    assert not any(item.is_leaving for item in three.controller.latest.brokers)
 
 
 def test_who_hears_nobody_is_cut_off_himself() -> None:

@@ -45,8 +45,8 @@ class World:
             topic_config(configs, BrokerConfig())
 
         self.registry = EmbeddedRegistry.open(self.runtime, str(self.directory))
-        one = BrokerId(1)
-        me = Registration(broker_id=one, directory_id="d", host="", port=0)
+        broker_id = BrokerId(1)
+        me = Registration(broker_id=broker_id, directory_id="d", host="", port=0)
         epoch = await register(self.registry, me)
         controller = await Controller.load(
             self.registry,
@@ -59,13 +59,13 @@ class World:
                 descriptors=descriptors,
             ),
             cluster_id="c",
-            broker_id=one,
+            broker_id=broker_id,
             apply=apply,
             term=await self.term(),
             clock=self.runtime.clock,
         )
         await controller.begin()
-        await controller.sync(BrokerReport(broker_id=one, broker_epoch=epoch), max_wait_s=0.01)
+        await controller.sync(BrokerReport(broker_id=broker_id, broker_epoch=epoch), max_wait_s=0.01)
         self.applied.clear()
         self.published.clear()
         return controller
@@ -109,8 +109,10 @@ async def test_a_topic_gets_the_defaults_and_survives_a_restart(world: World) ->
     await world.registry.close()
     again = (await world.start()).image.topics["flights"]
     assert (again.topic_id, again.configs) == (topic.topic_id, topic.configs)
-    assert [one.replicas for one in again.partitions] == [one.replicas for one in topic.partitions]
-    assert all(one.leader == 1 for one in again.partitions)
+    assert [partition.replicas for partition in again.partitions] == [
+        partition.replicas for partition in topic.partitions
+    ]
+    assert all(partition.leader == 1 for partition in again.partitions)
 
 
 async def test_what_the_brokers_have_no_descriptors_for_is_refused_and_the_answer_says_so(
@@ -244,8 +246,8 @@ async def test_a_topic_is_shown_only_once_it_can_be_used(world: World) -> None:
 async def test_many_who_ask_for_the_same_topic_at_once_get_it_once(world: World) -> None:
     controller = await world.start()
     outcomes = await asyncio.gather(*(controller.create_topics([TopicSpec(name="t")]) for _ in range(50)))
-    made = [one for [one] in outcomes if isinstance(one, TopicImage)]
-    refused = [one.code for [one] in outcomes if isinstance(one, KafkaError)]
+    made = [item for [item] in outcomes if isinstance(item, TopicImage)]
+    refused = [item.code for [item] in outcomes if isinstance(item, KafkaError)]
     assert len(made) == 1
     assert refused == [ErrorCode.TOPIC_ALREADY_EXISTS] * 49
     assert len(world.published) == 1
@@ -263,7 +265,7 @@ async def test_a_registry_that_cannot_write_refuses_each_change_with_a_code(
     monkeypatch.setattr(world.registry, "commit", full)
     code = ErrorCode.KAFKA_STORAGE_ERROR
     outcomes = await controller.create_topics([TopicSpec(name="a"), TopicSpec(name="bad name")])
-    assert [one.code for one in outcomes if isinstance(one, KafkaError)] == [
+    assert [outcome.code for outcome in outcomes if isinstance(outcome, KafkaError)] == [
         code,
         ErrorCode.INVALID_TOPIC_EXCEPTION,
     ]
@@ -310,7 +312,7 @@ async def test_a_closed_controller_finishes_what_it_began_and_begins_nothing(wor
 async def test_names_that_collide_within_one_request_are_refused(world: World) -> None:
     controller = await world.start()
     outcomes = await controller.create_topics([TopicSpec(name=name) for name in ("a.b", "a_b", "a.b")])
-    codes = [one.code if isinstance(one, KafkaError) else None for one in outcomes]
+    codes = [outcome.code if isinstance(outcome, KafkaError) else None for outcome in outcomes]
     assert codes == [None, ErrorCode.INVALID_TOPIC_EXCEPTION, ErrorCode.TOPIC_ALREADY_EXISTS]
 
 
@@ -327,7 +329,7 @@ async def test_one_request_adds_no_more_partitions_than_kafka_lets_it(world: Wor
     controller = await world.start(partition_count_max=200_000)
     wanted = [TopicSpec(name=f"t{number}", partition_count=4_000) for number in range(3)]
     outcomes = await controller.create_topics([*wanted, TopicSpec(name="small")], validate_only=True)
-    codes = [one.code if isinstance(one, KafkaError) else None for one in outcomes]
+    codes = [outcome.code if isinstance(outcome, KafkaError) else None for outcome in outcomes]
     assert codes == [None, None, ErrorCode.POLICY_VIOLATION, None]
     await created(controller, TopicSpec(name="t"))
     with pytest.raises(KafkaError) as caught:

@@ -158,7 +158,9 @@ async def test_a_broker_that_leaves_hands_over_what_it_leads(three: Any) -> None
     for index in range(3):
         assert three.partition("t", index).leader != 2
         assert 2 not in three.partition("t", index).isr
-    leader = next(one for one in three.brokers.values() if one.broker_id == three.partition("t").leader)
+    leader = next(
+        broker for broker in three.brokers.values() if broker.broker_id == three.partition("t").leader
+    )
     await leader.ask()
     outcome = await leader.propose("t", 0, [*three.partition("t").isr, 2])
     assert isinstance(outcome, KafkaError)
@@ -169,12 +171,12 @@ async def test_a_broker_that_leaves_hands_over_what_it_leads(three: Any) -> None
 
 async def test_a_broker_that_leaves_hands_over_as_soon_as_somebody_is_in_sync(three: Any) -> None:
     await three.topic("t")
-    one = three.brokers[1]
-    await one.propose("t", 0, [1])
-    one.is_leaving = True
-    await one.ask()
+    item = three.brokers[1]
+    await item.propose("t", 0, [1])
+    item.is_leaving = True
+    await item.ask()
     assert three.partition("t").leader == 1  # there is nobody else
-    assert isinstance(await one.propose("t", 0, [1, 2]), PartitionImage)
+    assert isinstance(await item.propose("t", 0, [1, 2]), PartitionImage)
     assert three.partition("t").leader == 2
     assert three.partition("t").isr == (2,)
 
@@ -231,7 +233,9 @@ async def test_preferred_leaders_are_elected_on_demand(three: Any) -> None:
     await leader.propose("t", away, [*three.partition("t", away).isr, 3])
     outcomes = await three.controller.elect_leaders(None, unclean=False)
     assert outcomes[name] is None
-    assert [one.code for one in outcomes.values() if one is not None] == [ErrorCode.ELECTION_NOT_NEEDED] * 2
+    assert [outcome.code for outcome in outcomes.values() if outcome is not None] == [
+        ErrorCode.ELECTION_NOT_NEEDED
+    ] * 2
     assert three.partition("t", away).leader == 3
 
 

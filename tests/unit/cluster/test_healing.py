@@ -50,7 +50,7 @@ async def test_replicas_of_a_broker_that_stays_dead_are_made_again_elsewhere(fou
     for before, now in zip(topic.partitions, four.controller.latest.topics["t"].partitions, strict=True):
         assert bool(now.adding) == (4 in before.replicas)
         assert set(now.removing) == {4} & set(before.replicas)
-        racks = {four.brokers[one].rack for one in now.replicas if one not in now.removing}
+        racks = {four.brokers[replica].rack for replica in now.replicas if replica not in now.removing}
         assert racks == {"a", "b"}
 
 
@@ -97,13 +97,13 @@ async def test_healing_goes_on_where_the_new_copy_is_in_sync_already(four: Any) 
     maintenance = await begun_healing(four)
     await four.all_ask()
     topic = four.controller.latest.topics["t"]
-    index = next(index for index, one in enumerate(topic.partitions) if one.adding)
+    index = next(index for index, item in enumerate(topic.partitions) if item.adding)
     partition = topic.partitions[index]
     await four.revive(4)
     await four.all_ask()
     image = four.controller.latest
     in_sync = replace(partition, isr=(*partition.isr, *partition.adding))
-    changed = tuple(in_sync if number == index else one for number, one in enumerate(topic.partitions))
+    changed = tuple(in_sync if number == index else item for number, item in enumerate(topic.partitions))
     moves = healing_to_cancel(image.with_topic(replace(topic, partitions=changed)), maintenance.healing)
     assert index not in {move.partition for move in moves}
     assert index in {move.partition for move in healing_to_cancel(image, maintenance.healing)}
@@ -112,7 +112,7 @@ async def test_healing_goes_on_where_the_new_copy_is_in_sync_already(four: Any) 
 async def test_a_move_that_somebody_changed_is_not_given_up(four: Any) -> None:
     maintenance = await begun_healing(four)
     topic = four.controller.latest.topics["t"]
-    index = next(index for index, one in enumerate(topic.partitions) if one.adding)
+    index = next(index for index, item in enumerate(topic.partitions) if item.adding)
     (kept,) = set(topic.partitions[index].replicas) - {*topic.partitions[index].adding, 4}
     [other] = {1, 2, 3} - {kept, *topic.partitions[index].adding}
     target = (kept, BrokerId(other))
@@ -174,7 +174,9 @@ async def test_a_small_imbalance_is_left_alone(cluster: Any) -> None:
     await cluster.start(2)
     await cluster.topic("t", partitions=20, replicas=2)
     moved = next(
-        index for index, one in enumerate(cluster.controller.latest.topics["t"].partitions) if one.leader == 1
+        index
+        for index, item in enumerate(cluster.controller.latest.topics["t"].partitions)
+        if item.leader == 1
     )
     replicas = cluster.partition("t", moved).replicas
     turned = Reassignment(topic="t", partition=moved, replicas=tuple(reversed(replicas)))

@@ -24,16 +24,16 @@ def brokers(*numbers: int) -> tuple[BrokerId, ...]:
 async def test_a_restarted_broker_joins_no_isr_by_what_its_former_self_fetched(three: Any) -> None:
     await three.topic("t")
     await three.kill(2)
-    one = three.brokers[1]
+    item = three.brokers[1]
     await three.revive(2)
-    await one.ask()
-    stale = one.image
+    await item.ask()
+    stale = item.image
     await three.kill(2)
     await three.revive(2)
-    await one.ask()
-    current = one.image.topics["t"].partitions[0]
-    one.image = stale.with_topic(one.image.topics["t"])  # the leader saw the former epoch of broker 2
-    outcome = await one.propose("t", 0, [1, 3, 2])
+    await item.ask()
+    current = item.image.topics["t"].partitions[0]
+    item.image = stale.with_topic(item.image.topics["t"])  # the leader saw the former epoch of broker 2
+    outcome = await item.propose("t", 0, [1, 3, 2])
     assert isinstance(outcome, KafkaError)
     assert outcome.code is ErrorCode.INELIGIBLE_REPLICA
     assert three.partition("t") == current
@@ -49,7 +49,7 @@ async def test_proposals_that_come_at_once_share_a_commit(three: Any) -> None:
         (
             three.brokers[partition.leader],
             index,
-            [one for one in partition.isr if one != 3 or partition.leader == 3],
+            [item for item in partition.isr if item != 3 or partition.leader == 3],
         )
         for index, partition in enumerate(three.controller.latest.topics["t"].partitions)
     ]
@@ -63,7 +63,7 @@ async def test_a_reassignment_ends_when_the_target_is_in_sync_and_can_be_cancell
     await cluster.topic("t", partitions=2)
     replicas = [cluster.partition("t", index).replicas for index in (0, 1)]
     leader = cluster.brokers[cluster.partition("t").leader]
-    absent = next(one for one in brokers(1, 2, 3, 4) if one not in replicas[0])
+    absent = next(broker for broker in brokers(1, 2, 3, 4) if broker not in replicas[0])
     target = (absent, replicas[0][1], replicas[0][2])
     [none] = await cluster.controller.reassign([Reassignment(topic="t", partition=0, replicas=target)])
     assert none is None
@@ -79,7 +79,7 @@ async def test_a_reassignment_ends_when_the_target_is_in_sync_and_can_be_cancell
     assert set(done.isr) == set(target)
     assert done.leader == absent  # its old leader is not a replica any more
     assert done.leader_epoch == now.leader_epoch + 1
-    absent = next(one for one in brokers(1, 2, 3, 4) if one not in replicas[1])
+    absent = next(broker for broker in brokers(1, 2, 3, 4) if broker not in replicas[1])
     wanted = Reassignment(topic="t", partition=1, replicas=(*replicas[1][:2], absent))
     assert await cluster.controller.reassign([wanted]) == [None]
     assert cluster.partition("t", 1).adding == (absent,)
@@ -93,7 +93,7 @@ async def test_a_reassignment_ends_when_the_target_is_in_sync_and_can_be_cancell
 async def test_a_reassignment_outlives_the_controller(cluster: Any) -> None:
     await cluster.start(4)
     await cluster.topic("t")
-    absent = next(one for one in brokers(1, 2, 3, 4) if one not in cluster.partition("t").replicas)
+    absent = next(broker for broker in brokers(1, 2, 3, 4) if broker not in cluster.partition("t").replicas)
     await cluster.controller.reassign([Reassignment(topic="t", partition=0, replicas=(absent,))])
     await cluster.all_ask()
     await cluster.elect(cluster.brokers[2], knows=cluster.brokers[2].image)
@@ -112,7 +112,7 @@ async def test_a_reassignment_that_waits_only_for_a_leader_ends_when_a_broker_is
     await three.topic("t")
     before = three.partition("t")
     leader = three.brokers[before.leader]
-    target = tuple(one for one in before.replicas if one != leader.broker_id)
+    target = tuple(replica for replica in before.replicas if replica != leader.broker_id)
     await three.elect(leader)
     await leader.ask()  # the others are in sync, and not yet in service under this controller
     assert await three.controller.reassign([Reassignment(topic="t", partition=0, replicas=target)]) == [None]
@@ -155,7 +155,7 @@ async def test_requests_about_what_is_not_there_are_refused(three: Any) -> None:
         three.brokers[1].epoch,
         {(UUID(int=99), 0): proposal, (topic.topic_id, 7): proposal},
     )
-    assert [one.code for one in outcomes.values()] == [
+    assert [outcome.code for outcome in outcomes.values()] == [
         ErrorCode.UNKNOWN_TOPIC_ID,
         ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
     ]
@@ -201,7 +201,7 @@ async def test_every_leader_hears_when_a_change_that_they_share_goes_wrong(
     asked = [three.brokers[1].propose(topic, 0, [1, 2]) for topic in ("t", "u")]
     async with asyncio.timeout(5):
         outcomes = await asyncio.gather(*asked, return_exceptions=True)
-    assert [type(one) for one in outcomes] == [LookupError, KafkaError]
+    assert [type(outcome) for outcome in outcomes] == [LookupError, KafkaError]
 
 
 async def test_healing_goes_on_after_a_mistake(three: Any, monkeypatch: pytest.MonkeyPatch) -> None:

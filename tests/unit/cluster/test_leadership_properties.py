@@ -230,7 +230,7 @@ class World:
     def shrink(self, broker: BrokerId, _: int) -> None:
         now = self.partition
         if now.leader != NO_LEADER and broker in now.isr and broker != now.leader:
-            self.propose([one for one in now.isr if one != broker])
+            self.propose([broker_id for broker_id in now.isr if broker_id != broker])
 
     def reassign(self, broker: BrokerId, number: int) -> None:
         start = BROKERS.index(broker)

@@ -36,12 +36,12 @@ def test_replicas_are_apart_and_leaders_are_even(
     lists = place(count, factor, brokers, first=first)
     assert len(lists) == count
     assert all(len(set(replicas)) == factor for replicas in lists)
-    leaders = Counter(dict.fromkeys((one.broker_id for one in brokers), 0))
+    leaders = Counter(dict.fromkeys((broker.broker_id for broker in brokers), 0))
     leaders.update(replicas[0] for replicas in lists)
     assert max(leaders.values()) - min(leaders.values()) <= 1
-    rack_of = {one.broker_id: one.rack for one in brokers}
+    rack_of = {broker.broker_id: broker.rack for broker in brokers}
     spread = min(factor, len(set(racks)))
-    assert all(len({rack_of[one] for one in replicas}) == spread for replicas in lists)
+    assert all(len({rack_of[replica] for replica in replicas}) == spread for replicas in lists)
 
 
 @settings(deadline=None, max_examples=60)
@@ -51,7 +51,7 @@ def test_without_racks_no_two_brokers_differ_by_more_than_two(
 ) -> None:
     factor = data.draw(st.integers(1, size))
     lists = place(size * rounds, factor, brokers_in(*[None] * size), first=data.draw(st.integers(0, 9)))
-    held = Counter(one for replicas in lists for one in replicas)
+    held = Counter(replica for replicas in lists for replica in replicas)
     assert max(held.values()) - min(held.values()) <= 2
 
 
@@ -74,7 +74,7 @@ def test_brokers_that_may_not_get_replicas_get_none(mark: str) -> None:
 def test_brokers_that_are_down_get_what_is_left_over_and_never_lead() -> None:
     here, down = (
         brokers_in(None, None),
-        [BrokerImage(broker_id=BrokerId(one), host="", port=0) for one in (7, 8)],
+        [BrokerImage(broker_id=BrokerId(item), host="", port=0) for item in (7, 8)],
     )
     assert all({7, 8}.isdisjoint(replicas) for replicas in place(4, 2, here, first=0, absent=down))
     lists = place(4, 3, here, first=0, absent=down)
@@ -87,9 +87,9 @@ def test_brokers_that_are_down_get_what_is_left_over_and_never_lead() -> None:
 
 
 def test_a_manual_assignment_may_name_brokers_that_are_down_beside_others() -> None:
-    one, two = BrokerId(1), BrokerId(2)
-    assert check_assignment({0: [2, 1]}, [one], absent=[two]) == [[2, 1]]
+    item, two = BrokerId(1), BrokerId(2)
+    assert check_assignment({0: [2, 1]}, [item], absent=[two]) == [[2, 1]]
     with pytest.raises(KafkaError, match="only brokers that are down"):
-        check_assignment({0: [2]}, [one], absent=[two])
+        check_assignment({0: [2]}, [item], absent=[two])
     with pytest.raises(KafkaError, match="broker 3, which is not registered"):
-        check_assignment({0: [1, 3]}, [one], absent=[two])
+        check_assignment({0: [1, 3]}, [item], absent=[two])

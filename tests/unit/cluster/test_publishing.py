@@ -82,7 +82,7 @@ async def test_a_topic_is_there_when_its_holders_opened_it_whatever_else_they_ar
 
 def image_with_brokers(image: ClusterImage, *brokers: int) -> ClusterImage:
     return replace(
-        image, brokers=tuple(BrokerImage(broker_id=BrokerId(one), host="h", port=1) for one in brokers)
+        image, brokers=tuple(BrokerImage(broker_id=BrokerId(broker), host="h", port=1) for broker in brokers)
     )
 
 

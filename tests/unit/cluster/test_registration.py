@@ -60,9 +60,9 @@ async def test_a_registration_is_removed_and_one_that_came_after_it_is_not(clust
     with pytest.raises(RegistryConflict):
         await other.commit(late.operations)
     assert (await registered(other))[BrokerId(1)][1] == epoch
-    found = await removal(other, BrokerId(1))
-    assert found is not None
-    await other.commit(found.operations)
+    result = await removal(other, BrokerId(1))
+    assert result is not None
+    await other.commit(result.operations)
     assert await registered(other) == {}
 
 

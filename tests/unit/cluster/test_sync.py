@@ -132,8 +132,8 @@ def test_what_stays_the_same_is_the_same_object(image: ClusterImage, other: Clus
 @settings(deadline=None, max_examples=40)
 @given(topic=topics())
 def test_a_topic_reads_back_from_the_registry(topic: dict[str, TopicImage]) -> None:
-    for name, one in topic.items():
-        assert topic_from(name, topic_data(one)) == one
+    for name, item in topic.items():
+        assert topic_from(name, topic_data(item)) == item
 
 
 def test_a_partition_of_a_registry_of_one_broker_is_still_read() -> None:
@@ -143,12 +143,12 @@ def test_a_partition_of_a_registry_of_one_broker_is_still_read() -> None:
 
 
 def test_a_delta_from_another_image_is_refused() -> None:
-    one = ClusterImage(
+    image = ClusterImage(
         version=1, cluster_id="c", controller_id=BrokerId(1), brokers=(), topics={}, topics_by_id={}
     )
-    two, three = replace(one, version=2), replace(one, version=3)
+    two, three = replace(image, version=2), replace(image, version=3)
     with pytest.raises(UpdateDoesNotFit):
-        apply_update(one, delta(two, three))
+        apply_update(image, delta(two, three))
     with pytest.raises(UpdateDoesNotFit):
         apply_update(None, delta(two, three))
     with pytest.raises(UpdateDoesNotFit):
@@ -206,17 +206,19 @@ def test_what_is_no_object_is_refused(text: str) -> None:
 @pytest.mark.parametrize("topic_count", [1, 40])
 async def test_others_are_served_while_a_large_image_is_written_and_read(topic_count: int) -> None:
     """Also where all partitions are of one topic."""
-    one = PartitionImage(
+    partition = PartitionImage(
         leader=BrokerId(1), leader_epoch=LeaderEpoch(7), replicas=(BrokerId(1),), isr=(BrokerId(1),)
     )
-    each = 20 * TURN // topic_count
+    item = 20 * TURN // topic_count
     names = [f"t{number}" for number in range(topic_count)]
     empty = ClusterImage(
         version=1, cluster_id="c", controller_id=BrokerId(1), brokers=(), topics={}, topics_by_id={}
     )
     image = empty.with_only_topics(
         {
-            name: TopicImage(name=name, topic_id=UUID(int=number + 1), partitions=(one,) * each, configs={})
+            name: TopicImage(
+                name=name, topic_id=UUID(int=number + 1), partitions=(partition,) * item, configs={}
+            )
             for number, name in enumerate(names)
         }
     )

@@ -43,7 +43,7 @@ def test_a_topic_takes_the_brokers_value_in_the_topics_unit() -> None:
     broker = load(log_retention_hours="2")
     described = of_topic("retention.ms", {}, broker)
     assert (described.value, described.source, described.synonyms) == ("7200000", ValueSource.DEFAULT, ())
-    created = {one.key: one for one in describe_topic({}, broker, older_names=True)}
+    created = {setting.key: setting for setting in describe_topic({}, broker, older_names=True)}
     assert created["retention.ms"].source is ValueSource.STATIC_BROKER
 
 
@@ -54,7 +54,7 @@ def test_min_insync_replicas_is_a_dynamic_default_from_the_beginning() -> None:
         of_broker("min.insync.replicas", broker),
     ):
         assert (described.value, described.source) == ("2", ValueSource.DYNAMIC_DEFAULT_BROKER)
-        assert [(one.value, one.source) for one in described.synonyms] == [
+        assert [(synonym.value, synonym.source) for synonym in described.synonyms] == [
             ("2", ValueSource.DYNAMIC_DEFAULT_BROKER),
             ("2", ValueSource.STATIC_BROKER),
             ("1", ValueSource.DEFAULT),
@@ -102,7 +102,11 @@ def test_what_nobody_knows_is_described_without_its_value() -> None:
     for described in (
         of_broker("colour", broker),
         of_broker("shape", broker),
-        *(one for one in describe_broker_defaults(broker) if one.key == "colour"),
+        *(
+            broker_default
+            for broker_default in describe_broker_defaults(broker)
+            if broker_default.key == "colour"
+        ),
     ):
         assert (described.type, described.value, described.sensitive) == (SettingType.UNKNOWN, None, True)
         assert [synonym.value for synonym in described.synonyms] == [None]

@@ -54,7 +54,7 @@ class Cluster:
     ) -> RedriveCore:
         """`crash_after`: so many letters; what the open transaction holds is then gone."""
         core = RedriveCore(request, RedrivenState("orders.dlq", TOPIC_ID, self.notes))
-        for partition in {each.partition for each in self.letters}:
+        for partition in {dead_letter.partition for dead_letter in self.letters}:
             core.begin(partition, 0)
         pending: list[tuple[int, int]] = []
         reached: dict[int, int] = {}
@@ -66,14 +66,14 @@ class Cluster:
             self.sent += pending
             pending.clear()
 
-        for count, each in enumerate(self.letters):
+        for count, text in enumerate(self.letters):
             if count == crash_after:
                 return core
             if core.has_enough:
                 break
-            if core.fate(each) is Fate.SENT:
-                pending.append((each.partition, each.offset))
-            reached[each.partition] = each.offset + 1
+            if core.fate(text) is Fate.SENT:
+                pending.append((text.partition, text.offset))
+            reached[text.partition] = text.offset + 1
             if len(pending) >= a_transaction:
                 commit()
         if pending:
@@ -83,9 +83,9 @@ class Cluster:
 
 placed = st.lists(
     st.tuples(st.integers(0, 1), st.integers(0, 40), st.sampled_from(ERRORS)),
-    unique_by=lambda each: each[:2],
+    unique_by=lambda entry: entry[:2],
     max_size=30,
-).map(lambda found: [letter(o, partition=p, error=e) for p, o, e in sorted(found)])
+).map(lambda results: [letter(o, partition=p, error=e) for p, o, e in sorted(results)])
 redrives = st.lists(
     st.tuples(
         st.lists(st.sampled_from(ERRORS), max_size=2).map(tuple),
@@ -105,12 +105,17 @@ def test_each_letter_is_sent_once_and_none_is_out_of_reach(
         request = RedriveRequest(selection=Selection(errors=errors), count_max=count_max)
         before = len(cluster.sent)
         cluster.redrive(request, crash_after=crash_after)
-        by_place = {(each.partition, each.offset): each.failure.exception for each in letters}
+        by_place = {
+            (dead_letter.partition, dead_letter.offset): dead_letter.failure.exception
+            for dead_letter in letters
+        }
         assert all(not errors or by_place[place] in errors for place in cluster.sent[before:])
     cluster.redrive(RedriveRequest())
-    assert Counter(cluster.sent) == Counter({(each.partition, each.offset): 1 for each in letters})
+    assert Counter(cluster.sent) == Counter(
+        {(dead_letter.partition, dead_letter.offset): 1 for dead_letter in letters}
+    )
     state = RedrivenState("orders.dlq", TOPIC_ID, cluster.notes)
-    assert all(each.offset in state.of(each.partition) for each in letters)
+    assert all(dead_letter.offset in state.of(dead_letter.partition) for dead_letter in letters)
 
 
 def test_a_topic_made_anew_begins_anew() -> None:

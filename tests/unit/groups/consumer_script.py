@@ -69,8 +69,8 @@ class ScriptTopics:
         del self._topics[name]
 
     def topic_id(self, name: str) -> UUID | None:
-        found = self._topics.get(name)
-        return None if found is None else found[0]
+        result = self._topics.get(name)
+        return None if result is None else result[0]
 
     def topic_name(self, topic_id: UUID) -> str | None:
         return next((name for name, (known, _) in self._topics.items() if known == topic_id), None)
@@ -158,17 +158,17 @@ class ConsumerScript(Script):
         members = "; ".join(
             " ".join(
                 [
-                    f"{one.member_id}@{one.member_epoch}",
-                    *(["classic"] if one.member_type == 0 else []),
-                    f"has {self._places(one.assignment.topic_partitions)}",
+                    f"{member.member_id}@{member.member_epoch}",
+                    *(["classic"] if member.member_type == 0 else []),
+                    f"has {self._places(member.assignment.topic_partitions)}",
                     *(
-                        [f"shall have {self._places(one.target_assignment.topic_partitions)}"]
-                        if one.target_assignment != one.assignment
+                        [f"shall have {self._places(member.target_assignment.topic_partitions)}"]
+                        if member.target_assignment != member.assignment
                         else []
                     ),
                 ]
             )
-            for one in group.members
+            for member in group.members
         )
         return f"{group.group_state} epoch={group.group_epoch}/{group.assignment_epoch} {group.assignor_name} [{members}]"
 
@@ -188,7 +188,7 @@ class ConsumerScript(Script):
             instance_id=options.get("instance"),
             rack_id=options.get("rack"),
             rebalance_timeout_ms=int(options.get("rebalance", "-1")),
-            subscribed_topic_names=None if topics is None else [one for one in topics.split(",") if one],
+            subscribed_topic_names=None if topics is None else [item for item in topics.split(",") if item],
             subscribed_topic_regex=options.get("regex"),
             server_assignor=options.get("assignor"),
             topic_partitions=owned,
@@ -216,7 +216,7 @@ class ConsumerScript(Script):
     def _places(self, listed: Iterable[Any]) -> str:
         names = self.bench.changing.topic_name
         return (
-            ",".join(f"{names(one.topic_id) or '(gone)'}/{_runs(one.partitions)}" for one in listed)
+            ",".join(f"{names(item.topic_id) or '(gone)'}/{_runs(item.partitions)}" for item in listed)
             or "nothing"
         )
 
@@ -224,15 +224,18 @@ class ConsumerScript(Script):
         """join ... [owns=PLACES]: what a cooperative member has"""
         owned = [
             OwnedPartitions(
-                topic=self.bench.changing.topic_name(one.topic_id) or "", partitions=one.partitions
+                topic=self.bench.changing.topic_name(partitions.topic_id) or "",
+                partitions=partitions.partitions,
             )
-            for one in self._owned(options.get("owns", ""))
+            for partitions in self._owned(options.get("owns", ""))
         ]
         return b"\0\1" + encode(ConsumerProtocolSubscription(topics=topics, owned_partitions=owned), 1)
 
     def _assignment(self, word: str) -> bytes:
         """t/0-2+u/1"""
-        holding = {one.topic_id: one.partitions for one in self._owned(word.replace("+", ","))}
+        holding = {
+            partitions.topic_id: partitions.partitions for partitions in self._owned(word.replace("+", ","))
+        }
         return assignment_bytes(holding, self.bench.changing, b"\0\0")
 
     def _shown_assignment(self, assignment: bytes) -> str:
@@ -241,7 +244,9 @@ class ConsumerScript(Script):
     def _shown_record(self, record: NewRecord) -> str:
         if version_of(record.key) == GROUP_METADATA_KEY and record.value is not None:
             classic = read(GroupMetadataValue, record.value)
-            members = " ".join(f"{one.member_id}={_assigned(one.assignment)}" for one in classic.members)
+            members = " ".join(
+                f"{member.member_id}={_assigned(member.assignment)}" for member in classic.members
+            )
             return f"classic generation={classic.generation} [{members}]"
         if version_of(record.key) not in formats.RECORDS.key_versions:
             return super()._shown_record(record)
@@ -289,7 +294,9 @@ def _subject(key: formats.Key) -> str:
 
 
 def _assigned(data: bytes) -> str:
-    parts = [f"{one.topic}/{_runs(one.partitions)}" for one in read_assignment(data).assigned_partitions]
+    parts = [
+        f"{topic.topic}/{_runs(topic.partitions)}" for topic in read_assignment(data).assigned_partitions
+    ]
     return ",".join(parts) or "nothing"
 
 

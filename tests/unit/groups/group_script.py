@@ -203,11 +203,11 @@ class Script:
         """leave MEMBER... [instances=I,J]: members by id, and static ones by their instance id alone"""
         members = [MemberIdentity(member_id=_long(word)) for word in words]
         members += [
-            MemberIdentity(group_instance_id=one) for one in options.get("instances", "").split(",") if one
+            MemberIdentity(group_instance_id=item) for item in options.get("instances", "").split(",") if item
         ]
         request = LeaveGroupRequest(group_id=options.get("group", GROUP), members=members)
         response = self.bench.execute(partial(leave, request=request))
-        return " ".join(_code(one.error_code) for one in response.members)
+        return " ".join(_code(member.error_code) for member in response.members)
 
     def do_commit(self, words: list[str], options: dict[str, str]) -> str:
         """commit PLACE=OFFSET... [member= generation= instance= metadata= retention= producer= version= group=]"""
@@ -251,7 +251,7 @@ class Script:
         """fetch [stable] [PLACE...] [group=]: all offsets when no place is given"""
         stable = "stable" in words
         wanted = {_place(word): UUID(int=0) for word in words if word != "stable"}
-        found = self.bench.execute(
+        fetched_offsets = self.bench.execute(
             partial(
                 fetch,
                 group_id=options.get("group", GROUP),
@@ -263,10 +263,10 @@ class Script:
         )
         return (
             " ".join(
-                f"{topic}/{partition}={one.offset}"
-                if one.error is ErrorCode.NONE
-                else f"{topic}/{partition}={one.error.name}"
-                for (topic, partition), one in sorted(found.items())
+                f"{topic}/{partition}={record.offset}"
+                if record.error is ErrorCode.NONE
+                else f"{topic}/{partition}={record.error.name}"
+                for (topic, partition), record in sorted(fetched_offsets.items())
             )
             or "nothing"
         )
@@ -298,13 +298,13 @@ class Script:
         group = self.bench.machine.groups[group_id]
         assert isinstance(group, ClassicGroup)
         members = " ".join(
-            f"{one.member_id}={self._shown_assignment(one.assignment)}" for one in described.members
+            f"{member.member_id}={self._shown_assignment(member.assignment)}" for member in described.members
         )
         return f"{described.state} generation={group.generation} leader={group.leader_id} [{members}]"
 
     def do_list(self, words: list[str], options: dict[str, str]) -> str:
         listed = self.bench.execute(list_groups)
-        return " ".join(f"{one.group_id}:{one.state}" for one in listed) or "nothing"
+        return " ".join(f"{item.group_id}:{item.state}" for item in listed) or "nothing"
 
 
 # -- how things read
@@ -334,7 +334,7 @@ def _answered(response: Any) -> str:
         given = getattr(response, "member_id", "")
         return f"{code} member={given}" if given else code
     if isinstance(response, JoinGroupResponse):
-        members = ",".join(one.member_id for one in response.members)
+        members = ",".join(member.member_id for member in response.members)
         parts = [
             f"joined generation={response.generation_id} member={response.member_id} leader={response.leader}",
             f"protocol={response.protocol_name}",
@@ -352,7 +352,9 @@ def _shown(record: NewRecord) -> str:
         if record.value is None:
             return f"group {name} deleted"
         value = read(GroupMetadataValue, record.value)
-        members = " ".join(f"{one.member_id}={one.assignment.decode() or '-'}" for one in value.members)
+        members = " ".join(
+            f"{member.member_id}={member.assignment.decode() or '-'}" for member in value.members
+        )
         return f"group {name} generation={value.generation} leader={value.leader} [{members}]"
     key = read(OffsetCommitKey, record.key)
     place = f"offset {key.group} {key.topic}/{key.partition}"

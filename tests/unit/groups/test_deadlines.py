@@ -48,12 +48,12 @@ def test_it_agrees_with_a_plain_dictionary() -> None:
     chance = random.Random(7)
     deadlines, plain = Deadlines(), {}
     for _ in range(5_000):
-        one = due(chance.randrange(50))
+        item = due(chance.randrange(50))
         if chance.random() < 0.2:
-            deadlines.cancel(one)
-            plain.pop(one, None)
+            deadlines.cancel(item)
+            plain.pop(item, None)
         else:
-            plain[one] = chance.randrange(1_000)
-            deadlines.set(one, plain[one])
+            plain[item] = chance.randrange(1_000)
+            deadlines.set(item, plain[item])
         assert deadlines.next_ms() == min(plain.values(), default=None)
         assert deadlines.entry_count <= 64 + 4 * len(plain) + 1

@@ -90,7 +90,7 @@ def test_what_was_committed_for_a_topic_is_not_found_for_the_next_one_of_its_nam
         operation = partial(
             fetch, group_id="g", member_id=None, member_epoch=-1, wanted=wanted, require_stable=False
         )
-        return {place: one.offset for place, one in bench.execute(operation).items()}
+        return {place: record.offset for place, record in bench.execute(operation).items()}
 
     assert fetched(None) == {("u", 0): 1}
     assert fetched({("t", 0): UUID(int=0), ("u", 0): UUID(int=0)}) == {("t", 0): -1, ("u", 0): 1}
@@ -111,8 +111,10 @@ def test_offsets_may_be_kept_for_longer_than_time_can_be_told() -> None:
     bench = GroupBench(GroupSettings(offsets_retention_ms=1_000, offsets_retention_check_interval_ms=1_000))
     topic_id = bench.machine.dependencies.topics.topic_id("t") or UUID(int=0)
     for partition, retention_ms in enumerate((2**63 - 1, -(2**63), 5_000)):
-        one = Commit(topic="t", partition=partition, offset=1, topic_id=topic_id)
-        request = CommitRequest(group_id="g", committer=Committer(), commits=[one], retention_ms=retention_ms)
+        item = Commit(topic="t", partition=partition, offset=1, topic_id=topic_id)
+        request = CommitRequest(
+            group_id="g", committer=Committer(), commits=[item], retention_ms=retention_ms
+        )
         bench.execute(partial(commit, request=request))
     bench.advance(10_000)
     assert set(bench.machine.offsets.of("g")) == {("t", 0)}

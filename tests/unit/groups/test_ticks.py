@@ -32,4 +32,4 @@ def test_what_many_deadlines_write_comes_in_batches_that_fit() -> None:
         bench.machine.deadlines.set(Due(Timer.LOUD, name), 1_000)
     bench.advance(2_000)
     assert heard == names
-    assert max(sum(len(one.key) for one in batch) for batch in bench.batches) < BATCH_BYTES_MAX
+    assert max(sum(len(record.key) for record in batch) for batch in bench.batches) < BATCH_BYTES_MAX

@@ -292,9 +292,11 @@ async def test_a_frame_that_goes_on_slowly_is_not_idle() -> None:
         await it.send(slow, struct.pack(">i", 7 * 100_000))
         for _ in range(7):
             it.clock.seconds += 250
-            before = [one.last_active for one in it.server.connections]
+            before = [connection.last_active for connection in it.server.connections]
             await it.send(slow, bytes(100_000))
-            await it.until(lambda seen=before: [one.last_active for one in it.server.connections] != seen)
+            await it.until(
+                lambda seen=before: [connection.last_active for connection in it.server.connections] != seen
+            )
             it.server.sweep()
         assert await it.answer(slow) == b"700000"
 

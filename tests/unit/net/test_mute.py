@@ -136,5 +136,5 @@ async def test_new_connections_wait_or_are_closed_as_the_server_is_told(
     with pytest.raises((asyncio.IncompleteReadError, ConnectionError)):
         await refused.receive()
     assert handler.handled == [b"hello"]
-    for one in (patient, refused):
-        one.writer.close()
+    for item in (patient, refused):
+        item.writer.close()

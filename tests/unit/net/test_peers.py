@@ -274,9 +274,9 @@ async def test_closing_ends_those_who_wait_for_a_connection_too() -> None:
             for _ in range(10):
                 await asyncio.sleep(0)
             await peers.close()
-            for one in waiting:
+            for item in waiting:
                 with pytest.raises(PeerUnreachable, match="stopping"):
-                    await one
+                    await item
             with pytest.raises(PeerUnreachable, match="stopping"):
                 await peers.ask(OTHER, HEARTBEAT, heartbeat("g"))
     assert len(asyncio.all_tasks()) == 1
@@ -284,18 +284,18 @@ async def test_closing_ends_those_who_wait_for_a_connection_too() -> None:
 
 async def test_a_connection_that_the_other_side_ended_is_told_of_and_one_that_we_ended_is_not() -> None:
     lost: list[BrokerId] = []
-    told = asyncio.Event()
+    event = asyncio.Event()
 
     def note(broker: BrokerId) -> None:
         lost.append(broker)
-        told.set()
+        event.set()
 
     broker = Broker()
     async with listening(broker) as address, peers_at(address, on_lost=note) as peers:
         await peers.ask(OTHER, HEARTBEAT, heartbeat("g"))
         broker.connections[0].close()
         async with asyncio.timeout(10):
-            await told.wait()
+            await event.wait()
         await peers.ask(OTHER, HEARTBEAT, heartbeat("g"))
         peers.forget(OTHER)
         await peers.ask(OTHER, HEARTBEAT, heartbeat("g"))

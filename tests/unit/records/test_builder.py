@@ -10,7 +10,7 @@ from odradek.records import BatchBuilder, Codec, check_crc, decode_batch, read_h
 def test_a_batch_is_full_at_its_limit_and_not_a_byte_later() -> None:
     probe = BatchBuilder()
     probe.append(0, b"k", b"v" * 50)
-    one = probe.size_bytes
+    item = probe.size_bytes
     probe.append(0, b"k", b"v" * 50)
     two = probe.size_bytes
     exact = BatchBuilder(max_bytes=two)
@@ -18,7 +18,7 @@ def test_a_batch_is_full_at_its_limit_and_not_a_byte_later() -> None:
     assert exact.size_bytes == two
     tight = BatchBuilder(max_bytes=two - 1)
     assert [tight.append(0, b"k", b"v" * 50) for _ in range(2)] == [True, False]
-    assert tight.size_bytes == one
+    assert tight.size_bytes == item
 
 
 def test_the_first_record_always_fits() -> None:
@@ -130,7 +130,7 @@ def test_what_is_not_a_record_is_refused_and_changes_nothing(record: tuple[objec
     with pytest.raises((TypeError, ValueError)):
         builder.append(*record)
     builder.append(0, None, b"after")
-    assert [each.value for each in decode_batch(builder.build())] == [b"before", b"after"]
+    assert [item.value for item in decode_batch(builder.build())] == [b"before", b"after"]
 
 
 def test_headers_may_repeat_be_empty_and_hold_any_text() -> None:

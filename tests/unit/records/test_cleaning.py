@@ -157,12 +157,12 @@ def test_many_keys_are_told_apart() -> None:
     count = 3000
     keys = new_key_map(count + 1, count, SEED)
     for number in range(count):
-        one = batch((b"key %d" % number, b""), base_offset=number)
-        assert note_keys(keys, one, read_header(one), 0) == -1
+        item = batch((b"key %d" % number, b""), base_offset=number)
+        assert note_keys(keys, item, read_header(item), 0) == -1
     assert keys.key_count == count
     for number in range(1, count, 7):
-        one = batch((b"key %d" % number, b""), base_offset=number)
-        assert sieved(keys, one) == bytes(one)
+        item = batch((b"key %d" % number, b""), base_offset=number)
+        assert sieved(keys, item) == bytes(item)
         assert sieved(keys, batch((b"key %d" % number, b""), base_offset=number - 1)) is None
 
 

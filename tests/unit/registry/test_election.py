@@ -100,9 +100,9 @@ async def elected(
     store: SimRegistryStore, candidates: list[Candidate], *, other_than: Candidate | None = None
 ) -> Candidate:
     await until(lambda: leader(store, candidates) not in (None, other_than))
-    found = leader(store, candidates)
-    assert found is not None
-    return found
+    candidate = leader(store, candidates)
+    assert candidate is not None
+    return candidate
 
 
 def test_one_of_three_is_elected_and_all_are_told() -> None:

@@ -229,9 +229,9 @@ async def test_a_whole_line_behind_the_head_is_kept_by_the_next_writer() -> None
     await first.commit([Put(path="/b", data=b"1", version=0)])
     disk.crash(CrashKind.POWER_LOSS)
     second = EmbeddedRegistry.open(process(medium, "second")[1], _DIRECTORY)
-    found = await second.get("/b")
-    assert found is not None
-    assert found.data == b"1"
+    result = await second.get("/b")
+    assert result is not None
+    assert result.data == b"1"
     await second.close()
 
 
@@ -259,8 +259,8 @@ async def test_a_reader_follows_through_any_number_of_rewritings() -> None:
     medium = machine()
     disk, writer_runtime = process(medium, "writer")
     reader = EmbeddedRegistry.open(process(medium, "reader")[1], _DIRECTORY)
-    told: list[int] = []
-    reader.watch("/a", lambda: told.append(1))
+    answers: list[int] = []
+    reader.watch("/a", lambda: answers.append(1))
     with rewriting_often():
         writer = EmbeddedRegistry.open(writer_runtime, _DIRECTORY)
         await writer.commit([Create(path="/a", data=b""), Create(path="/own", data=b"", ephemeral=True)])
@@ -273,7 +273,7 @@ async def test_a_reader_follows_through_any_number_of_rewritings() -> None:
                 assert node.version == version + 1
                 assert disk.length(_JOURNAL) < 2000
                 await asyncio.sleep(0)
-    assert len(told) >= 20
+    assert len(answers) >= 20
     await asyncio.gather(writer.close(), reader.close())
 
 

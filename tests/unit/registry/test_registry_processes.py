@@ -110,13 +110,13 @@ async def until(condition: Callable[[], Awaitable[object]]) -> None:
 
 async def test_a_killed_process_loses_its_nodes_at_once_whatever_the_timeout(tmp_path: Path) -> None:
     async with registry_in(tmp_path) as registry:
-        told = asyncio.Event()
+        event = asyncio.Event()
         async with child(tmp_path, "1") as other:
             await registry.sync()
             assert await registry.children("/ids") == ["1"]
-            registry.watch("/ids", told.set)
+            registry.watch("/ids", event.set)
             other.process.kill()
-            await asyncio.wait_for(told.wait(), 30)
+            await asyncio.wait_for(event.wait(), 30)
             assert await registry.children("/ids") == []
 
 

@@ -45,11 +45,11 @@ def readable(tree: Tree) -> dict[str, object]:
 
 def lives(tree: Tree, path: str) -> list[tuple[str, int]]:
     """The children, each with when it was made: one that was made again is another."""
-    found = []
+    results = []
     for name in tree.children(path):
         node = tree.nodes.get(f"{path.rstrip('/')}/{name}")
-        found.append((name, node.created if node is not None else 0))
-    return found
+        results.append((name, node.created if node is not None else 0))
+    return results
 
 
 def differing(before: dict[str, object], after: dict[str, object]) -> set[str]:
@@ -82,8 +82,8 @@ def test_a_node_made_again_in_the_commit_that_removes_it_is_another() -> None:
 def test_a_node_that_is_replaced_in_one_commit_is_another_child_of_its_parent() -> None:
     """Else nobody who watches the brokers would hear of one that was restarted within its session's time."""
     old, tree = Tree(), Tree()
-    for each in (old, tree):
-        each.apply(each.decide([Create(path="/brokers/1", data=b"one", ephemeral=True)], 7))
+    for item in (old, tree):
+        item.apply(item.decide([Create(path="/brokers/1", data=b"one", ephemeral=True)], 7))
     again: list[Operation] = [
         Delete(path="/brokers/1", version=0),
         Create(path="/brokers/1", data=b"one", ephemeral=True),

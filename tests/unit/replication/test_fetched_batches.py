@@ -16,9 +16,9 @@ def batch(base_offset: int, epoch: int = 0) -> bytearray:
     return built
 
 
-def offsets(found: object) -> list[int]:
-    assert isinstance(found, list)
-    return [header.base_offset for header, _ in found]
+def offsets(results: object) -> list[int]:
+    assert isinstance(results, list)
+    return [header.base_offset for header, _ in results]
 
 
 def test_whole_batches_are_taken_in_order() -> None:
@@ -48,9 +48,9 @@ def test_a_damaged_batch_ends_what_is_taken_and_is_refused_when_it_is_the_first(
 def test_damage_in_one_partition_is_not_that_of_others() -> None:
     bad = batch(0)
     bad[-1] ^= 1
-    found = checked([bad, batch(0)])
-    assert isinstance(found[0], KafkaError)
-    assert offsets(found[1]) == [0]
+    result = checked([bad, batch(0)])
+    assert isinstance(result[0], KafkaError)
+    assert offsets(result[1]) == [0]
 
 
 def test_an_epoch_above_the_leaders_own_is_damage() -> None:

@@ -58,9 +58,13 @@ def asked(request: FetchRequest | None) -> dict[int, tuple[int, int, int]]:
     """Number of each partition that is named: (leader epoch, fetch offset, last epoch)."""
     assert request is not None
     return {
-        one.partition: (one.current_leader_epoch, one.fetch_offset, one.last_fetched_epoch)
+        partition.partition: (
+            partition.current_leader_epoch,
+            partition.fetch_offset,
+            partition.last_fetched_epoch,
+        )
         for topic in request.topics
-        for one in topic.partitions
+        for partition in topic.partitions
     }
 
 
@@ -90,7 +94,7 @@ def following(*replicas: Replica) -> FetchState:
 def in_session(*replicas: Replica) -> FetchState:
     state = following(*replicas)
     state.next(0.0, TERMS)
-    state.answered(answer(*(told(one.number) for one in replicas)))
+    state.answered(answer(*(told(replica.number) for replica in replicas)))
     return state
 
 
@@ -105,14 +109,14 @@ def test_the_first_request_names_everything_and_asks_for_a_session() -> None:
 
 
 def test_later_requests_name_only_what_changed() -> None:
-    one, two = Replica(0), Replica(1)
-    state = in_session(one, two)
+    item, two = Replica(0), Replica(1)
+    state = in_session(item, two)
     request = state.next(0.0, TERMS)
     assert asked(request) == {}
     assert request is not None
     assert (request.session_id, request.session_epoch) == (5, 1)
     state.answered(answer(told(0)))
-    one.durable_offset = 3
+    item.durable_offset = 3
     two.durable_offset = 99  # nothing was said of it: it cannot have changed by this loop
     request = state.next(0.0, TERMS)
     assert asked(request) == {0: (1, 3, 0)}
@@ -121,17 +125,17 @@ def test_later_requests_name_only_what_changed() -> None:
 
 
 def test_a_high_watermark_that_moved_is_told_to_the_leader() -> None:
-    one = Replica(0)
-    state = in_session(one)
-    one.high_watermark = 8
+    replica = Replica(0)
+    state = in_session(replica)
+    replica.high_watermark = 8
     request = state.next(0.0, TERMS)
     assert request is not None
     assert [part.high_watermark for topic in request.topics for part in topic.partitions] == [8]
 
 
 def test_a_log_that_is_not_durable_up_to_its_end_is_asked_for_when_it_is() -> None:
-    one, two = Replica(0, durable_offset=5, is_durable=False), Replica(1)
-    state = following(one, two)
+    item, two = Replica(0, durable_offset=5, is_durable=False), Replica(1)
+    state = following(item, two)
     request = state.next(0.0, TERMS)
     assert asked(request) == {1: (1, 0, 0)}
     assert request is not None
@@ -139,13 +143,13 @@ def test_a_log_that_is_not_durable_up_to_its_end_is_asked_for_when_it_is() -> No
     state.answered(answer(told(1)))
     assert asked(state.next(0.1, TERMS)) == {}
     state.answered(answer())
-    one.durable_offset, one.is_durable = 7, True
+    item.durable_offset, item.is_durable = 7, True
     assert asked(state.next(0.2, TERMS)) == {0: (1, 7, 0)}
 
 
 def test_what_is_followed_no_longer_leaves_the_session() -> None:
-    one, two = Replica(0), Replica(1)
-    state = in_session(one, two)
+    item, two = Replica(0), Replica(1)
+    state = in_session(item, two)
     state.unfollow(two)
     request = state.next(0.0, TERMS)
     assert forgotten(request) == [1]
@@ -153,9 +157,9 @@ def test_what_is_followed_no_longer_leaves_the_session() -> None:
 
 
 def test_without_anything_to_follow_there_is_nothing_to_ask() -> None:
-    one = Replica(0)
-    state = in_session(one)
-    state.unfollow(one)
+    replica = Replica(0)
+    state = in_session(replica)
+    state.unfollow(replica)
     assert not state
     assert state.next(0.0, TERMS) is None
     state.follow(Replica(2))
@@ -166,31 +170,31 @@ def test_without_anything_to_follow_there_is_nothing_to_ask() -> None:
 
 
 def test_an_answer_is_dropped_when_the_epoch_changed_meanwhile() -> None:
-    one = Replica(0)
-    state = following(one)
+    replica = Replica(0)
+    state = following(replica)
     state.next(0.0, TERMS)
-    one.leader_epoch = LeaderEpoch(2)
-    assert state.follow(one)
+    replica.leader_epoch = LeaderEpoch(2)
+    assert state.follow(replica)
     assert state.answered(answer(told(0))) == []
     assert asked(state.next(0.0, TERMS)) == {0: (2, 0, 0)}
 
 
 def test_an_answer_is_dropped_when_the_partition_was_given_up_and_taken_up_again_meanwhile() -> None:
-    one = Replica(0)
-    state = following(one)
+    replica = Replica(0)
+    state = following(replica)
     state.next(0.0, TERMS)
-    state.unfollow(one)
-    state.follow(one)
+    state.unfollow(replica)
+    state.follow(replica)
     assert state.answered(answer(told(0))) == []
     state.next(0.0, TERMS)
     assert state.answered(answer(told(0))) != []
 
 
 def test_under_another_epoch_a_partition_leaves_the_session_and_comes_back_in_one_request() -> None:
-    one, two = Replica(0), Replica(1)
-    state = in_session(one, two)
-    one.leader_epoch = LeaderEpoch(2)
-    state.follow(one)
+    item, two = Replica(0), Replica(1)
+    state = in_session(item, two)
+    item.leader_epoch = LeaderEpoch(2)
+    state.follow(item)
     request = state.next(0.0, TERMS)
     assert (forgotten(request), asked(request)) == ([0], {0: (2, 0, 0)})
     state.answered(answer(told(0)))
@@ -206,19 +210,19 @@ def test_so_does_one_that_was_opened_again_under_the_same_epoch() -> None:
 
 
 def test_following_again_under_the_same_epoch_changes_nothing() -> None:
-    one = Replica(0)
-    state = in_session(one)
-    assert not state.follow(one)
+    replica = Replica(0)
+    state = in_session(replica)
+    assert not state.follow(replica)
     assert asked(state.next(0.0, TERMS)) == {}
 
 
 def test_a_partition_in_trouble_is_left_out_until_its_pause_is_over_and_others_go_on() -> None:
-    one, two = Replica(0), Replica(1)
-    state = following(one, two)
+    item, two = Replica(0), Replica(1)
+    state = following(item, two)
     state.next(0.0, TERMS)
-    found = state.answered(answer(told(0, ErrorCode.UNKNOWN_LEADER_EPOCH), told(1)))
-    assert found is not None
-    state.pause(found[0][0], 0.0, 1.0, 0.5)
+    result = state.answered(answer(told(0, ErrorCode.UNKNOWN_LEADER_EPOCH), told(1)))
+    assert result is not None
+    state.pause(result[0][0], 0.0, 1.0, 0.5)
     request = state.next(0.0, TERMS)
     assert forgotten(request) == [0]
     assert request is not None
@@ -232,9 +236,9 @@ def test_a_partition_in_trouble_is_left_out_until_its_pause_is_over_and_others_g
 def test_when_all_are_paused_there_is_nothing_to_ask_and_a_time_to_wait() -> None:
     state = following(Replica(0))
     state.next(0.0, TERMS)
-    found = state.answered(answer(told(0, ErrorCode.KAFKA_STORAGE_ERROR)))
-    assert found is not None
-    state.pause(found[0][0], 10.0, 1.0, 0.5)
+    result = state.answered(answer(told(0, ErrorCode.KAFKA_STORAGE_ERROR)))
+    assert result is not None
+    state.pause(result[0][0], 10.0, 1.0, 0.5)
     assert state.next(10.0, TERMS) is None
     assert state.due_in(10.0) == pytest.approx(0.02)
     request = state.next(10.1, TERMS)
@@ -244,14 +248,14 @@ def test_when_all_are_paused_there_is_nothing_to_ask_and_a_time_to_wait() -> Non
 
 
 def test_a_new_epoch_ends_the_pause() -> None:
-    one = Replica(0)
-    state = following(one)
+    replica = Replica(0)
+    state = following(replica)
     state.next(0.0, TERMS)
-    found = state.answered(answer(told(0, ErrorCode.FENCED_LEADER_EPOCH)))
-    assert found is not None
-    state.pause(found[0][0], 0.0, 100.0, 0.5)
-    one.leader_epoch = LeaderEpoch(2)
-    state.follow(one)
+    result = state.answered(answer(told(0, ErrorCode.FENCED_LEADER_EPOCH)))
+    assert result is not None
+    state.pause(result[0][0], 0.0, 100.0, 0.5)
+    replica.leader_epoch = LeaderEpoch(2)
+    state.follow(replica)
     assert asked(state.next(0.0, TERMS)) == {0: (2, 0, 0)}
 
 
@@ -306,8 +310,8 @@ def test_each_answer_calls_for_one_thing() -> None:
 
 
 def test_the_longer_nothing_happens_the_longer_it_waits_up_to_a_limit() -> None:
-    one = Replica(0)
-    state = in_session(one)
+    replica = Replica(0)
+    state = in_session(replica)
     waits = []
     for _ in range(8):
         request = state.next(0.0, TERMS)

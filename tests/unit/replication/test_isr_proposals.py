@@ -79,9 +79,9 @@ class Controlling:
         for _ in range(TURNS):
             if len(self.asked) >= count:
                 return [
-                    one.partition_index
+                    partition.partition_index
                     for topic in self.asked[count - 1][0].topics
-                    for one in topic.partitions
+                    for partition in topic.partitions
                 ]
             await asyncio.sleep(0)
         raise AssertionError(f"only {len(self.asked)} requests came")
@@ -106,27 +106,30 @@ def result(index: int, *isr: int, error_code: int = 0) -> PartitionResult:
 
 
 async def test_what_is_proposed_in_one_turn_goes_in_one_request_and_each_hears_its_own_answer() -> None:
-    controlling, one, two = Controlling(), Asking(0), Asking(1)
-    controlling.propose(one, 1, 2)
+    controlling, broker, two = Controlling(), Asking(0), Asking(1)
+    controlling.propose(broker, 1, 2)
     controlling.propose(two, 1)
     assert await controlling.next(1) == [0, 1]
     request = controlling.asked[0][0]
     assert (request.broker_id, request.broker_epoch) == (1, 11)
     first = request.topics[0].partitions[0]
     assert (first.leader_epoch, first.partition_epoch) == (3, 5)
-    assert [(one.broker_id, one.broker_epoch) for one in first.new_isr_with_epochs] == [(1, 10), (2, 20)]
+    assert [(member.broker_id, member.broker_epoch) for member in first.new_isr_with_epochs] == [
+        (1, 10),
+        (2, 20),
+    ]
     await controlling.answer(result(0, 1, 2), result(1, error_code=ErrorCode.INELIGIBLE_REPLICA))
-    (told,) = one.answers
-    assert isinstance(told, IsrAnswer)
-    assert (told.isr, told.partition_epoch) == ((1, 2), 6)
+    (answer,) = broker.answers
+    assert isinstance(answer, IsrAnswer)
+    assert (answer.isr, answer.partition_epoch) == ((1, 2), 6)
     (refused,) = two.answers
     assert isinstance(refused, KafkaError)
     assert refused.code is ErrorCode.INELIGIBLE_REPLICA
 
 
 async def test_one_request_is_under_way_at_a_time() -> None:
-    controlling, one, two = Controlling(), Asking(0), Asking(1)
-    controlling.propose(one, 1)
+    controlling, item, two = Controlling(), Asking(0), Asking(1)
+    controlling.propose(item, 1)
     await controlling.next(1)
     controlling.propose(two, 1)
     await turns()
@@ -134,28 +137,28 @@ async def test_one_request_is_under_way_at_a_time() -> None:
     await controlling.answer(result(0, 1))
     assert await controlling.next(2) == [1]
     await controlling.answer(result(1, 1))
-    assert (len(one.answers), len(two.answers)) == (1, 1)
+    assert (len(item.answers), len(two.answers)) == (1, 1)
 
 
 @pytest.mark.parametrize("code", [ErrorCode.NOT_CONTROLLER, ErrorCode.STALE_BROKER_EPOCH, 999])
 async def test_a_controller_that_cannot_decide_is_asked_again(code: int) -> None:
-    controlling, one = Controlling(), Asking(0)
-    controlling.propose(one, 1)
+    controlling, item = Controlling(), Asking(0)
+    controlling.propose(item, 1)
     await controlling.next(1)
     await controlling.answer(error_code=code)
     assert await controlling.next(2) == [0]
-    assert one.answers == []
+    assert item.answers == []
     await controlling.answer(result(0, error_code=code))
     assert await controlling.next(3) == [0]
     await controlling.answer()  # it forgot about it
     assert await controlling.next(4) == [0]
     await controlling.answer(result(0, 1))
-    assert len(one.answers) == 1
+    assert len(item.answers) == 1
 
 
 async def test_an_unreachable_controller_is_asked_again_and_by_then_others_go_along() -> None:
-    controlling, one, two = Controlling(), Asking(0), Asking(1)
-    controlling.propose(one, 1)
+    controlling, item, two = Controlling(), Asking(0), Asking(1)
+    controlling.propose(item, 1)
     await controlling.next(1)
     controlling.asked[-1][1].set_exception(OdradekError("gone"))
     await asyncio.sleep(0)
@@ -165,16 +168,16 @@ async def test_an_unreachable_controller_is_asked_again_and_by_then_others_go_al
 
 
 async def test_what_the_partition_does_not_want_any_more_is_not_asked_again() -> None:
-    controlling, one = Controlling(), Asking(0)
-    controlling.propose(one, 1)
+    controlling, item = Controlling(), Asking(0)
+    controlling.propose(item, 1)
     await controlling.next(1)
-    one.wanted = None
+    item.wanted = None
     controlling.asked[-1][1].set_exception(OdradekError("gone"))
     await turns()
     assert len(controlling.asked) == 1
-    later = controlling.propose(one, 1, 3)
+    later = controlling.propose(item, 1, 3)
     assert await controlling.next(2) == [0]
-    assert one.wanted is later
+    assert item.wanted is later
     await controlling.proposals.close()
 
 
@@ -188,22 +191,22 @@ async def test_what_the_partition_does_not_want_any_more_is_not_asked_again() ->
     ],
 )
 async def test_what_is_outdated_is_told_and_not_asked_again(code: ErrorCode) -> None:
-    controlling, one = Controlling(), Asking(0)
-    controlling.propose(one, 1)
+    controlling, item = Controlling(), Asking(0)
+    controlling.propose(item, 1)
     await controlling.next(1)
     await controlling.answer(result(0, error_code=code))
-    (told,) = one.answers
-    assert isinstance(told, KafkaError)
-    assert told.code is code
+    (answer,) = item.answers
+    assert isinstance(answer, KafkaError)
+    assert answer.code is code
     await turns()
     assert len(controlling.asked) == 1
 
 
 async def test_once_closed_nothing_is_asked_any_more() -> None:
-    controlling, one = Controlling(), Asking(0)
-    controlling.propose(one, 1)
+    controlling, item = Controlling(), Asking(0)
+    controlling.propose(item, 1)
     await controlling.next(1)
     await controlling.proposals.close()
-    controlling.propose(one, 1, 2)
+    controlling.propose(item, 1, 2)
     await turns()
     assert len(controlling.asked) == 1

@@ -49,7 +49,7 @@ def test_a_policy_from_a_file_is_the_one_from_python() -> None:
 
 
 @pytest.mark.parametrize(
-    ("config", "told"),
+    ("config", "message"),
     [
         ({"retry.delays": "soon"}, "'soon' is no delay"),
         ({"retry.mode": "parallel"}, "non-blocking or blocking"),
@@ -62,8 +62,8 @@ def test_a_policy_from_a_file_is_the_one_from_python() -> None:
         ({"retry.delay": "1s"}, "unknown setting 'retry.delay'"),
     ],
 )
-def test_what_makes_no_sense_is_refused(config: dict[str, Any], told: str) -> None:
-    with pytest.raises(ConfigError, match=told):
+def test_what_makes_no_sense_is_refused(config: dict[str, Any], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
         RetryPolicy.from_config(config)
 
 
@@ -106,7 +106,8 @@ def test_missing_topics_get_as_many_partitions_as_the_topic_has() -> None:
     routing = Routing(policy, "billing", ["orders", "payments"])
     there = {"orders": 3, "payments": 1, "orders.billing.retry-1s": 5}
     made = {
-        each.name: (each.partitions, dict(each.configs)) for each in missing_topics(routing, policy, there)
+        topic.name: (topic.partitions, dict(topic.configs))
+        for topic in missing_topics(routing, policy, there)
     }
     assert made == {
         "orders.billing.retry-9s": (3, {}),
@@ -121,7 +122,7 @@ def test_shared_topics_are_made_once_and_for_the_largest() -> None:
     policy = RetryPolicy(delays=("1s",), retry_topic="{group}-retry", dead_letter_topic="{group}-dlq")
     routing = Routing(policy, "billing", ["orders", "payments"])
     made = missing_topics(routing, policy, {"orders": 2, "payments": 4})
-    assert [(each.name, each.partitions) for each in made] == [("billing-retry", 4), ("billing-dlq", 4)]
+    assert [(topic.name, topic.partitions) for topic in made] == [("billing-retry", 4), ("billing-dlq", 4)]
 
 
 def test_topics_that_may_not_be_made_are_named() -> None:
@@ -156,7 +157,7 @@ def test_all_settings_come_from_one_mapping() -> None:
 
 
 @pytest.mark.parametrize(
-    ("config", "told"),
+    ("config", "message"),
     [
         ({"topics": "orders", "bootstrap.servers": "h:1"}, "set group_id"),
         ({"topics": "orders", "group.id": "g"}, "bootstrap.servers is missing"),
@@ -168,9 +169,9 @@ def test_all_settings_come_from_one_mapping() -> None:
         ({"producer.lingerms": "1"}, "lingerms"),
     ],
 )
-def test_a_mapping_that_cannot_be_is_refused(config: dict[str, Any], told: str) -> None:
+def test_a_mapping_that_cannot_be_is_refused(config: dict[str, Any], message: str) -> None:
     base = {"bootstrap.servers": "h:1", "topics": "orders", "group.id": "g"}
-    with pytest.raises(ConfigError, match=told):
+    with pytest.raises(ConfigError, match=message):
         RetryConsumer.from_config(config if "topics" in config or "group.id" in config else base | config)
 
 

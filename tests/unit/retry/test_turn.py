@@ -227,13 +227,13 @@ class Broker:
 
     def poll(self, paused: set[TopicPartition], count: int) -> list[ConsumerRecord]:
         wanted = set(self.routes.subscription())
-        found = [
-            each
+        records = [
+            consumer_record
             for place, log in self.logs.items()
             if place.topic in wanted and place not in paused
-            for each in log[self.positions.get(place, 0) :][:count]
+            for consumer_record in log[self.positions.get(place, 0) :][:count]
         ]
-        return found[: 3 * count]
+        return records[: 3 * count]
 
     def run(self, fails: dict[bytes, int]) -> tuple[list[bytes], list[bytes]]:
         """`fails`: how often each value fails. Returns values in the order in which they were handled, and the dead."""
@@ -259,7 +259,12 @@ class Broker:
                 assert isinstance(step, Forward)
                 self.append(step.topic, step.partition, key=step.key, value=step.value, headers=step.headers)
             now += max(1, waiting.poll_ms(now))
-        dead = [each.value for place, log in self.logs.items() if place.topic == DEAD for each in log]
+        dead = [
+            consumer_record.value
+            for place, log in self.logs.items()
+            if place.topic == DEAD
+            for consumer_record in log
+        ]
         return handled, dead
 
 

@@ -32,13 +32,13 @@ async def test_a_callback_that_holds_the_loop_is_reported_once_with_where_it_was
         await asyncio.sleep(LIMIT_S)
         held.clear()
         compute_for(LIMIT_S * 8)
-        found = await next_one(held)
-        assert found.seconds > LIMIT_S * 4
-        assert any("compute_for" in call for call in found.stack)
-        assert found.cpu_seconds is not None
-        assert found.is_over
+        loop_held = await next_one(held)
+        assert loop_held.seconds > LIMIT_S * 4
+        assert any("compute_for" in call for call in loop_held.stack)
+        assert loop_held.cpu_seconds is not None
+        assert loop_held.is_over
         assert watch.counts.count >= 1
-        assert watch.counts.seconds_max >= found.seconds
+        assert watch.counts.seconds_max >= loop_held.seconds
     finally:
         watch.close()
 
@@ -49,9 +49,9 @@ async def test_waiting_is_told_from_computing() -> None:
     try:
         await asyncio.sleep(0)
         threading.Event().wait(LIMIT_S * 8)
-        found = await next_one(held)
-        assert found.cpu_seconds is not None
-        assert found.cpu_seconds < found.seconds / 2
+        loop_held = await next_one(held)
+        assert loop_held.cpu_seconds is not None
+        assert loop_held.cpu_seconds < loop_held.seconds / 2
     finally:
         watch.close()
 

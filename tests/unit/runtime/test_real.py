@@ -148,7 +148,9 @@ async def test_at_most_the_given_number_of_threads_work_at_once() -> None:
     others = set(threading.enumerate())  # brokers of other tests may still run in this process
     await asyncio.gather(*(offload.run(both_in.wait, 10) for _ in range(6)))
     ours = [
-        one for one in threading.enumerate() if one.name.startswith("odradek-offload") and one not in others
+        thread
+        for thread in threading.enumerate()
+        if thread.name.startswith("odradek-offload") and thread not in others
     ]
     assert len(ours) == 2
     offload.close()
@@ -164,9 +166,9 @@ def test_entropy_gives_random_ids_and_fractions() -> None:
     entropy = SystemEntropy()
     ids = {entropy.uuid() for _ in range(100)}
     assert len(ids) == 100
-    assert {one.version for one in ids} == {4}
+    assert {topic_id.version for topic_id in ids} == {4}
     fractions = [entropy.uniform() for _ in range(1000)]
-    assert all(0 <= one < 1 for one in fractions)
+    assert all(0 <= item < 1 for item in fractions)
     assert 0.4 < sum(fractions) / 1000 < 0.6
 
 

@@ -64,11 +64,11 @@ async def test_who_gave_up_its_place_does_not_hold_up_those_behind() -> None:
 
 async def test_it_is_told_when_long_work_begins() -> None:
     turns = Turns(Clock(), free_seconds=0.0)
-    told: list[bool] = []
-    turns.on_busy = told.append
+    answers: list[bool] = []
+    turns.on_busy = answers.append
     await turns.begin().step()
     await turns.begin().step()
-    assert told == [True]
+    assert answers == [True]
 
 
 async def test_a_list_is_made_in_order_and_in_turns() -> None:
@@ -133,18 +133,18 @@ async def test_a_cancellation_reaches_what_was_begun_outside_a_task() -> None:
     assert future.cancelled()
 
 
-async def _awaited(one: "asyncio.Future[int] | Begun[int]") -> int:
-    return await one
+async def _awaited(item: "asyncio.Future[int] | Begun[int]") -> int:
+    return await item
 
 
 def test_one_long_request_is_busy_also_while_it_waits_for_something_else() -> None:
     """A collection of all objects comes as soon as the turns are said to be calm."""
     loop = SimLoop(stream(1, "timers"), seconds_max=100)
-    told: list[tuple[float, bool]] = []
+    answers: list[tuple[float, bool]] = []
 
     async def long_request() -> None:
         turns = Turns(loop.time, free_seconds=0.0)
-        turns.on_busy = lambda is_busy: told.append((loop.time(), is_busy))
+        turns.on_busy = lambda is_busy: answers.append((loop.time(), is_busy))
         turn = turns.begin()
         for _ in range(300):
             await turn.step()
@@ -155,5 +155,5 @@ def test_one_long_request_is_busy_also_while_it_waits_for_something_else() -> No
         loop.run_until_complete(long_request())
     finally:
         loop.close()
-    assert [is_busy for _, is_busy in told] == [True, False]
-    assert told[-1][0] >= 3.0
+    assert [is_busy for _, is_busy in answers] == [True, False]
+    assert answers[-1][0] >= 3.0

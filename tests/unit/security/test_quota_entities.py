@@ -91,7 +91,7 @@ ENTITIES = [
 )
 def test_a_filter_finds_what_it_names(components, strict: bool, accepted: list[int]) -> None:
     wanted = Filter(components, strict=strict)
-    assert [number for number, one in enumerate(ENTITIES) if wanted.accepts(one)] == accepted
+    assert [number for number, item in enumerate(ENTITIES) if wanted.accepts(item)] == accepted
 
 
 @pytest.mark.parametrize(

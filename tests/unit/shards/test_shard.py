@@ -456,7 +456,7 @@ async def test_what_is_written_in_one_turn_is_one_batch_and_each_keeps_its_reply
     shard = await ready(log)
     said = [shard.execute(say(word)) for word in ("one", "two", "three")]
     assert log.end_offset == 0
-    assert [len(await one) for one in said] == [1, 2, 3]
+    assert [len(await item) for item in said] == [1, 2, 3]
     assert (len(log._batches), log.end_offset) == (1, 3)
     assert await (await ready(log)).execute(listen) == ["one", "two", "three"]
 
@@ -482,9 +482,9 @@ async def test_a_turn_that_the_log_refuses_takes_all_that_was_decided_in_it() ->
         shard.execute(listen),
     ]
     log.refusal = KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "the disk is gone")
-    for one in [*said, answer]:
+    for item in [*said, answer]:
         with pytest.raises(KafkaError, match="the disk is gone"):
-            await one
+            await item
     shard.close()
 
 
@@ -524,9 +524,9 @@ async def test_an_outcome_whose_turn_was_lost_before_it_counts_for_nothing() -> 
         await shard.execute(
             say("two", producer=BatchProducer(7, 0), answers=[DeferredReply(ticket, "never")])
         )
-    for one in (first, answer):
+    for item in (first, answer):
         with pytest.raises(KafkaError):
-            await one
+            await item
     shard.close()
 
 

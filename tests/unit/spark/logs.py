@@ -21,21 +21,21 @@ class Logs:
     """Record n was written at n times so many milliseconds."""
 
     def topics(self) -> list[str]:
-        return sorted({each.topic for each in self.spans})
+        return sorted({span.topic for span in self.spans})
 
     def partition_counts(self, topics: Iterable[str]) -> dict[str, int]:
-        counts = {topic: sum(each.topic == topic for each in self.spans) for topic in topics}
+        counts = {topic: sum(span.topic == topic for span in self.spans) for topic in topics}
         return {topic: count for topic, count in counts.items() if count}
 
     def offsets(self, questions: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
         self.look_count += LATEST in questions.values()
         return {
-            each: self._answer(each, question) for each, question in questions.items() if each in self.spans
+            item: self._answer(item, question) for item, question in questions.items() if item in self.spans
         }
 
     def committed(self, group: str, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
         offsets = self.groups.get(group, {})
-        return {each: offsets[each] for each in partitions if each in offsets}
+        return {partition: offsets[partition] for partition in partitions if partition in offsets}
 
     def _answer(self, partition: TopicPartition, question: int) -> int:
         first, end = self.spans[partition]

@@ -106,4 +106,4 @@ def _timestamps(batch: pa.RecordBatch, layout: RowFormat) -> list[int | None]:
     if "timestamp" not in layout.columns:
         return [None] * batch.num_rows
     microseconds = batch["timestamp"].cast(pa.int64()).to_pylist()
-    return [None if each is None else each // _US_PER_MS for each in microseconds]
+    return [None if microsecond is None else microsecond // _US_PER_MS for microsecond in microseconds]

@@ -123,15 +123,15 @@ def test_bad_values_are_dead_letters_and_their_neighbours_are_not(orders_schema:
         {"item": "b", "amount": None},
         None,
     ]
-    told = batch[DEAD_LETTER].to_pylist()
-    assert [row for row, letter in enumerate(told) if letter is not None] == [1, 3, 6]
-    assert [letter["value"] for letter in told if letter] == [b"{broken", b'{"item":1}', b"\xff"]
-    assert told[3]["headers"] == [{"key": "n", "value": b"3"}, {"key": "n", "value": None}]
-    assert (told[3]["topic"], told[3]["partition"], told[3]["offset"]) == ("orders", 3, 103)
-    assert (told[3]["stage"], told[3]["exception"]) == ("value", SCHEMA_MISMATCH)
-    assert told[3]["message"] == "field item is 1, not a string"
-    assert told[1]["exception"] == "json.decoder.JSONDecodeError"
-    assert told[6]["exception"] == "UnicodeDecodeError"
+    answers = batch[DEAD_LETTER].to_pylist()
+    assert [row for row, letter in enumerate(answers) if letter is not None] == [1, 3, 6]
+    assert [letter["value"] for letter in answers if letter] == [b"{broken", b'{"item":1}', b"\xff"]
+    assert answers[3]["headers"] == [{"key": "n", "value": b"3"}, {"key": "n", "value": None}]
+    assert (answers[3]["topic"], answers[3]["partition"], answers[3]["offset"]) == ("orders", 3, 103)
+    assert (answers[3]["stage"], answers[3]["exception"]) == ("value", SCHEMA_MISMATCH)
+    assert answers[3]["message"] == "field item is 1, not a string"
+    assert answers[1]["exception"] == "json.decoder.JSONDecodeError"
+    assert answers[6]["exception"] == "UnicodeDecodeError"
 
 
 def test_a_batch_without_bad_values_has_an_empty_column(orders_schema: StructType) -> None:
@@ -156,7 +156,7 @@ def test_of_key_and_value_the_first_failure_counts(dead_letter_type: Any) -> Non
         valueDecode="utf8",
         decodeErrors="dead-letter",
     )
-    assert [each["stage"] for each in batch[DEAD_LETTER].to_pylist()] == ["key", "value"]
+    assert [entry["stage"] for entry in batch[DEAD_LETTER].to_pylist()] == ["key", "value"]
 
 
 def test_dead_letters_are_the_last_column_whatever_is_chosen() -> None:
@@ -170,7 +170,7 @@ def test_dead_letters_are_the_last_column_whatever_is_chosen() -> None:
 
 
 @pytest.mark.parametrize(
-    ("options", "told"),
+    ("options", "message"),
     [
         ({"decodeErrors": "dead-letter"}, "set valueDecode or keyDecode"),
         ({"decodeErrors": "deadletter", "valueDecode": "utf8"}, "fail, null, dead-letter"),
@@ -178,13 +178,13 @@ def test_dead_letters_are_the_last_column_whatever_is_chosen() -> None:
         ({"columns": "value", "includeRecord": "true"}, "leaves record out"),
     ],
 )
-def test_what_makes_no_sense_is_refused(options: dict[str, str], told: str) -> None:
-    with pytest.raises(ConfigError, match=told):
+def test_what_makes_no_sense_is_refused(options: dict[str, str], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
         read_options({**SERVERS, "subscribe": "t", **options}, Use.READ)
 
 
 @pytest.mark.parametrize(
-    ("value", "told"),
+    ("value", "message"),
     [
         (b"[1]", "the value is [1], not one JSON object"),
         (b'{"id": 1.5}', "field id is 1.5, not an int32"),
@@ -200,9 +200,9 @@ def test_what_makes_no_sense_is_refused(options: dict[str, str], told: str) -> N
         (b'{"of": {"a": "x"}}', 'field of.a is "x", not an int64'),
     ],
 )
-def test_the_reason_names_the_field(value: bytes, told: str) -> None:
+def test_the_reason_names_the_field(value: bytes, message: str) -> None:
     assert decode_json(pa.array([value]), KIND).null_count == 1  # or there would be nothing to explain
-    assert why_not(value, Decoding.JSON, KIND).message == told
+    assert why_not(value, Decoding.JSON, KIND).message == message
 
 
 SCALARS = st.none() | st.booleans() | st.integers(-(1 << 70), 1 << 70) | st.text(max_size=3)
@@ -270,17 +270,17 @@ def test_a_row_with_a_dead_letter_becomes_the_record_that_it_was(
 
 
 @pytest.mark.parametrize(
-    ("columns", "dead_letter_topic", "told"),
+    ("columns", "dead_letter_topic", "message"),
     [
         (["value", DEAD_LETTER], None, "set the option deadLetterTopic"),
         (["value"], "dead", "keep it in every select"),
     ],
 )
 def test_a_column_without_its_topic_and_a_topic_without_its_column_are_refused(
-    dead_letter_type: Any, columns: list[str], dead_letter_topic: str | None, told: str
+    dead_letter_type: Any, columns: list[str], dead_letter_topic: str | None, message: str
 ) -> None:
     kinds = {"value": StringType(), DEAD_LETTER: dead_letter_type}
-    with pytest.raises(ConfigError, match=told):
+    with pytest.raises(ConfigError, match=message):
         row_format(spark_schema({name: kinds[name] for name in columns}), "out", dead_letter_topic)
 
 
@@ -321,7 +321,7 @@ def test_a_result_that_fits_is_taken(value: Any, kind: DataType, taken: Any) -> 
 
 
 @pytest.mark.parametrize(
-    ("value", "kind", "told"),
+    ("value", "kind", "message"),
     [
         ("2", DoubleType(), "result is str '2', not double"),
         (True, IntegerType(), "result is bool True, not int"),
@@ -336,7 +336,7 @@ def test_a_result_that_fits_is_taken(value: Any, kind: DataType, taken: Any) -> 
         ((1, None, None, [1]), STRUCT, "result.by is list [1], not map<string,bigint>"),
     ],
 )
-def test_a_result_that_does_not_fit_says_where(value: Any, kind: DataType, told: str) -> None:
+def test_a_result_that_does_not_fit_says_where(value: Any, kind: DataType, message: str) -> None:
     with pytest.raises((TypeError, OverflowError)) as caught:
         fitted(value, kind)
-    assert str(caught.value) == told
+    assert str(caught.value) == message

@@ -63,10 +63,10 @@ def test_a_decision_comes_back_as_it_was(members: list[Participant], query: str,
 @pytest.mark.parametrize("count", [0, 1, 64, 65, 224, 225, PARTICIPANTS_MAX])
 def test_its_metadata_fits_what_brokers_take(count: int, query: str) -> None:
     offsets = decision(*many(count), query=query).to_offsets()
-    assert max(len(each.metadata.encode()) for each in offsets.values()) < METADATA_MAX_BYTES
-    found = decision_in("s", offsets)
-    assert found is not None
-    assert found.participants == tuple(many(count))
+    assert max(len(offset.metadata.encode()) for offset in offsets.values()) < METADATA_MAX_BYTES
+    result = decision_in("s", offsets)
+    assert result is not None
+    assert result.participants == tuple(many(count))
 
 
 def test_more_tasks_than_it_can_name_are_refused() -> None:

@@ -84,10 +84,10 @@ def test_every_kind_of_difference_is_told(verify: ModuleType, wanted: pd.DataFra
 
 def test_a_missing_java_is_one_sentence_and_exit_code_1(tmp_path: Path) -> None:
     environment = {**os.environ, "JAVA_HOME": str(tmp_path)}
-    told = subprocess.run(
+    process = subprocess.run(
         [sys.executable, DEMO / "demo.py"], capture_output=True, text=True, env=environment, check=False
     )
-    assert told.returncode == 1
-    assert told.stdout == ""
-    assert told.stderr.startswith(f"JAVA_HOME is {tmp_path}, but there is no program bin/java in it")
-    assert told.stderr.count("\n") == 1
+    assert process.returncode == 1
+    assert process.stdout == ""
+    assert process.stderr.startswith(f"JAVA_HOME is {tmp_path}, but there is no program bin/java in it")
+    assert process.stderr.count("\n") == 1

@@ -102,7 +102,7 @@ def test_a_copied_topics_offsets_are_left_behind() -> None:
 
 
 @pytest.mark.parametrize(
-    ("columns", "topic", "told"),
+    ("columns", "topic", "message"),
     [
         ({"key": StringType()}, "t", "needs a column value; there are key"),
         ({}, "t", "needs a column value; there are none"),
@@ -121,15 +121,15 @@ def test_a_copied_topics_offsets_are_left_behind() -> None:
     ],
 )
 def test_a_dataframe_that_cannot_be_written_is_refused_by_its_column(
-    columns: dict[str, DataType], topic: str | None, told: str
+    columns: dict[str, DataType], topic: str | None, message: str
 ) -> None:
     with pytest.raises(ConfigError) as caught:
         row_format(schema(**columns), topic)
-    assert told in str(caught.value)
+    assert message in str(caught.value)
 
 
 @pytest.mark.parametrize(
-    ("column", "told"),
+    ("column", "message"),
     [
         ({"topic": pa.array([None], pa.string())}, "its topic is null"),
         ({"partition": pa.array([-1], pa.int32())}, "its partition is -1"),
@@ -140,7 +140,7 @@ def test_a_dataframe_that_cannot_be_written_is_refused_by_its_column(
     ],
 )  # fmt: skip
 def test_a_row_that_cannot_be_written_is_refused_by_its_number(
-    column: dict[str, pa.Array], told: str
+    column: dict[str, pa.Array], message: str
 ) -> None:
     columns = {
         "value": pa.array([b"v"]),
@@ -152,20 +152,20 @@ def test_a_row_that_cannot_be_written_is_refused_by_its_number(
     }
     with pytest.raises(KafkaError, match="row 40 of this task cannot be written"):
         list(outgoing_rows(pa.record_batch(columns | column), everything(), marks=None, first_sequence=40))
-    with pytest.raises(KafkaError, match=f"row 40 of this task cannot be written: {told}") as caught:
+    with pytest.raises(KafkaError, match=f"row 40 of this task cannot be written: {message}") as caught:
         sent(columns | column, everything())
     assert caught.value.code is ErrorCode.INVALID_RECORD
 
 
 @pytest.mark.parametrize(
-    ("column", "told"),
+    ("column", "message"),
     [
         ({"topic": pa.array(["t", ""])}, "its topic is null"),
         ({"partition": pa.array([None, -1], pa.int32())}, "its partition is negative"),
         ({"headers": pa.array([[{"key": "a", "value": b""}], [None]], pa.list_(HEADER))}, "has no key"),
     ],
 )
-def test_the_refused_row_is_named_wherever_it_stands(column: dict[str, pa.Array], told: str) -> None:
+def test_the_refused_row_is_named_wherever_it_stands(column: dict[str, pa.Array], message: str) -> None:
     columns = {
         "value": pa.array([b"v", b"w"]),
         "topic": pa.array(["t", "t"]),
@@ -174,7 +174,7 @@ def test_the_refused_row_is_named_wherever_it_stands(column: dict[str, pa.Array]
         "headers": pa.array([None, None], pa.list_(HEADER)),
         "timestamp": pa.array([None, None], pa.timestamp("us", tz="UTC")),
     }
-    with pytest.raises(KafkaError, match=f"row 41 of this task cannot be written: .*{told}"):
+    with pytest.raises(KafkaError, match=f"row 41 of this task cannot be written: .*{message}"):
         list(outgoing_rows(pa.record_batch(columns | column), everything(), marks=None, first_sequence=40))
 
 
@@ -182,7 +182,7 @@ def test_times_before_1970_are_rounded_down_as_all_others() -> None:
     layout = row_format(schema(value=StringType(), timestamp=TimestampType()), "t")
     times = pa.array([-1, -1_000, 1_999], pa.int64()).cast(pa.timestamp("us", tz="UTC"))
     records = sent({"value": pa.array(["a", "b", "c"]), "timestamp": times}, layout)
-    assert [each.timestamp_ms for each in records] == [-1, -1, 1]
+    assert [record.timestamp_ms for record in records] == [-1, -1, 1]
 
 
 def test_rows_are_gathered_until_each_partition_gets_enough_and_keep_their_order() -> None:

@@ -21,13 +21,13 @@ def test_shares_add_up_to_the_limit_and_none_exceeds_its_backlog(
 ) -> None:
     shares = share(backlog, limit)
     assert sum(shares.values()) == min(limit, sum(backlog.values()))
-    assert all(0 < size <= backlog[each] for each, size in shares.items())
+    assert all(0 < size <= backlog[item] for item, size in shares.items())
 
 
 @settings(deadline=None, max_examples=100)
 @given(backlogs, st.integers(12, 5_000))
 def test_nothing_that_waits_starves(backlog: dict[TopicPartition, int], limit: int) -> None:
-    assert set(share(backlog, limit)) == {each for each, size in backlog.items() if size > 0}
+    assert set(share(backlog, limit)) == {item for item, size in backlog.items() if size > 0}
 
 
 def test_after_one_record_each_shares_follow_the_backlog() -> None:
@@ -88,16 +88,16 @@ def test_pieces_cover_every_offset_once(
     pieces = split(ranges, min_tasks=min_tasks, max_records_per_task=most)
 
     def offsets(of: list[OffsetRange]) -> list[tuple[TopicPartition, int]]:
-        return [(each.partition, offset) for each in of for offset in range(each.start, each.end)]
+        return [(span.partition, offset) for span in of for offset in range(span.start, span.end)]
 
     assert offsets(pieces) == offsets(ranges)
-    assert all(0 < each.size <= (most or each.size) for each in pieces)
+    assert all(0 < span.size <= (most or span.size) for span in pieces)
     assert len(pieces) >= min(min_tasks or 0, len(offsets(ranges)))
 
 
 def test_small_partitions_share_a_task() -> None:
     pieces = [whole(0, 100), whole(5, 10, B), whole(0, 20, C)]
-    assert grouped(pieces, max_tasks=None, max_records_per_task=None) == [(each,) for each in pieces]
+    assert grouped(pieces, max_tasks=None, max_records_per_task=None) == [(span,) for span in pieces]
     assert grouped(pieces, max_tasks=2, max_records_per_task=None) == [
         (whole(0, 100),),
         (whole(5, 10, B), whole(0, 20, C)),
@@ -122,9 +122,9 @@ def test_tasks_have_each_piece_once_and_no_partition_twice(
     def place(piece: OffsetRange) -> tuple[TopicPartition, int]:
         return piece.partition, piece.start
 
-    assert sorted((each for task in tasks for each in task), key=place) == sorted(pieces, key=place)
-    assert all(len({each.partition for each in task}) == len(task) > 0 for task in tasks)
-    assert all(sum(each.size for each in task) <= (most or 10**9) for task in tasks)
+    assert sorted((span for task in tasks for span in task), key=place) == sorted(pieces, key=place)
+    assert all(len({span.partition for span in task}) == len(task) > 0 for task in tasks)
+    assert all(sum(span.size for span in task) <= (most or 10**9) for task in tasks)
     if max_tasks is not None and most is None and min_tasks is None:
         assert len(tasks) <= max_tasks
 

@@ -66,7 +66,7 @@ def test_the_first_batch_journals_where_it_began() -> None:
     end = progress.latest(start, None)
     logs.spans[A] = (0, 20)
     after_restart = stream(logs).initial()
-    assert [(each.start, each.end) for each in ranges_between(after_restart, end)] == [(5, 9)]
+    assert [(span.start, span.end) for span in ranges_between(after_restart, end)] == [(5, 9)]
 
 
 def test_later_batches_are_plain() -> None:
@@ -167,7 +167,7 @@ def test_a_new_partition_that_lost_records_fails_or_begins_where_it_can() -> Non
     with pytest.raises(KafkaError, match="t-1 is new to this query and already begins at offset 7"):
         stream(logs).latest(at(p0=5), None)
     end = stream(logs, failOnDataLoss="false").latest(at(p0=5), None)
-    assert [(each.start, each.end) for each in ranges_between(at(p0=5), end)] == [(7, 9)]
+    assert [(span.start, span.end) for span in ranges_between(at(p0=5), end)] == [(7, 9)]
 
 
 @pytest.mark.parametrize("spans", [{A: (0, 3)}, {B: (0, 3)}])

@@ -39,7 +39,7 @@ class OneRecordAMillisecond:
         return dict.fromkeys(topics, 4)
 
     def offsets(self, questions: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
-        return {each: moment if moment < 100 else -1 for each, moment in questions.items()}
+        return {item: moment if moment < 100 else -1 for item, moment in questions.items()}
 
 
 def whole(partition: int = 0, topic: str = "t", start: int = 10, end: int = 100) -> OffsetRange:
@@ -55,7 +55,7 @@ def read(
         OneRecordAMillisecond(),
         keys_place_records=keys_place_records,
     )
-    return [(each.partition.topic, each.partition.partition, each.start, each.end) for each in left]
+    return [(span.partition.topic, span.partition.partition, span.start, span.end) for span in left]
 
 
 def at_ms(moment: float) -> datetime.datetime:
@@ -113,7 +113,7 @@ def test_partitions_and_topics_are_left_out() -> None:
 def test_a_key_leads_to_one_partition_if_keys_place_records(key: object) -> None:
     ranges = [whole(number) for number in range(4)]
     only = partition_of(b"k1", 4)
-    assert [each[1] for each in read(EqualTo(("key",), key), ranges=ranges, keys_place_records=True)] == [
+    assert [entry[1] for entry in read(EqualTo(("key",), key), ranges=ranges, keys_place_records=True)] == [
         only
     ]
     assert len(read(EqualTo(("key",), key), ranges=ranges)) == 4
@@ -133,9 +133,9 @@ bounds = st.one_of(
 )
 
 
-def holds(one: Filter, offset: int) -> bool:
-    value = one.value  # type: ignore[attr-defined]
-    if isinstance(one, In):
+def holds(record: Filter, offset: int) -> bool:
+    value = record.value  # type: ignore[attr-defined]
+    if isinstance(record, In):
         return offset in value
     return {
         EqualTo: offset == value,
@@ -143,11 +143,11 @@ def holds(one: Filter, offset: int) -> bool:
         GreaterThanOrEqual: offset >= value,
         LessThan: offset < value,
         LessThanOrEqual: offset <= value,
-    }[type(one)]
+    }[type(record)]
 
 
 @given(st.lists(bounds, max_size=4))
 def test_no_offset_is_lost_that_all_filters_keep(filters: list[Filter]) -> None:
-    kept = {offset for offset in range(10, 100) if all(holds(each, offset) for each in filters)}
+    kept = {offset for offset in range(10, 100) if all(holds(item, offset) for item in filters)}
     left = {offset for _, _, start, end in read(*filters) for offset in range(start, end)}
     assert kept <= left <= set(range(10, 100))

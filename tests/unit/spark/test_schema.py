@@ -48,8 +48,8 @@ def test_the_default_columns_have_the_types_of_sparks_kafka_connector() -> None:
 
 @pytest.mark.parametrize("ddl", ["a INT, b STRING", "struct<a: int, b: string>"])
 def test_a_decoded_value_is_a_struct_of_the_users_fields(ddl: str) -> None:
-    told = read_ddl(projection(columns="value", valueDecode="json", valueSchema=ddl))
-    assert told.lower().replace(": ", " ") == "`value` struct<a int, b string>"
+    answer = read_ddl(projection(columns="value", valueDecode="json", valueSchema=ddl))
+    assert answer.lower().replace(": ", " ") == "`value` struct<a int, b string>"
 
 
 def test_text_is_a_string() -> None:
@@ -81,7 +81,7 @@ def test_a_schema_of_the_users_own_is_refused() -> None:
 
 
 @pytest.mark.parametrize(
-    ("kind", "told"),
+    ("kind", "message"),
     [
         (DateType(), r"value\.c: JSON decoding does not support date"),
         (BinaryType(), r"value\.c: JSON decoding does not support binary"),
@@ -93,9 +93,9 @@ def test_a_schema_of_the_users_own_is_refused() -> None:
         (StructType([StructField("n", LongType(), False)]), r"value\.c\.n is declared NOT NULL"),
     ],
 )
-def test_a_type_that_json_cannot_become_is_refused_by_its_path(kind: DataType, told: str) -> None:
+def test_a_type_that_json_cannot_become_is_refused_by_its_path(kind: DataType, message: str) -> None:
     json = projection(columns="value", valueDecode="json", valueSchema="c X")
-    with pytest.raises(ConfigError, match=told):
+    with pytest.raises(ConfigError, match=message):
         check_read_schema(value_of(StructType([StructField("c", kind)])), json)
 
 

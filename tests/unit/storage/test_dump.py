@@ -127,14 +127,14 @@ def test_an_index_that_names_other_markers_is_reported(
     lab: Lab, aborted: AbortedTransaction, wrong: AbortedTransaction, problem: str
 ) -> None:
     lab.write("00000000000000000000.txnindex", encode_aborted(wrong))
-    (found,) = check_segment(lab.disk, f"{STEM}.log").problems
-    assert problem in found
+    (result,) = check_segment(lab.disk, f"{STEM}.log").problems
+    assert problem in result
 
 
 def test_an_index_of_broken_entries_is_reported(lab: Lab, aborted: AbortedTransaction) -> None:
     lab.write("00000000000000000000.txnindex", encode_aborted(aborted)[:-1])
-    (found,) = check_segment(lab.disk, f"{STEM}.log").problems
-    assert "whole entry" in found
+    (result,) = check_segment(lab.disk, f"{STEM}.log").problems
+    assert "whole entry" in result
     lab.write("00000000000000000000.txnindex", b"\x07" + encode_aborted(aborted)[1:])
-    (found,) = check_segment(lab.disk, f"{STEM}.log").problems
-    assert "version" in found
+    (result,) = check_segment(lab.disk, f"{STEM}.log").problems
+    assert "version" in result

@@ -63,10 +63,10 @@ def test_every_allowed_place_is_there() -> None:
     from importlib import import_module
 
     for place in guarded_disk.ALLOWED:
-        found = import_module(place.module)
+        result = import_module(place.module)
         for name in place.function.split("."):
-            found = getattr(found, name)
-        assert callable(found), place
+            result = getattr(result, name)
+        assert callable(result), place
 
 
 def test_a_long_callback_is_found_by_name_and_waiting_is_not_counted() -> None:
@@ -78,10 +78,10 @@ def test_a_long_callback_is_found_by_name_and_waiting_is_not_counted() -> None:
         asyncio.get_running_loop().call_soon(computes)
         await asyncio.sleep(0.1)
 
-    with callbacks_are_short() as found:
+    with callbacks_are_short() as results:
         asyncio.run(main())
-    assert len(found) == 1
-    assert "computes" in found[0]
+    assert len(results) == 1
+    assert "computes" in results[0]
 
 
 def test_the_watchdog_leaves_the_steps_of_one_coroutine_function_alone() -> None:
@@ -95,14 +95,14 @@ def test_the_watchdog_leaves_the_steps_of_one_coroutine_function_alone() -> None
         await asyncio.sleep(0)
         work()
 
-    with callbacks_are_short(0.01, except_tasks_of="long_test") as found:
+    with callbacks_are_short(0.01, except_tasks_of="long_test") as results:
         asyncio.run(long_test())
-    assert len(found) == 1
-    assert "work" in found[0]
+    assert len(results) == 1
+    assert "work" in results[0]
 
 
 def test_the_garbage_collectors_time_is_nobodys() -> None:
-    cycles = [[one] for one in range(1_000_000)]
+    cycles = [[item] for item in range(1_000_000)]
 
     async def collects() -> None:
         gc.collect()
@@ -110,7 +110,7 @@ def test_the_garbage_collectors_time_is_nobodys() -> None:
     began = time.thread_time()
     gc.collect()
     seconds = time.thread_time() - began
-    with callbacks_are_short(seconds / 2) as found:
+    with callbacks_are_short(seconds / 2) as result:
         asyncio.run(collects())
-    assert not found
+    assert not result
     assert cycles

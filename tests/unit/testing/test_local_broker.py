@@ -85,7 +85,7 @@ def test_what_keeps_it_from_starting_is_raised_and_leaves_nothing(tmp_path: Path
 
 
 def test_two_run_side_by_side() -> None:
-    with LocalBroker() as one, LocalBroker() as two:
-        assert one.address != two.address
-        assert accepts(one.address)
+    with LocalBroker() as local_broker, LocalBroker() as two:
+        assert local_broker.address != two.address
+        assert accepts(local_broker.address)
         assert accepts(two.address)

@@ -157,11 +157,11 @@ v5 abort as stranger   MAPPING  MAPPING       MAPPING         CONCURRENT     CON
 
 
 def cells() -> list[tuple[str, str, str]]:
-    found = []
+    result = []
     for line in TABLE.strip().splitlines()[1:]:
         name, outcomes = line[:23].strip(), line[23:].split()
-        found += [(name, state, outcome) for state, outcome in zip(STATES, outcomes, strict=True)]
-    return found
+        result += [(name, state, outcome) for state, outcome in zip(STATES, outcomes, strict=True)]
+    return result
 
 
 @pytest.mark.parametrize(("name", "state", "expected"), cells())

@@ -62,7 +62,10 @@ class World:
     async def write(self, batch: MarkerBatch) -> dict[TopicPartition, ErrorCode]:
         self.events.append(tuple(batch.partitions))
         self.last = batch
-        return {one: self.answers[one].pop(0) if self.answers.get(one) else NONE for one in batch.partitions}
+        return {
+            partition: self.answers[partition].pop(0) if self.answers.get(partition) else NONE
+            for partition in batch.partitions
+        }
 
     async def sleep(self, seconds: float) -> None:
         self.events.append(seconds)

@@ -100,10 +100,10 @@ def test_before_tagged_fields_a_value_has_none() -> None:
         encode_value(EMPTY, CLASSIC).hex()
         == "0000000000000000000700000000ea6000ffffffff0000018bcfe56800ffffffffffffffff"
     )
-    found = decode_value(encode_value(OFFSETS, CLASSIC))
-    assert found is not None
-    assert found.partitions == OFFSETS.partitions
-    assert found.previous_producer_id == -1
+    value = decode_value(encode_value(OFFSETS, CLASSIC))
+    assert value is not None
+    assert value.partitions == OFFSETS.partitions
+    assert value.previous_producer_id == -1
 
 
 def test_a_key_has_kafkas_bytes_both_ways() -> None:
@@ -125,6 +125,6 @@ def test_what_a_newer_version_wrote_is_told_apart_from_damage() -> None:
 
 def test_equal_states_have_equal_bytes() -> None:
     names = [TopicPartition(topic, index) for topic in "cab" for index in (2, 0, 1)]
-    one = transaction(TransactionState.ONGOING, partitions=frozenset(names))
+    item = transaction(TransactionState.ONGOING, partitions=frozenset(names))
     other = transaction(TransactionState.ONGOING, partitions=frozenset(reversed(names)))
-    assert encode_value(one, BUMPING) == encode_value(other, BUMPING)
+    assert encode_value(item, BUMPING) == encode_value(other, BUMPING)

@@ -307,8 +307,10 @@ async def test_a_timeout_that_races_a_commit_leaves_one_outcome(
     overdue = work.overdue if work is not None else ()
 
     def abort() -> None:
-        for one in overdue:
-            log.run(lambda machine, one=one: machine.abort_overdue(one, fresh_producer_id=None, now=log.now))
+        for item in overdue:
+            log.run(
+                lambda machine, entry=item: machine.abort_overdue(entry, fresh_producer_id=None, now=log.now)
+            )
 
     def commit() -> bool:
         try:
@@ -326,7 +328,7 @@ async def test_a_timeout_that_races_a_commit_leaves_one_outcome(
         abort()
         assert commit() == (not overdue)
     outcomes = [decode_value(record.value or b"") for record in log.records]
-    decided = [one.state for one in outcomes if one is not None and one.state.is_prepared]
+    decided = [outcome.state for outcome in outcomes if outcome is not None and outcome.state.is_prepared]
     assert decided == [
         TransactionState.PREPARE_ABORT if overdue and not commit_first else TransactionState.PREPARE_COMMIT
     ]

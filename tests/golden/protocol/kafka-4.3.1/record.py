@@ -27,8 +27,8 @@ VERSION = HERE.name.removeprefix("kafka-")
 
 CLIENTS = f"kafka-clients-{VERSION}.jar"
 COORDINATORS = {
-    f"kafka-{one}-coordinator-{VERSION}.jar": f"org.apache.kafka.coordinator.{one}.generated."
-    for one in ("group", "transaction", "share")
+    f"kafka-{item}-coordinator-{VERSION}.jar": f"org.apache.kafka.coordinator.{item}.generated."
+    for item in ("group", "transaction", "share")
 }
 MESSAGES = "org.apache.kafka.common.message."
 KNOWN_ELSEWHERE = 66
@@ -43,9 +43,9 @@ Definition = dict[str, Any]
 
 def main(jars: Path) -> None:
     definitions = dict(_definitions(jars))
-    lines = [line for one in definitions.values() for line in [*_facts(one), ""]]
+    lines = [line for definition in definitions.values() for line in [*_facts(definition), ""]]
     (HERE / "definitions.txt").write_text("\n".join(lines))
-    asked = [line for cls, one in definitions.items() if _is_recorded(one) for line in _samples(cls, one)]
+    asked = [line for cls, item in definitions.items() if _is_recorded(item) for line in _samples(cls, item)]
     answered = _java(jars, "encode", "\n".join(json.dumps(line) for line in asked)).splitlines()
     encoded = zip(asked, answered, strict=True)
     (HERE / "bytes.txt").write_text(
@@ -70,8 +70,8 @@ def _definitions(jars: Path) -> Iterator[tuple[str, Definition]]:
             yield MESSAGES + name, _read(jar, f"common/message/{name}.json")
     for name, package in COORDINATORS.items():
         with ZipFile(jars / name) as jar:
-            found = [_read(jar, path) for path in jar.namelist() if path.endswith(".json")]
-        for definition in sorted(found, key=lambda one: (one["apiKey"], one["type"])):
+            results = [_read(jar, path) for path in jar.namelist() if path.endswith(".json")]
+        for definition in sorted(results, key=lambda entry: (entry["apiKey"], entry["type"])):
             if not definition["name"].startswith("Streams"):
                 yield package + definition["name"], definition
 
@@ -80,7 +80,7 @@ def _read(jar: ZipFile, path: str) -> Definition:
     definition: Definition = json.loads(
         re.sub(r"(^|\s)//.*$", "", jar.read(path).decode(), flags=re.MULTILINE)
     )
-    common = {one["name"]: one["fields"] for one in definition.get("commonStructs", [])}
+    common = {entry["name"]: entry["fields"] for entry in definition.get("commonStructs", [])}
     _inline(definition["fields"], common)
     return definition
 

@@ -47,12 +47,12 @@ _CONSTANT = re.compile(r"(AclOperation|ResourceType)\.([A-Z_]+):")
 
 
 def main(jars: Path) -> None:
-    found = list(_constants(jars))
+    results = list(_constants(jars))
     lines = []
     for api in APIS.values():
         names = METHODS.get(api.name) or (f"handle{api.name}", f"handle{api.name}Request")
         asked: set[str] = set()
-        for method, constants in found:
+        for method, constants in results:
             plain = re.sub(r"^(\$anonfun\$|lambda\$)|\$.*$", "", method)
             if plain in names and (api.name, plain) not in BY_ANOTHER_HANDLER:
                 asked |= set(_pairs(constants))

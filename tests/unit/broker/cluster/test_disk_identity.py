@@ -252,9 +252,11 @@ REGISTRATION = Registration(broker_id=ME, directory_id="d", host="h", port=9092)
 
 async def test_a_registration_takes_the_step_of_the_disks_with_it_or_is_refused(cluster: Any) -> None:
     session = cluster.session()
-    one = DiskClaim(version=None, after=KnownBroker(broker_id=ME, directories={"d": Generation(1, "one")}))
-    epoch = await register(session, REGISTRATION, claim=one)
-    assert await register(session, REGISTRATION, claim=one) == epoch
+    disk_claim = DiskClaim(
+        version=None, after=KnownBroker(broker_id=ME, directories={"d": Generation(1, "one")})
+    )
+    epoch = await register(session, REGISTRATION, claim=disk_claim)
+    assert await register(session, REGISTRATION, claim=disk_claim) == epoch
     assert (await known_brokers(session))[ME].directories == {"d": Generation(1, "one")}
     twin = DiskClaim(version=None, after=KnownBroker(broker_id=ME, directories={"d": Generation(1, "twin")}))
     with pytest.raises(KafkaError) as caught:

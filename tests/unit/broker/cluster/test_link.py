@@ -151,9 +151,9 @@ def broker(broker_id: int) -> BrokerImage:
 async def test_a_broker_that_left_is_named_for_some_seconds_more(link: ClusterLink, setting: Setting) -> None:
     await link.take(image(1, 1, broker(1), broker(2)))
     await link.take(image(1, 2, broker(1)))
-    assert [one.broker_id for one in link.named_brokers] == [1, 2]
+    assert [named_broker.broker_id for named_broker in link.named_brokers] == [1, 2]
     setting.now_s += 60
-    assert [one.broker_id for one in link.named_brokers] == [1]
+    assert [named_broker.broker_id for named_broker in link.named_brokers] == [1]
 
 
 async def test_a_broker_whose_id_is_taken_while_it_starts_does_not_wait_for_ever(

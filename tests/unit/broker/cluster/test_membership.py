@@ -315,7 +315,7 @@ async def test_what_cannot_be_reported_now_is_told_with_the_next_question(scene:
         scene.membership.report_now()
 
         def told_so_often(count: int = count) -> bool:
-            return sum(one.max_wait_ms == 0 for one in scene.link.reports) == count
+            return sum(report.max_wait_ms == 0 for report in scene.link.reports) == count
 
         await until(told_so_often)
 
@@ -338,10 +338,10 @@ async def test_a_mistake_while_registering_again_ends_no_registering(
     epoch = scene.membership.broker_epoch
     mistakes = [ZeroDivisionError("a mistake of ours")]
 
-    async def mistaken(registry: Any, one: Registration, **more: Any) -> int:
+    async def mistaken(registry: Any, item: Registration, **more: Any) -> int:
         if mistakes:
             raise mistakes.pop()
-        return await register(registry, one, **more)
+        return await register(registry, item, **more)
 
     monkeypatch.setattr("odradek.broker.cluster.membership.register", mistaken)
     scene.session.expire()
@@ -436,7 +436,7 @@ async def test_a_controller_that_is_back_meanwhile_keeps_its_new_office_and_regi
     happened = asyncio.Event()
 
     async def meanwhile(operations: Sequence[Operation]) -> None:
-        if any(isinstance(one, Delete) and one.path == CONTROLLER for one in operations):
+        if any(isinstance(operation, Delete) and operation.path == CONTROLLER for operation in operations):
             scene.session.before_commit = None
             if what == "elected":
                 await scene.hand_over(back, THIRD)
@@ -487,7 +487,10 @@ async def test_who_leaves_waits_only_for_those_who_could_take_over(
     await until(lambda: scene.membership.has_applied)
     if leaving:
         before = scene.link.image
-        gone = tuple(replace(one, is_leaving=one.broker_id == OTHER) for one in before.brokers)
+        gone = tuple(
+            replace(broker_image, is_leaving=broker_image.broker_id == OTHER)
+            for broker_image in before.brokers
+        )
         scene.link.image = replace(before, brokers=gone)
     async with asyncio.timeout(5):
         await scene.membership.leave()

@@ -58,7 +58,7 @@ async def test_what_is_asked_at_once_shares_a_request_and_what_comes_meanwhile_s
     await requests.answer(0)
     assert requests.questions() == [["a", "b"], ["c", "d"]]
     await requests.answer(1)
-    assert [await one for one in first + second] == ["A", "B", "C", "D"]
+    assert [await item for item in first + second] == ["A", "B", "C", "D"]
 
 
 async def test_brokers_do_not_wait_for_each_other() -> None:
@@ -79,7 +79,7 @@ async def test_two_questions_with_one_key_never_share_a_request() -> None:
     await requests.answer(0)
     await requests.answer(1)
     assert requests.questions() == [["x1", "y"], ["x2"]]
-    assert [await one for one in asked] == ["X1", "Y", "X2"]
+    assert [await item for item in asked] == ["X1", "Y", "X2"]
 
 
 async def test_so_many_requests_are_under_way_and_no_more() -> None:
@@ -103,9 +103,9 @@ async def test_a_request_that_fails_fails_all_its_questions_and_no_later_one() -
     await turns()
     await requests.answer(1)
     assert await later[0] == "C"
-    for one in failed:
+    for item in failed:
         with pytest.raises(NoPeers):
-            await one
+            await item
 
 
 async def test_who_asked_may_go_away_before_and_after_the_request_is_made() -> None:
@@ -151,9 +151,9 @@ async def test_too_few_answers_fail_their_questions_and_what_is_asked_next_is_an
     await turns()
     await requests.answer(1)
     assert await later[0] == "C"
-    for one in failed:
+    for item in failed:
         with pytest.raises(ValueError, match="shorter"):
-            await one
+            await item
 
 
 async def test_a_broker_alone_has_nobody_to_ask() -> None:

@@ -135,7 +135,7 @@ async def test_all_who_wait_hear_of_a_failure_at_once_and_the_next_tries_again()
 
     ids = ProducerIds(allocate)
     outcomes = await asyncio.gather(*(ids.next() for _ in range(4)), return_exceptions=True)
-    assert all(isinstance(one, KafkaError) for one in outcomes)
+    assert all(isinstance(outcome, KafkaError) for outcome in outcomes)
     assert len(attempts) == 1
     assert await ids.next() == 0
 

@@ -76,7 +76,10 @@ class FakeContext:
         broker: Any = self
         request = FindCoordinatorRequest(key_type=0, coordinator_keys=list(keys))
         response: Any = await SERVED.handle(broker, context, request)  # type: ignore[misc]
-        return [(one.error_code, one.node_id, one.host) for one in response.coordinators]
+        return [
+            (coordinator.error_code, coordinator.node_id, coordinator.host)
+            for coordinator in response.coordinators
+        ]
 
 
 def expect(broker: FakeContext, topic: InternalTopic) -> Shards[Any]:
@@ -94,9 +97,9 @@ async def test_a_coordinator_is_found_where_the_partition_of_its_key_is_led() ->
     shards = expect(broker, internal())
     broker.lead(ONE, TWO, NO_LEADER, BrokerId(3))
     by_place = {shards.index_for(key): key for key in map(str, range(40))}
-    found = await broker.find(*(by_place[place] for place in range(4)))
+    result = await broker.find(*(by_place[place] for place in range(4)))
     nobody = (ErrorCode.COORDINATOR_NOT_AVAILABLE, -1, "")
-    assert found == [(0, ONE, "host1"), (0, TWO, "host2"), nobody, nobody]
+    assert result == [(0, ONE, "host1"), (0, TWO, "host2"), nobody, nobody]
 
 
 async def test_a_broker_that_does_not_coordinate_a_key_says_so() -> None:

@@ -151,9 +151,9 @@ async def test_markers_of_many_transactions_share_a_request(here: MarkerBroker, 
     markers = cluster(here, wire, {0: OTHER, 1: OTHER})
     writes = [markers.write(batch(0, 1, producer_id=producer)) for producer in range(20)]
     outcomes = await asyncio.gather(*writes)
-    assert all(codes(one) == {0: NONE, 1: NONE} for one in outcomes)
+    assert all(codes(outcome) == {0: NONE, 1: NONE} for outcome in outcomes)
     assert len(wire.requests) == 1
-    assert [one.producer_id for one in wire.requests[0][1].markers] == list(range(20))
+    assert [marker.producer_id for marker in wire.requests[0][1].markers] == list(range(20))
 
 
 async def test_two_markers_of_one_producer_keep_their_order(other: MarkerBroker) -> None:
@@ -171,7 +171,7 @@ async def test_two_markers_of_one_producer_keep_their_order(other: MarkerBroker)
         )
 
     response = await other.serve(WriteTxnMarkersRequest(markers=[marker(1), marker(2), marker(1)]))
-    results = [one.topics[0].partitions[0].error_code for one in response.markers]
+    results = [item.topics[0].partitions[0].error_code for item in response.markers]
     assert results == [NONE, NONE, ErrorCode.INVALID_PRODUCER_EPOCH]
     state = theirs.log.producers.get(PRODUCER)
     assert state is not None

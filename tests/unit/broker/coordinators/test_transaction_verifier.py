@@ -68,7 +68,7 @@ class Coordinator:
         until_timeout: bool,
     ) -> dict[TopicPartition, ErrorCode]:
         self._note("verify", transactional_id, who, partitions, until_timeout=until_timeout)
-        return {one: self.says.get(one, NONE) for one in partitions}
+        return {partition: self.says.get(partition, NONE) for partition in partitions}
 
     async def add_partitions(
         self,
@@ -190,7 +190,7 @@ async def test_without_a_coordinator_there_is_nobody_to_ask(cluster: ClusterImag
 
 
 @pytest.mark.parametrize(
-    ("said", "told"),
+    ("said", "code"),
     [
         (ErrorCode.PRODUCER_FENCED, ErrorCode.INVALID_PRODUCER_EPOCH),
         (ErrorCode.INVALID_PRODUCER_ID_MAPPING, ErrorCode.INVALID_PRODUCER_ID_MAPPING),
@@ -199,10 +199,10 @@ async def test_without_a_coordinator_there_is_nobody_to_ask(cluster: ClusterImag
     ],
 )
 @pytest.mark.parametrize("add", [False, True])
-async def test_what_the_coordinator_refuses_is_passed_on(said: ErrorCode, told: ErrorCode, add: bool) -> None:
+async def test_what_the_coordinator_refuses_is_passed_on(said: ErrorCode, code: ErrorCode, add: bool) -> None:
     world = World()
     world.coordinator.refusals = [said]
-    assert await world.verify(P0, P1, add=add) == {P0: told, P1: told}
+    assert await world.verify(P0, P1, add=add) == {P0: code, P1: code}
 
 
 async def test_a_topic_that_the_coordinator_does_not_know_yet_is_its_refusal() -> None:
@@ -225,21 +225,21 @@ async def test_a_coordinator_out_of_reach_is_a_network_exception() -> None:
 
 
 @pytest.mark.parametrize(
-    ("said", "told"),
+    ("said", "code"),
     [
         (ErrorCode.CLUSTER_AUTHORIZATION_FAILED, ErrorCode.INVALID_TXN_STATE),
         (ErrorCode.UNKNOWN_SERVER_ERROR, ErrorCode.UNKNOWN_SERVER_ERROR),
         (NONE, ErrorCode.NETWORK_EXCEPTION),
     ],
 )
-async def test_an_answer_without_the_partition_lets_nothing_in(said: ErrorCode, told: ErrorCode) -> None:
+async def test_an_answer_without_the_partition_lets_nothing_in(said: ErrorCode, code: ErrorCode) -> None:
     world = World()
 
     async def answer(_: AddPartitionsToTxnRequest) -> Any:
         return AddPartitionsToTxnResponse(error_code=said)
 
     world.answer = answer
-    assert await world.verify(P0) == {P0: told}
+    assert await world.verify(P0) == {P0: code}
 
 
 async def test_a_partition_that_joins_right_after_the_last_transaction_waits_a_little() -> None:
@@ -281,9 +281,11 @@ async def test_producers_share_requests_and_one_producer_has_one_question_in_eac
     ]
     answers = await asyncio.gather(*questions)
     assert answers == [{P0: NONE}, {P0: NONE}, {P1: NONE}, {P1: NONE}]
-    asked = [[one.transactional_id for one in request.transactions] for request in world.requests]
+    asked = [
+        [transaction.transactional_id for transaction in request.transactions] for request in world.requests
+    ]
     assert asked == [["x", "y", "z"], ["x"]]
-    assert [one.verify_only for one in world.requests[0].transactions] == [True, False, True]
+    assert [transaction.verify_only for transaction in world.requests[0].transactions] == [True, False, True]
 
 
 async def test_closing_the_coordinators_ends_the_questions() -> None:

@@ -97,7 +97,7 @@ async def test_a_batch_of_a_transaction_under_way_is_not_asked_about(partition: 
 
 
 @pytest.mark.parametrize(
-    ("said", "version", "told"),
+    ("said", "version", "code"),
     [
         (ErrorCode.TRANSACTION_ABORTABLE, 10, ErrorCode.INVALID_TXN_STATE),
         (ErrorCode.TRANSACTION_ABORTABLE, 11, ErrorCode.TRANSACTION_ABORTABLE),
@@ -111,12 +111,12 @@ async def test_a_batch_of_a_transaction_under_way_is_not_asked_about(partition: 
     ],
 )
 async def test_a_refusal_is_told_in_the_words_of_the_clients_version(
-    partition: Partition, said: ErrorCode, version: int, told: ErrorCode
+    partition: Partition, said: ErrorCode, version: int, code: ErrorCode
 ) -> None:
     admission = await admitted(partition, Coordinator(said), version)
     with pytest.raises(KafkaError) as refused:
         admission.guard_of(partition)
-    assert refused.value.code is told
+    assert refused.value.code is code
 
 
 async def test_a_final_refusal_leaves_nothing_behind_and_a_passing_one_keeps_later_batches_back(

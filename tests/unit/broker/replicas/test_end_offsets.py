@@ -64,8 +64,8 @@ class FakeContext:
 
 
 def told(code: ErrorCode = ErrorCode.NONE, offset: int = 42) -> ListOffsetsResponse:
-    one = ListOffsetsPartitionResponse(partition_index=0, error_code=code, offset=offset)
-    return ListOffsetsResponse(topics=[ListOffsetsTopicResponse(name="t", partitions=[one])])
+    response = ListOffsetsPartitionResponse(partition_index=0, error_code=code, offset=offset)
+    return ListOffsetsResponse(topics=[ListOffsetsTopicResponse(name="t", partitions=[response])])
 
 
 async def end_of(broker: Any, name: TopicPartition = NAME) -> int:

@@ -159,7 +159,7 @@ async def test_what_is_acknowledged_is_kept_in_the_name_of_its_leadership(world:
 
 @pytest.mark.parametrize("at_once", [True, False])
 @pytest.mark.parametrize(
-    ("code", "told"),
+    ("code", "error_code"),
     [
         (ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.NOT_LEADER_OR_FOLLOWER),
         (ErrorCode.NETWORK_EXCEPTION, ErrorCode.NOT_LEADER_OR_FOLLOWER),
@@ -169,7 +169,7 @@ async def test_what_is_acknowledged_is_kept_in_the_name_of_its_leadership(world:
     ],
 )
 async def test_a_write_that_is_refused_throws_away_what_is_ahead_of_it(
-    world: World, at_once: bool, code: ErrorCode, told: ErrorCode
+    world: World, at_once: bool, code: ErrorCode, error_code: ErrorCode
 ) -> None:
     live = await world.given()
     woken: list[bool] = []
@@ -178,7 +178,7 @@ async def test_a_write_that_is_refused_throws_away_what_is_ahead_of_it(
         world.keeper.refuses_at_once = code
     else:
         world.keeper.refuses_later = code
-    assert await refused(live.acknowledge("a", said(0, 4))) is told
+    assert await refused(live.acknowledge("a", said(0, 4))) is error_code
     assert woken[-1], "who waits for records looks again, and finds the one that is loaded anew"
     world.keeper.refuses_at_once = world.keeper.refuses_later = None
     again = await world.shares.get(PLACE)
@@ -229,9 +229,9 @@ async def test_a_leadership_that_ends_while_it_loads_shares_nothing(world: World
     read = world.keeper.read
 
     async def read_slowly(place: SharePlace, leader_epoch: int) -> ShareState | None:
-        found = await read(place, leader_epoch)
+        share_state = await read(place, leader_epoch)
         world.lead(4)
-        return found
+        return share_state
 
     world.keeper.read = read_slowly  # type: ignore[method-assign]
     assert await refused(world.shares.get(PLACE)) is ErrorCode.NOT_LEADER_OR_FOLLOWER

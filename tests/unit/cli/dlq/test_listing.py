@@ -34,7 +34,7 @@ def letter(offset: int = 17, *, error: str = "KeyError", **more: Any) -> DeadLet
 def test_letters_are_counted_by_origin_and_error_the_largest_group_first() -> None:
     letters = [(letter(1), True), (letter(2, error="OSError"), False), (letter(3, error="OSError"), False)]
     letters += [(letter(4), False), (letter(5, origin=None), True)]
-    assert [each.row() for each in grouped(letters)] == [
+    assert [letter_group.row() for letter_group in grouped(letters)] == [
         ("orders.dlq", "orders", "OSError", 2, 0, "1970-01-01T00:00:02.000Z", "1970-01-01T00:00:03.000Z"),
         ("orders.dlq", "orders", "KeyError", 1, 1, "1970-01-01T00:00:01.000Z", "1970-01-01T00:00:04.000Z"),
         ("orders.dlq", None, "KeyError", 0, 1, "1970-01-01T00:00:05.000Z", "1970-01-01T00:00:05.000Z"),
@@ -68,12 +68,12 @@ def test_a_long_value_is_shown_in_part() -> None:
 
 
 def test_a_letter_for_programs_holds_any_bytes() -> None:
-    told = letter_json(letter(), False)
-    assert told["key_base64"] == "a/8="
-    assert told["value"] == '{"a":\n1}'
-    assert told["headers"] == [{"name": "trace", "value": "\x00\x01"}, {"name": "empty", "value": None}]
-    assert told["origin"] == {"topic": "orders", "partition": 2, "offset": 100, "timestamp": 5}
-    assert (told["error"], told["delivery_count"], told["redriven"]) == ("KeyError", 4, False)
+    answer = letter_json(letter(), False)
+    assert answer["key_base64"] == "a/8="
+    assert answer["value"] == '{"a":\n1}'
+    assert answer["headers"] == [{"name": "trace", "value": "\x00\x01"}, {"name": "empty", "value": None}]
+    assert answer["origin"] == {"topic": "orders", "partition": 2, "offset": 100, "timestamp": 5}
+    assert (answer["error"], answer["delivery_count"], answer["redriven"]) == ("KeyError", 4, False)
     assert letter_json(letter(origin=None), True)["origin"] is None
 
 

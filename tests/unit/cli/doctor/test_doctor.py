@@ -43,35 +43,35 @@ def test_a_free_port_is_fine() -> None:
 
 @pytest.mark.skipif(not os.path.exists("/proc/net/tcp"), reason="only Linux shows it")
 def test_a_port_in_use_names_the_process_that_uses_it(taken_port: int) -> None:
-    found = checks.check_listener(listening("127.0.0.1", taken_port))
-    assert found.level in (Level.FAIL, Level.WARN)
-    assert f"port in use by process {os.getpid()}: " in found.seen
-    assert "--listen" in found.advice
+    finding = checks.check_listener(listening("127.0.0.1", taken_port))
+    assert finding.level in (Level.FAIL, Level.WARN)
+    assert f"port in use by process {os.getpid()}: " in finding.seen
+    assert "--listen" in finding.advice
 
 
 def test_an_address_of_another_machine_is_explained() -> None:
-    found = checks.check_listener(listening("192.0.2.1", 0))
-    assert (found.level, found.seen) == (Level.FAIL, "this machine has no such address")
-    assert "advertised.listeners" in found.advice
+    finding = checks.check_listener(listening("192.0.2.1", 0))
+    assert (finding.level, finding.seen) == (Level.FAIL, "this machine has no such address")
+    assert "advertised.listeners" in finding.advice
 
 
 def test_a_name_that_does_not_resolve_is_explained() -> None:
-    found = checks.check_listener(listening("no-such-host.invalid", 0))
-    assert found.level is Level.FAIL
-    assert "does not resolve" in found.seen
+    finding = checks.check_listener(listening("no-such-host.invalid", 0))
+    assert finding.level is Level.FAIL
+    assert "does not resolve" in finding.seen
 
 
 def test_advertising_loopback_to_the_network_is_a_warning() -> None:
-    told = (Listener(host="localhost", port=9092),)
-    [found] = checks.check_advertised(
+    answer = (Listener(host="localhost", port=9092),)
+    [result] = checks.check_advertised(
         BrokerConfig(
-            network=NetworkConfig(listeners=(listening("0.0.0.0", 9092),), advertised_listeners=told)
+            network=NetworkConfig(listeners=(listening("0.0.0.0", 9092),), advertised_listeners=answer)
         )
     )
-    assert found.level is Level.WARN
-    assert "would connect to themselves" in found.seen
-    [found] = checks.check_advertised(BrokerConfig(network=NetworkConfig(advertised_listeners=told)))
-    assert found.level is Level.OK
+    assert result.level is Level.WARN
+    assert "would connect to themselves" in result.seen
+    [result] = checks.check_advertised(BrokerConfig(network=NetworkConfig(advertised_listeners=answer)))
+    assert result.level is Level.OK
 
 
 def test_a_data_directory_is_tried_and_left_as_it_was(tmp_path: Path) -> None:
@@ -89,10 +89,10 @@ def test_a_file_in_place_of_a_data_directory_is_a_failure(tmp_path: Path) -> Non
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")
 def test_a_data_directory_without_rights_is_a_failure(tmp_path: Path) -> None:
     tmp_path.chmod(0o500)
-    found = checks.check_directory(str(tmp_path))
+    finding = checks.check_directory(str(tmp_path))
     tmp_path.chmod(0o700)
-    assert found.level is Level.FAIL
-    assert "no right to write" in found.seen
+    assert finding.level is Level.FAIL
+    assert "no right to write" in finding.seen
 
 
 def test_a_data_directory_in_use_by_another_process_is_a_failure(tmp_path: Path) -> None:
@@ -108,9 +108,9 @@ def test_a_data_directory_in_use_by_another_process_is_a_failure(tmp_path: Path)
 
 def test_a_data_directory_of_another_broker_is_a_failure(tmp_path: Path) -> None:
     (tmp_path / "meta.properties").write_text("version=1\nnode.id=7\ncluster.id=abc\n")
-    found = list(checks.check_identity(kept_in(tmp_path, node_id=1)))
-    assert [one.level for one in found] == [Level.FAIL]
-    assert "belongs to broker 7" in found[0].seen
+    findings = list(checks.check_identity(kept_in(tmp_path, node_id=1)))
+    assert [finding.level for finding in findings] == [Level.FAIL]
+    assert "belongs to broker 7" in findings[0].seen
     assert next(checks.check_identity(kept_in(tmp_path, node_id=7))).level is Level.OK
 
 
@@ -119,8 +119,8 @@ def test_a_data_directory_of_another_broker_is_a_failure(tmp_path: Path) -> None
 )
 def test_space_runs_out_in_two_steps(free: int, level: Level, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(checks.shutil, "disk_usage", lambda path: SimpleNamespace(free=free))
-    [found] = checks.check_space("/anywhere")
-    assert found.level is level
+    [result] = checks.check_space("/anywhere")
+    assert result.level is level
 
 
 @pytest.mark.parametrize(("soft", "level"), [(1024, Level.WARN), (4096, Level.OK), (-1, Level.OK)])
@@ -132,7 +132,7 @@ def test_few_open_files_are_a_warning(soft: int, level: Level, monkeypatch: pyte
 def test_a_clock_behind_the_data_is_a_warning(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     config = kept_in(tmp_path)
     monkeypatch.setattr(checks, "_unsynchronised", lambda: False)
-    assert [one.level for one in checks.check_clock(config)] == [Level.OK]
+    assert [finding.level for finding in checks.check_clock(config)] == [Level.OK]
     monkeypatch.setattr(checks.time, "time", lambda: tmp_path.stat().st_mtime - 3600)
     assert "went back" in next(iter(checks.check_clock(config))).advice
     monkeypatch.setattr(checks.time, "time", lambda: 0.0)
@@ -141,9 +141,9 @@ def test_a_clock_behind_the_data_is_a_warning(tmp_path: Path, monkeypatch: pytes
 
 def test_a_missing_java_is_a_warning_about_spark_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("JAVA_HOME", "/nowhere")
-    found = checks.check_java()
-    assert found.level is Level.WARN
-    assert "only Spark pipelines need it" in found.advice
+    finding = checks.check_java()
+    assert finding.level is Level.WARN
+    assert "only Spark pipelines need it" in finding.advice
 
 
 def test_nobody_listens_on_a_port_that_proc_does_not_show(tmp_path: Path) -> None:

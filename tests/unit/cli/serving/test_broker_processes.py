@@ -43,9 +43,9 @@ def broker(number: int, directory: Path) -> BrokerProcess:
 
 
 def test_a_broker_that_ends_just_before_it_is_told_to_has_stopped(tmp_path: Path) -> None:
-    one = broker(1, tmp_path)
-    one.process = EndsWhenLookedAt()  # type: ignore[assignment]
-    assert one.stop() == 3
+    process = broker(1, tmp_path)
+    process.process = EndsWhenLookedAt()  # type: ignore[assignment]
+    assert process.stop() == 3
 
 
 def test_a_broker_that_cannot_be_stopped_leaves_no_other_running(
@@ -54,10 +54,10 @@ def test_a_broker_that_cannot_be_stopped_leaves_no_other_running(
     stopped: list[int] = []
     fleet = Fleet([broker(number, tmp_path) for number in (1, 2, 3)])
 
-    def stop(one: BrokerProcess, timeout_s: float = 0.0) -> int | None:
-        if one.node_id == 2:
+    def stop(process: BrokerProcess, timeout_s: float = 0.0) -> int | None:
+        if process.node_id == 2:
             raise OSError("it hangs in the kernel")
-        stopped.append(one.node_id)
+        stopped.append(process.node_id)
         return 0
 
     monkeypatch.setattr(BrokerProcess, "stop", stop)
@@ -77,8 +77,8 @@ def test_a_paused_broker_that_was_killed_meanwhile_stops_nobody_from_stopping(tm
 
 def test_ids_and_ports_follow_one_another_from_the_first(tmp_path: Path) -> None:
     fleet = Fleet.plan(2, tmp_path, first_id=4, listen="127.0.0.1:9092")
-    assert [one.node_id for one in fleet.brokers] == [4, 5]
-    assert [one.terms.listen for one in fleet.brokers] == ["127.0.0.1:9092", "127.0.0.1:9093"]
+    assert [process.node_id for process in fleet.brokers] == [4, 5]
+    assert [process.terms.listen for process in fleet.brokers] == ["127.0.0.1:9092", "127.0.0.1:9093"]
 
 
 def test_a_broker_is_heard_in_a_process_with_thousands_of_descriptors(tmp_path: Path) -> None:
@@ -105,15 +105,15 @@ def test_a_broker_is_heard_in_a_process_with_thousands_of_descriptors(tmp_path: 
 def test_a_broker_that_is_down_keeps_its_port_for_its_next_life_alone(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as former:
         address = former.getsockname()
-    one = broker(1, tmp_path)
-    one.address = f"{address[0]}:{address[1]}"
-    one.stop()
+    process = broker(1, tmp_path)
+    process.address = f"{address[0]}:{address[1]}"
+    process.stop()
     with socket.socket() as client:
         assert client.connect_ex(address) == errno.ECONNREFUSED
     with socket.socket() as stranger, pytest.raises(OSError, match="in use"):
         stranger.bind(address)
     with socket.create_server(address):
         pass  # create_server sets SO_REUSEADDR, as brokers do
-    one.release_port()
+    process.release_port()
     with socket.socket() as stranger:
         stranger.bind(address)

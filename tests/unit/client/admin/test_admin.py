@@ -45,13 +45,13 @@ def created(asked: Any, **codes: ErrorCode) -> CreateTopicsResponse:
     return CreateTopicsResponse(
         topics=[
             CreatableTopicResult(
-                name=each.name,
-                error_code=codes.get(each.name, 0),
-                num_partitions=max(each.num_partitions, 1),
+                name=topic.name,
+                error_code=codes.get(topic.name, 0),
+                num_partitions=max(topic.num_partitions, 1),
                 replication_factor=1,
                 configs=[],
             )
-            for each in asked.message.topics
+            for topic in asked.message.topics
         ]
     )
 
@@ -62,13 +62,13 @@ async def test_topics_are_created_with_what_is_given_and_the_brokers_defaults_fo
     broker.on["CreateTopics"] = created
     async with AsyncAdmin(broker.bootstrap, **QUICK) as admin:
         wanted = [NewTopic("a", 3, configs={"retention.ms": "5"}), "b", NewTopic("c", assignments=[[1], [1]])]
-        told = await within(admin.create_topics(wanted))
-    assert {name: topic.partitions for name, topic in told.items()} == {"a": 3, "b": 1, "c": 1}
+        answers = await within(admin.create_topics(wanted))
+    assert {name: topic.partitions for name, topic in answers.items()} == {"a": 3, "b": 1, "c": 1}
     (request,) = broker.requests("CreateTopics")
     first, second, third = request.topics
     assert (first.num_partitions, first.configs[0].name, first.configs[0].value) == (3, "retention.ms", "5")
     assert (second.num_partitions, second.replication_factor) == (-1, -1)
-    assert [each.broker_ids for each in third.assignments] == [[1], [1]]
+    assert [assignment.broker_ids for assignment in third.assignments] == [[1], [1]]
 
 
 async def test_the_error_of_a_single_topic_is_raised_as_it_is(broker: Any, within: Within) -> None:
@@ -101,7 +101,7 @@ async def test_only_what_failed_for_the_moment_is_asked_again(broker: Any, withi
     broker.once["CreateTopics"] = [lambda asked: created(asked, b=ErrorCode.NOT_CONTROLLER)]
     async with AsyncAdmin(broker.bootstrap, **QUICK) as admin:
         await within(admin.create_topics(["a", "b"]))
-    assert [[topic.name for topic in each.topics] for each in broker.requests("CreateTopics")] == [
+    assert [[topic.name for topic in request.topics] for request in broker.requests("CreateTopics")] == [
         ["a", "b"],
         ["b"],
     ]
@@ -124,7 +124,7 @@ async def test_what_does_not_succeed_in_time_says_why(broker: Any, within: Withi
 
 async def test_a_topic_that_does_not_exist_is_not_asked_for_twice(broker: Any, within: Within) -> None:
     broker.on["DeleteTopics"] = lambda asked: DeleteTopicsResponse(
-        responses=[DeletableTopicResult(name=each.name, error_code=3) for each in asked.message.topics]
+        responses=[DeletableTopicResult(name=topic.name, error_code=3) for topic in asked.message.topics]
     )
     async with AsyncAdmin(broker.bootstrap, **QUICK) as admin:
         with pytest.raises(KafkaError, match="nope: there is no such topic"):
@@ -141,9 +141,11 @@ async def test_topics_are_listed_and_described(broker: Any, within: Within) -> N
         described = (await within(admin.describe_topics(["b"])))["b"]
         cluster = await within(admin.describe_cluster())
     assert described.topic_partitions == (TopicPartition("b", 0), TopicPartition("b", 1))
-    assert [(each.leader, each.leader_epoch, each.isr) for each in described.partitions] == [(1, 3, (1,))] * 2
+    assert [
+        (partition.leader, partition.leader_epoch, partition.isr) for partition in described.partitions
+    ] == [(1, 3, (1,))] * 2
     assert (cluster.cluster_id, cluster.controller_id) == ("scripted", 1)
-    assert [(each.broker_id, each.port) for each in cluster.brokers] == [(1, broker.port)]
+    assert [(node.broker_id, node.port) for node in cluster.brokers] == [(1, broker.port)]
 
 
 async def test_settings_are_described_and_altered(broker: Any, within: Within) -> None:
@@ -153,11 +155,11 @@ async def test_settings_are_described_and_altered(broker: Any, within: Within) -
             DescribeConfigsResult(
                 error_code=0,
                 error_message=None,
-                resource_type=each.resource_type,
-                resource_name=each.resource_name,
+                resource_type=resource.resource_type,
+                resource_name=resource.resource_name,
                 configs=[DescribeConfigsResourceResult(name="retention.ms", value="5", config_source=1)],
             )
-            for each in asked.message.resources
+            for resource in asked.message.resources
         ]
     )
     broker.on["IncrementalAlterConfigs"] = lambda asked: IncrementalAlterConfigsResponse(
@@ -165,10 +167,10 @@ async def test_settings_are_described_and_altered(broker: Any, within: Within) -
             AlterConfigsResourceResponse(
                 error_code=0,
                 error_message=None,
-                resource_type=each.resource_type,
-                resource_name=each.resource_name,
+                resource_type=resource.resource_type,
+                resource_name=resource.resource_name,
             )
-            for each in asked.message.resources
+            for resource in asked.message.resources
         ]
     )
     async with AsyncAdmin(broker.bootstrap, **QUICK) as admin:
@@ -182,7 +184,9 @@ async def test_settings_are_described_and_altered(broker: Any, within: Within) -
     entry = described[topic]["retention.ms"]
     assert (entry.value, entry.source, entry.is_default) == ("5", ConfigSource.TOPIC, False)
     (request,) = broker.requests("IncrementalAlterConfigs")
-    assert [(each.name, each.config_operation, each.value) for each in request.resources[0].configs] == [
+    assert [
+        (config.name, config.config_operation, config.value) for config in request.resources[0].configs
+    ] == [
         ("a", 0, "1"),
         ("b", 1, None),
         ("c", 2, "x"),
@@ -198,9 +202,9 @@ async def test_records_are_deleted_where_their_leader_is(broker: Any, within: Wi
                 name=topic.name,
                 partitions=[
                     DeleteRecordsPartitionResult(
-                        partition_index=each.partition_index, low_watermark=each.offset
+                        partition_index=partition.partition_index, low_watermark=partition.offset
                     )
-                    for each in topic.partitions
+                    for partition in topic.partitions
                 ],
             )
             for topic in asked.message.topics

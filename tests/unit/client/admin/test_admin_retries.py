@@ -27,8 +27,8 @@ def created(code: int) -> Callable[[Any], CreateTopicsResponse]:
     def answer(asked: Any) -> CreateTopicsResponse:
         return CreateTopicsResponse(
             topics=[
-                CreatableTopicResult(name=each.name, error_code=code, configs=[])
-                for each in asked.message.topics
+                CreatableTopicResult(name=topic.name, error_code=code, configs=[])
+                for topic in asked.message.topics
             ]
         )
 
@@ -40,8 +40,8 @@ async def test_a_topic_that_a_lost_request_created_is_created(
 ) -> None:
     broker.once["CreateTopics"] = [lambda _: hang_up, created(ErrorCode.TOPIC_ALREADY_EXISTS)]
     async with AsyncAdmin(broker.bootstrap, **QUICK) as admin:
-        told = await within(admin.create_topics(["a"]))
-    assert list(told) == ["a"]
+        answers = await within(admin.create_topics(["a"]))
+    assert list(answers) == ["a"]
 
 
 async def test_a_topic_that_was_there_before_is_told_so_when_every_request_was_answered(
@@ -76,8 +76,8 @@ async def test_offsets_of_a_partition_that_was_just_added_are_found(broker: Any,
                 ListOffsetsTopicResponse(
                     name=topic.name,
                     partitions=[
-                        ListOffsetsPartitionResponse(partition_index=one.partition_index, offset=7)
-                        for one in topic.partitions
+                        ListOffsetsPartitionResponse(partition_index=partition.partition_index, offset=7)
+                        for partition in topic.partitions
                     ],
                 )
                 for topic in asked.message.topics
@@ -89,7 +89,7 @@ async def test_offsets_of_a_partition_that_was_just_added_are_found(broker: Any,
     async with AsyncAdmin(broker.bootstrap, **QUICK) as admin:
         await within(admin.list_offsets({first: LATEST}))
         broker.topics["t"] = 2
-        told = await within(admin.list_offsets({first: LATEST, second: LATEST}))
-        assert {tp: one.offset for tp, one in told.items()} == {first: 7, second: 7}
+        answers = await within(admin.list_offsets({first: LATEST, second: LATEST}))
+        assert {tp: record.offset for tp, record in answers.items()} == {first: 7, second: 7}
         with pytest.raises(KafkaError, match="partitions 0 to 1"):
             await within(admin.list_offsets({TopicPartition("t", 9): LATEST}))

@@ -37,11 +37,11 @@ def chunk(*batches: bytearray, start: int = 0, aborted: list[tuple[int, int]] | 
 
 
 def drain(made: FetchedChunk, step: int = 100) -> list[tuple[int, bytes | None]]:
-    found = []
+    result = []
     while not made.empty:
-        found += [(record.offset, record.value) for record in made.take(step)]
+        result += [(record.offset, record.value) for record in made.take(step)]
     made.take(step)
-    return found
+    return result
 
 
 TWO = (batch(10, b"a", b"b", b"c"), batch(13, b"d", b"e"))

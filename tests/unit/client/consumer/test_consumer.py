@@ -47,7 +47,7 @@ class Log:
             FetchableTopicResponse(
                 topic=topic.topic,
                 topic_id=topic.topic_id,
-                partitions=[self.partition(each) for each in topic.partitions],
+                partitions=[self.partition(partition) for partition in topic.partitions],
             )
             for topic in asked.message.topics
         ]
@@ -71,7 +71,7 @@ class Log:
 
     def batches_from(self, offset: int) -> list[bytearray]:
         first = offset - offset % self.batch_records
-        return [self.batch(each) for each in range(first, self.end, self.batch_records)][:2]
+        return [self.batch(item) for item in range(first, self.end, self.batch_records)][:2]
 
     def batch(self, first: int) -> bytearray:
         builder = BatchBuilder()
@@ -85,7 +85,8 @@ class Log:
         return ListOffsetsResponse(
             topics=[
                 ListOffsetsTopicResponse(
-                    name=topic.name, partitions=[self.offset(asked, each) for each in topic.partitions]
+                    name=topic.name,
+                    partitions=[self.offset(asked, partition) for partition in topic.partitions],
                 )
                 for topic in asked.message.topics
             ]
@@ -107,12 +108,12 @@ def log(broker: Any) -> Log:
 
 async def read(consumer: AsyncConsumer, count: int, within: Within) -> list[int]:
     """Offsets of the next `count` records, whose values must agree."""
-    found: list[int] = []
-    while len(found) < count:
+    results: list[int] = []
+    while len(results) < count:
         for record in await within(consumer.poll(10)):
             assert record.value == b"%d" % record.offset
-            found.append(record.offset)
-    return found
+            results.append(record.offset)
+    return results
 
 
 def consumer_of(broker: Any, **more: Any) -> AsyncConsumer:
@@ -177,9 +178,9 @@ async def test_ends_and_times_are_answered_without_an_assignment(
     async with consumer_of(broker) as consumer:
         assert await within(consumer.beginning_offsets([A])) == {A: 5}
         assert await within(consumer.end_offsets([A])) == {A: 20}
-        found = await within(consumer.offsets_for_times({A: 1_008}))
-        assert found[A] is not None
-        assert found[A].offset == 8
+        result = await within(consumer.offsets_for_times({A: 1_008}))
+        assert result[A] is not None
+        assert result[A].offset == 8
         assert await within(consumer.offsets_for_times({A: 99_999})) == {A: None}
         assert await within(consumer.partitions_for("t")) == (0,)
         with pytest.raises(KafkaError, match="topic 't' has partitions 0 to 0, not 4"):
@@ -220,7 +221,7 @@ async def test_a_partition_refused_for_the_moment_is_asked_for_again_with_fresh_
 
     def refuse(asked: Any) -> FetchResponse:
         topic = asked.message.topics[0]
-        refused = [log.refuse(each, code) for each in topic.partitions]
+        refused = [log.refuse(partition, code) for partition in topic.partitions]
         return FetchResponse(
             responses=[FetchableTopicResponse(topic=topic.topic, topic_id=topic.topic_id, partitions=refused)]
         )
@@ -236,7 +237,9 @@ async def test_a_partition_refused_for_the_moment_is_asked_for_again_with_fresh_
 async def test_a_refusal_for_good_is_raised_by_poll(broker: Any, log: Log, within: Within) -> None:
     def refuse(asked: Any) -> FetchResponse:
         topic = asked.message.topics[0]
-        refused = [log.refuse(each, ErrorCode.TOPIC_AUTHORIZATION_FAILED) for each in topic.partitions]
+        refused = [
+            log.refuse(partition, ErrorCode.TOPIC_AUTHORIZATION_FAILED) for partition in topic.partitions
+        ]
         return FetchResponse(
             responses=[FetchableTopicResponse(topic=topic.topic, topic_id=topic.topic_id, partitions=refused)]
         )
@@ -265,8 +268,8 @@ async def test_a_session_is_asked_in_small_steps_and_counted(broker: Any, log: L
         await consumer.assign([A])
         await read(consumer, 30, within)
     fetches = broker.requests("Fetch")
-    assert [each.session_epoch for each in fetches[:3]] == [0, 1, 2]
-    assert [each.session_id for each in fetches[:3]] == [0, 9, 9]
+    assert [fetch.session_epoch for fetch in fetches[:3]] == [0, 1, 2]
+    assert [fetch.session_id for fetch in fetches[:3]] == [0, 9, 9]
 
 
 @pytest.mark.parametrize(
@@ -280,7 +283,7 @@ async def test_a_session_the_broker_lost_is_begun_anew(
         await consumer.assign([A])
         broker.once["Fetch"] = [log.fetch, lambda _: FetchResponse(error_code=code)]
         assert await read(consumer, 30, within) == list(range(30))
-    assert [each.session_epoch for each in broker.requests("Fetch")].count(0) == 2
+    assert [request.session_epoch for request in broker.requests("Fetch")].count(0) == 2
 
 
 async def test_a_damaged_batch_is_raised_where_it_is_and_can_be_passed_by(
@@ -410,14 +413,14 @@ async def test_iteration_goes_on_for_ever(broker: Any, log: Log, within: Within)
     log.end = 7
 
     async def first_ten() -> list[int]:
-        found = []
+        results = []
         async for record in consumer:
-            found.append(record.offset)
-            if len(found) == 7:
+            results.append(record.offset)
+            if len(results) == 7:
                 log.end = 10
-            if len(found) == 10:
+            if len(results) == 10:
                 break
-        return found
+        return results
 
     async with consumer_of(broker) as consumer:
         await consumer.assign([A])
@@ -455,14 +458,14 @@ async def test_the_synchronous_face_reads_the_same(broker: Any, log: Log, within
     log.end = 10
 
     def work() -> list[int]:
-        found = []
+        results = []
         with Consumer(
             broker.bootstrap, auto_offset_reset="earliest", fetch_max_wait_ms=1, **QUICK
         ) as consumer:
             consumer.assign([A])
             for record in consumer:
-                found.append(record.offset)
-                if len(found) == 10:
+                results.append(record.offset)
+                if len(results) == 10:
                     break
             assert consumer.position(A) == 10
             assert consumer.end_offsets([A]) == {A: 10}
@@ -471,7 +474,7 @@ async def test_the_synchronous_face_reads_the_same(broker: Any, log: Log, within
             assert consumer.assignment() == (A,)
         with pytest.raises(ClientClosedError):
             consumer.poll(0)
-        return found
+        return results
 
     assert await within(asyncio.to_thread(work)) == list(range(10))
 

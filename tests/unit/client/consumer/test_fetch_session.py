@@ -124,4 +124,4 @@ def test_whenever_the_broker_answers_it_holds_exactly_what_is_wanted(
             session.refused(code)
         else:
             session.answered(session_id)
-            assert broker.held == {(each.topic_id, tp): each for tp, each in wishes.items()}
+            assert broker.held == {(item.topic_id, tp): item for tp, item in wishes.items()}

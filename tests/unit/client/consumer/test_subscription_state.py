@@ -57,9 +57,9 @@ def state(assignment: Assignment, tp: TopicPartition = A) -> PartitionState:
 
 
 def put(assignment: Assignment, data: bytearray, tp: TopicPartition = A) -> None:
-    found = state(assignment, tp)
+    partition = state(assignment, tp)
     with assignment.lock:
-        assignment.put(found, data, ())
+        assignment.put(partition, data, ())
 
 
 def poll(assignment: Assignment, most: int = 100) -> list[int]:
@@ -107,7 +107,7 @@ def test_each_leader_is_asked_for_its_own(make: Callable[..., Assignment]) -> No
     assignment = make()
     at(assignment, A, B)
     wishes = plan(assignment, image(1, 2)).wishes
-    assert {broker: set(each) for broker, each in wishes.items()} == {1: {A}, 2: {B}}
+    assert {broker: set(item) for broker, item in wishes.items()} == {1: {A}, 2: {B}}
 
 
 def test_fetching_runs_ahead_of_polling(make: Callable[..., Assignment]) -> None:

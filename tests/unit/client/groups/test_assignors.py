@@ -30,8 +30,10 @@ def group(
     for member_id, names in topics.items():
         owned = tuple((had or {}).get(member_id, ()))
         sticky = ASSIGNORS["sticky"].user_data(owned, generation) if had is not None else None
-        told = MemberSubscription(topics=tuple(names), owned=owned, generation=generation, user_data=sticky)
-        members[member_id] = GroupMember(member_id=member_id, told=told)
+        subscription = MemberSubscription(
+            topics=tuple(names), owned=owned, generation=generation, user_data=sticky
+        )
+        members[member_id] = GroupMember(member_id=member_id, told=subscription)
     return members
 
 
@@ -96,7 +98,7 @@ def test_what_changes_hands_has_no_reader_for_one_cooperative_round() -> None:
 
 def test_kafkas_class_names_are_understood() -> None:
     setting = "org.apache.kafka.clients.consumer.RangeAssignor, cooperative-sticky"
-    assert [each.name for each in assignors_of(setting)] == ["range", "cooperative-sticky"]
+    assert [assignor.name for assignor in assignors_of(setting)] == ["range", "cooperative-sticky"]
 
 
 @pytest.mark.parametrize("setting", ["", "fair", "range,fair"])

@@ -57,8 +57,8 @@ class Scene:
         """Join as `me`; the SyncGroup that follows."""
         ask = self.due()
         assert ask.api == "JoinGroup"
-        told = write_subscription(MemberSubscription(topics=("t",)))
-        members = [JoinGroupResponseMember(member_id=name, metadata=told) for name in ("me", *others)]
+        answer = write_subscription(MemberSubscription(topics=("t",)))
+        members = [JoinGroupResponseMember(member_id=name, metadata=answer) for name in ("me", *others)]
         self.answer(
             ask,
             JoinGroupResponse(
@@ -108,7 +108,7 @@ def test_a_newcomer_joins_with_every_assignor(make: Make) -> None:
     scene = make("range,roundrobin")
     scene.subscribe()
     request = request_of(scene.due())
-    assert [each.name for each in request.protocols] == ["range", "roundrobin"]
+    assert [protocol.name for protocol in request.protocols] == ["range", "roundrobin"]
     assert read_subscription(request.protocols[0].metadata).topics == ("t",)
     assert (request.member_id, request.group_instance_id) == ("", None)
 
@@ -125,7 +125,9 @@ def test_the_leader_hands_in_everybodys_assignment(make: Make) -> None:
     scene = make()
     scene.subscribe()
     request = request_of(scene.join(leader="me", others=("you",)), 5)
-    assigned = {each.member_id: read_assignment(each.assignment) for each in request.assignments}
+    assigned = {
+        assignment.member_id: read_assignment(assignment.assignment) for assignment in request.assignments
+    }
     assert assigned == {"me": (T0, T1), "you": (T2, T3)}
 
 
@@ -133,7 +135,7 @@ def test_a_leader_waits_until_it_knows_the_topics_of_all(make: Make) -> None:
     scene = make()
     scene.subscribe()
     ask = scene.due()
-    told = write_subscription(MemberSubscription(topics=("t", "unknown")))
+    answer = write_subscription(MemberSubscription(topics=("t", "unknown")))
     scene.answer(
         ask,
         JoinGroupResponse(
@@ -141,7 +143,7 @@ def test_a_leader_waits_until_it_knows_the_topics_of_all(make: Make) -> None:
             protocol_name="range",
             leader="me",
             member_id="me",
-            members=[JoinGroupResponseMember(member_id="me", metadata=told)],
+            members=[JoinGroupResponseMember(member_id="me", metadata=answer)],
         ),
     )
     assert scene.nothing_due()
@@ -174,9 +176,9 @@ def test_a_sticky_member_remembers_what_it_gave_up(make: Make) -> None:
     scene = make("sticky").stable(T0)
     scene.beat(ErrorCode.REBALANCE_IN_PROGRESS)
     scene.hand_over()
-    told = read_subscription(request_of(scene.due()).protocols[0].metadata)
-    assert told.user_data is not None
-    assert told.user_data.endswith(b"\x00\x00\x00\x01")
+    subscription = read_subscription(request_of(scene.due()).protocols[0].metadata)
+    assert subscription.user_data is not None
+    assert subscription.user_data.endswith(b"\x00\x00\x00\x01")
 
 
 def test_a_cooperative_member_keeps_reading_while_it_joins_again(make: Make) -> None:
@@ -259,7 +261,7 @@ def test_who_does_not_poll_leaves_and_comes_back_with_the_next_poll(make: Make) 
     scene = make(max_poll_interval_s=10.0, heartbeat_interval_s=3.0).stable(T0)
     scene.now = 111.0
     asks = scene.member.due(scene.now)
-    assert [each.api for each in asks] == ["LeaveGroup"]
+    assert [ask.api for ask in asks] == ["LeaveGroup"]
     assert request_of(asks[0], 5).members[0].member_id == "me"
     assert request_of(asks[0], 2).member_id == "me"
     scene.now += 1_000
@@ -273,7 +275,7 @@ def test_a_poll_that_waits_long_counts_as_polling(make: Make) -> None:
     scene = make(max_poll_interval_s=10.0).stable(T0)
     scene.member.in_poll = True
     scene.now += 60
-    assert [each.api for each in scene.member.due(scene.now)] == ["Heartbeat"]
+    assert [ask.api for ask in scene.member.due(scene.now)] == ["Heartbeat"]
 
 
 def test_a_static_member_does_not_say_goodbye(make: Make) -> None:

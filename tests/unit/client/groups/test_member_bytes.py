@@ -35,8 +35,8 @@ STICKY = bytes.fromhex("00000001 000161 00000002 00000000 00000002 00000007".rep
 
 
 def test_a_subscription_in_bytes() -> None:
-    told = MemberSubscription(topics=("b", "a"), owned=(A2,), generation=5)
-    assert write_subscription(told) == SUBSCRIPTION
+    subscription = MemberSubscription(topics=("b", "a"), owned=(A2,), generation=5)
+    assert write_subscription(subscription) == SUBSCRIPTION
     assert read_subscription(SUBSCRIPTION) == MemberSubscription(topics=("a", "b"), owned=(A2,), generation=5)
 
 
@@ -66,8 +66,8 @@ def test_a_generation_in_bytes() -> None:
 
 
 def test_a_subscription_of_version_0_has_only_topics() -> None:
-    told = read_subscription(bytes.fromhex("0000 00000001 000161 ffffffff".replace(" ", "")))
-    assert told == MemberSubscription(topics=("a",), version=0)
+    subscription = read_subscription(bytes.fromhex("0000 00000001 000161 ffffffff".replace(" ", "")))
+    assert subscription == MemberSubscription(topics=("a",), version=0)
 
 
 def test_a_newer_version_is_read_as_the_newest_known() -> None:

@@ -40,7 +40,7 @@ class Scene:
         [ask] = self.member.due(self.now)
         return ask
 
-    def welcome(self, epoch: int, *numbers: int, told: bool = True) -> Any:
+    def welcome(self, epoch: int, *numbers: int, learns: bool = True) -> Any:
         """Answer the heartbeat that is due; returns it."""
         ask = self.due()
         part = TopicPartitions(topic_id=T, partitions=list(numbers))
@@ -48,7 +48,7 @@ class Scene:
             member_id="me",
             member_epoch=epoch,
             heartbeat_interval_ms=5_000,
-            assignment=Assignment(topic_partitions=[part]) if told else None,
+            assignment=Assignment(topic_partitions=[part]) if learns else None,
         )
         self.member.answered(ask, answer, self.now)
         return ask.build(1)
@@ -85,7 +85,7 @@ def test_what_is_assigned_is_taken_and_reported_at_once(make: Make) -> None:
     scene = make()
     scene.welcome(1, 0, 1)
     assert scene.hand_over().taken == (T0, T1)
-    request = scene.welcome(1, told=False)
+    request = scene.welcome(1, learns=False)
     assert request.topic_partitions[0].partitions == [0, 1]
     assert request.subscribed_topic_names is None
 
@@ -94,7 +94,7 @@ def test_heartbeats_without_news_are_short_and_follow_the_brokers_interval(make:
     scene = make()
     scene.welcome(1, 0)
     scene.hand_over()
-    scene.welcome(1, told=False)
+    scene.welcome(1, learns=False)
     assert scene.member.due(scene.now) == []
     assert scene.member.next_deadline(scene.now) == scene.now + 5
     scene.now += 5
@@ -110,7 +110,7 @@ def test_what_is_taken_away_is_given_up_first_while_the_rest_is_read_on(make: Ma
     scene.welcome(2, 1, 2)
     handover = scene.hand_over()
     assert (handover.revoked, handover.lost, handover.taken) == ((T0,), False, (T1, T2))
-    assert scene.welcome(2, told=False).topic_partitions[0].partitions == [1, 2]
+    assert scene.welcome(2, learns=False).topic_partitions[0].partitions == [1, 2]
 
 
 def test_a_topic_is_taken_once_its_name_is_known(chance: Any) -> None:
@@ -208,6 +208,6 @@ def test_a_new_subscription_is_told_at_once(make: Make) -> None:
     scene = make()
     scene.welcome(1, 0)
     scene.hand_over()
-    scene.welcome(1, told=False)
+    scene.welcome(1, learns=False)
     scene.member.subscribe(Subscription(topics=("t", "u")), scene.now)
     assert scene.due().build(1).subscribed_topic_names == ["t", "u"]

@@ -101,7 +101,7 @@ def test_the_first_overdue_request_is_found_also_behind_patient_ones() -> None:
 
 
 def offers(**ranges: tuple[int, int]) -> PeerVersions:
-    return PeerVersions({api_by_name(name).key: VersionRange(*each) for name, each in ranges.items()}, "b:1")
+    return PeerVersions({api_by_name(name).key: VersionRange(*item) for name, item in ranges.items()}, "b:1")
 
 
 def test_the_highest_version_that_both_know_is_spoken() -> None:
@@ -185,7 +185,7 @@ async def test_requests_are_pipelined_and_every_answer_finds_its_own(broker: Any
         first = connection.send(MetadataRequest(topics=None))
         second = connection.send(MetadataRequest(topics=[]))
         assert connection.in_flight == 2
-        assert [len(each.topics) for each in await within(asyncio.gather(first, second))] == [2, 0]
+        assert [len(item.topics) for item in await within(asyncio.gather(first, second))] == [2, 0]
         assert connection.in_flight == 0
 
 
@@ -203,7 +203,7 @@ async def test_a_muted_broker_is_asked_again_only_when_the_time_is_over(broker: 
         held = [connection.send(MetadataRequest(topics=topics)) for topics in ([], None)]
         assert connection.in_flight == 2
         assert len(broker.requests("Metadata")) == 1
-        assert [len(each.topics) for each in await within(asyncio.gather(*held))] == [0, 1]
+        assert [len(item.topics) for item in await within(asyncio.gather(*held))] == [0, 1]
         await within(freed.wait())
         assert connection.writable
 
@@ -249,7 +249,7 @@ async def test_a_broker_that_knows_only_old_greetings_is_asked_again(broker: Any
 
     broker.once["ApiVersions"].append(refuse)
     async with opened(broker.port):
-        assert [each.version for each in broker.asked] == [4, 0]
+        assert [item.version for item in broker.asked] == [4, 0]
 
 
 async def test_an_overdue_answer_closes_the_connection_and_fails_everything_behind_it(

@@ -141,12 +141,12 @@ def test_memory_is_reserved_by_the_batch_and_comes_back_when_it_is_answered(
     assert desk.send(partition=1) is not None
     assert desk.send(partition=2) is None
     assert desk.send(partition=1) is not None, "an open batch has its memory already"
-    told: list[str] = []
+    answers: list[str] = []
     with desk.accumulator.lock:
-        desk.accumulator.watch_for_room(lambda: told.append("room"))
+        desk.accumulator.watch_for_room(lambda: answers.append("room"))
     (batches,) = desk.sent()
     desk.acknowledge(batches[0])
-    assert told == ["room"]
+    assert answers == ["room"]
     assert desk.send(partition=2) is not None
 
 

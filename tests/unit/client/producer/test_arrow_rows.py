@@ -27,8 +27,8 @@ def batch_of(**columns: Any) -> Any:
 
 
 def groups(rows: Any, count: int = 4) -> dict[int | None, list[Any]]:
-    found = by_partition("t", rows, count)
-    return {each.partition: each.rows["value"].to_pylist() for each in found}
+    partitions = by_partition("t", rows, count)
+    return {partition.partition: partition.rows["value"].to_pylist() for partition in partitions}
 
 
 @settings(deadline=None)
@@ -68,8 +68,8 @@ def test_a_partition_that_is_not_there_is_refused(partition: int) -> None:
 def test_a_rule_of_the_users_own_is_asked_for_every_row() -> None:
     turns = iter([2, None, 2, 3])
     rows = batch_of(value=[b"0", b"1", b"2", b"3"], key=[b"k", None, b"k", b"k"])
-    found = by_partition("t", rows, 4, lambda _: next(turns))
-    assert {each.partition: each.rows["value"].to_pylist() for each in found} == {
+    partitions = by_partition("t", rows, 4, lambda _: next(turns))
+    assert {partition.partition: partition.rows["value"].to_pylist() for partition in partitions} == {
         2: [b"0", b"2"],
         3: [b"3"],
         None: [b"1"],
@@ -78,10 +78,10 @@ def test_a_rule_of_the_users_own_is_asked_for_every_row() -> None:
 
 def sent(broker: Any) -> list[tuple[int, list[Any]]]:
     return [
-        (each.index, decode_batch(each.records))
+        (item.index, decode_batch(item.records))
         for request in broker.requests("Produce")
         for topic in request.topic_data
-        for each in topic.partition_data
+        for item in topic.partition_data
     ]
 
 

@@ -88,17 +88,17 @@ async def test_a_delivery_can_be_awaited_while_another_thread_settles_it(
 def test_callbacks_are_called_once_before_or_after_and_their_errors_stop_nobody(
     batch: ProducerBatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    told: list[str] = []
+    answers: list[str] = []
 
     def broken(_: Delivery) -> None:
         raise RuntimeError("mine")
 
     delivery = Delivery(batch, 0, 100)
     delivery.add_done_callback(broken)
-    delivery.add_done_callback(lambda each: told.append("early"))
+    delivery.add_done_callback(lambda item: answers.append("early"))
     batch.settle(base_offset=0)
-    delivery.add_done_callback(lambda each: told.append("late"))
-    assert told == ["early", "late"]
+    delivery.add_done_callback(lambda item: answers.append("late"))
+    assert answers == ["early", "late"]
     assert "delivery_callback_failed" in caplog.text
 
 
@@ -118,10 +118,14 @@ def test_failures_that_nobody_looked_at_are_told_once(batch: ProducerBatch) -> N
     error = KafkaError(ErrorCode.INVALID_RECORD, "bad")
     batch.settle(error=error)
     log.note(batch, error)
-    told = log.take()
-    assert told is not None
-    assert (told.record_count, repr(told.first), told.code) == (3, repr(error), ErrorCode.INVALID_RECORD)
-    assert "3 records were not delivered; the first: bad" in str(told)
+    delivery_error = log.take()
+    assert delivery_error is not None
+    assert (delivery_error.record_count, repr(delivery_error.first), delivery_error.code) == (
+        3,
+        repr(error),
+        ErrorCode.INVALID_RECORD,
+    )
+    assert "3 records were not delivered; the first: bad" in str(delivery_error)
     assert log.take() is None
 
 

@@ -65,9 +65,9 @@ def numbers(batches: list[ProducerBatch]) -> list[BatchIdentity | None]:
 
 
 def answer(
-    queue: PartitionQueue, batch: ProducerBatch, told: AttemptResult, *, may_retry: bool = True
+    queue: PartitionQueue, batch: ProducerBatch, result: AttemptResult, *, may_retry: bool = True
 ) -> ProduceErrorAction:
-    return queue.answered(batch, told, may_retry=may_retry)
+    return queue.answered(batch, result, may_retry=may_retry)
 
 
 def test_batches_are_numbered_by_their_records_in_the_order_they_are_sent() -> None:
@@ -104,7 +104,7 @@ def test_sequences_wrap_at_31_bits() -> None:
     queue = queue_of(3, 3)
     assert queue.numbering is not None
     queue.numbering.next_sequence = 2**31 - 2
-    assert [each.base_sequence for each in numbers(take_all(queue)) if each] == [2**31 - 2, 1]
+    assert [number.base_sequence for number in numbers(take_all(queue)) if number] == [2**31 - 2, 1]
 
 
 def test_a_new_leader_is_not_sent_to_before_the_old_one_has_answered() -> None:
@@ -289,8 +289,8 @@ class Trial:
             for batch in list(self.queue.in_flight):
                 self.settle(batch, LOST)
 
-    def settle(self, batch: ProducerBatch, told: AttemptResult) -> None:
-        verdict = answer(self.queue, batch, told)
+    def settle(self, batch: ProducerBatch, result: AttemptResult) -> None:
+        verdict = answer(self.queue, batch, result)
         if verdict is ProduceErrorAction.DELIVERED:
             self.delivered.append(batch.order[0])
         elif verdict is ProduceErrorAction.GIVE_UP:

@@ -38,10 +38,10 @@ QUICK = {"linger_ms": 0, "retry_backoff_ms": 1, "retry_backoff_max_ms": 2, "reco
 def batches(broker: Any) -> list[Any]:
     """The batches of all Produce requests, in the order they came."""
     return [
-        each.records
+        item.records
         for request in broker.requests("Produce")
         for topic in request.topic_data
-        for each in topic.partition_data
+        for item in topic.partition_data
     ]
 
 
@@ -116,7 +116,7 @@ async def test_a_retriable_refusal_is_tried_again_with_the_same_numbers(
         await within(await producer.send("t", b"v"))
     headers = [read_header(batch) for batch in batches(broker)]
     assert len(headers) == 3
-    assert len({(each.producer_id, each.producer_epoch, each.base_sequence) for each in headers}) == 1
+    assert len({(header.producer_id, header.producer_epoch, header.base_sequence) for header in headers}) == 1
 
 
 async def test_a_lost_answer_is_asked_for_again_over_a_new_connection(
@@ -126,7 +126,7 @@ async def test_a_lost_answer_is_asked_for_again_over_a_new_connection(
     async with AsyncProducer(broker.bootstrap, **QUICK) as producer:
         assert (await within(await producer.send("t", b"v"))).offset == 0
     assert values(broker) == [b"v", b"v"]
-    assert len({each.connection for each in broker.asked if each.name == "Produce"}) == 2
+    assert len({named.connection for named in broker.asked if named.name == "Produce"}) == 2
 
 
 async def test_order_survives_a_refusal_in_the_middle_of_a_pipeline(broker: Any, within: Within) -> None:
@@ -167,7 +167,7 @@ async def test_a_broker_that_forgot_the_producer_gets_a_new_epoch_from_sequence_
         broker.once["Produce"] = [lambda asked: broker.produced(asked, ErrorCode.UNKNOWN_PRODUCER_ID)]
         await within(await producer.send("t", b"2"))
     headers = [read_header(batch) for batch in batches(broker)]
-    assert [(each.producer_epoch, each.base_sequence) for each in headers] == [(0, 0), (0, 1), (1, 0)]
+    assert [(header.producer_epoch, header.base_sequence) for header in headers] == [(0, 0), (0, 1), (1, 0)]
 
 
 async def test_a_fenced_producer_gets_another_id(broker: Any, within: Within) -> None:
@@ -302,7 +302,7 @@ async def test_brokers_before_topic_ids_are_spoken_to_by_name(broker: Any, withi
     broker.versions = {"ApiVersions": (0, 3), "Metadata": (0, 9), "Produce": (0, 9), "InitProducerId": (0, 4)}
     async with AsyncProducer(broker.bootstrap, **QUICK) as producer:
         await within(await producer.send("t", b"v"))
-    assert [each.version for each in broker.asked if each.name == "Produce"] == [9]
+    assert [named.version for named in broker.asked if named.name == "Produce"] == [9]
 
 
 async def test_full_memory_makes_send_wait_and_then_say_so(
@@ -387,10 +387,10 @@ async def test_a_refusal_that_names_the_new_leader_saves_the_question(
 
     def refuse(asked: Any) -> Any:
         answer = first.produced(asked, ErrorCode.NOT_LEADER_OR_FOLLOWER)
-        told = answer.responses[0].partition_responses[0]
+        reply = answer.responses[0].partition_responses[0]
         moved = PartitionProduceResponse(
-            index=told.index,
-            error_code=told.error_code,
+            index=reply.index,
+            error_code=reply.error_code,
             current_leader=LeaderIdAndEpoch(leader_id=2, leader_epoch=4),
         )
         topic = TopicProduceResponse(
@@ -484,6 +484,6 @@ async def test_a_producer_nobody_closed_says_so(broker: Any) -> None:
             warnings.simplefilter("always")
             Producer(broker.bootstrap)
             gc.collect()
-        assert ["was not closed" in str(each.message) for each in seen] == [True]
+        assert ["was not closed" in str(warning_message.message) for warning_message in seen] == [True]
 
     await aside(work)

@@ -92,8 +92,8 @@ class World:
 
     def has(self, member: str) -> list[int]:
         described = self.shares.describe(self.machine, self.now, group_id="g").reply
-        (found,) = [one for one in described.members if one.member_id == member]
-        return [number for one in found.assignment.topic_partitions for number in one.partitions]
+        (result,) = [item for item in described.members if item.member_id == member]
+        return [number for partition in result.assignment.topic_partitions for number in partition.partitions]
 
 
 def refused(world: World, *beat: Any) -> ErrorCode:

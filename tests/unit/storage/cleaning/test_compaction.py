@@ -212,9 +212,9 @@ def test_retention_leaves_a_compacted_segment_alone_until_its_files_have_its_nam
 
     def settling(self: CleaningAccess, segment: Segment, target: CleanedSegment) -> None:
         too_early.extend(
-            one
-            for one in keyed.log.apply_retention(keyed.now_ms + 20_000)
-            if one.base_offset >= segment.base_offset
+            deleted_segment
+            for deleted_segment in keyed.log.apply_retention(keyed.now_ms + 20_000)
+            if deleted_segment.base_offset >= segment.base_offset
         )
         settle(self, segment, target)
 
@@ -288,10 +288,10 @@ def test_a_read_at_a_removed_offset_gives_what_comes_next() -> None:
         position = offset
         while not got and position < keyed.log.end_offset:
             read = keyed.log.read(position, 1, end_offset=keyed.log.end_offset, at_least_one=True)
-            got = [one.offset for one in decode_batch_all(read.records) if one.offset >= offset]
+            got = [record.offset for record in decode_batch_all(read.records) if record.offset >= offset]
             assert read.next_offset > position
             position = read.next_offset
-        assert got[:1] == [one for one in present if one >= offset][:1]
+        assert got[:1] == [item for item in present if item >= offset][:1]
 
 
 def decode_batch_all(data: Buffer) -> list[Record]:

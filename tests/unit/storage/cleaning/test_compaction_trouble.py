@@ -22,13 +22,13 @@ def test_a_damaged_batch_stops_the_compaction_of_its_log_and_nothing_is_lost(
 ) -> None:
     keyed = filled()
     name = files(keyed, ".log")[1]
-    before = {one: keyed.disk.read(f"{DIRECTORY}/{one}") for one in files(keyed, ".log")}
+    before = {file: keyed.disk.read(f"{DIRECTORY}/{file}") for file in files(keyed, ".log")}
     keyed.medium.file(f"{DIRECTORY}/{name}").cache[90] ^= 1
     with pytest.raises(Exception, match="CRC"):
         keyed.compact()
     assert "log_uncleanable" in caplog.text
     keyed.medium.file(f"{DIRECTORY}/{name}").cache[90] ^= 1
-    assert {one: keyed.disk.read(f"{DIRECTORY}/{one}") for one in files(keyed, ".log")} == before
+    assert {file: keyed.disk.read(f"{DIRECTORY}/{file}") for file in files(keyed, ".log")} == before
     keyed.check()
     points = keyed.disk.point_count
     keyed.run_round()

@@ -145,12 +145,12 @@ class ColdDisk:
 
     def is_at_hand(self, file: PosixFile, length: int, position: int) -> bool:
         end = min(position + length, file.length())
-        return all((file._path, one >> 12) in self.brought for one in range(position, end, 1 << 12))
+        return all((file._path, item >> 12) in self.brought for item in range(position, end, 1 << 12))
 
     def bring(self, file: PosixFile, length: int, position: int) -> None:
         assert asyncio._get_running_loop() is None, "the loop does not wait"
         end = position + length + (1 << 12)
-        self.brought.update((file._path, one >> 12) for one in range(position, end, 1 << 12))
+        self.brought.update((file._path, item >> 12) for item in range(position, end, 1 << 12))
 
 
 COLD = LogConfig(segment_bytes=1 << 20, index_interval_bytes=1000)
@@ -161,8 +161,8 @@ def timed(directory: Path, codec: Codec = Codec.NONE) -> None:
     log = opened(directory)
     for number in range(300):
         builder = BatchBuilder(codec)
-        for one in range(3):
-            builder.append(number * 10 + one - 35 * (number % 7 == 0), None, os.urandom(3_000))
+        for item in range(3):
+            builder.append(number * 10 + item - 35 * (number % 7 == 0), None, os.urandom(3_000))
         log.append(split_batches(builder.build()), leader_epoch=0, now_ms=1)
     log.close()
 
@@ -201,8 +201,8 @@ def test_a_search_by_time_reads_what_is_cold_on_threads_and_finds_the_same(
     for timestamp, end in questions:
         log = opened(tmp_path)
         disk = ColdDisk(monkeypatch)
-        found = asyncio.run(searched(log, first_from(timestamp, end)))
-        assert found == plain[questions.index((timestamp, end))]
+        result = asyncio.run(searched(log, first_from(timestamp, end)))
+        assert result == plain[questions.index((timestamp, end))]
         assert disk.brought
         monkeypatch.undo()
         log.close()
@@ -212,7 +212,7 @@ def test_a_search_by_time_reads_what_is_cold_on_threads_and_finds_the_same(
         lambda log, beside, end=end: log.max_timestamp_offset(end_offset=end, beside=beside)
         for end in (None, 500)
     ]
-    assert tuple(asyncio.run(searched(log, one)) for one in look) == latest
+    assert tuple(asyncio.run(searched(log, item)) for item in look) == latest
     log.close()
 
 

@@ -175,7 +175,7 @@ async def test_a_doubt_that_ends_where_nothing_was_deleted_does_not_come_back(la
 
 
 @pytest.mark.parametrize(
-    ("copy", "checkpoint", "repairable", "found"),
+    ("copy", "checkpoint", "repairable", "result"),
     [
         pytest.param("rotten", "sound", True, 7, id="the checkpoint of a clean close says it"),
         pytest.param("sound", "rotten", True, 7, id="the copy says it"),
@@ -184,13 +184,13 @@ async def test_a_doubt_that_ends_where_nothing_was_deleted_does_not_come_back(la
     ],
 )
 async def test_there_is_no_doubt_when(
-    lab: Lab, copy: str, checkpoint: str, repairable: bool, found: int
+    lab: Lab, copy: str, checkpoint: str, repairable: bool, result: int
 ) -> None:
     await deleted_up_to(lab, 7)
     rot(lab, COPY, copy)
     rot(lab, CHECKPOINT, checkpoint)
     log = await opened_again(lab, repairable=repairable)
-    assert (log.start_offset, log.start_is_doubted) == (found, False)
+    assert (log.start_offset, log.start_is_doubted) == (result, False)
 
 
 async def test_a_log_that_is_new_has_no_doubt_about_its_beginning(lab: Lab) -> None:

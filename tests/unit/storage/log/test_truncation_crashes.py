@@ -44,13 +44,13 @@ def test_a_crash_at_any_point_leaves_the_log_as_it_was_or_as_it_is_to_be(
             here.disk.crash(kind)
         here.mount()
         log = here.open(small, clean=False, recovery_point=60)
-        found = whole(log)
-        if found == before:
+        result = whole(log)
+        if result == before:
             assert new_end < 0, number
             assert log.latest_epoch == 2
         else:
-            assert found[:offset] == before[:offset], number
-            assert all(epoch == 5 for _, epoch, _ in found[offset:]), number
+            assert result[:offset] == before[:offset], number
+            assert all(epoch == 5 for _, epoch, _ in result[offset:]), number
             assert log.end_offset >= max(new_end, offset), number
             assert log.latest_epoch == (5 if log.end_offset > offset else 1 if offset <= 30 else 2), number
         fetch(here, log, 3, epoch=7)
@@ -147,9 +147,9 @@ def test_old_claims_of_a_checkpoint_do_not_spare_new_batches_their_check(lab: La
         expected = whole(log)
         here.cut_power()
         log = here.open(small, clean=False, recovery_point=60)
-        found = whole(log)
-        assert found == expected[: len(found)]
-        assert len(found) >= 10
+        results = whole(log)
+        assert results == expected[: len(results)]
+        assert len(results) >= 10
 
 
 def test_the_second_truncation_knows_what_the_first_took_back(lab: Lab, small: LogConfig) -> None:
@@ -169,8 +169,8 @@ def test_the_second_truncation_knows_what_the_first_took_back(lab: Lab, small: L
         here.flush(log)
         here.cut_power()
         log = here.open(small, clean=False, recovery_point=60)
-        found = whole(log)
-        assert found == expected[: len(found)]
+        results = whole(log)
+        assert results == expected[: len(results)]
 
 
 # -- work on other threads
@@ -272,8 +272,8 @@ def test_truncations_one_after_another_are_carried_out_together(
             here.flush(log)
         except HostCrashed:
             here.mount()
-            found = whole(here.open(small, clean=False, recovery_point=60))
-            assert found in expected
+            result = whole(here.open(small, clean=False, recovery_point=60))
+            assert result in expected
             continue
         assert not log.awaits_truncation
         here.cut_power()

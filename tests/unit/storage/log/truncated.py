@@ -16,14 +16,14 @@ LOG = "00000000000000000000.log"
 
 def whole(log: Any) -> list[tuple[int, int, bytes]]:
     """Every batch: offset, epoch, bytes."""
-    found: list[tuple[int, int, bytes]] = []
+    results: list[tuple[int, int, bytes]] = []
     offset = log.start_offset
     while offset < log.end_offset:
         read = log.read(offset, 1 << 20, end_offset=log.end_offset, at_least_one=True)
         for header, batch in split_batches(read.records):
-            found.append((header.base_offset, header.partition_leader_epoch, bytes(batch)))
+            results.append((header.base_offset, header.partition_leader_epoch, bytes(batch)))
         offset = read.next_offset
-    return found
+    return results
 
 
 def at(lab: Lab, offset: int, *values: bytes, epoch: int = 0, **more: Any) -> Any:

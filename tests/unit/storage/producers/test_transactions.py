@@ -141,11 +141,11 @@ def test_a_batch_outside_of_its_producers_open_transaction_is_refused(lab: Lab) 
 
 def test_the_last_stable_offset_is_where_the_oldest_open_transaction_began(lab: Lab) -> None:
     log = lab.open()
-    one, two = Writer(lab, ONE), Writer(lab, TWO)
+    item, two = Writer(lab, ONE), Writer(lab, TWO)
     lab.append(log, b"plain")
-    one.send(log)
+    item.send(log)
     two.send(log)
-    one.send(log)
+    item.send(log)
     assert log.last_stable_offset(4) == 1
     lab.end(log, ONE, commit=True)
     assert log.last_stable_offset(5) == 2
@@ -172,12 +172,12 @@ def test_it_is_never_below_what_was_deleted(lab: Lab) -> None:
 @RESTARTS
 def test_an_open_transaction_is_open_after_a_restart(lab: Lab, how: str) -> None:
     log = lab.open()
-    one = Writer(lab, ONE)
+    writer = Writer(lab, ONE)
     lab.append(log, b"plain")
-    one.send(log)
+    writer.send(log)
     log = reopened(lab, log, how)
     assert log.last_stable_offset(2) == 1
-    one.send(log)
+    writer.send(log)
     lab.end(log, ONE, commit=False)
     assert log.aborted_transactions(0, 4) == [(ONE, 1)]
     assert log.last_stable_offset(4) == 4
@@ -207,13 +207,13 @@ def test_a_producer_with_an_open_transaction_never_expires(lab: Lab) -> None:
 
 def test_a_reader_is_told_of_the_aborted_transactions_that_touch_what_it_reads(lab: Lab) -> None:
     log = lab.open()
-    one, two = Writer(lab, ONE), Writer(lab, TWO)
-    one.send(log)  # 0
+    item, two = Writer(lab, ONE), Writer(lab, TWO)
+    item.send(log)  # 0
     two.send(log)  # 1
     lab.end(log, TWO, commit=False)  # 2
     lab.append(log, b"plain")  # 3
     lab.end(log, ONE, commit=False)  # 4
-    one.send(log)  # 5
+    item.send(log)  # 5
     lab.end(log, ONE, commit=True)  # 6
     assert log.aborted_transactions(0, 7) == [(TWO, 1), (ONE, 0)]
     assert log.aborted_transactions(3, 7) == [(ONE, 0)]
@@ -227,9 +227,9 @@ def test_aborted_transactions_are_found_in_every_segment_whatever_happened(
 ) -> None:
     log = lab.open(small)
     expected = []
-    one = Writer(lab, ONE)
+    writer = Writer(lab, ONE)
     for number in range(12):
-        first = one.send(log, bytes(3000))
+        first = writer.send(log, bytes(3000))
         lab.fill(log, 3)
         lab.end(log, ONE, commit=number % 3 == 0)
         if number % 3:
