@@ -11,7 +11,7 @@ FLAKES ?= 3
 FRAMES ?= 1000000
 HOURS ?= 2
 
-# Hundreds of processes start in the tests: each would compile everything anew.
+# Hundreds of processes start in the tests: each would compile everything again.
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
@@ -88,7 +88,7 @@ interop: $(READY) ## unmodified third-party clients, in five languages, against 
 	$(BIN)/python -m pytest -q tests/interop/sink/test_driver.py tests/interop/own_client/test_prepared_transactions.py tests/interop/command/test_pipeline.py --server kafka
 	$(BIN)/python -m tests.spark.with_kafka tests/spark/test_exactly_once.py
 
-answers: $(READY) ## record Apache Kafka's answers anew, which make test compares ours with
+answers: $(READY) ## record Apache Kafka's answers again, which make test compares ours with
 	$(BIN)/python -m tests.differential.record
 
 bench: $(READY) ## beside Apache Kafka, in one run: ratios with their spread, a chart, a JSON file

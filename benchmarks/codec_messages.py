@@ -202,7 +202,7 @@ def cases() -> list[Case]:
 
 def seconds_each(work: Work, repeat: int) -> float:
     gc.collect()
-    gc.disable()  # a collection would hit whoever is at work when it falls due
+    gc.disable()  # a collection would hit the code that runs when it falls due
     start = time.process_time()
     for _ in range(repeat):
         work()

@@ -1,6 +1,6 @@
 """The page of published results: what a run measured replaces what stood there of the same measures, all else stays.
 
-So a part can be measured anew without the hours of the whole; which run a figure is of, and when, stands on the page.
+So a part can be measured again without the hours of the whole; which run a figure is of, and when, stands on the page.
 """
 
 from __future__ import annotations

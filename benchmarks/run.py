@@ -64,7 +64,7 @@ ALONE: dict[str, Callable[[Contender, Plan, int], Iterator[Sample]]] = {
 
 def main(arguments: Sequence[str] | None = None) -> int:
     options = _options(arguments)
-    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # or every start compiles everything anew
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # or every start compiles everything again
     kind = "full" if options.full else "smoke" if options.smoke else "quick"
     plan = _PLANS[kind]
     jars = None if options.no_peer else _peer(options.peer_version)
@@ -74,7 +74,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if not options.contender or contender.key in options.contender
     ]
     if not who:
-        print("nobody is left to measure", file=sys.stderr)
+        print("no one is left to measure", file=sys.stderr)
         return 3
     wanted = options.only or [*TOGETHER, *ALONE, CLUSTER]
     began = time.time()

@@ -139,6 +139,6 @@ class ClusterSuite:
 
 
 def in_turn(items: Sequence[T], number: int) -> list[T]:
-    """Each round begins with another one, so that nobody always comes first."""
+    """Each round begins with another one, so that no one always comes first."""
     first = number % len(items)
     return [*items[first:], *items[:first]]

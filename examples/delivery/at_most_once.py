@@ -15,7 +15,7 @@ def work(address: str, _: Path, crash: Crash) -> None:
         Consumer(
             address,
             group_id="workers",
-            group_instance_id="worker-1",  # whoever restarts has its partitions back at once
+            group_instance_id="worker-1",  # a worker that restarts has its partitions back at once
             enable_auto_commit=False,
             auto_offset_reset="earliest",
         ) as consumer,
@@ -26,7 +26,7 @@ def work(address: str, _: Path, crash: Crash) -> None:
             orders = consumer.poll(max_records=50)
             if not orders:
                 continue
-            consumer.commit()  # from here on, nobody reads these orders again
+            consumer.commit()  # from here on, no one reads these orders again
             for order in orders:
                 crash.record()
                 crash.here()

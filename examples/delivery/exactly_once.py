@@ -19,7 +19,7 @@ def work(address: str, _: Path, crash: Crash) -> None:
         Consumer(
             address,
             group_id="workers",
-            group_instance_id="worker-1",  # whoever restarts has its partitions back at once
+            group_instance_id="worker-1",  # a worker that restarts has its partitions back at once
             enable_auto_commit=False,
             auto_offset_reset="earliest",
             isolation_level="read_committed",
@@ -35,7 +35,7 @@ def work(address: str, _: Path, crash: Crash) -> None:
             with producer.transaction():
                 for order in orders:
                     producer.send(RECEIPTS, order.value)
-                producer.flush()  # the receipts are on disk, but nobody may see them yet
+                producer.flush()  # the receipts are on disk, but no one may see them yet
                 crash.record(len(orders))
                 crash.here()
                 producer.send_offsets_to_transaction(consumer.positions(), consumer.group_metadata())

@@ -125,7 +125,7 @@ def draw(result: pd.DataFrame, path: Path) -> None:
 
 
 def console() -> Console:
-    """Plain text where nobody looks at a terminal, then wide enough for the tables."""
+    """Plain text where no one looks at a terminal, then wide enough for the tables."""
     plain = Console(highlight=False, soft_wrap=True)
     return plain if plain.is_terminal else Console(highlight=False, soft_wrap=True, width=110)
 

@@ -64,7 +64,7 @@ class CommitWatch:
         self._thread.start()
 
     def behind(self) -> list[str]:
-        """Which groups have not committed all there is, and where. KafkaException when nobody answers."""
+        """Which groups have not committed all there is, and where. KafkaException when no one answers."""
         results = []
         for group, reader in self._readers.items():
             for partition, offset in sorted(self._committed(group).items()):
@@ -98,7 +98,7 @@ class CommitWatch:
                 try:
                     self._committed(group)
                 except KafkaException:
-                    continue  # nobody answers now
+                    continue  # no one answers now
 
     def _committed(self, group: str) -> dict[int, int]:
         expected = self._commits.expected()

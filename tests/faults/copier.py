@@ -1,7 +1,7 @@
 """Consume, process, produce, with exactly once: what a careful application with confluent-kafka does, whatever happens.
 
 Each batch is copied in a transaction, with the offsets it was read from. What may be retried is; what must be aborted is
-aborted, and read again from where the group stands; after anything else both clients are made anew.
+aborted, and read again from where the group stands; after anything else both clients are made again.
 """
 
 from __future__ import annotations

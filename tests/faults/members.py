@@ -33,7 +33,7 @@ class Member(ClientThread):
             try:
                 while not self._stopping.is_set():
                     self._turn(consumer)
-            except KafkaException as error:  # begin anew, from what is committed
+            except KafkaException as error:  # begin again, from what is committed
                 self.troubles[error.args[0].name()] += 1
                 self._stopping.wait(0.2)
             finally:

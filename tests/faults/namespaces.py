@@ -1,6 +1,6 @@
 """Each broker in a network namespace of its own, joined by a bridge: links between them can be cut, one way or both.
 
-The run itself moves into the hub, where the bridge, the clients and ZooKeeper are: `enter_hub` starts it anew there. A cut is a
+The run itself moves into the hub, where the bridge, the clients and ZooKeeper are: `enter_hub` restarts it there. A cut is a
 "blackhole" route in the sender's namespace: what it sends is lost, what is sent to it arrives. Only iproute2 is needed.
 """
 

@@ -89,7 +89,7 @@ class Nemesis:
             followers = [replica for replica in partition.replicas if replica != partition.leader]
             return self.random.choice(followers) if role == "follower" and followers else None
         except (KafkaException, KeyError, TimeoutError):
-            return None  # nobody answers now: anyone will do
+            return None  # no one answers now: anyone will do
 
     def is_in_sync(self, node_id: int) -> bool:
         """Whether all replicas of the topic that this broker has are in sync."""

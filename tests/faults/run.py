@@ -218,7 +218,7 @@ def _until_healed(fleet: Fleet, partitions: int) -> float:
     """Seconds until every replica is in sync."""
     began = time.monotonic()
     admin = AdminClient({"bootstrap.servers": fleet.bootstrap, "log_level": 0})
-    state = "nobody answered"
+    state = "no one answered"
     while time.monotonic() < began + _HEAL_SECONDS:
         metadatas = admin.list_topics(_TOPIC, timeout=10).topics[_TOPIC].partitions
         state = str({number: (item.leader, item.isrs) for number, item in metadatas.items()})

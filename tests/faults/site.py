@@ -127,7 +127,7 @@ class Site:
         return what
 
     def _rolling_restart_while_partitioned(self, nemesis: Nemesis) -> str:
-        """Each is ended and started, and nobody waits for it to be ready: it may be the one that is cut off."""
+        """Each is ended and started, and nothing waits for it to be ready: it may be the one that is cut off."""
         assert self.places is not None
         with self.places.partition(nemesis.random) as what:
             for broker in self.fleet.brokers:
@@ -184,7 +184,7 @@ class Site:
         return f"{who} by {seconds} s, and back"
 
     def _fill(self, nemesis: Nemesis) -> str:
-        """Full for a while. A broker that ended, or that does not come back by itself, is started anew."""
+        """Full for a while. A broker that ended, or that does not come back by itself, is started again."""
         assert self.disk is not None
         broker = self.fleet.broker(_SMALL_DISK)
         with self.disk.full():

@@ -1,6 +1,6 @@
 """Client libraries that stand still.
 
-librdkafka 2.16 may lock itself up when all brokers are gone for a moment: it begins anew from its first addresses
+librdkafka 2.16 may lock itself up when all brokers are gone for a moment: it begins again from its first addresses
 (KIP-1102), and its main thread waits for good for the thread of a broker that it dropped. Every call of its application then
 waits, too. No broker can make that happen, or mend it: a main thread wakes up every second, whatever it waits for.
 """
@@ -15,7 +15,7 @@ _MAIN: Final = "rdk:main"
 _SECONDS: Final = 5.0
 _TASKS: Final = Path("/proc/self/task")
 left: Final[list[object]] = []
-"""Clients that stand still, or whoever has one, kept for ever: whoever ends one waits for its end. So does Python's own end."""
+"""Clients that stand still, or that have one, kept for ever: ending one waits for its end. So does Python's own end."""
 
 
 def stopped_clients() -> int:

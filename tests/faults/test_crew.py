@@ -1,4 +1,4 @@
-"""Who is replaced: a worker whose client stands still, and nobody else."""
+"""Who is replaced: a worker whose client stands still, and no one else."""
 
 from __future__ import annotations
 

@@ -147,7 +147,7 @@ class Workloads:
 
     def _until_caught_up(self, deadline: float) -> list[str]:
         """Those that are behind at last."""
-        behind = ["nobody answered"]
+        behind = ["no one answered"]
         while behind and time.monotonic() < deadline:
             try:
                 behind = self._watch.behind()

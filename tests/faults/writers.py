@@ -52,9 +52,9 @@ class Writer:
         self._thread.start()
 
     def finish(self, timeout_s: float) -> int:
-        """Send no more, wait for what is under way; the number of records that nobody answered for.
+        """Send no more, wait for what is under way; the number of records that no one answered for.
 
-        With no time left they are forgotten: whoever gets the brokers' ports next must not be sent them.
+        With no time left they are forgotten: the next owner of the brokers' ports must not be sent them.
         """
         self._stopping.set()
         self._thread.join()

@@ -1,6 +1,6 @@
 """Requests that are small to send and large to serve. One name each; `attack(name)` gives the bytes, size prefixes included.
 
-`filled` makes such a request for any API from its declaration alone: whoever adds an API need not add a frame.
+`filled` makes such a request for any API from its declaration alone: a new API does not need to add a frame.
 """
 
 from __future__ import annotations

@@ -100,12 +100,12 @@ def longer(chance: random.Random, frame: bytearray) -> None:
 
 
 def version(chance: random.Random, frame: bytearray) -> None:
-    """A version that the body is not of, or that nobody has."""
+    """A version that the body is not of, or that no one has."""
     struct.pack_into(">h", frame, 2, chance.choice((-1, 0, 1, 2, 3, 4, 5, 9, 12, 13, 99, 32767, -32768)))
 
 
 def api(chance: random.Random, frame: bytearray) -> None:
-    """An API that the body is not of, or that nobody has."""
+    """An API that the body is not of, or that no one has."""
     struct.pack_into(">h", frame, 0, chance.choice((-1, *range(95), 1000, 32767)))
 
 

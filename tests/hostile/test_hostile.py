@@ -1,4 +1,4 @@
-"""The short form of `make hostile`: what one stranger does harms nobody else."""
+"""The short form of `make hostile`: what one stranger does harms no one else."""
 
 from __future__ import annotations
 

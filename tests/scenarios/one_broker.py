@@ -65,7 +65,7 @@ class Wire:
 
     @property
     def has_arrived(self) -> bool:
-        """Whether bytes are there that nobody received."""
+        """Whether bytes are there that no one received."""
         return bool(self._reader._buffer)  # type: ignore[attr-defined]  # asyncio has no public way to look
 
     def stop_reading(self) -> None:

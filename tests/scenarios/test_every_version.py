@@ -253,7 +253,7 @@ NO_COORDINATOR = {
     "EndTxn": 16,
     "DescribeTransactions": 16,
 }
-"""Answers of a broker that nobody has asked for a coordinator yet."""
+"""Answers of a broker that no one has asked for a coordinator yet."""
 
 
 @pytest.mark.parametrize(("name", "version"), list(versions()))

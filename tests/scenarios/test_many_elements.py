@@ -1,4 +1,4 @@
-"""Requests whose arrays are as large as they may be, or larger, for every API that is served: nobody else waits for them.
+"""Requests whose arrays are as large as they may be, or larger, for every API that is served: no one else waits for them.
 
 What is measured is processor time of the event loop's thread, so that a busy machine does not fail a test.
 """

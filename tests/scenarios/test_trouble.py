@@ -1,4 +1,4 @@
-"""When the disk, the client or another request gets in the way: everyone concerned gets an answer, nobody else notices."""
+"""When the disk, the client or another request gets in the way: everyone concerned gets an answer, no one else notices."""
 
 import asyncio
 import errno

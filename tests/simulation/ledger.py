@@ -51,7 +51,7 @@ class Ledger:
     high_watermark: int = 0
     """The highest that anyone saw."""
     keeps_late_requests: bool = False
-    """A request that nobody waits for any more may be carried out behind later ones: only idempotence keeps the order then."""
+    """A request that nothing waits for any more may be carried out behind later ones: only idempotence keeps the order then."""
     is_committed: Callable[[int], bool] = lambda offset: True
     """Whether an offset lies below a high watermark that some broker had, as far as anybody can know."""
 

@@ -40,7 +40,7 @@ def test_what_two_machines_remember_outlives_the_memory_of_one(first: int) -> No
             41,
             "power:follower@0.68+0.25,kill:all@0.7+0.8,kill:fresh@1.08+0.16,deaf:follower@1.85+0.98,power:leader@3.69+0.2,"
             "kill:all@3.69+1.49,kill:fresh@4.2+0.16,power:follower@5.21+0.18,kill:all@5.21+1.4,kill:fresh@5.48+0.09",
-            id="logs that nobody flushes keep all descriptors for ever",
+            id="logs that no one flushes keep all descriptors for ever",
         ),
     ],
 )

@@ -109,7 +109,7 @@ def test_a_host_without_power_leaves_half_open_connections() -> None:
     async def story(two: Two) -> None:
         two.server.crash(CrashKind.POWER_LOSS)
         await asyncio.sleep(1000)
-        assert not two.near.lost.done(), "nobody said anything"
+        assert not two.near.lost.done(), "no one said anything"
         two.near.transport.write(b"anyone there?")
         assert isinstance(await two.near.lost, TimeoutError)
 

@@ -127,7 +127,7 @@ def test_who_asks_while_another_connects_shares_the_failure() -> None:
 
 
 def test_a_peer_that_lost_its_power_is_given_up_at_the_deadline_and_found_again() -> None:
-    """The connection stays half open: nobody says that the other end is gone."""
+    """The connection stays half open: no one says that the other end is gone."""
 
     async def story(pair: Pair) -> None:
         await pair.serve()

@@ -176,7 +176,7 @@ def test_what_a_restart_after_a_failed_sync_shows_is_durable() -> None:
 
 
 def rotten(sound: bytes) -> Iterator[bytes]:
-    """An index file with bits flipped, cut short, zeroed to its end, or with entries that nobody wrote."""
+    """An index file with bits flipped, cut short, zeroed to its end, or with entries that no one wrote."""
     for bit in range(0, len(sound) * 8, 5):
         flipped = bytearray(sound)
         flipped[bit // 8] ^= 1 << bit % 8

@@ -56,7 +56,7 @@ def _answer(
     if question == LATEST:
         if answer < extent.end:
             raise ArchiveError(
-                f"{partition} ends at offset {answer}, but the archive has it up to {extent.end}: the topic was made anew,"
+                f"{partition} ends at offset {answer}, but the archive has it up to {extent.end}: the topic was created again,"
                 " or is another one of the same name. Read one of them alone"
             )
         return answer

@@ -1,4 +1,4 @@
-"""Committing a batch, whoever else commits at the same time."""
+"""Committing a batch, also while others commit."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One spelling for the columns of an archive, whoever names them: Spark, Delta, Iceberg or a Parquet file."""
+"""One spelling for the columns of an archive, also those that others name: Spark, Delta, Iceberg or a Parquet file."""
 
 from __future__ import annotations
 

@@ -3,7 +3,7 @@
 An archive claims, for each partition, the offsets that its batches have read. Faults are a row that is there twice, a row
 outside of the claim, and an offset of the claim without a row where the topic has a record. Other offsets without a row are
 explained: the record belongs to an aborted transaction, the offset is a control record's, compaction took the record before it
-was archived, or the topic does not reach back so far any more, and nobody can tell.
+was archived, or the topic does not reach back so far any more, and no one can tell.
 """
 
 from __future__ import annotations

@@ -342,7 +342,7 @@ class Broker:
         )
 
     async def stop(self, *, drain_seconds: float = _DRAIN_SECONDS) -> None:
-        """Answer what is under way, make everything durable, mark the data as cleanly closed. Idempotent: whoever calls it
+        """Answer what is under way, make everything durable, mark the data as cleanly closed. Idempotent: the caller
         while it is under way waits for its end.
 
         A part that fails to stop keeps no other from stopping; what it raised is raised in the end.
@@ -378,7 +378,7 @@ class Broker:
                 ending.push_async_callback(server.stop, drain_seconds=drain_seconds)
             ending.callback(
                 self._coordinators.close
-            )  # before that: whoever waits for a group would hold up the drain
+            )  # before that: a request that waits for a group would hold up the drain
             if self._kinds is not None and (shares := self._kinds.shares.made) is not None:
                 ending.callback(shares.service.close)
             if self._kinds is not None and (transactions := self._kinds.transactions.made) is not None:
@@ -495,7 +495,7 @@ class Broker:
 async def _import_handlers(handlers: Handlers) -> None:
     """Those that no client does without; one a round, for requests wait meanwhile.
 
-    Whoever waits for the start hears of it first.
+    Waiters for the start hear of it first.
     """
     await asyncio.sleep(_IMPORT_AFTER_SECONDS)
     for name in DATA_PATH:
@@ -588,7 +588,7 @@ def _blocks(cluster: ClusterLink, me: BrokerId) -> BlocksOfController:
 
 
 async def _first_image(registry: Registry, cluster_id: str) -> ClusterImage:
-    """What the registry holds, to open logs by. Nobody leads in it: who does now, only the controller can tell, and under
+    """What the registry holds, to open logs by. No broker leads in it: who does now, only the controller can tell, and under
     which epoch.
     """
     empty = ClusterImage(

@@ -32,7 +32,7 @@ def run(
 ) -> int:
     """Serve until SIGTERM or SIGINT. 0 after a clean stop, 1 when the broker could not start or go on.
 
-    `lifeline` is a file descriptor that whoever started us holds the other end of: when it closes, we stop.
+    `lifeline` is a file descriptor whose other end our parent holds: when it closes, we stop.
     Prints `ready HOST:PORT` on standard output once it accepts connections; everything else goes to standard error.
     """
     events.configure(
@@ -67,7 +67,7 @@ async def _serve(config: BrokerConfig, lifeline: int | None) -> int:
         failed.cancel()
         return 1
     try:
-        print(f"ready {broker.address}", flush=True)  # noqa: T201 - the contract with whoever started this process
+        print(f"ready {broker.address}", flush=True)  # noqa: T201 - the contract with the parent process
         # What was imported and built so far lives as long as the process: keep the collector away from it.
         gc.freeze()
         gc.enable()

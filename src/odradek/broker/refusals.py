@@ -32,7 +32,7 @@ _NO_MISTAKE: Final = frozenset(
         ErrorCode.FETCH_SESSION_ID_NOT_FOUND,
     }
 )
-"""How a protocol tells a client what to do next: nobody has to look into it."""
+"""How a protocol tells a client what to do next: no one has to look into it."""
 _INDEXES: Final = ("partition_index", "index", "partition")
 
 

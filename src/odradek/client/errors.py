@@ -41,7 +41,7 @@ class BufferFullError(TimedOutError):
 
 
 class DeliveryError(KafkaError):
-    """Records of the last `flush` or `close` that were not delivered and whose `Delivery` nobody had looked at."""
+    """Records of the last `flush` or `close` that were not delivered and whose `Delivery` no one had looked at."""
 
     def __init__(self, record_count: int, first: Exception) -> None:
         noun = "record was" if record_count == 1 else "records were"

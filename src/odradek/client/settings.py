@@ -125,10 +125,10 @@ class ProducerSettings(ClientSettings):
     transaction_timeout_ms: Int = setting(default=60_000, valid=at_least(1), meaning=
         "brokers abort a transaction that stays open for longer")
     transaction_two_phase_commit_enable: Boolean = setting(default=False, meaning=
-        "transactions never time out, however long nobody ends them (KIP-939); the brokers' setting of this name must allow it")
+        "transactions never time out, however long no one ends them (KIP-939); the brokers' setting of this name must allow it")
     acks: int = setting(default=-1, written_default="all", valid=one_of("all", "-1", "0", "1"), importance=HIGH,
         type_=STRING, meaning=
-        "who must have a batch before it counts as sent: 0 nobody, 1 the leader, all in-sync replicas")
+        "who must have a batch before it counts as sent: 0 no one, 1 the leader, all in-sync replicas")
     """-1 stands for all."""
     enable_idempotence: Boolean = setting(default=True, meaning=
         "brokers drop duplicates that retries make, and order is kept")

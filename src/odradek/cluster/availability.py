@@ -38,7 +38,7 @@ class ReplicaAvailability(NamedTuple):
     lost: frozenset[BrokerId] = frozenset()
     """In service, not about to leave, and not electable, for their replica has not all that it had: the last resort."""
     uncertain: Mapping[BrokerId, LogEnd] = MappingProxyType({})
-    """Those of the electable ones of whose replica nobody knows whether it has all that it had."""
+    """Those of the electable ones of whose replica it is unknown whether it has all that it had."""
 
 
 class Liveness(NamedTuple):

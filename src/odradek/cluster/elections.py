@@ -2,17 +2,17 @@
 
 The rules, in order of weight:
 
-1. Only a member of the ISR leads. While nobody of it is alive, nobody leads, and the ISR stays as it was: each of its members
+1. Only a member of the ISR leads. While none of it is alive, no broker leads, and the ISR stays as it was: each of its members
    has everything that was acknowledged, and the first that is back leads.
 2. A member that dies or leaves is taken out while another one remains, so that acknowledgements do not wait for it. If fewer
    than min.insync.replicas remain, it stays *eligible* (KIP-966): the high watermark does not move until there are enough
-   again, so it has everything below it, and may lead when nobody of the ISR is left.
-3. Only where the topic opted in, and nobody that has everything is alive, any replica may lead rather than none; likewise where
+   again, so it has everything below it, and may lead when no one of the ISR is left.
+3. Only where the topic opted in, and no one that has everything is alive, any replica may lead rather than none; likewise where
    a person says so. What it lacks is lost, and the partition is marked as recovering (KIP-704) while it leads. A replica that
    is known to have lost something comes after all that are not, and one that is offline for it comes last.
 4. The leader stays while it may; otherwise the first replica that may lead does, in the order of the assignment.
-5. A replica of which nobody knows whether it has everything leaves the ISR like one that lost something, while another member
-   is left, alive or not. If the last member is such a replica, too, the longest log of all of them leads: nobody has more.
+5. A replica of which it is unknown whether it has everything leaves the ISR like one that lost something, while another member
+   is left, alive or not. If the last member is such a replica, too, the longest log of all of them leads: no one has more.
 6. A move to other replicas ends as soon as all of the target are in sync and one of them may lead, whichever came last: the ISR
    grew, or a broker is in service again.
 
@@ -64,7 +64,7 @@ def completed(partition: PartitionImage, availability: ReplicaAvailability) -> P
 def without_damaged(
     partition: PartitionImage, broker: BrokerId, availability: ReplicaAvailability, rules: TopicRules
 ) -> PartitionImage:
-    """Without a replica that lost something committed, unless nobody else has it. It must not be eligible either.
+    """Without a replica that lost something committed, unless no one else has it. It must not be eligible either.
 
     Always under another leader epoch: what its leader knows of it, and what is under way to it, is of before the loss. A
     replica is cut only under an epoch in which it did not fetch yet.
@@ -135,7 +135,9 @@ def _with_new_leader(before: PartitionImage, after: PartitionImage) -> Partition
 def eligible_after(
     partition: PartitionImage, isr: tuple[BrokerId, ...], rules: TopicRules
 ) -> tuple[BrokerId, ...]:
-    """Who may lead besides the new ISR: whoever left it while it was, and is, too small for the high watermark to move."""
+    """Which replicas may lead besides the new ISR: those that left it while it was, and is, too small to move the high
+    watermark.
+    """
     if len(isr) >= rules.min_isr_of(partition):
         return ()
     known = (
@@ -206,7 +208,7 @@ def _first(replicas: tuple[BrokerId, ...], among: frozenset[BrokerId]) -> Broker
 
 
 def _least_bad(partition: PartitionImage, availability: ReplicaAvailability) -> BrokerId:
-    """Who leads where nobody may."""
+    """Who leads where no one may."""
     for brokers in (availability.electable - availability.lacking, availability.electable, availability.lost):
         candidate = _first(partition.replicas, brokers)
         if candidate != NO_LEADER:

@@ -46,7 +46,7 @@ class PartitionImage:
     """
 
     leader: BrokerId
-    """`NO_LEADER` while nobody can lead."""
+    """`NO_LEADER` while no one can lead."""
     leader_epoch: LeaderEpoch
     replicas: tuple[BrokerId, ...]
     isr: tuple[BrokerId, ...]
@@ -58,7 +58,7 @@ class PartitionImage:
     eligible: tuple[BrokerId, ...] = ()
     """Not in sync, yet safe to lead: they left the ISR when it was below min.insync.replicas (KIP-966's ELR)."""
     last_known_leader: BrokerId = NO_LEADER
-    """Who led when nobody was left to lead."""
+    """Who led when no one was left to lead."""
     recovering: bool = False
     """The leader was elected uncleanly: what it lacks is lost (KIP-704)."""
 

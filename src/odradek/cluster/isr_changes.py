@@ -92,7 +92,7 @@ def _check_members(
     if proposal.recovering and (len(members) > 1 or not partition.recovering):
         raise KafkaError(
             ErrorCode.INVALID_REQUEST,
-            "only an unclean leader recovers, and nobody is in sync with it till then",
+            "only an unclean leader recovers, and no one is in sync with it till then",
         )
     for broker, epoch in proposal.isr:
         if broker not in partition.isr:

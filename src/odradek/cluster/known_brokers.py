@@ -4,7 +4,7 @@ It names the broker's data directories, each with the generation that its disk h
 ended with a clean shutdown. A directory that is named and not there any more was lost or swapped; one whose disk has an older
 generation is an older copy. So the node is how a broker that lost its disk learns of it (decision 0027).
 
-Each generation has a token that nobody else draws: two processes on copies of one disk raise it to the same number, and still
+Each generation has a token that no one else draws: two processes on copies of one disk raise it to the same number, and still
 know each other apart.
 """
 
@@ -76,7 +76,7 @@ async def known_brokers(registry: Registry) -> dict[BrokerId, KnownBroker]:
 
 
 class DiskClaim:
-    """One step of a broker's node, from what this broker knows of it to `after`. Nobody else may step in between."""
+    """One step of a broker's node, from what this broker knows of it to `after`. No one else may step in between."""
 
     def __init__(self, *, version: int | None, after: KnownBroker, own_tokens: Collection[str] = ()) -> None:
         """`version`: of the node as this broker knows it, None when there was none. `own_tokens`: a step that a former life of

@@ -52,7 +52,7 @@ def _placed(
         start = first + partition
         replicas = [order[start % len(order)]]
         if replication_factor > 1:
-            # Whoever is next in line when all else is equal differs from round to round.
+            # The next in line when all else is equal differs from round to round.
             turn = start + partition // len(order)
             line = [order[(turn + step) % len(order)] for step in range(1, len(order) + 1)]
             _add_replicas(replicas, line, replication_factor, racks, given)
@@ -106,7 +106,7 @@ def check_assignment(
         if unknown:
             raise _invalid(f"partition {partition} names broker {unknown[0]}, which is not registered")
         if set(replicas).isdisjoint(brokers):
-            raise _invalid(f"partition {partition} names only brokers that are down: nobody could lead it")
+            raise _invalid(f"partition {partition} names only brokers that are down: no broker could lead it")
     return [[BrokerId(broker) for broker in assignment[partition]] for partition in expected]
 
 
@@ -124,7 +124,7 @@ def _check_factor(factor: int, usable_count: int, spare_count: int, known_count:
     if usable_count == 0:
         raise KafkaError(
             ErrorCode.INVALID_REPLICATION_FACTOR,
-            "nobody could lead: all brokers are cordoned, leaving or down",
+            "no broker could lead: all brokers are cordoned, leaving or down",
         )
 
 

@@ -59,7 +59,7 @@ def begun(
 ) -> PartitionImage:
     """On its way to `target`; a move under way is given up for it. Checked by `check_target` before, to be `settled` next.
 
-    INVALID_REPLICA_ASSIGNMENT when nobody who is in sync would be left.
+    INVALID_REPLICA_ASSIGNMENT when no one who is in sync would be left.
     """
     original = original_of(partition)
     removing = tuple(broker_id for broker_id in original if broker_id not in target)
@@ -100,7 +100,7 @@ def _within_replicas(draft: PartitionImage, availability: ReplicaAvailability) -
     )
     if candidate == NO_LEADER:
         raise _invalid(
-            "its leader would be dropped, and nobody else who is in sync is there to lead: try again later"
+            "its leader would be dropped, and no one else who is in sync is there to lead: try again later"
         )
     return replace(draft, leader=candidate)
 

@@ -49,7 +49,7 @@ class Registration:
 
     broker_id: BrokerId
     directory_id: str
-    """Of its data: whoever holds the lock on that directory is the only one who may register for it."""
+    """Of its data: only the holder of the lock on that directory may register for it."""
     host: str
     port: int
     endpoints: Mapping[str, tuple[str, int]] = field(default_factory=dict)
@@ -202,7 +202,7 @@ async def registered(registry: Registry) -> dict[BrokerId, tuple[Registration, i
 
 
 async def registered_before(registry: Registry, live: Collection[BrokerId]) -> dict[BrokerId, Registration]:
-    """Brokers of the cluster that are not among the `live` ones: they were registered, and nobody unregistered them."""
+    """Brokers of the cluster that are not among the `live` ones: they were registered, and no one unregistered them."""
     last_words = {}
     for name in await registry.children(LIVES):
         broker_id = BrokerId(int(name))

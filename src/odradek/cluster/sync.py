@@ -58,11 +58,11 @@ class BrokerReport:
     """What a broker says when it asks for news.
 
     `controller_epoch` and `version` are those of the image that it has applied, -1 when it has none in this life: a broker that
-    comes anew is taken into service only with its first report, and what it led is led under another epoch. `damaged` replicas
+    comes back is taken into service only with its first report, and what it led is led under another epoch. `damaged` replicas
     have lost something that was committed; they are named until the image shows them out of sync. `offline` ones cannot be
     used now; each report names all of them. `lost` ones, offline or open, have not all that they had, and the image counts on
-    them: they lead only if that loss is accepted. `lacking` ones lack something, too, but nobody counts on them. Of `uncertain`
-    ones nobody knows whether they do; they say where their logs end. `opening` ones are in the image, and their logs are not
+    them: they lead only if that loss is accepted. `lacking` ones lack something, too, but no one counts on them. Of `uncertain`
+    ones it is unknown whether they do; they say where their logs end. `opening` ones are in the image, and their logs are not
     open yet.
     """
 

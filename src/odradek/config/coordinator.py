@@ -177,7 +177,7 @@ class TransactionConfig(Section):
         "The longest transaction.timeout.ms that a producer may ask for.")
     transactional_id_expiration_ms: Int = setting("transactional.id.expiration.ms", default=604_800_000,
         valid=at_least(1), importance=HIGH, meaning=
-        "How long a transactional id is remembered that nobody uses.")
+        "How long a transactional id that is not in use is remembered.")
     state_log_num_partitions: Int = setting(default=50, valid=at_least(1), importance=HIGH, meaning=
         "Partitions of the topic __transaction_state when it is made; later changes have no effect.")
     state_log_replication_factor: Short = setting(default=3, valid=at_least(1), importance=HIGH, meaning=
@@ -221,7 +221,7 @@ class ShareCoordinatorConfig(Section):
     state_topic_prune_interval_ms: Int = setting(default=300_000, valid=at_least(1), meaning=
         "How often records of __share_group_state that no restart needs are deleted.")
     snapshot_update_records_per_snapshot: Int = setting(default=500, valid=between(0, 500), meaning=
-        "After so many changes, what is known of a share group in a partition is written anew as a whole.")
+        "After so many changes, what is known of a share group in a partition is written again as a whole.")
     cold_partition_snapshot_interval_ms: Int = setting(default=300_000, valid=at_least(1), meaning=
-        "What was not written for so long is written anew, so that older records can be deleted.")
+        "What was not written for so long is written again, so that older records can be deleted.")
     # fmt: on

@@ -1,4 +1,4 @@
-"""Where data goes when nobody says where."""
+"""Where data goes when no one says where."""
 
 from __future__ import annotations
 

@@ -147,7 +147,7 @@ def describe_broker_defaults(broker: BrokerConfig) -> list[DescribedSetting]:
 
 
 def settingbroker_synonyms(key: str) -> Setting:
-    """A broker's setting. One that nobody knows may belong to a plugin and be a secret: it is never shown, as in Kafka."""
+    """A broker's setting. One that no one knows may belong to a plugin and be a secret: it is never shown, as in Kafka."""
     known = BROKER_SETTINGS.get(key)
     return known or Setting(
         key=key, type=SettingType.UNKNOWN, default=None, meaning="Nothing here knows it.", effective=False

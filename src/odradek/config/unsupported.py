@@ -138,7 +138,7 @@ AREAS: Final = (
     ),
     Area(
         name="Revoked certificates of ZooKeeper",
-        reason=f"{NOT_YET}: nobody looks whether a certificate was revoked",
+        reason=f"{NOT_YET}: no one looks whether a certificate was revoked",
         keys="zookeeper.ssl.crl.enable zookeeper.ssl.ocsp.enable",
     ),
     Area(

@@ -29,7 +29,7 @@ class RedrivenState:
     def __init__(
         self, topic: str, topic_id: UUID, records: Iterable[tuple[bytes | None, bytes | None]] = ()
     ) -> None:
-        """`records`: all of the topic `__odradek_redrives`, in order. A topic that is made anew has another id."""
+        """`records`: all of the topic `__odradek_redrives`, in order. A topic that is made again has another id."""
         self._topic = topic
         self._name = topic if topic_id == ZERO_UUID else str(topic_id)
         ends: dict[tuple[int, int], int] = {}

@@ -35,8 +35,8 @@ class DescribedMember:
 class Described:
     """A classic group.
 
-    Members' metadata and the protocol are told of a stable group alone; what members were assigned last is told always, as in
-    Kafka.
+    Only the answer for a stable group has the members' metadata and the protocol; the last assignment of the members is
+    always there, as in Kafka.
     """
 
     state: str

@@ -38,7 +38,7 @@ class Caller:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Committer:
-    """Who commits offsets: a member in a generation (or, in a group of the new protocol, in a member epoch), or nobody (-1)."""
+    """Who commits offsets: a member in a generation (or, in a group of the new protocol, in a member epoch), or no one (-1)."""
 
     member_id: str = ""
     instance_id: str | None = None
@@ -90,7 +90,7 @@ class Group(Protocol):
 
     @property
     def is_empty(self) -> bool:
-        """No members, nobody on the way: it may be deleted, or become a group of another kind."""
+        """No members, no one on the way: it may be deleted, or become a group of another kind."""
 
     def check_commit(self, committer: Committer) -> CheckPartition | None:
         """UNKNOWN_MEMBER_ID, ILLEGAL_GENERATION, STALE_MEMBER_EPOCH, FENCED_INSTANCE_ID, REBALANCE_IN_PROGRESS. What is

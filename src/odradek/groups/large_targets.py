@@ -27,7 +27,7 @@ class LargeTarget:
     group_id: str
     epoch: int
     compute: Callable[[], Any]
-    """A pure function of values that nobody changes: it runs on another thread."""
+    """A pure function of values that no one changes: it runs on another thread."""
     write: Callable[[Any, Moment, Any], Outcome[None]]
     """Given the machine, the time, and what was computed."""
 

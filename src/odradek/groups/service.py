@@ -170,7 +170,7 @@ class GroupService:
     async def topics_deleted(self, topics: frozenset[str]) -> None:
         """Forget what was committed for them. A shard that is not at hand now does so when it cleans up.
 
-        It waits for no other broker: whoever calls may be about to hear that one is dead.
+        It waits for no other broker: the caller may be about to hear that one is dead.
         """
         for _, shard in self.shards:
             try:

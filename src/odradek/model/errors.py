@@ -238,7 +238,7 @@ class ErrorValue(Generic[E]):
     """What an error says, without the error: its class, its arguments and its attributes.
 
     An exception that is kept and raised again gains a traceback entry each time, and every entry keeps a frame with all
-    that it names. So whoever must raise an error later keeps this, and raises a new exception each time.
+    that it names. So code that must raise an error later keeps this, and raises a new exception each time.
     """
 
     kind: type[E]

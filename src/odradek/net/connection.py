@@ -5,7 +5,7 @@ handler at once, in order, so that the effects of pipelined requests happen in o
 queue of slots keeps the replies in request order (Kafka's contract: responses on a connection never overtake).
 
 A connection that sends many requests at once is served for a millisecond or so, then it queues with others that have much to do
-(`runtime/turns.py`), so that it holds up nobody else.
+(`runtime/turns.py`), so that it holds up no one else.
 
 Limits keep memory bounded. A connection with `in_flight_max` unanswered requests, one whose peer does not read what was
 written, or one that waits for a `HeldReply` reply (a long poll, whose answer may be large) is not served, nor read from, until
@@ -298,7 +298,7 @@ class Connection(asyncio.BufferedProtocol):
 
     @property
     def _is_of_broker(self) -> bool:
-        """As far as it says so: brokers have some room of their own, and nobody gains much by pretending to be one."""
+        """As far as it says so: brokers have some room of their own, and no one gains much by pretending to be one."""
         return self.client_software[0] == BROKER_SOFTWARE
 
     def eof_received(self) -> bool:

@@ -54,7 +54,7 @@ _ERRNO: Final = re.compile(r"\[Errno (\d+)\]")
 class PeerUnreachable(OdradekError):
     """There is no answer from a broker, and there may be none for a while; the message says why.
 
-    `refused`: nothing listens at its address. `sent`: the request may have reached it, so nobody knows whether it acted.
+    `refused`: nothing listens at its address. `sent`: the request may have reached it, so it is unknown whether it acted.
     """
 
     def __init__(self, message: str, *, refused: bool = False, sent: bool = False) -> None:

@@ -3,7 +3,7 @@
 A lane is a connection of its own: what must not wait behind a long poll, or behind ten megabytes of records, goes on another.
 Requests of one lane are pipelined and answered in order.
 
-There are no tasks here. Whoever asks first makes the connection, and who comes meanwhile waits for that attempt and shares its
+There are no tasks here. The first asker makes the connection, and who comes meanwhile waits for that attempt and shares its
 end; when the first one is cancelled, the next goes on. Attempts that fail, or end before anything was answered, are followed by
 a pause that doubles up to a second, and is varied by chance: brokers that lost the same peer do not all come back at once.
 """
@@ -94,7 +94,7 @@ class Peers:
         """What is under way on the lane is of no use any more, and must not hold up what comes next: it fails now."""
         place = self._lanes.pop((broker, lane), None)
         if place is not None:
-            place.close(f"nobody waits for broker {broker} any more")
+            place.close(f"nothing waits for broker {broker} any more")
 
     async def close(self) -> None:
         """Everything under way fails, and everything that is asked from now on."""
@@ -195,7 +195,7 @@ class _Lane:
     async def _open(self, address: tuple[str, int] | None) -> PeerConnection:
         if address is None:
             raise PeerUnreachable(
-                f"broker {self._broker} is not among the live ones: nobody knows its address"
+                f"broker {self._broker} is not among the live ones: no one knows its address"
             )
         host, port = address
         return await PeerConnection.open(

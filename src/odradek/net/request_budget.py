@@ -12,7 +12,7 @@ the handler says that it does not need the frame any more. A share takes from po
 - `largest`: as large as the largest frame that is allowed, and used by one frame at a time, the favoured one: the one that has
   waited longest when the other pools have nothing for it.
 
-Those that find no room wait, in a line for each rank: nobody overtakes another that may take from the same pools.
+Those that find no room wait, in a line for each rank: no one overtakes another that may take from the same pools.
 
 An ordinary frame takes its room at once; a larger one takes `STEP_BYTES` at a time, as its bytes arrive, so that what is
 announced and not sent costs next to nothing. Frames that have begun may fill the pools, and still no frame waits for ever: the
@@ -20,7 +20,7 @@ favoured one can always be received whole, gives everything back when it is answ
 
 That needs peers that send on. So while somebody waits, a share that stands still is `overdue`, and its connection is ended: a
 peer that may send and sent less than `PROGRESS_BYTES` within `STALL_SECONDS`, or a large request that was not answered within
-`PARKED_SECONDS`. While nobody waits, slow peers may be slow.
+`PARKED_SECONDS`. While nothing waits, slow peers may be slow.
 """
 
 from __future__ import annotations
@@ -253,7 +253,7 @@ class RequestBudget:
             self._on_free()
 
     def excuse(self, now: float) -> None:
-        """Nobody could be received from for a while: count from now on."""
+        """No one could be received from for a while: count from now on."""
         for share in self._shares:
             share.marked_at, share.marked_bytes = now, share.received_bytes
 

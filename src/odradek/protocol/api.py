@@ -42,7 +42,7 @@ class Api:
     acls_text: str
     """See `acls`."""
     internal: bool = False
-    """Spoken between brokers alone: ApiVersions names it to a broker, and to nobody else."""
+    """Spoken between brokers alone: ApiVersions names it to a broker, and to no one else."""
     forwarded: bool = False
     """The controller serves it for all brokers (KIP-590): it changes the cluster, or only the controller knows the answer."""
     served: bool = True

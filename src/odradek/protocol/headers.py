@@ -41,7 +41,7 @@ def decode_request_header(buffer: Buffer, position: int = 0) -> tuple[RequestHea
     """Read the header of a frame (without the size): (header, position of the body). Raises MalformedMessage.
 
     An unknown API or version is not an error here: the caller answers it. For an unknown API the position is
-    that after the client id, since nobody knows whether tagged fields follow.
+    that after the client id, since it is unknown whether tagged fields follow.
     """
     start = position
     try:

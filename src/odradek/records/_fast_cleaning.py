@@ -6,7 +6,7 @@
 
 The map is one block of memory: slots of three 64-bit numbers (two of the hash, the offset + 1), searched one after
 another from where the hash says; 0 in the third is a free slot. It is never full, so each search ends. The hash is
-SipHash-2-4 with 128 bits under a seed that nobody outside knows. All loops run without the GIL, over records that
+SipHash-2-4 with 128 bits under a seed that no one outside knows. All loops run without the GIL, over records that
 `parse_record` has held against the bytes that are there.
 """
 

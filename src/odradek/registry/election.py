@@ -1,7 +1,7 @@
 """Who is the controller: the session that owns `/controller`.
 
 A candidate creates that node, ephemeral, and raises `/controller_epoch` in the same commit: each term has an epoch of its own,
-and whoever holds `Term.check` in his commits can change nothing once another was elected. One task makes every transition;
+and a holder of `Term.check` in its commits can change nothing once another was elected. One task makes every transition;
 whatever may have changed (a watch, the end of the session, the end of a back-off) only wakes it, and it looks at the registry
 again. So an unknown outcome needs no care of its own: the next look finds the node ours or not.
 """
@@ -49,8 +49,8 @@ class Election:
 
     `on_elected` runs in a task of its own, which is cancelled when the term ends; if it fails, the office is given up and,
     after a while, sought again. `on_deposed` follows the end of every term. `on_controller` is told the data of `/controller`
-    (None while there is none) and the epoch whenever they change. The registry's `on_expired` is taken over, and whoever had
-    set it is still told; the session is renewed here.
+    (None while there is none) and the epoch whenever they change. The registry's `on_expired` is taken over, and what was
+    set there is still called; the session is renewed here.
     """
 
     def __init__(

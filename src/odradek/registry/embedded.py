@@ -260,7 +260,7 @@ class EmbeddedRegistry:
 
     @asynccontextmanager
     async def _exclusive(self) -> AsyncIterator[None]:
-        """Nobody else writes meanwhile, and the state is all there is. Errors of the disk become `RegistryError`."""
+        """No one else writes meanwhile, and the state is all there is. Errors of the disk become `RegistryError`."""
         async with self._writing:
             if self._is_closed:
                 raise RegistryError("the registry is closed")

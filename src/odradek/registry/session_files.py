@@ -33,7 +33,7 @@ class SessionFiles:
         self._beats = 0
 
     def begin(self) -> int:
-        """A session that nobody ever had."""
+        """A session that no one ever had."""
         self.end()
         self._disk.make_directory(self.folder)
         while self._lock is None:
@@ -56,7 +56,7 @@ class SessionFiles:
             lock.release()
 
     def relinquish(self) -> None:
-        """Give the session up, without waiting for a disk: the file stays, and whoever looks next removes it."""
+        """Give the session up, without waiting for a disk: the file stays, and the next to look removes it."""
         lock, self._lock = self._lock, None
         file, self._file = self._file, None
         if file is not None:

@@ -3,13 +3,13 @@
 `registry.journal` holds the commits. `registry.lock` is what a writer locks, and its content (the head) says up to where the
 journal is durable, and which rewriting of it that is about: readers go by the head alone and need no lock. A writer, under the
 lock, appends, syncs, and only then moves the head. What lies behind the head was left by a writer that was killed: whole lines
-are written anew and kept (the power may have taken the head of a commit that was acknowledged), a torn one is cut. Rewriting
+are written again and kept (the power may have taken the head of a commit that was acknowledged), a torn one is cut. Rewriting
 the journal makes the head invalid, replaces the file, and publishes a head of the next generation; who has the old file open
 learns of it there. The head itself is never synced: after a power cut it may say less than the journal, which is
 the truth then. It says more only if the journal lost what was durable: that is refused.
 
 Methods that block are called on a thread; they leave the state alone and return `News`, which `accept` takes in on the loop,
-so that nobody there sees half a commit. Those that write need the lock.
+so that no one there sees half a commit. Those that write need the lock.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ class SharedJournal:
         self.position = 0
         self.is_loaded = False
         self.touched: dict[str, None] = {}
-        """Paths that `accept` changed and whoever watches them was not told of."""
+        """Paths that `accept` changed, and whose watchers were not told."""
         self._disk = disk
         self._directory = directory
         self._head_file = disk.open(self.lock_path, create=True)
@@ -85,7 +85,7 @@ class SharedJournal:
     def accept(self, news: News) -> None:
         """Take in what was read or written. On the loop, where the state is read."""
         if news.state is not None:
-            if self.is_loaded:  # before, nobody has read anything that could have changed
+            if self.is_loaded:  # before, no one has read anything that could have changed
                 self.touched.update(dict.fromkeys(changes_between(self.state.tree, news.state.tree)))
             self.state = news.state
         if news.generation is not None:
@@ -226,7 +226,7 @@ class SharedJournal:
         return self.position > self._rewrite_at
 
     def rewrite(self) -> News | None:
-        """Under the lock, settled: begin the journal anew with its outcome, if that is much shorter."""
+        """Under the lock, settled: begin the journal again with its outcome, if that is much shorter."""
         generation = self.state.generation + 1
         snapshot = self.state.snapshot(generation)
         if 2 * len(snapshot) >= self.position:

@@ -78,7 +78,7 @@ class ZooKeeperRegistry:
 
     @property
     def password(self) -> bytes:
-        """Whoever has it and the id may take the session over."""
+        """The holder of it and of the id may take the session over."""
         return self._session.password
 
     async def get(self, path: str) -> Node | None:

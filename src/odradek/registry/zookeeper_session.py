@@ -185,7 +185,7 @@ class Session:
         await self._read(lambda client: client.set_acls_async(path, self._acl))
 
     async def multi(self, steps: Sequence[ZooKeeperStep]) -> Refused | None:
-        """All of the steps or none. RegistryError where nobody knows."""
+        """All of the steps or none. RegistryError where it is unknown."""
         connection = self._connection
         try:
             results = await self._ask(lambda client: self._transaction(client, steps).commit_async())
@@ -286,7 +286,7 @@ class Session:
 
     def _hop(self, act: Callable[..., None], *arguments: object) -> None:
         """From any thread to the loop."""
-        with suppress(RuntimeError):  # the loop is closed: nobody listens any more
+        with suppress(RuntimeError):  # the loop is closed: no one listens any more
             self._loop.call_soon_threadsafe(act, *arguments)
 
     def _heard(self, state: str) -> None:
@@ -342,7 +342,7 @@ class Session:
     def _arming(self, path: str, kind: str) -> list[tuple[_Send, asyncio.Future[Any]]]:
         """The requests that watch the node and its children again, after an event of this kind (NONE: at first).
 
-        The node goes first: where it is missing its children cannot be watched, but its creation is told. Whoever watches is
+        The node goes first: where it is missing its children cannot be watched, but its creation is told. A watcher is
         told once both are set: that covers what happened meanwhile.
         """
         watcher = self._watchers.setdefault(path, _Watcher(self, path))
@@ -412,7 +412,7 @@ class Session:
             )
         if isinstance(error, refusals.InvalidACLError):
             return RegistryError(
-                f"ZooKeeper at {self.addresses} knows nobody to protect znodes for: with zookeeper.set.acl=true the broker has "
+                f"ZooKeeper at {self.addresses} knows no one to protect znodes for: with zookeeper.set.acl=true the broker has "
                 "to log in (odradek.zookeeper.username, or a certificate that ZooKeeper asks for)"
             )
         return RegistryError(

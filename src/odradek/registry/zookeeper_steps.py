@@ -42,7 +42,7 @@ def encode(data: bytes) -> bytes:
 
 
 def decode(stored: bytes, path: str) -> bytes | None:
-    """None for a mere parent. `RegistryError` for what nobody here wrote."""
+    """None for a mere parent. `RegistryError` for what no one here wrote."""
     if not stored:
         return None
     if stored[:1] == _PLAIN:

@@ -1,4 +1,4 @@
-"""Who waits until a record is below the high watermark."""
+"""Waiters until a record is below the high watermark."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Group commit: whoever appended while a flush was under way shares the next one.
+"""Group commit: appends during a flush share the next one.
 
 A partition is queued when it has records that are not durable. A few workers each take every queued partition that is not
 being flushed, run the flushes on a thread, and let the partitions move their high watermarks. A flush that fails is never
@@ -74,7 +74,7 @@ class Flusher:
             partition.flushed()
 
     def _abandon(self, jobs: list[tuple[Partition, FlushJob]], error: BaseException) -> None:
-        """Nobody knows what these flushes did, so nothing they covered may ever be acknowledged."""
+        """No one knows what these flushes did, so nothing they covered may ever be acknowledged."""
         for partition, _ in jobs:
             self._under_way.pop(partition, None)
             self._on_failure(partition, OSError(errno.EIO, f"a flush ended without a result: {error!r}"))

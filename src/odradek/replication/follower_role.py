@@ -22,7 +22,7 @@ _log = events.get("replication")
 
 
 class FollowerRole:
-    """One leader epoch of a partition that others lead, or nobody. Without a `state` it serves nobody yet."""
+    """One leader epoch of a partition that others lead, or no one. Without a `state` it serves no one yet."""
 
     __slots__ = (
         "_end",

@@ -55,7 +55,7 @@ _SESSION_ERRORS: Final = frozenset(
 )
 
 PartitionKey = tuple[UUID, int]
-"""Topic id and index: a topic that was made anew under an old name is another one."""
+"""Topic id and index: a topic that was made again under an old name is another one."""
 
 
 class EpochLog(Protocol):
@@ -63,7 +63,7 @@ class EpochLog(Protocol):
 
     @property
     def latest_epoch(self) -> int:
-        """The one in which it ends; -1 when nobody knows."""
+        """The one in which it ends; -1 when it is unknown."""
 
     @property
     def start_is_doubted(self) -> bool:
@@ -183,7 +183,7 @@ class FetchState:
     # -- what is followed
 
     def follow(self, replica: FollowedReplica) -> bool:
-        """Begin, or begin anew under the replica's present leader epoch. False when it is followed under that already."""
+        """Begin, or begin again under the replica's present leader epoch. False when it is followed under that already."""
         key = replica.topic_id, replica.name.partition
         known = self._followed.get(key)
         if known is not None and known.replica is replica and known.leader_epoch == replica.leader_epoch:
@@ -363,7 +363,7 @@ class FetchState:
         return pause_s(self._failures, pause_s_max, chance)
 
     def abandoned(self) -> None:
-        """The answer to the last request is not waited for: nobody knows whether it comes. It was no failure."""
+        """The answer to the last request is not waited for: it is unknown whether it comes. It was no failure."""
         self._epoch = _FULL
 
     def took(self, followed: Followed) -> None:

@@ -9,7 +9,7 @@ The rules, and where they come from:
 - A replica that keeps up and may join, but is not in the ISR yet, holds it back too. Otherwise the high watermark could run
   ahead of it for ever.
 - It does not move while the confirmed ISR is smaller than `min.insync.replicas` (KIP-966), or than the number of replicas when
-  that is less: what is readable then is on so many replicas, whoever goes next.
+  that is less: what is readable then is on so many replicas, whichever replica goes next.
 - Nor does it while the controller takes a replica out of sync for eligible to lead, and after members left until that is known.
   Its `min.insync.replicas` may be another: of its own file, or one that is on its way here.
 - A follower joins when it has everything below the high watermark and reached this leader's epoch (KAFKA-7128): what earlier
@@ -130,7 +130,7 @@ class InSync:
 
         A newer state decides about a proposal under way, too: it holds the proposal, or made it fail. One that is known already
         does not: the controller may be carrying the proposal out. But who knows a state from the answer to a proposal does not
-        know its replicas, nor who is eligible: a reassignment may have been completed with it. Whoever is none any more cannot
+        know its replicas, nor who is eligible: a reassignment may have been completed with it. One that is none any more cannot
         be added.
         """
         self._now = max(self._now, now)
@@ -172,7 +172,7 @@ class InSync:
         """Whether a gap in a producer's sequence is the producer's.
 
         It is not where a batch was refused lately, or where we have just begun to lead and may have refused one before. And if
-        nobody who may lead next has fetched lately, somebody may lead already, and have what we miss.
+        no one who may lead next has fetched lately, somebody may lead already, and have what we miss.
         """
         if now - self._refused_at <= _BEHIND_SECONDS:
             return False
@@ -231,7 +231,7 @@ class InSync:
         """What the controller said to the proposal; False, and nothing changed, when that is out of date.
 
         An error leaves the proposal in force, so that its additions go on holding back the high watermark, until the next state
-        arrives: nobody knows whether it was carried out. Only with those that say that it was not, it is forgotten.
+        arrives: it is unknown whether it was carried out. Only with those that say that it was not, it is forgotten.
         """
         if proposal is not self.proposal:
             return False
@@ -341,7 +341,7 @@ class InSync:
         return UNKNOWN_BROKER_EPOCH if follower is None else follower.broker_epoch
 
     def low_watermark(self, start_offset: int) -> int:
-        """Where the log begins on the leader and all living followers: nobody of them has what lies below."""
+        """Where the log begins on the leader and all living followers: no one of them has what lies below."""
         offsets = [
             follower.start_offset for broker, follower in self._followers.items() if broker in self._brokers
         ]

@@ -51,7 +51,7 @@ _DECIDED: Final = frozenset(
 """There is no use in asking again: the partition has to learn a newer state first."""
 
 AskController = Callable[[int, Message], Awaitable[Message]]
-"""(API key, request) -> response, of whoever is the controller; an OdradekError when there is none."""
+"""(API key, request) -> response, of the controller; an OdradekError when there is none."""
 
 
 class AlterPartitions:

@@ -234,7 +234,7 @@ class LeaderRole:
         proposal = self._in_sync.shrinkage(end_offset=self._replica.log.end_offset, now=now)
         if proposal is not None:
             self._propose(proposal)
-        self.settle()  # nobody waits any more for one that was about to join, and then fell silent
+        self.settle()  # nothing waits any more for one that was about to join, and then fell silent
         self._look_for_joiners()
         if self._low_watermark:
             self._low_watermark.reached(self.low_watermark + 1)
@@ -350,7 +350,7 @@ class LeaderRole:
         """What to answer to a producer whose batch was refused.
 
         A gap in its sequence may be ours alone: it sent more behind a batch that was refused for a passing reason, or we were
-        succeeded, and not heard of it. A producer that is told of a gap begins anew under another epoch, and librdkafka then
+        succeeded, and not heard of it. A producer that learns of a gap begins again under another epoch, and librdkafka then
         writes again what other partitions have already. So in doubt it is told to try again: NOT_LEADER_OR_FOLLOWER.
         """
         if self._in_sync is None:
@@ -410,7 +410,7 @@ class LeaderRole:
 
     @property
     def low_watermark(self) -> int:
-        """Nobody who lives and has a replica has records below it any more."""
+        """No one who lives and has a replica has records below it any more."""
         start_offset = self._replica.log.start_offset
         return start_offset if self._in_sync is None else self._in_sync.low_watermark(start_offset)
 

@@ -1,4 +1,4 @@
-"""One replica of a partition on this broker: its log, its role, its high watermark, and who waits for any of them.
+"""One replica of a partition on this broker: its log, its role, its high watermark, and the waiters for any of them.
 
 The high watermark is the offset below which consumers may read and acks=all is acknowledged. A leader finds it out: it is what
 is durable on every in-sync replica, its own included (`in_sync.py`; durable is flushed, or with `flush.before.ack=false` merely
@@ -6,7 +6,7 @@ appended, which is the page-cache promise). A follower is told it, and goes by i
 It never goes back, but when the log is cut below it. Below it, or at it, is the last stable offset: where readers of committed
 records stop, before the oldest transaction that is not over. It moves only when the high watermark does.
 
-A role (`leader_role.py`, `follower_role.py`) lasts for one leader epoch. Whoever waits for something of it, an acknowledgement
+A role (`leader_role.py`, `follower_role.py`) lasts for one leader epoch. A waiter for something of it, an acknowledgement
 or records, is sent away when it ends: nothing that happens under a later epoch, nor a flush that was begun under an earlier
 one, answers them.
 """
@@ -46,7 +46,7 @@ class Flushing(Protocol):
 class Partition:
     """Used on the event loop only. `retire` it before its log is closed or deleted.
 
-    With a `member` it serves nobody until `lead` or `follow` said what it is; without one it leads alone, for good.
+    With a `member` it serves no one until `lead` or `follow` said what it is; without one it leads alone, for good.
     `high_watermark` is the one that was checkpointed; what is known of it is bounded by what the log holds.
     """
 
@@ -190,7 +190,7 @@ class Partition:
         role.isr_changed()
 
     def follow(self, state: PartitionImage) -> None:
-        """Become a follower, or stay one; of nobody, while there is no leader. Older states are ignored."""
+        """Become a follower, or stay one; of no one, while there is no leader. Older states are ignored."""
         if self.retired is not None or self._is_older(state):
             return
         if self._role.goes_on_following(state):
@@ -296,7 +296,7 @@ class Partition:
             self.flushed()
 
     def seal(self, error: KafkaError) -> None:
-        """Take no more appends: the log is about to be closed, to be opened elsewhere. Who waits goes on waiting until
+        """Take no more appends: the log is about to be closed, to be opened elsewhere. Waiters go on waiting until
         `release`."""
         self.retired = ErrorContent.of(error)
         self._role.seal(self.retired)
@@ -309,6 +309,6 @@ class Partition:
         self._end(self._role, self.retired)
 
     def retire(self, error: KafkaError) -> None:
-        """The partition is gone or failed: everyone who waits gets `error`, and so does everyone who comes later."""
+        """The partition is gone or failed: all waiters get `error`, and so do later ones."""
         self.retired = ErrorContent.of(error)
         self._end(self._role, self.retired)

@@ -1,4 +1,4 @@
-"""Who waits for a partition's records, and how many bytes each move of its marks brings them.
+"""Waiters for a partition's records, and how many bytes each move of its marks brings them.
 
 There are three marks: the log's end, which followers wait for, the high watermark, and the last stable offset below it. Bytes
 are counted from when the partition was opened: appended, below the high watermark, and told to be stable.
@@ -28,7 +28,7 @@ ReadableT = TypeVar("ReadableT", bound=Readable, contravariant=True)
 
 
 class Watcher(Protocol[ReadableT]):
-    """Someone who waits for records. One who waits for committed records hears of the last stable offset's moves only."""
+    """A waiter for records. A waiter for committed records hears of the last stable offset's moves only."""
 
     def advanced(self, partition: ReadableT, added_bytes: int) -> None:
         """The high watermark moved, and so many bytes became readable by it."""
@@ -70,9 +70,9 @@ class Readers:
         self.forget_bytes()
 
     def forget_bytes(self) -> None:
-        """The log was cut: what was counted may not be there any more. Nobody watches."""
+        """The log was cut: what was counted may not be there any more. No one watches."""
         self._unannounced: deque[tuple[int, int]] = deque()
-        """(Next offset, bytes) of each append that nobody may read yet."""
+        """(Next offset, bytes) of each append that no one may read yet."""
         self._appended_bytes = 0
         self._readable_bytes = 0
         self._stable_bytes = 0

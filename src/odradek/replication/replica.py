@@ -113,7 +113,7 @@ class Replica:
             self.readers.transaction_began(first_offset)
 
     def end_role(self, refusal: ErrorContent) -> None:
-        """Nobody who waits is answered by what happens from now on, under another leader epoch or none."""
+        """No waiter is answered by what happens from now on, under another leader epoch or none."""
         self._durable.refuse(refusal)
         waiting, self._truncated = self._truncated, []
         for future in waiting:
@@ -122,5 +122,5 @@ class Replica:
         self.readers.end()
 
     def not_leader(self, leader: BrokerId) -> KafkaError:
-        where = "nobody leads it now" if leader == NO_LEADER else f"broker {leader} leads it"
+        where = "no broker leads it now" if leader == NO_LEADER else f"broker {leader} leads it"
         return KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"this broker does not lead {self.name}: {where}")

@@ -41,7 +41,7 @@ class RetryConsumer:
             consumer.run(handle)
 
     A record that the function raises for waits in a retry topic (or, blocking, where it is), and becomes a dead letter after
-    the last try. Meanwhile the member stays in its group: partitions are paused, nobody sleeps. The function gets a record
+    the last try. Meanwhile the member stays in its group: partitions are paused, no one sleeps. The function gets a record
     as it was in its own topic, also from a retry topic: place, timestamp and headers. Other settings are a consumer's.
     """
 

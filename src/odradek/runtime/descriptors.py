@@ -1,7 +1,7 @@
 """Who may have how many of the process's file descriptors. A pure core; `real_descriptors.py` asks the system.
 
 A descriptor that a stranger takes is one that a log lacks, or the registry. So each kind of owner has a share of its own:
-clients' connections, logs, and the rest of the broker, whose share nobody else can take (the registry, checkpoints, other
+clients' connections, logs, and the rest of the broker, whose share no one else can take (the registry, checkpoints, other
 brokers, listeners, and what is opened for one call only, on every thread).
 """
 
@@ -15,7 +15,7 @@ _RESERVED_SHARE: Final = 4
 _READERS_SHARE: Final = 4
 _READERS_MAX: Final = 1024
 _PARTITIONS_PER_WRITER: Final = 8
-"""A partition that nobody writes to gives its descriptor back, so there may be more of them than descriptors."""
+"""A partition that no one writes to gives its descriptor back, so there may be more of them than descriptors."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

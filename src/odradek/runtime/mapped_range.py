@@ -16,7 +16,7 @@ _GRANULARITY: Final = mmap.ALLOCATIONGRANULARITY
 
 
 class MappedRange(mmap.mmap):
-    """Unmapped when its last view goes. `on_unreadable` is told by whoever got EFAULT."""
+    """Unmapped when its last view goes. `on_unreadable` is called by the reader that got EFAULT."""
 
     on_unreadable: Callable[[], None]
 

@@ -61,7 +61,7 @@ class DiskFile(Protocol):
 
     def bring(self, length: int, position: int) -> None:
         """Read it so that it is at hand, into no memory of this process. Blocks. It raises nothing, even if the file is
-        closed, cut or removed meanwhile: what fails is met by whoever reads."""
+        closed, cut or removed meanwhile: the reader meets what fails."""
 
     def pwrite(self, data: Buffer, position: int) -> None:
         """Write all of `data` at `position`. When it raises, any part of `data` may be in the file."""

@@ -43,7 +43,7 @@ class LoopHeld:
 
 @dataclass(slots=True, kw_only=True)
 class HeldCounts:
-    """A histogram for whoever measures: how often the loop was held beyond the limit, and for how long."""
+    """A histogram for measurements: how often the loop was held beyond the limit, and for how long."""
 
     count: int = 0
     seconds: float = 0.0

@@ -83,7 +83,7 @@ class ThreadOffload:
             if not item.future.cancelled():
                 try:
                     result = item.work(*item.arguments)
-                except BaseException as raised:  # noqa: BLE001 - it belongs to whoever waits
+                except BaseException as raised:  # noqa: BLE001 - it belongs to the waiter
                     error = raised
             with self._lock:
                 self._free += 1
@@ -95,7 +95,7 @@ def _tell(item: _Work, result: object, error: BaseException | None) -> None:
     try:
         item.loop.call_soon_threadsafe(_settle, item.future, result, error)
     except RuntimeError:
-        return  # the loop is closed: nobody waits any more
+        return  # the loop is closed: nothing waits any more
 
 
 def _settle(future: asyncio.Future[Any], result: object, error: BaseException | None) -> None:

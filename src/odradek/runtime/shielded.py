@@ -1,4 +1,4 @@
-"""Waiting for a task that goes on when whoever waits for it is gone."""
+"""Waiting for a task that goes on when its waiter is gone."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ T = TypeVar("T")
 
 
 async def outcome_of(task: asyncio.Task[T]) -> T:
-    """What the task returns or raises. Cancelling the wait leaves the task alone; a refusal that nobody is left to hear is no
+    """What the task returns or raises. Cancelling the wait leaves the task alone; a refusal that no one is left to hear is no
     fault to report, as asyncio would with its traceback, but anything else is."""
     try:
         return await asyncio.shield(task)
@@ -21,9 +21,9 @@ async def outcome_of(task: asyncio.Task[T]) -> T:
 
 
 def unheard(task: asyncio.Task[T]) -> None:
-    """A done callback for a task that perhaps nobody waits for: see `outcome_of`."""
+    """A done callback for a task that perhaps nothing waits for: see `outcome_of`."""
     error = None if task.cancelled() else task.exception()
     if error is not None and not isinstance(error, OdradekError):
         asyncio.get_running_loop().call_exception_handler(
-            {"message": "a task failed that nobody waits for", "exception": error, "future": task}
+            {"message": "a task failed that nothing waits for", "exception": error, "future": task}
         )

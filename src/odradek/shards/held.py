@@ -1,6 +1,6 @@
 """Replies that are held until what they show is durable: released then, refused when it is lost, or when it takes too long.
 
-The same holds for answers to earlier requests. A core names them by tickets; here is who waits for each.
+The same holds for answers to earlier requests. A core names them by tickets; here are the waiters for each.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ R = TypeVar("R")
 
 
 class WaitingRequests:
-    """Who waits for the answer to a ticket."""
+    """The waiter for the answer to a ticket."""
 
     __slots__ = ("_answers",)
 
@@ -39,7 +39,7 @@ class WaitingRequests:
         answer = self._answers.get(ticket)
         if answer is not None and not answer.done():
             answer.set_exception(error)
-            answer.exception()  # whoever waited may be gone: that is no fault to report
+            answer.exception()  # the waiter may be gone: that is no fault to report
 
 
 class HeldOutcome(NamedTuple):
@@ -61,7 +61,7 @@ class HeldOutcome(NamedTuple):
             self.requests.refuse(answer.ticket, error)
         if not self.released.done():
             self.released.set_exception(error)
-            self.released.exception()  # whoever waited may be gone: that is no fault to report
+            self.released.exception()  # the waiter may be gone: that is no fault to report
 
 
 def release_when(
@@ -74,7 +74,7 @@ def release_when(
 ) -> None:
     """Release `waiting` once `committed` is done. If it fails, refuse them, and tell `lost`.
 
-    A log may stand still for as long as a partition of the network lasts. Who waits is refused after `patience_seconds`, to ask
+    A log may stand still for as long as a partition of the network lasts. Waiters are refused after `patience_seconds`, to ask
     again: what was written counts all the same, once it is durable.
     """
 

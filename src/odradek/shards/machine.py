@@ -20,7 +20,7 @@ class StoredRecord(NamedTuple):
     producer_epoch: int = -1
     """Of the transaction that the record belongs to; -1 for a record that simply counts."""
     age_ms: int | None = None
-    """Of a record that is read back: how long ago, at least, it was written, by this broker's monotonic clock; None when nobody
+    """Of a record that is read back: how long ago, at least, it was written, by this broker's monotonic clock; None when no one
     knows. Wall clocks differ, and jump."""
 
 

@@ -33,7 +33,7 @@ class BatchProducer(NamedTuple):
 
 class Ticket(Generic[R]):
     """Names a request that waits for a response of type R. Cores keep tickets, and name them in a `DeferredReply`; only the
-    shard knows who waits."""
+    shard knows the waiters."""
 
     __slots__ = ()
 

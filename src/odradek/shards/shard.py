@@ -3,7 +3,7 @@
 An operation decides on the state that includes everything appended so far, whether or not that is durable yet, and its reply is
 held until everything appended so far is. So replies are as if each operation had run alone, and no reply shows what a crash can
 undo. If the log refuses an append, or loses what it took, soft state may be ahead of the log: the machine is thrown away and
-made anew from what the log holds. That is the same code as a restart, and as a move to another broker.
+made again from what the log holds. That is the same code as a restart, and as a move to another broker.
 
 What is written in one turn of the event loop is replayed at once and appended together, at the turn's end (`turn.py`). What is
 written in the name of a producer, and what ends its transaction, is appended before anything else can happen.
@@ -151,7 +151,7 @@ class Shard(Generic[M]):
         await self._released(Outcome(None))
 
     def close(self) -> None:
-        """Others coordinate from now on: whoever waits is told to look for them. Idempotent."""
+        """Others coordinate from now on: waiters are told to look for them. Idempotent."""
         if self.state is not ShardState.CLOSED:
             self.state = ShardState.CLOSED
             self._loading.cancel()
@@ -212,7 +212,7 @@ class Shard(Generic[M]):
                 ErrorCode.RECORD_LIST_TOO_LARGE,
                 f"the change of {self._name} takes {len(batch)} bytes, max.message.bytes is {self.batch_bytes_max}",
             )
-            if outcome.answers:  # whoever waited for them waits no longer, as far as the machine knows
+            if outcome.answers:  # their waiters wait no longer, as far as the machine knows
                 self._give_up(outcome, too_large)
             raise too_large
         self._end_turn_before(outcome)
@@ -384,7 +384,7 @@ class Shard(Generic[M]):
                 machine.loaded(self._now())
             except KafkaError as error:
                 _log.warning("shard_not_loaded", shard=self._name, reason=error.message)
-            except Exception:  # noqa: BLE001 - the root of a task: a record nobody can read must not end it in silence
+            except Exception:  # noqa: BLE001 - the root of a task: a record no one can read must not end it in silence
                 _log.exception("shard_not_loaded", shard=self._name)
             else:
                 self._begin(machine, replayed)

@@ -41,7 +41,7 @@ Committing = Callable[[Mapping[str, str]], Callable[[str, Offsets], None]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PublishedSource:
-    """A source of a query: where its offsets go. `group` is None where nobody asked for that, or the source is not ours."""
+    """A source of a query: where its offsets go. `group` is None where no one asked for that, or the source is not ours."""
 
     group: str | None
     client: Mapping[str, str]

@@ -32,7 +32,7 @@ def report_loss(losses: list[str], *, fail: bool) -> None:
     if fail:
         raise KafkaError(
             ErrorCode.OFFSET_OUT_OF_RANGE,
-            f"{description}. They aged out, or their topic was deleted or made anew."
+            f"{description}. They aged out, or their topic was deleted or made again."
             " Set failOnDataLoss=false to go on without them",
         )
     log.warning("%s; going on because failOnDataLoss is false", description)

@@ -19,7 +19,7 @@ log: Final = logging.getLogger("odradek.spark")
 RETRY_S: Final = 10.0
 """How long to leave the brokers alone after a commit that failed: the query's own work comes first."""
 REFRESH_S: Final = 3_600.0
-"""How often to commit again what did not change: brokers forget offsets that nobody commits for days."""
+"""How often to commit again what did not change: brokers forget offsets that no one commits for days."""
 
 Offsets = Mapping[TopicPartition, int]
 

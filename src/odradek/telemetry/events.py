@@ -59,7 +59,7 @@ def get(room: str) -> Events:
 
 
 def caused_by_peers(room: str) -> Events:
-    """Events of `room` that whoever reaches a listener can cause as often as it likes, by what it asks or by how it behaves.
+    """Events of `room` that any client of a listener can cause as often as it likes, by what it asks or by how it behaves.
 
     In a broker's own output there is a limit of their number, for each event and address. How many were dropped is told.
     """

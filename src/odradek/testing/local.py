@@ -118,7 +118,7 @@ class _Running:
     def _run(self) -> None:
         try:
             asyncio.run(self._serve())
-        except BaseException as error:  # noqa: BLE001 - the root of the thread: whoever waits for it raises it again
+        except BaseException as error:  # noqa: BLE001 - the root of the thread: its waiter raises it again
             self._failure = error  # stored-error: as above
         finally:
             self._ready.set()

@@ -1,6 +1,6 @@
 """Fails a test when one callback holds the event loop for too long.
 
-It counts the CPU time of the loop's thread, so a busy machine fails nobody: a callback that waits for its turn spends none. One
+It counts the CPU time of the loop's thread, so a busy machine fails no one: a callback that waits for its turn spends none. One
 that waits for a disk spends none either: `guarded_disk` is there for those. The garbage collector's time is taken off: it grows
 with the heap of the tests, and falls on whatever callback runs then.
 """

@@ -270,7 +270,7 @@ def expire_session(address: str, session_id: int, password: bytes) -> None:
 
 
 def free_ports(count: int) -> list[int]:
-    """Ports of 127.0.0.1 that nobody uses now; they are held together, so that they differ."""
+    """Ports of 127.0.0.1 that are not in use now; they are held together, so that they differ."""
     held = [socket.socket() for _ in range(count)]
     try:
         for holder in held:

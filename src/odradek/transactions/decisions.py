@@ -9,10 +9,10 @@ two functions:
 - clients of **KIP-890** (EndTxn 5) get a new epoch with the end of each transaction. A request is a repeated one if its epoch
   is the one before the current, and what comes late meets an epoch that has passed.
 
-Whoever aborts in the coordinator's name (a timeout, a new producer under the same id) always moves the epoch on.
+An abort in the coordinator's name (a timeout, a new producer under the same id) always moves the epoch on.
 
 The **last epoch** is the one before the current if the producer that had it may still ask again (KIP-360). It is not in the
-log: after a restart such a producer is fenced and begins anew, as in Kafka.
+log: after a restart such a producer is fenced and begins again, as in Kafka.
 """
 
 from __future__ import annotations
@@ -98,7 +98,7 @@ def check_expected(current: Transaction, expected: ProducerIdentity | None) -> N
     """PRODUCER_FENCED unless `expected` is the producer that the id has, or had before its epochs were used up.
 
     With a transaction under way it must be the very one: a zombie must not abort its successor's transaction. While one is
-    being completed, nobody can say: CONCURRENT_TRANSACTIONS.
+    being completed, no one can say: CONCURRENT_TRANSACTIONS.
     """
     _check_not_prepared(current)
     if expected is None:

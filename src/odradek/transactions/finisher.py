@@ -5,7 +5,7 @@ completed it; so whatever goes wrong is tried again. A partition that is offline
 
 A decision is carried out under the leadership that handed it out, and under no other: once another broker coordinated in
 between, the transaction may be complete and the producer in its next, which a marker of ours would end. The next leadership
-hands out anew what is left to do. A partition that has seen the marker of a newer coordinator tells us that we were succeeded.
+hands out again what is left to do. A partition that has seen the marker of a newer coordinator tells us that we were succeeded.
 """
 
 from __future__ import annotations
@@ -120,7 +120,7 @@ class Finisher:
         ]
 
     def _doubt(self, index: int, epoch: int, prepared: Prepared) -> None:
-        """Whoever waits for the shard is better off elsewhere. Once for each leadership: were the partition wrong, and we not
+        """Waiters for the shard are better off elsewhere. Once for each leadership: were the partition wrong, and we not
         succeeded, it must not keep the others from us.
         """
         if self._succeeded.get(index) == epoch or not self._coordinates(index, epoch):

@@ -1,7 +1,7 @@
 """The transactional ids of one partition of `__transaction_state`, as a shard's machine.
 
 An operation decides (`decisions.py`) and names the record; `replay` alone changes the state. Beside the state there is soft
-state, which a restart makes anew: since when transactions run, by the monotonic clock; the last epochs; who waits for work.
+state, which a restart makes again: since when transactions run, by the monotonic clock; the last epochs; the waiters for work.
 
 **Work.** Markers are written by the service. Its worker leaves a ticket (`wait_for_work`). A tick answers it with the
 transactions whose end has been decided, and the shard releases answers only when what they show is durable: so no marker can be
@@ -189,7 +189,7 @@ class TransactionMachine:
                 )
 
     def _expired(self, now: Moment) -> list[NewRecord]:
-        """Tombstones for some of the ids that nobody has used for long enough; the rest has its turn at the next tick."""
+        """Tombstones for some of the ids that no one has used for long enough; the rest has its turn at the next tick."""
         expiration_ms = self._terms().id_expiration_ms
         records: list[NewRecord] = []
         weight_bytes = 0

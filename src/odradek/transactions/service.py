@@ -24,12 +24,12 @@ from odradek.transactions.workers import Decision, Workers, decided
 
 T = TypeVar("T")
 _ATTEMPTS_MAX: Final = 4
-"""A producer that begins anew meets the transaction before, which is aborted, and perhaps another request of its own."""
+"""A producer that begins again meets the transaction before, which is aborted, and perhaps another request of its own."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TransactionSettings:
-    """What the service goes by, read anew for each request."""
+    """What the service goes by, read again for each request."""
 
     terms: TransactionTerms
     timeout_ms_max: int

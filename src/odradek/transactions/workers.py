@@ -73,8 +73,8 @@ class Workers:
     async def completed(
         self, index: int, transactional_id: str, pause_seconds: float, seconds_max: float
     ) -> bool:
-        """Wait until whoever ends the id's transaction is done; False when that takes too long. Who ends it may not have begun
-        yet: then a pause is all there is."""
+        """Wait for the end of the id's transaction; False when that takes too long. The work that ends it may not have
+        begun yet: then a pause is all there is."""
         running = self._finishing.get((index, transactional_id))
         if running is None:
             await asyncio.sleep(min(pause_seconds, seconds_max))

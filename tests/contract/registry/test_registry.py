@@ -1,4 +1,4 @@
-"""What any registry does, whoever keeps it. How to add an implementation: see conftest.py."""
+"""What any registry does, for every implementation. How to add an implementation: see conftest.py."""
 
 from __future__ import annotations
 

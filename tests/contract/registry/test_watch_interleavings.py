@@ -1,4 +1,4 @@
-"""No watch is lost: whatever is interleaved, once all is quiet whoever re-reads when told knows the truth."""
+"""No watch is lost: whatever is interleaved, once all is quiet a client that re-reads when told knows the truth."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ STEP = st.tuples(
 
 
 class Watcher:
-    """A session that keeps a view of some nodes by re-reading what it is told of."""
+    """A session that keeps a view of some nodes by re-reading what it hears of."""
 
     def __init__(self, registry: Registry, root: str) -> None:
         self.registry = registry

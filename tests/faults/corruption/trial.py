@@ -54,7 +54,7 @@ class Outcome:
 def try_stopped(
     dataset: Dataset, kinds: list[str], directory: Path, rng: random.Random, *, killed: bool
 ) -> Outcome:
-    """Damage files of these kinds while nobody runs, and start again."""
+    """Damage files of these kinds while no one runs, and start again."""
     with _copied(dataset.killed if killed else dataset.stopped, directory) as home:
         damages = [strike(home / f"broker-{VICTIM}", kind, rng) for kind in kinds]
         outcome = Outcome(
@@ -183,7 +183,7 @@ def _note(outcome: Outcome, finding: Finding) -> None:
 
 def _compare_replicas(home: Path, outcome: Outcome) -> None:
     if any(damage.kind == REGISTRY for damage in outcome.damages) and outcome.refusal:
-        return  # nobody runs, nothing heals
+        return  # no one runs, nothing heals
     placement = [home / f"broker-{number + 1}" for number in range(BROKERS)]
     for topic in (LEDGER, TRANSFERS):
         outcome.finding.misplaced += differing_replicas(placement, topic, PARTITIONS)

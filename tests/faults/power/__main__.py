@@ -19,7 +19,9 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.faults.power", description=__doc__)
     parser.add_argument("--cuts", type=int, default=300, help="how many (300)")
     parser.add_argument("--seed", type=int, default=None, help="which cuts, when (drawn)")
-    parser.add_argument("--per-start", type=int, default=12, help="cuts before the cluster is made anew (12)")
+    parser.add_argument(
+        "--per-start", type=int, default=12, help="cuts before the cluster is made again (12)"
+    )
     parser.add_argument("--per-second", type=int, default=400, help="records offered by the writers (400)")
     parser.add_argument(
         "--planted", action="store_true", help="with flush.before.ack=false: something must be lost"

@@ -68,7 +68,7 @@ class PoweredCluster:
             yield self
 
     def end(self) -> None:
-        """Kill whoever is left. Idempotent."""
+        """Kill what is left. Idempotent."""
         for broker in self.fleet.brokers:
             if broker.is_alive:
                 broker.kill()

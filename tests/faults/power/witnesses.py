@@ -108,7 +108,7 @@ class Transactions:
     _group: Any = None
 
     def step(self, number: int) -> None:
-        """A retriable failure is tried again; any other leaves the transaction unknown, and begins anew."""
+        """A retriable failure is tried again; any other leaves the transaction unknown, and begins again."""
         try:
             if self._producer is None:
                 self._begin_anew()
@@ -245,7 +245,7 @@ class Witnesses:
         return [thread.failure for thread in self._threads if thread.failure is not None]
 
     def finish(self, timeout_s: float) -> list[str]:
-        """Stop; what remained unanswered though the brokers are there. With no time left, nobody is waited for."""
+        """Stop; what remained unanswered though the brokers are there. With no time left, no one is waited for."""
         for thread in self._threads:
             thread.stop()
         unanswered = [

@@ -1,4 +1,4 @@
-"""A process that ends when whoever started it is gone, however that ended: the pipe to its standard input is closed then."""
+"""A process that ends when its parent is gone, however that ended: the pipe to its standard input is closed then."""
 
 from __future__ import annotations
 

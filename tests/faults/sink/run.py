@@ -273,7 +273,7 @@ class _Killer:
         return True
 
     def _coordinator(self) -> int | None:
-        """That of the driver's id, of a task's, or of the group that holds the decisions; None while nobody says."""
+        """That of the driver's id, of a task's, or of the group that holds the decisions; None while no one says."""
         sink_id = self._job.sink_id
         try:
             with Admin(self._cluster.address, default_api_timeout_ms=2_000) as admin:

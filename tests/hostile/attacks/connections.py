@@ -1,4 +1,4 @@
-"""Connections that hold on to something: unfinished frames, answers nobody reads, sockets whose client left."""
+"""Connections that hold on to something: unfinished frames, answers no one reads, sockets whose client left."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def _unfinished(stage: Stage) -> None:
         late = in_parallel([partial(_send_slowly, peer, start, sent_bytes) for peer in peers], 60.0)
         stage.notes["senders_still_at_it"] = late
         time.sleep(stage.scale.count(5, 1))
-        with stage.connect(timeout_s=20.0) as other:  # whoever comes later is served
+        with stage.connect(timeout_s=20.0) as other:  # later clients are served
             other.ask(ApiVersionsRequest(), 0)
             other.send(produce_frame("target", 500_000))
             other.receive()

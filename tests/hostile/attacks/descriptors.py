@@ -32,7 +32,7 @@ def _produce(stage: Stage) -> None:
 
 
 def _too_many_connections(stage: Stage) -> None:
-    """More than there are descriptors for; whoever has a connection goes on, and afterwards all is well."""
+    """More than there are descriptors for; connected clients go on, and afterwards all is well."""
     peers: list[Peer] = []
     try:
         for _ in range(400):

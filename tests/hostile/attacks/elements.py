@@ -139,7 +139,7 @@ ATTACKS: Final = (
     Attack(
         name="arrays",
         brokers_in_short=(1,),
-        claim="an array of any API, as long as a frame can carry, holds up nobody and costs little",
+        claim="an array of any API, as long as a frame can carry, holds up no one and costs little",
         run=_attack,
         brokers=(1, 3),
         grown_bytes_max=512 * MEBIBYTE,

@@ -58,7 +58,7 @@ class KcatClient:
                 flags += ["-H", name if value is None else f"{name}={value.decode()}"]
             given = b"".join((row.key or b"") + _BETWEEN + (row.value or b"") + _END for row in batch)
             self.run(*flags, *_each("-X", settings), given=given)
-        # kcat prints no offsets; nobody but the caller writes to the topic, so they follow from the count.
+        # kcat prints no offsets; no one but the caller writes to the topic, so they follow from the count.
         return [Sent(partition=row.partition, offset=-1, timestamp_ms=-1) for row in rows]
 
     def consume(self, topic: str, *, count: int, partition: int = 0, start: int | None = 0) -> list[Read]:

@@ -1,6 +1,6 @@
 """Kafka's own command-line tools administer a broker with two data directories: quotas, settings, elections, moves, features.
 
-The jars are those of the benchmark's peer; where nobody has fetched them these tests are skipped. Each tool is a JVM, so there
+The jars are those of the benchmark's peer; where no one has fetched them these tests are skipped. Each tool is a JVM, so there
 is one call for each thing that only it can show.
 """
 

@@ -1,6 +1,6 @@
 """Kafka's own Java clients, through the tools in its jars: the newest versions of every API they use.
 
-The jars are those of the benchmark's peer; where nobody has fetched them yet (`python -m benchmarks.peer
+The jars are those of the benchmark's peer; where no one has fetched them yet (`python -m benchmarks.peer
 --fetch-only`) these tests are skipped, so that running the tests downloads nothing.
 """
 

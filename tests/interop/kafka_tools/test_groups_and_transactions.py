@@ -1,6 +1,6 @@
 """Kafka's own tools over groups, transactions and what real clients leave in the internal logs.
 
-The jars are those of the benchmark's peer; where nobody has fetched them these tests are skipped. Each tool is a JVM that
+The jars are those of the benchmark's peer; where no one has fetched them these tests are skipped. Each tool is a JVM that
 costs a second or two, so a test calls one no more often than its story needs.
 """
 

@@ -1,4 +1,4 @@
-"""Bytes that are no Kafka request: the sender is dropped with one event in the log, and nobody else notices."""
+"""Bytes that are no Kafka request: the sender is dropped with one event in the log, and no one else notices."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def test_garbage_in_a_frame_is_dropped_without_an_answer(server, connect, seed):
     chance = random.Random(seed)
     junk = chance.randbytes(chance.randrange(1, 400))
     peer = connect()
-    peer.send_raw(wire.int32(len(junk)) + b"\x7f" + junk[1:])  # an API key that nobody has
+    peer.send_raw(wire.int32(len(junk)) + b"\x7f" + junk[1:])  # an API key that no one has
     assert peer.rest_until_closed() == b""
     server.assert_one_log_line(peer.name)
 

@@ -44,7 +44,7 @@ class PlainSink:
         has_own_process: bool = True,
         **settings: object,
     ) -> Participant:
-        """A task that writes the values and leaves; in this process, or as if in one that nobody else has."""
+        """A task that writes the values and leaves; in this process, or as if in one that no one else has."""
         client = {"bootstrap.servers": self.servers, "linger.ms": "0"}
         client |= {key.replace("_", "."): str(value) for key, value in settings.items()}
         rows = pa.RecordBatch.from_pydict(

@@ -1,4 +1,4 @@
-"""Transactions of an exactly-once sink that nobody ends for long: what timed out is named, what has no time-out is not lost."""
+"""Transactions of an exactly-once sink that no one ends for long: what timed out is named, what has no time-out is not lost."""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ NODES = ["/topics/flights", "/users/alice", "/brokers/ids/1"]
 
 @pytest.fixture
 def stranger(zookeeper):
-    """A client of ZooKeeper that is nobody."""
+    """A client of ZooKeeper that is no one."""
     from kazoo.client import KazooClient
 
     client = KazooClient(zookeeper.address)
@@ -72,7 +72,7 @@ async def test_with_access_lists_a_stranger_reads_and_changes_nothing(
                 await asyncio.to_thread(attempt)
     for path in paths[
         1:
-    ]:  # what is at the top may be removed by whoever may write above it, while it is empty
+    ]:  # what is at the top may be removed by all that may write above it, while it is empty
         with pytest.raises(NoAuthError):
             await asyncio.to_thread(stranger.delete, path)
     for path in NODES:

@@ -91,7 +91,7 @@ async def test_a_cut_longer_than_the_session_ends_it_and_nothing_goes_on_until_i
     while await other.children("/ids"):
         gone.clear()
         await gone.wait()
-    assert expired == [], "nobody has told it yet"
+    assert expired == [], "no one has told it yet"
     await cable.heal()
     await eventually(lambda: expired)
     for _ in range(3):

@@ -1,4 +1,4 @@
-"""Members of a classic group against a coordinator of a few lines: whoever comes, goes, dies or is slow, no partition ever has
+"""Members of a classic group against a coordinator of a few lines: members come, go, die or are slow. No partition ever has
 two readers, and when things calm down everybody has their share."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The budget of large requests under every interleaving: never above its bound, nobody starves, and it drains to nothing."""
+"""The budget of large requests under every interleaving: never above its bound, no one starves, and it drains to nothing."""
 
 from __future__ import annotations
 
@@ -129,7 +129,7 @@ def test_every_honest_frame_is_received_whatever_the_others_do(
             room.pass_time(max(STALL_SECONDS, PARKED_SECONDS))
         else:
             break
-    assert not room.budget.waiting_count, "nobody waits for ever"
+    assert not room.budget.waiting_count, "nothing waits for ever"
     assert all(peer.has_ended for peer in everybody if peer.is_honest)
     assert not any(peer.is_honest for peer in room.dropped), "who sends and is answered is never dropped"
     for peer in everybody:

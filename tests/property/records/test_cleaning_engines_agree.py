@@ -93,7 +93,7 @@ def test_maps_are_filled_and_batches_sieved_alike(
             try:
                 answers.append(made.note(data, frame, from_offset))
             except KafkaError:
-                return "refused"  # how much of a damaged batch is in the map by then is nobody's business
+                return "refused"  # how much of a damaged batch is in the map by then is no one's business
             answers.append(made.key_count)
         for data, frame in placed:
             answers.append(sieved(made, data, frame, end_offset, drops_tombstones))

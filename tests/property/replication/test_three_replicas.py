@@ -69,7 +69,7 @@ def joins_early() -> None:
     known = two.partition.high_watermark
     two.checkpoint = known
     script.rounds(item, two, three)
-    script.model.stop(two, CrashKind.PROCESS_KILL)  # nobody notices
+    script.model.stop(two, CrashKind.PROCESS_KILL)  # no one notices
     script.dies(item)
     script.model.controller.live[two.broker] = two.broker_epoch
     two.seen = len(script.model.controller.versions) - 2

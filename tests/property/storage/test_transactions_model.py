@@ -142,7 +142,7 @@ def end(bench: Bench, log: Any, model: Model, writers: Writers, producer: int, *
 
 
 def is_refused(bench: Bench, log: Any, writers: Writers, producer: int) -> bool:
-    """A client's batch that nobody verified, while its producer has no transaction here."""
+    """A client's batch that no one verified, while its producer has no transaction here."""
     try:
         batch = writers.batch(producer, [b"late"], bench.now_ms)
         log.append(batch, leader_epoch=0, now_ms=bench.now_ms, guard=UNVERIFIED)

@@ -1,4 +1,4 @@
-"""What clients are told of a leader that has just died, before the controller has found another."""
+"""What clients learn about a leader that has just died, before the controller has found another."""
 
 import asyncio
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""What a broker is told of its cluster is applied, whatever its own partitions wait for: it may be what they wait for."""
+"""What a broker hears of its cluster is applied, whatever its own partitions wait for: it may be what they wait for."""
 
 import asyncio
 from dataclasses import replace

@@ -14,7 +14,7 @@ from odradek.protocol.messages.metadata.metadata import MetadataRequest
 
 
 class SilentRegistry:
-    """One that nobody asks anything."""
+    """One that no one asks anything."""
 
     on_expired: Callable[[], None]
 
@@ -35,7 +35,7 @@ async def test_an_answer_waits_until_it_can_name_a_broker(
     version: int,
     request_: Any,
 ) -> None:
-    """librdkafka forgets every broker that an answer does not name: named none, a client has nobody left, and hangs."""
+    """librdkafka forgets every broker that an answer does not name: named none, a client has no broker left, and hangs."""
     context = scene.broker.context
     known = context.image
     link = ClusterLink(

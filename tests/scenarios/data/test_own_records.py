@@ -1,4 +1,4 @@
-"""A record that was acknowledged with acks=1 is there for whoever asks next, although it is on its way to the disk."""
+"""A record that was acknowledged with acks=1 is there for every later request, although it is on its way to the disk."""
 
 from collections.abc import Callable
 from typing import Any

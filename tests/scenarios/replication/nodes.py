@@ -250,7 +250,7 @@ async def until(condition: Callable[[], bool], what: str = "") -> None:
 
 
 async def unreachable(*_: Any, **__: Any) -> Any:
-    raise PeerUnreachable("nobody answers")
+    raise PeerUnreachable("no one answers")
 
 
 Make = Callable[..., Awaitable[list[Node]]]

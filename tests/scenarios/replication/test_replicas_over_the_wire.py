@@ -332,14 +332,14 @@ class Session:
         self.epoch = 0
 
     async def ask(
-        self, offset: int | None = None, *, high_watermark: int = 0, anew: bool = False, **options: Any
+        self, offset: int | None = None, *, high_watermark: int = 0, again: bool = False, **options: Any
     ) -> list[Any]:
-        """With an offset partition 0 of t is named; what the response says of partitions. `anew`: it leaves the session and
+        """With an offset partition 0 of t is named; what the response says of partitions. `again`: it leaves the session and
         comes back."""
         request = self.stage.request(offset or 0, high_watermark=high_watermark, **options)
         if offset is None:
             request = request.replace(topics=[])
-        if anew:
+        if again:
             gone = ForgottenTopic(topic_id=self.stage.topic_id, partitions=[0])
             request = request.replace(forgotten_topics_data=[gone])
         request = request.replace(session_id=self.session_id, session_epoch=self.epoch)
@@ -442,7 +442,7 @@ async def test_who_follows_anew_is_told_soon_where_the_log_begins_and_once(
     stage.partition.leader().delete_records(1)
     follows = {"wait_ms": 600_000, "high_watermark": 2}
     for start_offset in (0, -1):
-        asked = session.ask(2, anew=True, start_offset=start_offset, **follows)
+        asked = session.ask(2, again=True, start_offset=start_offset, **follows)
         (answer,) = await asyncio.wait_for(asked, 60)
         assert (answer.log_start_offset, answer.records) == (1, b"")
         assert await session.ask(2, start_offset=start_offset, high_watermark=2, wait_ms=20) == [], (
@@ -458,7 +458,7 @@ async def test_who_follows_anew_and_knows_where_the_log_begins_waits_for_records
         await stage.append(value)
     await session.has_all(2)
     stage.partition.leader().delete_records(1)
-    waiting = await session.wait(offset=2, anew=True, start_offset=1, high_watermark=2, wait_ms=600_000)
+    waiting = await session.wait(offset=2, again=True, start_offset=1, high_watermark=2, wait_ms=600_000)
     await stage.wire.produce("t", [b"z"], acks=1)
     (result,) = await asyncio.wait_for(waiting, 60)
     assert len(result.records) > 0

@@ -100,7 +100,7 @@ async def test_without_a_leader_nobody_is_followed_and_the_replica_stays(
         await controller.elect(NO_LEADER)
         assert b.partition().log.end_offset == 2
         for node in (a, b):
-            with pytest.raises(KafkaError, match="nobody leads it") as refused:
+            with pytest.raises(KafkaError, match="no broker leads it") as refused:
                 node.replicas.leader(TOPIC, 0)
             assert refused.value.code is ErrorCode.NOT_LEADER_OR_FOLLOWER
         await controller.elect(1)

@@ -162,7 +162,7 @@ async def test_through_lost_connections_and_changes_of_leader_nothing_acknowledg
                 every[rng.randrange(3)].peers.forget(BrokerId(rng.randrange(3)))
             else:
                 for _ in range(rng.randint(0, 2)):
-                    every[leader].append(3)  # nobody waits for it
+                    every[leader].append(3)  # nothing waits for it
                 await until(lambda: set(controller.state().isr) == {0, 1, 2}, "all are in sync")
                 leader = rng.randrange(3)
                 first = rng.sample(range(3), rng.randint(0, 2))

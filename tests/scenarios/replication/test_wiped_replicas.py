@@ -39,7 +39,7 @@ async def test_a_wiped_replica_outside_the_isr_does_not_rank_with_those_that_hav
         await b.start()
         await controller.tell()
         assert b.replicas.lacking == {(FIRST_ID, 0)}
-        assert b.replicas.damaged == frozenset(), "nobody waits for it"
+        assert b.replicas.damaged == frozenset(), "nothing waits for it"
         controller.grants = True
         await until(lambda: controller.state().isr == (0, 1), "it is in sync again")
         await controller.tell()

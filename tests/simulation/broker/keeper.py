@@ -1,4 +1,4 @@
-"""Whoever keeps a broker running in simulation: boots it again after each crash, and restarts one whose disk fails."""
+"""Keeps a broker running in simulation: boots it again after each crash, and restarts one whose disk fails."""
 
 from __future__ import annotations
 

@@ -126,7 +126,7 @@ class ChurnWork:
         expect(answer.topics[0].error_code, "creating churn", ErrorCode.TOPIC_ALREADY_EXISTS)
         topic_id = await self._find_id(client)
         if topic_id is None or topic_id == self._last_id:
-            raise RefusedError("whoever was asked does not know the new topic yet")
+            raise RefusedError("the broker that was asked does not know the new topic yet")
         self._last_id = self._setting.context.topic_ids[CHURN] = topic_id
 
     async def _find_id(self, client: RoutedClient) -> UUID | None:
@@ -160,7 +160,7 @@ class ChurnWork:
         answer = await client.ask(request, 6, DeleteTopicsResponse)
         expect(answer.responses[0].error_code, "deleting churn", ErrorCode.UNKNOWN_TOPIC_ID)
         if await self._find_id(client) == self._last_id:
-            raise RefusedError("whoever was asked still knows it")
+            raise RefusedError("the broker that was asked still knows it")
 
     async def check(self) -> None:
         if self._ledger is not None:

@@ -1,4 +1,4 @@
-"""What a cluster has committed, and that whoever may lead has it: looked at after every turn of the loop.
+"""What a cluster has committed, and that every possible leader has it: looked at after every turn of the loop.
 
 Committed is what lies below the highest high watermark that any replica ever had: some reader, or some producer that waits for
 acks=all, may have been told. From the moment at which that is so, every member of the ISR that is written in the registry, and
@@ -142,7 +142,7 @@ class CommitWatch:
         )
 
     def _check_place(self, topic_id: UUID, index: int) -> None:
-        """Whoever may lead has what is committed."""
+        """Every possible leader has what is committed."""
         name = self._names.get(topic_id)
         known = self._committed.get((topic_id, index))
         if name is None or known is None:

@@ -33,7 +33,7 @@ _SCENARIO = "cluster"
 # -- elections
 
 
-@mutant("row 28: any replica may lead where nobody in sync is there, silently", _SCENARIO)
+@mutant("row 28: any replica may lead where no one in sync is there, silently", _SCENARIO)
 def unclean_elections() -> Patches:
     real = elections._with_leader
 
@@ -72,7 +72,7 @@ def leader_epoch_not_raised() -> Patches:
     yield patch.object(elections, "renewed", same_epoch)
 
 
-@mutant("row 59: where the leader died nobody is elected", _SCENARIO)
+@mutant("row 59: where the leader died no one is elected", _SCENARIO)
 def leaders_never_move() -> Patches:
     def settled(
         partition: PartitionImage, availability: ReplicaAvailability, rules: TopicRules
@@ -82,7 +82,7 @@ def leaders_never_move() -> Patches:
     yield patch.object(broker_changes, "settled", settled)
 
 
-@mutant("row 10: whoever ever left the ISR may lead again", _SCENARIO)
+@mutant("row 10: a replica that ever left the ISR may lead again", _SCENARIO)
 def everybody_is_eligible() -> Patches:
     def eligible(
         partition: PartitionImage, isr: tuple[BrokerId, ...], rules: TopicRules
@@ -251,7 +251,7 @@ def controller_loads_stale_state() -> Patches:
     yield patch.object(ClusterStore, "load", load)
 
 
-@mutant("row 33: a topic that is made anew has the id of the one before it", _SCENARIO)
+@mutant("row 33: a topic that is made again has the id of the one before it", _SCENARIO)
 def topic_ids_repeat() -> Patches:
     from odradek.cluster.controller.topics import TopicChanges
 
@@ -285,9 +285,9 @@ def producer_ids_of_a_cluster_repeat() -> Patches:
 
 
 @mutant(
-    "row 23: who comes anew and is elected leads what its former self led, before it was heard",
+    "row 23: who comes back and is elected leads what its former self led, before it was heard",
     _SCENARIO,
-    aside="followers are cut to the log of whoever leads on; it must write before they ask: not met in 80 seeds",
+    aside="followers are cut to the log of the leader; it must write before they ask: not met in 80 seeds",
 )
 def former_roles_are_taken() -> Patches:
     async def decided(self: ClusterLink, _before: ClusterImage, after: ClusterImage) -> None:
@@ -296,7 +296,7 @@ def former_roles_are_taken() -> Patches:
     yield patch.object(ClusterLink, "decided", decided)
 
 
-@mutant("row 23: a broker that comes anew keeps what its former self led, under the same epoch", _SCENARIO)
+@mutant("row 23: a broker that comes back keeps what its former self led, under the same epoch", _SCENARIO)
 def restart_is_not_noticed() -> Patches:
     yield patch.object(broker_changes, "without", lambda availability, brokers: availability)
 
@@ -328,6 +328,6 @@ def forgotten_and_then_trusted() -> Patches:
     yield patch.object(LogManager, "boot_id_to_note", lambda self, directory: self._runtime.boot_id)
 
 
-@mutant("row 68: logs that nobody flushes keep the descriptors that others need", "page_cache")
+@mutant("row 68: logs that no one flushes keep the descriptors that others need", "page_cache")
 def unflushed_keep_descriptors() -> Patches:
     yield patch.object(LogManager, "take_crowding_logs", lambda self: [])

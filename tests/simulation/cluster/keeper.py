@@ -1,4 +1,4 @@
-"""Whoever keeps one broker of a cluster running: boots it again after a crash, a start that failed, or a restart."""
+"""Keeps one broker of a cluster running: boots it again after a crash, a start that failed, or a restart."""
 
 from __future__ import annotations
 

@@ -82,7 +82,7 @@ class ClusterMonitor:
     def _still_led_by(self, gone: ClusterKeeper) -> str | None:
         image = self._view.image()
         if image is None:
-            return "nobody knows the cluster"
+            return "no one knows the cluster"
         for topic in image.topics.values():
             for index, item in enumerate(topic.partitions):
                 others = [broker for broker in item.isr if broker != gone.broker_id]

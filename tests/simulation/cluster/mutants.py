@@ -154,7 +154,7 @@ def follower_watermark_unbounded() -> Patches:
     yield patch.object(FollowerRole, "settle", settle)
 
 
-@mutant("row 58: whoever follows shows readers all that it has", _SCENARIO)
+@mutant("row 58: a follower shows readers all that it has", _SCENARIO)
 def follower_shows_all() -> Patches:
     def settle(self: FollowerRole) -> None:
         replica = self._replica
@@ -211,7 +211,7 @@ def epochs_of_what_was_cut_are_kept() -> Patches:
     yield patch.object(EpochHistory, "truncate_from_end", truncate_from_end)
 
 
-@mutant("row 31: who waits for an acknowledgement gets it when the leadership ends", _SCENARIO)
+@mutant("row 31: a waiter for an acknowledgement gets it when the leadership ends", _SCENARIO)
 def acknowledged_at_the_end_of_a_role() -> Patches:
     def refuse(self: Acknowledgements, error: KafkaError) -> None:
         while self._waiting:
@@ -408,7 +408,7 @@ def leader_epochs_not_compared() -> Patches:
     yield patch.object(Partition, "check_leader_epoch", check_leader_epoch)
 
 
-@mutant("nobody asks for the flush with which the files follow a truncation", _SCENARIO)
+@mutant("no one asks for the flush with which the files follow a truncation", _SCENARIO)
 def truncation_never_flushed() -> Patches:
     real = FollowerRole._change_end
 

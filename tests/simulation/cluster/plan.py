@@ -40,7 +40,7 @@ class ClusterPlan:
     lag_s: float
     fetch_wait_ms: int
     follows_nearest: bool
-    """Some consumers read from whoever they like."""
+    """Some consumers read from any broker they like."""
     ending: str
     """`power`: all brokers lose their power at one instant in the end; `clean`: after they stopped; `kill`: they are killed."""
 

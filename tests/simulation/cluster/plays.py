@@ -42,7 +42,7 @@ def _laggard(rng: Random, at_s: float) -> list[Line]:
 
 
 def _usurper(rng: Random, at_s: float) -> list[Line]:
-    """Whoever is elected is cut off at that moment, takes writes that nobody fetches, and is deposed."""
+    """The elected leader is cut off at that moment, takes writes that no one fetches, and is deposed."""
     return [
         ("alone", "heir", at_s, rng.uniform(0.8, 2.0)),
         ("kill", "leader", at_s + rng.uniform(0.02, 0.2), rng.uniform(0.3, 1.5)),

@@ -180,7 +180,7 @@ class ClusterScenario:
         gone.crash(self._plan.loses_one, _AWAY_S)
         try:
             await self._bounded(
-                _AWAY_S, self._monitor.taken_over(gone, _TAKE_OVER_S_MAX), "nobody takes over"
+                _AWAY_S, self._monitor.taken_over(gone, _TAKE_OVER_S_MAX), "no one takes over"
             )
         finally:
             gone.come_back.set()

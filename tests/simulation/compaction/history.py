@@ -104,7 +104,7 @@ class CompactionHistory:
             identity = identity_of(record)
             sent = self.sent.get(identity)
             if sent is None or sent.key != record.key or sent.is_tombstone != (record.value is None):
-                self._fail(f"offset {record.offset} holds {identity!r}, which nobody sent so")
+                self._fail(f"offset {record.offset} holds {identity!r}, which no one sent so")
             if record.offset < below:
                 self._place(identity, record.offset)
 

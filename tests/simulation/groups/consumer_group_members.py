@@ -217,7 +217,7 @@ class ConsumerGroupMember:
     # -- offsets
 
     async def _commit(self, client: WireClient) -> None:
-        """One of its partitions. Nobody knows what became of a commit that is not answered."""
+        """One of its partitions. No one knows what became of a commit that is not answered."""
         partition = self._rng.choice(sorted(self._tenures) or [0])
         sent = self._history.sends(partition, self._tenures.get(partition, -1))
         place = OffsetCommitRequestPartition(

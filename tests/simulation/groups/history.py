@@ -1,6 +1,6 @@
 """What a group in simulation was seen to do, and whether that may be.
 
-- A partition has one owner in a generation; whoever asks after a generation was assigned is not given an older one.
+- A partition has one owner in a generation; a member that asks after a generation was assigned is not given an older one.
 - What was committed and acknowledged is found again, unless something newer is. Commits of an older generation never are.
 - A commit that was sent after a newer generation was assigned is refused.
 """
@@ -79,7 +79,7 @@ class GroupHistory:
             return
         sent = self.commits.get(partition, [])
         if not 0 <= offset < len(sent):
-            raise ViolationError(f"partition {partition}: nobody committed {offset}, {_said(latest)} was")
+            raise ViolationError(f"partition {partition}: no one committed {offset}, {_said(latest)} was")
         commit = sent[offset]
         if commit.is_refused:
             raise ViolationError(f"partition {partition}: {offset} is committed, but was refused")

@@ -227,7 +227,7 @@ class GroupMember:
     # -- offsets
 
     async def _commit(self, client: WireClient) -> None:
-        """One of its partitions. Nobody knows what became of a commit that is not answered."""
+        """One of its partitions. No one knows what became of a commit that is not answered."""
         if not self.owned:
             await self._heartbeat(client)
             return
@@ -262,7 +262,7 @@ def _what(sent: SentCommit, topic: str, topic_id: UUID | None) -> OffsetCommitRe
 async def commit_alone(context: ClientContext, history: GroupHistory, topic: str) -> None:
     """Without being a member, until it is acknowledged: a group with offsets is never deleted here.
 
-    One without may be, whenever it is empty, and then its generations begin anew.
+    One without may be, whenever it is empty, and then its generations begin again.
     """
     while history.latest(0) is None:
         try:

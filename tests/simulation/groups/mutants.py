@@ -67,7 +67,7 @@ def answers_before_durable() -> Patches:
     yield patch.object(PartitionLog, "committed", committed)
 
 
-@mutant("a coordinator that starts begins its generations anew", _SCENARIO)
+@mutant("a coordinator that starts begins its generations again", _SCENARIO)
 def generation_forgotten() -> Patches:
     real = ClassicGroup.loaded
 

@@ -50,7 +50,7 @@ class ModelController:
         return self._last_epoch
 
     def fence(self, broker: BrokerId) -> None:
-        """The broker is gone, as far as anyone can tell. The last one in sync stays in the ISR: nobody else may lead."""
+        """The broker is gone, as far as anyone can tell. The last one in sync stays in the ISR: no one else may lead."""
         if self.live.pop(broker, None) is None:
             return
         others = tuple(broker_id for broker_id in self.state.isr if broker_id != broker)

@@ -296,7 +296,7 @@ class ReplicasModel:
         self.controller.elect(replica.broker)
 
     def _fail(self, replica: Replica) -> None:
-        """It dies, or nobody can reach it any more though it lives on."""
+        """It dies, or no one can reach it any more though it lives on."""
         if replica.partition is None:
             return
         if self._rng.random() < 0.4:

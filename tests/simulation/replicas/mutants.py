@@ -82,7 +82,7 @@ def _without_epoch_start(
     return proposal
 
 
-@_mutant("whoever becomes a follower cuts its log at its high watermark (KIP-101)")
+@_mutant("a replica that becomes a follower cuts its log at its high watermark (KIP-101)")
 def truncates_to_the_high_watermark() -> Patches:
     right = Partition.follow
 
@@ -106,7 +106,7 @@ def truncates_by_the_leaders_epochs_alone() -> Patches:
 
 
 @_mutant(
-    "who waits for an acknowledgement goes on waiting under the next leader, and is answered by its high watermark"
+    "a waiter for an acknowledgement goes on waiting under the next leader, and is answered by its high watermark"
 )
 def acknowledges_across_a_leader_change() -> Patches:
     shared: dict[Replica, Acknowledgements] = {}
@@ -156,7 +156,7 @@ def accepts_a_stale_broker_epoch() -> Patches:
         right(self, follower, broker_epoch=known, **other)
 
     def check(self: LeaderRole, follower: BrokerId, broker_epoch: int, *, knows_epoch: bool) -> None:
-        """Nobody is refused."""
+        """No one is refused."""
 
     yield patch.object(InSync, "fetched", fetched)
     yield patch.object(LeaderRole, "check_follower", check)

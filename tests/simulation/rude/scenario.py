@@ -1,4 +1,4 @@
-"""A broker between rude clients and polite ones: frames that are never finished, trickle, or wait; answers that nobody reads;
+"""A broker between rude clients and polite ones: frames that are never finished, trickle, or wait; answers that no one reads;
 clients that leave while their connection is not read from.
 
 What must hold: every request of a polite client is answered in bounded virtual time, and no polite client is disconnected.

@@ -2,8 +2,8 @@
 
 - What a member accepted or rejected, and was told so, is never given to anybody who asks after that.
 - A record is delivered at most as often as the group's limit says. A delivery counts for good once it was given back, so after
-  so many releases that were answered nobody gets it any more.
-- A record that nobody accepted or rejected, and that cannot have been delivered often enough, is not done with.
+  so many releases that were answered no one gets it any more.
+- A record that no one accepted or rejected, and that cannot have been delivered often enough, is not done with.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class ShareHistory:
     """What somebody said to accept or reject, whether or not that was answered."""
     deliveries: Counter[Place] = field(default_factory=Counter)
     unanswered: int = 0
-    """Requests for records whose answer nobody saw: each may have delivered anything."""
+    """Requests for records whose answer no one saw: each may have delivered anything."""
 
     def asks(self) -> int:
         """A request for records leaves now."""
@@ -85,7 +85,7 @@ class ShareHistory:
                 continue
             if self.deliveries[place] + self.unanswered < self.delivery_count_max:
                 raise ViolationError(
-                    f"{_named(place)} is done with, but nobody accepted or rejected it: "
+                    f"{_named(place)} is done with, but no one accepted or rejected it: "
                     f"it was delivered {self.deliveries[place]} times, and {self.unanswered} answers were lost"
                 )
 

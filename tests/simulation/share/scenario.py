@@ -213,7 +213,7 @@ class ShareScenario:
         return {response.partition_index: response.offset for response in answer.topics[0].partitions}
 
     async def _starts(self, client: WireClient) -> dict[int, int]:
-        """An empty partition that nobody has read yet is done with."""
+        """An empty partition that no one has read yet is done with."""
         topic = TopicAsked(topic_name=TOPIC, partitions=list(range(self._plan.partition_count)))
         request = DescribeShareGroupOffsetsRequest(groups=[GroupAsked(group_id=GROUP, topics=[topic])])
         answer = await client.ask(request, 0, DescribeShareGroupOffsetsResponse)

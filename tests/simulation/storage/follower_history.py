@@ -41,7 +41,7 @@ class Copied(NamedTuple):
 
 @dataclass(slots=True, kw_only=True)
 class LeaderHistory:
-    """The log of whoever leads."""
+    """The log of the leader."""
 
     rng: Random
     padding_bytes: tuple[int, ...]
@@ -105,7 +105,7 @@ class LeaderHistory:
         self.epoch += self.rng.choice((1, 1, 2))
 
     def begin_at(self, offset: int) -> None:
-        """Nobody may read below `offset` any more. The batch that holds it stays whole."""
+        """No one may read below `offset` any more. The batch that holds it stays whole."""
         self.start_offset = max(self.start_offset, min(offset, self.end_offset))
         self.batches = [batch for batch in self.batches if batch.next_offset > self.start_offset]
 
@@ -170,7 +170,7 @@ class Version:
     """What a follower's log may turn out to be: a part of `batches` from the beginning on, of `durable_offset` at least."""
 
     batches: tuple[Copied, ...]
-    """Since the log last began anew, those that were deleted at its start included."""
+    """Since the log last began again, those that were deleted at its start included."""
     begin_offset: int
     durable_offset: int
     high_watermark: int

@@ -1,4 +1,4 @@
-"""A follower's log under torment: it copies from a leader that changes, is cut, begins anew, and meets crashes and disk errors.
+"""A follower's log under torment: it copies from a leader that changes, is cut, restarts, and meets crashes and disk errors.
 
 The log is the real one in its real directories. What it may be after each crash is in `follower_history.py`.
 """

@@ -187,7 +187,7 @@ class StorageScenario:
         self._host.crash(CrashKind.PROCESS_KILL)
         theft.put_back()
         if not isinstance(outcome, LostRecordsError):
-            raise ViolationError(f"{name}: {theft.what}, and nobody noticed: {outcome!r}")
+            raise ViolationError(f"{name}: {theft.what}, and no one noticed: {outcome!r}")
 
     async def _open(self, life: HostLifetime) -> Store:
         store = Store(life.runtime, self._plan.paths, lambda: None)
@@ -310,7 +310,7 @@ class StorageScenario:
         raise ViolationError(f"{partition.name}: the marker of an older coordinator was taken")
 
     def _send_late(self, life: HostLifetime, partition: Partition, source: TransactionSource) -> None:
-        """A batch that comes when its transaction is over must not begin another one, which nobody would end."""
+        """A batch that comes when its transaction is over must not begin another one, which no one would end."""
         if source.is_done or self._rng.random() < 0.5:
             return
         now_ms = life.clock.wall_ms()
@@ -321,7 +321,7 @@ class StorageScenario:
             if error.code in (ErrorCode.INVALID_TXN_STATE, ErrorCode.KAFKA_STORAGE_ERROR):
                 return
             raise ViolationError(f"{partition.name}: a late batch: {error}") from error
-        raise ViolationError(f"{partition.name}: a batch began a transaction that nobody ends")
+        raise ViolationError(f"{partition.name}: a batch began a transaction that no one ends")
 
     async def _append(self, life: HostLifetime, partition: Partition, source: Source, batch: Batch) -> int:
         """The offset that the batch got, once the log takes it."""

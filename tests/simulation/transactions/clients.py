@@ -92,7 +92,7 @@ class _Identity:
 
 
 def check(code: int, what: str) -> None:
-    """RefusedError: try again. FencedError: begin anew. ViolationError: it must not happen here."""
+    """RefusedError: try again. FencedError: begin again. ViolationError: it must not happen here."""
     error = ErrorCode.of(code)
     if error is ErrorCode.NONE:
         return
@@ -268,7 +268,7 @@ class TransactionalClient:
         if not request.committed:
             raise ViolationError(f"{name} was to be aborted, and is committed")
         if not self.with_epochs:
-            raise ViolationError(f"{name}: nobody else could end a transaction of this epoch")
+            raise ViolationError(f"{name}: no one else could end a transaction of this epoch")
         self._history.aborted(self._transaction)
 
     def _give_up(self) -> None:
@@ -286,7 +286,7 @@ class TransactionalClient:
         self._left -= 1
 
     def _interrupted(self) -> None:
-        """A transaction that was broken off is gone on with, or given up and begun anew under the next epoch."""
+        """A transaction that was broken off is gone on with, or given up and begun again under the next epoch."""
         if self._rng.random() < self._conduct.gives_up:
             self._give_up()
             self._identity = None
@@ -358,7 +358,7 @@ class TransactionalClient:
 
 
 async def deliver_late(context: ClientContext, request: Message, version: int) -> None:
-    """Once; nobody listens to the answer."""
+    """Once; no one listens to the answer."""
     try:
         client = await context.connect()
         try:

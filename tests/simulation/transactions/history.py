@@ -1,6 +1,6 @@
 """The checker of transactions: what producers wrote and decided, and what readers of committed records got.
 
-Its anomalies have Jepsen's names. *Aborted read*: a record of a transaction that nobody asked to commit, or whose abort was
+Its anomalies have Jepsen's names. *Aborted read*: a record of a transaction that no one asked to commit, or whose abort was
 told. *Torn*: a part of a transaction. *Lost*: a commit was told, and its records are gone. *Duplicate*: a record twice.
 *Unstable*: what a reader saw is not there any more. *Stuck*: a transaction never ends (the scenario looks for that).
 """
@@ -17,7 +17,7 @@ from odradek.testing.sim.failures import ViolationError
 
 class Fate(Enum):
     OPEN = "open"
-    """Nobody asked to commit it yet: nothing of it may be read."""
+    """No one asked to commit it yet: nothing of it may be read."""
     IN_DOUBT = "in doubt"
     """A commit was asked for, and its answer never came, or told of another producer."""
     COMMITTED = "committed"
@@ -127,5 +127,5 @@ class TransactionHistory:
     def _known(self, partition: TopicPartition, offset: int, value: bytes) -> SentTransaction:
         transaction = self._by_value.get(value)
         if transaction is None or transaction.records.get(value) != partition:
-            raise ViolationError(f"{partition} at {offset} holds {value!r}, which nobody sent there")
+            raise ViolationError(f"{partition} at {offset} holds {value!r}, which no one sent there")
         return transaction

@@ -76,7 +76,7 @@ def marker_not_awaited() -> Patches:
     yield patch.object(LocalMarkers, "_write_one", write_one)
 
 
-@mutant("after a restart nobody finishes what was decided before", _SCENARIO)
+@mutant("after a restart no one finishes what was decided before", _SCENARIO)
 def decisions_forgotten_by_recovery() -> Patches:
     real = TransactionMachine.loaded
 
@@ -101,7 +101,7 @@ def markers_before_the_decision() -> Patches:
     yield patch.object(Shard, "_released", released)
 
 
-@mutant("a client is told of a decision that is not durable", _SCENARIO)
+@mutant("a client learns of a decision that is not durable", _SCENARIO)
 def answer_before_the_decision() -> Patches:
     real = Shard._released
 
@@ -140,7 +140,7 @@ def fenced_without_a_new_epoch() -> Patches:
     yield patch.object(decisions, "fence", fence)
 
 
-@mutant("a producer that begins anew gets the epoch of the one before it", _SCENARIO)
+@mutant("a producer that begins again gets the epoch of the one before it", _SCENARIO)
 def zombie_shares_the_epoch() -> Patches:
     def next_identity(current: Transaction, last_epoch: int, *_rest: Any) -> tuple[ProducerIdentity, int]:
         return current.identity, last_epoch

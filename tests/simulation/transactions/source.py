@@ -34,7 +34,7 @@ class Transaction:
     told_offset: int = -1
     """Of the newest marker that a log took."""
     marker_floor: int = -1
-    """No marker is below it. What was sent before a crash may be in the log, or may not, where nobody was told."""
+    """No marker is below it. What was sent before a crash may be in the log, or may not, where no one was told."""
     marker_offset: int = -1
     """Once a marker is acknowledged."""
 

@@ -1,4 +1,4 @@
-"""What every table format keeps: batches whole and once, in the order of offsets, whoever else commits."""
+"""What every table format keeps: batches whole and once, in the order of offsets, also while others commit."""
 
 from __future__ import annotations
 

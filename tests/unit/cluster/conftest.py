@@ -118,7 +118,7 @@ class FakeBroker:
         self.is_cordoned = False
 
     async def start(self) -> None:
-        """A new life: registered anew, with nothing applied."""
+        """A new life: registered again, with nothing applied."""
         self.session = self.cluster.session()
         self.image = None
         self.is_leaving = False

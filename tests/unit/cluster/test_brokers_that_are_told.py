@@ -1,4 +1,4 @@
-"""Who is told of a change, who is waited for, and who is heard."""
+"""Which brokers hear of a change, which are waited for, and which are heard."""
 
 import asyncio
 from typing import Any

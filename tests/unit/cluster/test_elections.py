@@ -59,7 +59,7 @@ async def test_a_restart_that_the_registry_did_not_tell_of_is_a_death_all_the_sa
     led = next(index for index in range(3) if three.partition("t", index).leader == 2)
     before = three.partition("t", led)
     three.brokers[2].session.expire()
-    await three.brokers[2].start()  # nobody told the controller
+    await three.brokers[2].start()  # no one told the controller
     await three.brokers[2].ask()
     now = three.partition("t", led)
     assert now.leader != 2
@@ -175,7 +175,7 @@ async def test_a_broker_that_leaves_hands_over_as_soon_as_somebody_is_in_sync(th
     await item.propose("t", 0, [1])
     item.is_leaving = True
     await item.ask()
-    assert three.partition("t").leader == 1  # there is nobody else
+    assert three.partition("t").leader == 1  # there is no one else
     assert isinstance(await item.propose("t", 0, [1, 2]), PartitionImage)
     assert three.partition("t").leader == 2
     assert three.partition("t").isr == (2,)

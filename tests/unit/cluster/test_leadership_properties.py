@@ -63,7 +63,7 @@ class World:
         self.lost: set[BrokerId] = set()
         """They lack what they had, and know that the cluster counts on them."""
         self.lacking: set[BrokerId] = set()
-        """They lack what they had, and nobody counts on them."""
+        """They lack what they had, and no one counts on them."""
         self.refusals: set[ErrorCode] = set()
 
     # -- what the controller does

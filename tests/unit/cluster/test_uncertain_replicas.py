@@ -1,4 +1,4 @@
-"""Replicas that may lack records, where records are acknowledged before they are on disk: who leads, and who waits."""
+"""Replicas that may lack records, where records are acknowledged before they are on disk: who leads, and what waits."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ async def test_the_next_controller_goes_on_with_the_leader_that_was_chosen(
 ) -> None:
     await forgetful.revive(1, ends_at=10)
     await forgetful.revive(2, ends_at=7)
-    three.brokers[1].damaged, three.brokers[1].uncertain = frozenset(), {}  # it leads: nobody has more
+    three.brokers[1].damaged, three.brokers[1].uncertain = frozenset(), {}  # it leads: no one has more
     await three.elect(three.brokers[3], knows=three.brokers[3].image)
     await three.all_ask()
     assert forgetful.leader_and_isr == (1, (1,))

@@ -7,7 +7,7 @@
     bench.answers   # {"A": JoinGroupResponse(...)}
 
 It keeps the shard's rules: records are replayed at once, nothing else changes replicated state, and `restart` makes the machine
-anew from what was written.
+again from what was written.
 """
 
 from __future__ import annotations
@@ -150,7 +150,7 @@ class GroupBench:
         self._move(end_ms)
 
     def restart(self) -> list[Ticket[Any]]:
-        """The machine is made anew from the log; returns the requests that waited."""
+        """The machine is rebuilt from the log; returns the requests that waited."""
         waiting = list(self.machine.resigned())
         self.machine = self._machine()
         return waiting

@@ -1,4 +1,4 @@
-"""What members say of themselves may be anything: it is refused, or bounded, and harms nobody else."""
+"""What members say of themselves may be anything: it is refused, or bounded, and harms no one else."""
 
 from functools import partial
 from typing import Any

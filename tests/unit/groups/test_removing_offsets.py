@@ -1,4 +1,4 @@
-"""Offsets that go in larger numbers than one batch holds, and with topics that went while nobody looked."""
+"""Offsets that go in larger numbers than one batch holds, and with topics that went while no one looked."""
 
 from functools import partial
 from uuid import UUID

@@ -221,7 +221,7 @@ async def test_a_port_where_nobody_listens_is_told_apart() -> None:
 
 async def test_an_unknown_broker_has_no_address() -> None:
     async with peers_at(None) as peers:
-        with pytest.raises(PeerUnreachable, match="nobody knows its address"):
+        with pytest.raises(PeerUnreachable, match="no one knows its address"):
             await peers.ask(OTHER, HEARTBEAT, heartbeat("g"))
 
 
@@ -258,7 +258,7 @@ async def test_a_lane_that_is_hung_up_is_made_anew_and_other_lanes_stay() -> Non
             await asyncio.sleep(0)
         peers.hang_up(OTHER, "poll")
         peers.hang_up(OTHER, "unknown")
-        with pytest.raises(PeerUnreachable, match="nobody waits"):
+        with pytest.raises(PeerUnreachable, match="nothing waits"):
             await waiting
         await peers.ask(OTHER, HEARTBEAT, heartbeat("g"), lane="poll")
         await peers.ask(OTHER, HEARTBEAT, heartbeat("g"), lane="kept")

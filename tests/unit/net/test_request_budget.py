@@ -1,4 +1,4 @@
-"""The budget of large requests: which pool a frame takes from, who waits, who must go."""
+"""The budget of large requests: which pool a frame takes from, what waits, what must go."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Answers that nobody reads: how much room others have, and who must go."""
+"""Answers that no one reads: how much room others have, and who must go."""
 
 from __future__ import annotations
 

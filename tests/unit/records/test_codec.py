@@ -1,4 +1,4 @@
-"""Compression that every client reads, decompression that trusts nobody."""
+"""Compression that every client reads, decompression that trusts no one."""
 
 from __future__ import annotations
 

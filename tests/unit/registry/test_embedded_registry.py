@@ -157,7 +157,7 @@ async def test_a_closed_registry_accepts_nothing(runtime: Runtime, tmp_path: Pat
 
 
 class SlowOffload:
-    """Work goes to the end even when nobody waits for it any more, as it does on a thread; `begin` lets it start."""
+    """Work goes to the end even when nothing waits for it any more, as it does on a thread; `begin` lets it start."""
 
     def __init__(self) -> None:
         self.begin = asyncio.Event()

@@ -37,7 +37,7 @@ class Inline:
 
 
 class StandingClock:
-    """A clock that stands: nobody is silent for too long."""
+    """A clock that stands: no one is silent for too long."""
 
     def wall_ms(self) -> int:
         return 0
@@ -85,7 +85,7 @@ async def version_of(registry: EmbeddedRegistry) -> int:
 
 @pytest.fixture(autouse=True)
 async def the_dead_are_silent() -> None:
-    """What a process that died had under way ends with its death, and nobody waits for it."""
+    """What a process that died had under way ends with its death, and nothing waits for it."""
 
     def unhandled(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
         if not isinstance(context.get("exception"), HostCrashed):

@@ -105,7 +105,7 @@ async def test_a_flush_that_was_begun_before_the_log_was_cut_says_nothing_about_
     assert world.partition.durable_offset <= cut_at
 
 
-@pytest.mark.parametrize("how", ["cut", "begun anew"])
+@pytest.mark.parametrize("how", ["cut", "begun again"])
 async def test_a_truncation_asks_for_its_own_flush_and_nothing_is_durable_before(
     world: World, how: str
 ) -> None:
@@ -226,7 +226,7 @@ async def test_a_moved_log_of_a_leader_with_followers_acknowledges_nothing(world
 
 async def test_without_a_leader_a_replica_follows_nobody(world: World) -> None:
     world.partition.follow(image(ME, leader=NO_LEADER))
-    with pytest.raises(KafkaError, match="nobody leads it now"):
+    with pytest.raises(KafkaError, match="no broker leads it now"):
         world.partition.check_leads()
 
 

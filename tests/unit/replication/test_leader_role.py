@@ -101,7 +101,7 @@ async def test_a_shrunk_isr_is_proposed_and_counts_once_it_is_confirmed(world: W
     assert not future.done()
     answer = IsrAnswer(leader=ME, leader_epoch=LeaderEpoch(1), isr=(ME,), partition_epoch=2)
     world.proposer.isr_answered(proposal, answer)
-    assert not future.done(), "nobody said yet that broker 2 may not lead"
+    assert not future.done(), "no one said yet that broker 2 may not lead"
     world.lead(ME, partition_epoch=2)
     assert future.done()
     assert world.partition.state == image(ME, partition_epoch=2)
@@ -158,7 +158,7 @@ def gap_answer(world: World, now: float) -> ErrorCode:
             ErrorCode.NOT_LEADER_OR_FOLLOWER,
         ),  # what was sent before may have been refused
         ((ME, TWO, THREE), 6.0, ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER),
-        ((ME, TWO, THREE), 8.5, ErrorCode.NOT_LEADER_OR_FOLLOWER),  # nobody was heard of since 6.0
+        ((ME, TWO, THREE), 8.5, ErrorCode.NOT_LEADER_OR_FOLLOWER),  # no one was heard of since 6.0
         ((ME,), 8.5, ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER),
     ],
 )

@@ -1,4 +1,4 @@
-"""Tasks that outlive whoever waits for them."""
+"""Tasks that outlive their waiters."""
 
 import asyncio
 import gc

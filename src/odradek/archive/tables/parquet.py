@@ -2,7 +2,7 @@
 
 `_odradek/table.json` says what the table is. `_odradek/commits/<version, 20 digits>.json` says what each version added and
 removed: an object that is made only where there is none, so of two writers one is first, and a batch is there whole or not.
-`_odradek/snapshots/<version>.json` holds the sum of all commits up to a version, so that nobody reads thousands of them. Data
+`_odradek/snapshots/<version>.json` holds the sum of all commits up to a version, so that no one reads thousands of them. Data
 files lie in Hive's layout. What no version names, a crash left behind, and `expire` removes.
 """
 

@@ -1,6 +1,6 @@
 """Requests that only the controller can serve, passed on to it whole, and its answers passed back (KIP-590).
 
-Whoever asked sees one broker: after a change was made elsewhere, its answer waits until this broker knows of it, too. A request
+The client sees one broker: after a change was made elsewhere, its answer waits until this broker knows of it, too. A request
 that waits for a controller is passed on only while somebody waits for its answer: a client that gave up may have had its will
 through another broker, and a deletion that comes after that would hit the next topic of the name.
 """
@@ -64,7 +64,7 @@ class Forwarding:
     ) -> list[Buffer] | None:
         """The controller's answer, ready to send; None when there is no other controller, so that this broker has to answer.
 
-        None, too, once `has_gone` says that nobody waits for it: it was not passed on, and must not be served any more.
+        None, too, once `has_gone` says that nothing waits for it: it was not passed on, and must not be served any more.
         """
         request = ForwardRequest(request_data=frame, principal=principal, client_host=client_host)
         try:
@@ -95,7 +95,7 @@ class Forwarding:
             else:
                 await asyncio.sleep(RETRY_SECONDS)  # it is away, or an election is under way
             if has_gone():
-                _log.info("request_not_forwarded", reason="whoever asked has gone")
+                _log.info("request_not_forwarded", reason="the asker has gone")
                 return None
         return None
 

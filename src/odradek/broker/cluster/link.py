@@ -120,7 +120,7 @@ class ClusterLink:
 
     @property
     def controller_id(self) -> BrokerId | None:
-        """Who was last elected, as far as this broker heard; None while nobody is."""
+        """Who was last elected, as far as this broker heard; None while there is none."""
         return self.membership.controller_id
 
     @property
@@ -187,7 +187,7 @@ class ClusterLink:
         """Whether no broker is known yet, or one may just have died: who is there, and who leads, will be known in a moment.
 
         This broker listens before it has its first image of this life. An answer that names no broker would be the end of a
-        client: librdkafka closes its connections to all that are not named, and has nobody left to ask.
+        client: librdkafka closes its connections to all that are not named, and has no broker left to ask.
         """
         is_looking = self.failure_detector is not None and self.failure_detector.undecided_for() > 0
         return is_looking or not self.named_brokers
@@ -215,7 +215,7 @@ class ClusterLink:
         await self.membership.leave()
 
     async def close(self) -> None:
-        """Give up office; ask nobody any more. An image that is being applied is applied to its end."""
+        """Give up office; ask no one any more. An image that is being applied is applied to its end."""
         self._closing = True
         if self.failure_detector is not None:
             await self.failure_detector.close()

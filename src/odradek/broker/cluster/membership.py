@@ -1,4 +1,5 @@
-"""How this broker belongs to its cluster: registered under an epoch of its own, standing for controller, following whoever is.
+"""How this broker belongs to its cluster: registered under an epoch of its own, a candidate for controller, a follower
+of the one that is.
 
 Tasks, each woken by what happens and otherwise asleep:
 
@@ -123,7 +124,7 @@ class ClusterMembership:
         self.controller: Controller | None = None
         """The controller, while it is this broker."""
         self.controller_id: BrokerId | None = None
-        """Who was last elected, as far as this broker heard; None while nobody is."""
+        """Who was last elected, as far as this broker heard; None while there is none."""
         self.broker_epoch = -1
         self.failed: asyncio.Future[None] | None = None
         """Ends with an error when this broker cannot belong to the cluster any more."""

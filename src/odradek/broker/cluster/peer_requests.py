@@ -45,7 +45,7 @@ async def no_peers(
 
 
 def leader_of(image: ClusterImage, topic: str, index: int) -> BrokerId | None:
-    """Who leads the partition: `NO_LEADER` while nobody does, None when the cluster has no such partition."""
+    """Who leads the partition: `NO_LEADER` while no one does, None when the cluster has no such partition."""
     topic_image = image.topics.get(topic)
     if topic_image is None or not 0 <= index < len(topic_image.partitions):
         return None
@@ -55,7 +55,7 @@ def leader_of(image: ClusterImage, topic: str, index: int) -> BrokerId | None:
 def by_leader(
     image: ClusterImage, partitions: Iterable[TopicPartition]
 ) -> tuple[dict[BrokerId, list[TopicPartition]], list[TopicPartition], list[TopicPartition]]:
-    """The partitions of each leader, those that nobody leads now, and those that do not exist."""
+    """The partitions of each leader, those that no broker leads now, and those that do not exist."""
     led: dict[BrokerId, list[TopicPartition]] = {}
     leaderless, missing = [], []
     for name in partitions:
@@ -100,7 +100,7 @@ class Gathered(Generic[Q, A]):
         return answered
 
     def close(self) -> None:
-        """Nobody waits any more, for what is under way or for what was to be asked next."""
+        """Nothing waits any more, for what is under way or for what was to be asked next."""
         for task in list(self._tasks):
             task.cancel()
         waiting, self._waiting = self._waiting, {}
@@ -133,12 +133,12 @@ class Gathered(Generic[Q, A]):
         try:
             answers = await self._send(broker, [question for question, _ in taken])
             pairs = list(zip(taken, answers, strict=True))
-        except Exception as error:  # noqa: BLE001 - whoever asked raises it
+        except Exception as error:  # noqa: BLE001 - the asker raises it
             refused = ErrorValue.of(error)
             for _, answered in taken:
                 if not answered.done():
                     answered.set_exception(refused.exception().with_traceback(error.__traceback__))
-                    answered.exception()  # whoever asked may be gone: that is no fault to report
+                    answered.exception()  # the asker may be gone: that is no fault to report
             return
         for (_, answered), answer in pairs:
             if not answered.done():
@@ -150,7 +150,7 @@ class Gathered(Generic[Q, A]):
         keys: set[Hashable] = set()
         for entry in self._waiting.pop(broker, ()):
             key = self._key(entry[0])
-            if entry[1].done():  # whoever asked is gone
+            if entry[1].done():  # the asker is gone
                 continue
             if key in keys or len(taken) >= _TOGETHER_MAX:
                 left.append(entry)

@@ -76,7 +76,7 @@ class PreviousIncarnation:
         self._wait_s_max = max(_WAIT_SECONDS_MIN, _SESSIONS_MAX * session_timeout_s)
 
     async def gone(self) -> int | None:
-        """Returns when nobody else is this broker any more. The session of a dead former life, if it is registered yet.
+        """Returns when no one else is this broker any more. The session of a dead former life, if it is registered yet.
 
         DUPLICATE_BROKER_REGISTRATION when somebody is; RegistryError.
         """
@@ -112,7 +112,7 @@ class PreviousIncarnation:
         return None if node is None or node.owner == self._registry.session_id else node
 
     async def _ask(self, other: Registration) -> IncarnationEvidence:
-        # Not needed where nobody is registered.
+        # Not needed where no one is registered.
 
         me = self._me.broker_id
         peers = net_peers.Peers(

@@ -18,7 +18,7 @@ class RemoteAdapter(Protocol[P_co]):
         """The port as it is there."""
 
     def close(self) -> None:
-        """Nobody waits any more."""
+        """Nothing waits any more."""
 
 
 class LocalOrRemote(Generic[P]):

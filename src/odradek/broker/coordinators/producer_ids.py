@@ -34,7 +34,7 @@ class ProducerIds:
         self._refilling: asyncio.Task[None] | None = None
 
     async def next(self) -> ProducerId:
-        """What the allocation raises, everybody who waits for it raises: COORDINATOR_LOAD_IN_PROGRESS, say."""
+        """What the allocation raises, all its waiters raise: COORDINATOR_LOAD_IN_PROGRESS, say."""
         while (producer_id := next(self._block, None)) is None:
             if self._refilling is None:
                 self._refilling = asyncio.get_running_loop().create_task(self._refill())
@@ -49,13 +49,13 @@ class ProducerIds:
         self._refilling = None
 
     def close(self) -> None:
-        """The broker is stopping: whoever waits is cancelled."""
+        """The broker is stopping: waiters are cancelled."""
         if self._refilling is not None:
             self._refilling.cancel()
 
 
 class BlocksOfController:
-    """Blocks from whoever is the controller: `allocate_here` when it is this broker, else AllocateProducerIds (KIP-730)."""
+    """Blocks from the controller: `allocate_here` when it is this broker, else AllocateProducerIds (KIP-730)."""
 
     def __init__(
         self,

@@ -164,7 +164,7 @@ class CoordinatorRuntime:
         return topic in self._kinds
 
     def coordinator_of(self, topic: str, key: str) -> tuple[int, BrokerId]:
-        """The partition that a key belongs to, and the broker that coordinates it; COORDINATOR_NOT_AVAILABLE while nobody does.
+        """The partition that a key belongs to, and the broker that coordinates it; COORDINATOR_NOT_AVAILABLE while no one does.
 
         No service is made for the asking: who merely leads partitions needs none.
         """
@@ -208,7 +208,7 @@ class CoordinatorRuntime:
         self._closing.append(close)
 
     def close(self) -> None:
-        """Refuse whoever waits: another broker, or this one after its restart, coordinates next."""
+        """Refuse the waiters: another broker, or this one after its restart, coordinates next."""
         self._closed = True
         for task in self._beginning.values():
             task.cancel()

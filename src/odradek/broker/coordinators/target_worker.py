@@ -40,7 +40,7 @@ class TargetWorker:
         self._under_way[target.group_id] = task
 
     def close(self) -> None:
-        """Whoever coordinates next works them out."""
+        """The next coordinator works them out."""
         for task in self._under_way.values():
             task.cancel()
 

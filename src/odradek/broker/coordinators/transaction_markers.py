@@ -170,7 +170,7 @@ def _nothing(_machine: object, _now: Moment) -> Outcome[None]:
 
 
 async def _soon(write: Callable[[], Awaitable[ErrorCode]]) -> ErrorCode:
-    """Begins to write when it is run itself: if whoever asked has left by then, nothing was begun."""
+    """Begins to write when it is run itself: if the asker has left by then, nothing was begun."""
     try:
         async with asyncio.timeout(DURABLE_SECONDS_MAX):
             return await write()

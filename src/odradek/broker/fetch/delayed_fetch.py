@@ -49,7 +49,7 @@ class _Waiting:
         self._stop(self.response)
         try:
             answer = self._make_answer()
-        except Exception as error:  # noqa: BLE001 - whoever called (a writer, a timer) has no part in it; the asker has
+        except Exception as error:  # noqa: BLE001 - the caller (a writer, a timer) has no part in it; the asker has
             self.response.set_exception(error)
             return
         if isinstance(answer, FetchResponse):

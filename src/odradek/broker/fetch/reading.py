@@ -206,7 +206,7 @@ class Reading:
             return _found(partition, index, b"", none, diverging)
         throttled = self.follower is not None and self._is_throttled(partition, wanted)
         if throttled and self._is_held_back(partition):
-            del self.partitions[partition]  # nor does it wake who waits
+            del self.partitions[partition]  # nor does it wake waiters
             return _found(partition, index, b"", none)
         end_offset = self._end_offset(partition)
         limit = min(wanted.max_bytes, self._max_bytes - self.found_bytes)

@@ -109,7 +109,7 @@ class FetchSession:
         """What watches those of a follower's partitions in which nothing happens."""
 
     def update(self, wanted: Iterable[WantedPartition], forgotten: Iterable[PartitionKey]) -> None:
-        """What is forgotten and wanted is wanted anew: the client was told nothing of it yet."""
+        """What is forgotten and wanted is wanted again: the client was told nothing of it yet."""
         for key in forgotten:
             self.wake(key)
             self._active.pop(key, None)

@@ -3,7 +3,7 @@
 A record with acks=1 is acknowledged before it is readable: readers see it when it is on disk, about a millisecond later
 (decision 0002). In Kafka a leader without followers in sync shows it at once. So an answer that depends on the end of a
 partition waits for the leader's own disk first (`readable`): a client always finds what was acknowledged to it. With followers
-in sync Kafka's leader does not show it at once either, and nobody waits here.
+in sync Kafka's leader does not show it at once either, and nothing waits here.
 """
 
 from __future__ import annotations

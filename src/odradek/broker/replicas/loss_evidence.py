@@ -1,7 +1,7 @@
 """What a broker may conclude about a replica from the cluster's state, the registry's record of its disks, and the disks.
 
 One table, in `judged`. Its rule: a replica that the cluster counts on (it is in the ISR, or eligible) and that is not what it
-was never leads. Where others have the records it goes on with what is left, and fetches the rest; where nobody has, it is
+was never leads. Where others have the records it goes on with what is left, and fetches the rest; where no one has, it is
 offline until a person brings the disk back or accepts the loss. Only a log of which nothing says that it was ever made is made.
 """
 

@@ -163,7 +163,7 @@ class ReplicaManager:
     @property
     def damaged(self) -> frozenset[ReplicaId]:
         """Replicas that lack, or hold damaged, what was committed, as long as the image counts on them; those that are to be
-        cut until they are, though nobody counts on them: that takes another leader epoch. And those that may show what was
+        cut until they are, though no one counts on them: that takes another leader epoch. And those that may show what was
         deleted, unless they follow by now: then their leader says in a moment where the log begins.
         """
         replica_ids = set[ReplicaId]()
@@ -192,7 +192,7 @@ class ReplicaManager:
 
     @property
     def uncertain(self) -> dict[ReplicaId, LogEnd]:
-        """Replicas that may lack something, and where their logs end, as long as the image counts on them or nobody leads."""
+        """Replicas that may lack something, and where their logs end, while the image counts on them or no broker leads."""
         log_ends = dict[ReplicaId, LogEnd]()
         for name in self._directories.damaged:
             partition = self._partitions.get(name)
@@ -206,7 +206,7 @@ class ReplicaManager:
 
     @property
     def lacking(self) -> frozenset[ReplicaId]:
-        """Replicas that nobody counts on, and that lack what they had: any other is better."""
+        """Replicas that no one counts on, and that lack what they had: any other is better."""
         noted = [self._partitions.get(name) for name in self._directories.lack_notes]
         return frozenset(
             (partition.topic_id, partition.name.partition)
@@ -368,7 +368,7 @@ class ReplicaManager:
         elif self._held.away_id(name) is not None or self._lanes.is_busy(name):
             self._opening.look_again(name)
         if self._lanes.is_busy(name):
-            self._put(name, None)  # whoever waits for this image does not wait for an earlier one's work
+            self._put(name, None)  # a waiter for this image does not wait for an earlier one's work
         elif self._opening.next_step(name) is not None:
             self._put(name, pending)
         else:
@@ -556,7 +556,7 @@ class ReplicaManager:
     def _flush_failed(self, partition: Partition, error: OSError) -> None:
         if (
             partition.retired is not None
-        ):  # deleted meanwhile: nobody waits for it, and its name may be another's
+        ):  # deleted meanwhile: nothing waits for it, and its name may be another's
             _log.warning("flush_of_retired_failed", partition=partition.name, error=error)
             return
         self._directories.fail(partition.log, error)

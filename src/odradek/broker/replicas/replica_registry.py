@@ -206,4 +206,4 @@ class ReplicaRegistry:
 
 
 def _ignore() -> None:
-    """Nobody wants to know."""
+    """No one wants to know."""

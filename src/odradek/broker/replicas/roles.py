@@ -77,7 +77,7 @@ class ReplicaRoles:
                 )
                 state, leads = replace(state, leader=NO_LEADER), False
         elif leads and partition.log.is_uncertain:
-            partition.log.mended()  # the controller knows of the doubt, and found nobody better
+            partition.log.mended()  # the controller knows of the doubt, and found no one better
         led_under = self._led.get(partition, self._to_be_led.get(partition))
         if led_under is not None and (not leads or led_under != state.leader_epoch):
             self._lose(partition)
@@ -175,4 +175,4 @@ def _is_whole_again(partition: Partition) -> None:
 
 
 def _ignore(_: Partition) -> None:
-    """Nobody wants to know."""
+    """No one wants to know."""

@@ -1,7 +1,7 @@
 """Partitions that this broker leads, as share groups read them: soft state beside the partition, kept in `__share_group_state`.
 
-A change takes effect at once and is written behind; whoever caused it is answered when it is durable. When a write is refused,
-what is in memory may be ahead of what is kept: it is thrown away, and loaded again for whoever comes next. It is thrown away
+A change takes effect at once and is written behind; the request that caused it is answered when it is durable. When a write is
+refused, what is in memory may be ahead of what is kept: it is thrown away, and loaded again for the next request. It is thrown away
 with the leadership, too, and when the group's last member here goes: an administrator may set the group elsewhere then.
 """
 
@@ -51,7 +51,7 @@ class LivePartition:
         self.partition: Final = partition
         self.core: Final = core
         self.leader_epoch: Final = leader_epoch
-        """Of the leadership under which it was loaded. The next one loads anew, as another broker would."""
+        """Of the leadership under which it was loaded. The next one loads again, as another broker would."""
         self._state_epoch = state_epoch
         self._kept_offset = core.start_offset
         self._owner = owner
@@ -76,7 +76,7 @@ class LivePartition:
                 ErrorCode.NOT_LEADER_OR_FOLLOWER, f"{self.partition.name} was led elsewhere meanwhile"
             )
 
-    # -- who waits for records that come back
+    # -- waiters for records that come back
 
     def watch(self, wake: Callable[[], None]) -> None:
         self._waiting[wake] = None
@@ -159,7 +159,7 @@ class LivePartition:
         self._owner.drop_if(self)
         if not kept.done():
             kept.set_exception(_refused(error) if isinstance(error, KafkaError) else error)
-            kept.exception()  # whoever waits hears it; nobody has to
+            kept.exception()  # the waiter hears it; no one has to
 
     def drop(self) -> None:
         self.is_dropped = True
@@ -265,7 +265,7 @@ class SharePartitions:
         self.drop(place)
 
     async def topics_deleted(self, topic_ids: frozenset[UUID]) -> None:
-        """Forget their state. It waits for no other broker: whoever calls may be about to hear that one is dead."""
+        """Forget their state. It waits for no other broker: the caller may be about to hear that one is dead."""
         for place in [share_place for share_place in self._live if share_place.topic_id in topic_ids]:
             self.drop(place)
         for _, shard in self._shards:
@@ -307,7 +307,7 @@ class SharePartitions:
                 self.drop(place)
 
     def behind(self, kept: asyncio.Future[None]) -> None:
-        """Write without anybody who waits for it."""
+        """Write without a waiter."""
         kept.add_done_callback(_log_refusal)
 
     # -- members
@@ -323,7 +323,7 @@ class SharePartitions:
             raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, "this broker is stopping")
 
     def close(self) -> None:
-        """Who waits for records is answered: they are not to hold up the end of the broker."""
+        """Waiters for records are answered: they are not to hold up the end of the broker."""
         self._closed = True
         for place in list(self._live):
             self.drop(place)

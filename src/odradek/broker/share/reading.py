@@ -96,7 +96,7 @@ def _whole_batches(seen: FetchedRange, records: int) -> int:
 
 
 def _without_void(seen: FetchedRange, member_id: str, ranges: list[AcquiredRange]) -> list[AcquiredRange]:
-    """Markers of transactions, what was aborted (for readers of committed records), and holes of the log are nobody's."""
+    """Markers of transactions, what was aborted (for readers of committed records), and holes of the log are no one's."""
     if not ranges:
         return ranges
     live = seen.live

@@ -197,7 +197,7 @@ def _settle(kept: asyncio.Future[None], answered: asyncio.Future[ErrorContent | 
         kept.cancel()
     elif (refused := answered.result()) is not None:
         kept.set_exception(refused.error())
-        kept.exception()  # whoever wrote may be gone: that is no fault to report
+        kept.exception()  # the writer may be gone: that is no fault to report
     else:
         kept.set_result(None)
 

@@ -35,7 +35,7 @@ class ShareStateStore(Protocol):
     def delete(self, place: SharePlace) -> Awaitable[None]: ...
 
     def summary(self, place: SharePlace) -> Awaitable[Summary]:
-        """For those who look on: it fences nobody."""
+        """For those who look on: it fences no one."""
 
 
 class LocalShareState:

@@ -1,4 +1,4 @@
-"""The clients that the command line talks through, with a patience that suits a person who waits."""
+"""The clients that the command line talks through, with a patience that suits a waiting person."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def open_admin(bootstrap: str, *, patience_ms: int = PATIENCE_MS) -> Iterator[cl
 def check_reachable(bootstrap: str) -> None:
     """Raise NoBrokerError unless one of the addresses can be connected to.
 
-    Clients go on trying for a while, since brokers restart; whoever mistyped a port should not wait for that.
+    Clients go on trying for a while, since brokers restart; a user who mistyped a port should not wait for that.
     """
 
     problems = []

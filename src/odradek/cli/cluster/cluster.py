@@ -137,7 +137,9 @@ def _move(bootstrap: str, drained: tuple[int, ...], *, yes: bool, throttle: int 
 @cluster.command()
 @bootstrap_option
 @click.argument("partitions", nargs=-1, required=True)
-@click.option("--unclean", is_flag=True, help="Where nobody leads: let the best replica lead that is there.")
+@click.option(
+    "--unclean", is_flag=True, help="Where no broker leads: let the best replica lead that is there."
+)
 @click.option("--yes", is_flag=True, help="Do not ask before records are given up.")
 def elect(bootstrap: str, partitions: tuple[str, ...], unclean: bool, yes: bool) -> None:
     """Let PARTITIONS (such as flights-0) be led by their preferred replicas.

@@ -27,7 +27,7 @@ _THROTTLED: Final = ("leader.replication.throttled.replicas", "follower.replicat
 
 
 def make_plan(state: ClusterState, drained: Sequence[int], *, spread: bool) -> BalancePlan:
-    """A KafkaError says why it cannot be made; an unknown broker is one that nobody has heard of."""
+    """A KafkaError says why it cannot be made; an unknown broker is one that no one has heard of."""
     for broker in drained:
         if broker not in state.known_brokers:
             known = ", ".join(map(str, state.known_brokers))

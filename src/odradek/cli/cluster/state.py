@@ -41,7 +41,7 @@ class ClusterState:
         ]
 
     def troubles(self) -> dict[str, list[str]]:
-        """Partitions that nobody leads, whose replicas are not all in sync, and that others than the preferred one lead."""
+        """Partitions that no broker leads, whose replicas are not all in sync, and that others than the preferred one lead."""
         results: dict[str, list[str]] = {"leaderless": [], "under_replicated": [], "not_preferred": []}
         alive = {broker.broker_id for broker in self.image.brokers}
         for name, partition in self.partitions():

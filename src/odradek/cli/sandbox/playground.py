@@ -352,7 +352,7 @@ class Playground:
             broker.wait_until_ready()
 
     def put_right(self, topic: str) -> None:
-        """Undo what a person may have done between two lessons: brokers run, no load does, nobody consumes."""
+        """Undo what a person may have done between two lessons: brokers run, no load does, no one consumes."""
         for broker in self.fleet.brokers:
             self.revive(broker.node_id)
         if self.load is not None:

@@ -43,7 +43,7 @@ def broker_rows(playground: Playground) -> list[list[object]]:
 
 
 def partition_rows(playground: Playground, topics: Iterable[str]) -> list[list[object]]:
-    """[topic, partition, leader, in sync, records]; nothing for a topic that nobody can tell of now."""
+    """[topic, partition, leader, in sync, records]; nothing for a topic that no one can tell of now."""
     rows: list[list[object]] = []
     for topic in topics:
         try:

@@ -1,6 +1,6 @@
 """The story of the sandbox: five lessons, each a few things that are done and claims that are checked by counting.
 
-A lesson is a generator of steps, so that whoever tells it may stop after each: a sentence, or a claim with what was counted.
+A lesson is a generator of steps, so that its teller may stop after each: a sentence, or a claim with what was counted.
 The words are in `texts.py`, in English and Russian, by the key of the step.
 """
 
@@ -114,7 +114,7 @@ def offsets_and_replay(playground: Playground) -> Iterator[Step]:
     playground.remove_all("audit")
     beginning = dict.fromkeys(playground.admin.list_group_offsets(GROUP), 0)
     playground.until(
-        "nobody is left in the group", lambda: not playground.admin.describe_groups([GROUP])[GROUP].members
+        "no one is left in the group", lambda: not playground.admin.describe_groups([GROUP])[GROUP].members
     )
     playground.admin.alter_group_offsets(GROUP, beginning)
     again = playground.add_consumer(GROUP, TOPIC)
@@ -241,7 +241,7 @@ def _prepare(playground: Playground) -> None:
 
 
 def _catch_up(playground: Playground) -> None:
-    """The group has read everything, and nobody is in it."""
+    """The group has read everything, and no one is in it."""
     if playground.lag(GROUP, TOPIC):
         playground.add_consumer(GROUP, TOPIC)
         playground.until("the group has caught up", lambda: playground.lag(GROUP, TOPIC) == 0, seconds=60)
@@ -252,7 +252,7 @@ def _catch_up(playground: Playground) -> None:
 
 
 def _settled(playground: Playground, members: int) -> list[int]:
-    """How many partitions each consumer has, once all three are given out and nobody is being waited for."""
+    """How many partitions each consumer has, once all three are given out and no one is being waited for."""
 
     def look() -> list[int]:
         ours = [

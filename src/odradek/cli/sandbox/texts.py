@@ -57,7 +57,7 @@ WORDS: Final = {
         "{gone} ушёл, и его партицию взял тот, кто простаивал ({shares})",
     ),
     "groups.once": (
-        "the group has read each of {expected} records once, whoever came and went (read {count}, distinct {distinct})",
+        "the group has read each of {expected} records once, while members came and went (read {count}, distinct {distinct})",
         "группа прочла каждую из {expected} записей ровно один раз, кто бы ни приходил и ни уходил (прочитано {count}, "
         "разных {distinct})",
     ),
@@ -68,7 +68,7 @@ WORDS: Final = {
         "остановиться и продолжить позже, другая группа может прочесть те же записи, а прошлое можно перечитать.",
     ),
     "offsets.lag": (
-        "nobody reads, 100 records were sent: the group lags by {lag}",
+        "no one reads, 100 records were sent: the group lags by {lag}",
         "никто не читает, отправлено 100 записей: отставание группы {lag}",
     ),
     "offsets.goes_on": (

@@ -166,7 +166,7 @@ class BrokerProcess:
             self._free_port = None
 
     def _keep_port(self) -> None:
-        """While the broker is down, nobody else gets its port from the system: its next life listens there."""
+        """While the broker is down, no one else gets its port from the system: its next life listens there."""
         if not self.address or self._free_port is not None or sys.platform != "linux":
             return  # elsewhere the broker itself could not listen beside us
         descriptor = _bound(*parse_host_port(self.address))

@@ -36,7 +36,7 @@ def gather(
 def registry_of(directory: str) -> str:
     """Where the registry is that `--join` means: in a broker's data directory, or in that of several (`--brokers`).
 
-    ConfigError where there is none: a broker that made one would be a cluster of its own, and nobody would notice.
+    ConfigError where there is none: a broker that made one would be a cluster of its own, and no one would notice.
     """
     for place in (directory, os.path.join(directory, "registry")):
         if os.path.exists(os.path.join(place, shared_journal.JOURNAL_NAME)):

@@ -296,7 +296,7 @@ class Admin:
         return self._loop.call(self._admin.describe_producers(partitions, timeout_s=timeout_s))
 
     def abort_transaction(self, open_transaction: OpenTransaction, *, timeout_s: float | None = None) -> None:
-        """Write the abort marker that a hanging transaction lacks in one partition: for transactions nobody else will end."""
+        """Write the abort marker that a hanging transaction lacks in one partition: for transactions no one else will end."""
         self._loop.call(self._admin.abort_transaction(open_transaction, timeout_s=timeout_s))
 
     def fence_producers(

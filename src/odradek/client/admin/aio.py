@@ -422,7 +422,7 @@ class AsyncAdmin:
     async def abort_transaction(
         self, open_transaction: OpenTransaction, *, timeout_s: float | None = None
     ) -> None:
-        """Write the abort marker that a hanging transaction lacks in one partition: for transactions nobody else will end."""
+        """Write the abort marker that a hanging transaction lacks in one partition: for transactions no one else will end."""
         await self._session.each(
             "abort_transaction",
             {open_transaction.partition: open_transaction},

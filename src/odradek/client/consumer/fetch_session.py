@@ -69,11 +69,11 @@ class ClientFetchSession:
             self._epoch = self._epoch + 1 if self._epoch < _EPOCH_MAX else 1
 
     def refused(self, code: ErrorCode) -> None:
-        """The broker refused the request as a whole: begin anew, and let go of the session if it still exists."""
+        """The broker refused the request as a whole: begin again, and let go of the session if it still exists."""
         self._epoch = FULL_EPOCH
         if code is ErrorCode.FETCH_SESSION_ID_NOT_FOUND:
             self._id = NO_SESSION
 
     def lost(self) -> None:
-        """No answer: nobody knows what the broker counted."""
+        """No answer: no one knows what the broker counted."""
         self._epoch = FULL_EPOCH

@@ -114,7 +114,7 @@ class Fetcher:
             self._break_down(error)
 
     async def stop(self) -> None:
-        """No more turns. Brokers drop sessions that nobody uses by themselves."""
+        """No more turns. Brokers drop sessions that are not in use by themselves."""
         self._stopped = True
         for handle in (self._soon, self._timer):
             if handle is not None:

@@ -4,7 +4,7 @@ subscriptions. No I/O, and no order but that of the arguments: two leaders come 
 - range: topic by topic, neighbouring partitions to each member; equal partitions of two topics meet at one member
 - roundrobin: all partitions in a row, dealt out in turn
 - sticky: as even as it can be, and as little moved as that allows; everybody gives up everything first
-- cooperative-sticky: the same, but nobody gives up what they keep: what changes hands stays without a reader for one
+- cooperative-sticky: the same, but no one gives up what they keep: what changes hands stays without a reader for one
   round, until its old owner has let go of it (KIP-429)
 """
 
@@ -101,7 +101,7 @@ def assign_cooperatively(members: Members, counts: PartitionCounts) -> GroupAssi
 
 
 class _Stickiness:
-    """Keep what is valid, deal out what nobody has, then move one by one while that makes the shares more even.
+    """Keep what is valid, deal out what no one has, then move one by one while that makes the shares more even.
 
     Topics with the same readers are a pool: within it, any member may take over any partition.
     """
@@ -161,7 +161,7 @@ class _Stickiness:
         }
 
     def _deal_out(self) -> None:
-        """Partitions with the fewest possible readers first, each to whoever has least."""
+        """Partitions with the fewest possible readers first, each to the member that has least."""
         least_loaded = {readers: LeastLoaded(readers, self._loads) for readers in self._pools}
         for topic in sorted(self._readers, key=lambda topic: (len(self._readers[topic]), topic)):
             readers = least_loaded[self._pool_of[topic]]

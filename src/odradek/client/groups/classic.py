@@ -372,7 +372,7 @@ class ClassicMember(MembershipState):
         if self.owned:
             self.phase = ClassicPhase.GIVING_UP
             self._hand_over(revoked=self.owned, lost=True)
-            self.polled_at = float("inf")  # counted anew from the next poll
+            self.polled_at = float("inf")  # counted again from the next poll
 
     def _fail(self, code: ErrorCode, message: str | None = None) -> None:
         self._incarnation += 1

@@ -90,7 +90,7 @@ class Coordinator:
         return broker
 
     async def _find(self) -> tuple[int, Address]:
-        """One search at a time, whoever needs it."""
+        """One search at a time, for all that need it."""
         if self._search is None:
             self._search = asyncio.get_running_loop().create_task(
                 self._look_up(), name="odradek-find-coordinator"

@@ -20,7 +20,7 @@ from odradek.model.ids import TopicPartition
 from odradek.protocol import Message
 
 COORDINATOR_MOVED: Final = frozenset({ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE})
-"""Answers after which the coordinator is looked up anew."""
+"""Answers after which the coordinator is looked up again."""
 PATIENCE_S: Final = 5.0
 """How much longer than the broker may take we wait for a JoinGroup."""
 

@@ -102,7 +102,7 @@ class Participation:
     def metadata(self) -> GroupMetadata:
         """Who commits for what was polled.
 
-        A member that has left, because its user was slow, has no generation any more, and a commit without one is nobody's
+        A member that has left, because its user was slow, has no generation any more, and a commit without one is no one's
         to refuse. So it is who it was when it polled: then its coordinator refuses a commit for partitions of others.
         """
         member = self.member
@@ -203,7 +203,7 @@ class Participation:
         offsets: OffsetsToCommit,
         callback: Callable[[OffsetsToCommit, Exception | None], object] | None,
     ) -> None:
-        """A commit whose outcome nobody waits for."""
+        """A commit whose outcome nothing waits for."""
         problem: Exception | None = None
         try:
             await self.commit(offsets)

@@ -1,7 +1,7 @@
 """A member of a consumer group in the new protocol (KIP-848): one request, ConsumerGroupHeartbeat, and no leader.
 
 The broker decides who reads what, and tells each member its part; a member gives up what is no longer in it, takes what
-is new, and reports what it owns. Nobody stops reading what they keep. Epoch 0 joins, -1 leaves; a member whose epoch the
+is new, and reports what it owns. No one stops reading what they keep. Epoch 0 joins, -1 leaves; a member whose epoch the
 broker does not know any more has lost everything and joins again. A heartbeat carries only what changed since the last
 one that was answered.
 """

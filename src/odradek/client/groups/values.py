@@ -10,7 +10,7 @@ from odradek.model.errors import KafkaError
 from odradek.model.ids import NO_EPOCH, NO_OFFSET, TopicPartition
 
 NO_GENERATION: Final = -1
-"""Of whoever commits without being a member."""
+"""Of clients that commit without being a member."""
 
 Partitions = tuple[TopicPartition, ...]
 

@@ -202,7 +202,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
         self, message: Message, *, at_most: int | None = None, timeout_s: float | None = None
     ) -> asyncio.Future[Any]:
         """Send now, or when the broker's mute ends; `timeout_s` counts from then. The future gets the response message, or
-        a KafkaError (NETWORK_EXCEPTION: nobody knows).
+        a KafkaError (NETWORK_EXCEPTION: unknown).
         """
         api = api_of(message)
         answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
@@ -344,7 +344,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
         while self._held:
             request = self._held.popleft()
             if request.answer is not None and request.answer.done():
-                continue  # nobody waits for it any more
+                continue  # nothing waits for it any more
             try:
                 self._transmit_held(request)
             except KafkaError as error:

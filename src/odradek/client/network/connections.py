@@ -119,7 +119,7 @@ class BrokerConnections:
         self._opening.pop(address, None)
         if task.cancelled():
             return
-        if task.exception() is not None:  # who waits for it has it; if nobody does, it is no bug
+        if task.exception() is not None:  # its waiter has it; if no one does, it is no bug
             self._in_trouble()
         self._changed()
 

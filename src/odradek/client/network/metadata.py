@@ -1,8 +1,8 @@
 """Keeps the cluster image fresh: asks some broker, again when something looks wrong, and now and then anyway.
 
-One refresh is under way at a time. Whoever needs news asks and waits for a refresh that began after the question.
+One refresh is under way at a time. A caller that needs news asks and waits for a refresh that began after the question.
 Between refreshes there is a pause that grows while brokers cannot be reached or a wanted topic is not there, so that a
-thousand failing requests make one question. When no known broker answers, the bootstrap list is asked anew (KIP-899).
+thousand failing requests make one question. When no known broker answers, the bootstrap list is asked again (KIP-899).
 """
 
 from __future__ import annotations
@@ -198,7 +198,7 @@ class Metadata:
                 self._tell_waiters()
                 self.on_news()
                 await self._pause()
-        except Exception as error:  # noqa: BLE001 - the root of a task: whoever waits for it must learn of it
+        except Exception as error:  # noqa: BLE001 - the root of a task: its waiter must learn of it
             _log.exception("metadata_refresh_failed")
             self._ended = True
             self.problem = ClientBrokenError("client", error)

@@ -46,7 +46,7 @@ class TopicSnapshot:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MetadataSnapshot:
-    """Brokers and topics as of the last answers. Topics nobody asked for are not in it."""
+    """Brokers and topics as of the last answers. Topics no one asked for are not in it."""
 
     cluster_id: str | None = None
     controller: int = NO_BROKER
@@ -129,7 +129,7 @@ class MetadataSnapshot:
         )
 
     def without(self, topics: Iterable[str]) -> Self:
-        """Forget topics nobody is interested in any more."""
+        """Forget topics no one is interested in any more."""
         gone = set(topics)
         return replace(
             self,

@@ -8,7 +8,7 @@ from typing import Final
 
 
 class OwnLoop:
-    """`LoopThread` for a client that lives on the loop of whoever calls it: nothing has to be handed over."""
+    """`LoopThread` for a client that lives on the loop of its caller: nothing has to be handed over."""
 
     def __init__(self, name: str) -> None:
         self.name: Final = name

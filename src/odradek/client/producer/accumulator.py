@@ -45,7 +45,7 @@ class TopicQueues:
         self.sticky_bytes = 0
         self.used_at = 0.0
         self.resting = False
-        """Nobody has sent to it for long, and its metadata is no longer asked for. Its queues keep their numbers."""
+        """No one has sent to it for long, and its metadata is no longer asked for. Its queues keep their numbers."""
 
     @property
     def busy(self) -> bool:

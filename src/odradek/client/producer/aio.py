@@ -141,7 +141,7 @@ class AsyncProducer:
     async def flush(self, timeout: float | None = None) -> None:  # noqa: ASYNC109 - the sync face has the same
         """Send everything now and wait until all of it is acknowledged or has failed.
 
-        Raises TimeoutError after `timeout` seconds, and DeliveryError for failures that nobody has looked at.
+        Raises TimeoutError after `timeout` seconds, and DeliveryError for failures that no one has looked at.
         """
         async with asyncio.timeout(timeout):
             for batch in self._core.accumulator.hurry():

@@ -142,7 +142,7 @@ class ProducerCore:
         self.sender.failures.take()  # it was told by what failed, and none of it counts
 
     async def abort_open_transaction(self, timeout_s: float) -> None:
-        """At the end: what is still open is never committed, and nobody should have to wait for its timeout."""
+        """At the end: what is still open is never committed, and no one should have to wait for its timeout."""
         if self.transactions is None or self.transactions.core.state not in (
             TransactionalState.OPEN,
             TransactionalState.BROKEN,

@@ -22,7 +22,7 @@ class ProduceErrorAction(Enum):
     RETRY_IN_TURN = auto()
     """Again, as soon as the batches before it are resolved; it was not its fault."""
     RETRY_ELSEWHERE = auto()
-    """Again, after a pause, once the leader has been looked up anew."""
+    """Again, after a pause, once the leader has been looked up again."""
     NEW_EPOCH = auto()
     """Again, renumbered from 0 under the next producer epoch."""
     NEW_PRODUCER_ID = auto()
@@ -49,7 +49,7 @@ LEADER_MAY_HAVE_MOVED: Final = frozenset(
         ErrorCode.BROKER_NOT_AVAILABLE,
     }
 )
-"""Errors after which the cluster image is asked for anew."""
+"""Errors after which the cluster image is asked for again."""
 
 _TOO_LARGE: Final = frozenset({ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE})
 _EPOCH_AT_FAULT: Final = frozenset(

@@ -1,4 +1,4 @@
-"""Failures that nobody has been told about yet: `flush` and `close` raise them, so that none is lost in silence."""
+"""Failures that no one has been told about yet: `flush` and `close` raise them, so that none is lost in silence."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ batch under a producer id and epoch goes alone.)
 
 A batch that is given up leaves a hole in the numbers, unless it was refused and was the last one numbered: then the
 next batch takes its numbers. Behind a hole the broker refuses the next batch as out of order; it never wrote it, nor any
-later one, so all of them can safely be numbered anew under the next epoch. Asking the broker first, rather than
+later one, so all of them can safely be numbered again under the next epoch. Asking the broker first, rather than
 starting a new epoch at once, keeps batches whose answers were lost from being written twice.
 
 No clock, no lock, no loop: times are arguments, and the accumulator's lock guards the callers.

@@ -53,7 +53,7 @@ InFlight = dict[TopicPartition, ProducerBatch]
 
 
 class Sender:
-    """One producer's. `turn` must be called on the loop; `failures` collects what nobody was told."""
+    """One producer's. `turn` must be called on the loop; `failures` collects what no one was told."""
 
     def __init__(self, settings: ProducerSettings, cluster: ClusterClient, accumulator: Accumulator) -> None:
         self._settings = settings

@@ -38,7 +38,7 @@ class SyncParts:
             print(delivery.result().offset)
 
     `send` only puts the record into a batch in memory: a thread behind the producer sends batches and reads answers. Look
-    at the returned `Delivery`, or call `flush`, to learn what became of it: failures nobody looked at are raised there.
+    at the returned `Delivery`, or call `flush`, to learn what became of it: failures no one looked at are raised there.
 
     Settings are Kafka's, as keyword arguments; see `ProducerSettings` for all of them.
     """
@@ -130,7 +130,7 @@ class SyncParts:
     def flush(self, timeout: float | None = None) -> None:
         """Send everything now and wait until all of it is acknowledged or has failed.
 
-        Raises TimedOutError after `timeout` seconds, and DeliveryError for failures that nobody has looked at.
+        Raises TimedOutError after `timeout` seconds, and DeliveryError for failures that no one has looked at.
         """
         self._refuse_own_thread()
         clock = self._core.clock
@@ -206,7 +206,7 @@ _open_producers: weakref.WeakSet[SyncParts] = weakref.WeakSet()
 
 
 def _close_forgotten() -> None:
-    """At the end of the process: deliver what producers that nobody closed still hold, within reason."""
+    """At the end of the process: deliver what producers that no one closed still hold, within reason."""
     for producer in list(_open_producers):
         try:
             producer.close(timeout=_AT_EXIT_S)

@@ -10,7 +10,7 @@ Two flows. In the classic one a partition is added to the transaction before the
 (AddPartitionsToTxn), and an epoch serves many transactions. With transaction.version 2 (KIP-890) brokers add partitions
 themselves, and every transaction ends its epoch: EndTxn answers with the next one.
 
-An open transaction can be PREPARED (KIP-939's word): all of it is with the brokers, and whoever holds its identity may
+An open transaction can be PREPARED (KIP-939's word): all of it is with the brokers, and the holder of its identity may
 end it. The producer itself may commit it, abort it, or let go of it by `init_transactions`.
 
 A batch that was given up leaves brokers and producer with different ideas of the sequence; then the epoch is bumped

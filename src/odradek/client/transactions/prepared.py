@@ -1,7 +1,7 @@
 """Transactions that one process writes and another one ends: what two-phase commit needs of a Kafka cluster.
 
-A producer prepares its transaction (`Producer.prepare_transaction`, KIP-939's name) and hands its identity over. Whoever
-holds the identity commits or aborts it, also after the producer is gone: brokers ask for the transactional id, the
+A producer prepares its transaction (`Producer.prepare_transaction`, KIP-939's name) and hands its identity over. The
+holder of the identity commits or aborts it, also after the producer is gone: brokers ask for the transactional id, the
 producer id and the epoch, and for nothing else.
 """
 

@@ -1,7 +1,7 @@
 """The controller's view of brokers: who is in service, and what follows for partitions when that changes.
 
 A broker that registers is taken into service with its first report, for only then is known which of its replicas are damaged.
-If it comes anew, whatever its former self led or was in sync with is decided first, as if that had died (the registry may not
+If it comes back, whatever its former self led or was in sync with is decided first, as if that had died (the registry may not
 have told). A broker that was in service under the last controller goes on as it was; until it reports, it keeps its place, but
 not for ever. A broker whose registration is gone is dead; one that is there and says nothing is treated as if it was leaving.
 
@@ -195,7 +195,7 @@ class BrokerChanges:
             lacking=report.lacking,
             uncertain=report.uncertain,
         )
-        comes_anew = not before.is_in_service and report.controller_epoch < 0
+        comes_back = not before.is_in_service and report.controller_epoch < 0
         damaged = report.damaged - known.settled_damage
 
         def follow(
@@ -204,7 +204,7 @@ class BrokerChanges:
             availability: ReplicaAvailability,
             replica: ReplicaId,
         ) -> PartitionImage:
-            if comes_anew:  # its former self is dead
+            if comes_back:  # its former self is dead
                 partition = settled(partition, without(availability, frozenset([broker])), rules)
             if replica in damaged:
                 partition = without_damaged(partition, broker, availability, rules)
@@ -212,13 +212,13 @@ class BrokerChanges:
             return settled(partition, availability, rules)
 
         try:
-            await self._change_partitions("a broker's report", follow, everywhere=comes_anew, among=damaged)
+            await self._change_partitions("a broker's report", follow, everywhere=comes_back, among=damaged)
         except KafkaError:
             self._known[broker] = before  # what it said was not acted upon: let it say it again
             raise
         known.settled_damage = report.damaged
         if not before.is_in_service:
-            _log.info("broker_in_service", broker=broker, epoch=known.epoch, anew=comes_anew)
+            _log.info("broker_in_service", broker=broker, epoch=known.epoch, came_back=comes_back)
         if known.is_leaving and not before.is_leaving:
             _log.info("broker_leaving", broker=broker, epoch=known.epoch)
 
@@ -399,5 +399,5 @@ def _tell(reason: str, before: ClusterImage, changed: list[TopicImage]) -> None:
             "partitions_without_leader",
             count=len(leaderless),
             first=leaderless[:_NAMED_MAX],
-            reason="nobody who is in sync is alive",
+            reason="no one who is in sync is alive",
         )

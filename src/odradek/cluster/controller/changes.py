@@ -143,7 +143,7 @@ class SharedChange(Generic[Q, A]):
         outcomes: Sequence[A | KafkaError] = [_UNDECIDED] * len(waiting)
         try:
             outcomes = await self._decide([request for request, _ in waiting])
-        finally:  # whatever went wrong: nobody waits for ever
+        finally:  # whatever went wrong: nothing waits for ever
             for (_, answer), outcome in zip(waiting, outcomes, strict=True):
                 _settle(answer, outcome)
 
@@ -156,6 +156,6 @@ def _settle(answer: asyncio.Future[A], outcome: A | KafkaError) -> None:
         return
     if isinstance(outcome, KafkaError):
         answer.set_exception(KafkaError(outcome.code, outcome.message))
-        answer.exception()  # whoever asked may be gone: that is no fault to report
+        answer.exception()  # the asker may be gone: that is no fault to report
     else:
         answer.set_result(outcome)

@@ -153,7 +153,7 @@ class Controller:
         await self._publication.close()
 
     def depose(self) -> None:
-        """The term is over: act no more, and send away whoever waits."""
+        """The term is over: act no more, and refuse the waiters."""
         self._store.depose()
         self._publication.end()
 
@@ -303,7 +303,7 @@ class Controller:
     async def elect_leaders(
         self, wanted: Iterable[TopicPartition] | None, *, unclean: bool
     ) -> dict[TopicPartition, KafkaError | None]:
-        """Let preferred replicas lead, or, where nobody leads, any replica at all; None means every partition."""
+        """Let preferred replicas lead, or, where no broker leads, any replica at all; None means every partition."""
         return await self.partition_changes.elect(wanted, unclean=unclean)
 
     # -- inside

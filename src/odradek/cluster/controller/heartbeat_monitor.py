@@ -1,8 +1,8 @@
 """Brokers that say nothing to the controller although their sessions live: the two are cut off from each other. Pure.
 
-Such a broker goes on leading and, without the controller, cannot take a follower out of sync: nobody could write to what it
+Such a broker goes on leading and, without the controller, cannot take a follower out of sync: no one could write to what it
 leads for as long as that lasts, although everybody else may reach it. So it is treated like one that leaves: others lead where
-they can, and where nobody else is in sync nothing changes.
+they can, and where no one else is in sync nothing changes.
 
 Where half of the brokers or more are silent it is rather the controller that is cut off, and nothing follows from it.
 """

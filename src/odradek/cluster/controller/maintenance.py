@@ -41,7 +41,7 @@ class MaintenancePolicy(NamedTuple):
 
 
 class Maintenance:
-    """`run` it in a task, for as long as the controller is in office; `policy` is asked anew for each round."""
+    """`run` it in a task, for as long as the controller is in office; `policy` is asked again for each round."""
 
     def __init__(
         self,

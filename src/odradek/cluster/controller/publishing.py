@@ -138,7 +138,7 @@ class Publication:
         )
 
     def end(self) -> None:
-        """Nothing is told any more; whoever waits is sent away."""
+        """Nothing is told any more; waiters are refused."""
         self._is_over = True
         self._wake()
 

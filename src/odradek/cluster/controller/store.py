@@ -164,7 +164,7 @@ class ClusterStore:
         self._remember(operations)
 
     async def allocate_producer_ids(self, count: int) -> int:
-        """The first of so many producer ids that nobody was given before."""
+        """The first of so many producer ids that no one was given before."""
         try:
             node = await self._read(PRODUCER_IDS)
         except RegistryError as error:

@@ -2,7 +2,7 @@
 
 The log holds a group as it was when its last generation became stable, or empty. What happens between two such moments
 (members that join, generations that were formed and never assigned) is soft: after a restart the group is in its last stable
-generation, and members that know of a later one are told to join again. That is safe because nobody was given partitions in
+generation, and members that know of a later one are told to join again. That is safe because no one was given partitions in
 it: an assignment leaves only once its record is durable.
 """
 
@@ -95,7 +95,7 @@ class ClassicGroup:
 
     @property
     def is_unstored(self) -> bool:
-        """Nobody is in it, and no record is about it (but there may be offsets)."""
+        """No one is in it, and no record is about it (but there may be offsets)."""
         return self.stored is None and not self.members and not self.pending_joins
 
     def check_commit(self, committer: Committer) -> CheckPartition | None:
@@ -308,7 +308,7 @@ class ClassicGroup:
         self.statics[member.instance_id] = member_id
 
     def keep_alive(self, member: ClassicGroupMember, now: Moment, *, timeout_ms: int | None = None) -> None:
-        """Its session begins anew."""
+        """Its session begins again."""
         timeout = member.session_timeout_ms if timeout_ms is None else timeout_ms
         self._deadlines.set(session_of(self.group_id, member.member_id), now.monotonic_ms + timeout)
 

@@ -1,7 +1,7 @@
 """How a classic group gets from one generation to the next.
 
     prepare   members are told to join again (by their heartbeats), and waited for
-    complete  whoever joined is the next generation; its leader is told who they are
+    complete  those that joined are the next generation; its leader is told who they are
     (sync)    the leader's assignment makes the generation stable: `syncing.py`
 
 The first rebalance of an empty group waits `group.initial.rebalance.delay.ms`, and again as long as members keep coming, up
@@ -91,7 +91,7 @@ def complete(machine: GroupMachine, group: ClassicGroup, step: GroupStep) -> Non
 
 
 def _elect(group: ClassicGroup) -> bool:
-    """The leader must be one who joined; False when nobody did (static members whose sessions go on)."""
+    """The leader must be one who joined; False when no one did (static members whose sessions go on)."""
     leader = group.members.get(group.leader_id or "")
     if leader is None or leader.joining is None:
         leader = next((member for member in group.members.values() if member.joining is not None), None)
@@ -131,7 +131,7 @@ def answer_join(member: ClassicGroupMember, response: JoinGroupResponse, step: G
 
 
 def refuse_syncs(group: ClassicGroup, code: ErrorCode, step: GroupStep) -> None:
-    """Whoever waits for the assignment of this generation gets none, and a new session to join again in."""
+    """Waiters for the assignment of this generation get none, and a new session to join again in."""
     for member in group.members.values():
         member.assignment = b""
         if member.syncing is not None:

@@ -33,7 +33,7 @@ def sync(
     ticket: Ticket[SyncGroupResponse],
     step: GroupStep,
 ) -> None:
-    """Answers through the ticket: the leader, and whoever waits, once the assignment is durable."""
+    """Answers through the ticket: the leader, and the waiters, once the assignment is durable."""
     try:
         _check_sync(group, request)
     except KafkaError as error:

@@ -1,7 +1,7 @@
 """Who may commit and fetch offsets of a consumer group: members in their epoch, and anybody while there are none.
 
 A commit may be on its way when its member's epoch moves on. It counts if the member has the partition still, without a break
-since the epoch that the commit names (KIP-1251): nobody else can have read it in between.
+since the epoch that the commit names (KIP-1251): no one else can have read it in between.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ def _held_since(member: ConsumerGroupMember, epoch: int, stale: KafkaError) -> C
 def check_fetch(
     group_id: str, members: Mapping[str, ConsumerGroupMember], member_id: str | None, epoch: int
 ) -> None:
-    """Nobody in particular may always fetch; a member only in its epoch."""
+    """No one in particular may always fetch; a member only in its epoch."""
     if not member_id and epoch < 0:
         return
     member = members.get(member_id or "")

@@ -5,7 +5,7 @@ go on speaking the classic protocol. A consumer group becomes a classic one when
 gone, in three steps, each of which a crash may follow: the member is removed; the group's records are replaced; the members
 are told to join again. `group.consumer.migration.policy` says which way is open.
 
-A group without members changes with whoever joins it first, whatever the policy.
+A group without members changes with the first member that joins it, whatever the policy.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ def upgraded(group: Group, group_context: GroupContext, step: GroupStep) -> Draf
         return draft
     _check_upgrade(group, group_context)
     _send_away(group, step)
-    # Who waits for the answer to its first JoinGroup may not even know its id, and would stay behind as a ghost.
+    # A client that waits for the answer to its first JoinGroup may not even know its id, and would stay behind as a ghost.
     known = [member for member in group.members.values() if not member.is_new]
     if not known:
         return draft
@@ -123,7 +123,7 @@ def _converted(group: ClassicGroup, member: ClassicMember, topics: ClusterTopics
 
 
 def _send_away(group: ClassicGroup, step: GroupStep) -> None:
-    """Whoever waits for the classic rebalance under way joins again, and takes part in the new one."""
+    """Waiters of the classic rebalance under way join again, and take part in the new one."""
     for member in group.members.values():
         if member.joining is not None:
             step.answer(member.joining, join_refused(_REJOIN, member.member_id))

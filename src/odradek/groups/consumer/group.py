@@ -125,7 +125,7 @@ class ConsumerGroup:
         self.owners: dict[tuple[UUID, int], str] = {}
         """Partition -> the member that has it, whether to use or to give back."""
         self.has_partition_metadata = False
-        """Kafka 4.0 left a record that nobody reads any more: it is deleted with the next change of the group's epoch."""
+        """Kafka 4.0 left a record that no one reads any more: it is deleted with the next change of the group's epoch."""
         self.noted: dict[str, StoredRecord] = {}
         """The newest record about each member itself, without its content. A draft has those of the real group."""
         self.checked_version = -1

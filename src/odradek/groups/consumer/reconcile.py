@@ -2,7 +2,7 @@
 
 A partition is free for its next owner only when the one before has said that it does not use it any more. So a member first
 gives back (UNREVOKED_PARTITIONS, still in its old epoch), then moves to the target's epoch, takes what is free, and waits for
-what others still have (UNRELEASED_PARTITIONS). Each member does this at its own pace; nobody stops for it.
+what others still have (UNRELEASED_PARTITIONS). Each member does this at its own pace; no one stops for it.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class Goal:
     """Topics that exist and that the member subscribes to now: it is given, and keeps, no others."""
     subscription_changed: bool
     is_free: Callable[[UUID, int], bool]
-    """Whether nobody has the partition, whether to use or to give back."""
+    """Whether no one has the partition, whether to use or to give back."""
 
 
 def reconcile(current: CurrentAssignment, goal: Goal, owned: Owned | None) -> CurrentAssignment:

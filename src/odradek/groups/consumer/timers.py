@@ -59,7 +59,7 @@ class MemberTimers:
         self._changes.clear()
 
     def heartbeat_received(self, member: ConsumerGroupMember, settings: ConsumerGroupSettings) -> None:
-        """Its session begins anew."""
+        """Its session begins again."""
         classic = member.profile.classic
         timeout_ms = settings.session_timeout_ms if classic is None else classic.session_timeout_ms
         self.begin(ConsumerTimer.SESSION, timeout_ms, member.member_id)
@@ -94,7 +94,7 @@ class MemberTimers:
         """Sessions go on, as far as the log says when a member was heard of.
 
         A member that is heard of is written about every `note_interval_ms`, so it was not heard of later than that after its
-        newest record. How old that is, a broker knows that fetched it as a follower; where nobody knows, and for members of the
+        newest record. A broker that fetched it as a follower knows its age; where it is unknown, and for members of the
         classic protocol, all their time begins again. There is time for a few heartbeats in any case: they could not be sent
         while there was no coordinator, and an older version of this broker wrote nothing about them.
         """

@@ -24,7 +24,7 @@ _GROUPS_A_STEP: Final = 500
 
 
 class _Room:
-    """What one batch may still hold: whoever deletes more does it in several."""
+    """What one batch may still hold: deleting more takes several."""
 
     __slots__ = ("_bytes_left", "_step")
 

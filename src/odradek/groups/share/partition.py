@@ -37,7 +37,7 @@ class AcknowledgeType(IntEnum):
     RELEASE = 2
     REJECT = 3
     RENEW = 4
-    """Not done yet: the lock begins anew (KIP-1222)."""
+    """Not done yet: the lock begins again (KIP-1222)."""
 
 
 class StateBatch(NamedTuple):
@@ -275,7 +275,7 @@ class SharePartition:
         self._window.extend([_FRESH] * count)
 
     def _shrink(self) -> None:
-        """Fresh offsets at the end that nobody got are not in flight."""
+        """Fresh offsets at the end that no one got are not in flight."""
         while self._window and self._window[-1] is _FRESH:
             self._window.pop()
 

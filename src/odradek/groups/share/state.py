@@ -2,7 +2,7 @@
 
 A change is written as an update, and every so many updates as a snapshot, which makes what was written before it superfluous.
 So the topic is not compacted, which would lose updates: what lies before the oldest snapshot that counts is deleted
-(`needed_from`). A partition that nobody acknowledges anything in is written anew from time to time, so that this goes on.
+(`needed_from`). A partition that no one acknowledges anything in is written again from time to time, so that this goes on.
 """
 
 from __future__ import annotations
@@ -122,7 +122,7 @@ class ShareStates:
         return Outcome(None, records=[_snapshot(place, state, now)])
 
     def write(self, now: Moment, *, place: SharePlace, change: StateChange) -> Outcome[None]:
-        """FENCED_STATE_EPOCH when the state was set anew, or deleted, since the writer read it; FENCED_LEADER_EPOCH;
+        """FENCED_STATE_EPOCH when the state was set again, or deleted, since the writer read it; FENCED_LEADER_EPOCH;
         INVALID_REQUEST for batches that cannot be.
 
         A window moves on only: what would move it back was overtaken on its way, and its writer must read again.
@@ -247,7 +247,7 @@ def _fenced(place: SharePlace, state_epoch: int) -> KafkaError:
     return KafkaError(
         ErrorCode.FENCED_STATE_EPOCH,
         f"the state of group {place.group_id!r} in partition {place.partition} of topic {place.topic_id} "
-        f"was set anew since epoch {state_epoch}",
+        f"was set again since epoch {state_epoch}",
     )
 
 

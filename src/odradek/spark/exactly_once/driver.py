@@ -183,7 +183,7 @@ class SinkDriver:
     # -- inside
 
     def _shut_out_others(self) -> tuple[TransactionIdentity, Decision | None]:
-        """Nobody else can decide any more; what was decided last is carried out."""
+        """No one else can decide any more; what was decided last is carried out."""
         name = driver_id(self._sink_id)
         driver = self._admin.fence_producers([name])[name]
         decided = last_decision(self._admin, self._sink_id)

@@ -69,7 +69,7 @@ def check_resumed(sink_id: str, ends_at: Offsets, begins_at: Offsets | None) -> 
         )
     if not ends_at:
         raise ConfigError(
-            f"resume=true: the last decision of sink {sink_id!r} holds no offsets of what the query reads, so nobody can tell"
+            f"resume=true: the last decision of sink {sink_id!r} holds no offsets of what the query reads, so no one can tell"
             " where to go on: start the query at the right offsets, with takeOver=true in place of resume=true"
         )
     for partition, offset in sorted(begins_at.items()):

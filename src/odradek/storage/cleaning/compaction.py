@@ -181,7 +181,7 @@ class Compaction:
 
     def _transactions_from(self, group: SegmentGroup) -> TransactionsSeen:
         """What is known of transactions at the group's start. Where segments before it were deleted meanwhile, with markers
-        in them, it begins anew.
+        in them, it begins again.
         """
         if group.base_offset != self._shown_offset:
             aborted = self._log.aborted_transactions(group.base_offset, self._log.end_offset)

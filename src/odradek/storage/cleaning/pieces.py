@@ -1,4 +1,4 @@
-"""Blocking work that is done piece by piece, so that whoever drives it can wait, stop, or let others have the thread."""
+"""Blocking work that is done piece by piece, so that its driver can wait, stop, or let others have the thread."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Directories whose partitions were deleted: their files go soon, one at a time, on other threads.
 
-A directory is doomed once it has a name that nobody believes (`.deleted`), so removing it needs no order and no sync: what a
+A directory is doomed once it has a name that no one believes (`.deleted`), so removing it needs no order and no sync: what a
 crash leaves is found by its name at the next start. Each file is a job of its own, for a large one takes a file system a while,
 and others need the threads, too.
 """

@@ -18,7 +18,7 @@ _log = events.caused_by_peers("storage")
 
 
 class DirectoryFailures:
-    """A directory that fails takes its own logs offline and nobody else's."""
+    """A directory that fails takes its own logs offline and no one else's."""
 
     def __init__(
         self, runtime: Runtime, placement: LogDirPlacement, logs: Mapping[TopicPartition, Log]

@@ -30,7 +30,7 @@ class ExtentFile:
         self._size_bytes = 0
         self._replaced_bytes = 0
         self.content: dict[TopicPartition, Extent] | None = {}
-        """What it says; None after an error, when nobody knows."""
+        """What it says; None after an error, when it is unknown."""
 
     def read(self, checkpoint: bytes) -> dict[TopicPartition, Extent]:
         """What it says beside a recovery point checkpoint of this content; nothing when it cannot be believed."""
@@ -71,7 +71,7 @@ class ExtentFile:
     def append(self, changed: Extents) -> None:
         """Say this, too. After an error the next one is a `replace`."""
         assert self._file is not None, "nothing was replaced before"
-        assert self.content is not None, "nobody knows what it says"
+        assert self.content is not None, "no one knows what it says"
         content, self.content = self.content, None
         data, crc = encode_changed(changed, self._crc)
         self._file.pwrite(data, self._size_bytes)

@@ -28,7 +28,7 @@ class DiskGeneration:
     token: str
     next_token: str
     boot_id: str = ""
-    """Of the machine's start; empty where nobody knows."""
+    """Of the machine's start; empty where it is unknown."""
 
     def is_current(self, number: int, token: str) -> bool:
         """Whether the registry, which has this generation, knows of no disk that is newer than this one."""

@@ -91,7 +91,7 @@ class FolderCopy:
         self._disk.sync_directory(_parent(self.target))
 
     def forget_copied(self) -> None:
-        """Begin again with nothing: the end of the log was taken away, and may have been written anew."""
+        """Begin again with nothing: the end of the log was taken away, and may have been written again."""
         self._seen.clear()
         for name in self._disk.list_directory(self.target):
             self._disk.remove(naming.join(self.target, name))
@@ -127,7 +127,7 @@ class FolderCopy:
             source = self._disk.open(path, write=False)
         except FileNotFoundError:
             return 0
-        # Only the active segment grows at its end; what else changed was made anew by a compaction, or is small.
+        # Only the active segment grows at its end; what else changed was made again by a compaction, or is small.
         start = before.length if before is not None and is_active and before.length <= now.length else 0
         target = self._disk.open(naming.join(self.target, name), create=True)
         try:

@@ -121,7 +121,7 @@ class LogDirectory:
         self.generation: DiskGeneration | None = None
         self.generation_is_damaged = False
         self.boot_id_before = ""
-        """Of the machine's start that the last life of the broker noted; empty where nobody knows."""
+        """Of the machine's start that the last life of the broker noted; empty where it is unknown."""
         self.extents: dict[TopicPartition, Extent] = {}
         """As last written down, or about to be; of partitions that are not open, too."""
 

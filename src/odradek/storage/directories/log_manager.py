@@ -1,7 +1,7 @@
 """All data directories of a broker and the logs in them.
 
 Used on the event loop; what blocks goes through the runtime's offload. A directory that fails takes its own logs offline
-and nobody else's. A name is never taken for proof: a log belongs to a topic if its `partition.metadata` has the topic's id.
+and no one else's. A name is never taken for proof: a log belongs to a topic if its `partition.metadata` has the topic's id.
 
 `LogManager` is the face of `log_openings.py` (logs that are found and made), `checkpointing.py` (what is written down about
 them), `log_relocation.py` (moves to another directory), `directory_failures.py` (disk errors), `deleted_directories.py` and
@@ -216,7 +216,7 @@ class LogManager:
         `repairable`: there are other replicas, or somebody accepted the loss, so a log that lost something durable is
         opened with what it has, see `damaged`. `lack` is why the log that is found has not all that it had, in one line: a
         note says so before it is opened, and whether the cluster counts on the replica (`is_counted_on`). With `is_uncertain`
-        nobody knows whether it has. `if_absent` is what to do about one that is not found, or has no segment. Files of another
+        it is unknown whether it has. `if_absent` is what to do about one that is not found, or has no segment. Files of another
         topic that once had the name are set
         aside. KAFKA_STORAGE_ERROR when the log is damaged below its recovery point, or when it is not found while a
         directory is offline that may have it; `is_new` says that it cannot be there.
@@ -310,7 +310,7 @@ class LogManager:
     async def move_log(
         self, name: TopicPartition, copy: FolderCopy, topic_id: UUID, config: LogConfig
     ) -> Log:
-        """Close the log, copy what is missing, and open it at its new place. Nobody may use the old `Log` meanwhile.
+        """Close the log, copy what is missing, and open it at its new place. No one may use the old `Log` meanwhile.
 
         KAFKA_STORAGE_ERROR when that fails; the log is then closed, where it was or where it should be, and `open_log`
         finds it. Whatever happens, all that was appended is durable in one of the two places before this returns.
@@ -347,7 +347,7 @@ class LogManager:
 
     async def write_checkpoints(self, high_watermarks: Mapping[TopicPartition, int] | None = None) -> None:
         """Write down from where recovery would start, where logs begin, and their high watermarks. Of a log whose high
-        watermark nobody ever told, what is durable stands in for it.
+        watermark no one ever told, what is durable stands in for it.
         """
         self._openings.has_made_logs = False
         if not await self._checkpoints.write_all(high_watermarks):
@@ -440,7 +440,7 @@ class LogManager:
         return [name for name, opened in self._logs.items() if opened.start_is_doubted]
 
     def take_crowding_logs(self) -> list[TopicPartition]:
-        """Logs that are to be flushed, though nobody waits for that: others need their descriptors. Each is named once."""
+        """Logs that are to be flushed, though nothing waits for that: others need their descriptors. Each is named once."""
         writers = self._files.take_crowding()
         return (
             [name for name, open_log in self._logs.items() if open_log.writes_to(writers)] if writers else []

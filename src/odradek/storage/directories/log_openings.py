@@ -33,13 +33,13 @@ class Absent(Enum):
     """What to do about a log that is not found."""
 
     MAKE = "make"
-    """Make an empty one: it is new, or nobody counts on it."""
+    """Make an empty one: it is new, or no one counts on it."""
     DOUBTED = "doubted"
     """Make an empty one, and let another replica lead if there is one: nothing says that it was here, or that it was not."""
     LACKS = "lacks"
     """Make an empty one, and note that it lacks what others have."""
     LOST = "lost"
-    """Refuse it: it had records, and nobody else has them."""
+    """Refuse it: it had records, and no one else has them."""
 
 
 class LogOpenings:
@@ -310,7 +310,7 @@ class LogOpenings:
             "stray_log_set_aside",
             path=path,
             target=target,
-            meaning="the cluster keeps no such replica here; if nobody needs its records, delete it",
+            meaning="the cluster keeps no such replica here; if no one needs its records, delete it",
         )
         await self._failures.rename(directory, path, target)
         self._placement.forget(name)

@@ -1,7 +1,7 @@
 """A bounded number of open files, shared by all logs of a broker. It belongs to the event loop.
 
 Files that are no longer written are opened here for reading, each for the length of one call: so the least recently used one
-may be closed at any time. Files that are written belong to their logs. A log that nobody writes to lets its descriptors rest
+may be closed at any time. Files that are written belong to their logs. A log that no one writes to lets its descriptors rest
 when others need them: everything in them is durable, and they are opened again with the next use.
 """
 

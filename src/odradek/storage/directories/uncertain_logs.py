@@ -1,4 +1,4 @@
-"""Logs of which nobody knows whether they have everything, because the machine lost its memory (decision 0039)."""
+"""Logs of which it is unknown whether they have everything, because the machine lost its memory (decision 0039)."""
 
 from __future__ import annotations
 
@@ -11,9 +11,7 @@ from odradek.storage.directories.placement import LogDirPlacement
 from odradek.storage.log.log import Log
 from odradek.storage.segment.sparse_index import OFFSET_MAX
 
-_FORGOTTEN: Final = (
-    "its machine was started anew before the broker had stopped, and flush.before.ack is false"
-)
+_FORGOTTEN: Final = "its machine was restarted before the broker had stopped, and flush.before.ack is false"
 
 
 class UncertainLogs:

@@ -1,7 +1,7 @@
 """What a disk error does to a log.
 
 A full disk passes: the log refuses appends until `RepairJob` has cut what a failed write may have left and made the cut
-durable. Every other error of the operating system is final until a restart: after a failed fsync or write nobody can say
+durable. Every other error of the operating system is final until a restart: after a failed fsync or write no one can say
 what is on the disk.
 """
 

@@ -60,7 +60,7 @@ class LackedRecords:
         log.error("log_damaged", partition=self._topic_partition, problem=damage)
 
     def doubt(self, below: int, reason: str) -> None:
-        """Nobody knows whether the log lacks something: any other replica is better. Where it is known to, nothing changes."""
+        """It is unknown whether the log lacks something: any other replica is better. Where it is known to, nothing changes."""
         if self.damage is None:
             self.is_only_doubted = True
             self.lacks(below, reason)

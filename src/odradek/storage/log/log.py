@@ -426,7 +426,7 @@ class Log:
 
     @property
     def is_uncertain(self) -> bool:
-        """Nobody knows whether it has everything; see `LackedRecords.doubt`."""
+        """It is unknown whether it has everything; see `LackedRecords.doubt`."""
         return self.lacked.is_only_doubted
 
     @property
@@ -525,4 +525,4 @@ class Log:
 
 
 def _ignore() -> None:
-    """Nobody wants to know."""
+    """No one wants to know."""

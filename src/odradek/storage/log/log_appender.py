@@ -139,7 +139,7 @@ class LogAppender:
         self._durability.appended()
         epochs_changed = False
         for header, _ in batches:
-            # Where offsets are missing the later epoch has them: whoever has others there must fetch again.
+            # Where offsets are missing the later epoch has them: replicas with other records there must fetch again.
             epochs_changed |= self._epochs.assign(header.partition_leader_epoch, first_offset)
             first_offset = header.next_offset
             if (marker := portion.markers.get(header.base_offset)) is None:

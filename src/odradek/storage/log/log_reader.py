@@ -77,7 +77,7 @@ class LogReader:
             segment.reader.check_at_hand(offset, max_bytes, beside)
         except NotAtHand as not_at_hand:
             return not_at_hand.missing
-        except (OSError, KafkaError):  # whoever reads meets it
+        except (OSError, KafkaError):  # the reader meets it
             return None
         return None
 

@@ -166,7 +166,7 @@ class LogTruncation:
     def _truncated(
         self, plan: TruncationPlan, dropped: list[Segment], stale: list[DiskFile], config: LogConfig
     ) -> None:
-        """`stale`: open files of the last segment that nobody needs any more."""
+        """`stale`: open files of the last segment that no one needs any more."""
         context, segments, now_ms = self._context, self._segments, self._context.runtime.clock.wall_ms()
         truncation = Truncation(
             context.runtime.disk,

@@ -263,7 +263,7 @@ class Truncation:
             file = self._disk.open(path, write=False)
             try:
                 replay_file(self.producers, file, size_bytes, self._now_ms, from_offset=offset)
-            except BrokenChain as damage:  # whoever reads there will meet it, too
+            except BrokenChain as damage:  # a reader there will meet it, too
                 log.error("producers_not_replayed", path=path, reason=str(damage))
             finally:
                 file.close()

@@ -2,7 +2,7 @@
 
 A client's first batch of a transaction is appended only under a guard: taken before the coordinator is asked, and void once
 anything of the producer's transactions was appended since. So an answer that was on its way while a transaction ended cannot
-begin another one, which nobody would ever end.
+begin another one, which no one would ever end.
 """
 
 from __future__ import annotations

@@ -45,7 +45,7 @@ class Opening:
     """Everything below it was durable: KAFKA_STORAGE_ERROR when it is damaged or missing. No log is better than one that lost
     records and does not say so. At least the recovery point."""
     first_offset: int | None = None
-    """Where the first segment began; None when nobody knows. KAFKA_STORAGE_ERROR when it begins behind that, unless the log's
+    """Where the first segment began; None when it is unknown. KAFKA_STORAGE_ERROR when it begins behind that, unless the log's
     start moved since."""
     start_offset: int = 0
     """Of a checkpoint."""

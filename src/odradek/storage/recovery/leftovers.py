@@ -1,6 +1,6 @@
 """Files that an interrupted deletion, replacement or compaction left in a partition's directory.
 
-`.deleted`, `.cleaned` and `.tmp` are removed: whoever wrote them did not finish, or wanted them gone. A log's `.swap` is a
+`.deleted`, `.cleaned` and `.tmp` are removed: their writer did not finish, or wanted them gone. A log's `.swap` is a
 compaction that did finish: the file replaces every segment that begins within the offsets it covers. One that is damaged, or
 belongs to a compaction of which a part is still `.cleaned` (and so had not all of its files yet), is removed instead and the
 originals stay. An index without its log is removed, too.

@@ -48,7 +48,7 @@ class StartLoader:
         return self._context.path(naming.offset_file(offset, naming.LOG) + naming.DELETED)
 
     def _renamed_end(self, offset: int, following: int) -> int:
-        """The offset at which a renamed segment ends; `following` where its space was needed, so that nobody can see that."""
+        """The offset at which a renamed segment ends; `following` where its space was needed, so that no one can see that."""
         file, end_offset = self._context.disk.open(self._renamed_path(offset)), offset
         try:
             size_bytes = file.length()
@@ -61,7 +61,7 @@ class StartLoader:
         return end_offset if size_bytes else following
 
     def _known_first(self, names: Sequence[str]) -> int | None:
-        """Where the first segment begins, or before; None when nobody knows."""
+        """Where the first segment begins, or before; None when it is unknown."""
         opening = self._context.opening
         if opening.first_offset is None:
             return None
@@ -79,7 +79,7 @@ class StartLoader:
         """What the log's own directory says of it: the checkpoint may be lost, or older. 0 when that is nothing.
 
         If it cannot be read, the checkpoint is believed after a clean close alone. If it is not there, most likely nothing was
-        ever deleted; but if the checkpoint is lost, too, nobody knows.
+        ever deleted; but if the checkpoint is lost, too, no one knows.
         """
         opening = self._context.opening
         if naming.START_OFFSET not in names:

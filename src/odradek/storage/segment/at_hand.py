@@ -51,7 +51,7 @@ class ReadProgress:
         return key in self._results
 
     def do(self, missing: Missing) -> None:
-        """Blocks, on any thread. Meanwhile nobody else uses this."""
+        """Blocks, on any thread. Meanwhile no one else uses this."""
         self._results[missing.key] = missing.work()
 
     def result(self, key: Hashable, work: Callable[[], T], size_bytes: int) -> T:

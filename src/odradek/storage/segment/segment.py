@@ -78,7 +78,7 @@ class Segment:
         self.aborted.share(files)
 
     def forget_aborted(self) -> None:
-        """What its transaction index said is to be found out anew."""
+        """What its transaction index said is to be found out again."""
         records = self.records
         self.aborted = TransactionIndex(records.disk, records.files, self.path(naming.TRANSACTION_INDEX))
 

@@ -67,7 +67,7 @@ class SegmentIndex:
     # ---- entries -----------------------------------------------------------------------------------------------------
 
     def floor(self, offset: int) -> OffsetEntry | None:
-        """The last entry at or below `offset`; whoever uses it looks whether it is true of its batch."""
+        """The last entry at or below `offset`; the user of it looks whether it is true of its batch."""
         if self.in_memory is None:
             self._check_offsets()
         index = self.in_memory if self.in_memory is not None else self._offset_file()

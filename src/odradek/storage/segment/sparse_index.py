@@ -6,7 +6,7 @@ up to and including that offset is later than the timestamp. Both ascend in both
 
 An index is a cache of the log and is treated as one. The active segment keeps its entries in memory and writes them out in
 blocks; after a crash they are computed again by the same code that made them, so a rebuilt file equals the lost one. The
-indexes of older segments are searched in the file, a few bytes at a time, and whoever uses an entry checks it against the
+indexes of older segments are searched in the file, a few bytes at a time, and the user of an entry checks it against the
 batch it points to: a wrong entry is found out, never believed.
 """
 

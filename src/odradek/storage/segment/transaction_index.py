@@ -82,7 +82,7 @@ class TransactionIndex:
         self.sum = 0
         """CRC-32 of all entries: what tells them from others later (`naming.TRANSACTION_SUMS`)."""
         self.file: DiskFile | None = None
-        """Open for writing, while its segment is; whoever makes the segment durable syncs it."""
+        """Open for writing, while its segment is; the code that makes the segment durable syncs it."""
 
     def __len__(self) -> int:
         return self._written_count + self.unwritten_count
@@ -122,7 +122,7 @@ class TransactionIndex:
         self.file = None
 
     def cut(self, end_offset: int) -> DiskFile | None:
-        """Forget what markers from `end_offset` on said. Returns the open file, if any: the next `write` opens it anew."""
+        """Forget what markers from `end_offset` on said. Returns the open file, if any: the next `write` opens it again."""
         kept = bisect_left(range(len(self)), end_offset, key=self._last_offset)
         self.sum = crc32(self._read(0, kept))
         del self._pending[max(kept - self._written_count, 0) * ENTRY.size :]

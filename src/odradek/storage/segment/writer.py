@@ -43,7 +43,7 @@ class SegmentWriter:
         self.resting = False
         """Its descriptors were given back, until the files are used again."""
         self.write_count = 0
-        """How often the log file was written; whoever writes counts."""
+        """How often the log file was written; the writer counts."""
         self._synced_write_count = 0
 
     def sync(self) -> None:
@@ -81,7 +81,7 @@ class SegmentWriter:
             return False
         self.resting = True
         if self.index_files:
-            # Nobody synced them, and nobody will hear of an error: what is in them is written once more from memory.
+            # No one synced them, and no one will hear of an error: what is in them is written once more from memory.
             for file in self.index_files:
                 file.close()
             self.index_files = ()

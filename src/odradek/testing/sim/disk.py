@@ -312,7 +312,7 @@ class SimFile:
         return None
 
     def is_at_hand(self, length: int, position: int) -> bool:
-        """By chance: what the real machine keeps in memory is nobody's promise."""
+        """By chance: what the real machine keeps in memory is no one's promise."""
         self._disk.check_alive()
         return self._disk.chance().random() >= _COLD_SHARE
 
@@ -377,7 +377,7 @@ class SimFile:
         if self._closed or not self._leads_here():
             return False
         if self._inode.is_dirty:
-            # The kernel writes it back while nobody has it open: an error of that is told to nobody.
+            # The kernel writes it back while no one has it open: an error of that is told to no one.
             self._inode.fail_sync(self._disk.chance())
         self._rests = True
         return True

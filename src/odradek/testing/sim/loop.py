@@ -64,7 +64,7 @@ class SimLoop(asyncio.BaseEventLoop):
         self.network: Connections | None = None
         self.on_task: Callable[[asyncio.Task[Any], Context], None] | None = None
         self.on_turn: Callable[[], None] | None = None
-        """Called after every turn, as nobody; what it raises ends the run."""
+        """Called after every turn, as no one; what it raises ends the run."""
 
     # -- time ------------------------------------------------------------------------------------------------
 

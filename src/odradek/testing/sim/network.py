@@ -1,7 +1,7 @@
 """The simulated network: machines with addresses, listeners, and the conditions between them.
 
 A `NetworkHost` is a box with a kernel and a cable; an `Interface` is one life of one process on it. When the
-process is killed the kernel stays and says so to its peers; when the power fails nobody says anything, and
+process is killed the kernel stays and says so to its peers; when the power fails no one says anything, and
 the peers hold half-open connections until they send something. Partitions are one-way, so that
 acknowledgements can be lost while data passes.
 """
@@ -377,7 +377,7 @@ class _Attempt:
             self.outcome.set_exception(ConnectionRefusedError(errno.ECONNREFUSED, "connection refused"))
 
     def _established(self) -> None:
-        if self.outcome.done() or not self._interface.is_alive:  # nobody waits for it any more
+        if self.outcome.done() or not self._interface.is_alive:  # nothing waits for it any more
             self._client.wire.send(Packet(kind=PacketKind.RST))
             return
         try:

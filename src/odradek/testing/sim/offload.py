@@ -7,7 +7,7 @@ and waits; the worker hands it back at its next I/O point, and gets it again aft
 the seed. Two workers never run at once, so nothing here is a race of the real machine, and a seed gives one
 order of events. `fibers` says what a worker is made of.
 
-A lock held across an I/O point would stop everything, because whoever waits for it holds the baton. So while
+A lock held across an I/O point would stop everything, because its waiter holds the baton. So while
 a world is entered `threading.Lock` makes `BatonLock`s: a worker that finds one taken gives way and tries
 again; the loop that finds one taken lets its holder move, and virtual time with it, as a blocked loop would.
 
@@ -72,7 +72,7 @@ class _Worker:
         while (job := self.job) is not None:
             try:
                 job.result = job.work(*job.arguments)
-            except BaseException as error:  # noqa: BLE001  whatever it is belongs to the one who waits
+            except BaseException as error:  # noqa: BLE001  whatever it is belongs to the waiter
                 job.error = error  # stored-error: as there
             job.is_over = True
             self.fiber.give_way()
@@ -133,7 +133,7 @@ class SimOffload:
     def _start_next(self) -> None:
         while self._waiting and self._free_threads > 0:
             job = self._waiting.popleft()
-            if job.outcome.cancelled():  # nobody waits, and it has not begun
+            if job.outcome.cancelled():  # nothing waits, and it has not begun
                 continue
             self._free_threads -= 1
             self._loop.call_later(self._draw(self._delays.start_s), self._begin, job)

@@ -4,7 +4,7 @@
 back, in order, each for as long as drawn; the connection may break before the store saw the request or after. Reads come from a
 replica of the client's own that follows the store late, so that they are stale until `sync`. A session that the store has not
 heard from for its timeout ends, and its client learns of it only when it reaches the store again: a crashed host stops
-its heartbeats, and nothing else. What the store does runs as nobody's; what a client does runs as its host's.
+its heartbeats, and nothing else. What the store does runs as no one's; what a client does runs as its host's.
 """
 
 from __future__ import annotations
@@ -407,7 +407,7 @@ class SimRegistry:
         if arrives or not breaks:
             try:
                 result.append(at_store())
-            except Exception as raised:  # noqa: BLE001 - it belongs to whoever asked
+            except Exception as raised:  # noqa: BLE001 - it belongs to the asker
                 error = raised
         if breaks and connection == self._connection:
             self.lose_connection()

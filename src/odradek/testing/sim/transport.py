@@ -190,7 +190,7 @@ class SimTransport(asyncio.Transport):
         if self._reading or self._unsent:
             self._reset_seen()
         else:
-            self._reset_unseen = True  # nobody looks at the socket now
+            self._reset_unseen = True  # no one looks at the socket now
 
     def _reset_seen(self) -> None:
         self._reset_unseen = False

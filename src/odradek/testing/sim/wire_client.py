@@ -90,4 +90,4 @@ class WireClient(asyncio.BufferedProtocol):
             answer = self._waiting.popleft()[3]
             if not answer.done():
                 answer.set_exception(ConnectionResetError("the connection was lost under way"))
-                answer.exception()  # whoever waits sees it; nobody has to
+                answer.exception()  # the waiter sees it; no one has to

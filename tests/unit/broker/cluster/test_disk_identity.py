@@ -290,7 +290,7 @@ def former(
 
 
 async def test_a_registration_of_a_dead_process_is_taken_over_and_of_a_live_one_never(cluster: Any) -> None:
-    assert await former(cluster.session()).gone() is None, "nobody is registered"
+    assert await former(cluster.session()).gone() is None, "no one is registered"
     session = cluster.session()
     await register(session, REGISTRATION)
     assert await former(session).gone() is None, "it is our own"
@@ -427,7 +427,7 @@ async def test_what_was_forgotten_is_known_till_it_is_settled_however_often_the_
         assert machine.directories.may_have_forgotten(LOG)
         log = await opened(machine, is_uncertain=True)
         assert log.damage is not None
-        assert not log.lacks_records, "nobody knows"
+        assert not log.lacks_records, "no one knows"
         await begin(identity)
         machine.kill()
 

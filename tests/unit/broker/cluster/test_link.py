@@ -17,7 +17,7 @@ from odradek.testing.sim import SimClock, SimEntropy
 
 
 class NoRegistry:
-    """One that nobody asks anything."""
+    """One that no one asks anything."""
 
     on_expired: Callable[[], None]
 

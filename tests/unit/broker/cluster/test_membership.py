@@ -305,7 +305,7 @@ async def test_what_cannot_be_reported_now_is_told_with_the_next_question(scene:
             return told(1)
         if request.max_wait_ms:
             return await scene.link._never(broker, request)
-        raise PeerUnreachable("nobody there")
+        raise PeerUnreachable("no one there")
 
     scene.link.answer = answer
     await scene.elect(OTHER)
@@ -376,7 +376,7 @@ async def test_a_session_that_ends_during_the_start_is_begun_again(scene: Scene)
 async def test_a_controller_whose_image_cannot_be_taken_is_put_away_and_the_office_given_up(
     scene: Scene,
 ) -> None:
-    """Else it would go on, with nobody to stop it, while another is elected."""
+    """Else it would go on, with no one to stop it, while another is elected."""
 
     async def answer(broker: BrokerId, request: ClusterSyncRequest) -> Message:
         if request.version < 0:
@@ -404,7 +404,7 @@ class Refusing:
     async def begin(self) -> None:
         async def answer(broker: BrokerId, request: ClusterSyncRequest) -> Message:
             if broker == OTHER:
-                raise PeerUnreachable("nobody listens", refused=True)
+                raise PeerUnreachable("no one listens", refused=True)
             return await self.scene.link._never(broker, request)
 
         self.scene.link.answer = answer

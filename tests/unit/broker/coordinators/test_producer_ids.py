@@ -1,4 +1,4 @@
-"""Producer ids: no id twice, and blocks from whoever is the controller."""
+"""Producer ids: no id twice, and blocks from the controller."""
 
 from __future__ import annotations
 

@@ -202,6 +202,6 @@ async def test_a_request_whose_sender_leaves_at_once_leaves_nothing_begun(other:
     asked.cancel()
     with pytest.raises(asyncio.CancelledError):
         await asked
-    gc.collect()  # a coroutine that nobody awaited would say so, and fail the test
+    gc.collect()  # a coroutine that no one awaited would say so, and fail the test
 
     assert partition.log.end_offset == end

@@ -1,4 +1,4 @@
-"""Answers that nobody reads: those from mapped files cost nobody anything, those in memory cost their own client."""
+"""Answers that no one reads: those from mapped files cost no one anything, those in memory cost their own client."""
 
 from __future__ import annotations
 

@@ -37,7 +37,7 @@ def state(*isr: BrokerId, eligible: tuple[BrokerId, ...] = (), **more: Any) -> P
 @pytest.mark.parametrize(
     ("partition", "evidence", "if_absent"),
     [
-        # nobody counts on it: a replica that was added while the broker was away, or that left the ISR
+        # no one counts on it: a replica that was added while the broker was away, or that left the ISR
         (state(OTHER), {}, MAKE),
         (state(OTHER), {"is_new": True, "findings": GONE}, MAKE),
         (state(OTHER), {"was_held": True}, LACKS),
@@ -48,7 +48,7 @@ def state(*isr: BrokerId, eligible: tuple[BrokerId, ...] = (), **more: Any) -> P
         (state(ME, OTHER), {"was_held": True}, LACKS),
         (state(OTHER, eligible=(ME,)), {"findings": GONE}, LACKS),
         (state(ME, eligible=(OTHER,)), {"was_held": True}, LACKS),
-        # nobody else has them
+        # no one else has them
         (state(ME), {"was_held": True}, LOST),
         (state(ME), {"findings": GONE}, LOST),
         (state(ME), {"findings": OLDER}, LOST),
@@ -83,7 +83,7 @@ def test_a_log_that_is_found(
 
 
 def test_the_note_of_a_lack_says_whether_the_cluster_counts_on_the_replica() -> None:
-    """One that nobody counts on follows as it is; but it does not rank with those that have their records."""
+    """One that no one counts on follows as it is; but it does not rank with those that have their records."""
     assert not judged(state(OTHER), ME, was_held=True).is_counted_on
     assert judged(state(ME, OTHER), ME, was_held=True).is_counted_on
 
@@ -97,7 +97,7 @@ def test_only_an_unclean_election_of_this_broker_accepts_a_loss() -> None:
 @pytest.mark.parametrize(
     ("counted_before", "counts", "leads", "after"),
     [
-        (True, True, False, True),  # nobody acted upon it yet
+        (True, True, False, True),  # no one acted upon it yet
         (True, False, False, False),  # the cluster counts on it no longer
         (False, False, False, False),
         (False, True, False, None),  # it was fetched, and is in sync again

@@ -179,7 +179,7 @@ async def test_a_write_that_is_refused_throws_away_what_is_ahead_of_it(
     else:
         world.keeper.refuses_later = code
     assert await refused(live.acknowledge("a", said(0, 4))) is error_code
-    assert woken[-1], "who waits for records looks again, and finds the one that is loaded anew"
+    assert woken[-1], "a waiter for records looks again, and finds the one that is loaded again"
     world.keeper.refuses_at_once = world.keeper.refuses_later = None
     again = await world.shares.get(PLACE)
     assert again is not live

@@ -252,7 +252,7 @@ async def test_when_known_brokers_are_gone_the_bootstrap_list_is_asked_again(
     make_broker: Callable[[], Awaitable[Any]], within: Within
 ) -> None:
     first, second = await make_broker(), await make_broker()
-    first.nodes = {1: 1}  # it names a broker that nobody can reach
+    first.nodes = {1: 1}  # it names a broker that no one can reach
     async with AsyncAdmin([first.bootstrap, second.bootstrap], **QUICK) as admin:
         await within(admin.list_topics())
         await first.stop()

@@ -1,4 +1,4 @@
-"""The scenarios in scenarios/*.txt hold; with ODRADEK_REWRITE=1 they are written anew, as it really happens."""
+"""The scenarios in scenarios/*.txt hold; with ODRADEK_REWRITE=1 they are written again, as it really happens."""
 
 import os
 from pathlib import Path

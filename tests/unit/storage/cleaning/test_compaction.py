@@ -225,7 +225,7 @@ def test_retention_leaves_a_compacted_segment_alone_until_its_files_have_its_nam
     assert keyed.log.apply_retention(keyed.now_ms + 20_000)
 
 
-@pytest.mark.parametrize("how", ["truncated", "begun anew"])
+@pytest.mark.parametrize("how", ["truncated", "begun again"])
 @pytest.mark.parametrize("kind", CrashKind)
 def test_a_log_that_is_cut_under_its_compaction_holds_together(
     how: str, kind: CrashKind, monkeypatch: pytest.MonkeyPatch
@@ -241,7 +241,7 @@ def test_a_log_that_is_cut_under_its_compaction_holds_together(
         cut = asyncio.run(_cut_while_compacting(keyed, steps, how))
         done.append(cut)
         held = [bytes(batch) for _, batch in keyed.batches()]
-        assert keyed.log.end_offset == (7 if how == "begun anew" else 34)
+        assert keyed.log.end_offset == (7 if how == "begun again" else 34)
         keyed.flush()
         keyed.crash(kind)
         keyed.open()
@@ -269,7 +269,7 @@ async def _cut_while_compacting(keyed: KeyedLog, steps: int, how: str) -> bool:
         for _ in range(steps):
             await asyncio.sleep(0)
         under_way = keyed.log.cleaning.in_work
-        keyed.log.restart_at(7) if how == "begun anew" else keyed.log.truncate_to(34)
+        keyed.log.restart_at(7) if how == "begun again" else keyed.log.truncate_to(34)
         return under_way
 
     _, under_way = await asyncio.gather(keyed.cleaner.run_round([Fixed(keyed)], keyed.broker), cut())

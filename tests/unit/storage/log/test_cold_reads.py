@@ -90,7 +90,7 @@ def test_the_end_that_was_just_written_is_not_looked_at(
 
 
 def _never(self: Any, length: int, position: int) -> bool:
-    raise AssertionError("nobody should ask")
+    raise AssertionError("no one should ask")
 
 
 def test_an_old_segment_that_left_memory_is_cold_until_it_is_brought(tmp_path: Path) -> None:

@@ -180,7 +180,7 @@ async def test_a_doubt_that_ends_where_nothing_was_deleted_does_not_come_back(la
         pytest.param("rotten", "sound", True, 7, id="the checkpoint of a clean close says it"),
         pytest.param("sound", "rotten", True, 7, id="the copy says it"),
         pytest.param("sound", "gone", True, 7, id="the copy alone is there"),
-        pytest.param("rotten", "rotten", False, 0, id="nobody else knows"),
+        pytest.param("rotten", "rotten", False, 0, id="no one else knows"),
     ],
 )
 async def test_there_is_no_doubt_when(

@@ -133,7 +133,7 @@ def test_a_truncation_that_no_flush_followed_did_not_happen(lab: Lab, small: Log
 
 
 def test_old_claims_of_a_checkpoint_do_not_spare_new_batches_their_check(lab: Lab, small: LogConfig) -> None:
-    """What was below the recovery point once is written anew, is not synced, and is torn by a power cut."""
+    """What was below the recovery point once is written again, is not synced, and is torn by a power cut."""
     for seed in range(20):
         here = type(lab)()
         here.lives = seed * 100
@@ -241,8 +241,8 @@ async def test_an_append_that_comes_before_the_files_followed_is_refused_and_tou
     assert lab.values(lab.open(small, clean=False, recovery_point=60))[20:] == [b"x"]
 
 
-@pytest.mark.parametrize("first", ["cut", "begun anew"])
-@pytest.mark.parametrize("second", ["cut", "begun anew", "begun anew there"])
+@pytest.mark.parametrize("first", ["cut", "begun again"])
+@pytest.mark.parametrize("second", ["cut", "begun again", "begun again there"])
 @pytest.mark.parametrize("kind", list(CrashKind))
 def test_truncations_one_after_another_are_carried_out_together(
     small: LogConfig, lab: Lab, first: str, second: str, kind: CrashKind
@@ -263,7 +263,7 @@ def test_truncations_one_after_another_are_carried_out_together(
         if second == "cut":
             log.truncate_to(20)
         else:
-            log.restart_at(30 if second == "begun anew" else log.start_offset)
+            log.restart_at(30 if second == "begun again" else log.start_offset)
         log.flushed(early)
         expected.append(whole(log))
         assert log.awaits_truncation or expected[2] == expected[1]

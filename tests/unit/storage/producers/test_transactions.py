@@ -368,7 +368,7 @@ def test_a_clients_first_batch_of_a_transaction_needs_a_verification(lab: Lab) -
 
 
 def test_a_verification_does_not_outlive_a_marker(lab: Lab) -> None:
-    """The produce that arrives after the abort: it must not begin a transaction that nobody ends (KAFKA-14402)."""
+    """The produce that arrives after the abort: it must not begin a transaction that no one ends (KAFKA-14402)."""
     log = lab.open()
     (header, _) = lab.batch(producer=(ONE, 0, 0), transactional=True)[0]
     guard = log.producers.begin_verification(header, bumps_epoch=False, now_ms=lab.now_ms)

@@ -2,7 +2,7 @@
 
 Records that were acknowledged with acks=1, and are on their way to this broker's disk, are waited for first.
 
-Answered once nobody has the records any more: the followers that live learn of the new start with their next fetches, and say
+Answered once no one has the records any more: the followers that live learn of the new start with their next fetches, and say
 so with those that follow. Who is not done when time is up is REQUEST_TIMED_OUT; the leader's records are gone all the same.
 """
 

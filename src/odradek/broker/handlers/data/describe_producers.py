@@ -1,6 +1,6 @@
 """DescribeProducers (61): the producers that a partition knows, and their open transactions (KIP-664). Version 0.
 
-A partition that this broker does not lead, or whose name nobody can have, is refused alone.
+A partition that this broker does not lead, or whose name no one can have, is refused alone.
 """
 
 from __future__ import annotations

@@ -212,7 +212,7 @@ async def _fetch_many(
             return await _follower_waits(broker, context, plan, reading, results, wait_s, missing_bytes)
         await ConsumerWaiting(
             reading.partitions,
-            FetchResponse,  # what it answers does not matter: there is too much to read for whoever brings the news
+            FetchResponse,  # what it answers does not matter: there is too much to read for the request that brings the news
             wait_s=wait_s,
             missing_bytes=missing_bytes,
             committed_only=reading.committed_only,

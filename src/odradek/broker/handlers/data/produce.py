@@ -125,7 +125,7 @@ def _refusal(request: ProduceRequest, *, is_transactional: bool) -> KafkaError |
     if is_transactional and request.transactional_id is None:
         return KafkaError(
             ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
-            "transactional batches come without a transactional id: nobody can be asked about them",
+            "transactional batches come without a transactional id: no one can be asked about them",
         )
     return None
 

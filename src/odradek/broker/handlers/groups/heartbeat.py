@@ -16,7 +16,7 @@ async def handle(
         if error.code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
             return (
                 HeartbeatResponse()
-            )  # as Kafka: clients do not expect it here, and the session begins anew anyway
+            )  # as Kafka: clients do not expect it here, and the session begins again anyway
         return HeartbeatResponse(error_code=error.code)
 
 

@@ -2,7 +2,7 @@
 
 Versions 0-13: topic ids from v10, authorised operations from v8 (for the cluster only to v10), a top-level error from v13.
 A missing topic is created when client and broker both allow it; it can be used at once. A leader that is known to be dead is
-not named, for whoever is told of one may believe it for a second (`broker/cluster/failure_detector.py`).
+not named, for a client that learns of one may believe it for a second (`broker/cluster/failure_detector.py`).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""CreateAcls (30). Versions 1-3: without an authorizer nobody would heed an ACL: SECURITY_DISABLED for each."""
+"""CreateAcls (30). Versions 1-3: without an authorizer no one would heed an ACL: SECURITY_DISABLED for each."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""DescribeUserScramCredentials (50). Version 0: nobody has credentials, since clients cannot log in yet (KIP-554).
+"""DescribeUserScramCredentials (50). Version 0: no one has credentials, since clients cannot log in yet (KIP-554).
 
 All users: an empty list. A named one: RESOURCE_NOT_FOUND, and DUPLICATE_RESOURCE when it is named twice, as in Kafka.
 """

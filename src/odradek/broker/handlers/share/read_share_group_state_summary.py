@@ -1,6 +1,6 @@
 """ReadShareGroupStateSummary (87): how far a share group is in partitions, for those who describe it (KIP-932). Versions 0-1.
 
-Between brokers; it fences nobody. How much is done with above the start offset: from v1.
+Between brokers; it fences no one. How much is done with above the start offset: from v1.
 """
 
 from __future__ import annotations

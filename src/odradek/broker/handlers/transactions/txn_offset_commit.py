@@ -108,7 +108,7 @@ async def _admit(broker: BrokerContext, version: int, request: TxnOffsetCommitRe
     """Raise unless the offsets may be appended, now, as part of the producer's transaction.
 
     A marker that comes while the coordinator is asked voids its answer: the transaction that it spoke of may be over, and the
-    offsets would begin one that nobody ends.
+    offsets would begin one that no one ends.
     """
     place = TopicPartition(CONSUMER_OFFSETS, broker.groups.shards.index_for(request.group_id))
     broker.groups.shards.shard(

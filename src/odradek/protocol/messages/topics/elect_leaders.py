@@ -1,4 +1,4 @@
-"""ElectLeaders (key 43): elect leaders now: preferred ones, or unclean ones where nobody in sync is left.
+"""ElectLeaders (key 43): elect leaders now: preferred ones, or unclean ones where no one in sync is left.
 
 A null list of partitions means all of them.
 
