@@ -1,4 +1,4 @@
-"""The cluster as nobody in it can see it: all brokers at one instant. Nemesis and checkers look through this, clients never."""
+"""The cluster as no one in it can see it: all brokers at one instant. Nemesis and checkers look through this, clients never."""
 
 from __future__ import annotations
 
@@ -21,24 +21,24 @@ class ClusterView:
 
     def __init__(self, keepers: Sequence[ClusterKeeper]) -> None:
         self.keepers = keepers
-        self._by_id = {one.broker_id: one for one in keepers}
+        self._by_id = {keeper.broker_id: keeper for keeper in keepers}
 
     def up(self) -> list[tuple[ClusterKeeper, Broker]]:
         """Those that serve, or are stopped in the middle of it."""
-        return [(one, one.broker) for one in self.keepers if one.is_up and one.broker is not None]
+        return [(keeper, keeper.broker) for keeper in self.keepers if keeper.is_up and keeper.broker is not None]
 
     def image(self) -> ClusterImage | None:
         """The newest that any broker knows."""
         images = [image_of(broker) for _, broker in self.up()]
-        return max(images, key=lambda one: (one.controller_epoch, one.version), default=None)
+        return max(images, key=lambda item: (item.controller_epoch, item.version), default=None)
 
     def who(self, role: str, rng: Random) -> ClusterKeeper | None:
-        """A broker that has the role now; any that lives where nobody has."""
-        living = [one for one in self.keepers if one.life is not None]
+        """A broker that has the role now; any that lives where no one has."""
+        living = [keeper for keeper in self.keepers if keeper.life is not None]
         if not living:
             return None
-        found = self._find(role, rng)
-        return found if found is not None and found.life is not None else rng.choice(living)
+        keeper = self._find(role, rng)
+        return keeper if keeper is not None and keeper.life is not None else rng.choice(living)
 
     def _find(self, role: str, rng: Random) -> ClusterKeeper | None:
         image = self.image()
@@ -47,22 +47,22 @@ class ClusterView:
         if role == "controller":
             return self._by_id.get(image.controller_id)
         if role == "fresh":
-            return max(self.keepers, key=lambda one: one.up_since_s)
+            return max(self.keepers, key=lambda item: item.up_since_s)
         if role == "any":
             return None
         partitions = _partitions(image, _ROLE_TOPICS.get(role))
         if not partitions:
             return None
         if role == "last":
-            fewest = min(len(one.isr) for one in partitions)
-            partitions = [one for one in partitions if len(one.isr) == fewest]
+            fewest = min(len(partition.isr) for partition in partitions)
+            partitions = [partition for partition in partitions if len(partition.isr) == fewest]
             return self._by_id.get(rng.choice(partitions).isr[0])
         chosen = rng.choice(partitions)
         if role == "heir":
-            heirs = [one for one in chosen.replicas if one in chosen.isr and one != chosen.leader]
+            heirs = [replica for replica in chosen.replicas if replica in chosen.isr and replica != chosen.leader]
             return self._by_id.get(heirs[0]) if heirs else None
         if role == "follower":
-            others = [one for one in chosen.replicas if one != chosen.leader]
+            others = [replica for replica in chosen.replicas if replica != chosen.leader]
             return self._by_id.get(rng.choice(others)) if others else None
         return self._by_id.get(chosen.leader)
 
@@ -70,9 +70,9 @@ class ClusterView:
         """Whether everything that it holds is in sync somewhere else."""
         image = self.image()
         return image is not None and all(
-            set(one.isr) - {keeper.broker_id}
-            for one in _partitions(image, None)
-            if keeper.broker_id in one.replicas
+            set(partition.isr) - {keeper.broker_id}
+            for partition in _partitions(image, None)
+            if keeper.broker_id in partition.replicas
         )
 
     def may_lose_disk(self, keeper: ClusterKeeper) -> bool:
@@ -103,11 +103,11 @@ class ClusterView:
 def _partitions(image: ClusterImage, topic: str | None) -> list[PartitionImage]:
     chosen: Iterable[PartitionImage] = (
         partition
-        for name, one in image.topics.items()
-        for partition in one.partitions
-        if (name == topic if topic else not one.internal)
+        for name, item in image.topics.items()
+        for partition in item.partitions
+        if (name == topic if topic else not item.internal)
     )
-    return [one for one in chosen if one.isr]
+    return [partition for partition in chosen if partition.isr]
 
 
 def image_of(broker: Broker) -> ClusterImage:

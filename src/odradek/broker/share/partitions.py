@@ -1,8 +1,8 @@
 """Partitions that this broker leads, as share groups read them: soft state beside the partition, kept in `__share_group_state`.
 
 A change takes effect at once and is written behind; the request that caused it is answered when it is durable. When a write is
-refused, what is in memory may be ahead of what is kept: it is thrown away, and loaded again for the next request. It is thrown away
-with the leadership, too, and when the group's last member here goes: an administrator may set the group elsewhere then.
+refused, what is in memory may be ahead of what is kept: it is thrown away, and loaded again for the next request. It is thrown
+away with the leadership, too, and when the group's last member here goes: an administrator may set the group elsewhere then.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""ElectLeaders (43). Versions 0-2: elections on demand, of preferred leaders, or of any replica where no broker leads (KIP-460).
+"""ElectLeaders (43). Versions 0-2: elections on demand, of preferred leaders, or of any replica without a leader (KIP-460).
 
 The controller answers; others forward the request to it. Without a list all partitions are meant, and of these only what was
 done or failed is told, as in Kafka.
