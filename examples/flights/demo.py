@@ -198,9 +198,9 @@ def verify_archive(servers: str, directory: Path, out: Console) -> list[str]:
     command = ["odradek", "archive", "verify", str(directory / "archive"), "-b", servers]
     out.print(f"{' '.join(command)}")
     command[0] = str(Path(sys.executable).with_name("odradek"))
-    told = subprocess.run(command, capture_output=True, text=True, check=False)
-    out.print(told.stdout, end="", markup=False)
-    return [] if told.returncode == 0 else [f"The archive does not verify: {told.stderr.strip()}"]
+    answer = subprocess.run(command, capture_output=True, text=True, check=False)
+    out.print(answer.stdout, end="", markup=False)
+    return [] if answer.returncode == 0 else [f"The archive does not verify: {answer.stderr.strip()}"]
 
 
 if __name__ == "__main__":

@@ -101,7 +101,7 @@ def open_transactions(servers: str, prefix: str, timeout_s: float) -> int:
     with Admin(servers) as admin:
         while time.monotonic() < deadline:
             listed = admin.list_transactions(states=["Ongoing"])
-            count = sum(each.transactional_id.startswith(prefix) for each in listed)
+            count = sum(item.transactional_id.startswith(prefix) for item in listed)
             if count:
                 return count
             time.sleep(LOOK_EVERY_S)

@@ -44,18 +44,18 @@ def main() -> None:
 
 def _follow(query: StreamingQuery) -> None:
     """Tell of each batch; raises what the query died of."""
-    told = -1
+    answer = -1
     while True:
         is_over = query.awaitTermination(LOOK_EVERY_S)
         for batch in query.recentProgress:
-            if batch["batchId"] > told:
-                told = batch["batchId"]
+            if batch["batchId"] > answer:
+                answer = batch["batchId"]
                 _say(
                     "batch",
-                    number=told,
+                    number=answer,
                     rows=batch["numInputRows"],
                     seconds=batch["durationMs"]["triggerExecution"] / 1_000,
-                    late=sum(each["numRowsDroppedByWatermark"] for each in batch["stateOperators"]),
+                    late=sum(entry["numRowsDroppedByWatermark"] for entry in batch["stateOperators"]),
                 )
         if is_over:
             _say("finished")

@@ -58,7 +58,7 @@ def test_a_topic_by_expression_and_through(app: Streams) -> None:
         driver.feed("in", [("a", {"kind": "x", "n": 1}), ("a", {"kind": "y"})])
         driver.feed("in2", [("a", 1)])
         written = driver.read_all()
-    assert {topic: [record.value for record in found] for topic, found in written.items()} == {
+    assert {topic: [record.value for record in results] for topic, results in written.items()} == {
         "kind-x": [{"kind": "x", "n": 1}],
         "kind-y": [{"kind": "y", "n": None}],
         "middle": [1],
@@ -93,14 +93,14 @@ def test_a_grouped_table_takes_old_values_back(app: Streams, said: Said) -> None
 
 def test_python_functions_reduce_and_aggregate(app: Streams) -> None:
     words = app.stream("words", key="STRING", value="STRING")
-    words.group_by_key().reduce(lambda one, other: one + other).to("joined")
+    words.group_by_key().reduce(lambda item, other: item + other).to("joined")
     words.group_by_key().aggregate(
         lambda: {"n": 0}, lambda key, value, so_far: {"n": so_far["n"] + len(value)}, schema="n INT"
     ).to("lengths")
     with app.test() as driver:
         driver.feed("words", [("a", "x"), ("a", "yz"), ("b", "q")])
         written = driver.read_all()
-        assert [(each.key, each.value) for each in written["joined"]] == [
+        assert [(record.key, record.value) for record in written["joined"]] == [
             ("a", "x"),
             ("a", "xyz"),
             ("b", "q"),
@@ -148,7 +148,7 @@ def test_emit_latest_says_each_key_once_a_batch(spark: SparkSession) -> None:
     counts.to("out")
     with app.test() as driver:
         driver.feed("in", [("a", 1), ("b", 1), ("a", 1)])
-        assert [(each.key, each.value) for each in driver.read("out")] == [("b", 1), ("a", 2)]
+        assert [(record.key, record.value) for record in driver.read("out")] == [("b", 1), ("a", 2)]
         assert driver.table(counts) == {"a": 2, "b": 1}
 
 

@@ -39,7 +39,9 @@ class TestDriver:
         self._fed: dict[str, list[dict[str, Any]]] = {}
         self._clock_ms = 0
         self._count = 0
-        self._sources = {each.topic: each for each in walk(*program.ends) if isinstance(each, TopicSource)}
+        self._sources = {
+            source.topic: source for source in walk(*program.ends) if isinstance(source, TopicSource)
+        }
 
     def __enter__(self) -> Self:
         return self
@@ -82,9 +84,9 @@ class TestDriver:
 
     def read_all(self) -> dict[str, list[StreamRecord]]:
         """What was written to each topic, in order."""
-        sinks = [each for each in self._program.ends if isinstance(each, (TopicSink, Called))]
+        sinks = [end for end in self._program.ends if isinstance(end, (TopicSink, Called))]
         records: dict[str, list[tuple[list[int], StreamRecord]]] = {
-            each.topic: [] for each in sinks if isinstance(each, TopicSink) and each.topic is not None
+            end.topic: [] for end in sinks if isinstance(end, TopicSink) and end.topic is not None
         }
         translator = self._translator(sinks)
         for number, sink in enumerate(sinks):
@@ -94,7 +96,7 @@ class TestDriver:
                 else:
                     records.setdefault(topic, []).append(([*order, number], record))
         return {
-            topic: [record for _, record in sorted(found, key=_order)] for topic, found in records.items()
+            topic: [record for _, record in sorted(keyed, key=_order)] for topic, keyed in records.items()
         }
 
     def table(self, table: Table | str) -> dict[Any, Any]:
@@ -105,13 +107,13 @@ class TestDriver:
             translator = self._translator([table.operator])
             rows = self._collected(translator.frame(table.operator))
             records = [record for _, record in rows]
-        found: dict[Any, Any] = {}
+        latest: dict[Any, Any] = {}
         for record in records:
             key = tuple(record.key.values()) if isinstance(record.key, dict) else record.key
-            found.pop(key, None)
+            latest.pop(key, None)
             if record.value is not None:
-                found[key] = record.value
-        return found
+                latest[key] = record.value
+        return latest
 
     def records(self, of: Stream | Table) -> list[StreamRecord]:
         """The records of a stream, or the updates of a table, that the program need not write anywhere."""
@@ -122,10 +124,10 @@ class TestDriver:
         made: dict[str, RecordFrame] = {}
 
         def read(source: TopicSource) -> RecordFrame:
-            found = made.get(source.name)
-            if found is None:
-                found = made[source.name] = self._source(source, translator)
-            return found
+            known = made.get(source.name)
+            if known is None:
+                known = made[source.name] = self._source(source, translator)
+            return known
 
         translator = Translator(spark=self._spark, read=read, ends=ends, tasks=self._program.partitions)
         return translator
@@ -173,8 +175,8 @@ class TestDriver:
     def _rows(self, frame: RecordFrame, rows: Any) -> Iterable[tuple[dict[str, Any], StreamRecord]]:
         bare_key = frame.fields("__key") == ("key",) or len(frame.fields("__key")) == 1
         bare_value = frame.fields("__value") == ("value",)
-        found: pa.Table = rows.drop("__old").toArrow()
-        for row in found.to_pylist():
+        table: pa.Table = rows.drop("__old").toArrow()
+        for row in table.to_pylist():
             if bare_key and row["__key"] is not None:
                 row["__key"] = {"key": next(iter(row["__key"].values()))}
             yield row, StreamRecord.of(row, bare_key=bare_key, bare_value=bare_value)

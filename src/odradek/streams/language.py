@@ -120,7 +120,7 @@ class Stream:
     def merge(self, *others: Stream, name: str | None = None) -> Stream:
         """The records of all of them, which have the same columns."""
         name = self._program.operator_name("merge", name)
-        inputs = (self.operator, *(each.operator for each in others))
+        inputs = (self.operator, *(other.operator for other in others))
         return self._then(Merged(name=name, inputs=inputs))
 
     def peek(self, look: Callable[[Any], Any], *, name: str | None = None) -> Stream:

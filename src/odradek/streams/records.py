@@ -23,7 +23,7 @@ class StreamRecord:
             key=_plain(row["__key"], "key" if bare_key else None),
             value=_plain(row["__value"], "value" if bare_value else None),
             timestamp=row["__timestamp"],
-            headers=tuple((each["key"], each["value"]) for each in row["__headers"] or ()),
+            headers=tuple((header["key"], header["value"]) for header in row["__headers"] or ()),
         )
 
 

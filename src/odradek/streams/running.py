@@ -193,11 +193,11 @@ def schemas(program: Program, operator: Operator) -> tuple[str, str]:
 
     translator = Translator(spark=spark, read=nothing, ends=[operator], tasks=program.partitions)
     rows = translator.frame(operator).rows
-    found = []
+    types = []
     for column, bare in (("__key", "key"), ("__value", "value")):
         kind = rows.schema[column].dataType
         assert isinstance(kind, StructType)
         fields = [f"`{field.name}` {field.dataType.simpleString()}" for field in kind.fields]
         alone = kind.fieldNames() == [bare]
-        found.append(kind.fields[0].dataType.simpleString() if alone else ", ".join(fields))
-    return found[0], found[1]
+        types.append(kind.fields[0].dataType.simpleString() if alone else ", ".join(fields))
+    return types[0], types[1]

@@ -124,7 +124,7 @@ class Result:
 def _batch_count(job: Job) -> int:
     """Highest number of a batch that Spark calls done."""
     commits = (Path(job.checkpoint) / "commits").glob("[0-9]*")
-    return max((int(each.name) for each in commits if each.name.isdigit()), default=-1) + 1
+    return max((int(commit.name) for commit in commits if commit.name.isdigit()), default=-1) + 1
 
 
 def _brokers(count: int) -> str:
@@ -237,7 +237,9 @@ class _Killer:
     def _situation(self) -> str:
         """Whether readers are held back, or the query stands."""
         with Admin(self._cluster.address) as admin:
-            names = [each.transactional_id for each in admin.list_transactions(states=["Ongoing"])]
+            names = [
+                transaction.transactional_id for transaction in admin.list_transactions(states=["Ongoing"])
+            ]
         return f"{_batch_count(self._job)} batches are done, and open transactions are: {', '.join(names) or 'none'}"
 
     def _spelled(self, kind: str) -> str:
@@ -283,8 +285,8 @@ class _Killer:
                 role = self._random.choice(list(SinkRole))
                 name = driver_id(sink_id)
                 if role is SinkRole.TASK:
-                    names = [each.transactional_id for each in admin.list_transactions()]
-                    name = self._random.choice([each for each in names if sink_of(each) == (sink_id, role)])
+                    names = [transaction.transactional_id for transaction in admin.list_transactions()]
+                    name = self._random.choice([item for item in names if sink_of(item) == (sink_id, role)])
                 return admin.describe_transactions([name])[name].coordinator
         except (KafkaError, IndexError):
             return None

@@ -25,7 +25,9 @@ class ClusterView:
 
     def up(self) -> list[tuple[ClusterKeeper, Broker]]:
         """Those that serve, or are stopped in the middle of it."""
-        return [(keeper, keeper.broker) for keeper in self.keepers if keeper.is_up and keeper.broker is not None]
+        return [
+            (keeper, keeper.broker) for keeper in self.keepers if keeper.is_up and keeper.broker is not None
+        ]
 
     def image(self) -> ClusterImage | None:
         """The newest that any broker knows."""
@@ -59,7 +61,9 @@ class ClusterView:
             return self._by_id.get(rng.choice(partitions).isr[0])
         chosen = rng.choice(partitions)
         if role == "heir":
-            heirs = [replica for replica in chosen.replicas if replica in chosen.isr and replica != chosen.leader]
+            heirs = [
+                replica for replica in chosen.replicas if replica in chosen.isr and replica != chosen.leader
+            ]
             return self._by_id.get(heirs[0]) if heirs else None
         if role == "follower":
             others = [replica for replica in chosen.replicas if replica != chosen.leader]

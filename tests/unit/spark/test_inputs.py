@@ -91,7 +91,7 @@ def journal(directory: Path, *sources: object, named: bool = False, batch: int =
     """A checkpoint whose batch has these offsets."""
     place = directory / "offsets" / str(batch)
     place.parent.mkdir(exist_ok=True)
-    lines = [json.dumps(each) for each in sources]
+    lines = [json.dumps(source) for source in sources]
     if named:
         lines = [json.dumps({f"source{number}": line for number, line in enumerate(lines)})]
     place.write_text("\n".join(["v1", "{}", *lines]))
@@ -122,26 +122,26 @@ def fingerprint(directory: Path, start: object, end: object) -> str:
 
 def test_a_fingerprint_tells_what_a_batch_has_read(tmp_path: Path) -> None:
     start, end = {"a": {"0": 5}}, {"a": {"0": 9}}
-    one = fingerprint(tmp_path, start, end)
-    assert len(one) == 16
-    assert fingerprint(tmp_path, start, {**end, "@from": {"b": {"0": 0}}}) == one, (
+    item = fingerprint(tmp_path, start, end)
+    assert len(item) == 16
+    assert fingerprint(tmp_path, start, {**end, "@from": {"b": {"0": 0}}}) == item, (
         "it says where partitions began"
     )
-    assert fingerprint(tmp_path, {**start, "@from": {"b": {"0": 0}}}, end) == one
-    assert fingerprint(tmp_path, {"a": {"0": 6}}, end) != one
-    assert fingerprint(tmp_path, start, {"a": {"0": 8}}) != one
-    assert fingerprint(tmp_path, start, {"logOffset": 3}) != one
+    assert fingerprint(tmp_path, {**start, "@from": {"b": {"0": 0}}}, end) == item
+    assert fingerprint(tmp_path, {"a": {"0": 6}}, end) != item
+    assert fingerprint(tmp_path, start, {"a": {"0": 8}}) != item
+    assert fingerprint(tmp_path, start, {"logOffset": 3}) != item
     (tmp_path / "offsets" / "4").unlink()
     assert batch_input(str(tmp_path), 5).next_offsets == {}
 
 
 def test_a_first_batch_is_told_by_its_beginning_too(tmp_path: Path) -> None:
     end = {"a": {"0": 9}}
-    found = {
+    results = {
         batch_input(journal(tmp_path, {**end, "@from": {"a": {"0": start}}}), 0).fingerprint
         for start in (3, 4)
     }
-    assert len(found) == 2
+    assert len(results) == 2
 
 
 DECIDED = Decision(

@@ -52,7 +52,7 @@ def batch_input(checkpoint: str, batch: int) -> BatchInput:
 
 def _ends_of(batch: int, documents: list[Any]) -> list[Any]:
     """The first batch begins where its end says; later ones begin where the batch before ended."""
-    return [_without_beginnings(each) for each in documents] if batch else documents
+    return [_without_beginnings(document) for document in documents] if batch else documents
 
 
 def _without_beginnings(document: Any) -> Any:

@@ -167,7 +167,7 @@ def walk(*ends: Operator) -> Iterator[Operator]:
         elif id(operator) not in seen:
             seen.add(id(operator))
             pending.append((operator, True))
-            pending.extend((each, False) for each in reversed(operator.inputs))
+            pending.extend((source, False) for source in reversed(operator.inputs))
 
 
 def _listed(expressions: tuple[Expression, ...]) -> str:

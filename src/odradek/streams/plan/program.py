@@ -54,7 +54,7 @@ class Program:
         lines = []
         for operator in walk(*self.ends):
             kind = type(operator).__name__
-            read = " <- " + ", ".join(each.name for each in operator.inputs) if operator.inputs else ""
+            read = " <- " + ", ".join(source.name for source in operator.inputs) if operator.inputs else ""
             details = operator.details()
             lines.append(f"{operator.name}: {kind}{read}" + (f" ({details})" if details else ""))
         return "\n".join(lines)

@@ -63,10 +63,10 @@ def milliseconds(length: str | int, what: str) -> int:
         if length < 0:
             raise ConfigError(f"{what} is {length} ms; a length of time is not negative")
         return length
-    found = _LENGTH.fullmatch(length.strip().lower())
-    unit = None if found is None else _UNITS.get(found[2])
-    if found is None or unit is None:
+    match = _LENGTH.fullmatch(length.strip().lower())
+    unit = None if match is None else _UNITS.get(match[2])
+    if match is None or unit is None:
         raise ConfigError(
             f"{what}={length!r} is no length of time: write '5 minutes', units {', '.join(_UNITS)}"
         )
-    return int(found[1]) * unit
+    return int(match[1]) * unit

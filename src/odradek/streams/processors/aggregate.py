@@ -72,8 +72,8 @@ class SqlFold:
         if left is None or right is None:
             return right if left is None else left
         return [
-            function.merge(one, other)
-            for one, other, (_, function) in zip(left, right, self._pairs(), strict=True)
+            function.merge(mine, other)
+            for mine, other, (_, function) in zip(left, right, self._pairs(), strict=True)
         ]
 
     def result(self, aggregate: Any) -> Fields | None:

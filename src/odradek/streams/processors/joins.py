@@ -35,9 +35,9 @@ class StreamTableProcessor:
             return
         if row.payload is None or row.payload["value"] is None:
             return
-        found = None if row.key is None else state.get("table", row.key)
-        if found is not None or self._left:
-            values = (row.payload["value"], found)
+        entry = None if row.key is None else state.get("table", row.key)
+        if entry is not None or self._left:
+            values = (row.payload["value"], entry)
             yield UpdateRow(row.payload["key"], values, row.timestamp, row.headers)
 
 

@@ -59,11 +59,11 @@ class CachedState:
 
     def get(self, name: str, key: Fields | None) -> Any:
         place = _place(name, key)
-        found = self._read.get(place, _ABSENT)
-        if found is _ABSENT:
+        stored = self._read.get(place, _ABSENT)
+        if stored is _ABSENT:
             data = self._store.get(place)
-            found = self._read[place] = None if data is None else pickle.loads(data)
-        return found
+            stored = self._read[place] = None if data is None else pickle.loads(data)
+        return stored
 
     def put(self, name: str, key: Fields | None, value: Any) -> None:
         place = _place(name, key)

@@ -52,8 +52,8 @@ class MapStore:
         self._state = state
 
     def get(self, name: bytes) -> bytes | None:
-        found = self._state.getValue((name,))
-        return None if found is None else bytes(found[0])
+        stored = self._state.getValue((name,))
+        return None if stored is None else bytes(stored[0])
 
     def put(self, name: bytes, data: bytes) -> None:
         self._state.updateValue((name,), (data,))
@@ -158,8 +158,8 @@ def _united(ports: list[Port], tasks: int) -> DataFrame:
     frames = []
     for number, port in enumerate(ports):
         payloads = [
-            (port.payload if each == number else sf.lit(None).cast(kind)).alias(f"__payload{each}")
-            for each, kind in enumerate(kinds)
+            (port.payload if index == number else sf.lit(None).cast(kind)).alias(f"__payload{index}")
+            for index, kind in enumerate(kinds)
         ]
         order = (
             sf.col("__order")
@@ -178,6 +178,6 @@ def _united(ports: list[Port], tasks: int) -> DataFrame:
             )
         )
     united = frames[0]
-    for each in frames[1:]:
-        united = united.union(each)
+    for frame in frames[1:]:
+        united = united.union(frame)
     return united

@@ -36,7 +36,7 @@ class SqlAggregates:
         self._arguments: list[Column] = []
         self._calls: list[CalledFunction] = []
         self._typed: list[Column] = []
-        self.expressions = tuple(self._rewritten(each) for each in aggregates)
+        self.expressions = tuple(self._rewritten(aggregate) for aggregate in aggregates)
         if not self._calls:
             raise ConfigError(
                 f"{', '.join(map(str, aggregates))}: no aggregate function is called; there are {', '.join(FUNCTIONS)}"
@@ -45,7 +45,7 @@ class SqlAggregates:
         self.arguments = sf.struct(*self._arguments)
         empty = spark.createDataFrame([], seen.schema)
         typed = empty.agg(
-            *(each.alias(call.out) for each, call in zip(self._typed, self._calls, strict=True))
+            *(column.alias(call.out) for column, call in zip(self._typed, self._calls, strict=True))
         )
         self.results: StructType = typed.schema
 
@@ -55,9 +55,9 @@ class SqlAggregates:
                 f"aggregates are written as SQL text, such as 'sum(amount) AS total', not as {aggregate}"
             )
         text, rest = "", aggregate
-        while found := _first_call(rest):
-            inside = _balanced(rest, found.end())
-            text += rest[: found.start()] + self._call(found[1].lower(), rest[found.end() : inside])
+        while call := _first_call(rest):
+            inside = _balanced(rest, call.end())
+            text += rest[: call.start()] + self._call(call[1].lower(), rest[call.end() : inside])
             rest = rest[inside + 1 :]
         return text + rest
 
@@ -74,13 +74,13 @@ class SqlAggregates:
         constants: list[Any] = []
         if function.constants:
             arguments, last = arguments[: -function.constants], arguments[-function.constants :]
-            constants = [_whole(each, name) for each in last]
+            constants = [_whole(constant, name) for constant in last]
         if not arguments:
             raise ConfigError(f"{name}() needs an argument")
         names = []
-        for each in arguments:
+        for argument in arguments:
             names.append(f"__argument{len(self._arguments)}")
-            self._arguments.append(sf.expr(each).alias(names[-1]))
+            self._arguments.append(sf.expr(argument).alias(names[-1]))
         out = f"__result{len(self._calls)}"
         self._calls.append(
             CalledFunction(
@@ -98,14 +98,14 @@ class SqlAggregates:
 
 
 def _first_call(text: str) -> re.Match[str] | None:
-    blank = _QUOTED.sub(lambda found: "'" * len(found[0]), text)
-    found = _CALL.search(blank)
-    return None if found is None else _CALL.match(text, found.start())
+    blank = _QUOTED.sub(lambda quoted: "'" * len(quoted[0]), text)
+    call = _CALL.search(blank)
+    return None if call is None else _CALL.match(text, call.start())
 
 
 def _balanced(text: str, start: int) -> int:
     """Where the bracket closes that is open at `start`."""
-    blank = _QUOTED.sub(lambda found: "'" * len(found[0]), text)
+    blank = _QUOTED.sub(lambda quoted: "'" * len(quoted[0]), text)
     depth = 1
     for place in range(start, len(blank)):
         depth += {"(": 1, ")": -1}.get(blank[place], 0)
@@ -115,7 +115,7 @@ def _balanced(text: str, start: int) -> int:
 
 
 def _split(text: str) -> Iterator[str]:
-    blank = _QUOTED.sub(lambda found: "'" * len(found[0]), text)
+    blank = _QUOTED.sub(lambda quoted: "'" * len(quoted[0]), text)
     depth, start = 0, 0
     for place, letter in enumerate(blank):
         depth += {"(": 1, "[": 1, ")": -1, "]": -1}.get(letter, 0)

@@ -68,11 +68,11 @@ def key_columns(frame: RecordFrame, taken: set[str]) -> list[Column]:
 def columns(expressions: Iterable[Expression], all_values: Iterable[str] = ()) -> list[Column]:
     """Spark's columns of the user's expressions; `*` stands for all value columns."""
     made: list[Column] = []
-    for each in expressions:
-        if isinstance(each, str) and each.strip() == "*":
+    for expression in expressions:
+        if isinstance(expression, str) and expression.strip() == "*":
             made += [sf.col(f"`{name}`") for name in all_values]
         else:
-            made.append(sf.expr(each) if isinstance(each, str) else each)
+            made.append(sf.expr(expression) if isinstance(expression, str) else expression)
     return made
 
 

@@ -103,10 +103,10 @@ def _filtered(operator: Filtered, translator: Translator) -> RecordFrame:
 
 def _holds(operator: Filtered) -> Column:
     conditions = [
-        sf.coalesce(each, sf.lit(False)) for each in columns([operator.condition, *operator.unless])
+        sf.coalesce(column, sf.lit(False)) for column in columns([operator.condition, *operator.unless])
     ]
     first = ~conditions[0] if operator.negated else conditions[0]
-    return reduce(lambda holding, each: holding & ~each, conditions[1:], first)
+    return reduce(lambda holding, condition: holding & ~condition, conditions[1:], first)
 
 
 def _blanked(frame: RecordFrame, rows: DataFrame, column: str, operator: Filtered) -> DataFrame:
@@ -141,7 +141,9 @@ def _selected(operator: Selected, translator: Translator) -> RecordFrame:
 def key_struct(seen: DataFrame, made: list[Column]) -> Column:
     """A key of these columns: null when all of them are."""
     fields = named(seen, made, alone="key")
-    present = reduce(lambda found, each: found | each, (column.isNotNull() for _, column in fields))
+    present = reduce(
+        lambda any_present, is_present: any_present | is_present, (column.isNotNull() for _, column in fields)
+    )
     return sf.when(present, sf.struct(*(column for _, column in fields)))
 
 
@@ -183,7 +185,7 @@ def _exploded(operator: Exploded, translator: Translator) -> RecordFrame:
 
 @translate.register
 def _merged(operator: Merged, translator: Translator) -> RecordFrame:
-    frames = [translator.frame(each) for each in operator.inputs]
+    frames = [translator.frame(source) for source in operator.inputs]
     first = frames[0]
     united: DataFrame | None = None
     for number, frame in enumerate(frames):

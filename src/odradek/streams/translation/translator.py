@@ -47,13 +47,13 @@ class Translator:
         self._frames: dict[Operator, RecordFrame] = {}
 
     def frame(self, operator: Operator) -> RecordFrame:
-        found = self._frames.get(operator)
-        if found is None:
+        frame = self._frames.get(operator)
+        if frame is None:
             try:
-                found = self._frames[operator] = translate(operator, self)
+                frame = self._frames[operator] = translate(operator, self)
             except errors.AnalysisException as error:
                 raise ConfigError(f"{operator.name}: {error.getMessage().splitlines()[0]}") from None
-        return found
+        return frame
 
 
 @singledispatch
@@ -68,7 +68,7 @@ def operators_with_old_values(ends: Iterable[Operator]) -> frozenset[Operator]:
     wanted: set[Operator] = set()
     for operator in reversed(list(walk(*ends))):
         if isinstance(operator, (Aggregated, Folded)):
-            wanted.update(each for each in operator.inputs if each.is_table)
+            wanted.update(source for source in operator.inputs if source.is_table)
         elif isinstance(operator, TableTableJoin):
             left, right = operator.inputs
             if operator.kind in ("left", "outer") or operator in wanted:

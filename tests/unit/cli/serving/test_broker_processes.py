@@ -89,12 +89,12 @@ def test_a_broker_is_heard_in_a_process_with_thousands_of_descriptors(tmp_path: 
     reading, writing = os.pipe()
     high = fcntl.fcntl(reading, fcntl.F_DUPFD_CLOEXEC, 2000)
     try:
-        one = broker(1, tmp_path)
-        one.process = EndsWhenLookedAt()  # type: ignore[assignment]
+        item = broker(1, tmp_path)
+        item.process = EndsWhenLookedAt()  # type: ignore[assignment]
         with os.fdopen(high, "rb") as stdout:
-            one.process.stdout = stdout  # type: ignore[union-attr]
+            item.process.stdout = stdout  # type: ignore[union-attr]
             os.write(writing, b"ready 127.0.0.1:9092\n")
-            assert one.wait_until_ready(5.0) == "127.0.0.1:9092"
+            assert item.wait_until_ready(5.0) == "127.0.0.1:9092"
     finally:
         os.close(reading)
         os.close(writing)
