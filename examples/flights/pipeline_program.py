@@ -3,7 +3,7 @@
     python pipeline_program.py HOST:PORT DIRECTORY
 
 Started again after it was killed, it goes on. Then it archives both topics, and reads the result back. It prints a JSON object
-a line for what happens, and ends when whoever started it is gone.
+a line for what happens, and ends when its parent is gone.
 """
 
 from __future__ import annotations

@@ -30,7 +30,7 @@ class TopicLook:
 
 
 def reason_to_rebuild(kept: ViewState, look: TopicLook, now_ms: int) -> str | None:
-    """Why the rows must be read anew from the beginning; None: they are continued."""
+    """Why the rows must be read again from the beginning; None: they are continued."""
     if kept.key_format != look.key_format:
         return f"keys are stored as {kept.key_format}, and wanted as {look.key_format}"
     if kept.topic_id != look.topic_id:

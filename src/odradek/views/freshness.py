@@ -56,7 +56,7 @@ class Freshness:
     @property
     def lag(self) -> int | None:
         """Of all partitions together; None before the first look."""
-        lags = [each.lag for each in self.partitions]
+        lags = [partition.lag for partition in self.partitions]
         return None if None in lags else sum(lag for lag in lags if lag is not None)
 
     def as_json(self) -> dict[str, Any]:
@@ -66,15 +66,15 @@ class Freshness:
             "lag": self.lag,
             "partitions": [
                 {
-                    "partition": each.partition,
-                    "applied_offset": each.applied_offset,
-                    "end_offset": each.end_offset,
-                    "lag": each.lag,
-                    "record_timestamp_ms": each.record_timestamp_ms,
-                    "applied_at_ms": each.applied_at_ms,
-                    "looked_at_ms": each.looked_at_ms,
+                    "partition": partition.partition,
+                    "applied_offset": partition.applied_offset,
+                    "end_offset": partition.end_offset,
+                    "lag": partition.lag,
+                    "record_timestamp_ms": partition.record_timestamp_ms,
+                    "applied_at_ms": partition.applied_at_ms,
+                    "looked_at_ms": partition.looked_at_ms,
                 }
-                for each in self.partitions
+                for partition in self.partitions
             ],
             "skipped": self.skipped_count,
             "problem": self.problem,

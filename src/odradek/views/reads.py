@@ -182,7 +182,7 @@ class ViewReads:
         if self._tail.rebuild_count != before:
             self._tail.check_answers()
             raise KafkaError(
-                ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, "the view was built anew meanwhile: ask again"
+                ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, "the view was built again meanwhile: ask again"
             )
 
 

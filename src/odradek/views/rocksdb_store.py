@@ -274,7 +274,7 @@ class RocksDBStore:
                 raise StoreError("the view is closed") from error
             if any(sign in reason for sign in _DAMAGE):
                 self._note_damage()
-                advice = "open it again: it is built anew from the topic"
+                advice = "open it again: it is built again from the topic"
             else:
                 advice = "mend that, then open it again: it goes on where it was"
             raise StoreError(f"the view in {self._directory} cannot be {what}: {reason}; {advice}") from error

@@ -55,11 +55,11 @@ def cells(column: BinaryColumn, row_count: int) -> list[bytes | None]:
     offsets = (
         memoryview(column.offsets).cast("B").cast("i")[column.first : column.first + row_count + 1].tolist()
     )
-    found: list[bytes | None] = [data[start:end] for start, end in pairwise(offsets)]
+    fields: list[bytes | None] = [data[start:end] for start, end in pairwise(offsets)]
     if column.null_count and column.validity is not None:
         for index in _nulls(memoryview(column.validity).cast("B"), column.first, row_count):
-            found[index] = None
-    return found
+            fields[index] = None
+    return fields
 
 
 def _nulls(validity: memoryview, first: int, row_count: int) -> Iterator[int]:

@@ -225,10 +225,10 @@ class Tail:
 
     async def _move(self) -> None:
         """Positions may have moved behind markers, and behind what was aborted or compacted away."""
-        found = self._changelog.positions()
+        positions = self._changelog.positions()
         positions, moved = {}, {}
         for partition, position in self._state.positions.items():
-            offset = found.get(partition, position.offset)
+            offset = positions.get(partition, position.offset)
             if offset != position.offset:
                 self._check_continues(partition, position, offset)
                 moved[partition] = offset
@@ -376,7 +376,7 @@ class Tail:
         )
 
     def close(self, error: Exception) -> None:
-        """Nobody is answered any more."""
+        """No one is answered any more."""
         self.status = ViewStatus.CLOSED
         self._failure = self._failure or ErrorValue.of(error)
         self._tell()

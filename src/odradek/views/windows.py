@@ -64,11 +64,11 @@ class WindowedKeys:
         times = _TWO_TIMES if self.size_ms is None else _ONE_TIME
         if len(raw) < times.size:
             raise ValueError(f"a key in a window has at least {times.size} bytes, not {len(raw)}")
-        key, found = raw[: -times.size], times.unpack(raw[-times.size :])
+        key, bounds = raw[: -times.size], times.unpack(raw[-times.size :])
         if self.size_ms is None:
-            end_ms, start_ms = found
+            end_ms, start_ms = bounds
         else:
-            start_ms = found[0]
+            start_ms = bounds[0]
             end_ms = min(start_ms + self.size_ms, _TIME_MAX)
         return escaped(self.keys.stored(key)) + _TIMES_FOLLOW + _TIMES.pack(start_ms + _SIGN, end_ms + _SIGN)
 

@@ -69,7 +69,7 @@ def failed_directory_written() -> Patches:
     yield patch.object(Checkpointing, "_write_extents", write_extents)
 
 
-@mutant("nobody looks whether a log's first segment is missing")
+@mutant("no one looks whether a log's first segment is missing")
 def first_segment_not_missed() -> Patches:
     yield patch.object(StartLoader, "missing_from", lambda self, names: None)
 

@@ -45,7 +45,7 @@ def test_a_view_has_the_last_value_of_each_key(
     assert dict(view) == {"cid": 3, "dan": 5}
     freshness = view.freshness()
     assert (freshness.status, freshness.lag, freshness.problem) == (ViewStatus.LIVE, 0, None)
-    assert all(each.looked_at_ms for each in freshness.partitions)
+    assert all(partition.looked_at_ms for partition in freshness.partitions)
 
 
 def test_ranges_and_prefixes_are_in_the_order_of_keys(

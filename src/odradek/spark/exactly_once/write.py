@@ -145,7 +145,7 @@ class TwoPhaseWrite:
         return BatchName(query=place.query, batch=place.batch)
 
     def _input(self, name: BatchName) -> BatchInput | None:
-        """What the batch has read; None where nobody can tell."""
+        """What the batch has read; None where no one can tell."""
         delivery = self._delivery
         if name.is_keyed or delivery.checkpoint is None:
             if delivery.publish_group is not None:
