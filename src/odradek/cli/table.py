@@ -59,7 +59,7 @@ def table() -> None:
     metavar="HOST:PORT",
     default="127.0.0.1:8085",
     show_default=True,
-    help="Where to listen. Nobody has to log in: think before you leave this machine.",
+    help="Where to listen. No one has to log in: think before you leave this machine.",
 )
 @bootstrap_option
 def serve(
@@ -137,7 +137,7 @@ def get(
     rows = _asked(server or _DEFAULT_SERVER, topic, key, is_wanted=server is not None)
     if rows is None:
         check_reachable(bootstrap)
-        found = asyncio.run(
+        listed = asyncio.run(
             lookup.look_up(
                 bootstrap,
                 topic,
@@ -148,7 +148,7 @@ def get(
                 settings={"default_api_timeout_ms": 10_000},
             )
         )
-        rows = [answers.row_as_json(row) for row in found]
+        rows = [answers.row_as_json(row) for row in listed]
     if not rows:
         raise KafkaError(ErrorCode.RESOURCE_NOT_FOUND, f"table {topic} has no key {key!r}")
     if as_json:
@@ -225,15 +225,15 @@ def _fetched(place: urllib.parse.SplitResult, path: str, *, is_wanted: bool) -> 
 def _by_topic(items: tuple[str, ...], topics: tuple[str, ...], option: str) -> dict[str, str]:
     """`FORMAT` for all topics, `TOPIC=FORMAT` for one of them."""
     for_all = [item for item in items if "=" not in item]
-    found = dict.fromkeys(topics, for_all[-1]) if for_all else {}
+    given = dict.fromkeys(topics, for_all[-1]) if for_all else {}
     for item in items:
         topic, equals, text = item.partition("=")
         if not equals:
             continue
         if topic not in topics:
             raise click.UsageError(f"{option} {item!r}: {topic} is not served", click.get_current_context())
-        found[topic] = text
-    return found
+        given[topic] = text
+    return given
 
 
 def _address(text: str) -> tuple[str, int]:

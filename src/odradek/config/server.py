@@ -42,7 +42,7 @@ class ServerConfig(Section):
         "Whether clients are offered versions of the protocol that Kafka has not declared stable.")
     odradek_loop_held_warn_ms: Int = setting(default=100, valid=at_least(0), meaning=
         "A line in the log says what held the event loop, when that took longer than this, and how often and how "
-        "long it was held since the start. 0: nobody looks.")
+        "long it was held since the start. 0: no one looks.")
     odradek_log_peer_lines_max: Int = setting(default=40, valid=at_least(0), meaning=
         "How many lines at once one address may cause in the log for each event; they grow again by one a second. 0: no limit.")
     # fmt: on

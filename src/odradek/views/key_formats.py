@@ -154,8 +154,8 @@ class JsonKeys:
 
 
 KEY_FORMATS: Final[Mapping[str, KeyFormat]] = {
-    each.name: each
-    for each in (
+    keys.name: keys
+    for keys in (
         TextKeys(name="string", is_text=True),
         TextKeys(name="bytes", is_text=False),
         IntegerKeys(name="short", size_bytes=2),
@@ -194,8 +194,8 @@ def _number(layout: str) -> Callable[[bytes], Any]:
 
 
 VALUE_FORMATS: Final[Mapping[str, ViewValueFormat]] = {
-    each.name: each
-    for each in (
+    keys.name: keys
+    for keys in (
         ViewValueFormat(name="json", decode=_json_value),
         ViewValueFormat(name="string", decode=bytes.decode),
         ViewValueFormat(name="bytes", decode=bytes),

@@ -41,10 +41,10 @@ async def look_up(
     loop.begin()
     changelog.start()
     try:
-        found = await _read(changelog, codec, wanted, changelog.clock.monotonic() + timeout_s)
+        rows = await _read(changelog, codec, wanted, changelog.clock.monotonic() + timeout_s)
     finally:
         await changelog.close()
-    return [codec.row((stored, found[stored])) for stored in sorted(found)]
+    return [codec.row((stored, rows[stored])) for stored in sorted(rows)]
 
 
 async def _read(
@@ -52,12 +52,12 @@ async def _read(
 ) -> dict[bytes, bytes]:
     log = await changelog.log_ends(await changelog.partitions())
     changelog.read_from({partition: (start, -1) for partition, start in log.starts.items()})
-    found: dict[bytes, bytes] = {}
+    rows: dict[bytes, bytes] = {}
     while True:
         positions = changelog.positions()
         changelog.note(positions)
         if all(positions.get(partition, -1) >= end for partition, end in log.ends.items()):
-            return found
+            return rows
         left_s = deadline - changelog.clock.monotonic()
         if left_s <= 0:
             raise TimedOutError(
@@ -66,17 +66,17 @@ async def _read(
         chunk = await changelog.next_chunk(left_s)
         columns = None if chunk is None else changelog.take(chunk)
         if columns is not None and columns.row_count:
-            _note_found(found, changes_of(columns, codec.keys).rows, wanted)
+            _note_found(rows, changes_of(columns, codec.keys).rows, wanted)
 
 
-def _note_found(found: dict[bytes, bytes], changed: Mapping[bytes, bytes | None], wanted: KeyRange) -> None:
+def _note_found(rows: dict[bytes, bytes], changed: Mapping[bytes, bytes | None], wanted: KeyRange) -> None:
     for stored, value in changed.items():
         if not wanted.contains(stored):
             continue
         if value is None:
-            found.pop(stored, None)
-        elif len(found) < ROWS_FOUND_MAX or stored in found:
-            found[stored] = value
+            rows.pop(stored, None)
+        elif len(rows) < ROWS_FOUND_MAX or stored in rows:
+            rows[stored] = value
         else:
             raise KafkaError(
                 ErrorCode.POLICY_VIOLATION,

@@ -225,10 +225,10 @@ class Tail:
 
     async def _move(self) -> None:
         """Positions may have moved behind markers, and behind what was aborted or compacted away."""
-        positions = self._changelog.positions()
+        reached = self._changelog.positions()
         positions, moved = {}, {}
         for partition, position in self._state.positions.items():
-            offset = positions.get(partition, position.offset)
+            offset = reached.get(partition, position.offset)
             if offset != position.offset:
                 self._check_continues(partition, position, offset)
                 moved[partition] = offset

@@ -49,7 +49,7 @@ def test_each_event_has_the_totals_of_all_told_or_not(
     for clock.seconds, seconds in ((0.0, 0.25), (1.0, 0.5), (20.0, 0.125)):
         report(held(seconds=seconds))
     values = [record.odradek_values for record in caplog.records]  # type: ignore[attr-defined]
-    assert [(one["count"], one["total_ms"], one["longest_ms"]) for one in values] == [
+    assert [(entry["count"], entry["total_ms"], entry["longest_ms"]) for entry in values] == [
         (1, 250, 250),
         (3, 875, 500),
     ]

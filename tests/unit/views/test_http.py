@@ -90,10 +90,10 @@ async def test_rows_come_with_their_freshness(
         status, answer = await get(f"/tables/{topic}/ann")
         assert (status, answer["key"], answer["value"]) == (200, "ann", {"n": 1})
         assert answer["freshness"]["lag"] == 0
-        assert [each["partition"] for each in answer["freshness"]["partitions"]] == [0, 1]
+        assert [entry["partition"] for entry in answer["freshness"]["partitions"]] == [0, 1]
         assert (await get(f"/tables/{topic}/a%2Fb%20c?freshness=brief"))[1]["value"] == 2
         status, answer = await get("/tables")
-        assert [each["table"] for each in answer["tables"]] == [topic]
+        assert [entry["table"] for entry in answer["tables"]] == [topic]
 
 
 async def test_pages_of_a_range_follow_each_other(
@@ -162,8 +162,8 @@ async def test_errors_are_one_line_with_kafkas_code(
     topic = make_topic()
     send(topic, {struct.pack(">q", 1): b"{"})
     async with serving(odradek_broker, {topic: {"key": "long"}}) as get:
-        found, answer = await get(target.replace("TOPIC", topic))
-        assert (found, answer["error"]["code"], answer["error"]["name"]) == (status, int(code), code.name)
+        result, answer = await get(target.replace("TOPIC", topic))
+        assert (result, answer["error"]["code"], answer["error"]["name"]) == (status, int(code), code.name)
         assert answer["error"]["message"]
 
 
