@@ -54,13 +54,13 @@ def main() -> int:
         node = OdradekNode(directory=Path(directory), port=free_port())
         node.start()
         try:
-            told = _measure(node.bootstrap, python, jars, options)
+            answer = _measure(node.bootstrap, python, jars, options)
         finally:
             node.stop()
-    told |= {"load before and after": [options.load, os.getloadavg()[0]], "machine": report.machine()}
+    answer |= {"load before and after": [options.load, os.getloadavg()[0]], "machine": report.machine()}
     options.out.mkdir(parents=True, exist_ok=True)
-    (options.out / "spark.json").write_text(json.dumps(told, indent=1) + "\n", encoding="utf-8")
-    table = _table(told)
+    (options.out / "spark.json").write_text(json.dumps(answer, indent=1) + "\n", encoding="utf-8")
+    table = _table(answer)
     (options.out / "spark.md").write_text(table, encoding="utf-8")
     print(table)
     return 0
@@ -100,26 +100,26 @@ def _measure(servers: str, python: Path, jars: list[Path], options: argparse.Nam
         check=True,
         env=environment,
     )
-    told: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
-    return told
+    answer: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    return answer
 
 
-def _table(told: dict[str, Any]) -> str:
+def _table(answer: dict[str, Any]) -> str:
     lines = [
-        f"Spark {told['spark']}, local[2]; load {told['load before and after'][0]:.1f} before,"
-        f" {told['load before and after'][1]:.1f} after.",
+        f"Spark {answer['spark']}, local[2]; load {answer['load before and after'][0]:.1f} before,"
+        f" {answer['load before and after'][1]:.1f} after.",
         "",
         "| | connector, rows/s | odradek, rows/s | ratio (lowest to highest round) |",
         "|---|---:|---:|---:|",
     ]
-    for case, figures in told["rows/s"].items():
+    for case, figures in answer["rows/s"].items():
         ratios = [ours / theirs for ours, theirs in zip(figures["odradek"], figures["kafka"], strict=True)]
         middle = {name: statistics.median(values) for name, values in figures.items()}
         lines.append(
             f"| {case} | {middle['kafka']:,.0f} | {middle['odradek']:,.0f} |"
             f" {statistics.median(ratios):.2f} ({min(ratios):.2f} to {max(ratios):.2f}) |"
         )
-    idle = told["idle"]
+    idle = answer["idle"]
     spelled = ", ".join(
         f"{rss} MB ({pss} proportional)" for rss, pss in zip(idle["rss"], idle["pss"], strict=True)
     )

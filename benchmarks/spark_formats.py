@@ -109,9 +109,11 @@ class Cases:
         )
         if not query.awaitTermination(_STREAM_SECONDS):
             raise RuntimeError(f"the stream of {spark_format} did not end within {_STREAM_SECONDS} s")
-        batches = [each for each in query.recentProgress if each["numInputRows"]]
+        batches = [entry for entry in query.recentProgress if entry["numInputRows"]]
         middle = batches[1:-1] or batches
-        rates = [each["numInputRows"] / (each["durationMs"]["triggerExecution"] / 1_000) for each in middle]
+        rates = [
+            entry["numInputRows"] / (entry["durationMs"]["triggerExecution"] / 1_000) for entry in middle
+        ]
         return float(statistics.median(rates))
 
     def _streamed(self, spark_format: str, size: int) -> DataFrame:
@@ -140,7 +142,7 @@ class Cases:
 
     def idle_memory(self) -> dict[str, list[float]]:
         """MB of each Python process that Spark keeps for a query that waits; those of earlier queries are left out."""
-        before = {each.pid for each in _pythons()}
+        before = {python.pid for python in _pythons()}
         query: Any = (
             self._options(self._spark.readStream.format("odradek"), 100)
             .option("startingOffsets", "latest")
@@ -150,11 +152,11 @@ class Cases:
             .start()
         )
         time.sleep(IDLE_SECONDS)
-        found = [memory(each.pid) for each in _pythons() if each.pid not in before]
+        results = [memory(python.pid) for python in _pythons() if python.pid not in before]
         query.stop()
         return {
-            "rss": [round(each.rss_bytes / 1e6, 1) for each in found],
-            "pss": [round(each.pss_bytes / 1e6, 1) for each in found],
+            "rss": [round(item.rss_bytes / 1e6, 1) for item in results],
+            "pss": [round(item.pss_bytes / 1e6, 1) for item in results],
         }
 
     def _options(self, reader: Any, size: int) -> Any:
@@ -166,7 +168,7 @@ def _topic(size: int) -> str:
 
 
 def _pythons() -> list[psutil.Process]:
-    return [each for each in psutil.Process().children(recursive=True) if "python" in each.name()]
+    return [child for child in psutil.Process().children(recursive=True) if "python" in child.name()]
 
 
 if __name__ == "__main__":
