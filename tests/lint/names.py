@@ -42,6 +42,13 @@ SAYS_NOTHING: Final = frozenset(
     }
 )
 EMPTY: Final = frozenset({"one", "found", "told", "each"})
+GROWING: Final = (
+    "src/odradek/streams/",
+    "tests/streams/",
+    "tests/unit/streams/",
+    "tests/spark/test_streams.py",
+)
+"""What others write at this moment: its variables are not looked at yet."""
 RETIRED: Final = {
     "Circumstances": "RequestContext",
     "Parts": "BrokerContext",
@@ -74,9 +81,10 @@ def findings(root: Path) -> Iterator[str]:
         if path.stem in SAYS_NOTHING:
             yield f"{where}: a file name that says nothing: name what the file holds"
         yield from (f"{where}:{line}: {name} is retired: {RETIRED[name]}" for line, name in _retired(text))
-        yield from (
-            f"{where}:{line}: a variable named {name}: say what it holds" for line, name in _empty(text)
-        )
+        if not where.as_posix().startswith(GROWING):
+            yield from (
+                f"{where}:{line}: a variable named {name}: say what it holds" for line, name in _empty(text)
+            )
         if where.parts[0] == "src" and not _is_exempt(where):
             for name in _classes(text):
                 defined[name].append(where)

@@ -60,7 +60,7 @@ def test_a_plan_of_faults_reads_as_it_is_written() -> None:
 
 
 @pytest.mark.parametrize(
-    "line", ["kill", "kill@x", "kill:nobody@1", "kilt@1", "kill/never@1", "kill@1,", "@1"]
+    "line", ["kill", "kill@x", "kill:stranger@1", "kilt@1", "kill/never@1", "kill@1,", "@1"]
 )
 def test_what_is_no_plan_is_refused(line: str) -> None:
     with pytest.raises(ValueError, match="is no fault"):

@@ -5,7 +5,7 @@ until all of it is durable, for which the flusher takes the partitions together;
 nothing, so a leader that is slow or dead holds up no other, and a partition in trouble only itself.
 
 A loop that gets a partition more to follow does not leave that to the end of a long poll: a replica that is in sync holds up
-who waits for it. It asks the leader for nothing at all, on the same connection: a leader answers a poll at once when another
+the waiters for it. It asks the leader for nothing at all, on the same connection: a leader answers a poll at once when another
 request follows it. So the session goes on, and names what is new only.
 """
 

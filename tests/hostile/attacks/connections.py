@@ -168,7 +168,7 @@ ATTACKS: Final = (
     ),
     Attack(
         name="slow senders",
-        claim="hundreds of frames that come byte by byte hold up nobody",
+        claim="hundreds of frames that come byte by byte hold up no one",
         run=_slow_senders,
     ),
     Attack(

@@ -121,14 +121,14 @@ ATTACKS: Final = (
     ),
     Attack(
         name="metadata of everything",
-        claim="clients that ask for all partitions at once hold up nobody",
+        claim="clients that ask for all partitions at once hold up no one",
         run=_ask_for_all,
         prepare=_prepare_partitions,
         grown_bytes_max=400 * MEBIBYTE,
     ),
     Attack(
         name="a crowd joins a group",
-        claim="the assignment of a large group holds up nobody",
+        claim="the assignment of a large group holds up no one",
         run=_join_in_crowds,
         prepare=_prepare_group,
     ),

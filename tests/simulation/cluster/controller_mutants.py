@@ -223,7 +223,7 @@ def deposed_controller_refuses() -> Patches:
     yield patch.object(Controller, "confirm_office", confirm_office)
 
 
-@mutant("row 25: a change now and then is told to nobody", _SCENARIO)
+@mutant("row 25: now and then no broker hears of a change", _SCENARIO)
 def change_not_told() -> Patches:
     real = Publication._update
 

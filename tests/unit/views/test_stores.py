@@ -160,7 +160,7 @@ def test_rot_is_one_error_and_the_next_opening_begins_again(
         data[middle : middle + 200] = bytes(200)
         path.write_bytes(data)
     for look in (lambda: store.scan(b"", None, 1_000), store.count):
-        with pytest.raises(StoreError, match="open it again: it is built anew"):
+        with pytest.raises(StoreError, match="open it again: it is built again"):
             look()
     assert reopen().state() is None
 

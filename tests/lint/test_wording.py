@@ -1,0 +1,42 @@
+"""The lint rule for plain words finds them in prose, and none in this project."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from tests.lint.wording import PLAIN, findings
+
+ROOT = Path(__file__).parents[2]
+
+
+def write(root: Path, name: str, text: str) -> None:
+    path = root / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+
+
+def test_the_prose_of_this_project_uses_plain_words() -> None:
+    assert list(findings(ROOT)) == []
+
+
+@pytest.mark.parametrize("word", PLAIN)
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("src/odradek/a.py", '"""Of\n\n{}."""\n'),
+        ("tests/a.py", "x = 1\n\nx = 2  # {} knows\n"),
+        ("src/odradek/b.py", 'x = 1\n\nraise ValueError(f"{} knows {{x}}")\n'),
+        ("docs/a.md", "# A\n\n{} knows\n"),
+        ("README.md", "# A\n\n{} knows\n"),
+    ],
+)
+def test_a_word_is_found_at_its_line(tmp_path: Path, name: str, text: str, word: str) -> None:
+    write(tmp_path, name, text.format(word.capitalize()))
+    (finding,) = findings(tmp_path)
+    assert finding == f"{name}:3: {word!r}: write {PLAIN[word]}"
+
+
+def test_names_and_data_are_left_alone(tmp_path: Path) -> None:
+    write(tmp_path, "src/odradek/a.py", 'nobody = "nobody"\nx = "nobody-knows"\n"""The name `anew`."""\n')
+    assert list(findings(tmp_path)) == []

@@ -1,0 +1,78 @@
+"""A lint rule: plain words in prose. `python -m tests.lint.wording [ROOT]`.
+
+English is a second language for many readers of the code, the documents and the errors. `PLAIN` names words and phrases that
+are hard for them, and what to write instead. The rule reads comments and strings of Python files, Markdown files and the Makefile.
+Text between backticks is a name, not a word; a string of one word is data.
+"""
+
+from __future__ import annotations
+
+import io
+import re
+import sys
+import tokenize
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+FOLDERS: Final = ("src", "tests", "tools", "examples", "benchmarks", "docs")
+RECORDED: Final = (
+    "tests/differential/",
+    "tests/lint/",
+    "src/odradek/streams/",
+    "tests/streams/",
+    "docs/streams",
+)
+"""Data that names members or topics, this rule's own words, and what others write at this moment."""
+PLAIN: Final = {
+    "anew": "again, or the verb: rebuild, restart, create again",
+    "nobody": "no one, no client, no broker, nothing",
+    "whoever": "the one that is meant: the client, the caller, the waiter",
+    "whomever": "the one that is meant",
+    "who waits": "waiters",
+    "is told of": "learns of, hears of",
+    "are told of": "learn of, hear of",
+    "of its own accord": "by itself",
+    "of their own accord": "by themselves",
+}
+_WORDS: Final = re.compile(rf"(?<![\w'\"-])({'|'.join(PLAIN)})(?![\w-])", re.IGNORECASE)
+_NAMES: Final = re.compile(r"`[^`]*`")
+_PYTHON_TEXT: Final = frozenset(
+    {tokenize.COMMENT, tokenize.STRING, getattr(tokenize, "FSTRING_MIDDLE", tokenize.STRING)}
+)
+
+
+def findings(root: Path) -> Iterator[str]:
+    """One line for each word that breaks the rule."""
+    for path in _files(root):
+        where = path.relative_to(root)
+        if where.as_posix().startswith(RECORDED):
+            continue
+        text = path.read_text(encoding="utf-8")
+        pieces = _python_text(text) if path.suffix == ".py" else enumerate(text.splitlines(), start=1)
+        for line, piece in pieces:
+            for match in _WORDS.finditer(_NAMES.sub("``", piece)):
+                word = match[1].lower()
+                yield f"{where}:{line + match.string.count(chr(10), 0, match.start())}: {word!r}: write {PLAIN[word]}"
+
+
+def _files(root: Path) -> Iterator[Path]:
+    for folder in FOLDERS:
+        yield from sorted(path for path in (root / folder).rglob("*") if path.suffix in (".py", ".md"))
+    yield from sorted(path for path in root.iterdir() if path.suffix == ".md" or path.name == "Makefile")
+
+
+def _python_text(text: str) -> Iterator[tuple[int, str]]:
+    for token in tokenize.generate_tokens(io.StringIO(text).readline):
+        if token.type in _PYTHON_TEXT:
+            yield token.start[0], token.string
+
+
+def main() -> int:
+    lines = list(findings(Path(sys.argv[1]) if len(sys.argv) > 1 else Path.cwd()))
+    sys.stdout.writelines(f"{line}\n" for line in lines)
+    return 1 if lines else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
