@@ -1,8 +1,8 @@
 """A lint rule: plain words in prose. `python -m tests.lint.wording [ROOT]`.
 
 English is a second language for many readers of the code, the documents and the errors. `PLAIN` names words and phrases that
-are hard for them, and what to write instead. The rule reads comments and strings of Python files, Markdown files and the Makefile.
-Text between backticks is a name, not a word; a string of one word is data.
+are hard for them, and what to write instead. The rule reads comments and strings of Python files, Markdown files and the
+Makefile. Text between backticks is a name; a string of one word is data, and so is a word in single quotes.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ PLAIN: Final = {
     "of its own accord": "by itself",
     "of their own accord": "by themselves",
 }
-_WORDS: Final = re.compile(rf"(?<![\w'\"-])({'|'.join(PLAIN)})(?![\w-])", re.IGNORECASE)
+_WORDS: Final = re.compile(rf"(?<![\w'-])({'|'.join(PLAIN)})(?![\w'-])", re.IGNORECASE)
 _NAMES: Final = re.compile(r"`[^`]*`")
 _PYTHON_TEXT: Final = frozenset(
     {tokenize.COMMENT, tokenize.STRING, getattr(tokenize, "FSTRING_MIDDLE", tokenize.STRING)}
@@ -64,7 +64,7 @@ def _files(root: Path) -> Iterator[Path]:
 
 def _python_text(text: str) -> Iterator[tuple[int, str]]:
     for token in tokenize.generate_tokens(io.StringIO(text).readline):
-        if token.type in _PYTHON_TEXT:
+        if token.type in _PYTHON_TEXT and " " in token.string:
             yield token.start[0], token.string
 
 
