@@ -44,11 +44,15 @@ SAYS_NOTHING: Final = frozenset(
 EMPTY: Final = frozenset({"one", "found", "told", "each"})
 GROWING: Final = (
     "src/odradek/streams/",
-    "tests/streams/",
-    "tests/unit/streams/",
+    "src/odradek/pipelines/",
+    "src/odradek/cli/pipeline/",
+    "tests/interop/command/test_pipelines.py",
     "tests/spark/test_streams.py",
+    "tests/streams/",
+    "tests/unit/pipelines/",
+    "tests/unit/streams/",
 )
-"""What others write at this moment: its variables are not looked at yet."""
+"""Rooms that came after the rule: it does not look at their variables yet. Take a line out when its room is done."""
 RETIRED: Final = {
     "Circumstances": "RequestContext",
     "Parts": "BrokerContext",

@@ -64,7 +64,7 @@ def _files(root: Path) -> Iterator[Path]:
 
 def _python_text(text: str) -> Iterator[tuple[int, str]]:
     for token in tokenize.generate_tokens(io.StringIO(text).readline):
-        if token.type in _PYTHON_TEXT and " " in token.string:
+        if token.type in _PYTHON_TEXT and len(token.string.split()) > 1:
             yield token.start[0], token.string
 
 
