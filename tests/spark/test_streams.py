@@ -9,7 +9,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from odradek.model.errors import ConfigError
-from odradek.streams import Streams
+from odradek.streams import Processor, Streams
 
 
 @pytest.fixture
@@ -139,6 +139,107 @@ def test_tables_join_and_delete(app: Streams, said: Said) -> None:
         ("a", {"value": 1, "r_value": 2}, 5),
         ("a", {"value": None, "r_value": 2}, 5),
         ("a", None, 4),
+    ]
+
+
+def test_windows_and_their_final_results(app: Streams) -> None:
+    grouped = app.stream("in", key="STRING", value="BIGINT").group_by_key()
+    grouped.window("10 milliseconds").count().to("updates")
+    grouped.window(10, grace=2).final().agg("sum(value) AS value").to("final")
+    grouped.session(3).agg("collect_list(value) AS v").to("sessions")
+    with app.test() as driver:
+        driver.feed("in", [("a", 1, 1), ("b", 2, 8), ("a", 3, 11), ("a", 4, 5), ("a", 5, 30)])
+        written = driver.read_all()
+    assert [(*record.key.values(), record.value) for record in written["updates"]] == [
+        ("a", 0, 10, 1),
+        ("b", 0, 10, 1),
+        ("a", 10, 20, 1),
+        ("a", 30, 40, 1),
+    ]
+    assert [(*record.key.values(), record.value, record.timestamp) for record in written["final"]] == [
+        ("a", 0, 10, 5, 5),
+        ("b", 0, 10, 2, 8),
+        ("a", 10, 20, 3, 11),
+    ]
+    assert [(*record.key.values(), record.value) for record in written["sessions"]][-1] == (
+        "a",
+        30,
+        30,
+        {"v": [5]},
+    )
+
+
+def test_two_streams_join_within_a_time(app: Streams, said: Said) -> None:
+    orders = app.stream("orders", key="STRING", value="item STRING")
+    payments = app.stream("payments", key="STRING", value="amount INT")
+    orders.join(payments, within="10 milliseconds", how="outer").to("out")
+    assert said(
+        ("orders", [("a", {"item": "tea"}, 1)]),
+        ("payments", [("a", {"amount": 5}, 11), ("b", {"amount": 6}, 12)]),
+        ("orders", [("c", {"item": "pot"}, 40)]),
+    ) == [
+        ("a", {"item": "tea", "amount": 5}, 11),
+        ("b", {"item": None, "amount": 6}, 12),
+    ]
+
+
+@pytest.mark.parametrize("partitions", [1, 3])
+@pytest.mark.parametrize("how", ["inner", "left"])
+def test_a_foreign_key_follows_both_tables(spark: SparkSession, how: Any, partitions: int) -> None:
+    app = Streams("foreign", emit="every", spark=spark, partitions=partitions)
+    orders = app.table("orders", key="INT", value="user STRING, item STRING")
+    users = app.table("users", key="STRING", value="name STRING")
+    joined = orders.join(users, on="user", how=how)
+    joined.to("out")
+    joined.group_by("name").count().to("by-name")
+    with app.test() as driver:
+        driver.feed("orders", [(1, {"user": "a", "item": "tea"}), (2, {"user": None, "item": "pot"})])
+        driver.feed("users", [("a", {"name": "Ann"}), ("b", {"name": "Bob"})])
+        driver.feed(
+            "orders", [(1, {"user": "b", "item": "tea"}), (3, {"user": "a", "item": "cup"}), (2, None)]
+        )
+        driver.feed("users", [("b", {"name": "Bert"})])
+        written = driver.read_all()
+        told = [(record.key, record.value and record.value["name"]) for record in written["out"]]
+        counts = driver.table("by-name")
+    assert [name for key, name in told if key == 1 and name] == ["Ann", "Bob", "Bert"]
+    assert [name for key, name in told if key == 3] == ["Ann"]
+    assert [name for key, name in told if key == 2] == ([None, None] if how == "left" else [])
+    assert {name: count for name, count in counts.items() if count} == {"Ann": 1, "Bert": 1}
+
+
+class QuietDevices(Processor):
+    """Tells a key that had no record for 10 ms."""
+
+    def process(self, record: Any, state: Any, timers: Any) -> Any:
+        timers.cancel(state.get("due", 0))
+        state["due"] = record.timestamp + 10
+        timers.at(state["due"])
+
+    def on_timer(self, key: Any, time: int, state: Any, timers: Any) -> Any:
+        yield {"device": key, "since": time - 10}
+
+
+def test_processors_and_cogroup(app: Streams) -> None:
+    beats = app.stream("beats", key="STRING", value="STRING")
+    beats.group_by_key().process(QuietDevices(), schema="device STRING, since BIGINT").to("silent")
+    more = app.stream("more", key="STRING", value="n INT")
+    beats.group_by_key().cogroup(lambda key, value, so_far: [*so_far, value]).cogroup(
+        more.group_by_key(), lambda key, value, so_far: [*so_far, str(value["n"])]
+    ).aggregate(list, schema="ARRAY<STRING>").to("both")
+    with app.test() as driver:
+        driver.feed("beats", [("a", "x", 1), ("a", "y", 5)])
+        driver.feed("more", [("a", {"n": 7}, 3)])
+        driver.feed("beats", [("b", "z", 16)])
+        written = driver.read_all()
+    assert [(record.value, record.timestamp) for record in written["silent"]] == [
+        ({"device": "a", "since": 5}, 15)
+    ]
+    assert [(record.key, record.value) for record in written["both"]] == [
+        ("a", ["x"]),
+        ("a", ["x", "y"]),
+        ("a", ["x", "y", "7"]),
+        ("b", ["z"]),
     ]
 
 

@@ -10,15 +10,17 @@ if TYPE_CHECKING:
     from odradek.streams.app import Streams
     from odradek.streams.driver import TestDriver
     from odradek.streams.language import GroupedStream, Stream, Table
+    from odradek.streams.processors.custom import Processor, Timers
     from odradek.streams.records import StreamRecord
 
-__all__ = ["GroupedStream", "Stream", "StreamRecord", "Streams", "Table", "TestDriver"]
+__all__ = ["GroupedStream", "Processor", "Stream", "StreamRecord", "Streams", "Table", "TestDriver", "Timers"]
 
 __getattr__ = lazy_names(
     globals(),
     {
         "odradek.streams.app": ("Streams",),
         "odradek.streams.driver": ("TestDriver",),
+        "odradek.streams.processors.custom": ("Processor", "Timers"),
         "odradek.streams.records": ("StreamRecord",),
         "odradek.streams.language": ("GroupedStream", "Stream", "Table"),
     },

@@ -10,7 +10,16 @@ from typing import TYPE_CHECKING, Any, Literal, overload
 
 from odradek.model.errors import ConfigError
 from odradek.model.lazy import lazy
-from odradek.streams.plan.keyed import Aggregated, Folded, StreamTableJoin, TableTableJoin
+from odradek.streams.plan.keyed import (
+    Aggregated,
+    Cogrouped,
+    Folded,
+    ForeignKeyJoin,
+    Processed,
+    StreamStreamJoin,
+    StreamTableJoin,
+    TableTableJoin,
+)
 from odradek.streams.plan.operators import (
     AsStream,
     AsTable,
@@ -29,6 +38,14 @@ from odradek.streams.plan.operators import (
 )
 from odradek.streams.plan.program import Program
 from odradek.streams.plan.schemas import declared
+from odradek.streams.plan.windows import (
+    SessionWindows,
+    SlidingWindows,
+    TimeWindows,
+    WindowKind,
+    milliseconds,
+)
+from odradek.streams.processors.custom import Processor
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -58,7 +75,9 @@ class Stream:
 
     def filter(self, condition: Expression, *, name: str | None = None) -> Stream:
         """The records for which the condition holds; null does not hold."""
-        name = self._program.operator_name("filter", name)
+        return self._filtered(condition, self._program.operator_name("filter", name))
+
+    def _filtered(self, condition: Expression, name: str) -> Stream:
         return self._then(Filtered(name=name, inputs=(self.operator,), condition=condition))
 
     def filter_not(self, condition: Expression, *, name: str | None = None) -> Stream:
@@ -138,9 +157,8 @@ class Stream:
         self.foreach(lambda record: print(f"{label}{record.key} {record.value}"), name=name)  # noqa: T201
 
     def repartition(self, *, name: str | None = None) -> Stream:
-        """The stream itself: Spark divides keys among tasks where an operator needs it."""
-        del name
-        return self
+        """The records that have a key, as in Kafka Streams. Spark divides keys among tasks where an operator needs it."""
+        return self._filtered("__key IS NOT NULL", self._program.operator_name("repartition", name))
 
     def to(
         self,
@@ -195,6 +213,10 @@ class Stream:
         self,
         other: Stream,
         *,
+        within: str | int,
+        before: str | int | None = None,
+        after: str | int | None = None,
+        grace: str | int = 0,
         how: JoinKind = "inner",
         prefix: str = "",
         select: Expression | Iterable[Expression] | None = None,
@@ -207,16 +229,44 @@ class Stream:
         *,
         how: JoinKind = "inner",
         on: Expression | Iterable[Expression] | None = None,
+        within: str | int | None = None,
+        before: str | int | None = None,
+        after: str | int | None = None,
+        grace: str | int = 0,
         prefix: str = "",
         select: Expression | Iterable[Expression] | None = None,
         name: str | None = None,
     ) -> Stream:
-        """Each record with what a table holds for its key, or for `on`, at that moment. The timestamp is the record's.
+        """With a table: each record with what the table holds for its key, or for `on`, at that moment, and the record's
+        timestamp.
+
+        With a stream: records of one key that are at most `within` apart; `before` and `after` say how much older or newer
+        the other
+        one may be. A record without match (`how`) is said when stream time is past all that could match, and the grace.
 
         `prefix` goes before a column of the right side whose name the left side has too. `select` makes the joined value.
         """
+        value = None if select is None else listed(select)
         if isinstance(other, Stream):
-            raise ConfigError("join of two streams: this is not built yet")
+            if within is None or on is not None:
+                raise ConfigError(
+                    "a join of two streams needs within=, such as '5 minutes', and joins by key: no on="
+                )
+            reach = milliseconds(within, "within")
+            return self._then(
+                StreamStreamJoin(
+                    name=self._program.operator_name("join", name),
+                    inputs=(self.operator, other.operator),
+                    kind=how,
+                    before_ms=reach if before is None else milliseconds(before, "before"),
+                    after_ms=reach if after is None else milliseconds(after, "after"),
+                    grace_ms=milliseconds(grace, "grace"),
+                    prefix=prefix,
+                    value=value,
+                )
+            )
+        if within is not None:
+            raise ConfigError("within= is for a join of two streams; a table has no such time")
         if how == "outer":
             raise ConfigError(
                 "a stream and a table have inner and left joins: a table's change makes no record"
@@ -228,7 +278,7 @@ class Stream:
                 kind=how,
                 on=None if on is None else listed(on),
                 prefix=prefix,
-                value=None if select is None else listed(select),
+                value=value,
             )
         )
 
@@ -248,10 +298,63 @@ class Stream:
 class GroupedStream:
     """Records by key, to be aggregated. `emit`: an update for `every` record, or the `latest` of each key in a batch."""
 
-    def __init__(self, program: Program, operator: Operator, key: tuple[Expression, ...] | None) -> None:
+    def __init__(
+        self,
+        program: Program,
+        operator: Operator,
+        key: tuple[Expression, ...] | None,
+        window: WindowKind | None = None,
+        *,
+        final: bool = False,
+    ) -> None:
         self._program = program
         self._operator = operator
         self._key = key
+        self._window = window
+        self._final = final
+
+    def window(
+        self, size: str | int, *, every: str | int | None = None, grace: str | int = 0
+    ) -> GroupedStream:
+        """Tumbling windows, or hopping ones that begin `every` so often.
+
+        The key gets the columns window_start and window_end (milliseconds).
+        """
+        size_ms = milliseconds(size, "window")
+        every_ms = size_ms if every is None else milliseconds(every, "every")
+        if not 0 < every_ms <= size_ms:
+            raise ConfigError(
+                f"windows of {size_ms} ms begin every 1 to {size_ms} ms, not every {every_ms} ms"
+            )
+        return self._windowed(
+            TimeWindows(size_ms=size_ms, every_ms=every_ms, grace_ms=milliseconds(grace, "grace"))
+        )
+
+    def sliding(self, size: str | int, *, grace: str | int = 0) -> GroupedStream:
+        """A window for every set of records that are at most `size` apart."""
+        kind = SlidingWindows(size_ms=milliseconds(size, "sliding"), grace_ms=milliseconds(grace, "grace"))
+        return self._windowed(kind)
+
+    def session(self, gap: str | int, *, grace: str | int = 0) -> GroupedStream:
+        """Records that are at most `gap` apart belong together."""
+        kind = SessionWindows(gap_ms=milliseconds(gap, "session"), grace_ms=milliseconds(grace, "grace"))
+        return self._windowed(kind)
+
+    def final(self) -> GroupedStream:
+        """Say each window once, when it is closed: stream time is past its end and the grace (Kafka Streams: suppress)."""
+        if self._window is None:
+            raise ConfigError(
+                "final: only windows have final results; write window(…), session(…) or sliding(…) first"
+            )
+        return GroupedStream(self._program, self._operator, self._key, self._window, final=True)
+
+    def _windowed(self, kind: WindowKind) -> GroupedStream:
+        if self._operator.is_table:
+            raise ConfigError("a table has no windows: a row of it has no time of its own")
+        return GroupedStream(self._program, self._operator, self._key, kind)
+
+    def _emit(self, asked: Emit | None) -> Emit:
+        return "every" if self._final else self._program.emit_or_default(asked)
 
     def agg(self, *aggregates: str, emit: Emit | None = None, name: str | None = None) -> Table:
         """A table of SQL aggregates, such as `agg("count(*) AS n", "sum(amount) AS total")`; docs/streams.md lists the
@@ -264,7 +367,9 @@ class GroupedStream:
                 inputs=(self._operator,),
                 key=self._key,
                 aggregates=_some(aggregates, "agg"),
-                emit=self._program.emit_or_default(emit),
+                emit=self._emit(emit),
+                window=self._window,
+                final=self._final,
             ),
         )
 
@@ -317,6 +422,51 @@ class GroupedStream:
         """`add(key, value, aggregate)` makes the next aggregate, from `start()` on. `schema`: its type, as DDL."""
         return self._fold(start, add, subtract, merge, schema, emit, name)
 
+    def cogroup(self, add: Callable[[Any, Any, Any], Any]) -> CogroupedStream:
+        """Streams that are added to one aggregate: `a.cogroup(f).cogroup(b, g).aggregate(dict, schema=…)`."""
+        self._no_table("cogroup")
+        return CogroupedStream(self._program, ((self, add),))
+
+    def process(self, processor: Processor, *, schema: str, name: str | None = None) -> Stream:
+        """A processor of yours: keyed state and timers. `schema`: the type of the values that it gives back, as DDL."""
+        self._no_table("process")
+        operator = Processed(
+            name=self._program.operator_name("process", name),
+            inputs=(self._operator,),
+            key=self._key,
+            processor=processor,
+            schema=schema,
+        )
+        return Stream(self._program, operator)
+
+    def cogrouped(
+        self,
+        parts: tuple[tuple[GroupedStream, Callable[[Any, Any, Any], Any]], ...],
+        start: Callable[[], Any],
+        merge: Callable[[Any, Any, Any], Any] | None,
+        schema: str,
+        emit: Emit | None,
+        name: str | None,
+    ) -> Table:
+        """The table of a CogroupedStream, with the windows of this one."""
+        operator = Cogrouped(
+            name=self._program.operator_name("cogroup", name),
+            inputs=tuple(grouped._operator for grouped, _ in parts),
+            keys=tuple(grouped._key for grouped, _ in parts),
+            adders=tuple(add for _, add in parts),
+            start=start,
+            merge=merge,
+            schema=schema,
+            emit=self._emit(emit),
+            window=self._window,
+            final=self._final,
+        )
+        return Table(self._program, operator)
+
+    def _no_table(self, method: str) -> None:
+        if self._operator.is_table or self._window is not None:
+            raise ConfigError(f"{method} takes a grouped stream without windows")
+
     def _fold(
         self,
         start: Callable[[], Any] | None,
@@ -342,9 +492,46 @@ class GroupedStream:
                 subtract=subtract,
                 merge=merge,
                 schema=schema,
-                emit=self._program.emit_or_default(emit),
+                emit=self._emit(emit),
+                window=self._window,
+                final=self._final,
             ),
         )
+
+
+class CogroupedStream:
+    """Several grouped streams, each with its own function `add(key, value, aggregate)`."""
+
+    def __init__(
+        self,
+        program: Program,
+        parts: tuple[tuple[GroupedStream, Callable[[Any, Any, Any], Any]], ...],
+        windowed: GroupedStream | None = None,
+    ) -> None:
+        self._program = program
+        self._parts = parts
+        self._windowed = windowed
+
+    def cogroup(self, other: GroupedStream, add: Callable[[Any, Any, Any], Any]) -> CogroupedStream:
+        """One more stream. Its key has the same type."""
+        return CogroupedStream(self._program, (*self._parts, (other, add)))
+
+    def windowed(self, like: Callable[[GroupedStream], GroupedStream]) -> CogroupedStream:
+        """Aggregates by window: `windowed(lambda grouped: grouped.window("1 hour").final())`."""
+        return CogroupedStream(self._program, self._parts, like(self._parts[0][0]))
+
+    def aggregate(
+        self,
+        start: Callable[[], Any],
+        *,
+        schema: str,
+        merge: Callable[[Any, Any, Any], Any] | None = None,
+        emit: Emit | None = None,
+        name: str | None = None,
+    ) -> Table:
+        """A table of one aggregate for each key, from `start()` on. Sessions also need `merge(key, one, other)`."""
+        shape = self._windowed or self._parts[0][0]
+        return shape.cogrouped(self._parts, start, merge, schema, emit, name)
 
 
 class Table:
@@ -404,14 +591,32 @@ class Table:
         other: Table,
         *,
         how: JoinKind = "inner",
+        on: Expression | Iterable[Expression] | None = None,
         prefix: str = "",
         select: Expression | Iterable[Expression] | None = None,
         emit: Emit | None = None,
         name: str | None = None,
     ) -> Table:
-        """Rows of equal keys. An update of either side makes an update, whose timestamp is the larger of both sides'."""
+        """Rows of equal keys. An update of either side makes an update, whose timestamp is the larger of both sides'.
+
+        `on`: what of a left row is the right table's key (a foreign key, inner or left). The result has the left key.
+        """
         if not isinstance(other, Table):
             raise ConfigError("a table joins a table; for a stream write stream.join(table)")
+        if on is not None:
+            if how == "outer":
+                raise ConfigError(
+                    "a join by foreign key is inner or left: a right row without references has no key"
+                )
+            foreign = ForeignKeyJoin(
+                name=self._program.operator_name("join", name),
+                inputs=(self.operator, other.operator),
+                kind=how,
+                on=listed(on),
+                prefix=prefix,
+                value=None if select is None else listed(select),
+            )
+            return Table(self._program, foreign)
         operator = TableTableJoin(
             name=self._program.operator_name("join", name),
             inputs=(self.operator, other.operator),

@@ -20,12 +20,13 @@ class StreamRecord:
     def of(cls, row: Mapping[str, Any], *, bare_key: bool, bare_value: bool) -> StreamRecord:
         """From a row of a frame."""
         return cls(
-            key=_plain(row["__key"], "key" if bare_key else None),
-            value=_plain(row["__value"], "value" if bare_value else None),
+            key=plain(row["__key"], "key" if bare_key else None),
+            value=plain(row["__value"], "value" if bare_value else None),
             timestamp=row["__timestamp"],
             headers=tuple((header["key"], header["value"]) for header in row["__headers"] or ()),
         )
 
 
-def _plain(fields: Any, bare: str | None) -> Any:
+def plain(fields: Any, bare: str | None) -> Any:
+    """A struct as a program sees it: the value of the column `bare`, or the fields as they are."""
     return fields if bare is None or fields is None else fields[bare]

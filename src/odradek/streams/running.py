@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Final, Self
 
 from pyspark.sql import functions as sf
 from pyspark.sql.types import StructType
@@ -21,6 +21,12 @@ from odradek.streams.translation.frames import HEADERS, RecordFrame, columns, re
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
     from pyspark.sql.streaming.query import StreamingQuery
+
+
+ROWS_PER_BATCH: Final = 100_000
+"""Of each topic: a task holds its rows of a batch in memory. The option maxOffsetsPerTrigger of a source says another
+number.
+"""
 
 
 class Run:
@@ -161,6 +167,7 @@ def _topic_frame(program: Program, source: TopicSource, number: int) -> RecordFr
         .option("startingOffsets", "earliest")
         .option("includeHeaders", "true")
         .options(**source_options(source.key, "key"), **source_options(source.value, "value"))
+        .option("maxOffsetsPerTrigger", str(ROWS_PER_BATCH))
         .options(**dict(source.options))
         .load()
     )

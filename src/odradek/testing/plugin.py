@@ -13,8 +13,12 @@ import pytest
 from odradek.model.lazy import lazy
 
 if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from odradek.streams import session as streams_session
     from odradek.testing import local, loop_watchdog
 else:
+    streams_session = lazy("odradek.streams.session")
     local = lazy("odradek.testing.local")
     loop_watchdog = lazy("odradek.testing.loop_watchdog")
 
@@ -24,6 +28,14 @@ def odradek_broker() -> Iterator[local.LocalBroker]:
     """A broker on a free port; `odradek_broker.address` is what clients call `bootstrap.servers`."""
     with local.LocalBroker() as broker:
         yield broker
+
+
+@pytest.fixture(scope="session")
+def odradek_spark() -> Iterator[SparkSession]:
+    """A light Spark session for `app.test(spark=odradek_spark)`, for all tests. It needs `odradek[spark]` and Java 17."""
+    spark = streams_session.session("tests", None, 1)
+    yield spark
+    spark.stop()
 
 
 @pytest.fixture

@@ -11,9 +11,11 @@ from odradek.client.admin.aio import AsyncAdmin
 from odradek.client.admin.types import ConfigResource
 from odradek.client.consumer.completed_fetch import FetchedChunk
 from odradek.client.consumer.core import ConsumerCore
+from odradek.client.consumer.offset_lookup import ask_epoch_ends
 from odradek.client.consumer.subscription_state import EARLIEST, LATEST
 from odradek.client.consumer.waiting import LoopWaiting
 from odradek.client.errors import ClientClosedError
+from odradek.client.network.cluster import ClusterClient
 from odradek.client.settings import AdminSettings, ConsumerSettings
 from odradek.model.errors import ConfigError, ErrorCode, KafkaError
 from odradek.model.ids import TopicPartition
@@ -122,6 +124,19 @@ class Changelog:
         ends = await self._core.offsets(dict.fromkeys(places, LATEST), timeout_s)
         return {tp.partition: 0 if answer is None else answer.offset for tp, answer in ends.items()}
 
+    async def epoch_ends(self, epochs: Mapping[int, int]) -> dict[int, int]:
+        """Where these leader epochs end in the leaders' logs, by partition; -1 where the leader does not know the epoch.
+
+        Nothing of partitions whose leader cannot be asked that (before Kafka 0.11).
+        """
+        if not epochs:
+            return {}
+        question = _EpochQuestion(self._core.cluster, self.topic, epochs)
+        await self._core.cluster.retrying(
+            "looking up leader epochs", self._core.api_timeout_s, question.attempt
+        )
+        return question.ends
+
     async def tombstones_kept_ms(self) -> int | None:
         """delete.retention.ms of the topic, None where it is not compacted; Kafka's default where that may not be asked."""
         resource = ConfigResource.topic(self.topic)
@@ -184,3 +199,35 @@ class Changelog:
             if state.position is not None and state.position != noted.get(tp):
                 return True
         return None
+
+
+class _EpochQuestion:
+    """Asked of each leader, and again where it moved."""
+
+    def __init__(self, cluster: ClusterClient, topic: str, epochs: Mapping[int, int]) -> None:
+        self._cluster = cluster
+        self._open = {TopicPartition(topic, partition): epoch for partition, epoch in epochs.items()}
+        self.ends: dict[int, int] = {}
+
+    async def attempt(self, left_s: float) -> None:
+        """Raises a retriable error while one of them is not answered for."""
+        by_leader: dict[int, dict[TopicPartition, int]] = {}
+        for tp, epoch in self._open.items():
+            leader = self._cluster.image.leader(tp)
+            if leader is None:
+                raise KafkaError(ErrorCode.LEADER_NOT_AVAILABLE, f"{tp} has no leader at present")
+            by_leader.setdefault(leader, {})[tp] = epoch
+        for leader, asked in by_leader.items():
+            try:
+                ends, errors = await ask_epoch_ends(self._cluster, leader, asked, timeout_s=left_s)
+            except KafkaError as error:
+                if error.code is not ErrorCode.UNSUPPORTED_VERSION:
+                    raise
+                ends, errors = {}, {}
+                for tp in asked:
+                    del self._open[tp]
+            for tp, end in ends.items():
+                self.ends[tp.partition] = end.end_offset
+                del self._open[tp]
+            for problem in errors.values():
+                raise problem

@@ -1,6 +1,6 @@
 """May rows that were kept be continued from the topic as it is now? No I/O.
 
-The log itself tells a part while it is read: an offset that it does not hold, an epoch that ended earlier. Here is the rest.
+While it is read, the log tells, too: an offset that it does not hold, an epoch that ended earlier. Here is what shows before.
 """
 
 from __future__ import annotations
@@ -25,6 +25,8 @@ class TopicLook:
     """The one that the view is opened with."""
     starts: Mapping[int, int]
     """The first offset of each partition's log."""
+    epoch_ends: Mapping[int, int]
+    """Where the leader epoch ends under which each partition was applied last; -1 where the leader never heard of it."""
     tombstones_kept_ms: int | None
     """delete.retention.ms; None where nothing is compacted."""
 
@@ -41,6 +43,12 @@ def reason_to_rebuild(kept: ViewState, look: TopicLook, now_ms: int) -> str | No
             return f"the topic has no partition {partition} any more"
         if position.offset < start:
             return f"the log of partition {partition} begins at offset {start}, the view ends at {position.offset}"
+        epoch_end = look.epoch_ends.get(partition, position.offset)
+        if epoch_end < position.offset:
+            return (
+                f"the log of partition {partition} lost its end: leader epoch {position.leader_epoch} ends at {epoch_end},"
+                f" the view at {position.offset}"
+            )
         late = tombstones_may_be_gone(position.complete_at_ms, look.tombstones_kept_ms, now_ms)
         if late is not None:
             return late

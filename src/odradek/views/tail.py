@@ -17,7 +17,7 @@ from odradek.model.errors import ErrorCode, ErrorValue, KafkaError, OdradekError
 from odradek.model.ids import ZERO_UUID
 from odradek.runtime.ports import Offload
 from odradek.telemetry import events
-from odradek.views.changelog import Changelog
+from odradek.views.changelog import Changelog, LogEnds
 from odradek.views.continuity import TopicLook, reason_to_rebuild, tombstones_may_be_gone
 from odradek.views.freshness import Freshness, PartitionFreshness, ViewStatus
 from odradek.views.key_formats import KeyFormat
@@ -121,13 +121,15 @@ class Tail:
         partitions = await changelog.partitions()
         log = await changelog.log_ends(partitions)
         self._tombstones_kept_ms = await changelog.tombstones_kept_ms()
+        kept = self._store.state()
+        epochs = {} if kept is None else _epochs(kept, log)
         look = TopicLook(
             topic_id=changelog.topic_id(),
             key_format=self._keys.name,
             starts=log.starts,
+            epoch_ends=await changelog.epoch_ends(epochs),
             tombstones_kept_ms=self._tombstones_kept_ms,
         )
-        kept = self._store.state()
         if kept is not None and reason is None:
             reason = reason_to_rebuild(kept, look, now_ms)
         at_start = {
@@ -411,6 +413,15 @@ def _partition_freshness(partition: int, position: AppliedPosition, end: _End | 
         applied_at_ms=_known(position.applied_at_ms),
         looked_at_ms=None if end is None else end.at_ms,
     )
+
+
+def _epochs(kept: ViewState, log: LogEnds) -> dict[int, int]:
+    """The leader epochs to ask for."""
+    return {
+        partition: position.leader_epoch
+        for partition, position in kept.positions.items()
+        if position.leader_epoch >= 0 and partition in log.starts
+    }
 
 
 def _known(time_ms: int) -> int | None:

@@ -10,6 +10,7 @@ from odradek.streams.plan.operators import Emit, Expression, JoinKind, Operator
 
 if TYPE_CHECKING:
     from odradek.streams.plan.windows import WindowKind
+    from odradek.streams.processors.custom import Processor
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -82,3 +83,65 @@ class TableTableJoin(Operator):
 
     def details(self) -> str:
         return f"{self.kind}, emit {self.emit}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class StreamStreamJoin(Operator):
+    """Inputs: two streams of the same key. A right record matches from `before_ms` before a left one to `after_ms` after it."""
+
+    kind: JoinKind
+    before_ms: int
+    after_ms: int
+    grace_ms: int
+    prefix: str
+    value: tuple[Expression, ...] | None
+
+    def details(self) -> str:
+        return f"{self.kind}, from -{self.before_ms} to {self.after_ms} ms, grace {self.grace_ms} ms"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class ForeignKeyJoin(Operator):
+    """Inputs: two tables. `on`: what of a left row is the right table's key."""
+
+    kind: JoinKind
+    on: tuple[Expression, ...]
+    prefix: str
+    value: tuple[Expression, ...] | None
+
+    @property
+    def is_table(self) -> bool:
+        return True
+
+    def details(self) -> str:
+        return f"{self.kind}, on {', '.join(map(str, self.on))}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Processed(Operator):
+    """A processor of the user's. `key` None: the records' own."""
+
+    key: tuple[Expression, ...] | None
+    processor: Processor
+    schema: str
+
+    def details(self) -> str:
+        return f"{type(self.processor).__name__}, value {self.schema}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Cogrouped(Operator):
+    """Several streams, each with its own way to add to one aggregate. `keys` and `adders`: one of each input."""
+
+    keys: tuple[tuple[Expression, ...] | None, ...]
+    adders: tuple[Callable[..., Any], ...]
+    start: Callable[[], Any]
+    merge: Callable[..., Any] | None
+    schema: str
+    emit: Emit
+    window: WindowKind | None = None
+    final: bool = False
+
+    @property
+    def is_table(self) -> bool:
+        return True

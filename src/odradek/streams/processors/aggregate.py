@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from copy import deepcopy
 from dataclasses import dataclass
 from typing import Any, Protocol
 
 from odradek.streams.processors.functions import FUNCTIONS, REMOVABLE, AggregateFunction
-from odradek.streams.processors.ports import Fields, InputRow, TaskState, UpdateRow
+from odradek.streams.processors.ports import (
+    Fields,
+    InputRow,
+    KeyedProcessor,
+    TaskState,
+    UpdateRow,
+)
 
 
 class Fold(Protocol):
@@ -88,7 +95,9 @@ class SqlFold:
 class PythonFold:
     """Functions of the user's. They see bare values as they are, others as dicts; so do the aggregates.
 
-    `start` None: the first value is the first aggregate, as in Kafka Streams' reduce.
+    `start` None: the first value is the first aggregate, as in Kafka Streams' reduce. A function may change an aggregate
+    in place: it
+    gets a copy, since what there was before is said as the old value.
     """
 
     def __init__(
@@ -111,7 +120,7 @@ class PythonFold:
         self._bare_result = bare_result
 
     def add(self, key: Fields, aggregate: Any, values: Fields) -> Any:
-        value = _plain(values, self._bare_value)
+        value, aggregate = _plain(values, self._bare_value), deepcopy(aggregate)
         if self._start is None:
             return value if aggregate is None else self._add(aggregate, value)
         return self._add(
@@ -121,7 +130,7 @@ class PythonFold:
     def remove(self, key: Fields, aggregate: Any, values: Fields) -> Any:
         if self._subtract is None:
             raise TypeError("a table's aggregate needs subtract=")
-        value = _plain(values, self._bare_value)
+        value, aggregate = _plain(values, self._bare_value), deepcopy(aggregate)
         if self._start is None:
             return self._subtract(aggregate, value)
         return self._subtract(_plain(key, self._bare_key), value, aggregate)
@@ -130,7 +139,7 @@ class PythonFold:
         if left is None or right is None:
             return right if left is None else left
         if self._merge is not None:
-            return self._merge(_plain(key, self._bare_key), left, right)
+            return self._merge(_plain(key, self._bare_key), deepcopy(left), deepcopy(right))
         if self._start is None:
             return self._add(left, right)
         raise TypeError("sessions need merge=, a function of the key and the aggregates of two sessions")
@@ -143,6 +152,62 @@ class PythonFold:
 
 def _plain(fields: Fields, bare: str | None) -> Any:
     return fields if bare is None else fields[bare]
+
+
+class CogroupFold:
+    """As PythonFold, of several streams: the only name in `values` is the number of the stream whose function adds."""
+
+    def __init__(
+        self,
+        *,
+        start: Callable[[], Any],
+        adders: tuple[Callable[..., Any], ...],
+        merge: Callable[..., Any] | None,
+        bare_key: str | None,
+        bare_values: tuple[str | None, ...],
+        bare_result: str | None,
+    ) -> None:
+        self._start = start
+        self._adders = adders
+        self._merge = merge
+        self._bare_key = bare_key
+        self._bare_values = bare_values
+        self._bare_result = bare_result
+
+    def add(self, key: Fields, aggregate: Any, values: Fields) -> Any:
+        ((port, value),) = values.items()
+        place = int(port)
+        return self._adders[place](
+            _plain(key, self._bare_key),
+            _plain(value, self._bare_values[place]),
+            self._start() if aggregate is None else deepcopy(aggregate),
+        )
+
+    def remove(self, key: Fields, aggregate: Any, values: Fields) -> Any:
+        raise TypeError("streams that are grouped together take nothing back")
+
+    def merge(self, key: Fields, left: Any, right: Any) -> Any:
+        if left is None or right is None:
+            return right if left is None else left
+        if self._merge is None:
+            raise TypeError("sessions need merge=, a function of the key and the aggregates of two sessions")
+        return self._merge(_plain(key, self._bare_key), left, right)
+
+    def result(self, aggregate: Any) -> Fields | None:
+        if aggregate is None:
+            return None
+        return aggregate if self._bare_result is None else {self._bare_result: aggregate}
+
+
+class ByPort:
+    """Rows of several inputs for a processor of one: the payload says which input it is of."""
+
+    def __init__(self, processor: KeyedProcessor) -> None:
+        self._processor = processor
+
+    def process(self, row: InputRow, state: TaskState) -> Iterable[UpdateRow]:
+        new = None if row.payload is None else {str(row.port): row.payload}
+        return self._processor.process(row._replace(payload={"new": new, "old": None}), state)
 
 
 class AggregateProcessor:

@@ -1,11 +1,15 @@
-"""Joins with tables. A task keeps the tables' values of its keys; what a record finds is what came before it."""
+"""Joins. A task keeps what it needs of both sides; what a record finds is what came before it."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Final
 
 from odradek.streams.plan.operators import JoinKind
-from odradek.streams.processors.ports import InputRow, TaskState, UpdateRow
+from odradek.streams.processors.ports import Fields, InputRow, TaskState, UpdateRow
+
+_SEEN: Final = "seen"
+_SIDES: Final[tuple[Fields, Fields]] = ({"side": 0}, {"side": 1})
 
 
 class LatestProcessor:

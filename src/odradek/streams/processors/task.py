@@ -11,9 +11,11 @@ import pickle
 from collections.abc import Iterable, Iterator
 from typing import Any, Final
 
+from odradek.model.errors import ConfigError
 from odradek.streams.processors.ports import ByteStore, Fields, InputRow, KeyedProcessor, UpdateRow
 
 _CLOCK: Final = b"clock"
+_OWNER: Final = b"owner"
 _ABSENT: Final = object()
 
 
@@ -84,6 +86,27 @@ class CachedState:
 def _place(name: str, key: Fields | None) -> bytes:
     """Equal keys give equal bytes, which pickle does not promise."""
     return f"{name}/{'' if key is None else tuple(key.values())!r}".encode()
+
+
+def own_state(store: ByteStore, name: str, tasks: int) -> None:
+    """Make sure that the state is this operator's, of as many tasks: Spark gives state by the place of an operator in the plan.
+
+    ConfigError when it is not: the program has changed, or its `partitions`.
+    """
+    owner = f"{tasks} {name}".encode()
+    found = store.get(_OWNER)
+    if found is None:
+        store.put(_OWNER, owner)
+    elif found != owner:
+        before, _, operator = found.decode().partition(" ")
+        if operator != name:
+            raise ConfigError(
+                f"the checkpoint has the state of the operator {operator!r} where the program now has {name!r}: start"
+                " the program that wrote it, or a new checkpoint; names that you give (name=) stay when operators are added"
+            )
+        raise ConfigError(
+            f"partitions was {before} at the first start and is {tasks} now: keys would lie in other tasks"
+        )
 
 
 def run_batch(

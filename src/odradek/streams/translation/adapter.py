@@ -19,14 +19,13 @@ from pyspark.sql.streaming.stateful_processor import StatefulProcessor
 from pyspark.sql.types import (
     ArrayType,
     BinaryType,
-    IntegerType,
     LongType,
     StringType,
     StructType,
 )
 
 from odradek.streams.processors.ports import InputRow, KeyedProcessor
-from odradek.streams.processors.task import MemoryStore, latest_only, run_batch
+from odradek.streams.processors.task import MemoryStore, latest_only, own_state, run_batch
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -66,8 +65,17 @@ class TaskProcessor(StatefulProcessor):
     """What Spark calls. `old`: the places of old values among the outputs; None to emit every update."""
 
     def __init__(
-        self, processor: KeyedProcessor, ports: int, outputs: tuple[str, ...], old: tuple[int, ...] | None
+        self,
+        processor: KeyedProcessor,
+        ports: int,
+        outputs: tuple[str, ...],
+        old: tuple[int, ...] | None,
+        *,
+        name: str,
+        tasks: int,
     ) -> None:
+        self._name = name
+        self._tasks = tasks
         self._processor = processor
         self._ports = ports
         self._outputs = outputs
@@ -76,14 +84,20 @@ class TaskProcessor(StatefulProcessor):
     def init(self, handle: StatefulProcessorHandle) -> None:
         self._store = MapStore(handle.getMapState(_STATE, "name BINARY", "data BINARY"))
 
-    def handleInputRows(self, key: Any, rows: Iterator[Row], timerValues: Any) -> Iterator[Row]:  # noqa: N802, N803  # Spark's names
+    def handleInputRows(  # noqa: N802  # Spark's name
+        self,
+        key: Any,
+        rows: Iterator[Row],
+        timerValues: Any,  # noqa: N803
+    ) -> Iterator[Row]:
+        own_state(self._store, self._name, self._tasks)
         given = (_input_row(row, self._ports) for row in rows)
         made: Iterable[Any] = run_batch(self._processor, self._store, given)
         if self._old is not None:
             made = latest_only(made, self._old)
-        row = Row("__task", "__key", *self._outputs, "__timestamp", "__headers", "__order")
+        row = Row("__key", *self._outputs, "__timestamp", "__headers", "__order")
         for order, update in made:
-            yield row(key[0], update.key, *update.values, update.timestamp, update.headers, order)
+            yield row(update.key, *update.values, update.timestamp, update.headers, order)
 
     def close(self) -> None:
         pass
@@ -100,30 +114,33 @@ def keyed(
     ports: list[Port],
     processor: KeyedProcessor,
     *,
+    name: str,
     tasks: int,
     key: StructType,
     outputs: StructType,
     old: tuple[int, ...] | None = None,
 ) -> DataFrame:
-    """Run a processor. `key` is the type of the keys that it says, `outputs` its columns."""
+    """Run a processor. `name` is the operator's: its state belongs to it. `key` is the type of the keys that it says,
+    `outputs` its columns.
+    """
     rows = _united(ports, tasks)
-    schema = StructType().add("__task", IntegerType()).add("__key", key)
+    schema = StructType().add("__key", key)
     for field in outputs.fields:
         schema = schema.add(field.name, field.dataType)
     schema = (
         schema.add("__timestamp", LongType()).add("__headers", _HEADERS).add("__order", ArrayType(LongType()))
-    )
+    ).toNullable()  # a literal is never null, but a delete is
     names, count = tuple(outputs.fieldNames()), len(ports)
     groups = rows.groupBy("__task")
     if rows.isStreaming:
-        task = TaskProcessor(processor, count, names, old)
-        return groups.transformWithState(task, schema, "append", "None").drop("__task")
+        task = TaskProcessor(processor, count, names, old, name=name, tasks=tasks)
+        return groups.transformWithState(task, schema, "append", "None")
     arrow = to_arrow_schema(schema, timezone="UTC")
 
     def batch(rows):  # type: ignore[no-untyped-def]  # Spark looks for annotations, and knows few
         return _batch(processor, rows, count, names, old, arrow)
 
-    return groups.applyInArrow(batch, schema).drop("__task")
+    return groups.applyInArrow(batch, schema)
 
 
 def _batch(
@@ -141,7 +158,6 @@ def _batch(
         made = latest_only(made, old)
     said = [
         {
-            "__task": 0,
             "__key": update.key,
             **dict(zip(outputs, update.values, strict=True)),
             "__timestamp": update.timestamp,
@@ -151,6 +167,11 @@ def _batch(
         for order, update in made
     ]
     return pa.Table.from_pylist(said, schema=schema)
+
+
+def task_of(port: Port, tasks: int) -> Column:
+    """Which task has a row's key, from 0 on."""
+    return sf.pmod(sf.hash(port.key), sf.lit(tasks)).cast("int")
 
 
 def _united(ports: list[Port], tasks: int) -> DataFrame:
@@ -168,7 +189,7 @@ def _united(ports: list[Port], tasks: int) -> DataFrame:
         )
         frames.append(
             port.rows.select(
-                sf.pmod(sf.hash(port.key), sf.lit(tasks)).cast("int").alias("__task"),
+                task_of(port, tasks).alias("__task"),
                 sf.lit(number).alias("__port"),
                 port.key.alias("__key"),
                 *payloads,

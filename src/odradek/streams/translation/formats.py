@@ -7,10 +7,12 @@ from typing import Final
 from pyspark.sql import Column
 from pyspark.sql import functions as sf
 from pyspark.sql.types import (
+    ArrayType,
     BinaryType,
     DataType,
     IntegerType,
     LongType,
+    MapType,
     ShortType,
     StringType,
     StructType,
@@ -20,6 +22,7 @@ from odradek.model.errors import ConfigError
 from odradek.streams.plan.schemas import DeclaredSchema
 from odradek.streams.translation.frames import struct_type
 
+_NESTED: Final = (StructType, ArrayType, MapType)
 _BIG_ENDIAN_BYTES: Final[dict[type[DataType], int]] = {LongType: 8, IntegerType: 4, ShortType: 2}
 
 
@@ -51,9 +54,12 @@ def decoded(schema: DeclaredSchema, role: str) -> Column:
             )
         return column
     (field,) = kind.fields
-    value = (
-        _from_kafka(column, field.dataType, role) if schema.format == "kafka" else column.cast(field.dataType)
-    )
+    if schema.format == "kafka":
+        value = _from_kafka(column, field.dataType, role)
+    elif isinstance(field.dataType, _NESTED):
+        value = sf.from_json(column, field.dataType, {"mode": "FAILFAST"})
+    else:
+        value = column.cast(field.dataType)
     return sf.when(value.isNotNull(), sf.struct(value.alias(field.name)))
 
 
@@ -91,6 +97,6 @@ def encoded(struct: str, kind: StructType, form: str, *, bare: bool) -> Column:
                 f"the format 'kafka' writes strings, bytes and whole numbers, not {field.dataType.simpleString()}"
             )
         return sf.unhex(sf.right(sf.lpad(sf.hex(value.cast("bigint")), 16, "0"), sf.lit(2 * size)))
-    if isinstance(field.dataType, StructType):
-        return sf.to_json(value).cast("binary")
+    if isinstance(field.dataType, _NESTED):
+        return sf.to_json(value, {"ignoreNullFields": "false"}).cast("binary")
     return value.cast("string").cast("binary")

@@ -4,27 +4,36 @@ from __future__ import annotations
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as sf
-from pyspark.sql.types import StructType
+from pyspark.sql.types import LongType, StructField, StructType
 
 from odradek.model.errors import ConfigError
-from odradek.streams.plan.keyed import Aggregated, Folded, StreamTableJoin, TableTableJoin
-from odradek.streams.plan.operators import Operator
+from odradek.streams.plan.keyed import Aggregated, Cogrouped, Folded, Processed
+from odradek.streams.plan.operators import Expression
 from odradek.streams.plan.schemas import declared
-from odradek.streams.processors.aggregate import AggregateProcessor, Fold, PythonFold, SqlFold
-from odradek.streams.processors.joins import StreamTableProcessor, TableTableProcessor
+from odradek.streams.plan.windows import SlidingWindows
+from odradek.streams.processors.aggregate import (
+    AggregateProcessor,
+    ByPort,
+    CogroupFold,
+    Fold,
+    PythonFold,
+    SqlFold,
+)
+from odradek.streams.processors.custom import CustomProcessor
+from odradek.streams.processors.ports import KeyedProcessor
+from odradek.streams.processors.windows import END, START, WindowProcessor, open_windows
 from odradek.streams.translation.adapter import Port, keyed
 from odradek.streams.translation.aggregates import SqlAggregates
 from odradek.streams.translation.frames import (
     META,
     RecordFrame,
     columns,
-    key_columns,
     named,
     scope,
     struct_of,
     struct_type,
 )
-from odradek.streams.translation.stateless import key_struct
+from odradek.streams.translation.stateless import key_struct, matching_key, struct_in
 from odradek.streams.translation.translator import Translator, translate
 
 
@@ -50,14 +59,14 @@ def _folded(operator: Folded, translator: Translator) -> RecordFrame:
     frame = translator.frame(operator.inputs[0])
     values = frame.fields("__value")
     declared_kind = None if operator.schema is None else struct_type(declared(operator.schema, "value").ddl)
-    kind = declared_kind or _struct(frame.rows, "__value")
-    bare_key = operator.key is None and frame.fields("__key") == ("key",)
+    kind = declared_kind or struct_in(frame.rows, "__value")
+    key_frame = frame.fields("__key") if operator.key is None else operator.key
     fold = PythonFold(
         start=operator.start,
         add=operator.add,
         subtract=operator.subtract,
         merge=operator.merge,
-        bare_key="key" if bare_key else None,
+        bare_key=key_name(scope(frame), operator.key, frame) if len(key_frame) == 1 else None,
         bare_value="value" if values == ("value",) else None,
         bare_result="value" if kind.fieldNames() == ["value"] else None,
     )
@@ -78,19 +87,37 @@ def _fold(
     seen = scope(frame)
     key = sf.col("__key") if operator.key is None else key_struct(seen, columns(operator.key))
     payload = sf.struct(arguments.alias("new"), sf.lit(None).cast("int").alias("old"))
-    rows = seen.withColumn("__by", key).where(sf.col("__by").isNotNull() & sf.col("__value").isNotNull())
+    rows = seen.withColumn("__by", key).where(sf.col("__by").isNotNull())
+    kind = struct_in(rows, "__by")
+    if operator.window is None or isinstance(operator.window, SlidingWindows):
+        rows = rows.where(sf.col("__value").isNotNull())  # other windows take nulls: KStreamWindowAggregate
     port = Port(rows=rows, key=sf.col("__by"), payload=payload)
-    return RecordFrame(rows=_run_fold(operator, port, fold, results, translator), old=True)
+    return RecordFrame(rows=_run_fold(operator, [port], kind, fold, results, translator), old=True)
 
 
 def _run_fold(
-    operator: Aggregated | Folded, port: Port, fold: Fold, results: StructType, translator: Translator
+    operator: Aggregated | Folded | Cogrouped,
+    ports: list[Port],
+    kind: StructType,
+    fold: Fold,
+    results: StructType,
+    translator: Translator,
 ) -> DataFrame:
-    kind = port.rows.select(port.key.alias("x")).schema["x"].dataType
-    assert isinstance(kind, StructType)
+    processor: KeyedProcessor = AggregateProcessor(fold)
+    if operator.window is not None:
+        for name in (START, END):
+            if name in kind.fieldNames():
+                raise ConfigError(
+                    f"{operator.name}: a window adds the column {name} to the key, which has one"
+                )
+            kind = StructType([*kind.fields, StructField(name, LongType())])
+        processor = WindowProcessor(open_windows(operator.window, fold), fold, final=operator.final)
+    if isinstance(operator, Cogrouped):
+        processor = ByPort(processor)
     return keyed(
-        [port],
-        AggregateProcessor(fold),
+        ports,
+        processor,
+        name=operator.name,
         tasks=translator.tasks,
         key=kind,
         outputs=StructType().add("__value", results).add("__old", results),
@@ -133,103 +160,69 @@ def _fold_table(
     ordered = parts.withColumn("__order", sf.concat("__order", sf.array(sf.col("__place").cast("bigint"))))
     payload = sf.struct(sf.col("__change.new").alias("new"), sf.col("__change.old").alias("old"))
     port = Port(rows=ordered, key=sf.col("__change.by"), payload=payload)
-    return RecordFrame(rows=_run_fold(operator, port, fold, results, translator), old=True)
+    kind = struct_in(rows, "__new_by")
+    return RecordFrame(rows=_run_fold(operator, [port], kind, fold, results, translator), old=True)
+
+
+def key_name(seen: DataFrame, key: tuple[Expression, ...] | None, frame: RecordFrame) -> str:
+    """The name of the only column of a key."""
+    if key is None:
+        return frame.fields("__key")[0]
+    ((name, _),) = named(seen, columns(key), alone="key")
+    return name
 
 
 @translate.register
-def _stream_table(operator: StreamTableJoin, translator: Translator) -> RecordFrame:
-    stream, table = (translator.frame(each) for each in operator.inputs)
-    seen = scope(stream)
-    key = sf.col("__key") if operator.on is None else key_struct(seen, columns(operator.on))
-    rows = seen.withColumn("__by", key)
-    table_key = _struct(table.rows, "__key")
-    by = _matching(rows, "__by", table_key, operator)
-    payload = sf.struct(sf.col("__key").alias("key"), sf.col("__value").alias("value"))
-    value, found = _struct(stream.rows, "__value"), _struct(table.rows, "__value")
-    joined = keyed(
-        [
-            Port(rows=rows, key=by, payload=payload),
-            Port(rows=table.rows, key=sf.col("__key"), payload=sf.col("__value")),
-        ],
-        StreamTableProcessor(operator.kind),
-        tasks=translator.tasks,
-        key=_struct(stream.rows, "__key"),
-        outputs=StructType().add("__left", value).add("__right", found),
+def _processed(operator: Processed, translator: Translator) -> RecordFrame:
+    frame = translator.frame(operator.inputs[0])
+    seen = scope(frame)
+    key = sf.col("__key") if operator.key is None else key_struct(seen, columns(operator.key))
+    rows = seen.withColumn("__by", key).where(sf.col("__by").isNotNull())
+    by = struct_in(rows, "__by")
+    results = struct_type(declared(operator.schema, "value").ddl)
+    bare_key = by.fieldNames()[0] if len(by.fields) == 1 else None
+    processor = CustomProcessor(
+        operator.processor,
+        bare_key=bare_key,
+        bare_value="value" if frame.fields("__value") == ("value",) else None,
+        bare_result="value" if results.fieldNames() == ["value"] else None,
     )
-    return RecordFrame(rows=joined_value(RecordFrame(rows=joined), "__left", "__right", "__value", operator))
+    said = keyed(
+        [Port(rows=rows, key=sf.col("__by"), payload=sf.col("__value"))],
+        processor,
+        name=operator.name,
+        tasks=translator.tasks,
+        key=by,
+        outputs=StructType().add("__value", results),
+    )
+    return RecordFrame(rows=said)
 
 
-def _matching(rows: DataFrame, column: str, key: StructType, operator: Operator) -> Column:
-    """The key under the names of the table's. Types must agree: else equal values would lie in other tasks."""
-    kind = _struct(rows, column)
-    ours, theirs = ([field.dataType.simpleString() for field in each.fields] for each in (kind, key))
-    if ours != theirs:
-        raise ConfigError(
-            f"{operator.name}: the keys differ: {', '.join(ours)} on the left, {', '.join(theirs)} on the right"
+@translate.register
+def _cogrouped(operator: Cogrouped, translator: Translator) -> RecordFrame:
+    ports: list[Port] = []
+    kind: StructType | None = None
+    bare_values: list[str | None] = []
+    for stream, key in zip(operator.inputs, operator.keys, strict=True):
+        frame = translator.frame(stream)
+        seen = scope(frame)
+        by = sf.col("__key") if key is None else key_struct(seen, columns(key))
+        rows = seen.withColumn("__by", by).where(sf.col("__by").isNotNull())
+        if operator.window is None or isinstance(operator.window, SlidingWindows):
+            rows = rows.where(sf.col("__value").isNotNull())
+        kind = kind or struct_in(rows, "__by")
+        ports.append(
+            Port(rows=rows, key=matching_key(rows, "__by", kind, operator), payload=sf.col("__value"))
         )
-    return sf.col(column).cast(key)
-
-
-@translate.register
-def _table_table(operator: TableTableJoin, translator: Translator) -> RecordFrame:
-    left, right = (translator.frame(each) for each in operator.inputs)
-    key = _struct(left.rows, "__key")
-    ours, theirs = _struct(left.rows, "__value"), _struct(right.rows, "__value")
-    matching = _matching(right.rows, "__key", key, operator)
-    outputs = StructType()
-    for name, kind in (("__left", ours), ("__right", theirs), ("__old_left", ours), ("__old_right", theirs)):
-        outputs = outputs.add(name, kind)
-    joined = keyed(
-        [
-            Port(rows=left.rows, key=sf.col("__key"), payload=sf.col("__value")),
-            Port(rows=right.rows, key=matching, payload=sf.col("__value")),
-        ],
-        TableTableProcessor(operator.kind),
-        tasks=translator.tasks,
-        key=key,
-        outputs=outputs,
-        old=(2, 3) if operator.emit == "latest" else None,
+        bare_values.append("value" if frame.fields("__value") == ("value",) else None)
+    assert kind is not None
+    results = struct_type(declared(operator.schema, "value").ddl)
+    fold = CogroupFold(
+        start=operator.start,
+        adders=operator.adders,
+        merge=operator.merge,
+        bare_key=kind.fieldNames()[0] if len(kind.fields) == 1 else None,
+        bare_values=tuple(bare_values),
+        bare_result="value" if results.fieldNames() == ["value"] else None,
     )
-    rows = joined_value(RecordFrame(rows=joined), "__left", "__right", "__value", operator)
-    rows = joined_value(RecordFrame(rows=rows), "__old_left", "__old_right", "__old", operator)
-    return RecordFrame(rows=rows, old=True)
-
-
-def joined_value(
-    frame: RecordFrame,
-    left: str,
-    right: str,
-    name: str,
-    operator: StreamTableJoin | TableTableJoin,
-) -> DataFrame:
-    """The joined value in place of both sides. Null where the kind of join has none: then a table deletes."""
-    ours, theirs = frame.fields(left), frame.fields(right)
-    taken = {each.lower() for each in ours}
-    pairs = [(each, f"{operator.prefix}{each}" if each.lower() in taken else each) for each in theirs]
-    for each, shown in pairs:
-        if shown.lower() in taken:
-            raise ConfigError(
-                f"{operator.name}: both sides have a column {each}: give prefix=, such as prefix='right_'"
-            )
-    seen = frame.rows.select(
-        "*",
-        *(sf.col(left).getField(each).alias(each) for each in ours),
-        *(sf.col(right).getField(each).alias(shown) for each, shown in pairs),
-        *key_columns(frame, taken | {shown.lower() for _, shown in pairs}),
-        sf.col("__timestamp").alias("_timestamp"),
-    )
-    everything = [*ours, *(shown for _, shown in pairs)]
-    chosen = ("*",) if operator.value is None else operator.value
-    made = named(seen, columns(chosen, everything), alone="value")
-    bare = "value" if operator.value is not None else ""
-    sides = [sf.col(left).isNotNull(), sf.col(right).isNotNull()]
-    here = {"inner": sides[0] & sides[1], "left": sides[0], "outer": sides[0] | sides[1]}[operator.kind]
-    value = sf.when(here, struct_of(made, bare=bare)).alias(name)
-    kept = [each for each in frame.rows.columns if each not in (left, right)]
-    return seen.select(*kept, value)
-
-
-def _struct(rows: DataFrame, column: str) -> StructType:
-    kind = rows.schema[column].dataType
-    assert isinstance(kind, StructType)
-    return kind
+    return RecordFrame(rows=_run_fold(operator, ports, kind, fold, results, translator), old=True)

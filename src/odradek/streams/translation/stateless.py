@@ -19,6 +19,7 @@ from odradek.streams.plan.operators import (
     Filtered,
     FrameSource,
     Merged,
+    Operator,
     Peeked,
     Selected,
     TopicSource,
@@ -45,10 +46,14 @@ def _source(operator: TopicSource, translator: Translator) -> RecordFrame:
         (when,) = columns([operator.timestamp])
         rows = scope(frame).withColumn("__timestamp", when.cast("bigint"))
         frame = frame.with_rows(rows.select(*frame.rows.columns))
-    return _changelog(frame, operator in translator.wants_old, translator) if operator.table else frame
+    return (
+        changelog(operator.name, frame, operator in translator.wants_old, translator)
+        if operator.table
+        else frame
+    )
 
 
-def _changelog(frame: RecordFrame, old: bool, translator: Translator) -> RecordFrame:
+def changelog(name: str, frame: RecordFrame, old: bool, translator: Translator) -> RecordFrame:
     """Updates of a table: records with a key. What they replace is looked up only where it is asked for."""
     rows = frame.rows.where(sf.col("__key").isNotNull())
     if not old:
@@ -57,14 +62,15 @@ def _changelog(frame: RecordFrame, old: bool, translator: Translator) -> RecordF
     updates = keyed(
         [Port(rows=rows, key=sf.col("__key"), payload=sf.col("__value"))],
         LatestProcessor(),
+        name=name,
         tasks=translator.tasks,
-        key=_struct(rows, "__key"),
+        key=struct_in(rows, "__key"),
         outputs=StructType().add("__value", value).add("__old", value),
     )
     return RecordFrame(rows=updates, old=True)
 
 
-def _struct(rows: DataFrame, column: str) -> StructType:
+def struct_in(rows: DataFrame, column: str) -> StructType:
     kind = rows.schema[column].dataType
     assert isinstance(kind, StructType)
     return kind
@@ -234,4 +240,15 @@ def _as_stream(operator: AsStream, translator: Translator) -> RecordFrame:
 @translate.register
 def _as_table(operator: AsTable, translator: Translator) -> RecordFrame:
     frame = translator.frame(operator.inputs[0])
-    return _changelog(frame, operator in translator.wants_old, translator)
+    return changelog(operator.name, frame, operator in translator.wants_old, translator)
+
+
+def matching_key(rows: DataFrame, column: str, key: StructType, operator: Operator) -> Column:
+    """The key under the names of the table's. Types must agree: else equal values would lie in other tasks."""
+    kind = struct_in(rows, column)
+    ours, theirs = ([field.dataType.simpleString() for field in each.fields] for each in (kind, key))
+    if ours != theirs:
+        raise ConfigError(
+            f"{operator.name}: the keys differ: {', '.join(ours)} on the left, {', '.join(theirs)} on the right"
+        )
+    return sf.col(column).cast(key)

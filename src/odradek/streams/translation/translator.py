@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING
 
 from odradek.model.errors import ConfigError
 from odradek.model.lazy import lazy
-from odradek.streams.plan.keyed import Aggregated, Folded, TableTableJoin
+from odradek.streams.plan.keyed import Aggregated, Folded, ForeignKeyJoin, TableTableJoin
 from odradek.streams.plan.operators import (
-    AsTable,
     Filtered,
     Operator,
     Selected,
@@ -77,6 +76,6 @@ def operators_with_old_values(ends: Iterable[Operator]) -> frozenset[Operator]:
                 wanted.add(right)
         elif operator in wanted and isinstance(operator, (Filtered, Selected)):
             wanted.update(operator.inputs)
-        elif operator in wanted and isinstance(operator, AsTable):
-            continue
+        elif isinstance(operator, ForeignKeyJoin):
+            wanted.add(operator.inputs[0])
     return frozenset(wanted)

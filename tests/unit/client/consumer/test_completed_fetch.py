@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 
 from odradek.client.consumer.completed_fetch import FetchedChunk
@@ -119,7 +121,7 @@ def test_what_is_put_back_comes_again() -> None:
     assert [offset for offset, _ in drain(made)] == [11, 12, 13, 14]
 
 
-# -- Arrow
+# -- Arrow, and the columns that it is made of
 
 
 def rows(made: FetchedChunk, limit: int = 1_000) -> list[tuple[int, bytes]]:
@@ -131,21 +133,40 @@ def rows(made: FetchedChunk, limit: int = 1_000) -> list[tuple[int, bytes]]:
     )
 
 
-def test_arrow_takes_whole_batches_up_to_about_the_limit() -> None:
+def column_rows(made: FetchedChunk, limit: int = 1_000) -> list[tuple[int, bytes]]:
+    columns = made.take_columns(limit)
+    if columns is None:
+        return []
+    offsets = memoryview(columns.offsets).cast("B").cast("q")
+    ends = memoryview(columns.values.offsets).cast("B").cast("i")
+    data = bytes(columns.values.data)
+    return [(offsets[row], data[ends[row] : ends[row + 1]]) for row in range(columns.row_count)]
+
+
+@pytest.fixture(params=[rows, column_rows])
+def take_rows(request: pytest.FixtureRequest) -> Callable[..., list[tuple[int, bytes]]]:
+    return request.param  # type: ignore[no-any-return]
+
+
+TakeRows = Callable[..., list[tuple[int, bytes]]]
+
+
+def test_columns_take_whole_batches_up_to_about_the_limit(take_rows: TakeRows) -> None:
     made = chunk(*TWO, start=10)
-    assert rows(made, 4) == [(10, b"a"), (11, b"b"), (12, b"c")]
+    assert take_rows(made, 4) == [(10, b"a"), (11, b"b"), (12, b"c")]
     assert made.position == 13
-    assert rows(made, 1) == [(13, b"d"), (14, b"e")]
+    assert take_rows(made, 1) == [(13, b"d"), (14, b"e")]
     assert made.empty
+    assert take_rows(made) == []
 
 
-def test_arrow_goes_on_behind_the_records_taken_one_by_one() -> None:
+def test_columns_go_on_behind_the_records_taken_one_by_one(take_rows: TakeRows) -> None:
     made = chunk(*TWO, start=10)
     made.take(2)
-    assert rows(made) == [(12, b"c"), (13, b"d"), (14, b"e")]
+    assert take_rows(made) == [(12, b"c"), (13, b"d"), (14, b"e")]
 
 
-def test_arrow_leaves_out_what_read_committed_must_not_see() -> None:
+def test_columns_leave_out_what_read_committed_must_not_see(take_rows: TakeRows) -> None:
     made = chunk(
         batch(0, b"first"),
         batch(1, b"void", producer_id=7, transactional=True),
@@ -154,14 +175,25 @@ def test_arrow_leaves_out_what_read_committed_must_not_see() -> None:
         batch(4, b"kept", producer_id=7, transactional=True),
         aborted=[(7, 1)],
     )
-    assert rows(made, 2) == [(0, b"first"), (2, b"plain")]
-    assert rows(made) == [(4, b"kept")]
+    assert take_rows(made, 2) == [(0, b"first"), (2, b"plain")]
+    assert take_rows(made) == [(4, b"kept")]
 
 
-def test_arrow_names_the_place_of_damage_and_stays_there() -> None:
+def test_columns_name_the_place_of_damage_and_stay_there(take_rows: TakeRows) -> None:
     damaged = batch(10, b"a")
     damaged[-1] ^= 1
     made = chunk(damaged, start=10)
     with pytest.raises(KafkaError, match="t-0"):
-        made.take_arrow(100)
+        take_rows(made, 100)
     assert made.position == 10
+
+
+def test_columns_tell_the_leader_epoch_of_the_last_batch_that_was_taken() -> None:
+    later = batch(13, b"d")
+    assign(later, 13, 6)
+    made = chunk(batch(10, b"a", b"b", b"c"), later, start=10)
+    assert made.taken_epoch == -1
+    made.take_columns(1)
+    assert made.taken_epoch == 4
+    made.take_columns(1)
+    assert made.taken_epoch == 6

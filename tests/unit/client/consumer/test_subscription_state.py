@@ -261,6 +261,18 @@ def test_a_newer_leader_is_asked_where_the_epoch_ended_before_it_is_fetched_from
     assert (newer.validations, newer.wishes) == ({1: {A: 3}}, {})
 
 
+def test_a_seek_under_a_leader_epoch_is_held_against_a_newer_leaders_log(
+    make: Callable[..., Assignment],
+) -> None:
+    assignment = make()
+    assignment.assign([A])
+    assignment.seek(A, 40, leader_epoch=3)
+    assert plan(assignment, image(1, epoch=3)).validations == {}
+    assert plan(assignment, image(1, epoch=4)).validations == {1: {A: 3}}
+    assignment.seek(A, 40)
+    assert plan(assignment, image(1, epoch=4)).validations == {}
+
+
 def test_what_only_holds_markers_moves_the_position_without_a_record(make: Callable[..., Assignment]) -> None:
     from odradek.records import ControlKind, control_batch
 

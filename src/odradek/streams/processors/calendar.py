@@ -1,0 +1,53 @@
+"""When which key has something to do: a task's timers in stream time.
+
+Times are gathered in pages, so that noting one time, and looking whether any is due, reads little of the state however
+many keys wait.
+"""
+
+from __future__ import annotations
+
+from bisect import insort
+from collections.abc import Iterator
+from typing import Final
+
+from odradek.streams.processors.ports import Fields, TaskState
+
+_PAGE_MS: Final = 60_000
+_PAGES: Final[Fields] = {"page": "all"}
+
+
+class Calendar:
+    """A view of the state: make one where it is needed. A time may be noted several times for a key; it is told once."""
+
+    def __init__(self, state: TaskState, name: str = "calendar") -> None:
+        self._state = state
+        self._name = name
+
+    def note(self, time: int, key: Fields) -> None:
+        """The key is due as soon as stream time is after `time`."""
+        number = time // _PAGE_MS
+        pages = self._state.get(self._name, _PAGES) or []
+        page = self._state.get(self._name, {"page": number})
+        if page is None:
+            page = {}
+            insort(pages, number)
+            self._state.put(self._name, _PAGES, pages)
+        noted = page.setdefault(time, {})
+        noted[repr(tuple(key.values()))] = key
+        self._state.put(self._name, {"page": number}, page)
+
+    def due(self, stream_time: int) -> Iterator[tuple[int, Fields]]:
+        """Times that have come, and the keys that were noted for them, by time. They are taken off."""
+        pages = self._state.get(self._name, _PAGES) or []
+        while pages and pages[0] * _PAGE_MS < stream_time:
+            number = pages[0]
+            page = self._state.get(self._name, {"page": number})
+            ready = sorted(time for time in page if time < stream_time)
+            if not ready:
+                return
+            found = [(time, key) for time in ready for key in page.pop(time).values()]
+            if not page:
+                pages = pages[1:]
+                self._state.put(self._name, _PAGES, pages or None)
+            self._state.put(self._name, {"page": number}, page or None)
+            yield from found

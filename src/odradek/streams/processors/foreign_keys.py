@@ -1,0 +1,63 @@
+"""Joins of tables by a foreign key: rows of the left side refer to a key of the right one (KIP-213)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from odradek.streams.plan.operators import JoinKind
+from odradek.streams.processors.ports import Fields, InputRow, TaskState, UpdateRow
+
+_SEEN: Final = "seen"
+_SIDES: Final[tuple[Fields, Fields]] = ({"side": 0}, {"side": 1})
+
+
+class ForeignKeyProcessor:
+    """Port 0: what a row of the left table says to a foreign key; port 1 is the right table. The key is the foreign key.
+
+    Payload of port 0: {"key": the left key, "value": its row, "said": what follows}. `keep`: the row refers to this key.
+    `move`: as keep,
+    and it referred to another one before, where its result is no more. `leave`: it no longer refers to this key, and another
+    key answers. `delete`: nothing answers any more. Output: left, right; both null for a delete. The key is the left one.
+    """
+
+    def __init__(self, kind: JoinKind) -> None:
+        self._left = kind == "left"
+
+    def process(self, row: InputRow, state: TaskState) -> Iterator[UpdateRow]:
+        yield from self._right(row, state) if row.port else self._reference(row, state)
+
+    def _reference(self, row: InputRow, state: TaskState) -> Iterator[UpdateRow]:
+        assert row.payload is not None
+        key, value, said = row.payload["key"], row.payload["value"], row.payload["said"]
+        if row.key is None:
+            if said == "delete" or value is None or self._left:
+                yield UpdateRow(
+                    key,
+                    (value if self._left and said != "delete" else None, None),
+                    row.timestamp,
+                    row.headers,
+                )
+            return
+        references = state.get("references", row.key) or {}
+        found = state.get("right", row.key)
+        place = repr(tuple(key.values()))
+        if said in ("leave", "delete"):
+            references.pop(place, None)
+        else:
+            references[place] = (key, value)
+        state.put("references", row.key, references or None)
+        if said == "leave" or (said == "keep" and found is None and not self._left):
+            return
+        timestamp = row.timestamp if found is None else max(row.timestamp, found[1])
+        right = None if found is None or said == "delete" else found[0]
+        left = None if said == "delete" or (right is None and not self._left) else value
+        yield UpdateRow(key, (left, right), timestamp, row.headers)
+
+    def _right(self, row: InputRow, state: TaskState) -> Iterator[UpdateRow]:
+        if row.key is None:
+            return
+        state.put("right", row.key, None if row.payload is None else (row.payload, row.timestamp))
+        for key, value in (state.get("references", row.key) or {}).values():
+            left = value if row.payload is not None or self._left else None
+            yield UpdateRow(key, (left, row.payload), row.timestamp, row.headers)

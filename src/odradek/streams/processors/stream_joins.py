@@ -1,0 +1,101 @@
+"""Joins of two streams within a time."""
+
+from __future__ import annotations
+
+from bisect import insort
+from collections.abc import Iterator
+from typing import Any, Final
+
+from odradek.streams.plan.operators import JoinKind
+from odradek.streams.processors.calendar import Calendar
+from odradek.streams.processors.ports import Fields, InputRow, TaskState, UpdateRow
+
+_SEEN: Final = "seen"
+_SIDES: Final[tuple[Fields, Fields]] = ({"side": 0}, {"side": 1})
+
+
+class StreamStreamProcessor:
+    """Ports 0 and 1 are the streams. Records of one key match if the right one is at most `before_ms` older and `after_ms`
+    newer.
+
+    Output: left, right. A record without match is said alone, where the kind of join wants that, when stream time has
+    passed all that
+    could match it and the grace. What matches is kept for as long as the window and the grace.
+    """
+
+    def __init__(self, kind: JoinKind, *, before_ms: int, after_ms: int, grace_ms: int) -> None:
+        self._alone = {"inner": (False, False), "left": (True, False), "outer": (True, True)}[kind]
+        self._reach = ((before_ms, after_ms), (after_ms, before_ms))
+        self._grace_ms = grace_ms
+        self._kept_ms = before_ms + after_ms + grace_ms
+
+    def process(self, row: InputRow, state: TaskState) -> Iterator[UpdateRow]:
+        alone = self._alone[row.port]
+        if row.key is None:
+            if alone and row.payload is not None:
+                yield self._said(row.key, row.port, row.payload, None, row.timestamp, row)
+            return
+        if row.payload is None:
+            return
+        if any(self._alone) and row.timestamp == state.stream_time:
+            yield from self._unmatched(row, state)
+        other = 1 - row.port
+        before, after = self._reach[row.port]
+        first = max(0, row.timestamp - before, (state.get(_SEEN, _SIDES[other]) or 0) - self._kept_ms + 1)
+        last = max(0, row.timestamp + after)
+        kept: tuple[list[Any], list[Any]] = state.get("kept", row.key) or ([], [])
+        matches = [each for each in kept[other] if first <= each[0] <= last]
+        waiting = (state.get("waiting", row.key) or {}) if any(self._alone) else {}
+        for timestamp, value in matches:
+            waiting.pop((timestamp, other), None)
+            yield self._said(row.key, row.port, row.payload, value, max(timestamp, row.timestamp), row)
+        if not matches and alone:
+            if last < state.stream_time:
+                yield self._said(row.key, row.port, row.payload, None, row.timestamp, row)
+            else:
+                waiting.setdefault((row.timestamp, row.port), []).append(row.payload)
+                Calendar(state, "unmatched").note(row.timestamp + after + self._grace_ms, row.key)
+        if any(self._alone):
+            state.put("waiting", row.key, waiting or None)
+        self._keep(row, kept, state)
+
+    def _keep(self, row: InputRow, kept: tuple[list[Any], list[Any]], state: TaskState) -> None:
+        assert row.key is not None
+        seen = max(row.timestamp, state.get(_SEEN, _SIDES[row.port]) or 0)
+        state.put(_SEEN, _SIDES[row.port], seen)
+        insort(kept[row.port], (row.timestamp, row.payload), key=lambda each: each[0])
+        state.put("kept", row.key, kept)
+        calendar = Calendar(state, "expiry")
+        calendar.note(row.timestamp + self._kept_ms, row.key)
+        for _, key in calendar.due(state.stream_time):
+            self._forget(key, state, calendar)
+
+    def _forget(self, key: Fields, state: TaskState, calendar: Calendar) -> None:
+        """Each side has its own time, as the stores of Kafka Streams have: the slower one may still need what the faster
+        has passed.
+        """
+        kept = state.get("kept", key)
+        if kept is None:
+            return
+        left = tuple(
+            [each for each in kept[side] if each[0] > (state.get(_SEEN, _SIDES[side]) or 0) - self._kept_ms]
+            for side in (0, 1)
+        )
+        if any(left):
+            calendar.note(state.stream_time + self._kept_ms, key)
+        state.put("kept", key, left if any(left) else None)
+
+    def _unmatched(self, row: InputRow, state: TaskState) -> Iterator[UpdateRow]:
+        for time, key in Calendar(state, "unmatched").due(state.stream_time):
+            waiting = state.get("waiting", key) or {}
+            for timestamp, side in sorted(waiting):
+                if timestamp + self._reach[side][1] + self._grace_ms <= time:
+                    for value in waiting.pop((timestamp, side)):
+                        yield self._said(key, side, value, None, timestamp, row)
+            state.put("waiting", key, waiting or None)
+
+    @staticmethod
+    def _said(
+        key: Fields | None, side: int, own: Fields, other: Fields | None, timestamp: int, row: InputRow
+    ) -> UpdateRow:
+        return UpdateRow(key, (own, other) if side == 0 else (other, own), timestamp, row.headers)

@@ -1,0 +1,206 @@
+"""Joins: what goes into their tasks, and how a joined value is made of both sides."""
+
+from __future__ import annotations
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as sf
+from pyspark.sql.types import StructType
+
+from odradek.model.errors import ConfigError
+from odradek.streams.plan.keyed import (
+    ForeignKeyJoin,
+    StreamStreamJoin,
+    StreamTableJoin,
+    TableTableJoin,
+)
+from odradek.streams.processors.foreign_keys import ForeignKeyProcessor
+from odradek.streams.processors.joins import StreamTableProcessor, TableTableProcessor
+from odradek.streams.processors.stream_joins import StreamStreamProcessor
+from odradek.streams.translation.adapter import Port, keyed
+from odradek.streams.translation.frames import (
+    RecordFrame,
+    columns,
+    key_columns,
+    named,
+    scope,
+    struct_of,
+)
+from odradek.streams.translation.stateless import changelog, key_struct, matching_key, struct_in
+from odradek.streams.translation.translator import Translator, translate
+
+
+@translate.register
+def _stream_table(operator: StreamTableJoin, translator: Translator) -> RecordFrame:
+    stream, table = (translator.frame(each) for each in operator.inputs)
+    seen = scope(stream)
+    key = sf.col("__key") if operator.on is None else key_struct(seen, columns(operator.on))
+    rows = seen.withColumn("__by", key)
+    table_key = struct_in(table.rows, "__key")
+    by = matching_key(rows, "__by", table_key, operator)
+    payload = sf.struct(sf.col("__key").alias("key"), sf.col("__value").alias("value"))
+    value, found = struct_in(stream.rows, "__value"), struct_in(table.rows, "__value")
+    joined = keyed(
+        [
+            Port(rows=rows, key=by, payload=payload),
+            Port(rows=table.rows, key=sf.col("__key"), payload=sf.col("__value")),
+        ],
+        StreamTableProcessor(operator.kind),
+        name=operator.name,
+        tasks=translator.tasks,
+        key=struct_in(stream.rows, "__key"),
+        outputs=StructType().add("__left", value).add("__right", found),
+    )
+    return RecordFrame(rows=joined_value(RecordFrame(rows=joined), "__left", "__right", "__value", operator))
+
+
+@translate.register
+def _table_table(operator: TableTableJoin, translator: Translator) -> RecordFrame:
+    left, right = (translator.frame(each) for each in operator.inputs)
+    key = struct_in(left.rows, "__key")
+    ours, theirs = struct_in(left.rows, "__value"), struct_in(right.rows, "__value")
+    matching = matching_key(right.rows, "__key", key, operator)
+    outputs = StructType()
+    for name, kind in (("__left", ours), ("__right", theirs), ("__old_left", ours), ("__old_right", theirs)):
+        outputs = outputs.add(name, kind)
+    joined = keyed(
+        [
+            Port(rows=left.rows, key=sf.col("__key"), payload=sf.col("__value")),
+            Port(rows=right.rows, key=matching, payload=sf.col("__value")),
+        ],
+        TableTableProcessor(operator.kind),
+        name=operator.name,
+        tasks=translator.tasks,
+        key=key,
+        outputs=outputs,
+        old=(2, 3) if operator.emit == "latest" else None,
+    )
+    rows = joined_value(RecordFrame(rows=joined), "__left", "__right", "__value", operator)
+    rows = joined_value(RecordFrame(rows=rows), "__old_left", "__old_right", "__old", operator)
+    return RecordFrame(rows=rows, old=True)
+
+
+def joined_value(
+    frame: RecordFrame,
+    left: str,
+    right: str,
+    name: str,
+    operator: StreamTableJoin | TableTableJoin | StreamStreamJoin | ForeignKeyJoin,
+) -> DataFrame:
+    """The joined value in place of both sides. Null where the kind of join has none: then a table deletes."""
+    ours, theirs = frame.fields(left), frame.fields(right)
+    taken = {each.lower() for each in ours}
+    pairs = [(each, f"{operator.prefix}{each}" if each.lower() in taken else each) for each in theirs]
+    for each, shown in pairs:
+        if shown.lower() in taken:
+            raise ConfigError(
+                f"{operator.name}: both sides have a column {each}: give prefix=, such as prefix='right_'"
+            )
+    seen = frame.rows.select(
+        "*",
+        *(sf.col(left).getField(each).alias(each) for each in ours),
+        *(sf.col(right).getField(each).alias(shown) for each, shown in pairs),
+        *key_columns(frame, taken | {shown.lower() for _, shown in pairs}),
+        sf.col("__timestamp").alias("_timestamp"),
+    )
+    everything = [*ours, *(shown for _, shown in pairs)]
+    chosen = ("*",) if operator.value is None else operator.value
+    made = named(seen, columns(chosen, everything), alone="value")
+    bare = "value" if operator.value is not None else ""
+    sides = [sf.col(left).isNotNull(), sf.col(right).isNotNull()]
+    here = {"inner": sides[0] & sides[1], "left": sides[0], "outer": sides[0] | sides[1]}[operator.kind]
+    value = sf.when(here, struct_of(made, bare=bare)).alias(name)
+    kept = [each for each in frame.rows.columns if each not in (left, right)]
+    return seen.select(*kept, value)
+
+
+@translate.register
+def _stream_stream(operator: StreamStreamJoin, translator: Translator) -> RecordFrame:
+    left, right = (translator.frame(each) for each in operator.inputs)
+    key = struct_in(left.rows, "__key")
+    matching = matching_key(right.rows, "__key", key, operator)
+    ours, theirs = struct_in(left.rows, "__value"), struct_in(right.rows, "__value")
+    joined = keyed(
+        [
+            Port(rows=left.rows, key=sf.col("__key"), payload=sf.col("__value")),
+            Port(rows=right.rows, key=matching, payload=sf.col("__value")),
+        ],
+        StreamStreamProcessor(
+            operator.kind,
+            before_ms=operator.before_ms,
+            after_ms=operator.after_ms,
+            grace_ms=operator.grace_ms,
+        ),
+        name=operator.name,
+        tasks=translator.tasks,
+        key=key,
+        outputs=StructType().add("__left", ours).add("__right", theirs),
+    )
+    return RecordFrame(rows=joined_value(RecordFrame(rows=joined), "__left", "__right", "__value", operator))
+
+
+@translate.register
+def _foreign_key(operator: ForeignKeyJoin, translator: Translator) -> RecordFrame:
+    left, right = (translator.frame(each) for each in operator.inputs)
+    key = struct_in(left.rows, "__key")
+    ours, theirs = struct_in(left.rows, "__value"), struct_in(right.rows, "__value")
+    rows = _references(operator, left)
+    by = matching_key(rows, "__by", struct_in(right.rows, "__key"), operator)
+    payload = sf.struct(
+        sf.col("__key").alias("key"), sf.col("__value").alias("value"), sf.col("__said").alias("said")
+    )
+    joined = keyed(
+        [
+            Port(rows=rows, key=by, payload=payload),
+            Port(rows=right.rows, key=sf.col("__key"), payload=sf.col("__value")),
+        ],
+        ForeignKeyProcessor(operator.kind),
+        name=operator.name,
+        tasks=translator.tasks,
+        key=key,
+        outputs=StructType().add("__left", ours).add("__right", theirs),
+    )
+    rows = joined_value(RecordFrame(rows=joined), "__left", "__right", "__value", operator)
+    wanted = operator in translator.wants_old or translator.tasks > 1
+    return changelog(f"{operator.name}-old", RecordFrame(rows=rows), wanted, translator)
+
+
+def _references(operator: ForeignKeyJoin, left: RecordFrame) -> DataFrame:
+    """What each update of the left table says to the foreign key that it had, and to the one that it has."""
+    rows = left.rows
+    for column, by in (("__value", "__new_by"), ("__old", "__old_by")):
+        seen = scope(left.with_rows(rows), column)
+        key = sf.when(sf.col(column).isNotNull(), key_struct(seen, columns(operator.on)))
+        rows = seen.select(*(sf.col(name) for name in rows.columns), key.alias(by))
+    new, old = sf.col("__new_by"), sf.col("__old_by")
+    here, was = sf.col("__value").isNotNull(), sf.col("__old").isNotNull()
+    same = new.eqNullSafe(old)
+    moved = here & was & ~same
+
+    def to(by: Column, said: str, when: Column) -> Column:
+        return sf.when(when, sf.struct(by.alias("by"), sf.lit(said).alias("said")))
+
+    left_kind = sf.lit(operator.kind == "left")
+    gone = ~here | (moved & new.isNull() & ~left_kind)
+    leaves = to(old, "leave", moved & old.isNotNull() & (new.isNotNull() | left_kind))
+    deletes = to(old, "delete", was & gone & (old.isNotNull() | left_kind))
+    moves = to(new, "move", moved & new.isNotNull())
+    keeps = to(new, "keep", here & (~was | same) & new.isNotNull())
+    nowhere = to(new, "keep", here & new.isNull() & left_kind)
+    said = sf.array_compact(sf.array(leaves, deletes, moves, keeps, nowhere))
+    parts = rows.select(
+        "__key",
+        "__value",
+        "__timestamp",
+        "__headers",
+        "__order",
+        sf.posexplode(said).alias("__place", "__to"),
+    )
+    return parts.select(
+        "__key",
+        "__value",
+        "__timestamp",
+        "__headers",
+        sf.concat("__order", sf.array(sf.col("__place").cast("bigint"))).alias("__order"),
+        sf.col("__to.by").alias("__by"),
+        sf.col("__to.said").alias("__said"),
+    )
