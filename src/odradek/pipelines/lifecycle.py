@@ -25,7 +25,7 @@ class RestartPolicy:
     jitter: float = 0.2
     """A pause is longer by up to this share, by chance: what failed together does not come back together."""
     healthy_after_s: float = 60.0
-    """A process that ran for so long begins to count its failures anew."""
+    """A process that ran for so long begins to count its failures again."""
     starting_max_s: float = 180.0
     stopping_max_s: float = 30.0
     """Then it is killed."""

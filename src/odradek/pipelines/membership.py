@@ -74,7 +74,7 @@ class SupervisedTopics(RebalanceListener):
         self._consumer.subscribe([PIPELINES_TOPIC], listener=self)
 
     def close(self) -> None:
-        """Leave the group: who waits takes over. Idempotent."""
+        """Leave the group: a waiting member takes over. Idempotent."""
         self._threads.shutdown(cancel_futures=True)
         self._consumer.close()
         self._producer.close()
@@ -102,7 +102,7 @@ class SupervisedTopics(RebalanceListener):
         return self._has_it
 
     def owner(self) -> str | None:
-        """Who supervises, in words; None where nobody does."""
+        """Who supervises, in words; None where no one does."""
         return supervisor_of(self._admin)
 
     # -- documents
@@ -175,7 +175,7 @@ class SupervisedTopics(RebalanceListener):
 
 
 def supervisor_of(admin: Admin) -> str | None:
-    """The client id and the host of the group's member that supervises; None where nobody does."""
+    """The client id and the host of the group's member that supervises; None where no one does."""
     try:
         description = admin.describe_groups([SUPERVISORS_GROUP])[SUPERVISORS_GROUP]
     except KafkaError as error:

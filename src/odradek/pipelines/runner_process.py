@@ -20,7 +20,7 @@ from odradek.pipelines.status import LOG_LINE_CHARS_MAX, LOG_LINES_MAX
 
 _READ_BYTES: Final = 1 << 16
 _READS_MAX: Final = 16
-"""In a row from one pipe: a process that writes without end keeps nobody else waiting."""
+"""In a row from one pipe: a process that writes without end keeps no one else waiting."""
 
 RunnerCommand = Callable[[int, int], Sequence[str]]
 """The words of a command, from the descriptors of the pipes that it reads commands from and writes reports to."""

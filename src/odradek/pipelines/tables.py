@@ -66,7 +66,7 @@ def _end(admin: Admin, topic: str) -> int:
 def _table(
     records: Iterator[tuple[bytes | None, bytes | None]], read: Callable[[str, bytes], Value]
 ) -> dict[str, Value]:
-    """Only what stayed is decoded: an unreadable value that was replaced harms nobody."""
+    """Only what stayed is decoded: an unreadable value that was replaced harms no one."""
     values: dict[str, bytes] = {}
     for key, value in records:
         name = (key or b"").decode("utf-8", "replace")

@@ -162,7 +162,7 @@ def test_a_pipeline_is_run_paused_resumed_stopped_and_deleted(
     errors: list[str],
 ) -> None:
     run("pipeline", "run", program, "--name", name, "--", "say=hello", "run")
-    assert "nobody supervises" in errors[0]
+    assert "no one supervises" in errors[0]
     supervisor = supervising("first")
     eventually(lambda: phase_of(name) == "running")
     assert run("pipeline", "logs", name) == "hello\n"

@@ -52,7 +52,7 @@ def test_commands_arrive(runners: Runners) -> None:
     assert collected(runner, 1) == [Paused()]
     runner.tell(Command.STOP)
     eventually(lambda: runner.end() == 0)
-    runner.tell(Command.STOP)  # to nobody
+    runner.tell(Command.STOP)  # to no one
 
 
 def test_the_last_lines_of_its_log_are_kept(runners: Runners) -> None:

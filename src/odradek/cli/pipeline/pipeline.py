@@ -143,7 +143,7 @@ def describe(name: str, bootstrap: str, as_json: bool) -> None:
             click.echo(line)
 
 
-_NOBODY: Final = "nobody supervises the pipelines of this cluster: start `odradek pipelines serve`"
+_NOBODY: Final = "no one supervises the pipelines of this cluster: start `odradek pipelines serve`"
 
 
 def _change_command(
