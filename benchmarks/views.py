@@ -1,4 +1,4 @@
-"""Views of tables: `python -m benchmarks.views [--keys 1000000] [--rounds 3] [--json FILE]`.
+"""Views of tables: `python -m benchmarks.views [--keys 1000000] [--rounds 3] [--gets 10000] [--json FILE]`.
 
 One broker process and one view. Measured are
 
@@ -35,7 +35,6 @@ from odradek.views import TableView
 
 TOPIC: Final = "views"
 PARTITIONS: Final = 4
-GETS: Final = 10_000
 _FILLER: Final = "x" * 48
 
 
@@ -45,13 +44,14 @@ def main() -> None:
     )
     parser.add_argument("--keys", type=int, default=1_000_000)
     parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--gets", type=int, default=10_000)
     parser.add_argument("--json", type=Path)
     arguments = parser.parse_args()
     samples: list[dict[str, Any]] = []
     with OdradekNode(settings={"log.cleaner.enable": "false"}) as node:
         _fill(node.bootstrap, arguments.keys)
         for number in range(arguments.rounds):
-            samples += _round(node, arguments.keys, number)
+            samples += _round(node, arguments.keys, arguments.gets, number)
     for what in dict.fromkeys(sample["what"] for sample in samples):
         of_this = [sample for sample in samples if sample["what"] == what]
         figures = {
@@ -80,7 +80,7 @@ def _fill(servers: str, key_count: int) -> None:
             producer.send(TOPIC, value, key=key(number))
 
 
-def _round(node: OdradekNode, key_count: int, number: int) -> list[dict[str, Any]]:
+def _round(node: OdradekNode, key_count: int, get_count: int, number: int) -> list[dict[str, Any]]:
     samples = []
 
     def note(what: str, **figures: float) -> None:
@@ -94,8 +94,11 @@ def _round(node: OdradekNode, key_count: int, number: int) -> list[dict[str, Any
         note("reopen", **_opened(node, key_count, Path(directory) / TOPIC))
         numbers = random.Random(number)
         with TableView.open(node.bootstrap, TOPIC, directory=Path(directory) / TOPIC) as view:
-            note("get, Python", **_latencies(lambda: view[key(numbers.randrange(key_count)).decode()]))
-        note("get, HTTP", **_over_http(node, directory, numbers, key_count))
+            note(
+                "get, Python",
+                **_latencies(get_count, lambda: view[key(numbers.randrange(key_count)).decode()]),
+            )
+        note("get, HTTP", **_over_http(node, directory, numbers, key_count, get_count))
     return samples
 
 
@@ -112,7 +115,9 @@ def _opened(node: OdradekNode, key_count: int, directory: Path | None) -> dict[s
     }
 
 
-def _over_http(node: OdradekNode, directory: str, numbers: random.Random, key_count: int) -> dict[str, float]:
+def _over_http(
+    node: OdradekNode, directory: str, numbers: random.Random, key_count: int, get_count: int
+) -> dict[str, float]:
     words = ["table", "serve", TOPIC, "--dir", directory, "--listen", "127.0.0.1:0", "-b", node.bootstrap]
     with subprocess.Popen(
         [sys.executable, "-m", "odradek.cli.main", *words],
@@ -125,29 +130,35 @@ def _over_http(node: OdradekNode, directory: str, numbers: random.Random, key_co
             place = urllib.parse.urlsplit(server.stdout.readline().removeprefix("ready ").strip())
             connection = http.client.HTTPConnection(place.hostname or "", place.port or 0, timeout=60)
 
-            def get() -> None:
-                path = f"/tables/{TOPIC}/{key(numbers.randrange(key_count)).decode()}?freshness=brief"
-                connection.request("GET", path)
+            def ask(path: str) -> Any:
+                connection.request("GET", f"{path}?freshness=brief")
                 response = connection.getresponse()
                 body = response.read()
                 if response.status != 200:
                     raise RuntimeError(body.decode())
+                return json.loads(body)
 
-            return _latencies(get)
+            def get() -> None:
+                ask(f"/tables/{TOPIC}/{key(numbers.randrange(key_count)).decode()}")
+
+            while ask("/tables")["tables"][0]["freshness"]["status"] != "live":
+                time.sleep(0.05)
+
+            return _latencies(get_count, get)
         finally:
             server.terminate()
 
 
-def _latencies(get: Callable[[], object]) -> dict[str, float]:
+def _latencies(get_count: int, get: Callable[[], object]) -> dict[str, float]:
     milliseconds = []
-    for _ in range(GETS):
+    for _ in range(get_count):
         begin = time.perf_counter()
         get()
         milliseconds.append((time.perf_counter() - begin) * 1000)
     milliseconds.sort()
     return {
-        "p50_ms": milliseconds[GETS // 2],
-        "p99_ms": milliseconds[GETS * 99 // 100],
+        "p50_ms": milliseconds[get_count // 2],
+        "p99_ms": milliseconds[get_count * 99 // 100],
         "max_ms": milliseconds[-1],
     }
 

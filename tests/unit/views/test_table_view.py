@@ -13,7 +13,7 @@ import pytest
 from odradek import Admin, ConfigError, ErrorCode, KafkaError, Producer, TopicPartition
 from odradek.client.errors import ClientClosedError
 from odradek.testing.local import LocalBroker
-from odradek.views import AsyncTableView, TableRow, TableView, ViewStatus, WindowedKey
+from odradek.views import AsyncTableView, RocksDBLimits, TableRow, TableView, ViewStatus, WindowedKey
 from odradek.views.store import StoreError
 
 MakeTopic = Callable[..., str]
@@ -258,6 +258,26 @@ def test_a_directory_that_goes_away_in_use_is_one_error_at_the_latest_when_it_is
     with pytest.raises(StoreError, match="cannot be written"):
         reopening.view.close()
     assert dict(reopening.again()) == {"ann": 3, "bob": 2}
+
+
+def test_a_view_that_cannot_write_any_more_fails_with_one_error(
+    make_topic: MakeTopic, send: Send, open_view: OpenView, tmp_path: Path
+) -> None:
+    topic = make_topic()
+    view = open_view(topic, directory=tmp_path / "view", limits=RocksDBLimits(write_buffer_bytes=64 << 10))
+    shutil.rmtree(tmp_path / "view")
+
+    def fill() -> None:
+        for number in range(200):
+            send(topic, {b"%d-%d" % (number, row): bytes(1_000) for row in range(50)})
+            view.wait_until("now")
+
+    with pytest.raises(StoreError, match="cannot be written"):
+        fill()
+    assert view.freshness().status is ViewStatus.FAILED
+    assert "cannot be written" in (view.freshness().problem or "")
+    with pytest.raises(StoreError, match="open it again"):
+        view.get("0-0")
 
 
 def test_an_older_copy_is_continued(reopening: _Reopening, send: Send, tmp_path: Path) -> None:
