@@ -35,3 +35,27 @@ def test_files_that_a_document_names_are_there(document: str) -> None:
         and not any(name.endswith(f"/{named.removeprefix('../')}") for name in known)
     ]
     assert not missing, f"{document} names files that are not there: {', '.join(missing)}"
+
+
+def rows_of_the_glossary() -> list[tuple[str, list[str], list[str]]]:
+    """(Kafka's word, files, what to open in them) of the glossary's first table."""
+    table = (
+        (ROOT / "docs/glossary.md").read_text(encoding="utf-8").partition("\n## ")[2].partition("\n## ")[0]
+    )
+    cells = [line.strip("|").split("|") for line in table.splitlines() if line.startswith("|")]
+    return [
+        (word.strip(), re.findall(r"`([\w./-]+\.py)`", files), re.findall(r"`([\w.]+)`", names))
+        for word, files, names in cells[2:]
+    ]
+
+
+@pytest.mark.parametrize(("word", "files", "names"), rows_of_the_glossary())
+def test_the_glossary_leads_to_what_it_names(word: str, files: list[str], names: list[str]) -> None:
+    texts = [
+        (ROOT / (file if file.startswith("tests/") else f"src/odradek/{file}")).read_text(encoding="utf-8")
+        for file in files
+    ]
+    for part in (part for name in names for part in name.split(".")):
+        assert any(re.search(rf"\b{part}\b", text) for text in texts), (
+            f"{word}: there is no {part} in {files}"
+        )
