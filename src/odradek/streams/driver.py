@@ -25,7 +25,7 @@ from odradek.streams.translation.families import Translator
 from odradek.streams.translation.frames import RecordFrame, columns, record_schema, scope
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
 
 class TestDriver:
@@ -175,11 +175,17 @@ class TestDriver:
     def _rows(self, frame: RecordFrame, rows: Any) -> Iterable[tuple[dict[str, Any], StreamRecord]]:
         bare_key = frame.fields("__key") == ("key",) or len(frame.fields("__key")) == 1
         bare_value = frame.fields("__value") == ("value",)
-        table: pa.Table = rows.drop("__old").toArrow()
+        table: pa.Table = _all_nullable(rows.drop("__old")).toArrow()
         for row in table.to_pylist():
             if bare_key and row["__key"] is not None:
                 row["__key"] = {"key": next(iter(row["__key"].values()))}
             yield row, StreamRecord.of(row, bare_key=bare_key, bare_value=bare_value)
+
+
+def _all_nullable(rows: DataFrame) -> DataFrame:
+    """Arrow looks for nulls in the fields of a struct that is null itself, and refuses them where the schema does."""
+    fields = rows.schema.toNullable().fields
+    return rows.select(*(sf.col(f"`{each.name}`").cast(each.dataType).alias(each.name) for each in fields))
 
 
 def _order(pair: tuple[list[int], Any]) -> list[int]:

@@ -179,7 +179,7 @@ class CogroupFold:
         place = int(port)
         return self._adders[place](
             _plain(key, self._bare_key),
-            _plain(value, self._bare_values[place]),
+            None if value is None else _plain(value, self._bare_values[place]),
             self._start() if aggregate is None else deepcopy(aggregate),
         )
 
@@ -206,8 +206,8 @@ class ByPort:
         self._processor = processor
 
     def process(self, row: InputRow, state: TaskState) -> Iterable[UpdateRow]:
-        new = None if row.payload is None else {str(row.port): row.payload}
-        return self._processor.process(row._replace(payload={"new": new, "old": None}), state)
+        payload = {"new": {str(row.port): row.payload}, "old": None}
+        return self._processor.process(row._replace(payload=payload), state)
 
 
 class AggregateProcessor:

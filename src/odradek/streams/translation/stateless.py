@@ -251,4 +251,4 @@ def matching_key(rows: DataFrame, column: str, key: StructType, operator: Operat
         raise ConfigError(
             f"{operator.name}: the keys differ: {', '.join(ours)} on the left, {', '.join(theirs)} on the right"
         )
-    return sf.col(column).cast(key)
+    return sf.col(column).cast(key.toNullable())

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from odradek.model.errors import ConfigError
 from odradek.model.lazy import lazy
-from odradek.streams.plan.keyed import Aggregated, Folded, ForeignKeyJoin, TableTableJoin
+from odradek.streams.plan.keyed import Aggregated, Cogrouped, Folded, ForeignKeyJoin, TableTableJoin
 from odradek.streams.plan.operators import (
     Filtered,
     Operator,
@@ -66,6 +66,8 @@ def operators_with_old_values(ends: Iterable[Operator]) -> frozenset[Operator]:
     """
     wanted: set[Operator] = set()
     for operator in reversed(list(walk(*ends))):
+        if isinstance(operator, Filtered) and _knows_old(operator):
+            wanted.add(operator)
         if isinstance(operator, (Aggregated, Folded)):
             wanted.update(source for source in operator.inputs if source.is_table)
         elif isinstance(operator, TableTableJoin):
@@ -79,3 +81,10 @@ def operators_with_old_values(ends: Iterable[Operator]) -> frozenset[Operator]:
         elif isinstance(operator, ForeignKeyJoin):
             wanted.add(operator.inputs[0])
     return frozenset(wanted)
+
+
+def _knows_old(operator: Operator) -> bool:
+    """Does a table know what an update replaces, though nobody asked? A filter of it leaves out deletes of nothing."""
+    if isinstance(operator, (Filtered, Selected)):
+        return operator.is_table and _knows_old(operator.inputs[0])
+    return isinstance(operator, (Aggregated, Cogrouped, Folded, TableTableJoin))
