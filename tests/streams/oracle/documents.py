@@ -72,8 +72,6 @@ def operators(document: Document) -> set[str]:
         results.add(f"{prefix} {op}" if prefix else op)
         if "agg" in node:
             results.add(f"{op} by {node['agg']['kind']}")
-        if node.get("emit") == "close":
-            results.add("emit on close")
         if "versioned" in node:
             results.add("versioned table")
     return results
@@ -120,7 +118,7 @@ def text(document: Document) -> str:
 
 
 def _lines(document: Document) -> Iterator[str]:
-    yield f"seed {document['seed']} ({document['goal']})"
+    yield f"seed {document['seed']}/{document['variant']} ({document['goal']})"
     for node in document["nodes"]:
         fields = ", ".join(f"{name}={value}" for name, value in node.items() if name not in ("id", "op"))
         yield f"  {node['id']} = {node['op']}({fields})"

@@ -1,9 +1,9 @@
 """Random programs with their inputs, small and full of edges: `generate(seed)` makes one document.
 
-A document is plain data, and means the same to Kafka (`java/Program.java`) and to us (`translation.py`):
-`{"seed": …, "nodes": [{"id", "op", …}, …], "inputs": [[topic, key, [tag, n] or null, timestamp in ms], …]}`. Nodes stand
-after those that they read; the README lists operators and functions. Every program has one operator as its goal, taken in
-turn from `GOALS`, with others before and after it.
+A document is plain data, and means the same to Kafka (`java/Program.java`) and to us (`ours.py`):
+`{"seed", "variant", "goal", "nodes": [{"id", "op", …}, …], "inputs": [[topic, key, [tag, n] or null, timestamp in ms], …]}`.
+Nodes stand after those that they read; the README lists operators and functions. Every program has one operator as its
+goal, taken in turn from `GOALS`, with others before and after it.
 """
 
 from __future__ import annotations
@@ -22,6 +22,8 @@ UNIT_MS = 5
 WINDOWED_STREAM, WINDOWED_TABLE = "windowed stream", "windowed table"
 STREAM, TABLE, GLOBAL = "stream", "table", "global"
 _DEPTH = 2
+_LATER_MS = 10_000
+"""Longer than any window and any grace."""
 
 
 class ProgramInTheMaking:
@@ -176,11 +178,10 @@ class ProgramInTheMaking:
 
     def table_change(self, op: str, upstream: str) -> str:
         kind = self.kinds[upstream]
-        stored = {"stored": True} if kind == TABLE and self.rng.random() < 0.3 else {}
         if op == "mapValues":
-            return self.add(kind, op, **{"in": upstream}, change=self.change(), **stored)
+            return self.add(kind, op, **{"in": upstream}, change=self.change())
         inverted = {"not": True} if op == "filterNot" else {}
-        return self.add(kind, "filter", **{"in": upstream}, where=self.where(), **inverted, **stored)
+        return self.add(kind, "filter", **{"in": upstream}, where=self.where(), **inverted)
 
     # --- aggregates
 
@@ -192,11 +193,8 @@ class ProgramInTheMaking:
         return self.add(kind, "aggregate", **{"in": upstream}, by=by, window=shape, agg=self.agg())
 
     def final(self, depth: int = _DEPTH) -> str:
-        """The results of closed windows only, in one of Kafka's two ways."""
+        """The results of closed windows only."""
         windowed = self.aggregate(self.rng.choice(_WINDOWS), depth)
-        if self.rng.random() < 0.3:
-            self.nodes[-1]["emit"] = "close"
-            return windowed
         return self.add(WINDOWED_TABLE, "suppress", **{"in": windowed})
 
     def cogroup(self, window: str | None) -> str:
@@ -204,7 +202,7 @@ class ProgramInTheMaking:
         aggs = [self.initial_agg() for _ in upstream]
         if window == "session":  # the merger of sessions adds up, so every rule must
             aggs = [{"kind": "aggregate", "n": agg["n"], "tag": "concat"} for agg in aggs]
-        shape = None if window is None else self.window(window)
+        shape = None if window is None else {**self.window(window), "grace": _LATER_MS}
         kind = TABLE if window is None else WINDOWED_TABLE
         return self.add(kind, "cogroup", **{"in": upstream}, aggs=aggs, window=shape)
 
@@ -245,7 +243,7 @@ class ProgramInTheMaking:
             return node
         match self.kinds[node]:
             case "stream":
-                if self.rng.random() < 0.3:
+                if self.rng.random() < 0.3 and not self._says_unmatched():
                     by = self.by() if self.rng.random() < 0.5 else None
                     return self.add(TABLE, "aggregate", **{"in": node}, by=by, window=None, agg=self.agg())
                 return self.stateless(self.rng.choice(_STATELESS), node)
@@ -272,6 +270,10 @@ class ProgramInTheMaking:
         agg = {"kind": "aggregate", "n": "sum", "tag": "none"}
         return self.add(TABLE, "regroup", **{"in": node}, by=self.by(), agg=agg)
 
+    def _says_unmatched(self) -> bool:
+        """Does a join of streams say records alone? Kafka leaves open when: nothing that depends on it follows."""
+        return any(node["op"] == "joinStreams" and node["how"] != "inner" for node in self.nodes)
+
     # --- inputs
 
     def inputs(self) -> list[list[Any]]:
@@ -287,6 +289,9 @@ class ProgramInTheMaking:
             nulls = 0.12 if self._topics[topic] == STREAM else 0.22
             value = None if self.rng.random() < nulls else [self.rng.choice(TAGS), self.rng.randint(-2, 4)]
             records.append([topic, key, value, now])
+        if self._says_unmatched():  # what waits for time is said in the end
+            for later in (_LATER_MS, 2 * _LATER_MS):
+                records += [[topic, "a", ["x", 1], now + later] for topic in self._topics]
         return records
 
 
@@ -343,21 +348,20 @@ GOALS: dict[str, Callable[[ProgramInTheMaking], str]] = {
 }
 
 
-def generate(seed: int) -> Document:
-    """The same document for the same seed; seeds that follow each other go through all goals."""
+def generate(seed: int, variant: int = 0) -> Document:
+    """The same document for the same arguments; seeds that follow each other go through all goals.
+
+    Variants of a seed are the same program with other inputs.
+    """
     made = ProgramInTheMaking(random.Random(seed))
     goal = list(GOALS)[seed % len(GOALS)]
     node = GOALS[goal](made)
     if made.rng.random() < 0.3:
         made.sink(node)
         node = made.suffix(node)
-        if made.nodes[-1]["op"] == "to":
-            return _document(seed, goal, made)
+        if made.nodes[-1]["op"] != "to":
+            made.sink(node)
     else:
-        node = made.suffix(node)
-    made.sink(node)
-    return _document(seed, goal, made)
-
-
-def _document(seed: int, goal: str, made: ProgramInTheMaking) -> Document:
-    return {"seed": seed, "goal": goal, "nodes": made.nodes, "inputs": made.inputs()}
+        made.sink(made.suffix(node))
+    made.rng.seed(f"{seed}/{variant}")
+    return {"seed": seed, "variant": variant, "goal": goal, "nodes": made.nodes, "inputs": made.inputs()}

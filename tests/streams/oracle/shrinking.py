@@ -113,11 +113,7 @@ def _read_from_a_topic(document: Document, name: str, kind: str) -> Iterator[Doc
 def _plainer_fields(document: Document) -> Iterator[Document]:
     for index, node in enumerate(document["nodes"]):
         for plainer in (
-            {
-                field: value
-                for field, value in node.items()
-                if field not in ("stored", "versioned", "not", "emit")
-            },
+            {field: value for field, value in node.items() if field not in ("versioned", "not")},
             {**node, "by": None} if node["op"] == "aggregate" else node,
         ):
             if plainer != node:

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
 
 import pytest
-from tests.interop.languages.prepare import AbsentError
 from tests.streams.oracle.comparison import compare
 from tests.streams.oracle.documents import operators, pruned
 from tests.streams.oracle.generator import GOALS, Document, generate
@@ -15,16 +13,6 @@ from tests.streams.oracle.recording import recorded
 from tests.streams.oracle.shrinking import shrink
 
 FRESH_PROGRAMS = 40
-
-
-@pytest.fixture(scope="module")
-def kafka() -> Iterator[KafkaOracle]:
-    try:
-        oracle = KafkaOracle()
-    except AbsentError as reason:
-        pytest.skip(f"absent: {reason}")
-    with oracle:
-        yield oracle
 
 
 def test_the_recorded_programs_reach_every_goal_and_every_operator() -> None:

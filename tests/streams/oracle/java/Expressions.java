@@ -69,8 +69,14 @@ final class Expressions {
         return records;
     }
 
-    /** One more value into an aggregate: the rule for `n` and the rule for `tag`. `sign` is -1 to take one out. */
+    /**
+     * One more value into an aggregate: the rule for `n` and the rule for `tag`. `sign` is -1 to take one out. Windows and
+     * cogroups hand null values to the aggregator: they change nothing.
+     */
     static Value added(JsonNode rules, Value total, Value value, int sign) {
+        if (value == null) {
+            return total;
+        }
         long n = switch (rules.get("n").asText()) {
             case "sum" -> total.n() + sign * value.n();
             case "count" -> total.n() + sign;

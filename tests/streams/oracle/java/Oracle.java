@@ -84,9 +84,8 @@ public final class Oracle {
                 : BuiltInDslStoreSuppliers.RocksDBDslStoreSuppliers.class);
         settings.put(StreamsConfig.DEFAULT_KEY_SERDE_CLASS_CONFIG, Serdes.StringSerde.class);
         settings.put(StreamsConfig.DEFAULT_VALUE_SERDE_CLASS_CONFIG, DefaultSerde.class);
-        // Kafka looks for results that are due only once a second of wall-clock time: here, after every record.
+        // Kafka looks for results of outer joins that are due only once a second of wall-clock time: here, after every record.
         settings.put(StreamsConfig.InternalConfig.EMIT_INTERVAL_MS_KSTREAMS_OUTER_JOIN_SPURIOUS_RESULTS_FIX, 0L);
-        settings.put(StreamsConfig.InternalConfig.EMIT_INTERVAL_MS_KSTREAMS_WINDOWED_AGGREGATION, 0L);
         return settings;
     }
 

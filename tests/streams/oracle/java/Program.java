@@ -67,7 +67,7 @@ final class Program {
             case "suppress" -> suppressed(node);
             case "toStream" -> tableOf(node, "in").toStream();
             case "regroup" -> regrouped(node);
-            case "aggregate" -> Windowing.aggregate(grouped(input(node, node.get("in")), node.get("by"), null), node);
+            case "aggregate" -> Windowing.aggregate(grouped(streamOf(node, "in"), node.get("by"), null), node);
             case "cogroup" -> cogrouped(node);
             case "joinStreams" -> Joins.streams(node, streamOf(node, "left"), streamOf(node, "right"));
             case "joinTable" -> Joins.streamTable(node, streamOf(node, "left"), tableOf(node, "right"));
@@ -128,11 +128,6 @@ final class Program {
                 : in.filter((key, value) -> Expressions.holds(where, key, value));
         }
         KTable<Object, Value> in = tableOf(node, "in");
-        if (node.path("stored").asBoolean()) {
-            return not
-                ? in.filterNot((key, value) -> Expressions.holds(where, key, value), stored(node))
-                : in.filter((key, value) -> Expressions.holds(where, key, value), stored(node));
-        }
         return not
             ? in.filterNot((key, value) -> Expressions.holds(where, key, value))
             : in.filter((key, value) -> Expressions.holds(where, key, value));
@@ -143,10 +138,15 @@ final class Program {
         if (made.get(node.get("in").asText()) instanceof KStream<?, ?>) {
             return streamOf(node, "in").mapValues(value -> Expressions.changed(change, value));
         }
-        KTable<Object, Value> in = tableOf(node, "in");
-        return node.path("stored").asBoolean()
-            ? in.mapValues(value -> Expressions.changed(change, value), stored(node))
-            : in.mapValues(value -> Expressions.changed(change, value));
+        return tableOf(node, "in").mapValues(value -> Expressions.changed(change, value));
+    }
+
+    /**
+     * The same table with a store of its own. Kafka says of the first aggregate of a key that it replaces the initial one, and a
+     * further groupBy takes that back though nobody added it; from here on, what a new key replaces is nothing.
+     */
+    static KTable<Object, Value> kept(JsonNode node, KTable<Object, Value> table) {
+        return table.filter((key, value) -> true, stored(node));
     }
 
     private static Materialized<Object, Value, KeyValueStore<Bytes, byte[]>> stored(JsonNode node) {
@@ -175,15 +175,6 @@ final class Program {
         return split.defaultBranch(Branched.as(Integer.toString(index))).get(prefix + node.get("take").asText());
     }
 
-    /**
-     * What an aggregate reads. Kafka's documentation says that it skips null values; its windows and cogroups hand them to
-     * the aggregator all the same, so they are taken out before.
-     */
-    private KStream<Object, Value> input(JsonNode node, JsonNode in) {
-        boolean handsNulls = node.get("op").asText().equals("cogroup") || !node.get("window").isNull();
-        return handsNulls ? streamOf(in).filter((key, value) -> value != null) : streamOf(in);
-    }
-
     private static KGroupedStream<Object, Value> grouped(KStream<Object, Value> in, JsonNode by, String name) {
         Grouped<Object, Value> with = Grouped.with(name, KEY, Value.SERDE);
         return by == null || by.isNull()
@@ -197,14 +188,14 @@ final class Program {
         for (int i = 0; i < node.get("in").size(); i++) {
             JsonNode agg = node.get("aggs").get(i);
             String name = node.get("id").asText() + "-" + i; // without a name, two that need repartitioning clash
-            var grouped = grouped(input(node, node.get("in").get(i)), null, name);
+            var grouped = grouped(streamOf(node.get("in").get(i)), null, name);
             all = all == null
                 ? grouped.cogroup((key, value, total) -> Expressions.added(agg, total, value, 1))
                 : all.cogroup(grouped, (key, value, total) -> Expressions.added(agg, total, value, 1));
         }
         JsonNode window = node.get("window");
         if (window == null || window.isNull()) {
-            return all.aggregate(() -> Value.ZERO, Materialized.with(KEY, Value.SERDE));
+            return kept(node, all.aggregate(() -> Value.ZERO, Materialized.with(KEY, Value.SERDE)));
         }
         return switch (window.get("kind").asText()) {
             case "session" -> all.windowedBy(Windowing.sessionWindows(window)).aggregate(

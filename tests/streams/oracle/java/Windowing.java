@@ -2,7 +2,6 @@ import com.fasterxml.jackson.databind.JsonNode;
 import java.time.Duration;
 import org.apache.kafka.common.serialization.Serdes;
 import org.apache.kafka.common.utils.Bytes;
-import org.apache.kafka.streams.kstream.EmitStrategy;
 import org.apache.kafka.streams.kstream.KGroupedStream;
 import org.apache.kafka.streams.kstream.KTable;
 import org.apache.kafka.streams.kstream.Materialized;
@@ -23,18 +22,13 @@ final class Windowing {
         JsonNode window = node.get("window");
         JsonNode agg = node.get("agg");
         if (window == null || window.isNull()) {
-            return plain(grouped, agg);
+            return Program.kept(node, plain(grouped, agg));
         }
-        EmitStrategy emit = "close".equals(node.path("emit").asText())
-            ? EmitStrategy.onWindowClose()
-            : EmitStrategy.onWindowUpdate();
-        if (window.get("kind").asText().equals("session")) {
-            return sessions(grouped.windowedBy(sessionWindows(window)).emitStrategy(emit), agg);
-        }
-        TimeWindowedKStream<Object, Value> windowed = window.get("kind").asText().equals("sliding")
-            ? grouped.windowedBy(slidingWindows(window))
-            : grouped.windowedBy(timeWindows(window));
-        return windows(windowed.emitStrategy(emit), agg);
+        return switch (window.get("kind").asText()) {
+            case "session" -> sessions(grouped.windowedBy(sessionWindows(window)), agg);
+            case "sliding" -> windows(grouped.windowedBy(slidingWindows(window)), agg);
+            default -> windows(grouped.windowedBy(timeWindows(window)), agg);
+        };
     }
 
     static TimeWindows timeWindows(JsonNode window) {
@@ -54,7 +48,7 @@ final class Windowing {
         return Duration.ofMillis(node.get(field).asLong());
     }
 
-    private static KTable<?, Value> plain(KGroupedStream<Object, Value> grouped, JsonNode agg) {
+    private static KTable<Object, Value> plain(KGroupedStream<Object, Value> grouped, JsonNode agg) {
         Materialized<Object, Value, KeyValueStore<Bytes, byte[]>> stored = Materialized.with(Program.KEY, Value.SERDE);
         return switch (agg.get("kind").asText()) {
             case "count" -> counted(grouped.count(Materialized.with(Program.KEY, Serdes.Long())));
