@@ -10,12 +10,13 @@ MINUTES ?= 30
 FLAKES ?= 3
 FRAMES ?= 1000000
 HOURS ?= 2
+PROGRAMS ?= 2000
 
 # Hundreds of processes start in the tests: each would compile everything again.
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test quick again check faces format sim faults hostile soak interop answers bench packages docs clean
+.PHONY: help install demo test quick again check faces format sim faults hostile soak interop answers oracle bench packages docs clean
 
 help: ## this list
 	@awk -F':.*## ' '/^[a-z]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -85,12 +86,16 @@ interop: $(READY) ## unmodified third-party clients, in five languages, against 
 	$(BIN)/python -m tests.interop.languages.prepare
 	-$(BIN)/python -m odradek.testing.zookeeper_jars
 	$(BIN)/python -m tests.interop.languages.applications
+	$(BIN)/python -m tests.streams.oracle.kafka
 	$(BIN)/python -m pytest -q -m interop
 	$(BIN)/python -m pytest -q tests/interop/sink/test_driver.py tests/interop/own_client/test_prepared_transactions.py tests/interop/command/test_pipeline.py --server kafka
 	$(BIN)/python -m tests.spark.with_kafka tests/spark/test_exactly_once.py
 
 answers: $(READY) ## record Apache Kafka's answers again, which make test compares ours with
 	$(BIN)/python -m tests.differential.record
+
+oracle: $(READY) ## random programs of streams and tables through Kafka Streams' test driver and through ours: PROGRAMS=2000
+	$(BIN)/python -m tests.streams.oracle --programs $(PROGRAMS)
 
 bench: $(READY) ## beside Apache Kafka, in one run: ratios with their spread, a chart, a JSON file
 	$(BIN)/python -m benchmarks.run
