@@ -150,7 +150,9 @@ def run(terms: Terms, directory: Path, *, tell: Callable[[str], None] = lambda l
         with Admin(cluster.address) as admin:
             admin.create_topics([NewTopic(name, PARTITIONS) for name in (job.source, job.target)])
         progress = Progress(cluster.address, job.target, PARTITIONS)
-        writer = SourceWriter(cluster.address, job.source, per_second=terms.per_second)
+        writer = SourceWriter(
+            cluster.address, job.source, per_second=terms.per_second, come_out=lambda: progress.count
+        )
         writer.start()
         with Program(terms.program, job, directory / "program.log") as program:
             try:
