@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import os
 
 import pytest
 from tests.streams.oracle.allowed import allowance
@@ -15,6 +14,8 @@ from tests.streams.oracle.ours import OurDriver, missing
 from tests.streams.oracle.recording import recorded
 
 FRESH_PROGRAMS = 8
+FIRST_SEED = 30
+"""Always the same: `make oracle` looks for new differences, and a test that fails now and then helps nobody."""
 RECORDED = [
     pytest.param(document, outputs, id=f"{document['seed']} {document['goal']}")
     for document, outputs in recorded()
@@ -34,8 +35,9 @@ def test_a_recorded_program_writes_what_kafka_wrote(
 
 @pytest.mark.spark
 def test_fresh_programs_write_what_kafka_writes(ours: OurDriver, kafka: KafkaOracle) -> None:
-    first = int.from_bytes(os.urandom(4), "big")
-    documents = (document for document in map(generate, itertools.count(first)) if missing(document) is None)
+    documents = (
+        document for document in map(generate, itertools.count(FIRST_SEED)) if missing(document) is None
+    )
     for document in itertools.islice(documents, FRESH_PROGRAMS):
         _equal(document, ours.answers([document])[0], kafka.answer(document))
 
