@@ -40,14 +40,12 @@ COORDINATOR: Final = "broker that coordinates"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Terms:
-    """`weights` say how often what is killed, unless an `order` says so; kills are `rest_seconds` apart."""
+    """`weights` say how often what is killed; kills are `rest_seconds` apart."""
 
     program: ProgramKind
     kills: int
     seed: int
-    weights: dict[str, int] = field(default_factory=dict)
-    order: tuple[str, ...] = ()
-    """What is killed, one after another, and again from the first."""
+    weights: dict[str, int]
     rest_seconds: tuple[float, float] = (0.1, 1.5)
     per_second: int = 400
     records_per_batch: int = 400
@@ -203,6 +201,7 @@ class _Killer:
 
     def kill_all(self, progress: Progress) -> None:
         """AssertionError when nothing comes out any more."""
+        kinds, weights = list(self._terms.weights), list(self._terms.weights.values())
         began = time.monotonic()
         seen, seen_at = progress.look(), began
         while (
@@ -210,7 +209,7 @@ class _Killer:
             and time.monotonic() - began < self._terms.seconds_max
         ):
             time.sleep(self._random.uniform(*self._terms.rest_seconds))
-            kind = self._next_kind()
+            [kind] = self._random.choices(kinds, weights)
             if self._strike(kind):
                 if kind == DRIVER and self._random.random() < _PATIENT_SHARE:
                     before = progress.look()
@@ -228,13 +227,6 @@ class _Killer:
                 seen, seen_at = progress.count, time.monotonic()
         if self._reviving is not None:
             self._reviving.join()
-
-    def _next_kind(self) -> str:
-        terms = self._terms
-        if terms.order:
-            return terms.order[sum(self._result.kills.values()) % len(terms.order)]
-        [kind] = self._random.choices(list(terms.weights), list(terms.weights.values()))
-        return kind
 
     def _situation(self) -> str:
         """Whether readers are held back, or the query stands."""

@@ -29,22 +29,19 @@ def test_a_sink_loses_and_doubles_nothing_when_its_parts_are_killed(tmp_path: Pa
 
 @pytest.mark.spark
 @pytest.mark.skipif(find_java().problem is not None, reason="a usable Java is absent")
-def test_a_query_on_spark_loses_and_doubles_nothing_when_worker_coordinator_leader_and_driver_are_killed(
+def test_a_query_on_spark_loses_and_doubles_nothing_when_its_parts_are_killed(
     tmp_path: Path,
 ) -> None:
     pytest.importorskip("pyspark", reason="PySpark is absent")
     terms = Terms(
         program=SPARK,
-        kills=4,
+        kills=5,
         seed=11,
-        order=(WORKER, COORDINATOR, BROKER, DRIVER),
+        weights={DRIVER: 20, WORKER: 60, COORDINATOR: 20},
         rest_seconds=(0.5, 1.5),
     )
     result = run(terms, tmp_path)
     assert result.is_clean, result.text()
-    assert set(result.kills.values()) == {1}, (
-        "each of them once, on three brokers that lead one partition at least"
-    )
     assert result.outcome is not None
     assert result.outcome.target_count > 500
 
