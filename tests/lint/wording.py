@@ -19,11 +19,8 @@ FOLDERS: Final = ("src", "tests", "tools", "examples", "benchmarks", "docs")
 RECORDED: Final = (
     "tests/differential/",
     "tests/lint/",
-    "src/odradek/streams/",
-    "tests/streams/",
-    "docs/streams",
 )
-"""Data that names members or topics, this rule's own words, and what others write at this moment."""
+"""Data that names members or topics, and this rule's own words."""
 PLAIN: Final = {
     "anew": "again, or the verb: rebuild, restart, create again",
     "nobody": "no one, no client, no broker, nothing",

@@ -204,11 +204,11 @@ def test_a_foreign_key_follows_both_tables(spark: SparkSession, how: Any, partit
         )
         driver.feed("users", [("b", {"name": "Bert"})])
         written = driver.read_all()
-        told = [(record.key, record.value and record.value["name"]) for record in written["out"]]
+        updates = [(record.key, record.value and record.value["name"]) for record in written["out"]]
         counts = driver.table("by-name")
-    assert [name for key, name in told if key == 1 and name] == ["Ann", "Bob", "Bert"]
-    assert [name for key, name in told if key == 3] == ["Ann"]
-    assert [name for key, name in told if key == 2] == ([None, None] if how == "left" else [])
+    assert [name for key, name in updates if key == 1 and name] == ["Ann", "Bob", "Bert"]
+    assert [name for key, name in updates if key == 3] == ["Ann"]
+    assert [name for key, name in updates if key == 2] == ([None, None] if how == "left" else [])
     assert {name: count for name, count in counts.items() if count} == {"Ann": 1, "Bert": 1}
 
 
@@ -286,8 +286,8 @@ def test_values_as_bytes_and_back(
         return  # the source decodes JSON objects
     decode = source_options(schema, "value").get("valueDecode")
     read = written.select(written.value.cast("string").alias("value") if decode == "utf8" else written.value)
-    found = [row.v for row in read.select(decoded(schema, "value").alias("v")).collect()]
-    assert [None if row is None else row.asDict() for row in found] == [fields, None]
+    values = [row.v for row in read.select(decoded(schema, "value").alias("v")).collect()]
+    assert [None if row is None else row.asDict() for row in values] == [fields, None]
 
 
 def test_emit_latest_says_each_key_once_a_batch(spark: SparkSession) -> None:

@@ -170,8 +170,8 @@ class SupervisedTopics(RebalanceListener):
         wanted = dict.fromkeys((tp for topic in topics for tp in self._partitions[topic]), client.LATEST)
         if not wanted:
             return {}
-        found = self._admin.list_offsets(wanted, isolation=_READ_COMMITTED)
-        return {tp: offset.offset for tp, offset in found.items()}
+        offsets = self._admin.list_offsets(wanted, isolation=_READ_COMMITTED)
+        return {tp: offset.offset for tp, offset in offsets.items()}
 
 
 def supervisor_of(admin: Admin) -> str | None:

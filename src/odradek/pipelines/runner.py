@@ -168,10 +168,10 @@ def _positions(ends: Sequence[str | None]) -> Offsets | None:
     positions: Offsets = {}
     for end in ends:
         try:
-            found = from_document(json.loads(end or "")).next_offsets
+            offsets = from_document(json.loads(end or "")).next_offsets
         except (ConfigError, ValueError, TypeError, AttributeError):
             return None
-        for tp, offset in found.items():
+        for tp, offset in offsets.items():
             positions[tp] = min(offset, positions.get(tp, offset))
     return positions
 

@@ -102,10 +102,10 @@ class PipelineStore:
             before = self.documents().get(name)
             if written and written[-1] == before:
                 return before
-            found = 0 if before is None else before.revision
-            if expected_revision is not None and found != expected_revision:
+            revision = 0 if before is None else before.revision
+            if expected_revision is not None and revision != expected_revision:
                 raise PipelineConflict(
-                    f"pipeline {name} is at revision {found}, not {expected_revision}{_by(before)}: look at it again"
+                    f"pipeline {name} is at revision {revision}, not {expected_revision}{_by(before)}: look at it again"
                 )
             after = decide(before)
             if after == before:

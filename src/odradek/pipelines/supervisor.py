@@ -151,7 +151,7 @@ class Supervisor:
 
     def _wake(self) -> None:
         ends = self._topics.found()
-        asleep = [each.lifecycle for each in self._pipelines.values() if each.lifecycle.sleeps]
+        asleep = [pipeline.lifecycle for pipeline in self._pipelines.values() if pipeline.lifecycle.sleeps]
         inputs: list[tuple[Lifecycle, Offsets]] = [
             (lifecycle, lifecycle.inputs) for lifecycle in asleep if lifecycle.inputs is not None
         ]

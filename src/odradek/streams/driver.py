@@ -185,7 +185,9 @@ class TestDriver:
 def _all_nullable(rows: DataFrame) -> DataFrame:
     """Arrow looks for nulls in the fields of a struct that is null itself, and refuses them where the schema does."""
     fields = rows.schema.toNullable().fields
-    return rows.select(*(sf.col(f"`{each.name}`").cast(each.dataType).alias(each.name) for each in fields))
+    return rows.select(
+        *(sf.col(f"`{field.name}`").cast(field.dataType).alias(field.name) for field in fields)
+    )
 
 
 def _order(pair: tuple[list[int], Any]) -> list[int]:

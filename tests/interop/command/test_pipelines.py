@@ -86,8 +86,8 @@ def supervising(bootstrap: str, tmp_path: Path) -> Iterator[Callable[[str], Supe
         return made[-1]
 
     yield begin
-    for each in made:
-        each.stop()
+    for supervisor in made:
+        supervisor.stop()
 
 
 @pytest.fixture
@@ -100,8 +100,8 @@ def program(tmp_path: Path) -> str:
 @pytest.fixture
 def phase_of(run: Run) -> Callable[[str], str | None]:
     def phase(name: str) -> str | None:
-        found = {each["name"]: each["status"] for each in json.loads(run("pipeline", "list", "--json"))}
-        return found[name] and found[name]["phase"]
+        statuses = {row["name"]: row["status"] for row in json.loads(run("pipeline", "list", "--json"))}
+        return statuses[name] and statuses[name]["phase"]
 
     return phase
 
@@ -146,10 +146,10 @@ def test_changes_at_the_same_time_are_all_made_or_refused_with_a_reason(bootstra
     for thread in threads:
         thread.join()
     with PipelineStore(bootstrap) as store:
-        found = store.document(name)
+        kept = store.document(name)
     assert len(made) + len(refused) == 4
-    assert sorted(change.by for change in found.history) == sorted(made)
-    assert found.revision == 1 + len(made)
+    assert sorted(change.by for change in kept.history) == sorted(made)
+    assert kept.revision == 1 + len(made)
     assert all("others changed pipelines" in reason for reason in refused)
 
 
@@ -197,10 +197,10 @@ def test_lag_and_the_failed_record_are_told(
     supervising("first")
 
     def row() -> dict[str, Any]:
-        found: dict[str, Any] = next(
-            each for each in json.loads(run("pipeline", "list", "--json")) if each["name"] == name
+        listed: dict[str, Any] = next(
+            entry for entry in json.loads(run("pipeline", "list", "--json")) if entry["name"] == name
         )
-        return found
+        return listed
 
     eventually(lambda: row()["status"] is not None and row()["status"]["failure"] is not None)
     assert "no JSON [in-0 at offset 7]" in run("pipeline", "list")

@@ -74,7 +74,9 @@ class Trial:
         return faults
 
     def smallest(self, document: Document) -> Document:
-        return shrink(document, lambda candidates: [bool(found) for found in self.judge(candidates, Tally())])
+        return shrink(
+            document, lambda candidates: [bool(difference) for difference in self.judge(candidates, Tally())]
+        )
 
 
 def main() -> int:

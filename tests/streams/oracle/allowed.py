@@ -89,4 +89,4 @@ ALLOWED = (
 
 
 def allowance(document: Document, difference: OutputDifference) -> ProgramAllowance | None:
-    return next((one for one in ALLOWED if one.covers(document, difference)), None)
+    return next((candidate for candidate in ALLOWED if candidate.covers(document, difference)), None)

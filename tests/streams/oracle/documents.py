@@ -82,7 +82,7 @@ def sinks(document: Document) -> list[Node]:
 
 
 def pruned(document: Document) -> Document:
-    """The same, without nodes that no output needs, and without records that nobody reads."""
+    """The same, without nodes that no output needs, and without records that no node reads."""
     needed: set[str] = set()
     for node in reversed(document["nodes"]):
         if node["op"] == "to" or node["id"] in needed:

@@ -98,14 +98,14 @@ class OurDriver:
 
     def answers(self, documents: list[Document]) -> list[Outputs | str]:
         """What our test driver writes for each, or the error that it raised. Documents of the same nodes run together."""
-        found: dict[int, Outputs | str] = {}
+        written: dict[int, Outputs | str] = {}
         together: dict[str, list[int]] = {}
         for number, document in enumerate(documents):
             together.setdefault(json.dumps(document["nodes"]), []).append(number)
         for numbers in together.values():
             answers = self._together([documents[number] for number in numbers])
-            found.update(zip(numbers, answers, strict=True))
-        return [found[number] for number in range(len(documents))]
+            written.update(zip(numbers, answers, strict=True))
+        return [written[number] for number in range(len(documents))]
 
     def _together(self, documents: list[Document]) -> Sequence[Outputs | str]:
         try:
@@ -163,7 +163,9 @@ def build(app: Streams, document: Document) -> list[str]:
 
 
 def _is_suppressed(document: Document, node: Node) -> bool:
-    return any(each["op"] == "suppress" and each["in"] == node["id"] for each in document["nodes"])
+    return any(
+        operator["op"] == "suppress" and operator["in"] == node["id"] for operator in document["nodes"]
+    )
 
 
 def _plain(record: Any) -> Output:
@@ -316,7 +318,7 @@ def _merger(agg: Node) -> Callable[[Any, Any, Any], dict[str, Any]]:
 
 
 def _cogroup(node: Node, *upstream: Any) -> Any:
-    first, *others = [each.group_by_key() for each in upstream]
+    first, *others = [stream.group_by_key() for stream in upstream]
     adders = [_adder(agg) for agg in node["aggs"]]
     together = first.cogroup(adders[0])
     for other, adder in zip(others, adders[1:], strict=True):

@@ -15,7 +15,7 @@ from tests.streams.oracle.recording import recorded
 
 FRESH_PROGRAMS = 8
 FIRST_SEED = 30
-"""Always the same: `make oracle` looks for new differences, and a test that fails now and then helps nobody."""
+"""Always the same: `make oracle` looks for new differences, and a test that fails now and then helps no one."""
 RECORDED = [
     pytest.param(document, outputs, id=f"{document['seed']} {document['goal']}")
     for document, outputs in recorded()

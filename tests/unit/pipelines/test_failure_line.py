@@ -46,8 +46,8 @@ def test_one_line_is_left(text: str, line: str) -> None:
     ],
 )
 def test_the_record_is_found_in_it(line: str, place: str | None) -> None:
-    found = place_in(line)
-    assert (None if found is None else str(found)) == place
+    record_place = place_in(line)
+    assert (None if record_place is None else str(record_place)) == place
 
 
 def test_where_a_batch_begins_is_told_for_three_partitions() -> None:

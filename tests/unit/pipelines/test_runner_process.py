@@ -31,9 +31,9 @@ Runners = Callable[..., RunnerProcess]
 
 
 def collected(runner: RunnerProcess, count: int) -> list[Report]:
-    found: list[Report] = []
-    eventually(lambda: len(found) >= count, lambda: found.extend(runner.reports()))
-    return found
+    reports: list[Report] = []
+    eventually(lambda: len(reports) >= count, lambda: reports.extend(runner.reports()))
+    return reports
 
 
 def test_reports_come_in_order_and_what_is_none_is_left_out(runners: Runners) -> None:

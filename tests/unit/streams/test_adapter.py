@@ -36,7 +36,9 @@ def task(*, old: Any = None, name: str = "users", tasks: int = 2) -> TaskProcess
 def test_a_task_has_many_keys_and_remembers_them(old: Any, expected: list[Any]) -> None:
     tester = TwsTester(task(old=old))
     batch = [row("a", 3, at=9, offset=2), row("a", 1, at=5, offset=0), row("b", 2, at=7, offset=1)]
-    said = [(each["__key"]["key"], each["__value"], each["__old"]) for each in tester.test((0,), batch)]
+    said = [
+        (update["__key"]["key"], update["__value"], update["__old"]) for update in tester.test((0,), batch)
+    ]
     assert said == expected
     (later,) = tester.test((0,), [row("a", None, at=11, offset=3)])
     assert (later["__value"], later["__old"], later["__timestamp"]) == (None, 3, 11)

@@ -202,7 +202,7 @@ def test_a_stream_cut_anywhere_says_what_the_batch_says(name: str, drawn: list[A
     ]
     whole = list(run_batch(PROCESSORS[name](), MemoryStore(), rows))
     store, cut, begin = MemoryStore(), [], 0
-    for end in sorted({*(each for each in cuts if each < len(rows)), len(rows)}):
+    for end in sorted({*(place for place in cuts if place < len(rows)), len(rows)}):
         kept = MemoryStore()
         kept.data = dict(store.data)
         cut += list(run_batch(PROCESSORS[name](), kept, rows[begin:end]))

@@ -55,8 +55,8 @@ def description(
     yield f"spark       {document.master or 'this machine'}, delivery {document.delivery}"
     if document.sleep_after_s is not None:
         yield f"sleeps      after {document.sleep_after_s:g} s without input"
-    for each in document.versions:
-        yield f"version {each.number:<3} {time_text(each.made_ms)}  {each.program}  checkpoint {each.checkpoint}"
+    for version in document.versions:
+        yield f"version {version.number:<3} {time_text(version.made_ms)}  {version.program}  checkpoint {version.checkpoint}"
     for change in document.history:
         yield f"history     {time_text(change.at_ms)}  {change.what}  by {change.by}"
 

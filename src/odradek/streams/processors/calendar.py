@@ -45,9 +45,9 @@ class Calendar:
             ready = sorted(time for time in page if time < stream_time)
             if not ready:
                 return
-            found = [(time, key) for time in ready for key in page.pop(time).values()]
+            due = [(time, key) for time in ready for key in page.pop(time).values()]
             if not page:
                 pages = pages[1:]
                 self._state.put(self._name, _PAGES, pages or None)
             self._state.put(self._name, {"page": number}, page or None)
-            yield from found
+            yield from due

@@ -77,7 +77,7 @@ class CustomProcessor:
                 key=plain(key, self._bare_key),
                 value=plain(row.payload, self._bare_value),
                 timestamp=row.timestamp,
-                headers=tuple((each["key"], each["value"]) for each in row.headers or ()),
+                headers=tuple((header["key"], header["value"]) for header in row.headers or ()),
             )
             yield from self._visit(key, row, state, record)
         for _, due in Calendar(state).due(state.stream_time + 1):

@@ -40,17 +40,17 @@ class ForeignKeyProcessor:
                 )
             return
         references = state.get("references", row.key) or {}
-        found = state.get("right", row.key)
+        right = state.get("right", row.key)
         place = repr(tuple(key.values()))
         if said in ("leave", "delete"):
             references.pop(place, None)
         else:
             references[place] = (key, value)
         state.put("references", row.key, references or None)
-        if said == "leave" or (said == "keep" and found is None and not self._left):
+        if said == "leave" or (said == "keep" and right is None and not self._left):
             return
-        timestamp = row.timestamp if found is None else max(row.timestamp, found[1])
-        right = None if found is None or said == "delete" else found[0]
+        timestamp = row.timestamp if right is None else max(row.timestamp, right[1])
+        right = None if right is None or said == "delete" else right[0]
         left = None if said == "delete" or (right is None and not self._left) else value
         yield UpdateRow(key, (left, right), timestamp, row.headers)
 

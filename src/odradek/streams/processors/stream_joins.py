@@ -44,7 +44,7 @@ class StreamStreamProcessor:
         first = max(0, row.timestamp - before, (state.get(_SEEN, _SIDES[other]) or 0) - self._kept_ms + 1)
         last = max(0, row.timestamp + after)
         kept: tuple[list[Any], list[Any]] = state.get("kept", row.key) or ([], [])
-        matches = [each for each in kept[other] if first <= each[0] <= last]
+        matches = [record for record in kept[other] if first <= record[0] <= last]
         waiting = (state.get("waiting", row.key) or {}) if any(self._alone) else {}
         for timestamp, value in matches:
             waiting.pop((timestamp, other), None)
@@ -63,7 +63,7 @@ class StreamStreamProcessor:
         assert row.key is not None
         seen = max(row.timestamp, state.get(_SEEN, _SIDES[row.port]) or 0)
         state.put(_SEEN, _SIDES[row.port], seen)
-        insort(kept[row.port], (row.timestamp, row.payload), key=lambda each: each[0])
+        insort(kept[row.port], (row.timestamp, row.payload), key=lambda record: record[0])
         state.put("kept", row.key, kept)
         calendar = Calendar(state, "expiry")
         calendar.note(row.timestamp + self._kept_ms, row.key)
@@ -78,7 +78,11 @@ class StreamStreamProcessor:
         if kept is None:
             return
         left = tuple(
-            [each for each in kept[side] if each[0] > (state.get(_SEEN, _SIDES[side]) or 0) - self._kept_ms]
+            [
+                record
+                for record in kept[side]
+                if record[0] > (state.get(_SEEN, _SIDES[side]) or 0) - self._kept_ms
+            ]
             for side in (0, 1)
         )
         if any(left):

@@ -94,11 +94,11 @@ def own_state(store: ByteStore, name: str, tasks: int) -> None:
     ConfigError when it is not: the program has changed, or its `partitions`.
     """
     owner = f"{tasks} {name}".encode()
-    found = store.get(_OWNER)
-    if found is None:
+    owner_before = store.get(_OWNER)
+    if owner_before is None:
         store.put(_OWNER, owner)
-    elif found != owner:
-        before, _, operator = found.decode().partition(" ")
+    elif owner_before != owner:
+        before, _, operator = owner_before.decode().partition(" ")
         if operator != name:
             raise ConfigError(
                 f"the checkpoint has the state of the operator {operator!r} where the program now has {name!r}: start"

@@ -84,13 +84,13 @@ class WindowProcessor:
         windows = state.get("windows", key) or {}
         if self._final:
             unsaid = state.get("unsaid", key) or {}
-            for window in sorted(unsaid, key=lambda each: (each[1], each[0])):
+            for window in sorted(unsaid, key=lambda window: (window[1], window[0])):
                 if self._kind.open_until(window) <= time:
                     del unsaid[window]
                     if self._fold.result(windows[window][0]) is not None:
                         yield self._update(key, window, windows[window], None, row)
             state.put("unsaid", key, unsaid or None)
-        for window in [each for each in windows if self._kind.kept_until(each) <= time]:
+        for window in [window for window in windows if self._kind.kept_until(window) <= time]:
             del windows[window]
         state.put("windows", key, windows or None)
 
@@ -159,8 +159,8 @@ class Sessions:
             key=lambda window: (window[1], window[0]),
         )
         merged = (
-            min([timestamp, *(each[0] for each in near)]),
-            max([timestamp, *(each[1] for each in near)]),
+            min([timestamp, *(window[0] for window in near)]),
+            max([timestamp, *(window[1] for window in near)]),
         )
         if merged[1] < stream_time - self._grace_ms - self._gap_ms:
             return
@@ -238,7 +238,9 @@ class _SlidingChange:
         previous: int | None = None
         left_exists = False
         lowest = max(0, when - 2 * self._size_ms)
-        for window in sorted((each for each in self._windows if lowest <= each[0] <= when), reverse=True):
+        for window in sorted(
+            (window for window in self._windows if lowest <= window[0] <= when), reverse=True
+        ):
             held = self._windows[window]
             if window[1] > when:
                 before_right = before_right or held
@@ -266,7 +268,7 @@ class _SlidingChange:
         combined = self._windows.get(shared)
         before_right: Any = None
         previous = combined[1] if combined is not None and combined[1] < when else None
-        for window in sorted(each for each in self._windows if 0 < each[0] <= when):
+        for window in sorted(window for window in self._windows if 0 < window[0] <= when):
             before_right = self._windows[window]
             yield from self._update(window, before_right)
         if before_right is None and combined is not None and combined[1] > when:
@@ -302,9 +304,9 @@ class _SlidingChange:
 def _copied(aggregate: Any) -> Any:
     """Folds may change an aggregate in place; what it was before is said as the old value."""
     if isinstance(aggregate, list):
-        return [_copied(each) for each in aggregate]
+        return [_copied(part) for part in aggregate]
     if isinstance(aggregate, dict):
-        return {name: _copied(each) for name, each in aggregate.items()}
+        return {name: _copied(part) for name, part in aggregate.items()}
     return aggregate
 
 

@@ -77,7 +77,7 @@ def columns(expressions: Iterable[Expression], all_values: Iterable[str] = ()) -
 
 
 def named(rows: DataFrame, made: list[Column], *, alone: str) -> list[tuple[str, Column]]:
-    """The columns with their names. One that nobody named is called `alone`; of several, each needs a name."""
+    """The columns with their names. One without a name is called `alone`; of several, each needs a name."""
     names = rows.select(*made).columns
     visible = {name.lower() for name in rows.columns}
     result = []

@@ -31,14 +31,14 @@ from odradek.streams.translation.translator import Translator, translate
 
 @translate.register
 def _stream_table(operator: StreamTableJoin, translator: Translator) -> RecordFrame:
-    stream, table = (translator.frame(each) for each in operator.inputs)
+    stream, table = (translator.frame(source) for source in operator.inputs)
     seen = scope(stream)
     key = sf.col("__key") if operator.on is None else key_struct(seen, columns(operator.on))
     rows = seen.withColumn("__by", key)
     table_key = struct_in(table.rows, "__key")
     by = matching_key(rows, "__by", table_key, operator)
     payload = sf.struct(sf.col("__key").alias("key"), sf.col("__value").alias("value"))
-    value, found = struct_in(stream.rows, "__value"), struct_in(table.rows, "__value")
+    value, table_value = struct_in(stream.rows, "__value"), struct_in(table.rows, "__value")
     joined = keyed(
         [
             Port(rows=rows, key=by, payload=payload),
@@ -48,14 +48,14 @@ def _stream_table(operator: StreamTableJoin, translator: Translator) -> RecordFr
         name=operator.name,
         tasks=translator.tasks,
         key=struct_in(stream.rows, "__key"),
-        outputs=StructType().add("__left", value).add("__right", found),
+        outputs=StructType().add("__left", value).add("__right", table_value),
     )
     return RecordFrame(rows=joined_value(RecordFrame(rows=joined), "__left", "__right", "__value", operator))
 
 
 @translate.register
 def _table_table(operator: TableTableJoin, translator: Translator) -> RecordFrame:
-    left, right = (translator.frame(each) for each in operator.inputs)
+    left, right = (translator.frame(source) for source in operator.inputs)
     key = struct_in(left.rows, "__key")
     ours, theirs = struct_in(left.rows, "__value"), struct_in(right.rows, "__value")
     matching = matching_key(right.rows, "__key", key, operator)
@@ -88,17 +88,19 @@ def joined_value(
 ) -> DataFrame:
     """The joined value in place of both sides. Null where the kind of join has none: then a table deletes."""
     ours, theirs = frame.fields(left), frame.fields(right)
-    taken = {each.lower() for each in ours}
-    pairs = [(each, f"{operator.prefix}{each}" if each.lower() in taken else each) for each in theirs]
-    for each, shown in pairs:
+    taken = {column.lower() for column in ours}
+    pairs = [
+        (column, f"{operator.prefix}{column}" if column.lower() in taken else column) for column in theirs
+    ]
+    for column, shown in pairs:
         if shown.lower() in taken:
             raise ConfigError(
-                f"{operator.name}: both sides have a column {each}: give prefix=, such as prefix='right_'"
+                f"{operator.name}: both sides have a column {column}: give prefix=, such as prefix='right_'"
             )
     seen = frame.rows.select(
         "*",
-        *(sf.col(left).getField(each).alias(each) for each in ours),
-        *(sf.col(right).getField(each).alias(shown) for each, shown in pairs),
+        *(sf.col(left).getField(column).alias(column) for column in ours),
+        *(sf.col(right).getField(column).alias(shown) for column, shown in pairs),
         *key_columns(frame, taken | {shown.lower() for _, shown in pairs}),
         sf.col("__timestamp").alias("_timestamp"),
     )
@@ -109,13 +111,13 @@ def joined_value(
     sides = [sf.col(left).isNotNull(), sf.col(right).isNotNull()]
     here = {"inner": sides[0] & sides[1], "left": sides[0], "outer": sides[0] | sides[1]}[operator.kind]
     value = sf.when(here, struct_of(made, bare=bare)).alias(name)
-    kept = [each for each in frame.rows.columns if each not in (left, right)]
+    kept = [column for column in frame.rows.columns if column not in (left, right)]
     return seen.select(*kept, value)
 
 
 @translate.register
 def _stream_stream(operator: StreamStreamJoin, translator: Translator) -> RecordFrame:
-    left, right = (translator.frame(each) for each in operator.inputs)
+    left, right = (translator.frame(source) for source in operator.inputs)
     key = struct_in(left.rows, "__key")
     matching = matching_key(right.rows, "__key", key, operator)
     ours, theirs = struct_in(left.rows, "__value"), struct_in(right.rows, "__value")
@@ -140,7 +142,7 @@ def _stream_stream(operator: StreamStreamJoin, translator: Translator) -> Record
 
 @translate.register
 def _foreign_key(operator: ForeignKeyJoin, translator: Translator) -> RecordFrame:
-    left, right = (translator.frame(each) for each in operator.inputs)
+    left, right = (translator.frame(source) for source in operator.inputs)
     key = struct_in(left.rows, "__key")
     ours, theirs = struct_in(left.rows, "__value"), struct_in(right.rows, "__value")
     rows = _references(operator, left)

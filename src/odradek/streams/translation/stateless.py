@@ -246,7 +246,7 @@ def _as_table(operator: AsTable, translator: Translator) -> RecordFrame:
 def matching_key(rows: DataFrame, column: str, key: StructType, operator: Operator) -> Column:
     """The key under the names of the table's. Types must agree: else equal values would lie in other tasks."""
     kind = struct_in(rows, column)
-    ours, theirs = ([field.dataType.simpleString() for field in each.fields] for each in (kind, key))
+    ours, theirs = ([field.dataType.simpleString() for field in struct.fields] for struct in (kind, key))
     if ours != theirs:
         raise ConfigError(
             f"{operator.name}: the keys differ: {', '.join(ours)} on the left, {', '.join(theirs)} on the right"

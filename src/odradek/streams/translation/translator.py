@@ -84,7 +84,7 @@ def operators_with_old_values(ends: Iterable[Operator]) -> frozenset[Operator]:
 
 
 def _knows_old(operator: Operator) -> bool:
-    """Does a table know what an update replaces, though nobody asked? A filter of it leaves out deletes of nothing."""
+    """Does a table know what an update replaces, though no operator asks? A filter of it leaves out deletes of nothing."""
     if isinstance(operator, (Filtered, Selected)):
         return operator.is_table and _knows_old(operator.inputs[0])
     return isinstance(operator, (Aggregated, Cogrouped, Folded, TableTableJoin))
