@@ -35,7 +35,7 @@ def test_a_query_on_spark_loses_and_doubles_nothing_when_its_parts_are_killed(
     pytest.importorskip("pyspark", reason="PySpark is absent")
     terms = Terms(
         program=SPARK,
-        kills=5,
+        kills=3,
         seed=11,
         weights={DRIVER: 20, WORKER: 60, COORDINATOR: 20},
         rest_seconds=(0.5, 1.5),
