@@ -6,6 +6,7 @@ One session, two queries from one topic, in turn, a few batches each time: what 
 from __future__ import annotations
 
 import json
+import os
 import sys
 import tempfile
 import time
@@ -25,6 +26,7 @@ DELIVERIES: Final = {"at least once": "at_least_once", "exactly once": "exactly_
 
 
 def main() -> None:
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # its workers are of this environment
     servers, batches = sys.argv[1], int(sys.argv[2])
     per_turn = max(batches // TURNS, 1)
     spark = (
