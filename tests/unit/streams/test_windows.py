@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from odradek.model.errors import ConfigError
 from odradek.streams.plan.windows import SessionWindows, SlidingWindows, TimeWindows, WindowKind
 from odradek.streams.processors.aggregate import (
     AggregateProcessor,
@@ -282,3 +283,11 @@ def test_a_cogroup_adds_with_the_function_of_each_stream() -> None:
         for _, update in run_batch(ByPort(AggregateProcessor(fold)), MemoryStore(), rows)
     ]
     assert said == [(({"value": [1]}, None), 5), (({"value": [1, -2]}, {"value": [1]}), 5)]
+
+
+def test_a_processor_without_its_method_is_refused_before_it_runs() -> None:
+    class Empty(Processor):
+        pass
+
+    with pytest.raises(ConfigError, match=r"Empty needs a method process\(record, state, timers\)"):
+        custom(Empty())

@@ -17,6 +17,7 @@ from collections.abc import Iterable, Iterator
 from copy import deepcopy
 from typing import Any
 
+from odradek.model.errors import ConfigError
 from odradek.streams.processors.calendar import Calendar
 from odradek.streams.processors.ports import Fields, InputRow, TaskState, UpdateRow
 from odradek.streams.records import StreamRecord, plain
@@ -40,9 +41,8 @@ class Timers:
 
 class Processor:
     """What happens with each record of a key. `state` is a dict of the key's own, kept from record to record: plain
-    values, lists and
-    dicts. Values that are given back are records with the key and, in `on_timer`, the timer's time; give a `StreamRecord`
-    for others.
+    values, lists and dicts. Values that are given back are records with the key and, in `on_timer`, the timer's time; give
+    a `StreamRecord` for others.
     """
 
     time_to_live_ms: int | None = None
@@ -65,6 +65,8 @@ class CustomProcessor:
     def __init__(
         self, user: Processor, *, bare_key: str | None, bare_value: str | None, bare_result: str | None
     ) -> None:
+        if type(user).process is Processor.process:
+            raise ConfigError(f"{type(user).__name__} needs a method process(record, state, timers)")
         self._user = user
         self._bare_key = bare_key
         self._bare_value = bare_value
