@@ -10,7 +10,7 @@ def __getattr__(name: str) -> object:
     if name == "DefaultSource":
         try:
             # late-import: Spark loads this module for every format
-            from odradek.archive.read_through import OdradekWithArchive
+            from odradek.archive.history.read_through import OdradekWithArchive
         except ImportError as error:
             raise AttributeError(f"odradek.spark cannot be imported: {error}") from error
         return OdradekWithArchive

@@ -18,15 +18,15 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 
 from odradek import Producer
+from odradek.archive.checks.status import archive_status
+from odradek.archive.checks.topic_side import BrokerTopics
+from odradek.archive.checks.verify import PartitionFindings, all_faults, verify_archive
 from odradek.archive.opening import open_archive
 from odradek.archive.place import ArchivePlace
 from odradek.archive.row_columns import ValueFormat, row_columns
 from odradek.archive.run import reason_in
-from odradek.archive.status import archive_status
 from odradek.archive.tables.port import TableFormat
-from odradek.archive.topic_side import BrokerTopics
 from odradek.archive.values import ArchiveError
-from odradek.archive.verify import PartitionFindings, all_faults, verify_archive
 from odradek.model.ids import TopicPartition
 
 Run = Callable[..., list[str]]

@@ -16,12 +16,12 @@ from pyspark.errors import PySparkException, StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 
 from odradek import Admin, TopicPartition
-from odradek.archive.commit import commit_batch
-from odradek.archive.compaction import compact
-from odradek.archive.data_files import layout_of, write_files
+from odradek.archive.files.compaction import compact
+from odradek.archive.files.data_files import layout_of, write_files
 from odradek.archive.opening import open_archive, open_or_create
 from odradek.archive.place import ArchivePlace
 from odradek.archive.row_columns import ValueFormat, row_columns
+from odradek.archive.tables.commit import commit_batch
 from odradek.archive.values import BatchId, NewBatch
 from odradek.spark.offsets import OffsetRange
 

@@ -17,10 +17,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
+from odradek.archive.checks.topic_side import EARLIEST, BrokerTopics, LogExtent
 from odradek.archive.place import ArchivePlace
 from odradek.archive.row_columns import SOURCE_COLUMNS, RowColumns, with_archive_columns
 from odradek.archive.tables.port import ArchiveTable, TableFormat
-from odradek.archive.topic_side import EARLIEST, BrokerTopics, LogExtent
 from odradek.archive.values import ArchiveError, ArchiveState, DataFile
 from odradek.model.errors import ConfigError
 from odradek.model.ids import TopicPartition

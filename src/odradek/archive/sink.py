@@ -15,27 +15,46 @@ from typing import TYPE_CHECKING, Any, Final
 from pyspark.sql.datasource import DataSourceStreamArrowWriter, WriterCommitMessage
 from pyspark.sql.types import StructType
 
-from odradek.archive.batch_ranges import batch_ranges
 from odradek.archive.options import ArchiveWriteOptions
 from odradek.archive.values import ArchiveError, BatchId, DataFile, NewBatch
 from odradek.model.errors import ConfigError
 from odradek.model.lazy import lazy
 from odradek.runtime.real import SystemEntropy
+from odradek.spark.exactly_once.checkpoint import source_offsets
+from odradek.spark.offsets import OffsetRange, StreamOffset, ranges_between
 
 if TYPE_CHECKING:
     import pyarrow as pa
     import pyspark
     from pyspark.sql.pandas import types as spark_types
 
-    from odradek.archive import commit, data_files, opening, table_schema
+    from odradek.archive import opening
+    from odradek.archive.files import data_files
+    from odradek.archive.tables import commit, table_schema
     from odradek.archive.tables.port import ArchiveTable
 else:
-    commit = lazy("odradek.archive.commit")
-    data_files = lazy("odradek.archive.data_files")
+    commit = lazy("odradek.archive.tables.commit")
+    data_files = lazy("odradek.archive.files.data_files")
     opening = lazy("odradek.archive.opening")
     pyspark = lazy("pyspark")
     spark_types = lazy("pyspark.sql.pandas.types")
-    table_schema = lazy("odradek.archive.table_schema")
+    table_schema = lazy("odradek.archive.tables.table_schema")
+
+
+def batch_ranges(checkpoint: str, batch: int) -> list[OffsetRange]:
+    """The range of each partition that the batch's sources read; ConfigError when the checkpoint cannot be read from here.
+
+    A partition whose beginning is not told was not read: a batch of `format("odradek")` that reads it says where it begins.
+    """
+    ends = source_offsets(checkpoint, batch)
+    starts = source_offsets(checkpoint, batch - 1) if batch else []
+    ranges: list[OffsetRange] = []
+    for index, end in enumerate(ends):
+        start = starts[index] if index < len(starts) else StreamOffset(next_offsets={})
+        known = start.next_offsets.keys() | end.beginnings.keys()
+        ranges += [span for span in ranges_between(start, end) if span.partition in known]
+    return ranges
+
 
 log: Final = logging.getLogger("odradek.archive")
 

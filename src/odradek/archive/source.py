@@ -16,13 +16,14 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql.pandas import types as spark_types
 
-    from odradek.archive import opening, reading, sink
+    from odradek.archive import opening, sink
+    from odradek.archive.files import reading
     from odradek.archive.tables.port import ArchiveTable
     from odradek.archive.values import DataFile
 else:
     opening = lazy("odradek.archive.opening")
     pa = lazy("pyarrow")
-    reading = lazy("odradek.archive.reading")
+    reading = lazy("odradek.archive.files.reading")
     sink = lazy("odradek.archive.sink")
     spark_types = lazy("pyspark.sql.pandas.types")
 

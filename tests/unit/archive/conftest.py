@@ -15,14 +15,14 @@ pytest.importorskip("deltalake", reason="deltalake is absent")
 import numpy as np
 import pyarrow as pa
 
-from odradek.archive.commit import Committed, commit_batch
-from odradek.archive.data_files import layout_of, write_files
-from odradek.archive.offset_runs import OffsetRuns
+from odradek.archive.checks.offset_runs import OffsetRuns
+from odradek.archive.checks.topic_side import LogExtent
+from odradek.archive.files.data_files import layout_of, write_files
+from odradek.archive.files.reading import FileReader
 from odradek.archive.opening import open_archive, open_or_create
 from odradek.archive.place import ArchivePlace, archive_place
-from odradek.archive.reading import FileReader
+from odradek.archive.tables.commit import Committed, commit_batch
 from odradek.archive.tables.port import ArchiveTable, TableFormat
-from odradek.archive.topic_side import LogExtent
 from odradek.archive.values import BatchId, NewBatch
 from odradek.model.ids import TopicPartition
 from odradek.spark.offsets import OffsetRange

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from odradek.archive.admission import is_new
+from odradek.archive.tables.admission import is_new
 from odradek.archive.values import ArchiveError, ArchiveState, BatchId, DataFile, NewBatch
 from odradek.model.ids import TopicPartition
 from odradek.spark.offsets import OffsetRange

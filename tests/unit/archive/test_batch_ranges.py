@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from odradek.archive.batch_ranges import batch_ranges
+from odradek.archive.sink import batch_ranges
 from odradek.model.errors import ConfigError
 from odradek.model.ids import TopicPartition
 from odradek.spark.offsets import OffsetRange

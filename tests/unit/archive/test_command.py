@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from odradek.archive import topic_side
+from odradek.archive.checks import topic_side
+from odradek.archive.checks.topic_side import LogExtent
 from odradek.archive.place import archive_place
 from odradek.archive.tables.port import TableFormat
-from odradek.archive.topic_side import LogExtent
 from odradek.cli.archive import archive as command
 from odradek.cli.main import main
 from odradek.model.ids import TopicPartition

@@ -9,12 +9,13 @@ from typing import Any
 import deltalake
 import pytest
 
-from odradek.archive import data_files, store
+from odradek.archive import store
+from odradek.archive.checks.topic_side import LogExtent
+from odradek.archive.checks.verify import verify_archive
+from odradek.archive.files import data_files
 from odradek.archive.place import archive_place
 from odradek.archive.tables import delta, iceberg, parquet
 from odradek.archive.tables.port import TableFormat
-from odradek.archive.topic_side import LogExtent
-from odradek.archive.verify import verify_archive
 from odradek.spark.offsets import OffsetRange
 
 from .conftest import ORDERS, ListedTopics, TestArchive, rows

@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 from pyarrow import fs
 
-from odradek.archive.data_files import (
+from odradek.archive.files.data_files import (
     OPEN_FILES_MAX,
     FileLayout,
     partition_path,
@@ -18,7 +18,7 @@ from odradek.archive.data_files import (
     values_in_path,
     write_files,
 )
-from odradek.archive.reading import share_files
+from odradek.archive.files.reading import share_files
 from odradek.archive.values import ArchiveError, DataFile
 from odradek.model.ids import TopicPartition
 from odradek.spark.offsets import OffsetRange

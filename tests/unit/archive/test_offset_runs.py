@@ -10,7 +10,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from odradek.archive.offset_runs import OffsetRuns, spell
+from odradek.archive.checks.offset_runs import OffsetRuns, spell
 
 offsets = st.lists(st.integers(0, 60), max_size=40)
 

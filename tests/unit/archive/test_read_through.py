@@ -17,15 +17,15 @@ import pyarrow as pa
 from tests.unit.archive.conftest import HOUR_US, ORDERS, SCHEMA, TestArchive, rows
 from tests.unit.spark.logs import Logs
 
-from odradek.archive import archive_view
-from odradek.archive.archive_view import ArchiveView
-from odradek.archive.archived_catalog import ArchivedCatalog
-from odradek.archive.archived_rows import first_at
-from odradek.archive.compaction import compact
+from odradek.archive.files.compaction import compact
+from odradek.archive.files.reading import FileReader
+from odradek.archive.history import archive_view
+from odradek.archive.history.archive_view import ArchiveView
+from odradek.archive.history.archived_catalog import ArchivedCatalog
+from odradek.archive.history.archived_rows import first_at
+from odradek.archive.history.read_through import ArchiveHistory
+from odradek.archive.history.record_columns import as_records, needed_columns
 from odradek.archive.opening import open_archive
-from odradek.archive.read_through import ArchiveHistory
-from odradek.archive.reading import FileReader
-from odradek.archive.record_columns import as_records, needed_columns
 from odradek.archive.values import ArchiveError, DataFile
 from odradek.model.errors import ConfigError, KafkaError
 from odradek.model.ids import TopicPartition

@@ -15,8 +15,8 @@ import duckdb
 import polars
 from pyiceberg.table import StaticTable
 
-from odradek.archive.compaction import compact
-from odradek.archive.file_lists import SYMLINKS, ListStyle, write_file_list
+from odradek.archive.files.compaction import compact
+from odradek.archive.files.file_lists import SYMLINKS, ListStyle, write_file_list
 from odradek.archive.tables.port import TableFormat
 from odradek.spark.offsets import OffsetRange
 

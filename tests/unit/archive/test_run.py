@@ -6,10 +6,10 @@ import json
 
 import pytest
 
+from odradek.archive.checks.topic_side import LogExtent
 from odradek.archive.place import archive_place
 from odradek.archive.row_columns import Derived, RowColumns, ValueFormat, row_columns
 from odradek.archive.run import Portions, RunTerms, portions, reason_in, sink_options, starting_offsets
-from odradek.archive.topic_side import LogExtent
 from odradek.archive.values import DataFile
 from odradek.model.errors import ConfigError
 from odradek.model.ids import TopicPartition

@@ -14,16 +14,16 @@ pytest.importorskip("obstore", reason="obstore is absent")
 
 from pyarrow import fs
 
-from odradek.archive.commit import Committed
-from odradek.archive.compaction import compact
-from odradek.archive.file_lists import ListStyle, write_file_list
+from odradek.archive.checks.verify import verify_archive
+from odradek.archive.files.compaction import compact
+from odradek.archive.files.file_lists import ListStyle, write_file_list
+from odradek.archive.files.reading import FileReader
 from odradek.archive.opening import format_at, open_archive
 from odradek.archive.place import ArchivePlace, archive_place
-from odradek.archive.reading import FileReader
 from odradek.archive.store import small_objects
+from odradek.archive.tables.commit import Committed
 from odradek.archive.tables.port import TableFormat
 from odradek.archive.values import ArchiveError, CommitConflict
-from odradek.archive.verify import verify_archive
 from odradek.runtime.real import SystemClock
 from odradek.spark.offsets import OffsetRange
 

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from odradek.archive.commit import Committed, commit_batch
-from odradek.archive.data_files import layout_of, write_files
+from odradek.archive.files.data_files import layout_of, write_files
 from odradek.archive.opening import format_at, open_archive, open_or_create
+from odradek.archive.tables.commit import Committed, commit_batch
 from odradek.archive.tables.port import TableFormat
 from odradek.archive.values import ArchiveError, CommitConflict
 from odradek.model.errors import ConfigError

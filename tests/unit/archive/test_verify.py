@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterable
 
 import pytest
 
-from odradek.archive.topic_side import LogExtent
-from odradek.archive.verify import PartitionFindings, all_faults, verify_archive
+from odradek.archive.checks.topic_side import LogExtent
+from odradek.archive.checks.verify import PartitionFindings, all_faults, verify_archive
 from odradek.model.ids import TopicPartition
 from odradek.spark.offsets import OffsetRange
 

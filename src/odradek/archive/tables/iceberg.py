@@ -29,13 +29,13 @@ from pyiceberg.table.sorting import UNSORTED_SORT_ORDER
 from pyiceberg.transforms import IdentityTransform
 from pyiceberg.types import PrimitiveType
 
-from odradek.archive.data_files import values_in_path
-from odradek.archive.leftovers import old_files, remove_files
+from odradek.archive.files.data_files import values_in_path
+from odradek.archive.files.leftovers import old_files, remove_files
 from odradek.archive.place import ArchivePlace
 from odradek.archive.store import make_durable
-from odradek.archive.table_schema import canonical, numbered
 from odradek.archive.tables.iceberg_directory import DirectoryCatalog
 from odradek.archive.tables.port import Expired, TableFormat
+from odradek.archive.tables.table_schema import canonical, numbered
 from odradek.archive.values import (
     ArchiveError,
     ArchiveState,

@@ -17,7 +17,7 @@ from pyiceberg.table import CommitTableResponse, Table
 from pyiceberg.table.metadata import TableMetadata, TableMetadataUtil
 from pyiceberg.table.update import TableRequirement, TableUpdate, update_table_metadata
 
-from odradek.archive.leftovers import old_files
+from odradek.archive.files.leftovers import old_files
 from odradek.archive.place import ArchivePlace
 from odradek.archive.store import small_objects
 

@@ -17,7 +17,7 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from odradek.archive.leftovers import old_files, remove_files
+from odradek.archive.files.leftovers import old_files, remove_files
 from odradek.archive.place import ArchivePlace
 from odradek.archive.store import SmallObjects, make_durable, small_objects
 from odradek.archive.tables.port import Expired, TableFormat

@@ -23,27 +23,21 @@ from odradek.model.lazy import lazy
 from odradek.runtime.real import SystemClock
 
 if TYPE_CHECKING:
-    from odradek.archive import (
-        compaction,
-        file_lists,
-        opening,
-        row_columns,
-        status,
-        topic_side,
-        verify,
-    )
+    from odradek.archive import opening, row_columns
     from odradek.archive import run as running
+    from odradek.archive.checks import status, topic_side, verify
+    from odradek.archive.files import compaction, file_lists
     from odradek.spark import java
 else:
-    compaction = lazy("odradek.archive.compaction")
-    file_lists = lazy("odradek.archive.file_lists")
+    compaction = lazy("odradek.archive.files.compaction")
+    file_lists = lazy("odradek.archive.files.file_lists")
     java = lazy("odradek.spark.java")
     opening = lazy("odradek.archive.opening")
     row_columns = lazy("odradek.archive.row_columns")
     running = lazy("odradek.archive.run")
-    status = lazy("odradek.archive.status")
-    topic_side = lazy("odradek.archive.topic_side")
-    verify = lazy("odradek.archive.verify")
+    status = lazy("odradek.archive.checks.status")
+    topic_side = lazy("odradek.archive.checks.topic_side")
+    verify = lazy("odradek.archive.checks.verify")
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 KEEP_MIN_MS: Final = 3_600_000

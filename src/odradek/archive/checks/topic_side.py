@@ -9,7 +9,7 @@ from typing import Final, Protocol
 
 import numpy as np
 
-from odradek.archive.offset_runs import OffsetRuns
+from odradek.archive.checks.offset_runs import OffsetRuns
 from odradek.client import Admin, Consumer, PartialFailureError
 from odradek.client.admin.types import ConfigResource
 from odradek.model.errors import ErrorCode, KafkaError

@@ -12,8 +12,8 @@ from collections.abc import Sequence
 from enum import StrEnum
 from typing import Final
 
-from odradek.archive.data_files import partition_path
-from odradek.archive.leftovers import list_files
+from odradek.archive.files.data_files import partition_path
+from odradek.archive.files.leftovers import list_files
 from odradek.archive.store import small_objects
 from odradek.archive.tables.port import ArchiveTable
 from odradek.archive.values import DataFile

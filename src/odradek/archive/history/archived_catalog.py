@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from odradek.archive.archive_view import ArchiveLook, ArchiveView
-from odradek.archive.archived_rows import first_at
+from odradek.archive.history.archive_view import ArchiveLook, ArchiveView
+from odradek.archive.history.archived_rows import first_at
 from odradek.archive.values import ArchiveError
 from odradek.model.ids import TopicPartition
 from odradek.spark.catalog import NO_SUCH_RECORD, Catalog

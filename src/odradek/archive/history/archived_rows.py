@@ -8,10 +8,10 @@ from typing import Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from odradek.archive.data_files import split_by
+from odradek.archive.files.data_files import split_by
+from odradek.archive.files.reading import FileReader
+from odradek.archive.history.record_columns import as_records
 from odradek.archive.place import ArchivePlace
-from odradek.archive.reading import FileReader
-from odradek.archive.record_columns import as_records
 from odradek.archive.values import DataFile
 from odradek.model.ids import TopicPartition
 from odradek.spark.decode import to_columns

@@ -6,7 +6,7 @@ import logging
 from enum import Enum, auto
 from typing import Final
 
-from odradek.archive.admission import is_new
+from odradek.archive.tables.admission import is_new
 from odradek.archive.tables.port import ArchiveTable
 from odradek.archive.values import ArchiveError, CommitConflict, NewBatch
 

@@ -14,11 +14,11 @@ from dataclasses import dataclass, field
 import numpy as np
 import pyarrow as pa
 
-from odradek.archive.data_files import split_by
-from odradek.archive.offset_runs import OffsetRuns, spell
-from odradek.archive.reading import FileReader
+from odradek.archive.checks.offset_runs import OffsetRuns, spell
+from odradek.archive.checks.topic_side import LogExtent, TopicSide
+from odradek.archive.files.data_files import split_by
+from odradek.archive.files.reading import FileReader
 from odradek.archive.tables.port import ArchiveTable
-from odradek.archive.topic_side import LogExtent, TopicSide
 from odradek.model.ids import TopicPartition
 from odradek.spark.offsets import OffsetRange
 

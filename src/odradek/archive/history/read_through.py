@@ -25,22 +25,17 @@ from odradek.spark.source import OdradekDataSource
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from odradek.archive import (
-        archive_view,
-        archived_catalog,
-        archived_rows,
-        opening,
-        reading,
-        record_columns,
-    )
+    from odradek.archive import opening
+    from odradek.archive.files import reading
+    from odradek.archive.history import archive_view, archived_catalog, archived_rows, record_columns
     from odradek.spark.catalog import Catalog
 else:
-    archive_view = lazy("odradek.archive.archive_view")
-    archived_catalog = lazy("odradek.archive.archived_catalog")
-    archived_rows = lazy("odradek.archive.archived_rows")
+    archive_view = lazy("odradek.archive.history.archive_view")
+    archived_catalog = lazy("odradek.archive.history.archived_catalog")
+    archived_rows = lazy("odradek.archive.history.archived_rows")
     opening = lazy("odradek.archive.opening")
-    reading = lazy("odradek.archive.reading")
-    record_columns = lazy("odradek.archive.record_columns")
+    reading = lazy("odradek.archive.files.reading")
+    record_columns = lazy("odradek.archive.history.record_columns")
 
 log: Final = logging.getLogger("odradek.archive")
 

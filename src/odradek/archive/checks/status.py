@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from odradek.archive.checks.topic_side import TopicSide
 from odradek.archive.tables.port import ArchiveTable
-from odradek.archive.topic_side import TopicSide
 from odradek.archive.values import DataFile
 from odradek.model.ids import TopicPartition
 from odradek.spark.offsets import OffsetRange

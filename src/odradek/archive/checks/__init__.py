@@ -1,0 +1,1 @@
+"""Is everything there, once, and how far behind is the archive?"""

@@ -1,0 +1,1 @@
+"""The files of an archive: written, read, made larger, removed."""

@@ -1,0 +1,1 @@
+"""Topic and archive, read as one."""
