@@ -8,7 +8,7 @@ from odradek.model.errors import ConfigError
 from odradek.model.lazy import lazy
 from odradek.spark.option_table import GivenOptions, Use
 from odradek.spark.option_values import boolean, sink_id_in, whole
-from odradek.spark.positions import (
+from odradek.spark.reading.positions import (
     EARLIEST,
     LATEST,
     AtGroup,

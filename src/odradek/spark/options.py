@@ -16,7 +16,7 @@ from odradek.spark.columns import COLUMN_NAMES, DEAD_LETTER, DEFAULT_COLUMNS
 from odradek.spark.extent_options import ending, starting
 from odradek.spark.option_table import GivenOptions, Use, given_options
 from odradek.spark.option_values import boolean, choice, duration_ms, positive_or_none, sink_id_in, whole
-from odradek.spark.positions import KnownPosition, Position, partition_lists
+from odradek.spark.reading.positions import KnownPosition, Position, partition_lists
 
 _KEY_MAX: Final = 500
 _EXACTLY_ONCE_ONLY: Final = ("sinkId", "idempotenceKey", "takeOver", "resume", "publishOffsets")

@@ -36,29 +36,30 @@ from odradek.spark.offsets import OffsetRange, StreamOffset, from_document, rang
 from odradek.spark.option_table import Use, applies
 from odradek.spark.options import ArchiveOptions, ReadOptions, WriteOptions, read_options, write_options
 from odradek.spark.plain_errors import told_in_one_line
-from odradek.spark.planning import grouped, split
-from odradek.spark.schema import check_read_schema, read_ddl
+from odradek.spark.reading.planning import grouped, split
+from odradek.spark.reading.schema import check_read_schema, read_ddl
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
     from odradek.runtime import real
-    from odradek.spark import batch, connections, fetch, progress, pruning, publishing, sink
-    from odradek.spark import schema as spark_schema
-    from odradek.spark.catalog import Catalog
-    from odradek.spark.history import History
-    from odradek.spark.progress import StreamProgress
-    from odradek.spark.pruning import Pruning
+    from odradek.spark import connections, publishing, sink
     from odradek.spark.publishing import OffsetPublisher
+    from odradek.spark.reading import batch, fetch, progress, pruning
+    from odradek.spark.reading import schema as spark_schema
+    from odradek.spark.reading.catalog import Catalog
+    from odradek.spark.reading.history import History
+    from odradek.spark.reading.progress import StreamProgress
+    from odradek.spark.reading.pruning import Pruning
 else:
     real = lazy("odradek.runtime.real")
-    batch = lazy("odradek.spark.batch")
+    batch = lazy("odradek.spark.reading.batch")
     connections = lazy("odradek.spark.connections")
-    fetch = lazy("odradek.spark.fetch")
-    progress = lazy("odradek.spark.progress")
-    pruning = lazy("odradek.spark.pruning")
+    fetch = lazy("odradek.spark.reading.fetch")
+    progress = lazy("odradek.spark.reading.progress")
+    pruning = lazy("odradek.spark.reading.pruning")
     publishing = lazy("odradek.spark.publishing")
-    spark_schema = lazy("odradek.spark.schema")
+    spark_schema = lazy("odradek.spark.reading.schema")
     sink = lazy("odradek.spark.sink")
 
 log: Final = logging.getLogger("odradek.spark")

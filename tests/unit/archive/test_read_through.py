@@ -29,12 +29,12 @@ from odradek.archive.opening import open_archive
 from odradek.archive.values import ArchiveError, DataFile
 from odradek.model.errors import ConfigError, KafkaError
 from odradek.model.ids import TopicPartition
-from odradek.spark.batch import plan_batch
 from odradek.spark.offsets import OffsetRange
 from odradek.spark.option_table import Use
 from odradek.spark.options import ReadOptions, read_options
-from odradek.spark.positions import EARLIEST, LATEST
-from odradek.spark.pruning import Numbers, Pruning, pruned
+from odradek.spark.reading.batch import plan_batch
+from odradek.spark.reading.positions import EARLIEST, LATEST
+from odradek.spark.reading.pruning import Numbers, Pruning, pruned
 
 HOUR_MS = HOUR_US // 1_000
 OTHER = TopicPartition("orders", 1)

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from odradek.model.ids import TopicPartition
-from odradek.spark.positions import EARLIEST, LATEST
+from odradek.spark.reading.positions import EARLIEST, LATEST
 
 
 @dataclass

@@ -35,14 +35,14 @@ from odradek.model.ids import TopicPartition
 from odradek.records.arrow import SCHEMA
 from odradek.spark.columns import DEAD_LETTER, DEAD_LETTER_FIELDS
 from odradek.spark.dead_letters import letters
+from odradek.spark.dead_letters.letters import BatchPlace
 from odradek.spark.dead_letters.mismatch import SCHEMA_MISMATCH, is_plainly_wrong, why_not
 from odradek.spark.dead_letters.results import fitted
-from odradek.spark.decode import _parse_all, decode_json, to_columns
 from odradek.spark.option_table import Use
 from odradek.spark.options import Decoding, read_options, write_options
 from odradek.spark.outgoing import row_format
-from odradek.spark.schema import arrow_schema
-from odradek.spark.task_place import BatchPlace
+from odradek.spark.reading.decode import _parse_all, decode_json, to_columns
+from odradek.spark.reading.schema import arrow_schema
 
 HERE = TopicPartition("orders", 3)
 SERVERS = {"kafka.bootstrap.servers": "h:1"}

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from odradek.model.errors import ErrorCode, KafkaError
 from odradek.model.ids import TopicPartition
-from odradek.spark.decode import decode_json, decode_utf8, to_columns
 from odradek.spark.options import Decoding, OnDecodeError, Projection
+from odradek.spark.reading.decode import decode_json, decode_utf8, to_columns
 
 HERE = TopicPartition("t", 3)
 KIND = pa.struct([("a", pa.int64()), ("b", pa.string())])

@@ -15,7 +15,7 @@ from odradek.spark.options import (
     read_options,
     write_options,
 )
-from odradek.spark.positions import EARLIEST, LATEST, AtGroup, AtOffsets, AtTime, AtTimes, Everywhere
+from odradek.spark.reading.positions import EARLIEST, LATEST, AtGroup, AtOffsets, AtTime, AtTimes, Everywhere
 
 SERVERS = {"kafka.bootstrap.servers": "127.0.0.1:9092"}
 SUBSCRIBED = {**SERVERS, "subscribe": "flights"}

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from odradek.model.ids import TopicPartition
 from odradek.spark.offsets import OffsetRange
-from odradek.spark.planning import advance, grouped, lost_records, share, split
+from odradek.spark.reading.planning import advance, grouped, lost_records, share, split
 
 A, B, C = (TopicPartition("t", number) for number in range(3))
 partitions = st.builds(TopicPartition, st.sampled_from("ab"), st.integers(0, 5))

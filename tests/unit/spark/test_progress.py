@@ -13,7 +13,7 @@ from odradek.model.ids import TopicPartition
 from odradek.spark.offsets import StreamOffset, ranges_between
 from odradek.spark.option_table import Use
 from odradek.spark.options import read_options
-from odradek.spark.progress import StreamProgress
+from odradek.spark.reading.progress import StreamProgress
 
 A, B = TopicPartition("t", 0), TopicPartition("t", 1)
 

@@ -31,7 +31,7 @@ from pyspark.sql.types import (
 from odradek.model.errors import ConfigError
 from odradek.spark.option_table import Use
 from odradek.spark.options import Projection, read_options
-from odradek.spark.schema import arrow_schema, check_read_schema, read_ddl
+from odradek.spark.reading.schema import arrow_schema, check_read_schema, read_ddl
 
 
 def projection(**options: str) -> Projection:

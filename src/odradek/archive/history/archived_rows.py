@@ -14,9 +14,9 @@ from odradek.archive.history.record_columns import as_records
 from odradek.archive.place import ArchivePlace
 from odradek.archive.values import DataFile
 from odradek.model.ids import TopicPartition
-from odradek.spark.decode import to_columns
 from odradek.spark.offsets import OffsetRange
 from odradek.spark.options import Projection
+from odradek.spark.reading.decode import to_columns
 
 _TIME: Final = pa.timestamp("us", tz="UTC")
 _US_PER_MS: Final = 1_000

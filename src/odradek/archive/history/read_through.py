@@ -16,10 +16,10 @@ from odradek.archive.place import archive_place
 from odradek.archive.values import ArchiveError, DataFile
 from odradek.model.ids import TopicPartition
 from odradek.model.lazy import lazy
-from odradek.spark.history import Divided
 from odradek.spark.offsets import OffsetRange
 from odradek.spark.options import ArchiveOptions, ReadOptions
-from odradek.spark.positions import EARLIEST
+from odradek.spark.reading.history import Divided
+from odradek.spark.reading.positions import EARLIEST
 from odradek.spark.source import OdradekDataSource
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from odradek.archive import opening
     from odradek.archive.files import reading
     from odradek.archive.history import archive_view, archived_catalog, archived_rows, record_columns
-    from odradek.spark.catalog import Catalog
+    from odradek.spark.reading.catalog import Catalog
 else:
     archive_view = lazy("odradek.archive.history.archive_view")
     archived_catalog = lazy("odradek.archive.history.archived_catalog")

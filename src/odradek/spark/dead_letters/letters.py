@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyspark
 from pyspark.sql.types import DataType, StructType
 
 from odradek.dead_letters.headers import GivenUpBy, HeaderPairs, Origin, RecordFailure, letter_headers
 from odradek.model.errors import ConfigError
 from odradek.model.ids import NO_TIMESTAMP
 from odradek.spark.columns import DEAD_LETTER, DEAD_LETTER_FIELDS
-from odradek.spark.task_place import batch_place
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructField
@@ -84,3 +85,23 @@ def _letter(row: Mapping[str, Any], by: GivenUpBy) -> Letter:
     )
     own = [(header["key"], header["value"]) for header in row["headers"] or ()]
     return row["key"], row["value"], letter_headers(own, origin, failure, by)
+
+
+_QUERY: Final = "sql.streaming.queryId"
+_BATCH: Final = "streaming.sql.batchId"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BatchPlace:
+    """A micro-batch of a streaming query; None for both in a batch write of its own."""
+
+    query: str | None
+    batch: int | None
+
+
+def batch_place() -> BatchPlace:
+    """Of the task that runs here."""
+    context = pyspark.TaskContext.get()
+    query = context.getLocalProperty(_QUERY) if context is not None else None
+    batch = context.getLocalProperty(_BATCH) if context is not None else None
+    return BatchPlace(query=query, batch=None if batch is None else int(batch))

@@ -14,8 +14,8 @@ from odradek.spark.offsets import OffsetRange
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from odradek.spark.catalog import Catalog
     from odradek.spark.options import ReadOptions
+    from odradek.spark.reading.catalog import Catalog
 
 Share = Any
 """What one task reads of it. Spark pickles it."""

@@ -9,7 +9,7 @@ from typing import Final, Protocol
 from odradek.model.errors import ConfigError
 from odradek.model.ids import TopicPartition
 from odradek.spark.options import NoNewerRecord, TopicSelection
-from odradek.spark.positions import (
+from odradek.spark.reading.positions import (
     EARLIEST,
     LATEST,
     AtGroup,

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from odradek.spark.catalog import Catalog, log_ranges, resolve, subscribed_at_start
 from odradek.spark.offsets import OffsetRange
 from odradek.spark.options import ReadOptions
-from odradek.spark.planning import lost_records
-from odradek.spark.positions import AtGroup, AtOffsets
-from odradek.spark.progress import report_loss
+from odradek.spark.reading.catalog import Catalog, log_ranges, resolve, subscribed_at_start
+from odradek.spark.reading.planning import lost_records
+from odradek.spark.reading.positions import AtGroup, AtOffsets
+from odradek.spark.reading.progress import report_loss
 
 
 def plan_batch(options: ReadOptions, catalog: Catalog) -> list[OffsetRange]:

@@ -11,12 +11,12 @@ from odradek.model.errors import ErrorCode, KafkaError
 from odradek.model.ids import TopicPartition
 from odradek.model.lazy import lazy
 from odradek.runtime.real import SystemClock
-from odradek.spark.catalog import log_ranges
 from odradek.spark.connections import catalog, reading
-from odradek.spark.decode import to_columns
 from odradek.spark.offsets import OffsetRange
 from odradek.spark.options import ReadOptions
-from odradek.spark.progress import report_loss
+from odradek.spark.reading.catalog import log_ranges
+from odradek.spark.reading.decode import to_columns
+from odradek.spark.reading.progress import report_loss
 
 if TYPE_CHECKING:
     import pyarrow as pa

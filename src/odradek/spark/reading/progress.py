@@ -14,11 +14,11 @@ from typing import Final
 from odradek.model.errors import ErrorCode, KafkaError
 from odradek.model.ids import TopicPartition
 from odradek.runtime.ports import Clock
-from odradek.spark.catalog import Catalog, log_ranges, resolve, subscribed, subscribed_at_start
 from odradek.spark.offsets import StreamOffset
 from odradek.spark.options import ReadOptions
-from odradek.spark.planning import advance, lost_records
-from odradek.spark.positions import EARLIEST, LATEST, AtGroup, AtOffsets
+from odradek.spark.reading.catalog import Catalog, log_ranges, resolve, subscribed, subscribed_at_start
+from odradek.spark.reading.planning import advance, lost_records
+from odradek.spark.reading.positions import EARLIEST, LATEST, AtGroup, AtOffsets
 
 log: Final = logging.getLogger("odradek.spark")
 Offsets = Mapping[TopicPartition, int]

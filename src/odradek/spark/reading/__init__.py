@@ -1,0 +1,1 @@
+"""Reading topics: what a batch reads, and the rows it becomes."""
