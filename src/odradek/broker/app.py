@@ -50,6 +50,7 @@ from odradek.registry import Registry, RegistryConflict, RegistryError
 from odradek.registry.election import Term
 from odradek.replication.partition import ReplicationContext as ReplicaMembership
 from odradek.runtime.ports import Runtime
+from odradek.runtime.real_process import return_free_memory
 from odradek.runtime.turns import Turns
 from odradek.security.quotas import Quotas
 from odradek.storage.directories.log_manager import LogManager
@@ -60,14 +61,12 @@ if TYPE_CHECKING:
     from odradek.broker.coordinators import groups as coordinators_groups
     from odradek.broker.coordinators import transactions as coordinators_transactions
     from odradek.broker.share import wiring
-    from odradek.runtime import free_memory
     from odradek.runtime.real_loop_watch import LoopWatch
 else:
     coordinators_groups = lazy("odradek.broker.coordinators.groups")
     coordinators_transactions = lazy("odradek.broker.coordinators.transactions")
     loop_monitor = lazy("odradek.broker.loop_monitor")
     wiring = lazy("odradek.broker.share.wiring")
-    free_memory = lazy("odradek.runtime.free_memory")
 
 _log = events.get("broker")
 _DRAIN_SECONDS: Final = 5.0
@@ -338,7 +337,7 @@ class Broker:
 
     def _return_free_memory(self) -> None:
         self._returning = asyncio.get_running_loop().create_task(
-            self._runtime.offload.run(free_memory.return_free_memory), name="return free memory"
+            self._runtime.offload.run(return_free_memory), name="return free memory"
         )
 
     async def stop(self, *, drain_seconds: float = _DRAIN_SECONDS) -> None:

@@ -38,10 +38,9 @@ from odradek.security.principals import ANONYMOUS
 from odradek.security.quotas import Quotas
 
 if TYPE_CHECKING:
-    from odradek.broker import large_messages
-    from odradek.broker.cluster import broker_only_apis
+    from odradek.broker import authorization, large_messages
 else:
-    broker_only_apis = lazy("odradek.broker.cluster.broker_only_apis")
+    authorization = lazy("odradek.broker.authorization")
     large_messages = lazy("odradek.broker.large_messages")
 
 _API_VERSIONS: Final = 18
@@ -121,7 +120,7 @@ class Dispatcher:
         if (
             self._for_brokers is not None
             and connection.listener.name != self._for_brokers
-            and broker_only_apis.is_between_brokers(api, request)
+            and authorization.is_between_brokers(api, request)
         ):
             return self._refuse_stranger(connection, header, api)
         if header.api_key in FORWARDED and not is_local(header.api_key, request):
@@ -169,7 +168,7 @@ class Dispatcher:
         return HeldReply(self._finish(Begun(response, wanted), connection, header, None))
 
     def _refuse_stranger(self, connection: Connection, header: RequestHeader, api: Api) -> Reply:
-        answer = broker_only_apis.refusal(api)
+        answer = authorization.refusal(api)
         if answer is None:
             raise PeerError(f"{api.name} is served at listener {self._for_brokers} only")
         return self._encoded(connection, header, None, answer)

@@ -13,7 +13,7 @@ from odradek.broker.app import Broker
 from odradek.config.broker import BrokerConfig
 from odradek.model.errors import OdradekError
 from odradek.runtime.real import real_runtime
-from odradek.runtime.real_descriptors import raise_limit
+from odradek.runtime.real_process import raise_limit
 from odradek.telemetry import events
 
 _log = events.get("broker")

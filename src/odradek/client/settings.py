@@ -11,7 +11,6 @@ from dataclasses import replace
 from types import MappingProxyType
 from typing import Any, ClassVar, Final, Self
 
-from odradek.client.durations import iso_duration_ms
 from odradek.client.groups.assignors import assignors_of
 from odradek.client.network.address import Address, parse_bootstrap
 from odradek.config.definition import (
@@ -25,13 +24,13 @@ from odradek.config.definition import (
     one_of,
 )
 from odradek.config.section import HIGH, STRING, Boolean, Int, Long, Section, String, section, setting
+from odradek.model.durations import by_duration_ms
 from odradek.model.errors import ConfigError
 
 _NO_IDLE_LIMIT: Final = -1
-_BY_DURATION: Final = "by_duration:"
 _RESETS: Final = Bounds(
     allowed="one of latest, earliest, none, or by_duration: and a duration such as P1DT6H",
-    accepts=lambda value: value in ("latest", "earliest", "none") or _duration_ms(value) is not None,
+    accepts=lambda value: value in ("latest", "earliest", "none") or by_duration_ms(value) is not None,
 )
 
 _ANSWERS_TO: Final[Mapping[str, str]] = MappingProxyType(
@@ -259,7 +258,7 @@ class ConsumerSettings(ClientSettings):
     @property
     def reset_duration_ms(self) -> int:
         """How far back auto.offset.reset=by_duration:... goes; 0 for the other policies."""
-        return _duration_ms(self.auto_offset_reset) or 0
+        return by_duration_ms(self.auto_offset_reset) or 0
 
     def _completed(self, given: frozenset[str]) -> Self:
         assignors_of(self.partition_assignment_strategy)
@@ -285,11 +284,6 @@ class AdminSettings(ClientSettings):
     default_api_timeout_ms: Int = setting(default=60_000, valid=at_least(1), meaning=
         "how long calls without a timeout of their own may take")
     # fmt: on
-
-
-def _duration_ms(policy: str) -> int | None:
-    """None unless it is by_duration: with a duration that makes sense (KIP-1106)."""
-    return iso_duration_ms(policy.removeprefix(_BY_DURATION)) if policy.startswith(_BY_DURATION) else None
 
 
 def _checked(setting: Setting, value: object) -> object:

@@ -13,12 +13,13 @@ from typing import Any, Final
 from odradek.config.broker import BROKER_PATHS, BrokerConfig, value_of
 from odradek.config.definition import Bounds, DynamicUpdate, Setting, SettingType, at_least, between, one_of
 from odradek.config.describe import DescribedSetting, Synonym, ValueSource, broker_synonyms
+from odradek.model.durations import by_duration_ms
 from odradek.model.errors import ConfigError
 
 INT, STRING, BOOLEAN = SettingType.INT, SettingType.STRING, SettingType.BOOLEAN
 _OFFSET_RESET: Final = Bounds(
     allowed="earliest, latest or by_duration:PnDTnHnMn.nS",
-    accepts=lambda text: text in ("earliest", "latest") or text.startswith("by_duration:P"),
+    accepts=lambda text: text in ("earliest", "latest") or by_duration_ms(text) is not None,
 )
 
 

@@ -1,11 +1,22 @@
-"""What governs groups and their offsets, read from the broker's configuration."""
+"""What governs groups and their offsets: the broker's configuration, and what a group has of its own (KIP-1043)."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Final
 
 from odradek.config.broker import BrokerConfig
 from odradek.config.definition import INT_MAX
+
+NO_OWN_SETTINGS: Final[Mapping[str, str]] = {}
+"""Of a group that has none of its own (KIP-1043)."""
+
+
+def own_or(own: Mapping[str, str], key: str, default: int, least: int, most: int) -> int:
+    """The group's own value, or the broker's. It stays within the broker's bounds even when those were narrowed since."""
+    value = own.get(key)
+    return default if value is None else min(max(int(value), least), most)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

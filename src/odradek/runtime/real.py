@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from odradek.runtime.ports import Runtime
 from odradek.runtime.real_clock import SystemClock, SystemEntropy
-from odradek.runtime.real_descriptors import budget
 from odradek.runtime.real_disk import LOCK_FILE_NAME, PosixDisk, PosixFile, PosixLock
 from odradek.runtime.real_offload import ThreadOffload
+from odradek.runtime.real_process import budget
 
 __all__ = [
     "LOCK_FILE_NAME",

@@ -7,9 +7,10 @@ from collections.abc import Mapping, Sequence
 from random import Random
 from typing import Final
 
+from tests.simulation.disk_errors import is_disk_trouble, raise_unless_of_crash
+
 from odradek.broker.app import Broker
 from odradek.config.broker import BrokerConfig
-from odradek.testing.sim.disk_errors import is_disk_trouble, raise_unless_of_crash
 from odradek.testing.sim.disk_faults import CrashKind, DiskFault
 from odradek.testing.sim.failures import ViolationError
 from odradek.testing.sim.world import Host, HostLifetime

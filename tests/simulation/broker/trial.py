@@ -15,8 +15,8 @@ from typing import Any, Final
 
 from tests.simulation.broker.clients import PORT, ClientContext
 from tests.simulation.broker.keeper import BrokerKeeper
+from tests.simulation.disk_errors import is_disk_trouble
 
-from odradek.testing.sim.disk_errors import is_disk_trouble
 from odradek.testing.sim.disk_faults import CrashKind, DiskFault
 from odradek.testing.sim.entropy import stream
 from odradek.testing.sim.failures import ViolationError

@@ -26,11 +26,11 @@ from tests.simulation.cluster.plan import ClusterPlan, host_name
 from tests.simulation.cluster.services import ConsumerGroupWork, GroupWork, TransactionWork
 from tests.simulation.cluster.view import ClusterView
 from tests.simulation.cluster.work import Setting, Work
+from tests.simulation.disk_errors import is_disk_trouble
 
 from odradek.broker.app import Broker
 from odradek.config.broker import BrokerConfig
 from odradek.registry import Registry
-from odradek.testing.sim.disk_errors import is_disk_trouble
 from odradek.testing.sim.disk_faults import CrashKind
 from odradek.testing.sim.entropy import stream
 from odradek.testing.sim.failures import ViolationError

@@ -11,7 +11,8 @@ from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from random import Random
 from typing import Any, Final
 
-from odradek.testing.sim.disk_errors import is_disk_trouble, raise_unless_of_crash
+from tests.simulation.disk_errors import is_disk_trouble, raise_unless_of_crash
+
 from odradek.testing.sim.disk_faults import CrashKind, DiskFault
 from odradek.testing.sim.failures import ViolationError
 from odradek.testing.sim.world import Host, HostLifetime

@@ -17,18 +17,18 @@ from odradek.broker.coordinators.runtime import CoordinatorRuntime
 from odradek.broker.replicas.replica_manager import ReplicaManager
 from odradek.broker.share.persister import SharePersister
 from odradek.broker.share.sessions import ShareSessions
-from odradek.broker.share.start_offsets import reset_offset
 from odradek.cluster.image import SHARE_GROUP_STATE
 from odradek.groups.share.partition import AcknowledgedRange, ShareLimits, SharePartition, StateBatch
 from odradek.groups.share.settings import ShareSettings
 from odradek.groups.share.state import UNKNOWN_OFFSET, ShareState, ShareStates, StateChange
 from odradek.groups.share.state_formats import SharePlace
+from odradek.model.durations import by_duration_ms
 from odradek.model.errors import ErrorCode, KafkaError
 from odradek.replication.partition import Partition
 from odradek.runtime.ports import Clock, Offload
 from odradek.runtime.shielded import outcome_of, unheard
 from odradek.shards import Shards, decided
-from odradek.storage.segment.at_hand import read_off_loop
+from odradek.storage.segment.at_hand import ReadProgress, read_off_loop
 from odradek.telemetry import events
 
 _log = events.caused_by_peers("groups")
@@ -349,3 +349,20 @@ def _refused(error: KafkaError) -> KafkaError:
     """What a reader of the partition understands: try again, what was acquired is acquired no longer."""
     fenced = error.code in (ErrorCode.FENCED_STATE_EPOCH, ErrorCode.FENCED_LEADER_EPOCH)
     return error if fenced else KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, error.message)
+
+
+def reset_offset(
+    partition: Partition, settings: ShareSettings, now_wall_ms: int, beside: ReadProgress | None = None
+) -> int:
+    """Where a group begins in a partition that it has not read (`share.auto.offset.reset`): the latest offset unless the group
+    says otherwise. `beside` as in `Log.offset_for_timestamp`."""
+    end_offset = partition.last_stable_offset if settings.committed_only else partition.high_watermark
+    if settings.offset_reset == "earliest":
+        return partition.start_offset
+    duration_ms = by_duration_ms(settings.offset_reset)
+    if duration_ms is None:
+        return end_offset
+    timestamped_offset = partition.log.offset_for_timestamp(
+        now_wall_ms - duration_ms, end_offset=end_offset, beside=beside
+    )
+    return end_offset if timestamped_offset is None else timestamped_offset.offset

@@ -14,7 +14,7 @@ from typing import Final, NamedTuple
 from odradek.client.errors import TimedOutError
 from odradek.model.errors import ErrorValue
 from odradek.model.ids import TopicPartition
-from odradek.records import BatchBuilder, FilledBatch, stamp_producer
+from odradek.records import BatchBuilder, Codec, FilledBatch, decode_batch, stamp_producer
 from odradek.telemetry import events
 
 _log = events.get("client")
@@ -297,3 +297,29 @@ def _call(tell: Callable[[Delivery], None], delivery: Delivery) -> None:
         tell(delivery)
     except Exception:  # noqa: BLE001 - the user's code: it must not stop what delivers other records
         _log.exception("delivery_callback_failed", callback=repr(tell))
+
+
+def split_batch(batch: ProducerBatch, codec: Codec, codec_level: int | None) -> tuple[ProducerBatch, ...]:
+    """Halve a batch that the broker found too large: two batches, each with about half of its records, in order."""
+    assert batch.payload is not None
+    records = decode_batch(batch.payload)
+    middle = len(records) // 2
+    parts = []
+    first = batch.order[1]
+    for half in (records[:middle], records[middle:]):
+        builder = BatchBuilder(codec, level=codec_level)
+        for record in half:
+            builder.append(record.timestamp, record.key, record.value, record.headers)
+        part = ProducerBatch(
+            batch.topic_partition,
+            builder,
+            order=(batch.order[0], first),
+            created_at=batch.created_at,
+            deadline=batch.deadline,
+            reserved_bytes=0,
+            transactional=batch.transactional,
+        )
+        part.record_count = len(half)
+        first += len(half)
+        parts.append(part)
+    return tuple(parts)

@@ -17,8 +17,7 @@ from odradek.client.network.address import Address
 from odradek.client.network.cluster import ClusterClient
 from odradek.client.network.connection import BrokerConnection
 from odradek.client.producer.accumulator import Accumulator
-from odradek.client.producer.batch_splitting import split_batch
-from odradek.client.producer.delivery import ProducerBatch
+from odradek.client.producer.delivery import ProducerBatch, split_batch
 from odradek.client.producer.error_handling import ProduceErrorAction
 from odradek.client.producer.failure_log import FailureLog
 from odradek.client.producer.partition_queue import AttemptResult

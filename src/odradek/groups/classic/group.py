@@ -12,9 +12,8 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from odradek.groups.classic.member import ClassicGroupMember, Protocols
+from odradek.groups.classic.member import CONSUMER_PROTOCOL_TYPE, ClassicGroupMember, Protocols, topics_of
 from odradek.groups.classic.states import FOLLOWS, ClassicGroupState
-from odradek.groups.classic.subscription import CONSUMER_PROTOCOL_TYPE, topics_of
 from odradek.groups.classic.timers import join_of, session_of
 from odradek.groups.deadlines import Deadlines
 from odradek.groups.formats import GroupMetadataValue, MemberMetadata, group_key, group_value

@@ -1,9 +1,12 @@
-"""One member of a classic group."""
+"""One member of a classic group, and the topics that members subscribe to: all that a coordinator reads of their metadata."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
+from odradek.protocol import MalformedMessage, decode
+from odradek.protocol.messages.groups.consumer_protocol import ConsumerProtocolSubscription
 from odradek.protocol.messages.groups.join_group import JoinGroupResponse
 from odradek.protocol.messages.groups.sync_group import SyncGroupResponse
 from odradek.shards import Ticket
@@ -44,3 +47,22 @@ class ClassicGroupMember:
     def vote(self, candidates: set[str]) -> str:
         """The first of its protocols that every member knows."""
         return next(name for name, _ in self.protocols if name in candidates)
+
+
+CONSUMER_PROTOCOL_TYPE = "consumer"
+_VERSION_BYTES = 2
+
+
+def topics_of(metadata: Iterable[bytes]) -> frozenset[str] | None:
+    """All topics that members subscribe to; None when one of them says it in a way that cannot be read.
+
+    Read as version 0, with which every later version begins.
+    """
+    topics: set[str] = set()
+    try:
+        for data in metadata:
+            subscription, _ = decode(ConsumerProtocolSubscription, 0, data, _VERSION_BYTES)
+            topics.update(subscription.topics)
+    except MalformedMessage:
+        return None
+    return frozenset(topics)

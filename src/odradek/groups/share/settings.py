@@ -9,7 +9,7 @@ from typing import Final
 from odradek.config.broker import BrokerConfig
 from odradek.config.definition import INT_MAX
 from odradek.config.group import group_config
-from odradek.groups.modern.settings import own_or
+from odradek.groups.settings import own_or
 from odradek.groups.share.partition import ShareLimits
 
 _DEFAULT_LIMITS: Final = ShareLimits(record_locks_max=2_000, delivery_count_max=5, lock_ms=30_000)

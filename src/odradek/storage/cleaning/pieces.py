@@ -37,3 +37,20 @@ class Pieces:
             self._steps = self._work.steps()
         until = self._work.moved_bytes + piece_bytes
         return all(self._work.moved_bytes < until for _ in self._steps)
+
+
+class CleanerThrottle:
+    """How long compaction must wait to stay below its share of the disk: one for all its threads. Pure.
+
+    Bytes read and written count alike.
+    """
+
+    __slots__ = ("_free_at",)
+
+    def __init__(self) -> None:
+        self._free_at = 0.0
+
+    def delay(self, moved_bytes: int, bytes_per_second: float, now: float) -> float:
+        """Seconds to wait after so many bytes were moved; `now` in seconds on a clock that never goes back."""
+        self._free_at = max(self._free_at, now) + moved_bytes / bytes_per_second
+        return self._free_at - now

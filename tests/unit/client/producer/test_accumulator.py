@@ -10,8 +10,7 @@ from typing import Any
 import pytest
 
 from odradek.client.producer.accumulator import Accumulator, TopicQueues
-from odradek.client.producer.batch_splitting import split_batch
-from odradek.client.producer.delivery import Delivery, ProducerBatch
+from odradek.client.producer.delivery import Delivery, ProducerBatch, split_batch
 from odradek.client.producer.partition_queue import AttemptResult
 from odradek.client.producer.request_plan import ProducePlan, ProducePlanner, ProducerId
 from odradek.client.settings import ProducerSettings

@@ -15,7 +15,7 @@ from odradek.storage.cleaning.choice import (
     group_count,
     roll_due,
 )
-from odradek.storage.cleaning.throttle import CleanerThrottle
+from odradek.storage.cleaning.pieces import CleanerThrottle
 from odradek.storage.cleaning.transactions import TransactionsSeen
 from odradek.storage.segment.rolling import RollLimits
 

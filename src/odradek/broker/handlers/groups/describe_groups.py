@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from odradek.broker.authorized_operations import GROUP_OPERATIONS, NOT_ASKED
+from odradek.broker.authorization import GROUP_OPERATIONS, NOT_ASKED
 from odradek.broker.context import ApiHandler, BrokerContext, RequestContext
 from odradek.groups.classic.states import ClassicGroupState
 from odradek.model.errors import ErrorCode, KafkaError

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable
 
-from odradek.broker.authorized_operations import CLUSTER_OPERATIONS, NOT_ASKED
+from odradek.broker.authorization import CLUSTER_OPERATIONS, NOT_ASKED
 from odradek.broker.context import ApiHandler, BrokerContext, RequestContext
 from odradek.model.errors import ErrorCode
 from odradek.protocol.messages.metadata.describe_cluster import (

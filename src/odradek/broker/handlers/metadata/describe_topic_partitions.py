@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from odradek.broker.authorized_operations import TOPIC_OPERATIONS
+from odradek.broker.authorization import TOPIC_OPERATIONS
 from odradek.broker.context import ApiHandler, BrokerContext, RequestContext
 from odradek.broker.handlers.metadata.metadata import alive_brokers, is_valid_name, leader_and_offline
 from odradek.cluster.image import NO_LEADER, TopicImage

@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Iterable
 from functools import partial
 from typing import NamedTuple
 
-from odradek.broker.authorized_operations import CLUSTER_OPERATIONS, NOT_ASKED, TOPIC_OPERATIONS
+from odradek.broker.authorization import CLUSTER_OPERATIONS, NOT_ASKED, TOPIC_OPERATIONS
 from odradek.broker.context import ApiHandler, BrokerContext, RequestContext
 from odradek.cluster.image import INTERNAL_TOPICS, NO_LEADER, ClusterImage, PartitionImage, TopicImage
 from odradek.cluster.planning import TopicSpec

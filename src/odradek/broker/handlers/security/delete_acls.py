@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from odradek.broker.authorization import NO_AUTHORIZER
 from odradek.broker.context import ApiHandler, BrokerContext, RequestContext
-from odradek.broker.no_authorizer import REASON
 from odradek.model.errors import ErrorCode
 from odradek.protocol.messages.security.delete_acls import (
     DeleteAclsFilterResult,
@@ -13,7 +13,7 @@ from odradek.protocol.messages.security.delete_acls import (
 
 
 def handle(broker: BrokerContext, context: RequestContext, request: DeleteAclsRequest) -> DeleteAclsResponse:
-    refused = DeleteAclsFilterResult(error_code=ErrorCode.SECURITY_DISABLED, error_message=REASON)
+    refused = DeleteAclsFilterResult(error_code=ErrorCode.SECURITY_DISABLED, error_message=NO_AUTHORIZER)
     return DeleteAclsResponse(filter_results=[refused for _ in request.filters])
 
 

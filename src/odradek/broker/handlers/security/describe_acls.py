@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from odradek.broker.authorization import NO_AUTHORIZER
 from odradek.broker.context import ApiHandler, BrokerContext, RequestContext
-from odradek.broker.no_authorizer import REASON
 from odradek.model.errors import ErrorCode
 from odradek.protocol.messages.security.describe_acls import DescribeAclsRequest, DescribeAclsResponse
 
@@ -11,7 +11,7 @@ from odradek.protocol.messages.security.describe_acls import DescribeAclsRequest
 def handle(
     broker: BrokerContext, context: RequestContext, request: DescribeAclsRequest
 ) -> DescribeAclsResponse:
-    return DescribeAclsResponse(error_code=ErrorCode.SECURITY_DISABLED, error_message=REASON)
+    return DescribeAclsResponse(error_code=ErrorCode.SECURITY_DISABLED, error_message=NO_AUTHORIZER)
 
 
 SERVED = ApiHandler(29, handle)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from odradek.broker.authorized_operations import GROUP_OPERATIONS
+from odradek.broker.authorization import GROUP_OPERATIONS
 from odradek.broker.context import ApiHandler, BrokerContext, RequestContext
 from odradek.model.errors import ErrorCode, KafkaError
 from odradek.protocol.messages.share.share_group_describe import (

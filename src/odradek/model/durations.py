@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
+_BY_DURATION: Final = "by_duration:"
 _ISO: Final = re.compile(
     r"P(?:(?P<days>\d+)D)?(?:T(?:(?P<hours>\d+)H)?(?:(?P<minutes>\d+)M)?(?:(?P<seconds>\d+(?:\.\d+)?)S)?)?",
     re.IGNORECASE,
@@ -18,3 +19,8 @@ def iso_duration_ms(text: str) -> int | None:
         return None
     days, hours, minutes, seconds = (float(part or 0) for part in match.groups())
     return round((((days * 24 + hours) * 60 + minutes) * 60 + seconds) * 1000)
+
+
+def by_duration_ms(reset: str) -> int | None:
+    """Milliseconds of an offset reset such as `by_duration:P1DT2H` (KIP-1106); None for any other."""
+    return iso_duration_ms(reset.removeprefix(_BY_DURATION)) if reset.startswith(_BY_DURATION) else None

@@ -1,12 +1,18 @@
-"""The system's limit of open files, and the most that may be had of it."""
+"""What this process has of its system: open files, up to their limit, and memory."""
 
 from __future__ import annotations
 
 import resource
 from contextlib import suppress
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
+from odradek.model.lazy import lazy
 from odradek.runtime.descriptors import DescriptorBudget
+
+if TYPE_CHECKING:
+    import ctypes
+else:
+    ctypes = lazy("ctypes")
 
 _ENOUGH: Final = 1_048_576
 """Where there is no limit at all: what Linux gives a process at most unless told otherwise."""
@@ -25,3 +31,13 @@ def budget() -> DescriptorBudget:
     """The shares of this process's present limit."""
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     return DescriptorBudget.of(_ENOUGH if soft == resource.RLIM_INFINITY else soft)
+
+
+def return_free_memory() -> None:
+    """Give memory that was freed, and that the C library keeps for later, back to the system.
+
+    Blocks for some milliseconds per 100 MB. Does nothing where the C library has no such call (it is glibc's).
+    """
+    trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
+    if trim is not None:
+        trim(0)

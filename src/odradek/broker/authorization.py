@@ -1,0 +1,54 @@
+"""What clients may do while there is no authorizer: everything but what only brokers may ask.
+
+- The operations that a client may do, as the bit field that Metadata, DescribeCluster and DescribeGroups carry (KIP-430): all
+  that the kind of resource knows, as with Kafka.
+- The ACL APIs answer SECURITY_DISABLED, with `NO_AUTHORIZER`.
+- Kafka lets brokers alone ask some requests: by ClusterAction on the cluster. Nothing here tells a broker from a client but the
+  listener: with `inter.broker.listener.name` these requests are served there and nowhere else, and the network decides who
+  reaches its address. WriteTxnMarkers is not among them: administrators end hanging transactions with it, from anywhere.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from odradek.model.errors import ErrorCode
+from odradek.protocol import Api, Message
+from odradek.protocol.acls import AclOperation
+
+NOT_ASKED: Final = -(2**31)
+
+
+def _bits(*names: str) -> int:
+    return sum(1 << AclOperation[name] for name in names)
+
+
+TOPIC_OPERATIONS: Final = _bits(
+    "READ", "WRITE", "CREATE", "DELETE", "ALTER", "DESCRIBE", "DESCRIBE_CONFIGS", "ALTER_CONFIGS"
+)
+CLUSTER_OPERATIONS: Final = _bits(
+    "CREATE", "ALTER", "DESCRIBE", "CLUSTER_ACTION", "DESCRIBE_CONFIGS", "ALTER_CONFIGS", "IDEMPOTENT_WRITE"
+)
+GROUP_OPERATIONS: Final = _bits("READ", "DELETE", "DESCRIBE", "DESCRIBE_CONFIGS", "ALTER_CONFIGS")
+
+NO_AUTHORIZER: Final = "no authorizer is configured on this broker: every client may do everything"
+
+_FETCH: Final = 1
+_SHARE_STATE: Final = frozenset({83, 84, 85, 86, 87})
+"""Their answers have no place for an error of the whole request."""
+
+
+def is_between_brokers(api: Api, request: Any) -> bool:
+    """Whether a request is one of a broker: of an internal API, or a follower's Fetch."""
+    if api.internal:
+        return True
+    return api.key == _FETCH and (request.replica_id >= 0 or request.replica_state.replica_id >= 0)
+
+
+def refusal(api: Api) -> Message | None:
+    """None when no answer can say it."""
+    if api.key in _SHARE_STATE:
+        return None
+    refused: Any = api.response
+    answer: Message = refused(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
+    return answer
