@@ -439,6 +439,19 @@ async def alter(wire: Any, offset: int) -> Any:
     return await wire.call("AlterShareGroupOffsets", 0, request)
 
 
+async def test_a_partition_that_is_named_many_times_is_written_once(wire: Any) -> None:
+    await wire.produce("t", [b"a"])
+    await beat(wire, ANNE, 0, "t")
+    await beat(wire, ANNE, -1)
+    partitions = [PartitionAsked(partition_index=0, start_offset=offset) for offset in range(1000)]
+    topics = [AlteredTopic(topic_name="t", partitions=partitions)] * 3
+    request = AlterShareGroupOffsetsRequest(group_id="g", topics=topics)
+    response = await wire.call("AlterShareGroupOffsets", 0, request)
+    (topic,) = response.responses
+    assert [(partition.partition_index, partition.error_code) for partition in topic.partitions] == [(0, 0)]
+    assert await start_offset(wire, 1) == 999
+
+
 async def test_readers_of_committed_records_get_no_aborted_ones_and_wait_for_the_open(
     scene: Any, wire: Any, make_batch: Any, make_produce: Any
 ) -> None:

@@ -5,6 +5,8 @@ A group that does not exist is made, as in Kafka. NON_EMPTY_GROUP, GROUP_ID_NOT_
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from odradek.broker.context import ApiHandler, BrokerContext, RequestContext
 from odradek.broker.coordinators.group_requests import has_partition
 from odradek.groups.share.group import StateTopic
@@ -15,7 +17,6 @@ from odradek.protocol.messages.share.alter_share_group_offsets import (
     AlterShareGroupOffsetsRequest,
     AlterShareGroupOffsetsResponse,
     PartitionAnswer,
-    PartitionAsked,
     TopicAnswer,
     TopicAsked,
 )
@@ -26,57 +27,68 @@ async def handle(
     broker: BrokerContext, context: RequestContext, request: AlterShareGroupOffsetsRequest
 ) -> AlterShareGroupOffsetsResponse:
     group_id = request.group_id
+    turn = broker.turns.begin()
+    wanted = await _wanted(turn, request.topics)
     try:
         if not group_id:
             raise KafkaError(ErrorCode.INVALID_GROUP_ID, "a group's id may not be empty")
         await broker.groups.check_share_unused(group_id, may_be_new=True)
-        begun = {
-            image.topic_id: StateTopic(
-                name=topic.topic_name,
-                partitions=frozenset(
-                    partition.partition_index
-                    for partition in topic.partitions
-                    if has_partition(broker, topic.topic_name, partition.partition_index)
-                ),
-            )
-            for topic in request.topics
-            if (image := broker.image.topics.get(topic.topic_name)) is not None
-        }
+        begun = {}
+        for name, offsets in wanted.items():
+            await turn.step()
+            image = broker.image.topics.get(name)
+            if image is not None:
+                partitions = frozenset(index for index in offsets if has_partition(broker, name, index))
+                begun[image.topic_id] = StateTopic(name=name, partitions=partitions)
         if begun:
             await broker.groups.begin_share_topics(group_id, begun)
     except KafkaError as error:
         return AlterShareGroupOffsetsResponse(error_code=error.code, error_message=error.message)
-    turn = broker.turns.begin()
-    responses = []
-    for topic in request.topics:
-        await turn.step()
-        responses.append(await _topic(broker, turn, group_id, topic))
+    responses = [await _topic(broker, turn, group_id, name, offsets) for name, offsets in wanted.items()]
     return AlterShareGroupOffsetsResponse(responses=responses)
 
 
-async def _topic(broker: BrokerContext, turn: Turn, group_id: str, topic: TopicAsked) -> TopicAnswer:
-    image = broker.image.topics.get(topic.topic_name)
-    topic_id = ZERO_UUID if image is None else image.topic_id
-    partitions = []
-    for partition in topic.partitions:
+async def _wanted(turn: Turn, topics: Sequence[TopicAsked]) -> dict[str, dict[int, int]]:
+    """The offset of each partition of each topic. Of a partition that is named again, the last one holds: each is a write,
+    and a request of 3 MB can name one partition 230,000 times.
+    """
+    wanted: dict[str, dict[int, int]] = {}
+    for topic in topics:
         await turn.step()
-        place = SharePlace(group_id, topic_id, partition.partition_index)
-        partitions.append(await _partition(broker, topic.topic_name, place, partition))
-    return TopicAnswer(topic_name=topic.topic_name, topic_id=topic_id, partitions=partitions)
+        offsets = wanted.setdefault(topic.topic_name, {})
+        for partition in topic.partitions:
+            await turn.step()
+            offsets[partition.partition_index] = partition.start_offset
+    return wanted
+
+
+async def _topic(
+    broker: BrokerContext, turn: Turn, group_id: str, name: str, offsets: dict[int, int]
+) -> TopicAnswer:
+    await turn.step()
+    image = broker.image.topics.get(name)
+    topic_id = ZERO_UUID if image is None else image.topic_id
+
+    async def begun(partition: tuple[int, int]) -> PartitionAnswer:
+        index, start_offset = partition
+        return await _partition(broker, name, SharePlace(group_id, topic_id, index), start_offset)
+
+    partitions = await turn.gather(begun, list(offsets.items()))
+    return TopicAnswer(topic_name=name, topic_id=topic_id, partitions=partitions)
 
 
 async def _partition(
-    broker: BrokerContext, topic: str, place: SharePlace, asked: PartitionAsked
+    broker: BrokerContext, topic: str, place: SharePlace, start_offset: int
 ) -> PartitionAnswer:
-    answer = PartitionAnswer(partition_index=asked.partition_index)
+    answer = PartitionAnswer(partition_index=place.partition)
     try:
-        if not has_partition(broker, topic, asked.partition_index):
+        if not has_partition(broker, topic, place.partition):
             raise KafkaError(
-                ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no partition {topic}-{asked.partition_index}"
+                ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no partition {topic}-{place.partition}"
             )
-        if asked.start_offset < 0:
-            raise KafkaError(ErrorCode.INVALID_REQUEST, f"{asked.start_offset} is no offset to begin at")
-        await broker.shares.begin_at(place, asked.start_offset)
+        if start_offset < 0:
+            raise KafkaError(ErrorCode.INVALID_REQUEST, f"{start_offset} is no offset to begin at")
+        await broker.shares.begin_at(place, start_offset)
     except KafkaError as error:
         return answer.replace(error_code=error.code, error_message=error.message)
     return answer
