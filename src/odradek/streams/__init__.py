@@ -9,7 +9,8 @@ from odradek.model.lazy import lazy_names
 if TYPE_CHECKING:
     from odradek.streams.app import Streams
     from odradek.streams.driver import TestDriver
-    from odradek.streams.language import GroupedStream, Stream, Table
+    from odradek.streams.grouped import GroupedStream
+    from odradek.streams.language import Stream, Table
     from odradek.streams.processors.custom import Processor, Timers
     from odradek.streams.records import StreamRecord
 
@@ -22,6 +23,7 @@ __getattr__ = lazy_names(
         "odradek.streams.driver": ("TestDriver",),
         "odradek.streams.processors.custom": ("Processor", "Timers"),
         "odradek.streams.records": ("StreamRecord",),
-        "odradek.streams.language": ("GroupedStream", "Stream", "Table"),
+        "odradek.streams.grouped": ("GroupedStream",),
+        "odradek.streams.language": ("Stream", "Table"),
     },
 )

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 from odradek.model.errors import ConfigError
 from odradek.model.lazy import lazy
-from odradek.streams.language import Stream, Table, listed
-from odradek.streams.plan.operators import Emit, Expression, FrameSource, TopicSource
+from odradek.streams.language import Stream, Table
+from odradek.streams.plan.operators import Emit, Expression, FrameSource, TopicSource, listed
 from odradek.streams.plan.program import Program
 from odradek.streams.plan.schemas import declared
 

@@ -21,7 +21,7 @@ from odradek.streams.plan.schemas import DeclaredSchema
 from odradek.streams.plan.windows import milliseconds
 from odradek.streams.records import StreamRecord
 from odradek.streams.session import session
-from odradek.streams.translation.families import Translator
+from odradek.streams.translation import Translator
 from odradek.streams.translation.frames import RecordFrame, columns, record_schema, scope
 
 if TYPE_CHECKING:

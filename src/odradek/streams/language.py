@@ -10,16 +10,9 @@ from typing import TYPE_CHECKING, Any, Literal, overload
 
 from odradek.model.errors import ConfigError
 from odradek.model.lazy import lazy
-from odradek.streams.plan.keyed import (
-    Aggregated,
-    Cogrouped,
-    Folded,
-    ForeignKeyJoin,
-    Processed,
-    StreamStreamJoin,
-    StreamTableJoin,
-    TableTableJoin,
-)
+from odradek.streams import joining
+from odradek.streams.grouped import GroupedStream, ResultTypes
+from odradek.streams.joining import JoinReach
 from odradek.streams.plan.operators import (
     AsStream,
     AsTable,
@@ -35,17 +28,11 @@ from odradek.streams.plan.operators import (
     Selected,
     TopicSink,
     TopicSource,
+    at_least_one,
+    listed,
 )
 from odradek.streams.plan.program import Program
 from odradek.streams.plan.schemas import declared
-from odradek.streams.plan.windows import (
-    SessionWindows,
-    SlidingWindows,
-    TimeWindows,
-    WindowKind,
-    milliseconds,
-)
-from odradek.streams.processors.custom import Processor
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -88,12 +75,12 @@ class Stream:
     def select(self, *value: Expression, name: str | None = None) -> Stream:
         """A new value of these columns; the key stays (Kafka Streams: mapValues). One column called `value` is a bare value."""
         name = self._program.operator_name("select", name)
-        return self._then(Selected(name=name, inputs=(self.operator,), value=_some(value, "select")))
+        return self._then(Selected(name=name, inputs=(self.operator,), value=at_least_one(value, "select")))
 
     def select_key(self, *key: Expression, name: str | None = None) -> Stream:
         """A new key of these columns. One column is a bare key."""
         name = self._program.operator_name("select-key", name)
-        return self._then(Selected(name=name, inputs=(self.operator,), key=_some(key, "select_key")))
+        return self._then(Selected(name=name, inputs=(self.operator,), key=at_least_one(key, "select_key")))
 
     def map(
         self,
@@ -122,7 +109,7 @@ class Stream:
         """A stream for each condition; a record goes to the first that holds. `otherwise`: one more, for the rest."""
         name = self._program.operator_name("split", name)
         made: list[Stream] = []
-        chosen: list[Expression] = [*_some(conditions, "split"), *(["true"] if otherwise else [])]
+        chosen: list[Expression] = [*at_least_one(conditions, "split"), *(["true"] if otherwise else [])]
         for number, condition in enumerate(chosen):
             made.append(
                 self._then(
@@ -188,13 +175,13 @@ class Stream:
         name = self._program.operator_name("to-table", name)
         return Table(self._program, AsTable(name=name, inputs=(self.operator,)))
 
-    def group_by(self, *key: Expression) -> GroupedStream:
+    def group_by(self, *key: Expression) -> GroupedStream[Table, Stream]:
         """Records with equal values of these. A record with a null key, or a null value, takes no part."""
-        return GroupedStream(self._program, self.operator, _some(key, "group_by"))
+        return GroupedStream(self._program, self.operator, at_least_one(key, "group_by"), _RESULTS)
 
-    def group_by_key(self) -> GroupedStream:
+    def group_by_key(self) -> GroupedStream[Table, Stream]:
         """Records with equal keys."""
-        return GroupedStream(self._program, self.operator, None)
+        return GroupedStream(self._program, self.operator, None, _RESULTS)
 
     @overload
     def join(
@@ -246,41 +233,17 @@ class Stream:
 
         `prefix` goes before a column of the right side whose name the left side has too. `select` makes the joined value.
         """
-        value = None if select is None else listed(select)
+        program, inputs = self._program, (self.operator, other.operator)
         if isinstance(other, Stream):
             if within is None or on is not None:
                 raise ConfigError(
                     "a join of two streams needs within=, such as '5 minutes', and joins by key: no on="
                 )
-            reach = milliseconds(within, "within")
-            return self._then(
-                StreamStreamJoin(
-                    name=self._program.operator_name("join", name),
-                    inputs=(self.operator, other.operator),
-                    kind=how,
-                    before_ms=reach if before is None else milliseconds(before, "before"),
-                    after_ms=reach if after is None else milliseconds(after, "after"),
-                    grace_ms=milliseconds(grace, "grace"),
-                    prefix=prefix,
-                    value=value,
-                )
-            )
+            reach = JoinReach(within, before, after, grace)
+            return self._then(joining.stream_to_stream(program, inputs, how, reach, prefix, select, name))
         if within is not None:
             raise ConfigError("within= is for a join of two streams; a table has no such time")
-        if how == "outer":
-            raise ConfigError(
-                "a stream and a table have inner and left joins: a table's change makes no record"
-            )
-        return self._then(
-            StreamTableJoin(
-                name=self._program.operator_name("join", name),
-                inputs=(self.operator, other.operator),
-                kind=how,
-                on=None if on is None else listed(on),
-                prefix=prefix,
-                value=value,
-            )
-        )
+        return self._then(joining.stream_to_table(program, inputs, how, on, prefix, select, name))
 
     def through(self, topic: str, *, name: str | None = None) -> Stream:
         """Write to a topic, and go on with what it holds: what several outputs share is then computed once."""
@@ -293,245 +256,6 @@ class Stream:
             value=declared(value, "value"),
         )
         return Stream(self._program, source)
-
-
-class GroupedStream:
-    """Records by key, to be aggregated. `emit`: an update for `every` record, or the `latest` of each key in a batch."""
-
-    def __init__(
-        self,
-        program: Program,
-        operator: Operator,
-        key: tuple[Expression, ...] | None,
-        window: WindowKind | None = None,
-        *,
-        final: bool = False,
-    ) -> None:
-        self._program = program
-        self._operator = operator
-        self._key = key
-        self._window = window
-        self._final = final
-
-    def window(
-        self, size: str | int, *, every: str | int | None = None, grace: str | int = 0
-    ) -> GroupedStream:
-        """Tumbling windows, or hopping ones that begin `every` so often.
-
-        The key gets the columns window_start and window_end (milliseconds).
-        """
-        size_ms = milliseconds(size, "window")
-        every_ms = size_ms if every is None else milliseconds(every, "every")
-        if not 0 < every_ms <= size_ms:
-            raise ConfigError(
-                f"windows of {size_ms} ms begin every 1 to {size_ms} ms, not every {every_ms} ms"
-            )
-        return self._windowed(
-            TimeWindows(size_ms=size_ms, every_ms=every_ms, grace_ms=milliseconds(grace, "grace"))
-        )
-
-    def sliding(self, size: str | int, *, grace: str | int = 0) -> GroupedStream:
-        """A window for every set of records that are at most `size` apart."""
-        kind = SlidingWindows(size_ms=milliseconds(size, "sliding"), grace_ms=milliseconds(grace, "grace"))
-        return self._windowed(kind)
-
-    def session(self, gap: str | int, *, grace: str | int = 0) -> GroupedStream:
-        """Records that are at most `gap` apart belong together."""
-        kind = SessionWindows(gap_ms=milliseconds(gap, "session"), grace_ms=milliseconds(grace, "grace"))
-        return self._windowed(kind)
-
-    def final(self) -> GroupedStream:
-        """Say each window once, when it is closed: stream time is past its end and the grace (Kafka Streams: suppress)."""
-        if self._window is None:
-            raise ConfigError(
-                "final: only windows have final results; write window(…), session(…) or sliding(…) first"
-            )
-        return GroupedStream(self._program, self._operator, self._key, self._window, final=True)
-
-    def _windowed(self, kind: WindowKind) -> GroupedStream:
-        if self._operator.is_table:
-            raise ConfigError("a table has no windows: a row of it has no time of its own")
-        return GroupedStream(self._program, self._operator, self._key, kind)
-
-    def _emit(self, asked: Emit | None) -> Emit:
-        return "every" if self._final else self._program.emit_or_default(asked)
-
-    def agg(self, *aggregates: str, emit: Emit | None = None, name: str | None = None) -> Table:
-        """A table of SQL aggregates, such as `agg("count(*) AS n", "sum(amount) AS total")`; docs/streams.md lists the
-        functions.
-        """
-        return Table(
-            self._program,
-            Aggregated(
-                name=self._program.operator_name("aggregate", name),
-                inputs=(self._operator,),
-                key=self._key,
-                aggregates=_some(aggregates, "agg"),
-                emit=self._emit(emit),
-                window=self._window,
-                final=self._final,
-            ),
-        )
-
-    def count(self, *, emit: Emit | None = None, name: str | None = None) -> Table:
-        """How many records each key has."""
-        return self.agg("count(*) AS value", emit=emit, name=name)
-
-    def sum(self, of: str, *, emit: Emit | None = None, name: str | None = None) -> Table:
-        return self.agg(f"sum({of}) AS value", emit=emit, name=name)
-
-    def min(self, of: str, *, emit: Emit | None = None, name: str | None = None) -> Table:
-        return self.agg(f"min({of}) AS value", emit=emit, name=name)
-
-    def max(self, of: str, *, emit: Emit | None = None, name: str | None = None) -> Table:
-        return self.agg(f"max({of}) AS value", emit=emit, name=name)
-
-    def avg(self, of: str, *, emit: Emit | None = None, name: str | None = None) -> Table:
-        return self.agg(f"avg({of}) AS value", emit=emit, name=name)
-
-    def latest(self, of: str, *, emit: Emit | None = None, name: str | None = None) -> Table:
-        """The last one by offset, not by time."""
-        return self.agg(f"latest({of}) AS value", emit=emit, name=name)
-
-    def earliest(self, of: str, *, emit: Emit | None = None, name: str | None = None) -> Table:
-        """The first one by offset."""
-        return self.agg(f"earliest({of}) AS value", emit=emit, name=name)
-
-    def reduce(
-        self,
-        add: Callable[[Any, Any], Any],
-        subtract: Callable[[Any, Any], Any] | None = None,
-        *,
-        emit: Emit | None = None,
-        name: str | None = None,
-    ) -> Table:
-        """`add(aggregate, value)` makes the next aggregate; the first value is the first one. A table also needs `subtract`."""
-        return self._fold(None, add, subtract, None, None, emit, name)
-
-    def aggregate(
-        self,
-        start: Callable[[], Any],
-        add: Callable[[Any, Any, Any], Any],
-        subtract: Callable[[Any, Any, Any], Any] | None = None,
-        *,
-        schema: str,
-        merge: Callable[[Any, Any, Any], Any] | None = None,
-        emit: Emit | None = None,
-        name: str | None = None,
-    ) -> Table:
-        """`add(key, value, aggregate)` makes the next aggregate, from `start()` on. `schema`: its type, as DDL."""
-        return self._fold(start, add, subtract, merge, schema, emit, name)
-
-    def cogroup(self, add: Callable[[Any, Any, Any], Any]) -> CogroupedStream:
-        """Streams that are added to one aggregate: `a.cogroup(f).cogroup(b, g).aggregate(dict, schema=…)`."""
-        self._no_table("cogroup")
-        return CogroupedStream(self._program, ((self, add),))
-
-    def process(self, processor: Processor, *, schema: str, name: str | None = None) -> Stream:
-        """A processor of yours: keyed state and timers. `schema`: the type of the values that it gives back, as DDL."""
-        self._no_table("process")
-        operator = Processed(
-            name=self._program.operator_name("process", name),
-            inputs=(self._operator,),
-            key=self._key,
-            processor=processor,
-            schema=schema,
-        )
-        return Stream(self._program, operator)
-
-    def cogrouped(
-        self,
-        parts: tuple[tuple[GroupedStream, Callable[[Any, Any, Any], Any]], ...],
-        start: Callable[[], Any],
-        merge: Callable[[Any, Any, Any], Any] | None,
-        schema: str,
-        emit: Emit | None,
-        name: str | None,
-    ) -> Table:
-        """The table of a CogroupedStream, with the windows of this one."""
-        operator = Cogrouped(
-            name=self._program.operator_name("cogroup", name),
-            inputs=tuple(grouped._operator for grouped, _ in parts),
-            keys=tuple(grouped._key for grouped, _ in parts),
-            adders=tuple(add for _, add in parts),
-            start=start,
-            merge=merge,
-            schema=schema,
-            emit=self._emit(emit),
-            window=self._window,
-            final=self._final,
-        )
-        return Table(self._program, operator)
-
-    def _no_table(self, method: str) -> None:
-        if self._operator.is_table or self._window is not None:
-            raise ConfigError(f"{method} takes a grouped stream without windows")
-
-    def _fold(
-        self,
-        start: Callable[[], Any] | None,
-        add: Callable[..., Any],
-        subtract: Callable[..., Any] | None,
-        merge: Callable[..., Any] | None,
-        schema: str | None,
-        emit: Emit | None,
-        name: str | None,
-    ) -> Table:
-        if self._operator.is_table and subtract is None:
-            raise ConfigError(
-                "a grouped table needs subtract=: it takes back the old value of a row that changes"
-            )
-        return Table(
-            self._program,
-            Folded(
-                name=self._program.operator_name("aggregate", name),
-                inputs=(self._operator,),
-                key=self._key,
-                start=start,
-                add=add,
-                subtract=subtract,
-                merge=merge,
-                schema=schema,
-                emit=self._emit(emit),
-                window=self._window,
-                final=self._final,
-            ),
-        )
-
-
-class CogroupedStream:
-    """Several grouped streams, each with its own function `add(key, value, aggregate)`."""
-
-    def __init__(
-        self,
-        program: Program,
-        parts: tuple[tuple[GroupedStream, Callable[[Any, Any, Any], Any]], ...],
-        windowed: GroupedStream | None = None,
-    ) -> None:
-        self._program = program
-        self._parts = parts
-        self._windowed = windowed
-
-    def cogroup(self, other: GroupedStream, add: Callable[[Any, Any, Any], Any]) -> CogroupedStream:
-        """One more stream. Its key has the same type."""
-        return CogroupedStream(self._program, (*self._parts, (other, add)))
-
-    def windowed(self, like: Callable[[GroupedStream], GroupedStream]) -> CogroupedStream:
-        """Aggregates by window: `windowed(lambda grouped: grouped.window("1 hour").final())`."""
-        return CogroupedStream(self._program, self._parts, like(self._parts[0][0]))
-
-    def aggregate(
-        self,
-        start: Callable[[], Any],
-        *,
-        schema: str,
-        merge: Callable[[Any, Any, Any], Any] | None = None,
-        emit: Emit | None = None,
-        name: str | None = None,
-    ) -> Table:
-        """A table of one aggregate for each key, from `start()` on. Sessions also need `merge(key, one, other)`."""
-        shape = self._windowed or self._parts[0][0]
-        return shape.cogrouped(self._parts, start, merge, schema, emit, name)
 
 
 class Table:
@@ -559,16 +283,13 @@ class Table:
 
     def select(self, *value: Expression, name: str | None = None) -> Table:
         """A new value of these columns."""
-        if not value:
-            raise ConfigError("select takes at least one expression")
         name = self._program.operator_name("select", name)
-        return Table(self._program, Selected(name=name, inputs=(self.operator,), value=value))
+        operator = Selected(name=name, inputs=(self.operator,), value=at_least_one(value, "select"))
+        return Table(self._program, operator)
 
-    def group_by(self, *key: Expression) -> GroupedStream:
+    def group_by(self, *key: Expression) -> GroupedStream[Table, Stream]:
         """The rows by another key. When a row changes, its old value is taken back from the aggregate of its old key."""
-        if not key:
-            raise ConfigError("group_by takes at least one expression")
-        return GroupedStream(self._program, self.operator, key)
+        return GroupedStream(self._program, self.operator, at_least_one(key, "group_by"), _RESULTS)
 
     def to_stream(self, *, name: str | None = None) -> Stream:
         """Each update as a record; a delete has a null value."""
@@ -603,39 +324,17 @@ class Table:
         """
         if not isinstance(other, Table):
             raise ConfigError("a table joins a table; for a stream write stream.join(table)")
+        inputs = (self.operator, other.operator)
         if on is not None:
-            if how == "outer":
-                raise ConfigError(
-                    "a join by foreign key is inner or left: a right row without references has no key"
-                )
-            foreign = ForeignKeyJoin(
-                name=self._program.operator_name("join", name),
-                inputs=(self.operator, other.operator),
-                kind=how,
-                on=listed(on),
-                prefix=prefix,
-                value=None if select is None else listed(select),
+            return Table(
+                self._program,
+                joining.by_foreign_key(self._program, inputs, how, on, prefix, select, name),
             )
-            return Table(self._program, foreign)
-        operator = TableTableJoin(
-            name=self._program.operator_name("join", name),
-            inputs=(self.operator, other.operator),
-            kind=how,
-            prefix=prefix,
-            value=None if select is None else listed(select),
-            emit=self._program.emit_or_default(emit),
+        emit = self._program.emit_or_default(emit)
+        return Table(
+            self._program,
+            joining.table_to_table(self._program, inputs, how, prefix, select, emit, name),
         )
-        return Table(self._program, operator)
 
 
-def listed(expressions: Expression | Iterable[Expression]) -> tuple[Expression, ...]:
-    """One or several. A Column is one, though Python can iterate it."""
-    if isinstance(expressions, str) or not isinstance(expressions, (list, tuple)):
-        return (expressions,)  # type: ignore[return-value]
-    return tuple(expressions)
-
-
-def _some(expressions: tuple[Any, ...], method: str) -> tuple[Any, ...]:
-    if not expressions:
-        raise ConfigError(f"{method} takes at least one expression")
-    return expressions
+_RESULTS: ResultTypes[Table, Stream] = ResultTypes(table=Table, stream=Stream)

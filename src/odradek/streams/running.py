@@ -14,7 +14,7 @@ from odradek.streams.plan.operators import Called, Operator, TopicSink, TopicSou
 from odradek.streams.plan.program import Program
 from odradek.streams.records import StreamRecord
 from odradek.streams.session import session
-from odradek.streams.translation.families import Translator
+from odradek.streams.translation import Translator
 from odradek.streams.translation.formats import decoded, encoded, source_options
 from odradek.streams.translation.frames import HEADERS, RecordFrame, columns, record_schema, scope
 

@@ -5,10 +5,11 @@ A name is given by the user, or made of the kind and a number in the order in wh
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
+from odradek.model.errors import ConfigError
 from odradek.streams.plan.schemas import DeclaredSchema
 
 if TYPE_CHECKING:
@@ -94,8 +95,8 @@ class Selected(Operator):
         return self.inputs[0].is_table
 
     def details(self) -> str:
-        parts = [] if self.key is None else [f"key {_listed(self.key)}"]
-        return ", ".join(parts + ([] if self.value is None else [f"value {_listed(self.value)}"]))
+        parts = [] if self.key is None else [f"key {_text(self.key)}"]
+        return ", ".join(parts + ([] if self.value is None else [f"value {_text(self.value)}"]))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -170,5 +171,19 @@ def walk(*ends: Operator) -> Iterator[Operator]:
             pending.extend((source, False) for source in reversed(operator.inputs))
 
 
-def _listed(expressions: tuple[Expression, ...]) -> str:
+def listed(expressions: Expression | Iterable[Expression]) -> tuple[Expression, ...]:
+    """One or several. A Column is one, though Python can iterate it."""
+    if isinstance(expressions, str) or not isinstance(expressions, (list, tuple)):
+        return (expressions,)  # type: ignore[return-value]
+    return tuple(expressions)
+
+
+def at_least_one(expressions: tuple[Any, ...], method: str) -> tuple[Any, ...]:
+    """What a method was given. ConfigError for nothing."""
+    if not expressions:
+        raise ConfigError(f"{method} takes at least one expression")
+    return expressions
+
+
+def _text(expressions: tuple[Expression, ...]) -> str:
     return ", ".join(map(str, expressions))

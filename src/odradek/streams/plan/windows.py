@@ -57,6 +57,15 @@ class SessionWindows(WindowKind):
         return f"sessions with gaps of {self.gap_ms} ms, grace {self.grace_ms} ms"
 
 
+def time_windows(size: str | int, every: str | int | None, grace: str | int) -> TimeWindows:
+    """Tumbling windows, or hopping ones. ConfigError for what would leave gaps between them."""
+    size_ms = milliseconds(size, "window")
+    every_ms = size_ms if every is None else milliseconds(every, "every")
+    if not 0 < every_ms <= size_ms:
+        raise ConfigError(f"windows of {size_ms} ms begin every 1 to {size_ms} ms, not every {every_ms} ms")
+    return TimeWindows(size_ms=size_ms, every_ms=every_ms, grace_ms=milliseconds(grace, "grace"))
+
+
 def milliseconds(length: str | int, what: str) -> int:
     """`"5 minutes"` or a number of milliseconds. ConfigError for anything else."""
     if isinstance(length, int):

@@ -1,1 +1,10 @@
-"""From the plan to Spark: the same for streams of a broker and for the rows of a test."""
+"""From operators to DataFrames. Importing a family tells the translator what its operators do: so all are imported here."""
+
+from __future__ import annotations
+
+from odradek.streams.translation import join_operators, keyed_operators, stateless
+from odradek.streams.translation.translator import Translator
+
+FAMILIES = (stateless, keyed_operators, join_operators)
+
+__all__ = ["FAMILIES", "Translator"]

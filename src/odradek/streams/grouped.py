@@ -1,0 +1,270 @@
+"""Grouped streams and tables, which become tables again: aggregates, windows, processors."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
+
+from odradek.model.errors import ConfigError
+from odradek.streams.plan.keyed import Aggregated, Cogrouped, Folded, Processed
+from odradek.streams.plan.operators import Emit, Expression, Operator, at_least_one
+from odradek.streams.plan.program import Program
+from odradek.streams.plan.windows import (
+    SessionWindows,
+    SlidingWindows,
+    WindowKind,
+    milliseconds,
+    time_windows,
+)
+from odradek.streams.processors.custom import Processor
+
+TableT = TypeVar("TableT")
+StreamT = TypeVar("StreamT")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ResultTypes(Generic[TableT, StreamT]):
+    """How a table and a stream are made of an operator. Their module imports this one, which cannot import it."""
+
+    table: Callable[[Program, Operator], TableT]
+    stream: Callable[[Program, Operator], StreamT]
+
+
+class GroupedStream(Generic[TableT, StreamT]):
+    """Records by key, to be aggregated. `emit`: an update for `every` record, or the `latest` of each key in a batch."""
+
+    def __init__(
+        self,
+        program: Program,
+        operator: Operator,
+        key: tuple[Expression, ...] | None,
+        results: ResultTypes[TableT, StreamT],
+        window: WindowKind | None = None,
+        *,
+        final: bool = False,
+    ) -> None:
+        self._program = program
+        self._results = results
+        self._operator = operator
+        self._key = key
+        self._window = window
+        self._final = final
+
+    def window(
+        self, size: str | int, *, every: str | int | None = None, grace: str | int = 0
+    ) -> GroupedStream[TableT, StreamT]:
+        """Tumbling windows, or hopping ones that begin `every` so often.
+
+        The key gets the columns window_start and window_end (milliseconds).
+        """
+        return self._windowed(time_windows(size, every, grace))
+
+    def sliding(self, size: str | int, *, grace: str | int = 0) -> GroupedStream[TableT, StreamT]:
+        """A window for every set of records that are at most `size` apart."""
+        kind = SlidingWindows(size_ms=milliseconds(size, "sliding"), grace_ms=milliseconds(grace, "grace"))
+        return self._windowed(kind)
+
+    def session(self, gap: str | int, *, grace: str | int = 0) -> GroupedStream[TableT, StreamT]:
+        """Records that are at most `gap` apart belong together."""
+        kind = SessionWindows(gap_ms=milliseconds(gap, "session"), grace_ms=milliseconds(grace, "grace"))
+        return self._windowed(kind)
+
+    def final(self) -> GroupedStream[TableT, StreamT]:
+        """Say each window once, when it is closed: stream time is past its end and the grace (Kafka Streams: suppress)."""
+        if self._window is None:
+            raise ConfigError(
+                "final: only windows have final results; write window(…), session(…) or sliding(…) first"
+            )
+        return GroupedStream(
+            self._program, self._operator, self._key, self._results, self._window, final=True
+        )
+
+    def _windowed(self, kind: WindowKind) -> GroupedStream[TableT, StreamT]:
+        if self._operator.is_table:
+            raise ConfigError("a table has no windows: a row of it has no time of its own")
+        return GroupedStream(self._program, self._operator, self._key, self._results, kind)
+
+    def _emit(self, asked: Emit | None) -> Emit:
+        return "every" if self._final else self._program.emit_or_default(asked)
+
+    def agg(self, *aggregates: str, emit: Emit | None = None, name: str | None = None) -> TableT:
+        """A table of SQL aggregates, such as `agg("count(*) AS n", "sum(amount) AS total")`; docs/streams.md lists the
+        functions.
+        """
+        return self._results.table(
+            self._program,
+            Aggregated(
+                name=self._program.operator_name("aggregate", name),
+                inputs=(self._operator,),
+                key=self._key,
+                aggregates=at_least_one(aggregates, "agg"),
+                emit=self._emit(emit),
+                window=self._window,
+                final=self._final,
+            ),
+        )
+
+    def count(self, *, emit: Emit | None = None, name: str | None = None) -> TableT:
+        """How many records each key has."""
+        return self.agg("count(*) AS value", emit=emit, name=name)
+
+    def sum(self, of: str, *, emit: Emit | None = None, name: str | None = None) -> TableT:
+        return self.agg(f"sum({of}) AS value", emit=emit, name=name)
+
+    def min(self, of: str, *, emit: Emit | None = None, name: str | None = None) -> TableT:
+        return self.agg(f"min({of}) AS value", emit=emit, name=name)
+
+    def max(self, of: str, *, emit: Emit | None = None, name: str | None = None) -> TableT:
+        return self.agg(f"max({of}) AS value", emit=emit, name=name)
+
+    def avg(self, of: str, *, emit: Emit | None = None, name: str | None = None) -> TableT:
+        return self.agg(f"avg({of}) AS value", emit=emit, name=name)
+
+    def latest(self, of: str, *, emit: Emit | None = None, name: str | None = None) -> TableT:
+        """The last one by offset, not by time."""
+        return self.agg(f"latest({of}) AS value", emit=emit, name=name)
+
+    def earliest(self, of: str, *, emit: Emit | None = None, name: str | None = None) -> TableT:
+        """The first one by offset."""
+        return self.agg(f"earliest({of}) AS value", emit=emit, name=name)
+
+    def reduce(
+        self,
+        add: Callable[[Any, Any], Any],
+        subtract: Callable[[Any, Any], Any] | None = None,
+        *,
+        emit: Emit | None = None,
+        name: str | None = None,
+    ) -> TableT:
+        """`add(aggregate, value)` makes the next aggregate; the first value is the first one. A table also needs `subtract`."""
+        return self._fold(None, add, subtract, None, None, emit, name)
+
+    def aggregate(
+        self,
+        start: Callable[[], Any],
+        add: Callable[[Any, Any, Any], Any],
+        subtract: Callable[[Any, Any, Any], Any] | None = None,
+        *,
+        schema: str,
+        merge: Callable[[Any, Any, Any], Any] | None = None,
+        emit: Emit | None = None,
+        name: str | None = None,
+    ) -> TableT:
+        """`add(key, value, aggregate)` makes the next aggregate, from `start()` on. `schema`: its type, as DDL."""
+        return self._fold(start, add, subtract, merge, schema, emit, name)
+
+    def cogroup(self, add: Callable[[Any, Any, Any], Any]) -> CogroupedStream[TableT, StreamT]:
+        """Streams that are added to one aggregate: `a.cogroup(f).cogroup(b, g).aggregate(dict, schema=…)`."""
+        self._no_table("cogroup")
+        return CogroupedStream(self._program, ((self, add),))
+
+    def process(self, processor: Processor, *, schema: str, name: str | None = None) -> StreamT:
+        """A processor of yours: keyed state and timers. `schema`: the type of the values that it gives back, as DDL."""
+        self._no_table("process")
+        operator = Processed(
+            name=self._program.operator_name("process", name),
+            inputs=(self._operator,),
+            key=self._key,
+            processor=processor,
+            schema=schema,
+        )
+        return self._results.stream(self._program, operator)
+
+    def cogrouped(
+        self,
+        parts: tuple[tuple[GroupedStream[TableT, StreamT], Callable[[Any, Any, Any], Any]], ...],
+        start: Callable[[], Any],
+        merge: Callable[[Any, Any, Any], Any] | None,
+        schema: str,
+        emit: Emit | None,
+        name: str | None,
+    ) -> TableT:
+        """The table of a CogroupedStream, with the windows of this one."""
+        operator = Cogrouped(
+            name=self._program.operator_name("cogroup", name),
+            inputs=tuple(grouped._operator for grouped, _ in parts),
+            keys=tuple(grouped._key for grouped, _ in parts),
+            adders=tuple(add for _, add in parts),
+            start=start,
+            merge=merge,
+            schema=schema,
+            emit=self._emit(emit),
+            window=self._window,
+            final=self._final,
+        )
+        return self._results.table(self._program, operator)
+
+    def _no_table(self, method: str) -> None:
+        if self._operator.is_table or self._window is not None:
+            raise ConfigError(f"{method} takes a grouped stream without windows")
+
+    def _fold(
+        self,
+        start: Callable[[], Any] | None,
+        add: Callable[..., Any],
+        subtract: Callable[..., Any] | None,
+        merge: Callable[..., Any] | None,
+        schema: str | None,
+        emit: Emit | None,
+        name: str | None,
+    ) -> TableT:
+        if self._operator.is_table and subtract is None:
+            raise ConfigError(
+                "a grouped table needs subtract=: it takes back the old value of a row that changes"
+            )
+        return self._results.table(
+            self._program,
+            Folded(
+                name=self._program.operator_name("aggregate", name),
+                inputs=(self._operator,),
+                key=self._key,
+                start=start,
+                add=add,
+                subtract=subtract,
+                merge=merge,
+                schema=schema,
+                emit=self._emit(emit),
+                window=self._window,
+                final=self._final,
+            ),
+        )
+
+
+class CogroupedStream(Generic[TableT, StreamT]):
+    """Several grouped streams, each with its own function `add(key, value, aggregate)`."""
+
+    def __init__(
+        self,
+        program: Program,
+        parts: tuple[tuple[GroupedStream[TableT, StreamT], Callable[[Any, Any, Any], Any]], ...],
+        windowed: GroupedStream[TableT, StreamT] | None = None,
+    ) -> None:
+        self._program = program
+        self._parts = parts
+        self._windowed = windowed
+
+    def cogroup(
+        self, other: GroupedStream[TableT, StreamT], add: Callable[[Any, Any, Any], Any]
+    ) -> CogroupedStream[TableT, StreamT]:
+        """One more stream. Its key has the same type."""
+        return CogroupedStream(self._program, (*self._parts, (other, add)))
+
+    def windowed(
+        self, like: Callable[[GroupedStream[TableT, StreamT]], GroupedStream[TableT, StreamT]]
+    ) -> CogroupedStream[TableT, StreamT]:
+        """Aggregates by window: `windowed(lambda grouped: grouped.window("1 hour").final())`."""
+        return CogroupedStream(self._program, self._parts, like(self._parts[0][0]))
+
+    def aggregate(
+        self,
+        start: Callable[[], Any],
+        *,
+        schema: str,
+        merge: Callable[[Any, Any, Any], Any] | None = None,
+        emit: Emit | None = None,
+        name: str | None = None,
+    ) -> TableT:
+        """A table of one aggregate for each key, from `start()` on. Sessions also need `merge(key, one, other)`."""
+        shape = self._windowed or self._parts[0][0]
+        return shape.cogrouped(self._parts, start, merge, schema, emit, name)
