@@ -95,6 +95,7 @@ answers: $(READY) ## record Apache Kafka's answers again, which make test compar
 	$(BIN)/python -m tests.differential.record
 
 oracle: $(READY) ## random programs of streams and tables through Kafka Streams' test driver and through ours: PROGRAMS=2000
+	$(BIN)/python -m tests.streams.oracle --direct --programs $$(( 5 * $(PROGRAMS) ))
 	$(BIN)/python -m tests.streams.oracle --programs $(PROGRAMS)
 
 bench: $(READY) ## beside Apache Kafka, in one run: ratios with their spread, a chart, a JSON file

@@ -198,17 +198,19 @@ def _map_values(node: Node, upstream: Any) -> Any:
 
 
 def _select_key(node: Node, upstream: Any) -> Any:
-    return upstream.select_key(f"{sql.by(node['by'])} AS key")
+    return upstream.select_key(sql.by(node["by"]).named("key"))
 
 
 def _map(node: Node, upstream: Any) -> Any:
-    return upstream.map(key=f"{sql.by(node['by'])} AS key", value=sql.change(node["change"]))
+    return upstream.map(key=sql.by(node["by"]).named("key"), value=sql.change(node["change"]))
 
 
 def _flat_map(node: Node, upstream: Any) -> Any:
     if node["expand"]["f"] == "repeat":
         return upstream.flat_map(sql.repeated(node["expand"]))
-    return upstream.flat_map(sql.KEYED_TWICE).map(key="k AS key", value="v AS value")
+    return upstream.flat_map(sql.KEYED_TWICE).map(
+        key=sql.column("k").named("key"), value=sql.column("v").named("value")
+    )
 
 
 def _branch(node: Node, upstream: Any) -> Any:
@@ -220,7 +222,7 @@ def _branch(node: Node, upstream: Any) -> Any:
 
 def _grouped(node: Node, upstream: Any) -> Any:
     return (
-        upstream.group_by_key() if node["by"] is None else upstream.group_by(f"{sql.by(node['by'])} AS key")
+        upstream.group_by_key() if node["by"] is None else upstream.group_by(sql.by(node["by"]).named("key"))
     )
 
 
@@ -256,16 +258,15 @@ def _aggregate(node: Node, upstream: Any, *, final: bool = False) -> Any:
 
 
 def _counted(counts: Any) -> Any:
-    return counts.select(f"{sql.value(repr('#'), 'value')} AS value")
+    return counts.select(sql.tagged("#"))
 
 
 def _regroup(node: Node, upstream: Any) -> Any:
-    grouped = upstream.group_by(f"{sql.by(node['by'])} AS key")
+    grouped = upstream.group_by(sql.by(node["by"]).named("key"))
     if node["agg"]["kind"] == "count":
         return _counted(grouped.count())
     if node["by"]["f"] == "tag":  # in SQL now and then, where no rows make no sum
-        summed = grouped.agg("coalesce(sum(value.n), 0) AS value")
-        return summed.select(f"{sql.value(repr(''), 'value')} AS value")
+        return grouped.agg(sql.SUMMED).select(sql.tagged(""))
     return grouped.aggregate(_zero, _adder(node["agg"]), _subtractor, schema=sql.VALUE)
 
 
@@ -363,7 +364,7 @@ _OPERATORS: dict[str, Callable[..., Any]] = {
     "repartition": lambda node, upstream: upstream.repartition(),
     "toTable": lambda node, upstream: upstream.to_table(),
     "toStream": lambda node, upstream: upstream.to_stream(),
-    "unwindow": lambda node, upstream: upstream.select_key("key"),
+    "unwindow": lambda node, upstream: upstream.select_key(sql.column("key")),
     "aggregate": _aggregate,
     "cogroup": _cogroup,
     "regroup": _regroup,

@@ -15,6 +15,7 @@ from odradek.streams.processors.aggregate import (
     ByPort,
     CalledFunction,
     CogroupFold,
+    PythonFold,
     SqlFold,
 )
 from odradek.streams.processors.custom import CustomProcessor, Processor, Timers
@@ -131,6 +132,18 @@ def test_streams_join_within_a_time(kind: Any, expected: list[Any]) -> None:
         (0, "c", "l4", 60),
     ]
     assert joined(kind, rows) == expected
+
+
+def test_a_left_row_is_deleted_at_its_own_time() -> None:
+    def row(port: int, payload: Any, at: int) -> InputRow:
+        return InputRow(port, {"key": "x"}, payload, at, None, [at, 0, 0, at])
+
+    said = {"key": {"key": "a"}, "value": {"v": 1}, "said": "keep"}
+    rows = [row(0, said, 1), row(1, {"w": 2}, 5), row(0, {**said, "value": None, "said": "delete"}, 3)]
+    for kind, at in (("left", 3), ("inner", 5)):
+        ordered = [given._replace(order=[place, 0, 0, place]) for place, given in enumerate(rows)]
+        updates = [update for _, update in run_batch(ForeignKeyProcessor(kind), MemoryStore(), ordered)]
+        assert (updates[-1].values, updates[-1].timestamp) == ((None, None), at)
 
 
 def test_foreign_keys_follow_both_sides() -> None:
@@ -291,3 +304,31 @@ def test_a_processor_without_its_method_is_refused_before_it_runs() -> None:
 
     with pytest.raises(ConfigError, match=r"Empty needs a method process\(record, state, timers\)"):
         custom(Empty())
+
+
+def test_a_sliding_window_is_final_when_no_record_can_lie_in_it_any_more() -> None:
+    kind = SlidingWindows(size_ms=5, grace_ms=0)
+    rows = [("a", 10), ("a", 15), ("a", 15), ("b", 16)]
+    assert told(windows(kind, final=True), rows) == [("a", 5, 10, [10]), ("a", 10, 15, [10, 15, 15])]
+
+
+def test_an_aggregate_that_is_null_is_no_session() -> None:
+    fold = PythonFold(
+        start=None,
+        add=lambda total, value: value if total is None else total + (value or 0),
+        subtract=None,
+        merge=None,
+        bare_key="key",
+        bare_value="x",
+        bare_result="v",
+    )
+    processor = WindowProcessor(open_windows(SESSION, fold), fold, final=False)
+    rows = [
+        InputRow(0, {"key": "a"}, {"new": {"x": value}, "old": None}, at, None, [place, 0, 0, place])
+        for place, (value, at) in enumerate([(None, 1), (None, 3), (2, 4), (3, 6)])
+    ]
+    assert [
+        (update.key["window_start"], update.key["window_end"], update.values[0] and update.values[0]["v"])
+        for _, update in run_batch(processor, MemoryStore(), rows)
+        if update.key is not None
+    ] == [(1, 1, None), (3, 3, None), (4, 4, 2), (4, 4, None), (4, 6, 5)]

@@ -3,13 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Final
 
 from odradek.streams.plan.operators import JoinKind
-from odradek.streams.processors.ports import Fields, InputRow, TaskState, UpdateRow
-
-_SEEN: Final = "seen"
-_SIDES: Final[tuple[Fields, Fields]] = ({"side": 0}, {"side": 1})
+from odradek.streams.processors.ports import InputRow, TaskState, UpdateRow
 
 
 class ForeignKeyProcessor:
@@ -49,7 +45,10 @@ class ForeignKeyProcessor:
         state.put("references", row.key, references or None)
         if said == "leave" or (said == "keep" and right is None and not self._left):
             return
-        timestamp = row.timestamp if right is None else max(row.timestamp, right[1])
+        answered = right is not None and not (
+            self._left and said == "delete"
+        )  # a left join deletes without asking
+        timestamp = max(row.timestamp, right[1]) if answered else row.timestamp
         right = None if right is None or said == "delete" else right[0]
         left = None if said == "delete" or (right is None and not self._left) else value
         yield UpdateRow(key, (left, right), timestamp, row.headers)

@@ -3,13 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Final
 
 from odradek.streams.plan.operators import JoinKind
-from odradek.streams.processors.ports import Fields, InputRow, TaskState, UpdateRow
-
-_SEEN: Final = "seen"
-_SIDES: Final[tuple[Fields, Fields]] = ({"side": 0}, {"side": 1})
+from odradek.streams.processors.ports import InputRow, TaskState, UpdateRow
 
 
 class LatestProcessor:

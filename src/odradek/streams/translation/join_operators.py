@@ -185,8 +185,8 @@ def _references(operator: ForeignKeyJoin, left: RecordFrame) -> DataFrame:
     gone = ~here | (moved & new.isNull() & ~left_kind)
     leaves = to(old, "leave", moved & old.isNotNull() & (new.isNotNull() | left_kind))
     deletes = to(old, "delete", was & gone & (old.isNotNull() | left_kind))
-    moves = to(new, "move", moved & new.isNotNull())
-    keeps = to(new, "keep", here & (~was | same) & new.isNotNull())
+    moves = to(new, "move", moved & old.isNotNull() & new.isNotNull())
+    keeps = to(new, "keep", here & (~was | same | old.isNull()) & new.isNotNull())
     nowhere = to(new, "keep", here & new.isNull() & left_kind)
     said = sf.array_compact(sf.array(leaves, deletes, moves, keeps, nowhere))
     parts = rows.select(

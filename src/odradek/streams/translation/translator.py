@@ -76,10 +76,10 @@ def operators_with_old_values(ends: Iterable[Operator]) -> frozenset[Operator]:
                 wanted.add(left)
             if operator.kind == "outer" or operator in wanted:
                 wanted.add(right)
-        elif operator in wanted and isinstance(operator, (Filtered, Selected)):
+        elif (operator in wanted and isinstance(operator, (Filtered, Selected))) or isinstance(
+            operator, ForeignKeyJoin
+        ):
             wanted.update(operator.inputs)
-        elif isinstance(operator, ForeignKeyJoin):
-            wanted.add(operator.inputs[0])
     return frozenset(wanted)
 
 

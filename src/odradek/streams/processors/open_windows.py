@@ -1,0 +1,64 @@
+"""The windows of one key that are still kept, and how a record changes them: what kinds of windows share."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, NamedTuple, Protocol, TypeAlias
+
+from odradek.streams.processors.aggregate import Fold
+from odradek.streams.processors.ports import Fields
+
+Window: TypeAlias = tuple[int, int]
+"""Start and end in milliseconds."""
+Held: TypeAlias = tuple[Any, int]
+"""An aggregate, and the largest timestamp of its records. An aggregate that is None is not kept."""
+WindowChange: TypeAlias = tuple[Window, Held | None, Held | None]
+"""A window, what it holds now, and what it held before. None: there is, or was, no such window."""
+
+
+class Arrival(NamedTuple):
+    """A record, and the windows of its key."""
+
+    key: Fields
+    values: Fields
+    timestamp: int
+    windows: dict[Window, Held]
+    stream_time: int
+
+    def add_to(self, fold: Fold, held: Held | None) -> Held:
+        """What a window holds with this record, beside what it held."""
+        if held is None:
+            return fold.add(self.key, None, self.values), self.timestamp
+        return fold.add(self.key, copied(held[0]), self.values), max(held[1], self.timestamp)
+
+    def keep(self, window: Window, held: Held) -> None:
+        """As a store of Kafka Streams: an aggregate that is null deletes."""
+        if held[0] is None:
+            self.windows.pop(window, None)
+        else:
+            self.windows[window] = held
+
+
+class OpenWindows(Protocol):
+    """A kind of windows."""
+
+    def add(self, arrival: Arrival) -> Iterator[WindowChange]:
+        """Change the windows of the record's key; say each that changed."""
+        ...
+
+    def open_until(self, window: Window) -> int:
+        """The last stream time at which a window is open: after it, its result is final."""
+        ...
+
+    def kept_until(self, window: Window) -> int:
+        """The last stream time at which other records may need what it holds."""
+        ...
+
+
+def copied(aggregate: Any) -> Any:
+    """Folds may change an aggregate in place; what it was before is said as the old value."""
+    if isinstance(aggregate, list):
+        return [copied(part) for part in aggregate]
+    if isinstance(aggregate, dict):
+        return {name: copied(part) for name, part in aggregate.items()}
+    return aggregate
