@@ -19,6 +19,8 @@ PIPELINES_TOPIC: Final = "__odradek_pipelines"
 FORMAT: Final = 1
 HISTORY_MAX: Final = 50
 DELIVERIES: Final = ("exactly_once", "at_least_once")
+_CANDIDATE: Final = "~v"
+"""In the keys of candidates' statuses. No pipeline's name has it."""
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,199}")
 
 
@@ -43,6 +45,10 @@ class PipelineVersion:
     checkpoint: str
     """A directory or URL. A relative one lies below the supervisor's state directory."""
     made_ms: int = 0
+    suffix: str = ""
+    """What the names of its outputs end in, and that of a streams program: a version that was rebuilt has its own."""
+    way: str = "run"
+    """How it came about: run, keep, carry, rebuild or reset."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,8 +70,14 @@ class PipelineDocument:
     desired: Desired = Desired.RUNNING
     versions: tuple[PipelineVersion, ...]
     """Oldest first. The last one runs."""
+    candidate: PipelineVersion | None = None
+    """A version that is being rebuilt: it runs beside the last one, until it takes its place."""
+    swap_lag: int = 1_000
+    """So few records behind its inputs, in sum, a candidate takes over."""
     master: str | None = None
     """Of Spark; None: a light local session."""
+    conf: tuple[tuple[str, str], ...] = ()
+    """Settings of its Spark session, such as spark.executor.memory."""
     delivery: str = "exactly_once"
     """Of programs that leave it open: those of `odradek.streams`."""
     sleep_after_s: float | None = None
@@ -81,6 +93,8 @@ class PipelineDocument:
             raise ConfigError(f"pipeline {self.name} has no version")
         if self.delivery not in DELIVERIES:
             raise ConfigError(f"delivery {self.delivery!r}: expected one of {', '.join(DELIVERIES)}")
+        if self.swap_lag < 0:
+            raise ConfigError(f"pipeline {self.name}: a lag of {self.swap_lag} records is never reached")
         if self.sleep_after_s is not None and not self.sleep_after_s > 0:
             raise ConfigError(
                 f"pipeline {self.name} is to sleep after {self.sleep_after_s:g} s: expected more than 0"
@@ -91,9 +105,27 @@ class PipelineDocument:
         return self.versions[-1]
 
     @property
+    def next_number(self) -> int:
+        """Of the next version. The number of a candidate that was given up is not used again."""
+        return 1 + max(version.number for version in (*self.versions, *_some(self.candidate)))
+
+    def of_candidate(self) -> Self | None:
+        """What is wanted of the candidate: as of the pipeline, but it does not sleep."""
+        if self.candidate is None:
+            return None
+        return replace(self, versions=(self.candidate,), candidate=None, sleep_after_s=None)
+
+    def swapped(self, at_ms: int, by: str) -> Self:
+        """With the candidate in place of the last version. The same when there is none."""
+        if self.candidate is None:
+            return self
+        what = f"swap: version {self.candidate.number} in place of {self.current.number}"
+        return self.changed(at_ms, by, what, versions=(*self.versions, self.candidate), candidate=None)
+
+    @property
     def run_key(self) -> tuple[object, ...]:
         """Two documents with equal keys are served by the same process."""
-        return (self.current, self.master, self.delivery)
+        return (self.current, self.master, self.conf, self.delivery)
 
     def changed(self, at_ms: int, by: str, what: str, **fields: Any) -> Self:
         """The next revision. Of the history, the newest `HISTORY_MAX` lines stay."""
@@ -118,11 +150,11 @@ class PipelineDocument:
                 name=content["name"],
                 revision=int(content["revision"]),
                 desired=Desired(content["desired"]),
-                versions=tuple(
-                    PipelineVersion(**{**version, "args": tuple(version["args"])})
-                    for version in content["versions"]
-                ),
+                versions=tuple(map(_version, content["versions"])),
+                candidate=None if content.get("candidate") is None else _version(content["candidate"]),
+                swap_lag=int(content.get("swap_lag", 1_000)),
                 master=content["master"],
+                conf=tuple((key, value) for key, value in content.get("conf", ())),
                 delivery=content["delivery"],
                 sleep_after_s=content["sleep_after_s"],
                 history=tuple(Change(**change) for change in content["history"]),
@@ -132,3 +164,35 @@ class PipelineDocument:
                 ErrorCode.INVALID_RECORD,
                 f"the document of pipeline {name!r} in {PIPELINES_TOPIC} is unreadable: {error}",
             ) from None
+
+
+def _version(content: Mapping[str, Any]) -> PipelineVersion:
+    return PipelineVersion(**{**content, "args": tuple(content["args"])})
+
+
+def _some(version: PipelineVersion | None) -> tuple[PipelineVersion, ...]:
+    return () if version is None else (version,)
+
+
+def runs_of(document: PipelineDocument) -> dict[str, PipelineDocument]:
+    """What is to run for a document, by the key of its status: the last version, and a candidate."""
+    runs = {document.name: document}
+    candidate = document.of_candidate()
+    if candidate is not None:
+        runs[run_key(document.name, candidate.current.number)] = candidate
+    return runs
+
+
+def run_key(name: str, version: int) -> str:
+    """The key of the status of a version that is not the current one."""
+    return f"{name}{_CANDIDATE}{version}"
+
+
+def pipeline_of(key: str) -> str:
+    """The pipeline that a status belongs to."""
+    return key.partition(_CANDIDATE)[0]
+
+
+def is_candidate(key: str) -> bool:
+    """Whether a status is of a version that is not the current one."""
+    return _CANDIDATE in key

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from odradek.model.ids import TopicPartition
 from odradek.pipelines.document import Desired, PipelineDocument
+from odradek.pipelines.outline import ProgramOutline
 from odradek.pipelines.reports import Command, Failed, Paused, Report, Running, RunProgress
 from odradek.pipelines.status import Offsets, Phase, RunFailure
 
@@ -75,6 +76,8 @@ class Lifecycle:
         self.batch_ms: float | None = None
         self.inputs: Offsets | None = None
         """The next offset of each partition to be read, as the process said last."""
+        self.outline: ProgramOutline | None = None
+        """Of the program that ran last, as its process said."""
         self._has_process = False
         self._run_key: tuple[object, ...] | None = None
         """Of the document that the process runs."""
@@ -98,6 +101,11 @@ class Lifecycle:
     def is_over(self) -> bool:
         """Deleted, and nothing of it runs."""
         return self._is_deleted and not self._has_process
+
+    @property
+    def is_retired(self) -> bool:
+        """No one wants it any more."""
+        return self._is_deleted
 
     @property
     def sleeps(self) -> bool:
@@ -147,6 +155,7 @@ class Lifecycle:
     def reported(self, report: Report, now: float, now_ms: int) -> None:
         match report:
             case Running():
+                self.outline = report.outline or self.outline
                 if self.phase is not Phase.STOPPING:
                     self._enter(Phase.RUNNING, now)
                 if self._running_since is None:
@@ -268,6 +277,6 @@ class Lifecycle:
         self.restart_in_s = None
 
 
-def unread(inputs: Offsets, ends: Mapping[TopicPartition, int]) -> bool:
-    """Whether any partition has more than was read. New partitions count from 0; lost ones do not count."""
-    return any(end > inputs.get(tp.topic, {}).get(tp.partition, 0) for tp, end in ends.items())
+def behind(inputs: Offsets, ends: Mapping[TopicPartition, int]) -> int:
+    """How many records were not read, in sum. New partitions count from 0; lost ones do not count."""
+    return sum(max(0, end - inputs.get(tp.topic, {}).get(tp.partition, 0)) for tp, end in ends.items())

@@ -12,18 +12,22 @@ from types import MappingProxyType
 from typing import Any, Final, Self
 
 from odradek import client
-from odradek.client import Admin, Consumer, Producer
+from odradek.client import Admin, Consumer
 from odradek.client.groups.values import Partitions, RebalanceListener
 from odradek.model.errors import ErrorCode, KafkaError, OdradekError
 from odradek.model.ids import TopicPartition
 from odradek.pipelines.document import PIPELINES_TOPIC, PipelineDocument
-from odradek.pipelines.status import STATUS_TOPIC, PipelineStatus
+from odradek.pipelines.status import PipelineStatus
+from odradek.pipelines.status_writer import StatusWriter
+from odradek.pipelines.store import PipelineStore
 from odradek.pipelines.tables import make_topics, place_of, read_documents, read_statuses
 from odradek.runtime.ports import Clock
 from odradek.telemetry import events
 
 SUPERVISORS_GROUP: Final = "__odradek_pipelines"
 SESSION_MS: Final = 10_000
+PATIENCE_MS: Final = 10_000
+"""So long a question may take, and so long the end of a supervisor may wait for it."""
 _READ_COMMITTED: Final = 1
 _REFRESH_EVERY_S: Final = 30.0
 """So often new partitions of inputs are looked for."""
@@ -52,19 +56,24 @@ class SupervisedTopics(RebalanceListener):
         self._on_lost = on_lost
         self._has_it = False
         self._is_fresh = False
-        self._admin = Admin(servers, **self._settings)
+        self._admin = Admin(servers, default_api_timeout_ms=PATIENCE_MS, **self._settings)
         self._threads = ThreadPoolExecutor(max_workers=1, thread_name_prefix="odradek-pipelines")
         self._looking: Future[dict[TopicPartition, int]] | None = None
         self._partitions: dict[str, tuple[TopicPartition, ...]] = {}
         self._partitions_at = float("-inf")
-        make_topics(self._admin)
-        self._producer = Producer(servers, linger_ms=0, **self._settings)
+        try:
+            make_topics(self._admin)
+        except BaseException:
+            self._admin.close()
+            raise
+        self._statuses = StatusWriter(servers, clock, **self._settings)
         self._consumer = Consumer(
             servers,
             group_id=SUPERVISORS_GROUP,
             # Eager assignors take the partition from its owner whenever a member joins.
             partition_assignment_strategy="cooperative-sticky",
             session_timeout_ms=session_ms,
+            default_api_timeout_ms=PATIENCE_MS,
             auto_offset_reset="earliest",
             enable_auto_commit=False,
             isolation_level="read_committed",
@@ -75,9 +84,9 @@ class SupervisedTopics(RebalanceListener):
 
     def close(self) -> None:
         """Leave the group: a waiting member takes over. Idempotent."""
-        self._threads.shutdown(cancel_futures=True)
+        self._threads.shutdown(wait=False, cancel_futures=True)
         self._consumer.close()
-        self._producer.close()
+        self._statuses.close()
         self._admin.close()
 
     def __enter__(self) -> Self:
@@ -133,13 +142,10 @@ class SupervisedTopics(RebalanceListener):
     # -- what a `Supervisor` needs
 
     def publish(self, name: str, status: PipelineStatus | None) -> None:
-        place = place_of(STATUS_TOPIC)
-        self._producer.send(
-            place.topic,
-            None if status is None else status.to_bytes(),
-            key=name.encode(),
-            partition=place.partition,
-        )
+        self._statuses.publish(name, status)
+
+    def unsent(self) -> frozenset[str]:
+        return self._statuses.unsent()
 
     def look(self, topics: Sequence[str]) -> None:
         if self._looking is None:
@@ -154,6 +160,25 @@ class SupervisedTopics(RebalanceListener):
         except OdradekError as error:
             _log.warning("ends_unknown", reason=str(error))
             return None
+
+    def swap(self, name: str, number: int) -> None:
+        self._threads.submit(self._swap, name, number)
+
+    def _swap(self, name: str, number: int) -> None:
+        """On another thread. A document that has changed meanwhile stays as it is."""
+
+        def decide(document: PipelineDocument | None) -> PipelineDocument | None:
+            if document is None or document.candidate is None or document.candidate.number != number:
+                return document
+            return document.swapped(self._clock.wall_ms(), str(self._settings["client_id"]))
+
+        try:
+            with PipelineStore(
+                self._servers, clock=self._clock, patience_ms=PATIENCE_MS, **self._settings
+            ) as store:
+                store.change(name, decide)
+        except OdradekError as error:
+            _log.warning("swap_not_written", pipeline=name, reason=str(error))
 
     def _ends(self, topics: Sequence[str]) -> dict[TopicPartition, int]:
         """On another thread."""

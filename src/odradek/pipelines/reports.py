@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Final
 
+from odradek.pipelines.outline import ProgramOutline
 from odradek.pipelines.status import Offsets, RecordPlace, offsets_in
 
 LINE_BYTES_MAX: Final = 1 << 20
@@ -27,6 +28,8 @@ class Command(StrEnum):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Running:
     """The queries run."""
+
+    outline: ProgramOutline | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,7 +58,6 @@ class Failed:
 
 
 Report = Running | Paused | RunProgress | Failed
-_STATES: Final[Mapping[str, Report]] = {"running": Running(), "paused": Paused()}
 
 
 def command_line(command: Command) -> bytes:
@@ -73,7 +75,11 @@ def command_in(line: bytes) -> Command | None:
 def report_line(report: Report) -> bytes:
     match report:
         case Running():
-            content: dict[str, Any] = {"state": "running"}
+            outline = report.outline
+            content: dict[str, Any] = {
+                "state": "running",
+                "outline": None if outline is None else outline.as_json(),
+            }
         case Paused():
             content = {"state": "paused"}
         case RunProgress():
@@ -93,7 +99,7 @@ def report_in(line: bytes) -> Report | None:
     try:
         content: Mapping[str, Any] = json.loads(line)
         if "state" in content:
-            return _STATES[content["state"]]
+            return _state_in(content)
         if "failed" in content:
             place = content.get("place")
             return Failed(
@@ -110,3 +116,12 @@ def report_in(line: bytes) -> Report | None:
         )
     except (ValueError, TypeError, KeyError, IndexError, AttributeError):
         return None
+
+
+def _state_in(content: Mapping[str, Any]) -> Report:
+    if content["state"] == "paused":
+        return Paused()
+    if content["state"] != "running":
+        raise ValueError(f"there is no state {content['state']!r}")
+    outline = content.get("outline")
+    return Running(outline=None if outline is None else ProgramOutline.from_json(outline))

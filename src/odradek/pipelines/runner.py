@@ -14,7 +14,7 @@ import signal
 import sys
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -22,6 +22,8 @@ from odradek.model.errors import ConfigError, OdradekError
 from odradek.model.ids import TopicPartition
 from odradek.model.lazy import lazy
 from odradek.pipelines.failure_line import batch_start, failure_line, place_in
+from odradek.pipelines.outline import ProgramOutline, unknown_output
+from odradek.pipelines.outlining import outline_of
 from odradek.pipelines.program_file import LoadedProgram, WrongProgram, load_program
 from odradek.pipelines.reports import (
     Command,
@@ -34,6 +36,7 @@ from odradek.pipelines.reports import (
     report_line,
 )
 from odradek.spark.offsets import from_document
+from odradek.streams.plan.beside import beside
 
 if TYPE_CHECKING:
     from pyspark import cloudpickle, sql
@@ -61,6 +64,10 @@ class RunnerTerms:
     checkpoint: str
     delivery: str
     master: str | None = None
+    conf: tuple[tuple[str, str], ...] = ()
+    """Settings of the session: they go before ours."""
+    suffix: str = ""
+    """Of all outputs: a version that was rebuilt has its own."""
 
 
 class PipelineRun:
@@ -71,6 +78,8 @@ class PipelineRun:
         self._terms = terms
         self._spark = spark
         self._queries: list[StreamingQuery] = []
+        self._names: tuple[str, ...] = ()
+        """Of the queries of a plain program."""
         self._last_batches: dict[str, int] = {}
         self._positions: dict[str, Offsets | None] = {}
         """Of each query, the next offsets; None where a source does not say."""
@@ -80,12 +89,14 @@ class PipelineRun:
         self._last_batches.clear()
         app = self._program.app
         if app is not None:
+            if self._terms.suffix and not app.program.name.endswith(self._terms.suffix):
+                app.program = beside(app.program, self._terms.suffix)
             run = app.start(checkpoint=self._terms.checkpoint, delivery=self._terms.delivery)
             self._queries = list(run.queries.values())
         else:
             assert self._program.pipeline is not None
             named = _named(self._program.pipeline(self._spark))
-            self._queries = []
+            self._queries, self._names = [], tuple(named)
             for name, what in named.items():
                 self._queries.append(self._started(name, what))
 
@@ -96,7 +107,17 @@ class PipelineRun:
             raise WrongProgram(f"pipeline(spark) returned {type(what).__name__}: {_RETURNS}")
         writer: DataStreamWriter = what
         place = f"{self._terms.checkpoint}/{name}"
+        if self._terms.suffix:
+            _check_format(name, writer)
+            writer = writer.option("outputSuffix", self._terms.suffix)
         return writer.queryName(f"{self._terms.name}.{name}").option("checkpointLocation", place).start()
+
+    @property
+    def outline(self) -> ProgramOutline:
+        outline = outline_of(self._program)
+        if self._program.app is not None:
+            return outline
+        return replace(outline, outputs=tuple(map(unknown_output, self._names)))
 
     def stop(self) -> None:
         """Batches that are under way are finished, or done again at the next start."""
@@ -150,6 +171,17 @@ class PipelineRun:
 _RETURNS: Final = "return a writer (frame.writeStream...), or a list or a dict of them"
 
 
+def _check_format(name: str, writer: Any) -> None:
+    """Spark keeps the format to itself. Unchecked, a version that is rebuilt could write where the first one does."""
+    field = writer._jwrite.getClass().getDeclaredField("source")
+    field.setAccessible(True)
+    kind = field.get(writer._jwrite)
+    if kind != "odradek":
+        raise WrongProgram(
+            f'{name} writes format("{kind}"), and a version that is rebuilt writes topics only: format("odradek")'
+        )
+
+
 def _named(returned: Any) -> dict[str, Any]:
     """Names stay, so that each query finds its checkpoint: a dict's keys, or numbers from 0."""
     if isinstance(returned, Mapping):
@@ -196,7 +228,7 @@ def light_session(terms: RunnerTerms, tasks: int | None) -> SparkSession:
         tasks = tasks or 1
     if tasks is not None:
         settings["spark.sql.shuffle.partitions"] = str(tasks)
-    for key, value in settings.items():
+    for key, value in {**settings, **dict(terms.conf)}.items():
         builder = builder.config(key, value)
     logging.getLogger("py4j").setLevel(logging.ERROR)
     return builder.getOrCreate()
@@ -207,7 +239,7 @@ def follow(run: PipelineRun, commands: queue.Queue[Command], say: Callable[[Repo
     is_paused = False
     try:
         run.start()
-        say(Running())
+        say(Running(outline=run.outline))
         while True:
             try:
                 command = commands.get(timeout=TICK_S)
@@ -251,14 +283,20 @@ def _failed(run: PipelineRun, error: Exception) -> Failed:
     return Failed(line=line, place=place)
 
 
-def _listen(descriptor: int, commands: queue.Queue[Command]) -> None:
+def _listen(descriptor: int, commands: queue.Queue[Command], has_begun: threading.Event) -> None:
     """Until the pipe closes: then the supervisor is gone, and this process group ends, however long queries take to stop."""
+
+    def obey(command: Command) -> None:
+        if command is Command.STOP and not has_begun.is_set():
+            os._exit(0)  # a session that is being made hears nothing, and there is no query to stop
+        commands.put(command)
+
     with os.fdopen(descriptor, "rb") as lines:
         for line in lines:
             command = command_in(line)
             if command is not None:
-                commands.put(command)
-    commands.put(Command.STOP)
+                obey(command)
+    obey(Command.STOP)
     killer = threading.Timer(ORPHAN_GRACE_S, lambda: os.killpg(0, signal.SIGKILL))
     killer.daemon = True
     killer.start()
@@ -270,6 +308,8 @@ def main(words: Sequence[str]) -> int:
     for option in ("--name", "--servers", "--checkpoint", "--delivery"):
         parser.add_argument(option, required=True)
     parser.add_argument("--master")
+    parser.add_argument("--suffix", default="")
+    parser.add_argument("--conf", action="append", default=[])
     parser.add_argument("--commands", type=int, required=True)
     parser.add_argument("--reports", type=int, required=True)
     parser.add_argument("program", type=Path)
@@ -277,7 +317,8 @@ def main(words: Sequence[str]) -> int:
     given = parser.parse_args(words)
     logging.basicConfig(format="%(asctime)s %(levelname)s %(name)s %(message)s", level=logging.WARNING)
     commands: queue.Queue[Command] = queue.Queue()
-    threading.Thread(target=_listen, args=(given.commands, commands), daemon=True).start()
+    has_begun = threading.Event()
+    threading.Thread(target=_listen, args=(given.commands, commands, has_begun), daemon=True).start()
 
     def say(report: Report) -> None:
         try:
@@ -291,6 +332,8 @@ def main(words: Sequence[str]) -> int:
         checkpoint=given.checkpoint,
         delivery=given.delivery,
         master=given.master,
+        suffix=given.suffix,
+        conf=tuple((key, value) for key, _, value in (setting.partition("=") for setting in given.conf)),
     )
     os.environ.setdefault("ODRADEK_BOOTSTRAP", terms.servers)
     try:
@@ -306,6 +349,7 @@ def main(words: Sequence[str]) -> int:
     except Exception as error:  # noqa: BLE001 - the root of the process
         say(Failed(line=failure_line(f"Spark did not start: {error}")))
         return 1
+    has_begun.set()
     return follow(PipelineRun(program, terms, spark), commands, say)
 
 

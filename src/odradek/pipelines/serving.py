@@ -52,15 +52,17 @@ def serve(
     entropy: Entropy,
     *,
     should_stop: Callable[[], bool],
+    should_kill: Callable[[], bool] = lambda: False,
     pause: Callable[[float], None],
     tell: Callable[[str], None],
 ) -> None:
-    """Supervise until `should_stop`; then all runners are stopped. `tell` gets one line when it begins, and when it waits.
+    """Supervise until `should_stop`; then all runners are stopped, or killed as soon as `should_kill`. `tell` gets one line
+    when it begins, and when it waits.
 
     AnotherSupervisor when one of this machine has the state directory.
     """
     with _only_one(terms.state_directory):
-        _Serving(terms, launch, clock, entropy, pause, tell).run(should_stop)
+        _Serving(terms, launch, clock, entropy, pause, tell, should_kill).run(should_stop)
 
 
 class _Serving:
@@ -72,8 +74,9 @@ class _Serving:
         entropy: Entropy,
         pause: Callable[[float], None],
         tell: Callable[[str], None],
+        should_kill: Callable[[], bool],
     ) -> None:
-        self._terms, self._launch = terms, launch
+        self._terms, self._launch, self._should_kill = terms, launch, should_kill
         self._clock, self._entropy, self._pause, self._tell = clock, entropy, pause, tell
         self._told_owner: str | None = None
         self._ask_owner_at = 0.0
@@ -142,6 +145,8 @@ class _Serving:
         supervisor.halt()
         supervisor.turn()
         while not supervisor.is_idle:
+            if self._should_kill():
+                supervisor.kill()
             self._pause(STOPPING_TURN_S)
             supervisor.turn()
 
@@ -179,6 +184,8 @@ def runner_command(
             *("--name", document.name, "--servers", servers, "--checkpoint", checkpoint),
             *("--delivery", document.delivery, "--commands", str(commands), "--reports", str(reports)),
             *(() if document.master is None else ("--master", document.master)),
+            *(word for key, value in document.conf for word in ("--conf", f"{key}={value}")),
+            *(("--suffix", version.suffix) if version.suffix else ()),
             *("--", version.program, *version.args),
         ]
 

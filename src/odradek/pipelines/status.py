@@ -9,9 +9,10 @@ from enum import StrEnum
 from typing import Any, Final, Self
 
 from odradek.model.errors import ErrorCode, KafkaError
+from odradek.pipelines.outline import ProgramOutline
 
 STATUS_TOPIC: Final = "__odradek_pipeline_status"
-"""Key: the pipeline's name. Value: its status; none when the pipeline is gone."""
+"""Key: the pipeline's name, or, of a candidate, `run_key`. Value: its status; none when it is gone."""
 LOG_LINES_MAX: Final = 100
 LOG_LINE_CHARS_MAX: Final = 500
 
@@ -81,6 +82,8 @@ class PipelineStatus:
     """How long the last batch took."""
     inputs: Offsets | None = None
     """What it has read, exclusive; None where its sources do not say."""
+    outline: ProgramOutline | None = None
+    """Of the program that ran last."""
     log: tuple[str, ...] = field(default=())
     """The last lines of its process."""
 
@@ -95,6 +98,8 @@ class PipelineStatus:
             content["phase"] = Phase(content["phase"])
             content["inputs"] = offsets_in(content["inputs"])
             content["log"] = tuple(content["log"])
+            outline = content.get("outline")
+            content["outline"] = None if outline is None else ProgramOutline.from_json(outline)
             failure = content["failure"]
             if failure is not None:
                 content["failure"] = failure_in(failure)

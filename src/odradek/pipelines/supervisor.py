@@ -6,16 +6,16 @@ that it knows can be had again from the brokers: documents, and, of those that s
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, Protocol
 
 from odradek.model.ids import TopicPartition
-from odradek.pipelines.document import PipelineDocument
-from odradek.pipelines.lifecycle import Kill, Lifecycle, RestartPolicy, Start, Tell, unread
+from odradek.pipelines.document import PipelineDocument, is_candidate, pipeline_of, run_key, runs_of
+from odradek.pipelines.lifecycle import Kill, Lifecycle, RestartPolicy, Start, Tell, behind
 from odradek.pipelines.reports import Command, Report
 from odradek.pipelines.runner_process import reason_of_end
-from odradek.pipelines.status import Offsets, Phase, PipelineStatus
+from odradek.pipelines.status import Phase, PipelineStatus
 from odradek.runtime.ports import Clock, Entropy
 from odradek.telemetry import events
 
@@ -23,7 +23,9 @@ _log = events.get("pipelines")
 PUBLISH_EVERY_S: Final = 5.0
 """What changes all the time (rows, offsets, log) is published so often; a phase at once."""
 LOOK_EVERY_S: Final = 1.0
-"""So often the ends of what sleeping pipelines read are looked up, in one request for all of them."""
+"""So often the ends of what sleeping pipelines and candidates read are looked up, in one request for all of them."""
+SWAP_AGAIN_S: Final = 10.0
+"""A change that did not come is asked for again."""
 
 
 class Runner(Protocol):
@@ -44,13 +46,19 @@ class PipelineTopics(Protocol):
     """The brokers' side; see `SupervisedTopics`."""
 
     def publish(self, name: str, status: PipelineStatus | None) -> None:
-        """Without waiting. None: the pipeline is gone."""
+        """Without waiting, and without an error. None: the pipeline is gone."""
+
+    def unsent(self) -> Collection[str]:
+        """The pipelines whose last status did not arrive."""
 
     def look(self, topics: Sequence[str]) -> None:
         """Begin to look up where all partitions of these topics end, unless that is under way."""
 
     def found(self) -> Mapping[TopicPartition, int] | None:
         """What the last look brought, once; None while it is under way or failed."""
+
+    def swap(self, name: str, number: int) -> None:
+        """Begin to write that the candidate of this number is the pipeline's version now. The changed document comes later."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -87,6 +95,8 @@ class Supervisor:
         self._name = name
         self._policy = policy or RestartPolicy()
         self._pipelines: dict[str, _Pipeline] = {}
+        self._swaps: dict[str, float] = {}
+        """Candidates that were to take their place, and when that was said."""
         self._looked_at = float("-inf")
 
     def begin(
@@ -94,37 +104,46 @@ class Supervisor:
     ) -> None:
         """What is wanted, and what a supervisor before had said: pipelines that slept sleep on."""
         now = self._clock.monotonic()
-        for name, document in documents.items():
-            lifecycle = self._add(document)
-            status = statuses.get(name)
-            if (
-                status is not None
-                and status.phase is Phase.SLEEPING
-                and status.inputs is not None
-                and (status.revision, status.version) == (document.revision, document.current.number)
-            ):
-                lifecycle.fell_asleep(status.inputs, now)
-        for name in statuses.keys() - documents.keys():
-            self._topics.publish(name, None)
+        for document in documents.values():
+            for key, wanted in runs_of(document).items():
+                lifecycle = self._add(key, wanted)
+                status = statuses.get(key)
+                if status is None or status.version != wanted.current.number:
+                    continue
+                lifecycle.outline = status.outline
+                if (
+                    status.phase is Phase.SLEEPING
+                    and status.inputs is not None
+                    and status.revision == wanted.revision
+                ):
+                    lifecycle.fell_asleep(status.inputs, now)
+        for key in statuses.keys() - self._pipelines.keys():
+            self._topics.publish(key, None)
 
     def follow(self, documents: Mapping[str, PipelineDocument | None]) -> None:
         """Documents that have changed; None: it was deleted."""
         now = self._clock.monotonic()
         for name, document in documents.items():
-            if name in self._pipelines:
-                self._pipelines[name].lifecycle.follow(document, now)
-            elif document is not None:
-                self._add(document)
+            wanted: dict[str, PipelineDocument] = {}
+            if document is not None:
+                wanted = runs_of(document)
+                self._take_place(document)
+            for key in [key for key in self._pipelines if pipeline_of(key) == name]:
+                self._pipelines[key].lifecycle.follow(wanted.pop(key, None), now)
+            for key, of_run in wanted.items():
+                self._add(key, of_run)
 
     def turn(self) -> None:
         """Take in what happened, do what is due, publish what has changed. Never waits."""
-        self._wake()
+        self._look()
+        self._publish_again()
         for name, pipeline in list(self._pipelines.items()):
             self._take_in(pipeline)
             self._act(name, pipeline)
             self._publish(name, pipeline)
             if pipeline.lifecycle.is_over:
                 del self._pipelines[name]
+                self._swaps.pop(name, None)
                 self._topics.publish(name, None)
 
     def halt(self) -> None:
@@ -132,10 +151,11 @@ class Supervisor:
         for pipeline in self._pipelines.values():
             pipeline.lifecycle.halt()
 
-    def forget(self) -> None:
-        """After `halt`: another supervisor has the pipelines now."""
-        assert self.is_idle, "processes run"
-        self._pipelines.clear()
+    def kill(self) -> None:
+        """End all processes now, with what they started."""
+        for pipeline in self._pipelines.values():
+            if pipeline.runner is not None:
+                pipeline.runner.kill()
 
     @property
     def is_idle(self) -> bool:
@@ -144,25 +164,51 @@ class Supervisor:
 
     # -- inside
 
-    def _add(self, document: PipelineDocument) -> Lifecycle:
+    def _add(self, key: str, document: PipelineDocument) -> Lifecycle:
         lifecycle = Lifecycle(document, self._policy, self._entropy.uniform, self._clock.monotonic())
-        self._pipelines[document.name] = _Pipeline(lifecycle=lifecycle)
+        self._pipelines[key] = _Pipeline(lifecycle=lifecycle)
         return lifecycle
 
-    def _wake(self) -> None:
-        ends = self._topics.found()
-        asleep = [pipeline.lifecycle for pipeline in self._pipelines.values() if pipeline.lifecycle.sleeps]
-        inputs: list[tuple[Lifecycle, Offsets]] = [
-            (lifecycle, lifecycle.inputs) for lifecycle in asleep if lifecycle.inputs is not None
+    def _take_place(self, document: PipelineDocument) -> None:
+        """A candidate that has become the current version goes on as it is, and the one before it is stopped."""
+        key = run_key(document.name, document.current.number)
+        candidate, before = self._pipelines.get(key), self._pipelines.get(document.name)
+        if candidate is None or before is None:
+            return
+        del self._pipelines[key]
+        self._topics.publish(key, None)
+        candidate.published = before.published = None
+        self._pipelines[document.name] = candidate
+        self._pipelines[run_key(document.name, before.lifecycle.document.current.number)] = before
+
+    def _look(self) -> None:
+        """Wake what sleeps and has input; have a candidate take its place that has read nearly all."""
+        watched = [
+            (key, pipeline.lifecycle, pipeline.lifecycle.inputs)
+            for key, pipeline in self._pipelines.items()
+            if (pipeline.lifecycle.sleeps or is_candidate(key)) and pipeline.lifecycle.inputs is not None
         ]
+        ends, now = self._topics.found(), self._clock.monotonic()
         if ends is not None:
-            for lifecycle, offsets in inputs:
-                if unread(offsets, {tp: end for tp, end in ends.items() if tp.topic in offsets}):
+            known = {tp.topic for tp in ends}
+            for key, lifecycle, offsets in watched:
+                lag = behind(offsets, {tp: end for tp, end in ends.items() if tp.topic in offsets})
+                if lifecycle.sleeps and lag > 0:
                     lifecycle.moved()
-        now = self._clock.monotonic()
-        if inputs and now - self._looked_at >= LOOK_EVERY_S:
+                elif is_candidate(key) and offsets.keys() <= known:
+                    self._swap_if_due(key, lifecycle, lag, now)
+        if watched and now - self._looked_at >= LOOK_EVERY_S:
             self._looked_at = now
-            self._topics.look(sorted({topic for _, offsets in inputs for topic in offsets}))
+            self._topics.look(sorted({topic for _, _, offsets in watched for topic in offsets}))
+
+    def _swap_if_due(self, key: str, lifecycle: Lifecycle, lag: int, now: float) -> None:
+        document = lifecycle.document
+        if lifecycle.is_retired or lifecycle.phase not in (Phase.RUNNING, Phase.SLEEPING):
+            return
+        if lag <= document.swap_lag and now - self._swaps.get(key, float("-inf")) >= SWAP_AGAIN_S:
+            self._swaps[key] = now
+            _log.info("pipeline_swaps", pipeline=document.name, version=document.current.number, lag=lag)
+            self._topics.swap(document.name, document.current.number)
 
     def _take_in(self, pipeline: _Pipeline) -> None:
         runner, lifecycle = pipeline.runner, pipeline.lifecycle
@@ -207,6 +253,13 @@ class Supervisor:
                     pipeline.runner.kill()
                     _log.warning("pipeline_killed", pipeline=name, pid=pipeline.runner.pid)
 
+    def _publish_again(self) -> None:
+        for name in self._topics.unsent():
+            if name in self._pipelines:
+                self._pipelines[name].published = None
+            else:
+                self._topics.publish(name, None)
+
     def _publish(self, name: str, pipeline: _Pipeline) -> None:
         status, published = self._status(pipeline), pipeline.published
         now = self._clock.monotonic()
@@ -241,5 +294,6 @@ class Supervisor:
             rows_count=lifecycle.rows_count,
             batch_ms=lifecycle.batch_ms,
             inputs=lifecycle.inputs,
+            outline=lifecycle.outline,
             log=tuple(runner.log) if runner is not None else pipeline.log,
         )

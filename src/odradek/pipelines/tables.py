@@ -15,7 +15,7 @@ from odradek.runtime.ports import Clock
 
 _READ_COMMITTED: Final = 1
 _POLL_S: Final = 0.5
-_SILENCE_S: Final = 60.0
+_SILENCE_S: Final = 15.0
 Value = TypeVar("Value")
 
 

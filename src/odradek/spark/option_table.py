@@ -110,6 +110,11 @@ OPTIONS: Final[tuple[Option, ...]] = (
     _option("groupIdPrefix", Use.READ, "accepted and ignored: reads use no consumer group", tolerated=True),
     _option("topic", Use.WRITE, "the topic of every row; without it, the column topic"),
     _option("deadLetterTopic", Use.WRITE, "where rows with a deadLetter go, in place of what they hold else"),
+    _option(
+        "outputSuffix",
+        Use.WRITE,
+        "what the names of the written topics and of the sink end in: an output beside the first one",
+    ),
     _option("delivery", Use.WRITE, "at_least_once or exactly_once"),
     _option(
         "sinkId",

@@ -138,6 +138,8 @@ class WriteOptions:
     client: Mapping[str, str]
     topic: str | None
     dead_letter_topic: str | None
+    suffix: str
+    """Of all topics that are written. `topic` and `dead_letter_topic` have it already."""
     delivery_headers: bool
     exactly_once: ExactlyOnceOptions | None
     """None: at least once."""
@@ -192,8 +194,9 @@ def write_options(options: Mapping[str, str], use: Use) -> WriteOptions:
     boolean(given, "includeHeaders", True)
     return WriteOptions(
         client=given.client,
-        topic=_topic_or_none(given, "topic"),
-        dead_letter_topic=_topic_or_none(given, "deadLetterTopic"),
+        topic=_topic_or_none(given, "topic", given.get("outputSuffix") or ""),
+        dead_letter_topic=_topic_or_none(given, "deadLetterTopic", given.get("outputSuffix") or ""),
+        suffix=given.get("outputSuffix") or "",
         delivery_headers=boolean(given, "deliveryHeaders", use is Use.STREAM_WRITE and exactly_once is None),
         exactly_once=exactly_once,
         warnings=given.warnings,
@@ -209,8 +212,10 @@ def _exactly_once(given: GivenOptions, use: Use) -> ExactlyOnceOptions | None:
                 f"option {needless[0]} of a write is only of use with delivery=exactly_once{hint}"
             )
         return None
+    suffix = given.get("outputSuffix") or ""
+    name = (given.get("sinkId") or given.get("queryName") or "").strip()
     sink_id = sink_id_in(
-        given.get("sinkId") or given.get("queryName") or "",
+        name + suffix if name else "",
         "delivery=exactly_once needs a name that stays the same from run to run: set the option sinkId, or give the query"
         " a name",
     )
@@ -227,7 +232,7 @@ def _exactly_once(given: GivenOptions, use: Use) -> ExactlyOnceOptions | None:
         taking_over=boolean(given, "takeOver", False),
         resuming=boolean(given, "resume", False),
         fail_on_data_loss=boolean(given, "failOnDataLoss", True),
-        publish_group=_publish_group(given),
+        publish_group=_publish_group(given, suffix),
         checkpoint=given.get("checkpointLocation"),
     )
 
@@ -239,11 +244,11 @@ def _max_partitions(given: GivenOptions) -> int | None:
     return most
 
 
-def _publish_group(given: GivenOptions) -> str | None:
+def _publish_group(given: GivenOptions, suffix: str = "") -> str | None:
     group = given.get("publishOffsets")
     if group is not None and not group.strip():
         raise ConfigError("option publishOffsets names a consumer group; it is empty")
-    return group if group is None else group.strip()
+    return group if group is None else group.strip() + suffix
 
 
 def _topics(given: GivenOptions) -> TopicSelection:
@@ -275,9 +280,9 @@ def _topics(given: GivenOptions) -> TopicSelection:
     return TopicSelection(pattern=text)
 
 
-def _topic_or_none(given: GivenOptions, option: str) -> str | None:
+def _topic_or_none(given: GivenOptions, option: str, suffix: str) -> str | None:
     name = given.get(option)
-    return None if name is None else _topic_name(name.strip(), option)
+    return None if name is None else _topic_name(name.strip() + suffix, option)
 
 
 def _topic_name(name: str, option: str) -> str:

@@ -63,9 +63,13 @@ class RowFormat:
     columns: frozenset[str]
     dead_letter_topic: str | None = None
     """Of the rows that have a dead letter; None: there is no such column."""
+    suffix: str = ""
+    """What the topics of the column `topic` get appended."""
 
 
-def row_format(schema: StructType, topic: str | None, dead_letter_topic: str | None = None) -> RowFormat:
+def row_format(
+    schema: StructType, topic: str | None, dead_letter_topic: str | None = None, *, suffix: str = ""
+) -> RowFormat:
     """Check a DataFrame's schema for writing; ConfigError names the column that is missing, unknown or
     mistyped.
     """
@@ -91,7 +95,10 @@ def row_format(schema: StructType, topic: str | None, dead_letter_topic: str | N
                 f"column {name} must be {_TYPES[name]}, not {field.dataType.simpleString().upper()}"
             )
     return RowFormat(
-        topic=topic, columns=frozenset(fields) & frozenset(_TYPES), dead_letter_topic=dead_letter_topic
+        topic=topic,
+        columns=frozenset(fields) & frozenset(_TYPES),
+        dead_letter_topic=dead_letter_topic,
+        suffix=suffix,
     )
 
 

@@ -54,7 +54,8 @@ def outgoing_rows(
         return
     topics = batch["topic"]
     _refuse(pc.fill_null(pc.equal(topics, ""), True), numbers, "its topic is null")
-    yield from _by_topic(topics, rows)
+    for topic, of_topic in _by_topic(topics, rows):
+        yield f"{topic}{layout.suffix}", of_topic
 
 
 def _letter_rows(letters: Iterable[Letter]) -> pa.RecordBatch:

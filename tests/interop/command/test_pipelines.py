@@ -16,10 +16,12 @@ from tests.unit.pipelines.conftest import document, eventually, fake_command
 from odradek import Admin
 from odradek.pipelines.document import PIPELINES_TOPIC, Desired, PipelineDocument
 from odradek.pipelines.membership import supervisor_of
+from odradek.pipelines.outlining import outline_of_file
 from odradek.pipelines.runner_process import RunnerProcess
 from odradek.pipelines.serving import AnotherSupervisor, ServeTerms, serve
 from odradek.pipelines.store import PipelineConflict, PipelineStore
 from odradek.runtime.real_clock import SystemClock, SystemEntropy
+from odradek.testing import LocalBroker
 
 Run = Callable[..., str]
 _numbers = itertools.count()
@@ -273,3 +275,112 @@ def test_the_topic_is_compacted(bootstrap: str, store: PipelineStore, name: str)
     with Admin(bootstrap) as admin:
         [place] = admin.describe_topics([PIPELINES_TOPIC])[PIPELINES_TOPIC].topic_partitions
     assert place.partition == 0
+
+
+def test_a_supervisor_ends_although_its_brokers_are_away(tmp_path: Path) -> None:
+    """What it still has to say is given up."""
+    wanted = document("totals", "run", "rows=5")
+    with LocalBroker() as broker:
+        with PipelineStore(broker.address) as store:
+            store.change("totals", lambda before: wanted)
+        supervisor = Supervising(broker.address, tmp_path, "me")
+        try:
+            eventually(lambda: supervisor.launched)
+        finally:
+            broker.stop()
+            supervisor.stop()
+    assert supervisor.launched[0].end() == 0
+
+
+@pytest.fixture
+def streams_program(tmp_path: Path, topic: Callable[..., str]) -> tuple[Path, str]:
+    """A file that copies a topic to another one with two partitions, whose name it gives, too."""
+    target = topic(partitions=2, **{"cleanup.policy": "compact"})
+    file = tmp_path / "copy.py"
+    file.write_text(
+        "from odradek.streams import Streams\n"
+        f"app = Streams('copy')\napp.stream({topic()!r}, key='STRING').to({target!r}, name='out')\n"
+    )
+    return file, target
+
+
+def test_a_pipeline_is_upgraded(
+    run: Run,
+    bootstrap: str,
+    name: str,
+    streams_program: tuple[Path, str],
+    supervising: Callable[[str], Supervising],
+    errors: list[str],
+) -> None:
+    file, target = streams_program
+    outline = json.dumps(outline_of_file(file, [], bootstrap).as_json())
+    run("pipeline", "run", str(file), "--name", name, "--", f"outline={outline}", "rows=3")
+    possible = {
+        row["mode"]: row for row in json.loads(run("pipeline", "upgrade", name, "--dry-run", "--json"))
+    }
+    assert [possible[mode]["possible"] for mode in ("keep", "carry", "rebuild")] == [False, False, True]
+    run("pipeline", "upgrade", name, "--mode", "keep", code=1)
+    assert errors[0].endswith("by keep: no supervisor has said what runs: start the pipeline once")
+
+    supervisor = supervising("first")
+
+    def described() -> dict[str, Any]:
+        content: dict[str, Any] = json.loads(run("pipeline", "describe", name, "--json"))
+        return content
+
+    eventually(lambda: (described()["status"] or {}).get("outline"))
+    run("pipeline", "upgrade", name, "--mode", "keep")
+    eventually(lambda: (status := described()["status"])["version"] == 2 and status["phase"] == "running")
+    assert [version["checkpoint"] for version in described()["versions"]] == [f"{name}/v1"] * 2
+
+    run("pipeline", "upgrade", name, "--mode", "rebuild")
+    with Admin(bootstrap) as admin:
+        assert len(admin.describe_topics([f"{target}.v3"])[f"{target}.v3"].partitions) == 2
+    eventually(lambda: (described()["candidate_status"] or {}).get("phase") == "running")
+    assert [row["version"] for row in (described()["status"], described()["candidate_status"])] == [2, 3]
+    run("pipeline", "upgrade", name, "--mode", "keep", code=1)
+    assert "version 3 is being rebuilt" in errors[0]
+    pid = described()["candidate_status"]["pid"]
+    run("pipeline", "upgrade", name, "--swap")
+    eventually(lambda: described()["status"]["version"] == 3)
+    assert (described()["status"]["pid"], len(supervisor.launched)) == (pid, 3)
+    assert "outputs end in .v3" in run("pipeline", "describe", name)
+
+    run("pipeline", "upgrade", name, "--mode", "rebuild")
+    eventually(lambda: described()["candidate_status"])
+    run("pipeline", "upgrade", name, "--abandon")
+    eventually(lambda: supervisor.launched[3].end() is not None)
+    assert described()["candidate"] is None
+
+
+def test_a_stopped_pipeline_begins_again(
+    run: Run,
+    bootstrap: str,
+    name: str,
+    streams_program: tuple[Path, str],
+    supervising: Callable[[str], Supervising],
+    phase_of: Callable[[str], str | None],
+    errors: list[str],
+) -> None:
+    file, _ = streams_program
+    outline = json.dumps(outline_of_file(file, [], bootstrap).as_json())
+    run("pipeline", "run", str(file), "--name", name, "--", f"outline={outline}")
+    supervising("first")
+    eventually(lambda: phase_of(name) == "running")
+    run("pipeline", "reset", name, code=1)
+    assert errors == [f"odradek: pipeline {name} is to be running: `odradek pipeline stop {name}` first"]
+    run("pipeline", "repartition", name, "2", code=1)
+    assert "is to be running" in errors[0]
+    run("pipeline", "stop", name)
+    eventually(lambda: phase_of(name) == "stopped")
+    run("pipeline", "repartition", name, "2", code=1)
+    assert "give Streams(partitions=2), and upgrade it" in errors[0]
+    run("pipeline", "reset", name, "--empty-outputs", code=1)
+    assert errors[0].startswith("odradek: POLICY_VIOLATION: the outputs could not be emptied")
+    assert "Nothing was reset" in errors[0]
+    run("pipeline", "reset", name)
+    versions = json.loads(run("pipeline", "describe", name, "--json"))["versions"]
+    assert [(version["way"], version["checkpoint"]) for version in versions] == [
+        ("run", f"{name}/v1"),
+        ("reset", f"{name}/v2"),
+    ]

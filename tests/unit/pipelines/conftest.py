@@ -57,6 +57,9 @@ class TopicsInMemory:
         self.history: list[tuple[str, str | None]] = []
         self.ends: dict[TopicPartition, int] = {}
         self.looks: list[list[str]] = []
+        self.swaps: list[tuple[str, int]] = []
+        self.lost: set[str] = set()
+        """Statuses that the brokers did not take."""
         self._is_looking = False
 
     def publish(self, name: str, status: PipelineStatus | None) -> None:
@@ -64,6 +67,13 @@ class TopicsInMemory:
         phase = None if status is None else status.phase.value
         if not self.history or self.history[-1] != (name, phase):
             self.history.append((name, phase))
+
+    def swap(self, name: str, number: int) -> None:
+        self.swaps.append((name, number))
+
+    def unsent(self) -> set[str]:
+        names, self.lost = self.lost, set()
+        return names
 
     def look(self, topics: Sequence[str]) -> None:
         self.looks.append(list(topics))

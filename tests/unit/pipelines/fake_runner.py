@@ -23,6 +23,8 @@ for play in sys.argv[3:]:
     name, _, value = play.partition("=")
     if name == "run":
         report(state="running")
+    elif name == "outline":
+        report(state="running", outline=json.loads(value))
     elif name == "rows":
         report(rows=int(value), batch_ms=5.0, inputs={"in": {"0": int(value)}})
     elif name == "say":

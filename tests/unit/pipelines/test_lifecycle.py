@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from odradek.model.ids import TopicPartition
 from odradek.pipelines.document import Desired, PipelineDocument, PipelineVersion
-from odradek.pipelines.lifecycle import Effect, Kill, Lifecycle, RestartPolicy, Start, Tell, unread
+from odradek.pipelines.lifecycle import Effect, Kill, Lifecycle, RestartPolicy, Start, Tell, behind
 from odradek.pipelines.reports import Command, Failed, Paused, Running, RunProgress
 from odradek.pipelines.status import Phase, RecordPlace
 
@@ -252,18 +252,18 @@ def test_it_does_not_sleep_when_it_does_not_know_what_it_reads() -> None:
 
 def test_input_that_came_while_it_fell_asleep_wakes_it() -> None:
     way = asleep()
-    assert unread(READ, {TopicPartition("orders", 1): 10})
+    assert behind(READ, {TopicPartition("orders", 1): 10}) > 0
     way.lifecycle.moved()
     assert way.effects() == [Start()]
 
 
 @pytest.mark.parametrize(
-    ("partition", "end", "expected"), [(0, 5, False), (0, 6, True), (2, 0, False), (2, 1, True)]
+    ("partition", "end", "count"), [(0, 5, 0), (0, 4, 0), (0, 6, 1), (2, 0, 0), (2, 3, 3)]
 )
-def test_unread_is_what_lies_behind_the_position_or_in_a_new_partition(
-    partition: int, end: int, expected: bool
+def test_behind_is_what_lies_past_the_position_or_in_a_new_partition(
+    partition: int, end: int, count: int
 ) -> None:
-    assert unread(READ, {TopicPartition("orders", partition): end}) is expected
+    assert behind(READ, {TopicPartition("orders", partition): end}) == count
 
 
 def test_a_sleeping_pipeline_can_be_stopped_paused_and_started() -> None:

@@ -230,3 +230,84 @@ def test_statuses_of_pipelines_that_are_gone_are_taken_away(ground: Ground) -> N
     )
     ground.supervisor.begin({}, {"old": old})
     assert ground.topics.statuses == {"old": None}
+
+
+def candidate_of(wanted: PipelineDocument, *plays: str, lag: int = 1_000) -> PipelineDocument:
+    version = replace(wanted.current, number=2, args=plays, checkpoint="totals/v2", suffix=".v2")
+    return replace(wanted, revision=wanted.revision + 1, candidate=version, swap_lag=lag)
+
+
+def rebuilding(ground: Ground, lag: int) -> PipelineDocument:
+    """Version 2 runs beside version 1, and has read five records of `in`."""
+    first = document("totals", "run", "rows=100")
+    ground.supervisor.follow({"totals": first})
+    ground.until(Phase.RUNNING)
+    both = candidate_of(first, "run", "rows=5", lag=lag)
+    ground.supervisor.follow({"totals": both})
+    ground.until(Phase.RUNNING, "totals~v2")
+    eventually(lambda: ground.status("totals~v2").rows_count == 5, lambda: ground.later(PUBLISH_EVERY_S))
+    assert [ground.status(key).version for key in ("totals", "totals~v2")] == [1, 2]
+    return both
+
+
+def test_a_candidate_takes_its_place_when_its_lag_is_small(ground: Ground) -> None:
+    both = rebuilding(ground, lag=10)
+    ground.topics.ends[TopicPartition("in", 0)] = 16
+    for _ in range(3):
+        ground.later(LOOK_EVERY_S)
+    assert ground.topics.swaps == [], "eleven records are too many"
+    ground.topics.ends[TopicPartition("in", 0)] = 15
+    for _ in range(3):
+        ground.later(LOOK_EVERY_S)
+    assert ground.topics.swaps == [("totals", 2)], "asked once, while the document does not change"
+    ground.supervisor.follow({"totals": both.swapped(0, "me")})
+    pid = ground.launched[1].pid
+    ground.supervisor.turn()
+    eventually(lambda: ground.topics.statuses["totals~v1"] is None, ground.supervisor.turn)
+    status = ground.status()
+    assert (status.version, status.pid, status.phase) == (2, pid, Phase.RUNNING)
+    assert ground.launched[0].end() == 0, "the version before was asked to stop"
+    assert (len(ground.launched), ground.topics.statuses["totals~v2"]) == (2, None)
+
+
+def test_a_candidate_that_is_given_up_ends(ground: Ground) -> None:
+    both = rebuilding(ground, lag=10)
+    ground.follow(both, candidate=None)
+    eventually(lambda: ground.topics.statuses["totals~v2"] is None, ground.supervisor.turn)
+    assert (ground.status().version, ground.launched[0].end()) == (1, None)
+
+
+def test_a_deleted_pipeline_takes_its_candidate_along(ground: Ground) -> None:
+    rebuilding(ground, lag=10)
+    ground.supervisor.follow({"totals": None})
+    eventually(
+        lambda: [ground.topics.statuses[key] for key in ("totals", "totals~v2")] == [None, None],
+        ground.supervisor.turn,
+    )
+    assert ground.supervisor.is_idle
+
+
+def test_the_next_supervisor_goes_on_with_both_versions(ground: Ground) -> None:
+    both = candidate_of(document("totals", "run"), "run")
+    ground.supervisor.begin({"totals": both}, {})
+    ground.until(Phase.RUNNING)
+    assert ground.until(Phase.RUNNING, "totals~v2").version == 2
+
+
+def test_a_status_that_did_not_arrive_is_sent_again(ground: Ground) -> None:
+    ground.supervisor.follow({"totals": document("totals", "run")})
+    ground.until(Phase.RUNNING)
+    ground.topics.statuses.clear()
+    ground.topics.lost = {"totals", "gone"}
+    ground.supervisor.turn()
+    assert (ground.status().phase, ground.topics.statuses["gone"]) == (Phase.RUNNING, None)
+
+
+def test_who_is_in_a_hurry_kills(ground: Ground) -> None:
+    ground.supervisor.follow({"totals": document("totals", "run", "deaf")})
+    ground.until(Phase.RUNNING)
+    ground.supervisor.halt()
+    ground.supervisor.turn()
+    ground.supervisor.kill()
+    eventually(lambda: ground.supervisor.is_idle, ground.supervisor.turn)
+    assert ground.status().phase is Phase.STOPPED

@@ -3,48 +3,65 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from odradek.cli.records.moments import time_text
 from odradek.model.ids import TopicPartition
-from odradek.pipelines.document import PipelineDocument
+from odradek.pipelines.document import PipelineDocument, PipelineVersion, run_key, runs_of
 from odradek.pipelines.status import Offsets, PipelineStatus, RunFailure
+
+Statuses = Mapping[str, PipelineStatus]
 
 COLUMNS: Final = ("pipeline", "wanted", "state", "for", "version", "rows", "failures", "last failure")
 
 
-def row(document: PipelineDocument, status: PipelineStatus | None, now_ms: int) -> tuple[object, ...]:
-    """A line of the table."""
+def rows(document: PipelineDocument, statuses: Statuses, now_ms: int) -> list[tuple[object, ...]]:
+    """Lines of the table: the pipeline, and a version that is being rebuilt."""
+    return [
+        _row(key, wanted.current.number, wanted.desired.value, statuses.get(key), now_ms)
+        for key, wanted in runs_of(document).items()
+    ]
+
+
+def _row(
+    key: str, version: int, desired: str, status: PipelineStatus | None, now_ms: int
+) -> tuple[object, ...]:
     if status is None:
-        return (document.name, document.desired.value, None, None, document.current.number, None, None, None)
+        return (key, desired, None, None, version, None, None, None)
     return (
-        document.name,
-        document.desired.value,
+        key,
+        desired,
         status.phase.value,
         age(now_ms - status.since_ms),
-        document.current.number,
+        version,
         status.rows_count,
         status.failures_in_a_row,
         None if status.failure is None else failure_text(status.failure),
     )
 
 
-def as_json(document: PipelineDocument, status: PipelineStatus | None) -> dict[str, Any]:
-    """Everything that is known, but the log."""
+def as_json(document: PipelineDocument, statuses: Statuses) -> dict[str, Any]:
+    """Everything that is known, but the log. `candidate_status` is of a version that is being rebuilt."""
     content = dataclasses.asdict(document)
-    content["status"] = None
-    if status is not None:
-        content["status"] = dataclasses.asdict(status)
-        del content["status"]["log"]
+    known = [_status_json(statuses.get(key)) for key in runs_of(document)]
+    content["status"], content["candidate_status"] = known[0], known[1] if known[1:] else None
+    return content
+
+
+def _status_json(status: PipelineStatus | None) -> dict[str, Any] | None:
+    if status is None:
+        return None
+    content = dataclasses.asdict(status)
+    del content["log"]
     return content
 
 
 def description(
-    document: PipelineDocument, status: PipelineStatus | None, owner: str | None, now_ms: int
+    document: PipelineDocument, statuses: Statuses, owner: str | None, now_ms: int
 ) -> Iterator[str]:
     """For people, a line for each thing."""
-    version = document.current
+    version, status = document.current, statuses.get(document.name)
     yield f"pipeline    {document.name}"
     yield f"wanted      {document.desired.value} (revision {document.revision})"
     yield f"state       {_state(status, now_ms)}"
@@ -52,13 +69,30 @@ def description(
         yield f"failure     {failure_text(status.failure)} ({time_text(status.failure.at_ms)})"
     yield f"supervisor  {owner or 'nobody'}"
     yield f"program     {' '.join((version.program, *version.args))}"
-    yield f"spark       {document.master or 'this machine'}, delivery {document.delivery}"
+    settings = "".join(f", {key}={value}" for key, value in document.conf)
+    yield f"spark       {document.master or 'this machine'}, delivery {document.delivery}{settings}"
     if document.sleep_after_s is not None:
         yield f"sleeps      after {document.sleep_after_s:g} s without input"
+    if status is not None and status.outline is not None:
+        for output in status.outline.outputs:
+            read = ", ".join(source.topic for source in output.sources)
+            yield f"output      {output.name}: {read} -> {output.topic or 'by each record'}"
     for version in document.versions:
-        yield f"version {version.number:<3} {time_text(version.made_ms)}  {version.program}  checkpoint {version.checkpoint}"
+        yield f"version {version.number:<3} {_version(version)}"
+    candidate = document.candidate
+    if candidate is not None:
+        yield f"rebuilt {candidate.number:<3} {_version(candidate)}"
+        beside = statuses.get(run_key(document.name, candidate.number))
+        yield f"            {_state(beside, now_ms)}; it swaps when {document.swap_lag} records are left"
+        if beside is not None and beside.failure is not None:
+            yield f"            {failure_text(beside.failure)} ({time_text(beside.failure.at_ms)})"
     for change in document.history:
         yield f"history     {time_text(change.at_ms)}  {change.what}  by {change.by}"
+
+
+def _version(version: PipelineVersion) -> str:
+    suffix = f"  outputs end in {version.suffix}" if version.suffix else ""
+    return f"{time_text(version.made_ms)}  {version.way}  {version.program}  checkpoint {version.checkpoint}{suffix}"
 
 
 def _state(status: PipelineStatus | None, now_ms: int) -> str:

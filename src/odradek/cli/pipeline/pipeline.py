@@ -1,24 +1,23 @@
-"""`odradek pipeline`: run, list, describe, start, stop, pause, resume, logs, lag, delete, forget."""
+"""`odradek pipeline`: run, list, describe, start, stop, pause, resume, upgrade, logs, lag, delete, forget."""
 
 from __future__ import annotations
 
-import getpass
 import os
-import socket
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final
 
 import click
 
-from odradek.cli.cluster.access import CLIENT_ID, PATIENCE_MS, check_reachable
 from odradek.cli.options import bootstrap_option, json_option
 from odradek.cli.output import print_json, print_table, remark
 from odradek.cli.pipeline import listing
+from odradek.cli.pipeline.access import NO_SUPERVISOR, open_store, say_what_follows, who
 from odradek.cli.pipeline.forget import forget
+from odradek.cli.pipeline.state import repartition, reset
+from odradek.cli.pipeline.upgrade import upgrade
 from odradek.cli.records.moments import duration_ms
-from odradek.model.errors import OdradekError
+from odradek.model.errors import ConfigError, OdradekError
 from odradek.model.lazy import lazy
 from odradek.pipelines.document import DELIVERIES, Desired, PipelineDocument, PipelineVersion
 from odradek.runtime.real_clock import SystemClock
@@ -27,7 +26,6 @@ if TYPE_CHECKING:
     from odradek.cli.group import lag as group_lag
     from odradek.pipelines import membership
     from odradek.pipelines import store as pipeline_store
-    from odradek.pipelines.store import PipelineStore
 else:
     group_lag = lazy("odradek.cli.group.lag")
     membership = lazy("odradek.pipelines.membership")
@@ -49,6 +47,9 @@ def pipeline() -> None:
 
 
 pipeline.add_command(forget)
+pipeline.add_command(upgrade)
+pipeline.add_command(reset)
+pipeline.add_command(repartition)
 name_argument: Final = click.argument("name")
 
 
@@ -57,6 +58,13 @@ name_argument: Final = click.argument("name")
 @click.argument("args", nargs=-1)
 @click.option("--name", "-n", help="By default the file's, without .py.")
 @click.option("--master", metavar="URL", help="Of a Spark cluster; by default this machine (local[*]).")
+@click.option(
+    "--conf",
+    "settings",
+    metavar="KEY=VALUE",
+    multiple=True,
+    help="A setting of its Spark session; may be given several times.",
+)
 @click.option(
     "--delivery",
     type=click.Choice(DELIVERIES),
@@ -79,6 +87,7 @@ def run_(
     args: tuple[str, ...],
     name: str | None,
     master: str | None,
+    settings: tuple[str, ...],
     delivery: str,
     checkpoint: str | None,
     sleep_after: str | None,
@@ -93,7 +102,12 @@ def run_(
     )
     sleep_after_s = None if sleep_after is None else duration_ms(sleep_after) / 1000
     document = PipelineDocument(
-        name=name, versions=(version,), master=master, delivery=delivery, sleep_after_s=sleep_after_s
+        name=name,
+        versions=(version,),
+        master=master,
+        conf=tuple(map(_setting, settings)),
+        delivery=delivery,
+        sleep_after_s=sleep_after_s,
     )
 
     def decide(before: PipelineDocument | None) -> PipelineDocument:
@@ -101,10 +115,17 @@ def run_(
             raise WrongState(f"there is a pipeline {name} already: choose another --name, or delete it first")
         return document.changed(now_ms, who(), f"run {file}")
 
-    with _open(bootstrap) as store:
+    with open_store(bootstrap) as store:
         made = store.change(name, decide)
         assert made is not None
-        _say_what_follows(store, made, as_json, f"pipeline {name} is to run")
+        say_what_follows(store, made, as_json, f"pipeline {name} is to run")
+
+
+def _setting(text: str) -> tuple[str, str]:
+    key, sign, value = text.partition("=")
+    if not sign or not key.startswith("spark."):
+        raise ConfigError(f"--conf {text!r}: expected a setting of Spark, such as spark.executor.memory=2g")
+    return key, value
 
 
 @pipeline.command("list")
@@ -112,19 +133,17 @@ def run_(
 @json_option
 def list_(bootstrap: str, as_json: bool) -> None:
     """List pipelines: what is wanted of each, and what it does."""
-    with _open(bootstrap) as store:
+    with open_store(bootstrap) as store:
         documents, statuses = store.documents(), store.statuses()
         owner = membership.supervisor_of(store.admin)
     if as_json:
-        print_json([listing.as_json(document, statuses.get(name)) for name, document in documents.items()])
+        print_json([listing.as_json(document, statuses) for document in documents.values()])
     elif documents:
-        rows = [
-            listing.row(document, statuses.get(name), _clock.wall_ms())
-            for name, document in documents.items()
-        ]
+        now_ms = _clock.wall_ms()
+        rows = [row for document in documents.values() for row in listing.rows(document, statuses, now_ms)]
         print_table(listing.COLUMNS, rows)
     if owner is None and documents:
-        remark(_NOBODY)
+        remark(NO_SUPERVISOR)
 
 
 @pipeline.command()
@@ -133,17 +152,14 @@ def list_(bootstrap: str, as_json: bool) -> None:
 @json_option
 def describe(name: str, bootstrap: str, as_json: bool) -> None:
     """Show a pipeline: its program, its versions, what it does, its last failure, its history."""
-    with _open(bootstrap) as store:
-        document, status = store.document(name), store.statuses().get(name)
+    with open_store(bootstrap) as store:
+        document, statuses = store.document(name), store.statuses()
         owner = membership.supervisor_of(store.admin)
     if as_json:
-        print_json({**listing.as_json(document, status), "supervised_by": owner})
+        print_json({**listing.as_json(document, statuses), "supervised_by": owner})
     else:
-        for line in listing.description(document, status, owner, _clock.wall_ms()):
+        for line in listing.description(document, statuses, owner, _clock.wall_ms()):
             click.echo(line)
-
-
-_NOBODY: Final = "no one supervises the pipelines of this cluster: start `odradek pipelines serve`"
 
 
 def _change_command(
@@ -153,11 +169,11 @@ def _change_command(
     @bootstrap_option
     @json_option
     def command(names: tuple[str, ...], bootstrap: str, as_json: bool) -> None:
-        with _open(bootstrap) as store:
+        with open_store(bootstrap) as store:
             for name in names:
                 changed = store.change(name, lambda before, name=name: _decided(before, name))  # type: ignore[misc]
                 assert changed is not None
-                _say_what_follows(store, changed, as_json, f"pipeline {name} is to be {to.value}")
+                say_what_follows(store, changed, as_json, f"pipeline {name} is to be {to.value}")
 
     def _decided(before: PipelineDocument | None, name: str) -> PipelineDocument:
         if before is None:
@@ -202,7 +218,7 @@ _change_command(
 @json_option
 def logs(name: str, lines: int | None, bootstrap: str, as_json: bool) -> None:
     """Print the last lines of a pipeline's log, as its supervisor published them."""
-    with _open(bootstrap) as store:
+    with open_store(bootstrap) as store:
         store.document(name)
         status = store.statuses().get(name)
     texts = [] if status is None else list(status.log)[-(lines or 0) :]
@@ -219,7 +235,7 @@ def logs(name: str, lines: int | None, bootstrap: str, as_json: bool) -> None:
 @json_option
 def lag(name: str, bootstrap: str, as_json: bool) -> None:
     """Show how far a pipeline is behind its inputs, a row for each partition."""
-    with _open(bootstrap) as store:
+    with open_store(bootstrap) as store:
         store.document(name)
         status = store.statuses().get(name)
         if status is None or status.inputs is None:
@@ -243,7 +259,7 @@ def lag(name: str, bootstrap: str, as_json: bool) -> None:
 @bootstrap_option
 def delete(name: str, yes: bool, bootstrap: str) -> None:
     """Stop a pipeline and forget it. Its topics, its checkpoint and the decisions of its sinks stay."""
-    with _open(bootstrap) as store:
+    with open_store(bootstrap) as store:
         document = store.document(name)
         if not yes and sys.stdin.isatty():
             click.confirm(f"Stop and forget pipeline {name}?", abort=True)
@@ -257,27 +273,3 @@ def delete(name: str, yes: bool, bootstrap: str) -> None:
         f"forgot pipeline {name}; its checkpoint stays: {document.current.checkpoint}."
         " A new pipeline with the same sinks needs it, or `odradek pipeline forget SINK --decision`"
     )
-
-
-@contextmanager
-def _open(bootstrap: str) -> Iterator[PipelineStore]:
-    check_reachable(bootstrap)
-    with pipeline_store.PipelineStore(bootstrap, patience_ms=PATIENCE_MS, client_id=CLIENT_ID) as store:
-        yield store
-
-
-def _say_what_follows(store: PipelineStore, document: PipelineDocument, as_json: bool, text: str) -> None:
-    owner = membership.supervisor_of(store.admin)
-    if as_json:
-        answer: dict[str, Any] = {**listing.as_json(document, None), "supervised_by": owner}
-        print_json(answer)
-    remark(f"{text}; {owner} sees to it" if owner is not None else f"{text}; {_NOBODY}")
-
-
-def who() -> str:
-    """The person, for histories."""
-    try:
-        user = getpass.getuser()
-    except (KeyError, OSError):  # a user id without a name
-        user = str(os.getuid())
-    return f"{user}@{socket.gethostname()}"

@@ -42,7 +42,7 @@ def pipelines() -> None:
 @click.option("--json-log", is_flag=True, help="The log as JSON, one object a line.")
 @bootstrap_option
 def serve(state: str | None, json_log: bool, bootstrap: str) -> None:
-    """Run pipelines as `odradek pipeline` has them, until SIGTERM or Ctrl-C.
+    """Run pipelines as `odradek pipeline` has them, until SIGTERM or Ctrl-C. Asked twice, it kills them.
 
     Of several supervisors of one cluster one works and the others wait. Pipelines run as processes of this machine.
     """
@@ -71,6 +71,7 @@ def serve(state: str | None, json_log: bool, bootstrap: str) -> None:
         SystemClock(),
         SystemEntropy(),
         should_stop=lambda: bool(asked),
+        should_kill=lambda: len(asked) > 1,
         pause=time.sleep,
         tell=lambda line: click.echo(line),
     )

@@ -1,0 +1,52 @@
+"""What commands on pipelines share: the store, who asks, and what is said after a change."""
+
+from __future__ import annotations
+
+import getpass
+import os
+import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, Final
+
+from odradek.cli.cluster.access import CLIENT_ID, PATIENCE_MS, check_reachable
+from odradek.cli.output import print_json, remark
+from odradek.cli.pipeline import listing
+from odradek.model.lazy import lazy
+
+if TYPE_CHECKING:
+    from odradek.pipelines import membership
+    from odradek.pipelines import store as pipeline_store
+    from odradek.pipelines.document import PipelineDocument
+    from odradek.pipelines.store import PipelineStore
+else:
+    membership = lazy("odradek.pipelines.membership")
+    pipeline_store = lazy("odradek.pipelines.store")
+
+NO_SUPERVISOR: Final = "no one supervises the pipelines of this cluster: start `odradek pipelines serve`"
+
+
+@contextmanager
+def open_store(bootstrap: str) -> Iterator[PipelineStore]:
+    """ConfigError or KafkaError where there is no broker."""
+    check_reachable(bootstrap)
+    with pipeline_store.PipelineStore(bootstrap, patience_ms=PATIENCE_MS, client_id=CLIENT_ID) as store:
+        yield store
+
+
+def say_what_follows(store: PipelineStore, document: PipelineDocument, as_json: bool, text: str) -> None:
+    """The changed document, and who sees to it."""
+    owner = membership.supervisor_of(store.admin)
+    if as_json:
+        answer: dict[str, Any] = {**listing.as_json(document, {}), "supervised_by": owner}
+        print_json(answer)
+    remark(f"{text}; {owner} sees to it" if owner is not None else f"{text}; {NO_SUPERVISOR}")
+
+
+def who() -> str:
+    """The person, for histories."""
+    try:
+        user = getpass.getuser()
+    except (KeyError, OSError):  # a user id without a name
+        user = str(os.getuid())
+    return f"{user}@{socket.gethostname()}"

@@ -1,0 +1,97 @@
+"""What of a program decides whether another one can go on in its place: outputs, sources, operators with state. Plain values.
+
+A running program says its outline, and the supervisor keeps it in the status; so it can be compared with a new program when
+the file that it came from has long changed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from enum import StrEnum
+from typing import Any, Self
+
+
+class ProgramKind(StrEnum):
+    """What a file defines."""
+
+    STREAMS = "streams"
+    """`app`."""
+    PYSPARK = "pyspark"
+    """`pipeline(spark)`: its queries are not known before it runs."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SourceOutline:
+    """A topic that is read. `name` is that of the source in Spark's checkpoint."""
+
+    name: str
+    topic: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StateOutline:
+    """An operator with state. Two whose kind and shape are equal understand each other's state."""
+
+    name: str
+    kind: str
+    shape: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OutputOutline:
+    """A query of the program."""
+
+    name: str
+    topic: str | None
+    """None: a function is called, or an expression names the topic."""
+    is_topic: bool
+    sources: tuple[SourceOutline, ...]
+    states: tuple[StateOutline, ...]
+    """In the order of the plan: Spark tells state apart by it."""
+    sources_named: bool
+    """Spark's checkpoint knows its sources by their names."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProgramOutline:
+    """A program."""
+
+    kind: ProgramKind
+    app: str = ""
+    """Sinks and topics of state are called after it."""
+    partitions: int = 1
+    outputs: tuple[OutputOutline, ...] = ()
+
+    @property
+    def topics(self) -> tuple[str, ...]:
+        """All that it reads, in order of their names."""
+        return tuple(sorted({source.topic for output in self.outputs for source in output.sources}))
+
+    def as_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, content: Mapping[str, Any]) -> Self:
+        """KeyError, TypeError or ValueError for what is no outline."""
+        return cls(
+            kind=ProgramKind(content["kind"]),
+            app=content["app"],
+            partitions=content["partitions"],
+            outputs=tuple(
+                OutputOutline(
+                    name=output["name"],
+                    topic=output["topic"],
+                    is_topic=output["is_topic"],
+                    sources=tuple(SourceOutline(**source) for source in output["sources"]),
+                    states=tuple(StateOutline(**state) for state in output["states"]),
+                    sources_named=output["sources_named"],
+                )
+                for output in content["outputs"]
+            ),
+        )
+
+
+def unknown_output(name: str) -> OutputOutline:
+    """A query of which nothing is known but its name."""
+    return OutputOutline(name=name, topic=None, is_topic=False, sources=(), states=(), sources_named=False)

@@ -1,0 +1,157 @@
+"""From a program to its outline. `python -m odradek.pipelines.outlining FILE ARGS` says the one of a file: what a user's file
+does when it is loaded stays in that process.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterable, Sequence
+from dataclasses import fields, is_dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from odradek.model.errors import OdradekError
+from odradek.pipelines.outline import (
+    OutputOutline,
+    ProgramKind,
+    ProgramOutline,
+    SourceOutline,
+    StateOutline,
+)
+from odradek.pipelines.program_file import LoadedProgram, WrongProgram, load_program
+from odradek.streams.plan import keyed
+from odradek.streams.plan.operators import (
+    AsTable,
+    Exploded,
+    FrameSource,
+    Operator,
+    Selected,
+    TopicSink,
+    TopicSource,
+    walk,
+)
+from odradek.streams.plan.program import Program
+from odradek.streams.plan.sources import can_be_named, source_names
+from odradek.streams.translation.translator import operators_with_old_values
+
+LOADING_MAX_S: Final = 120.0
+_NOT_STATE: Final = frozenset({"name", "inputs", "emit"})
+
+
+def outline_of(program: LoadedProgram) -> ProgramOutline:
+    """Of a program that was loaded, before it is started."""
+    if program.app is None:
+        return ProgramOutline(kind=ProgramKind.PYSPARK)
+    return outline_of_streams(program.app.program)
+
+
+def outline_of_streams(program: Program) -> ProgramOutline:
+    """Of a plan."""
+    names, with_old = source_names(program.ends), operators_with_old_values(program.ends)
+    return ProgramOutline(
+        kind=ProgramKind.STREAMS,
+        app=program.name,
+        partitions=program.partitions,
+        outputs=tuple(
+            OutputOutline(
+                name=sink.name,
+                topic=sink.topic if isinstance(sink, TopicSink) else None,
+                is_topic=isinstance(sink, TopicSink),
+                sources=tuple(
+                    SourceOutline(name=names[operator], topic=operator.topic)
+                    for operator in walk(sink)
+                    if isinstance(operator, TopicSource)
+                ),
+                states=tuple(
+                    StateOutline(name=operator.name, kind=type(operator).__name__, shape=_shape(operator))
+                    for operator in walk(sink)
+                    if _is_keyed(operator)
+                    or (isinstance(operator, AsTable | TopicSource) and operator in with_old)
+                ),
+                sources_named=can_be_named(sink),
+            )
+            for sink in program.ends
+        ),
+    )
+
+
+def _is_keyed(operator: Operator) -> bool:
+    return type(operator).__module__ == keyed.__name__
+
+
+def _shape(operator: Operator) -> str:
+    """What its state is made of: its own settings, but not when it speaks; and the rows that it keeps."""
+    own = [
+        f"{field.name}={_text(getattr(operator, field.name))}"
+        for field in fields(operator)
+        if field.name not in _NOT_STATE
+    ]
+    return "; ".join([*own, *(f"rows {_rows(source)}" for source in operator.inputs)])
+
+
+def _rows(operator: Operator) -> str:
+    """The columns of its values, as far as a plan knows them."""
+    match operator:
+        case TopicSource():
+            return operator.value.ddl
+        case FrameSource():
+            return _text(operator.value)
+        case Selected(value=tuple(value)):
+            below = f" of {_rows(operator.inputs[0])}" if "*" in value else ""
+            return _text(value) + below
+        case Exploded():
+            return f"elements of {_text(operator.elements)}"
+    if _is_keyed(operator):
+        return f"results of {operator.name}"
+    return _rows(operator.inputs[0])  # merged streams have the same columns
+
+
+def _text(value: Any) -> str:
+    """The same in every process: of a function and an object, what it is called."""
+    if isinstance(value, tuple):
+        return ", ".join(map(_text, value))
+    if value is None or isinstance(value, str | int | float | bool):
+        return str(value)
+    if is_dataclass(value) and not isinstance(value, type):
+        return repr(value)
+    if callable(value):
+        return str(getattr(value, "__qualname__", type(value).__name__))
+    described = str(value)
+    return type(value).__name__ if " at 0x" in described else described
+
+
+def outline_of_file(file: Path, args: Sequence[str], servers: str) -> ProgramOutline:
+    """Of a program on this machine, loaded in a process of its own. WrongProgram when it is none."""
+    words = [sys.executable, "-m", "odradek.pipelines.outlining", str(file), *args]
+    environment = {**os.environ, "ODRADEK_BOOTSTRAP": servers}
+    try:
+        done = subprocess.run(
+            words, capture_output=True, text=True, env=environment, timeout=LOADING_MAX_S, check=False
+        )
+    except subprocess.TimeoutExpired:
+        raise WrongProgram(f"{file}: to load it takes more than {LOADING_MAX_S:g} s") from None
+    lines = done.stdout.splitlines()
+    try:
+        content = json.loads(lines[-1])
+        if "wrong" in content:
+            raise WrongProgram(content["wrong"])
+        return ProgramOutline.from_json(content)
+    except (ValueError, TypeError, KeyError, IndexError):
+        last: Iterable[str] = done.stderr.splitlines()[-1:]
+        raise WrongProgram(f"{file} could not be loaded: {''.join(last) or 'it said nothing'}") from None
+
+
+def main(words: Sequence[str]) -> None:
+    """Print the outline, or what is wrong, as JSON on the last line."""
+    try:
+        content = outline_of(load_program(Path(words[0]), words[1:])).as_json()
+    except OdradekError as error:
+        content = {"wrong": str(error)}
+    sys.stdout.write(f"\n{json.dumps(content)}\n")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

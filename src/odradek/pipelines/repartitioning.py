@@ -1,0 +1,64 @@
+"""State in a checkpoint, divided among more or fewer tasks: `python -m odradek.pipelines.repartitioning PARTITIONS CHECKPOINT`.
+
+Spark does it offline, for one query's checkpoint at a time. The tasks of a streams program are not divided by Spark: see
+decision 0044.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from odradek.model.errors import OdradekError
+from odradek.pipelines.failure_line import failure_line
+from odradek.pipelines.runner import RunnerTerms, light_session
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_OF_A_QUERY: Final = ("offsets", "state")
+
+
+class NoState(OdradekError):
+    """There is nothing to divide."""
+
+
+def checkpoints_with_state(place: Path) -> list[Path]:
+    """The queries of a pipeline that keep state. NoState when there is none."""
+    queries = sorted(
+        directory for directory in place.glob("*") if all((directory / part).is_dir() for part in _OF_A_QUERY)
+    )
+    if not queries:
+        raise NoState(f"{place}: no query with state has a checkpoint there, on this machine")
+    return queries
+
+
+def repartition(spark: SparkSession, place: Path, partitions: int) -> list[Path]:
+    """Divide the state of all queries below a pipeline's checkpoint. They must not run. Gives what was changed."""
+    queries = checkpoints_with_state(place)
+    for checkpoint in queries:
+        spark._streamingCheckpointManager.repartition(str(checkpoint), partitions)
+    return queries
+
+
+def main(words: Sequence[str]) -> int:
+    """One line for each query, or what went wrong."""
+    partitions, place = int(words[0]), Path(words[1])
+    try:
+        checkpoints_with_state(place)
+        terms = RunnerTerms(name="repartition", servers="", checkpoint=str(place), delivery="")
+        for checkpoint in repartition(light_session(terms, None), place, partitions):
+            sys.stdout.write(f"{checkpoint}: {partitions} partitions\n")
+    except OdradekError as error:
+        sys.stderr.write(f"{error}\n")
+        return 1
+    except Exception as error:  # noqa: BLE001 - the root of the process
+        sys.stderr.write(f"{failure_line(str(error))}\n")
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,194 @@
+"""Which ways lead from a version of a pipeline to another program, and why the others do not. Decisions only."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import StrEnum
+
+from odradek.pipelines.outline import OutputOutline, ProgramKind, ProgramOutline, StateOutline
+
+
+class UpgradeMode(StrEnum):
+    """How the next version gets state and position."""
+
+    KEEP = "keep"
+    """The same checkpoint."""
+    CARRY = "carry"
+    """A new checkpoint: state from the changelog topics, position from the sinks' decisions."""
+    REBUILD = "rebuild"
+    """It reads everything into topics of its own, beside the version before, and takes its place when its lag is small."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModeVerdict:
+    """Whether a mode is possible."""
+
+    mode: UpgradeMode
+    reasons: tuple[str, ...]
+    """Why it is not; none when it is."""
+    notes: tuple[str, ...]
+    """What people should know who choose it."""
+
+    @property
+    def is_possible(self) -> bool:
+        return not self.reasons
+
+
+def verdicts(
+    before: ProgramOutline | None, after: ProgramOutline, *, delivery: str, rebuilding: int | None
+) -> tuple[ModeVerdict, ...]:
+    """Of all modes. `before` is what ran last, None where no one knows; `rebuilding` the version that is being rebuilt."""
+    ways = {UpgradeMode.KEEP: _keep, UpgradeMode.CARRY: _carry, UpgradeMode.REBUILD: _rebuild}
+    return tuple(_verdict(mode, way(before, after, delivery), rebuilding) for mode, way in ways.items())
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Reason:
+    text: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Note:
+    text: str
+
+
+_Remark = _Reason | _Note
+
+
+def _verdict(mode: UpgradeMode, remarks: Iterator[_Remark], rebuilding: int | None) -> ModeVerdict:
+    said = list(remarks)
+    reasons = [remark.text for remark in said if isinstance(remark, _Reason)]
+    if rebuilding is not None:
+        reasons.append(f"version {rebuilding} is being rebuilt: wait, or give it up (upgrade --abandon)")
+    notes = tuple(remark.text for remark in said if isinstance(remark, _Note))
+    return ModeVerdict(mode=mode, reasons=tuple(reasons), notes=notes)
+
+
+def _same_program(before: ProgramOutline | None, after: ProgramOutline) -> Iterator[_Remark]:
+    """What state and position hang on."""
+    if before is None:
+        yield _Reason(text="no supervisor has said what runs: start the pipeline once")
+    elif before.kind is not after.kind:
+        yield _Reason(text=f"it was a {before.kind} program, and is a {after.kind} one")
+    elif before.app != after.app:
+        yield _Reason(
+            text=f"the app was called {before.app!r}, and is {after.app!r}: its sinks and state go by that name"
+        )
+
+
+def _keep(before: ProgramOutline | None, after: ProgramOutline, _: str) -> Iterator[_Remark]:
+    yield from _same_program(before, after)
+    if before is None or before.kind is not after.kind:
+        return
+    if after.kind is ProgramKind.PYSPARK:
+        yield _Note(text="Spark compares the plans when it starts")
+        yield _Note(
+            text="sources that come, go or move need names in both (readStream.name), see docs/pipelines.md"
+        )
+        return
+    if before.partitions != after.partitions:
+        yield _Reason(
+            text=f"partitions was {before.partitions}, and is {after.partitions}: keys would lie in other tasks"
+        )
+    for output, same in _outputs(before, after):
+        yield from _same_states(output, same)
+        moved = [source.name for source in output.sources] != [source.name for source in same.sources]
+        if moved and not (output.sources_named and same.sources_named):
+            yield _Reason(
+                text=f"{output.name}: its sources change, and one of them is a DataFrame, so that none has a name"
+            )
+        yield from _topic_note(output, same)
+    yield from _outputs_that_change(before, after)
+
+
+def _same_states(output: OutputOutline, same: OutputOutline) -> Iterator[_Remark]:
+    """Spark gives state by an operator's place, so the states of an output must be the same, one after the other."""
+    known = {state.name: state for state in output.states}
+    for state in same.states:
+        if state.name not in known:
+            yield _Reason(text=f"{output.name}: the operator {state.name!r} with state is new")
+        elif (change := _shape_change(known[state.name], state)) is not None:
+            yield _Reason(text=f"{output.name}: {change}")
+    names = [state.name for state in same.states]
+    for state in output.states:
+        if state.name not in names:
+            yield _Reason(text=f"{output.name}: the operator {state.name!r} with state is gone")
+    if sorted(names) == sorted(known) and names != list(known):
+        yield _Reason(text=f"{output.name}: its operators with state come in another order")
+
+
+def _shape_change(before: StateOutline, after: StateOutline) -> str | None:
+    if before.kind != after.kind:
+        return f"the operator {before.name!r} was {before.kind}, and is {after.kind}"
+    if before.shape != after.shape:
+        return f"the state of {before.name!r} changes: it was ({before.shape}), and is ({after.shape})"
+    return None
+
+
+def _carry(before: ProgramOutline | None, after: ProgramOutline, delivery: str) -> Iterator[_Remark]:
+    yield from _same_program(before, after)
+    if delivery != "exactly_once":
+        yield _Reason(
+            text=f"delivery is {delivery}: only exactly_once keeps the position and the state in the cluster"
+        )
+    if after.kind is ProgramKind.PYSPARK:
+        yield _Reason(text="only programs of odradek.streams write their state to changelog topics")
+        return
+    if before is None or before.kind is not after.kind:
+        return
+    for output, same in _outputs(before, after):
+        if not output.is_topic or not same.is_topic:
+            yield _Reason(text=f"{output.name} calls a function: no decision says how far it has come")
+        known = {state.name: state for state in output.states}
+        for state in same.states:
+            if state.name not in known:
+                yield _Note(
+                    text=f"{output.name}: the operator {state.name!r} with state is new, and begins empty"
+                )
+            elif (change := _shape_change(known[state.name], state)) is not None:
+                yield _Reason(text=f"{output.name}: {change}")
+        kept = {state.name for state in same.states}
+        for name in known.keys() - kept:
+            yield _Note(text=f"{output.name}: the state of {name!r} is not used any more")
+        yield from _topic_note(output, same)
+    yield from _outputs_that_change(before, after)
+
+
+def _rebuild(before: ProgramOutline | None, after: ProgramOutline, _: str) -> Iterator[_Remark]:
+    if before is None:
+        yield _Note(text="no supervisor has said what runs, so no one can tell what changes")
+    if after.kind is ProgramKind.PYSPARK:
+        yield _Note(text='only topics are kept apart: all writers must be of format("odradek")')
+        return
+    for output in after.outputs:
+        if not output.is_topic:
+            yield _Reason(text=f"{output.name} calls a function: it would be called for all records again")
+        elif output.topic is None:
+            yield _Note(
+                text=f"{output.name}: an expression names its topics, so they are made by the broker's defaults"
+            )
+
+
+def _outputs(before: ProgramOutline, after: ProgramOutline) -> Iterator[tuple[OutputOutline, OutputOutline]]:
+    """Those that both have, by name."""
+    new = {output.name: output for output in after.outputs}
+    for output in before.outputs:
+        if output.name in new:
+            yield output, new[output.name]
+
+
+def _outputs_that_change(before: ProgramOutline, after: ProgramOutline) -> Iterator[_Note]:
+    old_names = {output.name for output in before.outputs}
+    new_names = {output.name for output in after.outputs}
+    for name in sorted(new_names - old_names):
+        yield _Note(text=f"{name} is new: it reads its inputs from their beginning")
+    for name in sorted(old_names - new_names):
+        yield _Note(text=f"{name} is gone: nothing is written there any more")
+
+
+def _topic_note(output: OutputOutline, same: OutputOutline) -> Iterator[_Note]:
+    if output.topic != same.topic:
+        yield _Note(
+            text=f"{output.name} goes on in topic {same.topic}; what it wrote stays in {output.topic}"
+        )

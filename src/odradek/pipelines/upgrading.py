@@ -1,0 +1,198 @@
+"""An upgrade of a pipeline: what is looked up for it, what it writes. Which modes there are, `upgrade.py` decides."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+from odradek import client
+from odradek.client import Admin, ConfigResource, NewTopic
+from odradek.client.admin.types import ConfigSource, ResourceType
+from odradek.model.errors import OdradekError
+from odradek.pipelines.document import PipelineDocument, PipelineVersion
+from odradek.pipelines.outline import ProgramOutline
+from odradek.pipelines.store import PipelineStore, no_such_pipeline
+from odradek.pipelines.upgrade import ModeVerdict, UpgradeMode, verdicts
+
+_NAMED_MAX: Final = 3
+
+
+class UpgradeRefused(OdradekError):
+    """The mode is not possible."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NextProgram:
+    """What a pipeline is to run from now on."""
+
+    file: str
+    args: tuple[str, ...]
+    outline: ProgramOutline
+
+
+def look(store: PipelineStore, document: PipelineDocument, program: NextProgram) -> tuple[ModeVerdict, ...]:
+    """What each mode would be. Nothing is changed."""
+    status = store.statuses().get(document.name)
+    before = None
+    if status is not None and status.version == document.current.number:
+        before = status.outline
+    rebuilding = None if document.candidate is None else document.candidate.number
+    judged = verdicts(before, program.outline, delivery=document.delivery, rebuilding=rebuilding)
+    return tuple(
+        verdict
+        if verdict.mode is not UpgradeMode.REBUILD
+        else _with_topics(store.admin, verdict, program.outline, _suffix(document.next_number))
+        for verdict in judged
+    )
+
+
+def _with_topics(admin: Admin, verdict: ModeVerdict, outline: ProgramOutline, suffix: str) -> ModeVerdict:
+    present = set(admin.list_topics(internal=True))
+    taken = [topic for topic in _outputs(outline, suffix) if topic in present]
+    missing = [topic for topic in outline.topics if topic not in present]
+    gone = _gone(admin, [topic for topic in outline.topics if topic in present])
+    reasons, notes = list(verdict.reasons), list(verdict.notes)
+    if taken:
+        reasons.append(f"topic {', '.join(taken)} is there already: delete it first")
+    if missing:
+        notes.append(f"topic {', '.join(missing)} is not there")
+    if gone:
+        notes.append(f"inputs do not hold everything any more: {gone}; what was before is not read again")
+    return replace(verdict, reasons=tuple(reasons), notes=tuple(notes))
+
+
+def _gone(admin: Admin, topics: Sequence[str]) -> str:
+    """The partitions that do not begin at 0, in words; empty when all do."""
+    partitions = [
+        tp for description in admin.describe_topics(topics).values() for tp in description.topic_partitions
+    ]
+    if not partitions:
+        return ""
+    begins = admin.list_offsets(dict.fromkeys(partitions, client.EARLIEST))
+    late = [
+        f"{tp} begins at offset {begin.offset}" for tp, begin in sorted(begins.items()) if begin.offset > 0
+    ]
+    more = f" and {len(late) - _NAMED_MAX} more" if len(late) > _NAMED_MAX else ""
+    return ", ".join(late[:_NAMED_MAX]) + more
+
+
+def upgrade(
+    store: PipelineStore,
+    name: str,
+    program: NextProgram,
+    mode: UpgradeMode,
+    *,
+    by: str,
+    now_ms: int,
+    swap_lag: int | None = None,
+) -> PipelineDocument:
+    """Make the next version. UpgradeRefused, with the reasons, when the mode is not possible; PipelineConflict when somebody
+    changes the pipeline meanwhile.
+    """
+    document = store.document(name)
+    verdict = next(verdict for verdict in look(store, document, program) if verdict.mode is mode)
+    if not verdict.is_possible:
+        raise UpgradeRefused(f"pipeline {name} cannot be upgraded by {mode}: {'; '.join(verdict.reasons)}")
+    number = document.next_number
+    version = PipelineVersion(
+        number=number,
+        program=program.file,
+        args=program.args,
+        checkpoint=document.current.checkpoint if mode is UpgradeMode.KEEP else f"{name}/v{number}",
+        made_ms=now_ms,
+        suffix=_suffix(number) if mode is UpgradeMode.REBUILD else document.current.suffix,
+        way=mode.value,
+    )
+    if mode is UpgradeMode.REBUILD:
+        _make_topics(store.admin, program.outline, version.suffix)
+
+    def decide(before: PipelineDocument | None) -> PipelineDocument:
+        if before is None:
+            raise no_such_pipeline(name, [])
+        what = f"upgrade to version {number} by {mode}: {program.file}"
+        if mode is UpgradeMode.REBUILD:
+            lag = before.swap_lag if swap_lag is None else swap_lag
+            return before.changed(now_ms, by, what, candidate=version, swap_lag=lag)
+        return before.changed(now_ms, by, what, versions=(*before.versions, version))
+
+    changed = store.change(name, decide, expected_revision=document.revision)
+    assert changed is not None
+    return changed
+
+
+def _suffix(number: int) -> str:
+    return f".v{number}"
+
+
+def _outputs(outline: ProgramOutline, suffix: str) -> list[str]:
+    return sorted({f"{output.topic}{suffix}" for output in outline.outputs if output.topic is not None})
+
+
+def _make_topics(admin: Admin, outline: ProgramOutline, suffix: str) -> None:
+    """As those that they stand beside: as many partitions and replicas, the same settings."""
+    wanted = {output.topic for output in outline.outputs if output.topic is not None}
+    there = sorted(wanted & set(admin.list_topics(internal=True)))
+    if not there:
+        return
+    descriptions = admin.describe_topics(there)
+    resources = {topic: ConfigResource(ResourceType.TOPIC, topic) for topic in there}
+    entries = admin.describe_configs(resources.values())
+    admin.create_topics(
+        NewTopic(
+            f"{topic}{suffix}",
+            len(descriptions[topic].partitions),
+            len(descriptions[topic].partitions[0].replicas),
+            configs={
+                entry.name: entry.value
+                for entry in entries[resources[topic]].values()
+                if entry.source is ConfigSource.TOPIC and entry.value is not None
+            },
+        )
+        for topic in there
+    )
+
+
+def swap(store: PipelineStore, name: str, *, by: str, now_ms: int) -> PipelineDocument:
+    """Let the candidate take its place now, whatever its lag. UpgradeRefused when there is none."""
+
+    def decide(before: PipelineDocument | None) -> PipelineDocument:
+        return _with_candidate(before, name).swapped(now_ms, by)
+
+    changed = store.change(name, decide)
+    assert changed is not None
+    return changed
+
+
+def abandon(store: PipelineStore, name: str, *, by: str, now_ms: int) -> PipelineDocument:
+    """Give the candidate up. Its topics and its checkpoint stay. UpgradeRefused when there is none."""
+
+    def decide(before: PipelineDocument | None) -> PipelineDocument:
+        document = _with_candidate(before, name)
+        assert document.candidate is not None
+        what = f"give up version {document.candidate.number}"
+        return document.changed(now_ms, by, what, candidate=None)
+
+    changed = store.change(name, decide)
+    assert changed is not None
+    return changed
+
+
+def _with_candidate(document: PipelineDocument | None, name: str) -> PipelineDocument:
+    if document is None:
+        raise no_such_pipeline(name, [])
+    if document.candidate is None:
+        raise UpgradeRefused(f"pipeline {name} has no version that is being rebuilt")
+    return document
+
+
+def words(verdicts: Iterable[ModeVerdict]) -> list[tuple[str, str, str]]:
+    """Rows for people: mode, possible, why not and what to know."""
+    return [
+        (
+            verdict.mode.value,
+            "yes" if verdict.is_possible else "no",
+            "; ".join((*verdict.reasons, *verdict.notes)) or "-",
+        )
+        for verdict in verdicts
+    ]

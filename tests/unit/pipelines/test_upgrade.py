@@ -1,0 +1,155 @@
+"""Which upgrades are possible, and why the others are not: outlines of programs, compared."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from odradek.pipelines.outline import ProgramKind, ProgramOutline
+from odradek.pipelines.outlining import outline_of_file, outline_of_streams
+from odradek.pipelines.program_file import WrongProgram
+from odradek.pipelines.upgrade import ModeVerdict, UpgradeMode, verdicts
+from odradek.streams import Streams
+
+Build = Callable[[Streams], None]
+PYSPARK = ProgramOutline(kind=ProgramKind.PYSPARK)
+
+
+def totals(aggregate: str = "count(*) AS n", name: str = "totals") -> Build:
+    def build(app: Streams) -> None:
+        orders = app.stream("orders", key="STRING", value="amount DOUBLE")
+        orders.group_by_key().agg(aggregate, name=name).to("totals", name="out")
+
+    return build
+
+
+def outline(build: Build, name: str = "shop", partitions: int = 1) -> ProgramOutline:
+    app = Streams(name, partitions=partitions)
+    build(app)
+    return outline_of_streams(app.program)
+
+
+def judged(
+    before: ProgramOutline | None,
+    after: ProgramOutline,
+    delivery: str = "exactly_once",
+    rebuilding: int | None = None,
+) -> dict[UpgradeMode, ModeVerdict]:
+    every = verdicts(before, after, delivery=delivery, rebuilding=rebuilding)
+    return {verdict.mode: verdict for verdict in every}
+
+
+def reason(verdict: ModeVerdict) -> str:
+    assert len(verdict.reasons) == 1, verdict.reasons
+    return verdict.reasons[0]
+
+
+def test_the_same_program_goes_every_way() -> None:
+    modes = judged(outline(totals()), outline(totals()))
+    assert [verdict.is_possible for verdict in modes.values()] == [True, True, True]
+
+
+def test_sources_come_go_and_move_in_one_checkpoint() -> None:
+    def two(*topics: str) -> Build:
+        def build(app: Streams) -> None:
+            first, *others = (app.stream(topic, key="STRING", value="amount DOUBLE") for topic in topics)
+            merged = first.merge(*others) if others else first
+            merged.group_by_key().agg("count(*) AS n", name="totals").to("totals", name="out")
+
+        return build
+
+    before = outline(two("a"))
+    for after in (two("a", "b"), two("b", "a"), two("b")):
+        assert judged(before, outline(after))[UpgradeMode.KEEP].is_possible
+
+
+@pytest.mark.parametrize(
+    ("after", "why"),
+    [
+        (outline(totals("sum(amount) AS n")), "the state of 'totals' changes: it was (key="),
+        (outline(totals(name="sums")), "the operator 'sums' with state is new"),
+        (outline(totals(), partitions=2), "partitions was 1, and is 2: keys would lie in other tasks"),
+        (outline(totals(), name="store"), "the app was called 'shop', and is 'store'"),
+        (PYSPARK, "it was a streams program, and is a pyspark one"),
+    ],
+)
+def test_why_a_checkpoint_cannot_be_kept(after: ProgramOutline, why: str) -> None:
+    kept = judged(outline(totals()), after)[UpgradeMode.KEEP]
+    assert not kept.is_possible
+    assert why in kept.reasons[0]
+
+
+def test_stateless_changes_keep_the_checkpoint() -> None:
+    def filtered(app: Streams) -> None:
+        orders = app.stream("orders", key="STRING", value="amount DOUBLE").filter("amount > 0")
+        orders.group_by_key().agg("count(*) AS n", name="totals", emit="every").to("sums", name="out")
+
+    kept = judged(outline(totals()), outline(filtered))[UpgradeMode.KEEP]
+    assert kept.is_possible
+    assert kept.notes == ("out goes on in topic sums; what it wrote stays in totals",)
+
+
+def test_joined_rows_that_look_different_are_another_state() -> None:
+    def joined(*columns: str) -> Build:
+        def build(app: Streams) -> None:
+            users = app.table("users", key="STRING", value="name STRING, city STRING").select(*columns)
+            orders = app.stream("orders", key="STRING", value="amount DOUBLE")
+            orders.join(users, name="named").to("named", name="out")
+
+        return build
+
+    kept = judged(outline(joined("name")), outline(joined("name", "city")))[UpgradeMode.KEEP]
+    assert "the state of 'named' changes" in reason(kept)
+
+
+def test_new_state_begins_empty_when_it_is_carried() -> None:
+    carried = judged(outline(totals()), outline(totals(name="sums")))[UpgradeMode.CARRY]
+    assert carried.is_possible
+    assert "the operator 'sums' with state is new, and begins empty" in carried.notes[0]
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "delivery", "why"),
+    [
+        (outline(totals()), outline(totals()), "at_least_once", "delivery is at_least_once"),
+        (PYSPARK, PYSPARK, "exactly_once", "only programs of odradek.streams"),
+        (None, outline(totals()), "exactly_once", "start the pipeline once"),
+    ],
+)
+def test_why_state_cannot_be_carried(
+    before: ProgramOutline | None, after: ProgramOutline, delivery: str, why: str
+) -> None:
+    assert why in reason(judged(before, after, delivery)[UpgradeMode.CARRY])
+
+
+def test_a_function_is_not_called_for_all_records_again() -> None:
+    def called(app: Streams) -> None:
+        app.stream("orders").foreach(print, name="show")
+
+    modes = judged(outline(called), outline(called))
+    assert "it would be called for all records again" in reason(modes[UpgradeMode.REBUILD])
+    assert "no decision says how far" in reason(modes[UpgradeMode.CARRY])
+
+
+def test_one_upgrade_at_a_time() -> None:
+    for verdict in judged(outline(totals()), outline(totals()), rebuilding=3).values():
+        assert "version 3 is being rebuilt" in reason(verdict)
+
+
+def test_an_outline_survives_its_json() -> None:
+    before = outline(totals())
+    assert ProgramOutline.from_json(before.as_json()) == before
+
+
+def test_a_file_says_its_outline_or_what_is_wrong_with_it(tmp_path: Path) -> None:
+    file = tmp_path / "program.py"
+    file.write_text(
+        "import sys\nfrom odradek.streams import Streams\nprint('chatter')\n"
+        "app = Streams(sys.argv[1])\napp.stream('a').to('b')\n"
+    )
+    assert outline_of_file(file, ["shop"], "127.0.0.1:1").app == "shop"
+    file.write_text("app = (")
+    with pytest.raises(WrongProgram, match=r"program\.py, line 1: '\(' was never closed"):
+        outline_of_file(file, [], "127.0.0.1:1")
