@@ -20,7 +20,7 @@ from tests.faults.standstill import left
 from odradek.testing.zookeeper import absent as zookeeper_absent
 
 
-def main() -> int:
+def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m tests.faults", description=__doc__)
     parser.add_argument("--minutes", type=float, default=30.0, help="how long faults go on (30)")
     parser.add_argument(
@@ -54,7 +54,11 @@ def main() -> int:
         help="what copiers and members do, as librdkafka logs it",
     )
     parser.add_argument("--json", type=Path, metavar="FILE", help="where the result goes as JSON, too")
-    chosen = parser.parse_args()
+    return parser
+
+
+def main() -> int:
+    chosen = _parser().parse_args()
     if chosen.everything:
         chosen.zookeeper = not _is_absent("ZooKeeper", zookeeper_absent())
         chosen.namespaces = hub() is not None or not _is_absent("network partitions", absent())

@@ -2,7 +2,7 @@
 
 import errno
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 from uuid import UUID
 
@@ -100,12 +100,21 @@ def versions() -> Iterator[tuple[str, int]]:
 
 def request_of(name: str, version: int, topic_id: UUID, batch: bytes) -> Any:
     """A request about the topic `t`, as a client of that version would fill it in."""
-    makers = {
-        "ApiVersions": lambda: api_versions.ApiVersionsRequest(
-            client_software_name="c" if version >= 3 else "",
-            client_software_version="1" if version >= 3 else "",
-        ),
-        "Metadata": lambda: metadata.MetadataRequest(topics=[metadata.MetadataRequestTopic(name="t")]),
+    makers = (
+        _of_data(version, topic_id, batch)
+        | _of_topics(version)
+        | _of_the_cluster(version)
+        | _of_transactions(version)
+    )
+    return makers[name]()
+
+
+Makers = dict[str, Callable[[], Any]]
+"""By the name of the API."""
+
+
+def _of_data(version: int, topic_id: UUID, batch: bytes) -> Makers:
+    return {
         "Produce": lambda: _produce(version, topic_id, batch),
         "Fetch": lambda: _fetch(version, topic_id),
         "ListOffsets": lambda: list_offsets.ListOffsetsRequest(
@@ -116,18 +125,6 @@ def request_of(name: str, version: int, topic_id: UUID, batch: bytes) -> Any:
                     partitions=[list_offsets.ListOffsetsPartition(timestamp=-1)],
                 )
             ],
-        ),
-        "CreateTopics": lambda: create_topics.CreateTopicsRequest(
-            topics=[
-                create_topics.CreatableTopic(name=f"new{version}", num_partitions=1, replication_factor=1)
-            ]
-        ),
-        "DeleteTopics": lambda: delete_topics.DeleteTopicsRequest(
-            topics=[delete_topics.DeleteTopicState(name="gone")] if version >= 6 else [],
-            topic_names=["gone"] if version < 6 else [],
-        ),
-        "CreatePartitions": lambda: create_partitions.CreatePartitionsRequest(
-            topics=[create_partitions.CreatePartitionsTopic(name="t", count=2, assignments=None)]
         ),
         "DeleteRecords": lambda: delete_records.DeleteRecordsRequest(
             topics=[
@@ -144,9 +141,26 @@ def request_of(name: str, version: int, topic_id: UUID, batch: bytes) -> Any:
                 )
             ],
         ),
-        "InitProducerId": lambda: init_producer_id.InitProducerIdRequest(transactional_id=None),
-        "FindCoordinator": lambda: find_coordinator.FindCoordinatorRequest(
-            key="g" if version < 4 else "", coordinator_keys=["g"] if version >= 4 else []
+    }
+
+
+def _of_topics(version: int) -> Makers:
+    return {
+        "CreateTopics": lambda: create_topics.CreateTopicsRequest(
+            topics=[
+                create_topics.CreatableTopic(name=f"new{version}", num_partitions=1, replication_factor=1)
+            ]
+        ),
+        "DeleteTopics": lambda: delete_topics.DeleteTopicsRequest(
+            topics=[delete_topics.DeleteTopicState(name="gone")] if version >= 6 else [],
+            topic_names=["gone"] if version < 6 else [],
+        ),
+        "CreatePartitions": lambda: create_partitions.CreatePartitionsRequest(
+            topics=[create_partitions.CreatePartitionsTopic(name="t", count=2, assignments=None)]
+        ),
+        "DescribeTopicPartitions": describe_topic_partitions.DescribeTopicPartitionsRequest,
+        "DescribeProducers": lambda: describe_producers.DescribeProducersRequest(
+            topics=[describe_producers.TopicRequest(name="t", partition_indexes=[0])]
         ),
         "DescribeConfigs": lambda: describe_configs.DescribeConfigsRequest(
             resources=[
@@ -162,12 +176,27 @@ def request_of(name: str, version: int, topic_id: UUID, batch: bytes) -> Any:
         "IncrementalAlterConfigs": lambda: incremental_alter_configs.IncrementalAlterConfigsRequest(
             resources=[incremental_alter_configs.AlterConfigsResource(resource_type=2, resource_name="t")]
         ),
-        "DescribeLogDirs": lambda: describe_log_dirs.DescribeLogDirsRequest(topics=None),
-        "DescribeCluster": describe_cluster.DescribeClusterRequest,
-        "DescribeTopicPartitions": describe_topic_partitions.DescribeTopicPartitionsRequest,
-        "DescribeProducers": lambda: describe_producers.DescribeProducersRequest(
-            topics=[describe_producers.TopicRequest(name="t", partition_indexes=[0])]
+    }
+
+
+def _of_the_cluster(version: int) -> Makers:
+    return {
+        "ApiVersions": lambda: api_versions.ApiVersionsRequest(
+            client_software_name="c" if version >= 3 else "",
+            client_software_version="1" if version >= 3 else "",
         ),
+        "Metadata": lambda: metadata.MetadataRequest(topics=[metadata.MetadataRequestTopic(name="t")]),
+        "DescribeCluster": describe_cluster.DescribeClusterRequest,
+        "DescribeLogDirs": lambda: describe_log_dirs.DescribeLogDirsRequest(topics=None),
+        "FindCoordinator": lambda: find_coordinator.FindCoordinatorRequest(
+            key="g" if version < 4 else "", coordinator_keys=["g"] if version >= 4 else []
+        ),
+    }
+
+
+def _of_transactions(version: int) -> Makers:
+    return {
+        "InitProducerId": lambda: init_producer_id.InitProducerIdRequest(transactional_id=None),
         "AddPartitionsToTxn": lambda: _add_partitions(version),
         "AddOffsetsToTxn": lambda: add_offsets_to_txn.AddOffsetsToTxnRequest(
             transactional_id="x", producer_id=1, producer_epoch=0, group_id="g"
@@ -190,7 +219,6 @@ def request_of(name: str, version: int, topic_id: UUID, batch: bytes) -> Any:
         ),
         "ListTransactions": list_transactions.ListTransactionsRequest,
     }
-    return makers[name]()
 
 
 def _add_partitions(version: int) -> Any:

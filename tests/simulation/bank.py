@@ -33,7 +33,7 @@ from tests.simulation.transactions import mutants as transaction_mutants  # noqa
 
 from odradek.broker.coordinators.producer_ids import ProducerIds
 from odradek.config.topic import LogConfig
-from odradek.net.connection import Connection
+from odradek.net.replies import ReplyQueue
 from odradek.records import BatchHeader
 from odradek.replication.leader_role import LeaderRole
 from odradek.runtime.ports import Buffer, DiskFile
@@ -419,14 +419,14 @@ def fetch_above_the_high_watermark() -> Patches:
 
 @mutant("answers overtake each other on a connection", "broker")
 def answers_out_of_order() -> Patches:
-    real = Connection._settle
+    real = ReplyQueue.settle
 
-    def settle(self: Connection, slot: Any, chunks: Any) -> None:
-        self._slots.remove(slot)
-        self._slots.appendleft(slot)
+    def settle(self: ReplyQueue, slot: Any, chunks: Any) -> None:
+        self.slots.remove(slot)
+        self.slots.appendleft(slot)
         real(self, slot, chunks)
 
-    yield patch.object(Connection, "_settle", settle)
+    yield patch.object(ReplyQueue, "settle", settle)
 
 
 @mutant("producer ids begin again at 0 with every start", "broker")

@@ -9,9 +9,10 @@ from collections.abc import Awaitable, Callable, Iterator
 import pytest
 
 from odradek.model.ids import BrokerId
-from odradek.net.connection import Connection, Reply
+from odradek.net.connection import Connection
 from odradek.net.listening import OpenListener, ServerLimits
 from odradek.net.peers import Peers, PeerUnreachable
+from odradek.net.replies import Reply
 from odradek.net.server import Server
 from odradek.protocol import APIS, api_by_name, decode_request_header, encode_response
 from odradek.protocol.messages.groups.heartbeat import HeartbeatRequest, HeartbeatResponse

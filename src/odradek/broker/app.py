@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
-from contextlib import AsyncExitStack, suppress
+from collections.abc import Awaitable, Mapping
+from contextlib import AsyncExitStack
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Final, Protocol
 
+from odradek.broker.background_work import BackgroundWork, Round
 from odradek.broker.cluster.disk_identity import DiskIdentity
 from odradek.broker.cluster.endpoints import registration
 from odradek.broker.cluster.link import ClusterLink
@@ -17,7 +18,7 @@ from odradek.broker.coordinators.producer_ids import BlocksOfController, Produce
 from odradek.broker.coordinators.runtime import CoordinatorRuntime
 from odradek.broker.dispatch import Dispatcher
 from odradek.broker.fetch.sessions import FetchSessions
-from odradek.broker.handlers import DATA_PATH, Handlers
+from odradek.broker.handlers import Handlers
 from odradek.broker.replicas.log_dir_moves import LogDirMoves
 from odradek.broker.replicas.replica_manager import ReplicaManager
 from odradek.broker.replicas.wiring import Proposals, fetchers
@@ -45,12 +46,10 @@ from odradek.model.ids import BrokerId
 from odradek.model.lazy import lazy
 from odradek.net.listening import OpenListener, ServerLimits
 from odradek.net.server import Server
-from odradek.protocol import api_by_name
 from odradek.registry import Registry, RegistryConflict, RegistryError
 from odradek.registry.election import Term
 from odradek.replication.partition import ReplicationContext as ReplicaMembership
 from odradek.runtime.ports import Runtime
-from odradek.runtime.real_process import return_free_memory
 from odradek.runtime.turns import Turns
 from odradek.security.quotas import Quotas
 from odradek.storage.directories.log_manager import LogManager
@@ -72,6 +71,12 @@ _log = events.get("broker")
 _DRAIN_SECONDS: Final = 5.0
 _PEER_SECONDS: Final = 30.0
 _SESSION_EVICTION_SECONDS: Final = 120.0
+_STORAGE_CHECK_SECONDS: Final = 2.0
+_LAST_WORD_SECONDS: Final = 2.0
+_MADE_LOGS_SECONDS: Final = 1.0
+_FLUSH_CHECK_SECONDS: Final = 0.5
+_EXTENTS_SECONDS: Final = 1.0
+"""What was acknowledged since may be cut without notice if a disk loses it just when the broker crashes."""
 
 
 class _Closing(Protocol):
@@ -88,9 +93,7 @@ class Broker:
         self._config = config
         self._runtime = runtime
         self._open_registry = open_registry
-        self._background: list[asyncio.Task[None]] = []
-        self._returning: asyncio.Task[None] | None = None
-        self._stopping = asyncio.Event()
+        self._background = BackgroundWork(runtime.offload)
         self._ending = asyncio.Lock()
         self._directories: LogManager | None = None
         self._registry: Registry | None = None
@@ -151,19 +154,52 @@ class Broker:
             self.loop_watch = loop_monitor.watch_loop(limit_ms / 1000, self._runtime.clock.monotonic)
 
     async def _start(self) -> None:
-        config, runtime = self._config, self._runtime
-        stores = await open_stores(config, runtime, self._open_registry)
+        runtime = self._runtime
+        stores = await open_stores(self._config, runtime, self._open_registry)
         directories = self._directories = stores.directories
         registry = self._registry = stores.registry
-        me = BrokerId(config.server.node_id)
+        me = BrokerId(self._config.server.node_id)
         image = await _first_image(registry, directories.cluster_id)
         cluster = self._cluster = ClusterLink(
             runtime, registry, image, broker_id=me, apply=self._apply, request_timeout_s=_PEER_SECONDS
         )
         config = self._with_dynamic(image)
+        replicas = self._replicas = self._new_replicas(config, cluster, directories, me)
+        context = self._context = self._new_context(config, cluster, replicas, me)
+        context.quotas.update(image.client_quotas)
+        context.coordinators.begin(context)
+        session_timeout_ms = max(
+            config.cluster.broker_session_timeout_ms, config.zookeeper.session_timeout_ms
+        )
+        identity = DiskIdentity(
+            runtime,
+            registry,
+            directories,
+            me,
+            cluster.incarnation,
+            session_timeout_s=session_timeout_ms / 1000,
+        )
+        await replicas.load(image, config, await identity.look())
+        await self._listen(context)
+        await self._join(cluster, registry, directories, identity)
+        self._identity = identity
+        self._background.start(self._rounds(config, replicas))
+        self._background.import_handlers(self._handlers)
+        _log.info(
+            "broker_started",
+            address=self.address,
+            node=me,
+            cluster=directories.cluster_id,
+            topics=len(cluster.image.topics),
+        )
+
+    def _new_replicas(
+        self, config: BrokerConfig, cluster: ClusterLink, directories: LogManager, me: BrokerId
+    ) -> ReplicaManager:
+        runtime = self._runtime
         proposals = self._proposals = Proposals(cluster, me, self._handlers.__getitem__, lambda: self.context)
         lag_s_max = config.replication.replica_lag_time_max_ms / 1000
-        replicas = self._replicas = ReplicaManager(
+        replicas = ReplicaManager(
             runtime,
             directories,
             me=me,
@@ -171,12 +207,18 @@ class Broker:
             member=ReplicaMembership(broker_id=me, lag_s_max=lag_s_max, proposals=proposals),
         )
         replicas.expect_following(lambda: fetchers(runtime, cluster, me, self._current_config))
+        return replicas
+
+    def _new_context(
+        self, config: BrokerConfig, cluster: ClusterLink, replicas: ReplicaManager, me: BrokerId
+    ) -> BrokerContext:
+        runtime = self._runtime
         coordinators = self._coordinators = CoordinatorRuntime()
         coordinators.ask_peer = cluster.ask
         replicas.announce(on_led=coordinators.led, on_lost=coordinators.lost)
         producer_ids = self._producer_ids = ProducerIds(_blocks(cluster, me).allocate)
         kinds = self._kinds = self._expect_coordinators(coordinators, cluster, replicas, producer_ids)
-        self._context = BrokerContext(
+        return BrokerContext(
             config=config,
             runtime=runtime,
             cluster=cluster,
@@ -192,31 +234,6 @@ class Broker:
             quotas=Quotas(quota_terms(config)),
             moves=LogDirMoves(replicas, runtime.offload),
             turns=self.turns,
-        )
-        self._context.quotas.update(image.client_quotas)
-        coordinators.begin(self._context)
-        identity = DiskIdentity(
-            runtime,
-            registry,
-            directories,
-            me,
-            cluster.incarnation,
-            session_timeout_s=max(
-                config.cluster.broker_session_timeout_ms, config.zookeeper.session_timeout_ms
-            )
-            / 1000,
-        )
-        await replicas.load(image, config, await identity.look())
-        await self._listen(self._context)
-        await self._join(cluster, registry, directories, identity)
-        self._identity = identity
-        self._start_background(config, replicas)
-        _log.info(
-            "broker_started",
-            address=self.address,
-            node=config.server.node_id,
-            cluster=directories.cluster_id,
-            topics=len(cluster.image.topics),
         )
 
     async def _join(
@@ -318,7 +335,7 @@ class Broker:
             turns=broker.turns,
         )
         server.pace = partial(_pace, broker)
-        server.on_drained = self._return_free_memory
+        server.on_drained = self._background.return_free_memory
         broker.answer_room_bytes = server.answers.room_bytes
         broker.serve = dispatcher.handle
         advertised = {
@@ -334,11 +351,6 @@ class Broker:
             )
             port = await server.listen(opened, listener.host, listener.port)
             self.addresses.append((listener.host, port))
-
-    def _return_free_memory(self) -> None:
-        self._returning = asyncio.get_running_loop().create_task(
-            self._runtime.offload.run(return_free_memory), name="return free memory"
-        )
 
     async def stop(self, *, drain_seconds: float = _DRAIN_SECONDS) -> None:
         """Answer what is under way, make everything durable, mark the data as cleanly closed. Idempotent: the caller
@@ -370,7 +382,7 @@ class Broker:
                     ending.push_async_callback(part.close)
             if self._producer_ids is not None:
                 ending.callback(self._producer_ids.close)
-            ending.push_async_callback(self._stop_background)
+            ending.push_async_callback(self._background.stop)
             if replicas is not None:
                 ending.callback(replicas.stop_compacting)
             if server is not None:
@@ -385,11 +397,31 @@ class Broker:
             if cluster is not None and drain_seconds > 0:
                 ending.push_async_callback(cluster.leave)
 
-    async def _stop_background(self) -> None:
-        """A round under way comes to its end: what it does on other threads must not go on behind our back."""
-        self._stopping.set()
-        await asyncio.gather(*self._background, *([self._returning] if self._returning is not None else []))
-        self._background.clear()
+    def _rounds(self, config: BrokerConfig, replicas: ReplicaManager) -> list[Round]:
+        storage = config.storage
+        return [
+            Round("retention", storage.log_retention_check_interval_ms / 1000, replicas.apply_retention),
+            Round(
+                "checkpoints",
+                storage.log_flush_offset_checkpoint_interval_ms / 1000,
+                self._write_checkpoints,
+            ),
+            Round("extents", _EXTENTS_SECONDS, replicas.write_extents),
+            Round("storage", _STORAGE_CHECK_SECONDS, replicas.try_to_recover),
+            Round("made logs", _MADE_LOGS_SECONDS, replicas.record_created_logs),
+            Round("compaction", lambda: self._current_config().cleaner.backoff_ms / 1000, replicas.compact),
+            Round("flush by time", _FLUSH_CHECK_SECONDS, replicas.flush_by_time),
+            Round(
+                "replicas in sync",
+                config.replication.replica_lag_time_max_ms / 2000,
+                replicas.check_in_sync_replicas,
+            ),
+            Round(
+                "share state",
+                config.share_coordinator.state_topic_prune_interval_ms / 1000,
+                self._prune_share_state,
+            ),
+        ]
 
     # -- changes of the cluster
 
@@ -457,87 +489,6 @@ class Broker:
                 await identity.raise_generation(is_clean=True)
         except (OdradekError, TimeoutError) as error:
             _log.warning("clean_end_not_noted", reason=str(error))
-
-    # -- the clockwork
-
-    def _start_background(self, config: BrokerConfig, replicas: ReplicaManager) -> None:
-        every: list[tuple[str, float | Callable[[], float], Callable[[], Awaitable[None]]]] = [
-            ("retention", config.storage.log_retention_check_interval_ms / 1000, replicas.apply_retention),
-            (
-                "checkpoints",
-                config.storage.log_flush_offset_checkpoint_interval_ms / 1000,
-                self._write_checkpoints,
-            ),
-            ("extents", _EXTENTS_SECONDS, replicas.write_extents),
-            ("storage", _STORAGE_CHECK_SECONDS, replicas.try_to_recover),
-            ("made logs", _MADE_LOGS_SECONDS, replicas.record_created_logs),
-            ("compaction", lambda: self._current_config().cleaner.backoff_ms / 1000, replicas.compact),
-            ("flush by time", _FLUSH_CHECK_SECONDS, replicas.flush_by_time),
-            (
-                "replicas in sync",
-                config.replication.replica_lag_time_max_ms / 2000,
-                replicas.check_in_sync_replicas,
-            ),
-            (
-                "share state",
-                config.share_coordinator.state_topic_prune_interval_ms / 1000,
-                self._prune_share_state,
-            ),
-        ]
-        loop = asyncio.get_running_loop()
-        self._background = [
-            loop.create_task(repeat(name, seconds, work, self._stopping)) for name, seconds, work in every
-        ]
-        self._background.append(loop.create_task(_import_handlers(self._handlers)))
-
-
-async def _import_handlers(handlers: Handlers) -> None:
-    """Those that no client does without; one a round, for requests wait meanwhile.
-
-    Waiters for the start hear of it first.
-    """
-    await asyncio.sleep(_IMPORT_AFTER_SECONDS)
-    for name in DATA_PATH:
-        await asyncio.sleep(0)
-        try:
-            handlers.load(api_by_name(name))
-        except OSError as error:  # no descriptor for its file: the first request that needs it tries again
-            _log.warning("handler_not_imported", api=name, error=error)
-
-
-_IMPORT_AFTER_SECONDS: Final = 0.001
-_STORAGE_CHECK_SECONDS: Final = 2.0
-_LAST_WORD_SECONDS: Final = 2.0
-_MADE_LOGS_SECONDS: Final = 1.0
-_FLUSH_CHECK_SECONDS: Final = 0.5
-_EXTENTS_SECONDS: Final = 1.0
-"""What was acknowledged since may be cut without notice if a disk loses it just when the broker crashes."""
-INTERVAL_SECONDS_MIN: Final = 0.05
-
-
-async def repeat(
-    name: str,
-    seconds: float | Callable[[], float],
-    work: Callable[[], Awaitable[None]],
-    stopping: asyncio.Event,
-) -> None:
-    """Work every so many seconds; a function is asked each time how many."""
-
-    def pause_seconds() -> float:
-        return max(seconds() if callable(seconds) else seconds, INTERVAL_SECONDS_MIN)
-
-    while not await _set_within(stopping, pause_seconds()):
-        try:
-            await work()
-        except Exception:  # noqa: BLE001 - the root of a task: the next round may succeed
-            _log.exception("background_work_failed", work=name)
-
-
-async def _set_within(event: asyncio.Event, seconds: float) -> bool:
-    with suppress(TimeoutError):
-        async with asyncio.timeout(seconds):
-            await event.wait()
-    return event.is_set()
 
 
 def _dynamic(config: BrokerConfig, image: ClusterImage) -> tuple[Mapping[str, str], Mapping[str, str]]:

@@ -15,7 +15,8 @@ from odradek.cluster.controller.controller import Controller
 from odradek.cluster.image import BrokerImage, ClusterImage
 from odradek.config.broker import BrokerConfig
 from odradek.model.lazy import lazy
-from odradek.net.connection import Connection, Reply
+from odradek.net.connection import Connection
+from odradek.net.replies import Reply
 from odradek.protocol import Message
 from odradek.runtime.ports import Runtime
 from odradek.runtime.turns import Turns

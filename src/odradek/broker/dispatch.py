@@ -19,7 +19,8 @@ from odradek.broker.throttling import Charge
 from odradek.cluster.image import CONSUMER_OFFSETS, SHARE_GROUP_STATE, TRANSACTION_STATE
 from odradek.model.errors import ErrorCode, KafkaError, OdradekError
 from odradek.model.lazy import lazy
-from odradek.net.connection import Chunks, Connection, HeldReply, PeerError, Reply
+from odradek.net.connection import Connection
+from odradek.net.replies import Chunks, HeldReply, PeerError, Reply
 from odradek.protocol import (
     APIS,
     Api,

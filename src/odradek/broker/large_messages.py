@@ -13,7 +13,8 @@ from odradek.broker.refusals import UnfitResponse, log_first_refusals
 from odradek.broker.throttling import Charge
 from odradek.config.broker import BrokerConfig
 from odradek.model.errors import ErrorCode, OdradekError
-from odradek.net.connection import Chunks, Connection, PeerError
+from odradek.net.connection import Connection
+from odradek.net.replies import Chunks, PeerError
 from odradek.protocol import APIS, Message, RequestHeader, decode_steps, encode_response_steps
 from odradek.runtime.ports import Buffer
 from odradek.telemetry import events

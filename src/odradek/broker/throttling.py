@@ -20,7 +20,8 @@ from typing import Any, Final, TypeVar
 from odradek.broker.context import BrokerContext, RequestContext
 from odradek.config.broker import BrokerConfig
 from odradek.model.errors import KafkaError
-from odradek.net.connection import Chunks, Connection
+from odradek.net.connection import Connection
+from odradek.net.replies import Chunks
 from odradek.protocol import Message, VersionRange
 from odradek.security.buckets import Window
 from odradek.security.quota_entities import QuotaKind

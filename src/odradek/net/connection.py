@@ -1,8 +1,8 @@
 """One client connection: frames in, replies out, in the order of the requests.
 
 How it works. Bytes are received straight into the frame reader's buffer. Each complete frame is handed to the request
-handler at once, in order, so that the effects of pipelined requests happen in order; a handler may answer later, and a
-queue of slots keeps the replies in request order (Kafka's contract: responses on a connection never overtake).
+handler at once, in order, so that the effects of pipelined requests happen in order; a handler may answer later, and
+`replies.py` keeps the replies in request order (Kafka's contract: responses on a connection never overtake).
 
 A connection that sends many requests at once is served for a millisecond or so, then it queues with others that have much to do
 (`runtime/turns.py`), so that it holds up no one else.
@@ -22,17 +22,17 @@ from __future__ import annotations
 import asyncio
 import socket
 from collections import deque
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Final, Protocol, cast
 
 from odradek.model.errors import KafkaError
 from odradek.net.hangups import HangUp
 from odradek.net.outgoing import Outgoing
+from odradek.net.replies import Chunks, HeldReply, PeerError, Reply, ReplyQueue, ReplySlot
 from odradek.net.request_budget import Share
 from odradek.protocol.api import BROKER_SOFTWARE
 from odradek.protocol.framing import RECEIVE_BYTES_MAX, FrameReader
-from odradek.runtime.ports import Buffer
 from odradek.telemetry import events
 
 if TYPE_CHECKING:
@@ -50,25 +50,6 @@ LINGER_SECONDS: Final = 5.0
 _ACTIVE_BYTES: Final = 64 * 1024
 _PARKED_BYTES_MAX: Final = 1024 * 1024
 """A connection with requests of so many bytes that wait for their answers is not served further."""
-
-Chunks = list[Buffer]
-
-
-class HeldReply:
-    """A reply that comes later, before which no other request of the connection is served."""
-
-    __slots__ = ("chunks",)
-
-    def __init__(self, chunks: Awaitable[Chunks | None]) -> None:
-        self.chunks = chunks
-
-
-Reply = Chunks | None | Awaitable[Chunks | None] | HeldReply
-"""Ready bytes, nothing at all (acks=0), or either of them later."""
-
-
-class PeerError(Exception):
-    """The peer broke the protocol: the connection is closed, with one event that says why."""
 
 
 class RequestHandler(Protocol):
@@ -101,20 +82,6 @@ class ConnectionOwner(Protocol):
         """An unexpected error from a request."""
 
 
-class _Slot:
-    """The place of one reply in the queue."""
-
-    __slots__ = ("chunks", "done", "parked_bytes", "pending", "share")
-
-    def __init__(self, share: Share | None) -> None:
-        self.done = False
-        self.chunks: Chunks | None = None
-        self.pending: asyncio.Future[Chunks | None] | None = None
-        self.share = share
-        self.parked_bytes = 0
-        """Of a small request that keeps its frame until it is answered."""
-
-
 class Connection(asyncio.BufferedProtocol):
     """One accepted connection; made by `Server`, used on the event loop only."""
 
@@ -131,7 +98,6 @@ class Connection(asyncio.BufferedProtocol):
         self._keeps_frame = True
         self._is_proven = False
         """It has sent a large frame whole."""
-        self._parked_bytes = 0
         self._is_starved = False
         self._trickled_bytes = 0
         self._in_flight_max = server.limits.in_flight_max
@@ -139,15 +105,13 @@ class Connection(asyncio.BufferedProtocol):
         self._transport: asyncio.Transport | None = None
         self._sending: Outgoing | None = None
         self._backlog: deque[memoryview] = deque()
-        self._slots: deque[_Slot] = deque()
-        self._outgoing: Chunks = []
+        self._replies = ReplyQueue()
         self._serving = False
-        self._held: _Slot | None = None
+        self._held: ReplySlot | None = None
         self._mute: asyncio.TimerHandle | None = None
         self._lingering: asyncio.TimerHandle | None = None
         self._place: asyncio.Future[None] | None = None
         """In the queue of those that have much to do."""
-        self._outgoing_bytes = 0
         self._peer_reads = True
         self._reading = True
         self._closing = False
@@ -203,9 +167,7 @@ class Connection(asyncio.BufferedProtocol):
         if self._reader.pending_bytes and not self.is_dropped and not self._finishing:
             _log.warning("frame_cut_short", peer=self.peer, bytes=self._reader.pending_bytes)
         self._closing = True
-        for slot in self._slots:
-            if slot.pending is not None:
-                slot.pending.cancel()
+        self._replies.cancel()
         for timer in (self._mute, self._lingering):
             if timer is not None:
                 timer.cancel()
@@ -218,11 +180,10 @@ class Connection(asyncio.BufferedProtocol):
 
     def _let_go_of_memory(self) -> None:
         """At once: this object is part of cycles, which the collector may find much later."""
-        self._release(self._share, self._backlog_share, *(slot.share for slot in self._slots))
+        self._release(self._share, self._backlog_share)
         self._share = self._backlog_share = None
-        self._slots.clear()
+        self._replies.drop()
         self._backlog.clear()
-        self._outgoing.clear()
         self._reader.drop()
         if self._sending is not None:
             self._sending.drop()
@@ -364,7 +325,7 @@ class Connection(asyncio.BufferedProtocol):
     @property
     def idle(self) -> bool:
         """No request waits for its answer."""
-        return not self._slots and not self._backlog
+        return not self._replies.slots and not self._backlog
 
     @property
     def drained(self) -> bool:
@@ -451,7 +412,7 @@ class Connection(asyncio.BufferedProtocol):
         try:
             while self._backlog and not self._closing and self._may_serve():
                 self._serve(self._backlog.popleft())
-                if self._outgoing_bytes > _ENOUGH_BYTES:
+                if self._replies.ready_bytes > _ENOUGH_BYTES:
                     self._write_out()  # which may find that the peer does not read
                 if turn is None:
                     if self._backlog:  # a lone request costs no look at the clock
@@ -477,10 +438,11 @@ class Connection(asyncio.BufferedProtocol):
             return False
         if self._held is not None or self._mute is not None or self._place is not None:
             return False
+        replies = self._replies
         return (
             self._peer_reads
-            and len(self._slots) < self._in_flight_max
-            and self._parked_bytes < _PARKED_BYTES_MAX
+            and len(replies.slots) < self._in_flight_max
+            and replies.parked_bytes < _PARKED_BYTES_MAX
         )
 
     def _serve(self, frame: memoryview) -> None:
@@ -516,22 +478,20 @@ class Connection(asyncio.BufferedProtocol):
             return False
         if reply is None:
             return False
-        slot = _Slot(share)
-        self._slots.append(slot)
+        slot = self._replies.add(share)
         if isinstance(reply, list):
-            self._settle(slot, reply)
+            self._replies.settle(slot, reply)
             return False
         if isinstance(reply, HeldReply):
             self._held = slot
             reply = reply.chunks
         if share is None and self._keeps_frame:
-            slot.parked_bytes = len(frame)
-            self._parked_bytes += len(frame)
+            self._replies.park(slot, len(frame))
         slot.pending = asyncio.ensure_future(reply)
         slot.pending.add_done_callback(partial(self._later, slot))
         return True
 
-    def _later(self, slot: _Slot, future: asyncio.Future[Chunks | None]) -> None:
+    def _later(self, slot: ReplySlot, future: asyncio.Future[Chunks | None]) -> None:
         if self._held is slot:
             self._held = None
         if future.cancelled():
@@ -542,10 +502,10 @@ class Connection(asyncio.BufferedProtocol):
         if error is not None:
             self._failed(error, slot)
         elif not self._closing:
-            self._settle(slot, future.result())
+            self._replies.settle(slot, future.result())
             self._serve_backlog()
 
-    def _failed(self, error: BaseException, slot: _Slot) -> None:
+    def _failed(self, error: BaseException, slot: ReplySlot) -> None:
         if isinstance(error, KafkaError | PeerError):
             self._drop(str(error), slot)
             return
@@ -553,28 +513,14 @@ class Connection(asyncio.BufferedProtocol):
         self._drop("the broker failed to serve a request (the log has the details)", slot)
         self._server.report(error)
 
-    def _settle(self, slot: _Slot, chunks: Chunks | None) -> None:
-        slot.done, slot.chunks, slot.pending = True, chunks, None
-        self._parked_bytes -= slot.parked_bytes
-        if slot.share is not None:
-            slot.share.release()
-        slots = self._slots
-        while slots and slots[0].done:
-            ready = slots.popleft().chunks
-            if ready is not None:
-                self._outgoing.extend(ready)
-                self._outgoing_bytes += sum(map(len, ready))
-
     # -- replies out
 
     def _write_out(self) -> None:
-        chunks = self._outgoing
         if self._closing or self._sending is None:
             return
-        if chunks:
-            total_bytes = self._outgoing_bytes
-            self._outgoing = []
-            self._outgoing_bytes = 0
+        total_bytes = self._replies.ready_bytes
+        if total_bytes:
+            chunks = self._replies.take()
             self.last_active = self._server.now()
             self._sending.write(chunks, total_bytes)
             if not self._peer_reads:
@@ -610,7 +556,7 @@ class Connection(asyncio.BufferedProtocol):
             self._server.hangups.paused(self, self._server.now())
             self._server.watch()
 
-    def _drop(self, reason: str, failed: _Slot | None = None) -> None:
+    def _drop(self, reason: str, failed: ReplySlot | None = None) -> None:
         """The connection ends, as soon as what was asked before is answered, or the peer could wait for that no longer.
 
         `failed`: the request that will get no answer, nor do those behind it. None: the one that was read last, or a frame
@@ -622,20 +568,11 @@ class Connection(asyncio.BufferedProtocol):
             self.is_dropped = True
             _log.warning("connection_dropped", peer=self.peer, reason=reason)
         if failed is not None:
-            self._give_up_from(failed)
+            self._replies.give_up_from(failed)
         self._write_out()
         self.finish()
         if not self._closing and self._lingering is None:
             self._linger()
-
-    def _give_up_from(self, failed: _Slot) -> None:
-        while failed in self._slots:
-            slot = self._slots.pop()
-            if slot.pending is not None:
-                slot.pending.cancel()
-            if slot.share is not None:
-                slot.share.release()
-            self._parked_bytes -= slot.parked_bytes
 
 
 def _endpoint(address: object) -> tuple[str, int]:

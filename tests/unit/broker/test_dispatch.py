@@ -12,7 +12,7 @@ from odradek.broker.handlers import served_apis
 from odradek.broker.refusals import UnfitResponse
 from odradek.config.broker import BrokerConfig
 from odradek.model.errors import KafkaError
-from odradek.net.connection import HeldReply, PeerError
+from odradek.net.replies import HeldReply, PeerError
 from odradek.protocol import APIS, RequestHeader, api_by_name, decode_response, encode_request
 from odradek.protocol.messages.data.fetch import FetchRequest, FetchResponse
 from odradek.protocol.messages.data.list_offsets import (

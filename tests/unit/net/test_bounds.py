@@ -9,9 +9,10 @@ from contextlib import asynccontextmanager
 import pytest
 
 from odradek.net import connection as connection_module
-from odradek.net.connection import Chunks, Connection, HeldReply, Reply
+from odradek.net.connection import Connection
 from odradek.net.hangups import PAUSED_SECONDS_MIN
 from odradek.net.listening import OpenListener, ServerLimits
+from odradek.net.replies import Chunks, HeldReply, Reply
 from odradek.net.request_budget import PARKED_SECONDS, STALL_SECONDS
 from odradek.net.server import Server
 

@@ -9,8 +9,9 @@ from itertools import groupby
 
 import pytest
 
-from odradek.net.connection import Chunks, Connection, HeldReply, PeerError, Reply
+from odradek.net.connection import Connection
 from odradek.net.listening import OpenListener, ServerLimits
+from odradek.net.replies import Chunks, HeldReply, PeerError, Reply
 from odradek.net.server import ListenError, Server
 from odradek.runtime.real import real_runtime
 

@@ -6,8 +6,9 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from odradek.net.connection import Chunks, Connection, Reply
+from odradek.net.connection import Connection
 from odradek.net.listening import OpenListener, ServerLimits
+from odradek.net.replies import Chunks, Reply
 from odradek.net.server import Server
 from odradek.runtime.real import real_runtime
 

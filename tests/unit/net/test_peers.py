@@ -9,9 +9,10 @@ import pytest
 
 from odradek.model.errors import ErrorCode
 from odradek.model.ids import BrokerId
-from odradek.net.connection import Chunks, Connection, Reply
+from odradek.net.connection import Connection
 from odradek.net.listening import OpenListener, ServerLimits
 from odradek.net.peers import Peers, PeerUnreachable
+from odradek.net.replies import Chunks, Reply
 from odradek.net.server import Server
 from odradek.protocol import APIS, api_by_name, decode, decode_request_header, encode_response
 from odradek.protocol.messages.groups.heartbeat import HeartbeatRequest, HeartbeatResponse

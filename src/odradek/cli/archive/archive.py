@@ -178,9 +178,7 @@ def run(
     """
     if bool(topics) == (pattern is not None):
         raise click.UsageError("give --topic, or --pattern", click.get_current_context())
-    problem = java.find_java().problem
-    if problem is not None:
-        raise ConfigError(problem)
+    _check_java()
     terms = running.RunTerms(
         bootstrap=bootstrap,
         place=_place(place, endpoint, region),
@@ -205,10 +203,20 @@ def run(
         client=pairs(properties, "--property"),
     )
     check_reachable(bootstrap)
+    running.run_archive(terms, remark, _stopped_by_signals().is_set)
+
+
+def _check_java() -> None:
+    problem = java.find_java().problem
+    if problem is not None:
+        raise ConfigError(problem)
+
+
+def _stopped_by_signals() -> threading.Event:
     stopped = threading.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: stopped.set())
-    running.run_archive(terms, remark, stopped.is_set)
+    return stopped
 
 
 @archive.command("status")

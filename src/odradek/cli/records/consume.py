@@ -153,14 +153,12 @@ def consume(
 
     with client.Consumer.from_config(settings) as consumer:
         if group_id is not None:
-            assigned = [TopicPartition(topic, partition) for partition in consumer.partitions_for(topic)]
-            consumer.subscribe([topic])
+            assigned = _subscribe(consumer, topic)
         else:
             assigned = _assign(consumer, topic, sorted(set(partitions)), where)
         ends = consumer.end_offsets(assigned) if exit_at_end else None
-        _print_all(
-            consumer, to_bytes, Stop(record_limit=record_limit, ends=ends, of_group=group_id is not None)
-        )
+        stop = Stop(record_limit=record_limit, ends=ends, of_group=group_id is not None)
+        _print_all(consumer, to_bytes, stop)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -184,6 +182,13 @@ def _group_settings(group_id: str | None, where: Start, partitions: Sequence[int
             click.get_current_context(),
         )
     return {"group.id": group_id, "auto.offset.reset": reset, "enable.auto.commit": "false"}
+
+
+def _subscribe(consumer: Consumer, topic: str) -> list[TopicPartition]:
+    """All partitions: which of them the group gives to this member, it says later."""
+    partitions = [TopicPartition(topic, partition) for partition in consumer.partitions_for(topic)]
+    consumer.subscribe([topic])
+    return partitions
 
 
 def _assign(consumer: Consumer, topic: str, wanted: Sequence[int], where: Start) -> list[TopicPartition]:

@@ -136,9 +136,7 @@ def produce(
         counted = lines if bar is None else bar.counting(lines)
         sent = send_all(settings, topic, read_records(counted, shape, now_ms=now_ms))
     if summary:
-        print_json(
-            {"topic": topic, "records": sent.record_count, "bytes": sent.byte_count, "seconds": sent.seconds}
-        )
+        print_json({"topic": topic, **sent.as_json()})
     elif shown:
         remark(sent.text())
 
@@ -151,6 +149,9 @@ class Sent:
     byte_count: int
     """Of keys and values."""
     seconds: float
+
+    def as_json(self) -> dict[str, object]:
+        return {"records": self.record_count, "bytes": self.byte_count, "seconds": self.seconds}
 
     def text(self) -> str:
         seconds = max(self.seconds, 1e-9)

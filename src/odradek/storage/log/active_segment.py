@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final, TypeAlias
+from typing import Final, NamedTuple, TypeAlias
 
 from odradek.config.topic import LogConfig
 from odradek.records import BatchHeader
+from odradek.runtime.ports import Disk
 from odradek.storage.directories import naming
 from odradek.storage.log.context import LogContext
 from odradek.storage.log.durability import Durability
+from odradek.storage.log.file_removal import PendingRemovals
 from odradek.storage.log.health import RepairJob
 from odradek.storage.log.lifetime import NO_DESCRIPTORS
 from odradek.storage.log.small_files import SmallFiles
+from odradek.storage.recovery.context import OpenedLog, Opening
 from odradek.storage.segment.rolling import RollLimits, RollReason, SegmentFill, roll_reason
 from odradek.storage.segment.segment import Segment
 from odradek.telemetry import events
@@ -172,4 +175,24 @@ class ActiveSegment:
             life=self._context.life,
             truncation_count=self._durability.truncation_count,
             truncation=self._durability.truncation,
+        )
+
+
+class LogFiles(NamedTuple):
+    """The parts of a log that change its files, for those that use them together."""
+
+    tail: ActiveSegment
+    durability: Durability
+    small_files: SmallFiles
+    removals: PendingRemovals
+
+    @classmethod
+    def of(cls, context: LogContext, opening: Opening, opened: OpenedLog, disk: Disk) -> LogFiles:
+        durability = Durability(context)
+        small_files = SmallFiles(context, durability, opened)
+        return cls(
+            tail=ActiveSegment(context, opening.config, durability, small_files),
+            durability=durability,
+            small_files=small_files,
+            removals=PendingRemovals(disk, opening.directory, context.life),
         )

@@ -30,11 +30,10 @@ from odradek.storage.directories.extents import Extent
 from odradek.storage.directories.lack_notes import LackNote
 from odradek.storage.directories.open_files import OpenFiles
 from odradek.storage.directories.steps import Steps, carry_out
-from odradek.storage.log.active_segment import ActiveSegment, Batches
+from odradek.storage.log.active_segment import Batches, LogFiles
 from odradek.storage.log.context import LogContext
 from odradek.storage.log.damage import OnDamaged
-from odradek.storage.log.durability import Durability
-from odradek.storage.log.file_removal import PendingRemovals, RemovalJob
+from odradek.storage.log.file_removal import RemovalJob
 from odradek.storage.log.flush_jobs import FlushJob
 from odradek.storage.log.health import LogFault, OnBroken, RepairJob
 from odradek.storage.log.lacked_records import LackedRecords
@@ -47,7 +46,6 @@ from odradek.storage.log.log_retention import LogRetention
 from odradek.storage.log.log_truncation import LogTruncation
 from odradek.storage.log.offset_by_time import TimestampedOffset
 from odradek.storage.log.results import AppendResult, DeletedSegment, LogRead
-from odradek.storage.log.small_files import SmallFiles
 from odradek.storage.producers.producer_state import Marker
 from odradek.storage.producers.verification import Guard
 from odradek.storage.recovery.context import OpenedLog, Opening
@@ -99,17 +97,13 @@ class Log:
             context, opened, durable_offset=opening.durable_offset, on_damaged=on_damaged
         )
         """What was durable here once, and is not here or not right: another replica must give it back."""
-        durability = self._durability = Durability(context)
-        small_files = SmallFiles(context, durability, opened)
-        removals = PendingRemovals(runtime.disk, opening.directory, context.life)
-        tail = ActiveSegment(context, opening.config, durability, small_files)
+        files = LogFiles.of(context, opening, opened, runtime.disk)
+        self._durability = files.durability
         self._reader: Final = LogReader(context, self.lacked)
-        self._cleaning: Final = LogCleaning(context, tail, durability, small_files)
+        self._cleaning: Final = LogCleaning(context, files)
         self.truncation: Final = LogTruncation(
             context,
-            durability=durability,
-            small_files=small_files,
-            removals=removals,
+            files=files,
             cleaning=self._cleaning,
             lacked=self.lacked,
             opened=opened,
@@ -118,33 +112,25 @@ class Log:
         """What checkpoints must know of truncations."""
         self._retention: Final = LogRetention(
             context,
-            tail=tail,
-            durability=durability,
-            small_files=small_files,
-            removals=removals,
+            files=files,
             start_is_doubted=opened.start_is_doubted,
         )
         self._appender: Final = LogAppender(
             context,
             opening.config,
-            tail=tail,
-            durability=durability,
-            small_files=small_files,
+            files=files,
             truncation=self.truncation,
         )
         self.jobs: Final = LogJobs(
             context,
-            tail=tail,
-            durability=durability,
-            small_files=small_files,
-            removals=removals,
+            files=files,
             truncation=self.truncation,
             lacked=self.lacked,
             on_moved=moved,
             index_offset=self.end_offset if opened.index_is_written else -1,
         )
         """Work for other threads: removals, repairs, the last flush."""
-        small_files.write_opened(opened, opening.parents)
+        files.small_files.write_opened(opened, opening.parents)
 
     # ---- opening and closing -----------------------------------------------------------------------------------------
 

@@ -9,14 +9,12 @@ from collections.abc import Iterable
 
 from odradek.config.topic import LogConfig
 from odradek.records import BatchHeader, ControlKind, assign, control_batch, read_header
-from odradek.storage.log.active_segment import ActiveSegment, Batches
+from odradek.storage.log.active_segment import Batches, LogFiles
 from odradek.storage.log.admission import LOG_APPEND_TIME, check_batches
 from odradek.storage.log.context import LogContext
-from odradek.storage.log.durability import Durability
 from odradek.storage.log.follower_append import Portion, check_fetched, portions
 from odradek.storage.log.log_truncation import LogTruncation
 from odradek.storage.log.results import AppendResult
-from odradek.storage.log.small_files import SmallFiles
 from odradek.storage.producers.producer_state import Marker, WrittenBatch, check_marker
 from odradek.storage.producers.verification import Guard
 from odradek.storage.segment.segment import Segment
@@ -42,18 +40,16 @@ class LogAppender:
         context: LogContext,
         config: LogConfig,
         *,
-        tail: ActiveSegment,
-        durability: Durability,
-        small_files: SmallFiles,
+        files: LogFiles,
         truncation: LogTruncation,
     ) -> None:
         self._config = config
         self._segments = context.segments
         self._epochs = context.epochs
         self._producers = context.producers
-        self._tail = tail
-        self._durability = durability
-        self._small_files = small_files
+        self._tail = files.tail
+        self._durability = files.durability
+        self._small_files = files.small_files
         self._truncation = truncation
 
     def reconfigure(self, config: LogConfig) -> None:

@@ -7,10 +7,8 @@ from typing import TYPE_CHECKING
 from odradek.config.topic import LogConfig
 from odradek.model.lazy import lazy
 from odradek.storage.cleaning.choice import roll_due
-from odradek.storage.log.active_segment import ActiveSegment
+from odradek.storage.log.active_segment import LogFiles
 from odradek.storage.log.context import LogContext
-from odradek.storage.log.durability import Durability
-from odradek.storage.log.small_files import SmallFiles
 from odradek.storage.segment.rolling import RollReason
 
 if TYPE_CHECKING:
@@ -28,14 +26,12 @@ class LogCleaning:
     def __init__(
         self,
         context: LogContext,
-        tail: ActiveSegment,
-        durability: Durability,
-        small_files: SmallFiles,
+        files: LogFiles,
     ) -> None:
         self._context = context
-        self._tail = tail
-        self._durability = durability
-        self._small_files = small_files
+        self._tail = files.tail
+        self._durability = files.durability
+        self._small_files = files.small_files
         self._access: CleaningAccess | None = None
 
     @property

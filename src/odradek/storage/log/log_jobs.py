@@ -8,15 +8,13 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from odradek.config.topic import LogConfig
-from odradek.storage.log.active_segment import ActiveSegment
+from odradek.storage.log.active_segment import LogFiles
 from odradek.storage.log.context import LogContext
-from odradek.storage.log.durability import Durability
-from odradek.storage.log.file_removal import PendingRemovals, RemovalJob
+from odradek.storage.log.file_removal import RemovalJob
 from odradek.storage.log.flush_jobs import ClosingJob, FlushJob
 from odradek.storage.log.health import RepairJob
 from odradek.storage.log.lacked_records import LackedRecords
 from odradek.storage.log.log_truncation import LogTruncation
-from odradek.storage.log.small_files import SmallFiles
 
 
 class LogJobs:
@@ -40,10 +38,7 @@ class LogJobs:
         self,
         context: LogContext,
         *,
-        tail: ActiveSegment,
-        durability: Durability,
-        small_files: SmallFiles,
-        removals: PendingRemovals,
+        files: LogFiles,
         truncation: LogTruncation,
         lacked: LackedRecords,
         on_moved: Callable[[], None],
@@ -54,10 +49,10 @@ class LogJobs:
         self._context = context
         self._segments = context.segments
         self._health = context.health
-        self._tail = tail
-        self._durability = durability
-        self._small_files = small_files
-        self._removals = removals
+        self._tail = files.tail
+        self._durability = files.durability
+        self._small_files = files.small_files
+        self._removals = files.removals
         self._truncation = truncation
         self._lacked = lacked
         self._on_moved = on_moved

@@ -7,14 +7,11 @@ from collections.abc import Iterator, Sequence
 from odradek.config.topic import LogConfig
 from odradek.model.errors import ErrorCode, KafkaError
 from odradek.storage.directories import naming
-from odradek.storage.log.active_segment import ActiveSegment
+from odradek.storage.log.active_segment import LogFiles
 from odradek.storage.log.context import LogContext
-from odradek.storage.log.durability import Durability
-from odradek.storage.log.file_removal import PendingRemovals
 from odradek.storage.log.results import DeletedSegment
 from odradek.storage.log.retention import DeletionReason, RetentionSegment, RetentionTerms, deletable
 from odradek.storage.log.segment_list import SegmentList
-from odradek.storage.log.small_files import SmallFiles
 from odradek.storage.segment.rolling import RollReason
 from odradek.storage.segment.segment import Segment
 from odradek.telemetry import events
@@ -40,19 +37,16 @@ class LogRetention:
         self,
         context: LogContext,
         *,
-        tail: ActiveSegment,
-        durability: Durability,
-        small_files: SmallFiles,
-        removals: PendingRemovals,
+        files: LogFiles,
         start_is_doubted: bool,
     ) -> None:
         self._context = context
         self._segments = context.segments
         self._health = context.health
-        self._tail = tail
-        self._durability = durability
-        self._small_files = small_files
-        self._removals = removals
+        self._tail = files.tail
+        self._durability = files.durability
+        self._small_files = files.small_files
+        self._removals = files.removals
         self.start_is_doubted = start_is_doubted
 
     def delete_records(self, offset: int) -> int:

@@ -10,14 +10,12 @@ from odradek.model.errors import ErrorCode, KafkaError
 from odradek.records import BatchHeader
 from odradek.runtime.ports import DiskFile
 from odradek.storage.directories import naming
+from odradek.storage.log.active_segment import LogFiles
 from odradek.storage.log.context import LogContext
 from odradek.storage.log.damage import DamagedBatchError
-from odradek.storage.log.durability import Durability
-from odradek.storage.log.file_removal import PendingRemovals
 from odradek.storage.log.lacked_records import LackedRecords
 from odradek.storage.log.log_cleaning import LogCleaning
 from odradek.storage.log.segment_list import SegmentList
-from odradek.storage.log.small_files import SmallFiles
 from odradek.storage.log.truncation import NoteRemoval, Truncation, TruncationPlan
 from odradek.storage.producers.producer_state import Producers
 from odradek.storage.recovery.context import OpenedLog
@@ -51,9 +49,7 @@ class LogTruncation:
         self,
         context: LogContext,
         *,
-        durability: Durability,
-        small_files: SmallFiles,
-        removals: PendingRemovals,
+        files: LogFiles,
         cleaning: LogCleaning,
         lacked: LackedRecords,
         opened: OpenedLog,
@@ -63,9 +59,9 @@ class LogTruncation:
         self._context = context
         self._segments = context.segments
         self._health = context.health
-        self._durability = durability
-        self._small_files = small_files
-        self._removals = removals
+        self._durability = files.durability
+        self._small_files = files.small_files
+        self._removals = files.removals
         self._cleaning = cleaning
         self._lacked = lacked
         self._on_moved = on_moved

@@ -15,8 +15,9 @@ from odradek.broker.dispatch import Dispatcher
 from odradek.config.broker import BrokerConfig
 from odradek.model.errors import ErrorCode, KafkaError
 from odradek.model.ids import BrokerId
-from odradek.net.connection import Connection, PeerError
+from odradek.net.connection import Connection
 from odradek.net.peers import PeerUnreachable
+from odradek.net.replies import PeerError
 from odradek.protocol import Message, RequestHeader, decode_response, encode_request
 from odradek.protocol.messages.cluster.forward import ForwardRequest, ForwardResponse
 from odradek.protocol.messages.topics.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse

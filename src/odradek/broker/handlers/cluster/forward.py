@@ -14,7 +14,7 @@ from typing import Final
 from odradek.broker.cluster.forwarded_apis import FORWARDED
 from odradek.broker.context import ApiHandler, BrokerContext, RequestContext
 from odradek.model.errors import ErrorCode, KafkaError, OdradekError
-from odradek.net.connection import Chunks, HeldReply, Reply
+from odradek.net.replies import Chunks, HeldReply, Reply
 from odradek.protocol import APIS, decode_request_header
 from odradek.protocol.messages.cluster.forward import ForwardRequest, ForwardResponse
 from odradek.telemetry import events

@@ -1,0 +1,85 @@
+"""What a broker does again and again, until it stops; and once, when it has time."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable
+from contextlib import suppress
+from typing import Final, NamedTuple
+
+from odradek.broker.handlers import DATA_PATH, Handlers
+from odradek.protocol import api_by_name
+from odradek.runtime.ports import Offload
+from odradek.runtime.real_process import return_free_memory
+from odradek.telemetry import events
+
+_log = events.get("broker")
+_IMPORT_AFTER_SECONDS: Final = 0.001
+INTERVAL_SECONDS_MIN: Final = 0.05
+
+
+class Round(NamedTuple):
+    """Work every so many seconds; a function is asked each time how many."""
+
+    name: str
+    seconds: float | Callable[[], float]
+    work: Callable[[], Awaitable[None]]
+
+    def pause_seconds(self) -> float:
+        return max(self.seconds() if callable(self.seconds) else self.seconds, INTERVAL_SECONDS_MIN)
+
+
+class BackgroundWork:
+    """The tasks of one broker."""
+
+    def __init__(self, offload: Offload) -> None:
+        self._offload = offload
+        self._stopping = asyncio.Event()
+        self._tasks: list[asyncio.Task[None]] = []
+        self._returning: asyncio.Task[None] | None = None
+
+    def start(self, rounds: Iterable[Round]) -> None:
+        loop = asyncio.get_running_loop()
+        self._tasks += [loop.create_task(repeat(work, self._stopping)) for work in rounds]
+
+    def import_handlers(self, handlers: Handlers) -> None:
+        """Those that no client does without, soon."""
+        self._tasks.append(asyncio.get_running_loop().create_task(_import_handlers(handlers)))
+
+    def return_free_memory(self) -> None:
+        self._returning = asyncio.get_running_loop().create_task(
+            self._offload.run(return_free_memory), name="return free memory"
+        )
+
+    async def stop(self) -> None:
+        """A round under way comes to its end: what it does on other threads must not go on behind our back."""
+        self._stopping.set()
+        await asyncio.gather(*self._tasks, *([self._returning] if self._returning is not None else []))
+        self._tasks.clear()
+
+
+async def repeat(work: Round, stopping: asyncio.Event) -> None:
+    """Until `stopping` is set."""
+    while not await _set_within(stopping, work.pause_seconds()):
+        try:
+            await work.work()
+        except Exception:  # noqa: BLE001 - the root of a task: the next round may succeed
+            _log.exception("background_work_failed", work=work.name)
+
+
+async def _set_within(event: asyncio.Event, seconds: float) -> bool:
+    with suppress(TimeoutError):
+        async with asyncio.timeout(seconds):
+            await event.wait()
+    return event.is_set()
+
+
+async def _import_handlers(handlers: Handlers) -> None:
+    """One a round of the event loop, for requests wait meanwhile. Waiters for the start hear of it first."""
+    await asyncio.sleep(_IMPORT_AFTER_SECONDS)
+    for name in DATA_PATH:
+        await asyncio.sleep(0)
+        try:
+            handlers.load(api_by_name(name))
+        except OSError as error:  # no descriptor for its file: the first request that needs it tries again
+            _log.warning("handler_not_imported", api=name, error=error)

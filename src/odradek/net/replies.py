@@ -1,0 +1,115 @@
+"""The replies of one connection: made in any order, written in the order of the requests (Kafka's contract).
+
+Each request that is to be answered has a slot. Replies that are ready leave through `take` once nothing before them is missing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Awaitable
+from typing import Final
+
+from odradek.net.request_budget import Share
+from odradek.runtime.ports import Buffer
+
+Chunks = list[Buffer]
+
+
+class HeldReply:
+    """A reply that comes later, before which no other request of the connection is served."""
+
+    __slots__ = ("chunks",)
+
+    def __init__(self, chunks: Awaitable[Chunks | None]) -> None:
+        self.chunks = chunks
+
+
+Reply = Chunks | None | Awaitable[Chunks | None] | HeldReply
+"""Ready bytes, nothing at all (acks=0), or either of them later."""
+
+
+class PeerError(Exception):
+    """The peer broke the protocol: the connection is closed, with one event that says why."""
+
+
+class ReplySlot:
+    """The place of one reply in the queue."""
+
+    __slots__ = ("chunks", "done", "parked_bytes", "pending", "share")
+
+    def __init__(self, share: Share | None) -> None:
+        self.done = False
+        self.chunks: Chunks | None = None
+        self.pending: asyncio.Future[Chunks | None] | None = None
+        self.share = share
+        self.parked_bytes = 0
+        """Of a small request that keeps its frame until it is answered."""
+
+
+class ReplyQueue:
+    """Used on the event loop only."""
+
+    __slots__ = ("_ready", "parked_bytes", "ready_bytes", "slots")
+
+    def __init__(self) -> None:
+        self.slots: Final[deque[ReplySlot]] = deque()
+        """Of the requests that are not answered, and of replies that are ready too early."""
+        self.parked_bytes = 0
+        """Of all small requests that keep their frames."""
+        self.ready_bytes = 0
+        """What `take` would return."""
+        self._ready: Chunks = []
+
+    def add(self, share: Share | None) -> ReplySlot:
+        """The place of the next reply. `share`: of the memory for large requests; it is released with the reply."""
+        slot = ReplySlot(share)
+        self.slots.append(slot)
+        return slot
+
+    def park(self, slot: ReplySlot, frame_bytes: int) -> None:
+        """The request keeps its frame while it waits."""
+        slot.parked_bytes = frame_bytes
+        self.parked_bytes += frame_bytes
+
+    def settle(self, slot: ReplySlot, chunks: Chunks | None) -> None:
+        """The reply is there; None when there will be none."""
+        slot.done, slot.chunks, slot.pending = True, chunks, None
+        self.parked_bytes -= slot.parked_bytes
+        if slot.share is not None:
+            slot.share.release()
+        slots = self.slots
+        while slots and slots[0].done:
+            ready = slots.popleft().chunks
+            if ready is not None:
+                self._ready.extend(ready)
+                self.ready_bytes += sum(map(len, ready))
+
+    def take(self) -> Chunks:
+        """What may be written now."""
+        ready, self._ready, self.ready_bytes = self._ready, [], 0
+        return ready
+
+    def give_up_from(self, failed: ReplySlot) -> None:
+        """This request gets no reply, nor do those behind it."""
+        while failed in self.slots:
+            slot = self.slots.pop()
+            if slot.pending is not None:
+                slot.pending.cancel()
+            if slot.share is not None:
+                slot.share.release()
+            self.parked_bytes -= slot.parked_bytes
+
+    def cancel(self) -> None:
+        """No one reads replies any more: end the work on those that are pending."""
+        for slot in self.slots:
+            if slot.pending is not None:
+                slot.pending.cancel()
+
+    def drop(self) -> None:
+        """Let go of all memory at once."""
+        for slot in self.slots:
+            if slot.share is not None:
+                slot.share.release()
+        self.slots.clear()
+        self.take()
