@@ -73,7 +73,7 @@ def main() -> int:
             f"nothing with unit tests has changed since {base}: name another commit, as in `make quick SINCE=main`\n"
         )
         return 0
-    sys.stdout.write(f"{' '.join(chosen)}\n")
+    print(*chosen, flush=True)  # noqa: T201 - before the output of pytest
     return subprocess.run(
         [sys.executable, "-m", "pytest", "-q", "-n", "2", *chosen, *options.split()], cwd=ROOT
     ).returncode

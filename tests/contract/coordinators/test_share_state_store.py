@@ -80,10 +80,11 @@ async def test_a_leader_that_was_succeeded_neither_writes_nor_reads(world: World
     await world.write(1, leader_epoch=5)
 
 
-async def test_who_only_looks_fences_nobody(world: World) -> None:
+async def test_a_look_at_the_state_fences_no_leader(world: World) -> None:
     await world.begin(0)
-    await world.store.summary(PLACE)
+    assert await world.store.summary(PLACE) == Summary(0, 4, 0, 0)
     await world.write(1)
+    assert await world.store.summary(PLACE) == Summary(0, 4, 1, 0)
 
 
 async def test_a_new_beginning_fences_who_read_the_old_one(world: World) -> None:

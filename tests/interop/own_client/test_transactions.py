@@ -141,12 +141,17 @@ def test_arrow_shows_committed_records_only(bootstrap: str, topic: MakeTopic, pr
     assert values == [b"1", b"2"]
 
 
-def test_an_empty_transaction_costs_nothing(producer: Producer) -> None:
+def test_an_empty_transaction_changes_nothing(bootstrap: str, topic: MakeTopic, producer: Producer) -> None:
+    into = topic()
     for _ in range(3):
         with producer.transaction():
             pass
     producer.begin_transaction()
     producer.abort_transaction()
+    with producer.transaction():
+        delivery = producer.send(into, b"first")
+    assert delivery.result(SECONDS).offset == 0
+    read_eventually(bootstrap, into, 1)
 
 
 def test_what_was_not_sent_yet_is_dropped_by_an_abort(bootstrap: str, topic: MakeTopic, name: str) -> None:
