@@ -51,6 +51,7 @@ check: $(READY) ## format, lint, types, imports
 	$(BIN)/python -m tests.lint.stored_errors
 	$(BIN)/python -m tests.lint.import_cycles
 	$(BIN)/python -m tests.lint.names
+	$(BIN)/python -m tests.lint.sizes
 	$(BIN)/python -m tests.lint.wording
 	$(BIN)/python -m tests.lint.late_imports
 	$(BIN)/python -m tools.sync_faces --check

@@ -193,7 +193,7 @@ def _measure_together(
     for name in names:
         for number in range(plan.rounds):
             cases = [TOGETHER[name](entry, plan, number) for entry in in_turn(running, number)]
-            for turn in zip(*cases, strict=True):  # one case by everybody, then the next
+            for turn in zip(*cases, strict=True):  # one case by everyone, then the next
                 for measure in turn:
                     for sample in measure():
                         samples.append(sample)

@@ -157,6 +157,6 @@ def in_sync(cluster: Cluster, topic: str | None, count: int) -> None:
         with Asker(cluster.address(broker)) as asker:
             until(
                 lambda asker=asker: all_in_sync(asker, topic, count),  # type: ignore[misc]
-                "getting everybody in sync",
+                "getting everyone in sync",
                 seconds_max=WAIT_SECONDS,
             )

@@ -107,7 +107,7 @@ class ClusterSuite:
         return kind(item, self._plan, number)
 
     def _in_turns(self, running: Sequence[Up], cases: Sequence[Case], rounds: int) -> list[Sample]:
-        """One case by everybody, then the next; each round begins with another one."""
+        """One case by everyone, then the next; each round begins with another one."""
         samples: list[Sample] = []
         for number in range(rounds):
             for case in cases:

@@ -1,4 +1,4 @@
-"""Committed offsets never go back: what was acknowledged, what was read, and somebody who reads all the time."""
+"""Committed offsets never go back: what was acknowledged, what was read, and someone who reads all the time."""
 
 from __future__ import annotations
 

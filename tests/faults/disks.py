@@ -55,7 +55,7 @@ class SmallDisk:
             _mount(f"remount,size={self._size_bytes}", self.path).check_returncode()
 
     def _shrink(self) -> None:
-        for _ in range(_ATTEMPTS):  # somebody may write between the two steps: then the new size is refused
+        for _ in range(_ATTEMPTS):  # someone may write between the two steps: then the new size is refused
             state = os.statvfs(self.path)
             used = (state.f_blocks - state.f_bfree) * state.f_frsize
             if _mount(f"remount,size={used + _LEFT}", self.path).returncode == 0:

@@ -198,7 +198,7 @@ def _rolling_restart(nemesis: Nemesis) -> str:
 def _wipe(nemesis: Nemesis) -> str:
     """Its whole disk goes while the others have everything; it comes back empty, and fetches what it had."""
     if wait_for(nemesis.are_all_in_sync_for_long, _IN_SYNC_SECONDS) is None:
-        return "no one: somebody was out of sync all the time"
+        return "no one: someone was out of sync all the time"
     who, broker = nemesis.victim()
     broker.kill()
     _empty(broker.terms.directory)
@@ -210,7 +210,7 @@ def _wipe(nemesis: Nemesis) -> str:
 def _restore(nemesis: Nemesis) -> str:
     """A backup of its disk is put in the place of what it took since."""
     if wait_for(nemesis.are_all_in_sync_for_long, _IN_SYNC_SECONDS) is None:
-        return "no one: somebody was out of sync all the time"
+        return "no one: someone was out of sync all the time"
     who, broker = nemesis.victim()
     home = broker.terms.directory
     with tempfile.TemporaryDirectory(prefix="backup-", dir=home.parent) as backup:
@@ -219,7 +219,7 @@ def _restore(nemesis: Nemesis) -> str:
         revive(broker)
         nemesis.pause(0.5, 2.0 * nemesis.session_seconds)
         if wait_for(nemesis.are_all_in_sync_for_long, _IN_SYNC_SECONDS) is None:
-            return f"{who} only restarted: somebody was out of sync all the time"
+            return f"{who} only restarted: someone was out of sync all the time"
         broker.kill()
         _empty(home)
         shutil.copytree(backup, home, dirs_exist_ok=True)

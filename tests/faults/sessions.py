@@ -1,4 +1,4 @@
-"""Which session of ZooKeeper a broker's registration belongs to; read as anybody may, by kazoo."""
+"""Which session of ZooKeeper a broker's registration belongs to; read as anyone may, by kazoo."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ def test_a_record_that_was_acknowledged_without_its_place_must_be_there_wherever
     assert ledger.lost(lambda _: False) == [0]
 
 
-def test_a_record_that_nobody_answered_for_may_be_missing_and_may_be_anywhere() -> None:
+def test_a_record_that_no_one_answered_for_may_be_missing_and_may_be_anywhere() -> None:
     ledger = Ledger()
     ledger.sent()
 

@@ -1,7 +1,7 @@
 """`python -m tests.hostile`: everything that strangers, clumsy clients and full disks can do to a broker, and who notices.
 
 Exits with 1 when a bound does not hold: of memory, descriptors, sockets, log bytes, errors, answers. How long the bystander
-waited is reported; it decides with `--strict` alone, since other work on the machine may hold up anybody.
+waited is reported; it decides with `--strict` alone, since other work on the machine may hold up anyone.
 """
 
 from __future__ import annotations

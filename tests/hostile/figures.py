@@ -116,7 +116,7 @@ class PeakWatch:
             try:
                 self.most = self.most.most(Figures(rss_bytes=peak_rss_bytes(watched.pid)))
             except OSError:
-                continue  # it has ended: somebody else says so
+                continue  # it has ended: someone else says so
 
     def _run(self) -> None:
         while not self._stopping.wait(_LOOK_SECONDS):

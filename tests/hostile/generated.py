@@ -42,7 +42,7 @@ _WISHES: Final = frozenset(
         "IncrementalAlterConfigs",
     }
 )
-"""A changed byte may be a wish for hundreds of partitions, the end of a topic, or a quota for everybody: legal, and obeyed.
+"""A changed byte may be a wish for hundreds of partitions, the end of a topic, or a quota for everyone: legal, and obeyed.
 What the broker then holds is no leak."""
 _WAITING: Final = frozenset({"JoinGroup", "SyncGroup", "Fetch", "ShareFetch"})
 """They may wait, for others or for records."""

@@ -17,7 +17,7 @@ _PLACES = [(attack, brokers) for attack in ATTACKS for brokers in attack.brokers
 @pytest.mark.parametrize(
     ("attack", "brokers"), _PLACES, ids=[f"{attack.name}, {brokers}" for attack, brokers in _PLACES]
 )
-def test_nobody_else_is_harmed_by(attack: Attack, brokers: int) -> None:
+def test_no_one_else_is_harmed_by(attack: Attack, brokers: int) -> None:
     outcome = try_attack(attack, brokers, _SHORT, lambda line: print(line, file=sys.stderr))  # noqa: T201
 
     assert not outcome.wrongs, table([outcome], is_strict=False)

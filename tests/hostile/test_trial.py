@@ -49,7 +49,7 @@ def test_a_broker_that_ends_is_found_out() -> None:
     assert "brokers [1] have ended" in outcome.wrongs
 
 
-def test_what_is_absent_is_told_and_is_not_bad() -> None:
+def test_what_is_absent_is_reported_and_is_not_bad() -> None:
     attack = Attack(name="none", claim="", run=lambda stage: None, absent=lambda: "no such machine")
 
     outcome = try_attack(attack, 1, _SHORT, lambda line: None)

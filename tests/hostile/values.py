@@ -97,7 +97,7 @@ class Known:
     group_ids: tuple[str, ...] = ("hostile",)
     topics: tuple[str, ...] = (_TOPIC,)
     api_keys: frozenset[int] = frozenset(APIS)
-    """What the brokers serve, to anybody or to one another."""
+    """What the brokers serve, to anyone or to one another."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -254,7 +254,7 @@ _UNTOUCHED_NUMBERS: Final = frozenset(
 )
 """A changed count may be a wish for thousands of partitions, which is legal and takes its time."""
 _UNTOUCHED_TEXTS: Final = frozenset({"key", "entity_type", "entity_name"})
-"""A quota for everybody is legal, too."""
+"""A quota for everyone is legal, too."""
 
 
 class Wild:

@@ -34,3 +34,9 @@ def test_a_word_is_found_at_its_line(tmp_path: Path, name: str, text: str, word:
 def test_names_and_data_are_left_alone(tmp_path: Path) -> None:
     write(tmp_path, "src/odradek/a.py", 'nobody = "nobody"\nx = "nobody-knows"\n"""The name `anew`."""\n')
     assert list(findings(tmp_path)) == []
+
+
+def test_the_name_of_a_test_is_prose(tmp_path: Path) -> None:
+    write(tmp_path, "tests/test_a.py", "\n\nasync def test_a_client_is_told() -> None: ...\n")
+    (finding,) = findings(tmp_path)
+    assert finding.startswith("tests/test_a.py:3: 'told' in the name of a test: write hears")

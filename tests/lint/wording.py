@@ -3,6 +3,8 @@
 English is a second language for many readers of the code, the documents and the errors. `PLAIN` names words and phrases that
 are hard for them, and what to write instead. The rule reads comments and strings of Python files, Markdown files and the
 Makefile. Text between backticks is a name; a string of one word is data, and so is a word in single quotes.
+
+The name of a test is a sentence, too: `NOT_IN_TEST_NAMES`.
 """
 
 from __future__ import annotations
@@ -24,6 +26,9 @@ RECORDED: Final = (
 PLAIN: Final = {
     "anew": "again, or the verb: rebuild, restart, create again",
     "nobody": "no one, no client, no broker, nothing",
+    "somebody": "someone, or better who it is: another client, a person",
+    "anybody": "anyone, or better who it is: any client",
+    "everybody": "everyone, or better who it is: all members",
     "whoever": "the one that is meant: the client, the caller, the waiter",
     "whomever": "the one that is meant",
     "who waits": "waiters",
@@ -32,6 +37,16 @@ PLAIN: Final = {
     "of its own accord": "by itself",
     "of their own accord": "by themselves",
 }
+NOT_IN_TEST_NAMES: Final = {
+    "nobody": "no one, no client",
+    "somebody": "someone, another client",
+    "anybody": "anyone, any client",
+    "everybody": "everyone, all members",
+    "anew": "again",
+    "whoever": "the one that is meant",
+    "told": "hears, learns, gets; is reported; is distinguished",
+}
+_TEST_NAME: Final = re.compile(r"^\s*(?:async )?def (test_\w+)", re.MULTILINE)
 _WORDS: Final = re.compile(rf"(?<![\w'-])({'|'.join(PLAIN)})(?![\w'-])", re.IGNORECASE)
 _NAMES: Final = re.compile(r"`[^`]*`")
 _PYTHON_TEXT: Final = frozenset(
@@ -46,11 +61,20 @@ def findings(root: Path) -> Iterator[str]:
         if where.as_posix().startswith(RECORDED):
             continue
         text = path.read_text(encoding="utf-8")
+        if path.suffix == ".py":
+            yield from (f"{where}:{finding}" for finding in _in_test_names(text))
         pieces = _python_text(text) if path.suffix == ".py" else enumerate(text.splitlines(), start=1)
         for line, piece in pieces:
             for match in _WORDS.finditer(_NAMES.sub("``", piece)):
                 word = match[1].lower()
                 yield f"{where}:{line + match.string.count(chr(10), 0, match.start())}: {word!r}: write {PLAIN[word]}"
+
+
+def _in_test_names(text: str) -> Iterator[str]:
+    for match in _TEST_NAME.finditer(text):
+        line = text.count("\n", 0, match.start(1)) + 1
+        for word in NOT_IN_TEST_NAMES.keys() & set(match[1].split("_")):
+            yield f"{line}: {word!r} in the name of a test: write {NOT_IN_TEST_NAMES[word]}"
 
 
 def _files(root: Path) -> Iterator[Path]:

@@ -102,7 +102,7 @@ def with_arrays() -> list[Any]:
 
 
 @pytest.mark.parametrize(("name", "version", "shape"), with_arrays())
-async def test_a_request_of_many_elements_holds_nobody_up(
+async def test_a_request_of_many_elements_holds_no_one_up(
     scene: Any, monkeypatch: pytest.MonkeyPatch, name: str, version: int, shape: Shape
 ) -> None:
     broker = await scene.start()
@@ -132,7 +132,7 @@ async def _exchange(port: int, frame: bytes) -> bytes:
         writer.close()
 
 
-async def test_quotas_for_many_clients_hold_nobody_up(scene: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_quotas_for_many_clients_hold_no_one_up(scene: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     broker = await scene.start()
     broker.turns.on_busy = keep_collections_small
     small, large = (_quotas_for(count) for count in (1, 80_000))
@@ -185,7 +185,9 @@ async def test_a_request_of_too_many_elements_is_refused_with_the_setting_that_s
     assert "max.request.elements=1000" in response.error_message
 
 
-async def test_a_request_of_too_many_elements_that_cannot_be_told_so_ends_its_connection(scene: Any) -> None:
+async def test_a_request_of_too_many_elements_without_a_place_for_an_error_ends_its_connection(
+    scene: Any,
+) -> None:
     await scene.start(max_request_elements="1000")
     wire = await scene.connect()
     wire.send("DescribeConfigs", 4, filled(APIS[32].request, 4, 1001, Shape.EQUAL))
@@ -213,7 +215,7 @@ async def test_a_large_answer_is_the_same_as_many_small_ones(scene: Any) -> None
     ]
 
 
-async def test_the_settings_of_many_new_topics_are_told_as_far_as_the_answer_has_room(scene: Any) -> None:
+async def test_the_settings_of_many_new_topics_are_returned_as_far_as_the_answer_has_room(scene: Any) -> None:
     await scene.start(max_request_elements="1000")
     wire = await scene.connect()
     topics = [

@@ -53,7 +53,7 @@ class Ledger:
     keeps_late_requests: bool = False
     """A request that nothing waits for any more may be carried out behind later ones: only idempotence keeps the order then."""
     is_committed: Callable[[int], bool] = lambda offset: True
-    """Whether an offset lies below a high watermark that some broker had, as far as anybody can know."""
+    """Whether an offset lies below a high watermark that some broker had, as far as anyone can know."""
 
     def send(self, value: bytes, sent: Sent) -> None:
         """A producer is about to send `value`, maybe not for the first time."""

@@ -169,7 +169,7 @@ def test_a_crash_inside_offloaded_work_takes_the_host_down() -> None:
         assert not life.is_alive
 
 
-def test_results_come_back_late_and_to_nobody_when_the_task_is_gone() -> None:
+def test_results_come_back_late_and_to_no_one_when_the_task_is_gone() -> None:
     with World(1) as world:
         host = world.host("broker")
         host.offload_delays = OffloadDelays(result_s=(5.0, 5.0))

@@ -70,7 +70,7 @@ class Result:
 
     @property
     def is_clean(self) -> bool:
-        """Nothing acknowledged is lost or doubled, and everybody was served; growth is for people to judge."""
+        """Nothing acknowledged is lost or doubled, and everyone was served; growth is for people to judge."""
         work_is_clean = self.work is None or self.work.is_clean
         return self.ledger.is_clean and work_is_clean and not any(self.wrongs.values())
 

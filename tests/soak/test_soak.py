@@ -1,4 +1,4 @@
-"""The short form of `make soak`: everything at once, for half a minute; nothing is lost, and everybody was served."""
+"""The short form of `make soak`: everything at once, for half a minute; nothing is lost, and everyone was served."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.soak.run import Terms, run
 from tests.soak.samples import series
 
 
-def test_nothing_is_lost_and_nobody_stands_still_where_everything_happens_at_once(tmp_path: Path) -> None:
+def test_nothing_is_lost_and_no_one_stands_still_where_everything_happens_at_once(tmp_path: Path) -> None:
     samples = tmp_path / "samples.jsonl"
 
     result = run(Terms.of(30.0, 11), tmp_path / "brokers", samples, tell=lambda line: None)

@@ -5,7 +5,7 @@ In its first batch one of the Python workers dies, and Spark tries its task agai
     python killed_program.py TERMS           # JSON: servers, source, topic, sink, checkpoint, moment, tasks
 
 The process that kills the JVM ends itself at once, too, so that nothing is done after that moment. A driver that stands still
-makes the file `CHECKPOINT.still`, and goes on, and decides its batch, once somebody has removed it.
+makes the file `CHECKPOINT.still`, and goes on, and decides its batch, once someone has removed it.
 """
 
 from __future__ import annotations

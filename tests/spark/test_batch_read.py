@@ -159,7 +159,7 @@ def test_what_cannot_be_decoded_fails_with_its_place_or_is_null(topic: Any, read
         ({"kafka.no.such.setting": "1"}, "no.such.setting"),
     ],
 )
-def test_wrong_options_are_told_in_the_exception(
+def test_wrong_options_are_reported_in_the_exception(
     topic: Any, read: Read, options: dict[str, str], message: str
 ) -> None:
     with pytest.raises(PySparkException, match=message):
@@ -181,7 +181,7 @@ def test_a_schema_of_ones_own_is_refused(topic: Any, spark: Any, servers: str) -
         reader.schema("value STRING").load().collect()
 
 
-def test_lost_records_fail_the_read_unless_told_otherwise(topic: Any, read: Read) -> None:
+def test_lost_records_fail_the_read_unless_asked_otherwise(topic: Any, read: Read) -> None:
     topic.send_numbers(0, 10)
     topic.cut(4)
     assert numbers(read(topic)) == list(range(4, 10))

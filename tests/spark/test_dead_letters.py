@@ -165,7 +165,7 @@ def test_a_function_of_ones_own_decodes_what_has_no_decoder(
     assert split(b"a;1") == ("a", 1)
 
 
-def test_filters_and_aggregates_keep_dead_letters_when_they_are_told_to(
+def test_filters_and_aggregates_keep_dead_letters_when_they_are_asked_to(
     new_topic: MakeTopic, read_stream: Any, tmp_path: Path, run_to_end: Finish
 ) -> None:
     source, target, dead = new_topic(), new_topic(), new_topic()

@@ -55,7 +55,7 @@ def test_records_that_never_come_are_an_error_that_says_where(topic: Any) -> Non
     assert caught.value.code is ErrorCode.REQUEST_TIMED_OUT
 
 
-def test_records_lost_before_the_task_ran_are_skipped_only_when_told_to(topic: Any) -> None:
+def test_records_lost_before_the_task_ran_are_skipped_only_when_asked_to(topic: Any) -> None:
     topic.send_numbers(0, 10)
     topic.cut(6)
     with pytest.raises(KafkaError, match="no longer holds offsets 2 to 5"):
@@ -84,7 +84,7 @@ def test_one_task_reads_ranges_of_several_partitions(new_topic: Any) -> None:
     assert seen == {number: list(range(*span)) for number, span in wanted.items()}
 
 
-def test_a_loss_in_one_of_several_partitions_is_told_and_the_others_are_read(new_topic: Any) -> None:
+def test_a_loss_in_one_of_several_partitions_is_reported_and_the_others_are_read(new_topic: Any) -> None:
     topic = new_topic(2)
     for partition in range(2):
         topic.send_numbers(0, 10, partition=partition)

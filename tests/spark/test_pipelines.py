@@ -89,7 +89,7 @@ def test_a_pipeline_says_what_it_has_read_and_goes_on_after_a_pause(
     assert [row["value"] for row in consume(target)] == [b"A", b"B", b"C"]
 
 
-def test_a_failure_is_told_with_its_record(followed: Follow, new_topic: Callable[..., Topic]) -> None:
+def test_a_failure_is_reported_with_its_record(followed: Follow, new_topic: Callable[..., Topic]) -> None:
     source = new_topic()
     source.send(b'{"n": 1}', b"no JSON")
 

@@ -154,7 +154,7 @@ def test_a_stream_begins_in_the_archive_and_goes_on_in_the_topic(
     assert committed.offset == 65
 
 
-def test_what_is_in_neither_fails_the_query_unless_told_otherwise(
+def test_what_is_in_neither_fails_the_query_unless_asked_otherwise(
     topic: Any,
     keep: Callable[..., None],
     read: Any,

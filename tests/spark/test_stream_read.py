@@ -113,7 +113,7 @@ def test_a_partition_added_while_the_stream_runs_is_read_from_its_first_record(
     assert sorted(arrived, key=int) == [*texts(0, 3), *texts(10, 13)]
 
 
-def test_lost_records_stop_the_stream_unless_told_otherwise(
+def test_lost_records_stop_the_stream_unless_asked_otherwise(
     topic: Any, read_stream: Stream, collect_stream: Collect
 ) -> None:
     topic.send_numbers(0, 3)

@@ -19,7 +19,7 @@ class ArchiveError(OdradekError):
 
 
 class CommitConflict(ArchiveError):
-    """Somebody else has committed to the table meanwhile. Nothing of this commit is there: look again, and try again."""
+    """Someone else has committed to the table meanwhile. Nothing of this commit is there: look again, and try again."""
 
 
 class FilesGone(CommitConflict):

@@ -130,7 +130,7 @@ def describe(names: tuple[str, ...], bootstrap: str, as_json: bool) -> None:
 def find_hanging(topics: tuple[str, ...], older_than: str, bootstrap: str, as_json: bool) -> None:
     """Find transactions that are open in a partition, and that no coordinator will ever end.
 
-    They hold back everybody who reads committed records.
+    They hold back everyone who reads committed records.
     """
     before_ms = parse_moment_or_duration(older_than, now_ms=round(time.time() * 1000))
     with open_admin(bootstrap) as admin:

@@ -48,7 +48,7 @@ def healing_to_cancel(
 ) -> list[Reassignment]:
     """Of the healing moves begun, by their targets: those whose dead brokers are all back, while no new copy is in sync.
 
-    What the old copy lacks is less than what the new one does. A move that somebody changed meanwhile is not ours any more.
+    What the old copy lacks is less than what the new one does. A move that someone changed meanwhile is not ours any more.
     """
     alive = frozenset(broker.broker_id for broker in image.brokers)
     moves = []

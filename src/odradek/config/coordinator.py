@@ -151,7 +151,7 @@ class OffsetsConfig(Section):
         "read any more and for groups that never had members.")
     retention_exempt_prefixes: List = setting("odradek.offsets.retention.exempt.prefixes", default=("__odradek_sink.",),
         importance=LOW, meaning=
-        "Groups whose names begin with one of these keep their offsets until somebody deletes them, however long they idle: "
+        "Groups whose names begin with one of these keep their offsets until someone deletes them, however long they idle: "
         "the decisions of exactly-once Spark sinks are such offsets. Empty: no exemption, as in Kafka.")
     retention_check_interval_ms: Long = setting(default=600_000, valid=at_least(1), importance=HIGH, meaning=
         "How often offsets that expired are looked for.")

@@ -25,7 +25,7 @@ _NO_FAMILY: Final = frozenset({errno.EAFNOSUPPORT, errno.EADDRNOTAVAIL})
 """Of an address whose family, mostly IPv6, this machine has not."""
 _PAUSE_S: Final = 0.1
 _NOTICE_S: Final = 0.01
-"""For the ends of other connections to be noticed, before anybody is refused."""
+"""For the ends of other connections to be noticed, before anyone is refused."""
 _ACCEPTED_AT_ONCE_MAX: Final = 64
 """Then others get the loop."""
 

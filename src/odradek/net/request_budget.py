@@ -4,7 +4,7 @@ How it works. A frame that fits into a connection's receive buffer is not counte
 metadata) never wait for large ones. A larger frame has a `Share`, from its first bytes until its request is answered, or until
 the handler says that it does not need the frame any more. A share takes from pools:
 
-- `common`: everybody.
+- `common`: everyone.
 - `ordinary`: frames up to `ORDINARY_BYTES`, and those of brokers: room that unfinished larger frames cannot take.
 - `proven`: ordinary frames of connections that have sent a large one whole before, and those of brokers: room that newcomers
   cannot take.
@@ -18,7 +18,7 @@ An ordinary frame takes its room at once; a larger one takes `STEP_BYTES` at a t
 announced and not sent costs next to nothing. Frames that have begun may fill the pools, and still no frame waits for ever: the
 favoured one can always be received whole, gives everything back when it is answered, and then the next one is favoured.
 
-That needs peers that send on. So while somebody waits, a share that stands still is `overdue`, and its connection is ended: a
+That needs peers that send on. So while someone waits, a share that stands still is `overdue`, and its connection is ended: a
 peer that may send and sent less than `PROGRESS_BYTES` within `STALL_SECONDS`, or a large request that was not answered within
 `PARKED_SECONDS`. While nothing waits, slow peers may be slow.
 """

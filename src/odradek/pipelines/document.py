@@ -25,7 +25,7 @@ _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,199}")
 
 
 class Desired(StrEnum):
-    """What somebody asked for."""
+    """What someone asked for."""
 
     RUNNING = "running"
     PAUSED = "paused"

@@ -48,7 +48,7 @@ class SupervisedTopics(RebalanceListener):
         on_lost: Callable[[], None],
         session_ms: int = SESSION_MS,
     ) -> None:
-        """`client_id` is how others see who supervises. `on_lost` is called when somebody else takes over: when it
+        """`client_id` is how others see who supervises. `on_lost` is called when someone else takes over: when it
         returns, they may begin."""
         self._servers = servers
         self._clock = clock

@@ -1,4 +1,4 @@
-"""`odradek pipelines serve`: a supervisor and its membership, until somebody asks it to end."""
+"""`odradek pipelines serve`: a supervisor and its membership, until someone asks it to end."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ Decide = Callable[[PipelineDocument | None], PipelineDocument | None]
 
 
 class PipelineConflict(OdradekError):
-    """Somebody else changed the pipeline first."""
+    """Someone else changed the pipeline first."""
 
 
 class PipelineStore:
@@ -82,7 +82,7 @@ class PipelineStore:
             try:
                 return self._try(name, decide, expected_revision, written)
             except (FatalTransactionError, TransactionError) as error:
-                # Somebody began after us: what we read may be old. Who finds an empty transaction is told INVALID_TXN_STATE.
+                # Someone began after us: what we read may be old. Who finds an empty transaction is told INVALID_TXN_STATE.
                 problem = str(error)
         raise PipelineConflict(
             f"pipeline {name}: others changed pipelines {_TRIES} times meanwhile{self._last_change(name)}: try again"

@@ -20,7 +20,7 @@ Value = TypeVar("Value")
 
 
 def place_of(topic: str) -> TopicPartition:
-    """These topics have one partition: what is in it is in one order for everybody."""
+    """These topics have one partition: what is in it is in one order for everyone."""
     return TopicPartition(topic, 0)
 
 

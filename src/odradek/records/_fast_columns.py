@@ -256,7 +256,7 @@ def _read(
 class ColumnReader:
     """Gathers the records of many batches in columns.
 
-    While one thread reads, the GIL is free and the columns may not move: another one is refused. So is everybody once
+    While one thread reads, the GIL is free and the columns may not move: another one is refused. So is everyone once
     a read has failed half-way, or the columns were handed out.
     """
 

@@ -96,7 +96,7 @@ class Registry(Protocol):
         """All of the operations or none; `RegistryConflict` when one does not apply."""
 
     async def sync(self) -> None:
-        """What anybody committed before this call is seen by the reads after it."""
+        """What anyone committed before this call is seen by the reads after it."""
 
     def watch(self, path: str, on_change: Callable[[], None]) -> Callable[[], None]:
         """Call `on_change` on the loop whenever the node at `path`, or the set of its children, may have changed.

@@ -38,7 +38,7 @@ class SessionFiles:
         self._disk.make_directory(self.folder)
         while self._lock is None:
             self._own = (self._entropy.uuid().int >> 66) or 1
-            with suppress(BlockingIOError):  # somebody looks whether it is held: there are enough ids
+            with suppress(BlockingIOError):  # someone looks whether it is held: there are enough ids
                 self._lock = self._disk.lock_file(self._path(self._own))
         self._file = self._disk.open(self._path(self._own), create=True)
         self.beat()
@@ -113,7 +113,7 @@ def _is_name(name: str) -> bool:
 
 
 class SessionMonitor:
-    """How long each session has given no sign of life while somebody looked on."""
+    """How long each session has given no sign of life while someone looked on."""
 
     __slots__ = ("_heard", "_looked_at", "_silent_s")
 

@@ -226,7 +226,7 @@ class ZooKeeperRegistry:
             return
         if not self._chroot:
             raise RegistryError(
-                f"everybody may make and remove znodes at the root of ZooKeeper at {self._session.addresses}, in spite of "
+                f"everyone may make and remove znodes at the root of ZooKeeper at {self._session.addresses}, in spite of "
                 "zookeeper.set.acl=true: give zookeeper.connect a path of its own, as HOST:PORT/odradek, or restrict the root"
             )
         below = [root]

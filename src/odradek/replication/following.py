@@ -158,7 +158,7 @@ class FetchTerms:
     bytes_min: int
     wait_ms_max: int
     idle_wait_ms_max: int
-    """Where nothing has happened for a while, and nothing is owed to anybody."""
+    """Where nothing has happened for a while, and nothing is owed to anyone."""
     pause_s_max: float
 
 

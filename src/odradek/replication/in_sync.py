@@ -172,7 +172,7 @@ class InSync:
         """Whether a gap in a producer's sequence is the producer's.
 
         It is not where a batch was refused lately, or where we have just begun to lead and may have refused one before. And if
-        no one who may lead next has fetched lately, somebody may lead already, and have what we miss.
+        no one who may lead next has fetched lately, someone may lead already, and have what we miss.
         """
         if now - self._refused_at <= _BEHIND_SECONDS:
             return False

@@ -275,7 +275,7 @@ class Partition:
             self._replica.flush_if_due()
 
     def flush(self) -> None:
-        """Make durable what was appended, whether or not anybody waits for it."""
+        """Make durable what was appended, whether or not anyone waits for it."""
         if self.retired is None:
             self._replica.flush()
 

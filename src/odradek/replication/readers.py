@@ -143,7 +143,7 @@ class Readers:
                     self._failed(error)
 
     def start_moved(self) -> None:
-        """The log begins elsewhere. Followers hear of it at once, for somebody waits until they have followed; consumers,
+        """The log begins elsewhere. Followers hear of it at once, for someone waits until they have followed; consumers,
         because what they wait for may be gone: those of committed records may wait in an open transaction below the new start.
         """
         self.end()

@@ -407,7 +407,7 @@ class _FetchLoop:
             throttle.copied(len(data.records), self._fetchers.runtime.clock.monotonic())
 
     async def _begin_again(self, followed: Followed, partition: Partition, leader_start: int) -> None:
-        """The leader has nothing at our end. It lies below the leader's log, so what we have is of no use to anybody; or above
+        """The leader has nothing at our end. It lies below the leader's log, so what we have is of no use to anyone; or above
         it, which epochs would have told if our log knew any: then it is empty."""
         if leader_start < 0:
             leader_start = await self._leader_start(followed, partition)

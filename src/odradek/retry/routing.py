@@ -184,7 +184,7 @@ class Routing:
         )
 
     def _home_of(self, received: ReceivedRecord) -> str:
-        """The topic of ours that it came from. A record that somebody else put into a retry topic has none, or that one's."""
+        """The topic of ours that it came from. A record that someone else put into a retry topic has none, or that one's."""
         if received.record.topic in self.dead_letter_topics:
             return received.record.topic
         return self._home[received.place.topic] or self.topics[0]

@@ -48,7 +48,7 @@ class WaitingPartitions:
         return max(0, min([POLL_MS_MAX, *waits]))
 
     def forget(self, places: Iterable[TopicPartition]) -> None:
-        """They belong to somebody else now, or are read again from another place."""
+        """They belong to someone else now, or are read again from another place."""
         for place in places:
             self._until_ms.pop(place, None)
             self._attempts.pop(place, None)

@@ -1,4 +1,4 @@
-"""How fast somebody goes, as a bucket of tokens. Pure: `now` comes in as seconds.
+"""How fast someone goes, as a bucket of tokens. Pure: `now` comes in as seconds.
 
 The bucket answers one question: for how long must this client be silent so that it is back within its limit? Tokens come at
 the limit's rate, and what is not used is saved up to what some seconds bring (the burst). A client may take more than there

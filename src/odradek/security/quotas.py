@@ -121,7 +121,7 @@ class Quotas:
         )
 
     def limits(self, kind: QuotaKind) -> bool:
-        """Whether anybody comes under a limit of this kind."""
+        """Whether anyone comes under a limit of this kind."""
         return kind in self._limits
 
     # -- what clients use

@@ -41,7 +41,7 @@ _REPLAYS_A_TURN: Final = 2_000
 _RELOAD_SECONDS: Final = 1.0
 _TICK_AGAIN_SECONDS: Final = 1.0
 PATIENCE_SECONDS: Final = 30.0
-"""So long a reply may be held, unless somebody says otherwise: as long as most clients wait for one."""
+"""So long a reply may be held, unless someone says otherwise: as long as most clients wait for one."""
 
 M = TypeVar("M", bound=ShardMachine)
 T = TypeVar("T")
@@ -91,7 +91,7 @@ class Shard(Generic[M]):
         return self._shard_log.leader_epoch
 
     def doubt(self, reason: KafkaError) -> None:
-        """Somebody else seems to coordinate: refuse those who wait, and begin again from what the log holds."""
+        """Someone else seems to coordinate: refuse those who wait, and begin again from what the log holds."""
         self._restart(reason)
 
     def execute(self, operation: Operation[M, T]) -> asyncio.Future[T]:

@@ -70,7 +70,7 @@ class _Here(threading.local):
 
 _HERE: Final = _Here()
 violations: Final[list[str]] = []
-"""What was refused since somebody cleared it: a root that logs every error must not hide it from a test."""
+"""What was refused since someone cleared it: a root that logs every error must not hide it from a test."""
 
 
 @contextmanager

@@ -256,7 +256,7 @@ class Ensemble:
 
 
 def expire_session(address: str, session_id: int, password: bytes) -> None:
-    """End somebody's session at once, by taking it over and closing it; returns when it is closed.
+    """End someone's session at once, by taking it over and closing it; returns when it is closed.
 
     Its owner learns of it when it connects again.
     """

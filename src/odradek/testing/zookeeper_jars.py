@@ -1,6 +1,6 @@
 """Where Apache ZooKeeper's own server comes from: Debian's package, or a cache that Maven filled.
 
-Nothing is fetched unless somebody asks for it: `python -m odradek.testing.zookeeper_jars`. Tests that need ZooKeeper are
+Nothing is fetched unless someone asks for it: `python -m odradek.testing.zookeeper_jars`. Tests that need ZooKeeper are
 skipped without it.
 """
 

@@ -1,6 +1,6 @@
 """Ends prepared transactions: writes their markers until every partition has its own, then says that they are complete.
 
-Writing a marker twice does no harm while the transaction is the producer's last, and neither does finding that somebody else
+Writing a marker twice does no harm while the transaction is the producer's last, and neither does finding that someone else
 completed it; so whatever goes wrong is tried again. A partition that is offline holds up its own transactions alone.
 
 A decision is carried out under the leadership that handed it out, and under no other: once another broker coordinated in

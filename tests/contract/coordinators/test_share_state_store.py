@@ -108,7 +108,7 @@ async def test_what_was_forgotten_is_not_written(world: World) -> None:
     assert await code_of(lambda: world.write(1)) is ErrorCode.FENCED_STATE_EPOCH
 
 
-async def test_a_log_that_refuses_is_told_to_the_writer(world: World) -> None:
+async def test_the_writer_hears_that_the_log_refuses(world: World) -> None:
     await world.begin(0)
     world.broker.log.refusal = KafkaError(ErrorCode.KAFKA_STORAGE_ERROR)
     assert await code_of(lambda: world.write(1)) is ErrorCode.COORDINATOR_NOT_AVAILABLE

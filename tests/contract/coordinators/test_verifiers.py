@@ -135,9 +135,7 @@ async def test_a_mere_question_adds_nothing(world: World) -> None:
 
 
 @pytest.mark.parametrize("adds", [False, True])
-async def test_a_producer_that_was_fenced_is_told_in_the_words_of_a_partition(
-    world: World, adds: bool
-) -> None:
+async def test_a_fenced_producer_gets_the_error_of_a_partition(world: World, adds: bool) -> None:
     await world.verify(P0, adds=True)
     successor = await world.broker.begin()
     assert successor.producer_epoch > world.who.producer_epoch
@@ -145,7 +143,7 @@ async def test_a_producer_that_was_fenced_is_told_in_the_words_of_a_partition(
 
 
 @pytest.mark.parametrize("adds", [False, True])
-async def test_an_id_that_nobody_knows_is_refused(world: World, adds: bool) -> None:
+async def test_an_id_that_no_one_knows_is_refused(world: World, adds: bool) -> None:
     refused = await world.verify(P0, P1, adds=adds, name="unheard-of")
     assert refused == dict.fromkeys((P0, P1), ErrorCode.INVALID_PRODUCER_ID_MAPPING)
 

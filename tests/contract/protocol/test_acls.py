@@ -41,7 +41,7 @@ def test_what_only_brokers_ask_is_a_cluster_action(api: Api) -> None:
     assert api.acls == parse_acls("CLUSTER_ACTION CLUSTER")
 
 
-def test_alternatives_and_what_is_asked_besides_are_told_apart() -> None:
+def test_alternatives_and_what_is_asked_besides_are_distinguished() -> None:
     text = "CREATE CLUSTER | CREATE TOPIC, READ GROUP"
     named = [[f"{acl.operation.name} {acl.resource.name}" for acl in group] for group in parse_acls(text)]
     assert named == [["CREATE CLUSTER", "CREATE TOPIC"], ["READ GROUP"]]

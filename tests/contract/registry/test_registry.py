@@ -334,9 +334,7 @@ def test_a_closed_registry_accepts_nothing(store: Store) -> None:
 
 
 @pytest.mark.parametrize("by_another", [False, True])
-def test_a_watch_is_told_of_each_kind_of_change(
-    store: Store, eventually: Eventually, by_another: bool
-) -> None:
+def test_a_watch_hears_of_each_kind_of_change(store: Store, eventually: Eventually, by_another: bool) -> None:
     async def scenario() -> None:
         registry = await store.open()
         writer = await store.open() if by_another else registry
@@ -370,7 +368,7 @@ def test_a_watch_is_told_of_each_kind_of_change(
 
 
 @pytest.mark.parametrize("by_another", [False, True])
-def test_a_watch_of_a_parent_is_told_of_a_child_that_is_replaced_in_one_commit(
+def test_a_watch_of_a_parent_hears_of_a_child_that_is_replaced_in_one_commit(
     store: Store, eventually: Eventually, by_another: bool
 ) -> None:
     """So is a broker that was killed and comes back before its session has run out."""
@@ -486,7 +484,9 @@ def test_a_commit_that_returned_happened_and_one_that_failed_can_be_read(store: 
     store.run(scenario)
 
 
-def test_a_change_made_while_the_connection_was_lost_is_told(store: Store, eventually: Eventually) -> None:
+def test_a_change_made_while_the_connection_was_lost_is_reported(
+    store: Store, eventually: Eventually
+) -> None:
     async def scenario() -> None:
         registry, other = await store.open(), await store.open()
         seen: list[int] = []

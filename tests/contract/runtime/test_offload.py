@@ -60,7 +60,7 @@ def test_the_loop_runs_on_meanwhile(tell: Callable[[Story], Any]) -> None:
     tell(story)
 
 
-def test_work_whose_caller_gave_up_disturbs_nobody(tell: Callable[[Story], Any]) -> None:
+def test_work_whose_caller_gave_up_disturbs_no_one(tell: Callable[[Story], Any]) -> None:
     async def story(offload: Offload) -> None:
         task = asyncio.ensure_future(offload.run(sum, range(1000)))
         await asyncio.sleep(0)

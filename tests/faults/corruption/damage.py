@@ -146,4 +146,4 @@ _DOINGS: Final[dict[str, Callable[[Path, random.Random], str]]] = {
     "lengthen": _lengthen,
 }
 IN_PLACE: Final = ("flip", "zero")
-"""What can be done to a file that a broker has open, and is rot rather than somebody's hand."""
+"""What can be done to a file that a broker has open, and is rot rather than someone's hand."""

@@ -137,7 +137,7 @@ ATTACKS: Final = (
     ),
     Attack(
         name="cold reads",
-        claim="records that are on disk alone are read without holding up anybody",
+        claim="records that are on disk alone are read without holding up anyone",
         run=_read_cold,
         prepare=_prepare_cold,
     ),

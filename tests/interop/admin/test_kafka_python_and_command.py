@@ -34,7 +34,7 @@ def test_the_quorum_has_a_leader_and_one_voter(pure: Any) -> None:
     assert [node["node_id"] for node in quorum["nodes"]] == [1]
 
 
-def test_features_are_told(pure: Any) -> None:
+def test_features_are_described(pure: Any) -> None:
     features = pure.describe_features()
     assert features["transaction.version"]["finalized"] == (2, 2)
     assert features["group.version"]["supported"] == (0, 1)
@@ -62,7 +62,7 @@ def test_a_leader_that_leads_needs_no_election(pure: Any, topic: Callable[..., s
     assert "error_code=84" in repr(elect_leaders)
 
 
-def test_nobody_has_scram_credentials(pure: Any) -> None:
+def test_no_user_has_scram_credentials(pure: Any) -> None:
     assert pure.describe_user_scram_credentials() == {}
 
 
@@ -139,7 +139,7 @@ def test_settings_of_groups_and_loggers_are_changed(run: Callable[..., str], ser
     assert "name one of" in run("config", "show", "--group", "g", "--topic", "t", code=2)
 
 
-def test_a_producer_over_its_quota_is_told_and_loses_nothing(
+def test_a_producer_over_its_quota_hears_of_it_and_loses_nothing(
     bootstrap: str, topic: Callable[..., str], server: Server, run: Callable[..., str]
 ) -> None:
     confluent = pytest.importorskip("confluent_kafka")

@@ -1,4 +1,4 @@
-"""Brokers as processes that lose what they had on disk: nothing acknowledged is lost unless somebody accepts that."""
+"""Brokers as processes that lose what they had on disk: nothing acknowledged is lost unless someone accepts that."""
 
 from __future__ import annotations
 
@@ -105,15 +105,15 @@ def test_an_older_copy_that_takes_the_place_of_the_disk_is_recognised(
     restored = started_on(tmp_path / "copy", original)
     try:
         restored.wait_until_ready()
-        everybody = admin_of(other)
-        until(lambda: len(topic_of(everybody, "shared").partitions[0].isrs) == 3)
-        assert topic_of(everybody, "alone").partitions[own].leader == NO_LEADER
+        everyone = admin_of(other)
+        until(lambda: len(topic_of(everyone, "shared").partitions[0].isrs) == 3)
+        assert topic_of(everyone, "alone").partitions[own].leader == NO_LEADER
         assert read_all(other.address, "shared", 100) == Counter(producer.values)
         log_file = restored.terms.log_file
         assert log_file is not None
         assert "log_directory_is_an_older_copy" in log_file.read_text()
         elect_uncleanly(other, f"alone-{own}")
-        until(lambda: topic_of(everybody, "alone").partitions[own].leader == original.node_id)
+        until(lambda: topic_of(everyone, "alone").partitions[own].leader == original.node_id)
     finally:
         restored.stop()
 
@@ -146,9 +146,9 @@ def test_the_last_replica_in_sync_that_lost_its_records_does_not_lead(
         broker.start()
         broker.wait_until_ready()
 
-    everybody = admin_of(last)
-    until(lambda: len(everybody.list_topics(timeout=10).brokers) == 3)
-    partition = topic_of(everybody, "t").partitions[0]
+    everyone = admin_of(last)
+    until(lambda: len(everyone.list_topics(timeout=10).brokers) == 3)
+    partition = topic_of(everyone, "t").partitions[0]
     assert (partition.leader, partition.isrs) == (NO_LEADER, [last.node_id])
     log = last.terms.log_file
     assert log is not None
@@ -156,9 +156,9 @@ def test_the_last_replica_in_sync_that_lost_its_records_does_not_lead(
 
     elect_uncleanly(last, "t-0")  # the disk is gone for good: what the others have is kept
 
-    until(lambda: topic_of(everybody, "t").partitions[0].leader in (first.node_id, second.node_id))
+    until(lambda: topic_of(everyone, "t").partitions[0].leader in (first.node_id, second.node_id))
     assert read_all(cluster.address, "t", 50) == Counter(before.values)
-    until(lambda: len(topic_of(everybody, "t").partitions[0].isrs) == 3)
+    until(lambda: len(topic_of(everyone, "t").partitions[0].isrs) == 3)
 
 
 @pytest.mark.parametrize("stop", ["TERM", "KILL"])

@@ -73,7 +73,7 @@ def test_a_drained_broker_holds_nothing_and_a_rebalance_gives_it_its_share_again
     assert sorted(values) == [f"{number:04}".encode() for number in range(2000)]
 
 
-def test_a_broker_that_nobody_knows_cannot_be_drained(cluster: Cluster) -> None:
+def test_a_broker_that_no_one_knows_cannot_be_drained(cluster: Cluster) -> None:
     refused = odradek(cluster, "drain", "9", "--yes")
 
     assert refused.returncode == 1

@@ -24,7 +24,7 @@ def cluster() -> Iterator[Cluster]:
 
 
 @pytest.fixture(autouse=True)
-def everybody_is_there(cluster: Cluster) -> Iterator[None]:
+def everyone_is_there(cluster: Cluster) -> Iterator[None]:
     """A broker that a test killed is revived for the next."""
     yield
     for broker in cluster.brokers:

@@ -129,7 +129,7 @@ def test_what_a_filter_leaves_out_can_be_sent_later(run: Run, letters: Letters, 
     assert group["lag"] == 0
 
 
-def test_letters_go_elsewhere_when_they_are_told_to(
+def test_letters_go_to_another_topic_on_request(
     run: Run, letters: Letters, topic: MakeTopic, errors: list[str]
 ) -> None:
     letters.write(range(3))

@@ -108,7 +108,7 @@ def phase_of(run: Run) -> Callable[[str], str | None]:
     return phase
 
 
-def test_a_change_is_there_for_everybody(store: PipelineStore, name: str) -> None:
+def test_a_change_is_there_for_everyone(store: PipelineStore, name: str) -> None:
     made = store.change(name, lambda before: document(name))
     assert store.document(name) == made
     changed = store.change(name, lambda before: before.changed(1, "ann", "stop", desired=Desired.STOPPED))
@@ -118,7 +118,7 @@ def test_a_change_is_there_for_everybody(store: PipelineStore, name: str) -> Non
     assert name not in store.documents()
 
 
-def test_the_second_of_two_is_told_who_was_first(store: PipelineStore, name: str) -> None:
+def test_the_second_of_two_learns_who_was_first(store: PipelineStore, name: str) -> None:
     store.change(name, lambda before: document(name))
     store.change(name, lambda before: before.changed(1, "ann@here", "stop"), expected_revision=1)
     with pytest.raises(
@@ -192,7 +192,7 @@ def _wanted(verb: str) -> str:
     return {"pause": "paused", "resume": "running", "stop": "stopped", "start": "running"}[verb]
 
 
-def test_lag_and_the_failed_record_are_told(
+def test_lag_and_the_failed_record_are_reported(
     run: Run, name: str, program: str, supervising: Callable[[str], Supervising], topic: Callable[..., str]
 ) -> None:
     run("pipeline", "run", program, "--name", name, "--", "run", "rows=5", "fail=no JSON", "exit=1")

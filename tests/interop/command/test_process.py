@@ -67,7 +67,7 @@ def _refusal(*arguments: str) -> str:
     return sentences[0]
 
 
-def test_a_port_in_use_is_told_in_one_sentence(tmp_path):
+def test_a_port_in_use_is_reported_in_one_sentence(tmp_path):
     with socket.create_server(("127.0.0.1", 0)) as other:
         address = f"127.0.0.1:{other.getsockname()[1]}"
         said = _refusal("--data", str(tmp_path / "d"), "--listen", address)
@@ -80,14 +80,14 @@ def test_a_refused_start_leaves_the_data_usable(tmp_path, start):
     Server(kind="odradek", node=start()).create_topic("works")
 
 
-def test_a_data_directory_in_use_is_told_in_one_sentence(start):
+def test_a_data_directory_in_use_is_reported_in_one_sentence(start):
     node = start()
     said = _refusal("--data", str(node.data_directory), "--listen", "127.0.0.1:0")
     assert str(node.data_directory) in said
     Server(kind="odradek", node=node).create_topic("unaffected")
 
 
-def test_data_of_two_clusters_is_told_in_one_sentence(start, tmp_path):
+def test_data_of_two_clusters_is_reported_in_one_sentence(start, tmp_path):
     for name in ("one", "two"):
         start(name).terminate()
     directories = f"{tmp_path}/one/data,{tmp_path}/two/data"
@@ -95,24 +95,24 @@ def test_data_of_two_clusters_is_told_in_one_sentence(start, tmp_path):
     assert "cluster" in said
 
 
-def test_data_of_another_broker_is_told_in_one_sentence(start, tmp_path):
+def test_data_of_another_broker_is_reported_in_one_sentence(start, tmp_path):
     start().terminate()
     said = _refusal("--data", str(tmp_path / "node/data"), "--listen", "127.0.0.1:0", "--set", "node.id=77")
     assert "77" in said
 
 
-def test_a_data_directory_under_a_file_is_told_in_one_sentence(tmp_path):
+def test_a_data_directory_under_a_file_is_reported_in_one_sentence(tmp_path):
     (tmp_path / "file").write_text("not a directory")
     said = _refusal("--data", str(tmp_path / "file" / "data"), "--listen", "127.0.0.1:0")
     assert str(tmp_path / "file") in said
 
 
-def test_a_data_directory_where_nothing_can_be_made_is_told_in_one_sentence():
+def test_a_data_directory_where_nothing_can_be_made_is_reported_in_one_sentence():
     assert "/proc/odradek" in _refusal("--data", "/proc/odradek", "--listen", "127.0.0.1:0")
 
 
 @pytest.mark.skipif(os.geteuid() != 0 or shutil.which("setpriv") is None, reason="needs root and setpriv")
-def test_a_data_directory_without_rights_is_told_in_one_sentence(tmp_path):
+def test_a_data_directory_without_rights_is_reported_in_one_sentence(tmp_path):
     closed = tmp_path / "closed"
     closed.mkdir(mode=0o700)
     for parent in (tmp_path, *list(tmp_path.parents)[:3]):
@@ -150,18 +150,18 @@ def test_a_data_directory_without_rights_is_told_in_one_sentence(tmp_path):
         ("no-equals-sign", ["no-equals-sign"]),
     ],
 )
-def test_a_setting_that_cannot_be_is_told_in_one_sentence(tmp_path, pair, words):
+def test_a_setting_that_cannot_be_is_reported_in_one_sentence(tmp_path, pair, words):
     said = _refusal("--data", str(tmp_path / "d"), "--set", pair)
     assert all(word in said for word in words), said
 
 
-def test_a_settings_file_that_is_not_there_is_told_in_one_sentence(tmp_path):
+def test_a_settings_file_that_is_not_there_is_reported_in_one_sentence(tmp_path):
     assert "missing.properties" in _refusal(
         "--data", str(tmp_path / "d"), str(tmp_path / "missing.properties")
     )
 
 
-def test_a_setting_nobody_knows_is_warned_about_and_does_not_stop_the_start(start):
+def test_a_setting_no_one_knows_is_warned_about_and_does_not_stop_the_start(start):
     node = start(no_such_setting="1")
     assert "no.such.setting" in node.log_file.read_text()
 

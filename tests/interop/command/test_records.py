@@ -296,7 +296,7 @@ def test_what_the_broker_refuses_is_one_line_with_its_code(run: Run, words: list
         (["config", "set", "retention.ms=1", "--broker", "one"], "expected a number"),
     ],
 )
-def test_wrong_use_is_told_before_anything_is_asked(run: Run, words: list[str], line: str) -> None:
+def test_wrong_use_is_reported_before_anything_is_asked(run: Run, words: list[str], line: str) -> None:
     assert line in run(*words, code=2).error
 
 

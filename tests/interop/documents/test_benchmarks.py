@@ -83,7 +83,7 @@ def test_each_round_of_the_cluster_suite_begins_with_another_contender():
     assert [in_turn("abc", number)[0] for number in range(4)] == ["a", "b", "c", "a"]
 
 
-def test_a_case_that_fails_is_told_and_costs_no_other_figure(monkeypatch):
+def test_a_case_that_fails_is_reported_and_costs_no_other_figure(monkeypatch):
     answer = []
     revived = []
     monkeypatch.setattr("benchmarks.cluster.failing.revive", revived.append)

@@ -192,7 +192,7 @@ def test_a_member_that_is_killed_hands_its_partitions_on(bootstrap, group, membe
     until(lambda: owned(first) == [0, 1, 2, 3])
 
 
-def test_a_static_member_that_comes_back_disturbs_nobody(member, topic):
+def test_a_static_member_that_comes_back_disturbs_no_one(member, topic):
     name = topic(partitions=4)
     first = member(name, group_instance_id="one", session_timeout_ms=20_000)
     second = member(name, group_instance_id="two", session_timeout_ms=20_000)

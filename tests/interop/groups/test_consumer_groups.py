@@ -97,7 +97,7 @@ def _is_about_topics(message):
 
 
 def until(check, *members):
-    """Poll everybody until it is so."""
+    """Poll everyone until it is so."""
     deadline = time.monotonic() + SECONDS_MAX
     while not check():
         assert time.monotonic() < deadline, [(item.partitions, item.values) for item in members]

@@ -197,6 +197,6 @@ def test_its_administrator_sees_groups_and_topics(run: Run, topic: Any) -> None:
 
 
 def _regrouped(run: Run, name: str, group: str) -> str:
-    """A deleted group comes back when somebody joins it, from the beginning."""
+    """A deleted group comes back when someone joins it, from the beginning."""
     assert run("group", topic=name, group=group, count=10)["values"] == _values("x")
     return group

@@ -1,4 +1,4 @@
-"""Real clients' requests with a few bytes changed: whatever comes of one, the broker goes on for everybody else."""
+"""Real clients' requests with a few bytes changed: whatever comes of one, the broker goes on for everyone else."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def _mutated(chance, frame):
 
 @pytest.mark.usefixtures("bystander")
 @pytest.mark.parametrize("seed", range(4))
-def test_a_mutated_request_harms_nobody_but_its_sender(server, connect, seed):
+def test_a_mutated_request_harms_no_one_but_its_sender(server, connect, seed):
     if server.kind == "kafka":
         pytest.skip("Kafka logs tracebacks for these, which is its affair")
     chance = random.Random(seed)

@@ -63,7 +63,7 @@ def test_a_topic_lives_and_dies(admin: Admin, name: str) -> None:
     assert caught.value.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
-def test_what_cannot_be_created_is_told_apart_from_what_was(admin: Admin, name: str) -> None:
+def test_what_cannot_be_created_is_distinguished_from_what_was(admin: Admin, name: str) -> None:
     with pytest.raises(PartialFailureError) as caught:
         admin.create_topics([NewTopic(name), NewTopic("b@d"), NewTopic(f"{name}-far", 1, 30)])
     assert {topic: error.code.name for topic, error in caught.value.errors.items()} == {

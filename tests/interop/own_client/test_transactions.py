@@ -318,7 +318,9 @@ def test_a_transaction_left_open_by_close_is_aborted_at_once(
     assert read_eventually(bootstrap, into, 1) == [b"plain"]
 
 
-def test_wrong_order_is_told(producer: Producer, bootstrap: str, topic: MakeTopic, name: str) -> None:
+def test_calls_in_the_wrong_order_are_reported(
+    producer: Producer, bootstrap: str, topic: MakeTopic, name: str
+) -> None:
     with pytest.raises(KafkaError, match="begin_transaction first"):
         producer.send(topic(), b"x")
     with pytest.raises(KafkaError, match="begin_transaction first"):

@@ -103,7 +103,7 @@ def test_an_older_driver_cannot_decide(driver: SinkDriver, sink: PlainSink) -> N
     assert sorted(sink.committed()) == [b"new"]
 
 
-def test_a_task_that_outlived_its_driver_disturbs_nobody(driver: SinkDriver, sink: PlainSink) -> None:
+def test_a_task_that_outlived_its_driver_disturbs_no_one(driver: SinkDriver, sink: PlainSink) -> None:
     old_terms = driver.begin()
     newer = sink.driver()
     terms = newer.begin()

@@ -111,7 +111,7 @@ async def test_a_caller_that_gives_up_leaves_whole_commits_behind(zookeeper, chr
     assert await registry.children("/a") == await registry.children("/b")
 
 
-async def test_a_watch_that_ended_is_set_again_when_somebody_watches_again(
+async def test_a_watch_that_ended_is_set_again_when_someone_watches_again(
     zookeeper, chroot, open_registry, eventually
 ) -> None:
     registry = await open_registry(zookeeper.address + chroot)

@@ -59,11 +59,9 @@ def test_a_broker_that_fell_with_the_others_and_was_wiped_is_itself_again_and_ge
         for broker in cluster.brokers:
             broker.wait_until_ready()
 
-        everybody = admin_of(other)
+        everyone = admin_of(other)
         until(
-            lambda: all(
-                len(partition.isrs) == 3 for partition in topic_of(everybody, "t").partitions.values()
-            )
+            lambda: all(len(partition.isrs) == 3 for partition in topic_of(everyone, "t").partitions.values())
         )
         assert (wiped.terms.directory / "t-0").exists()
         assert read_all(cluster.address, "t", 50) == Counter(producer.values)
@@ -92,12 +90,12 @@ def test_the_last_replica_in_sync_that_lost_its_disk_does_not_lead(cluster: Clus
         broker.start()
         broker.wait_until_ready()
 
-    everybody = admin_of(last)
-    until(lambda: len(everybody.list_topics(timeout=10).brokers) == 3)
-    partition = topic_of(everybody, "t").partitions[0]
+    everyone = admin_of(last)
+    until(lambda: len(everyone.list_topics(timeout=10).brokers) == 3)
+    partition = topic_of(everyone, "t").partitions[0]
     assert (partition.leader, partition.isrs) == (NO_LEADER, [last.node_id])
     elect_uncleanly(last, "t-0")
-    until(lambda: topic_of(everybody, "t").partitions[0].leader in (first.node_id, second.node_id))
+    until(lambda: topic_of(everyone, "t").partitions[0].leader in (first.node_id, second.node_id))
     assert read_all(cluster.address, "t", 50) == Counter(before.values)
 
 

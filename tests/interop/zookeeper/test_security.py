@@ -121,7 +121,7 @@ def _acl(address: str, path: str):
         client.close()
 
 
-async def test_the_root_that_everybody_may_change_is_no_place_for_protected_znodes(
+async def test_the_root_that_everyone_may_change_is_no_place_for_protected_znodes(
     zookeeper, open_registry
 ) -> None:
     with pytest.raises(RegistryError, match="a path of its own"):

@@ -1,5 +1,5 @@
 """Members of a classic group against a coordinator of a few lines: members come, go, die or are slow. No partition ever has
-two readers, and when things calm down everybody has their share."""
+two readers, and when things calm down everyone has their share."""
 
 from __future__ import annotations
 

@@ -175,7 +175,7 @@ class World:
         self.settle()
 
     def quiet_down(self) -> None:
-        """No one comes, no one goes: everybody alive does its duty."""
+        """No one comes, no one goes: everyone alive does its duty."""
         for _ in range(30):
             for client in self.clients:
                 self.act(client, "go on")

@@ -44,7 +44,7 @@ def size(target: Assignment) -> int:
 
 
 def moves(before: dict[str, Assignment], after: dict[str, Assignment]) -> int:
-    """Partitions that somebody had and that are now with somebody else."""
+    """Partitions that someone had and that are now with someone else."""
     owners = {pair: member for member, target in before.items() for pair in pairs(target)}
     return sum(
         owners.get(pair, member) != member for member, target in after.items() for pair in pairs(target)

@@ -1,6 +1,6 @@
 """Consumer groups under random members: joins, losses of answers, deaths, time, restarts, topics that change.
 
-Whatever happens: no partition is used by two members at once; once everybody is left in peace every partition of a subscribed
+Whatever happens: no partition is used by two members at once; once everyone is left in peace every partition of a subscribed
 topic has exactly one member; and the log alone tells all that the coordinator knows.
 """
 

@@ -40,7 +40,7 @@ def test_the_newer_word_counts_for_each_offset(old: Known, new: Known, start_off
     st.dictionaries(st.sampled_from([1, 2, 3]), st.integers(1, 4)),
     st.integers(0, 3),
 )
-def test_every_partition_that_anybody_wants_has_a_reader_and_nobody_who_wants_one_has_none(
+def test_every_wanted_partition_has_a_reader_and_every_member_that_wants_one_has_one(
     wishes: dict[str, frozenset[int]], sizes: dict[int, int], rounds: int
 ) -> None:
     subscriptions = {

@@ -1,4 +1,4 @@
-"""The least loaded, found by a heap that is corrected late: the one that a look at everybody finds."""
+"""The least loaded, found by a heap that is corrected late: the one that a look at everyone finds."""
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -10,7 +10,7 @@ from odradek.model.least_loaded import LeastLoaded
     st.lists(st.integers(0, 5), min_size=1, max_size=8),
     st.lists(st.tuples(st.booleans(), st.integers(0, 7)), max_size=60),
 )
-def test_it_is_the_first_of_those_with_the_smallest_load_whoever_else_is_given_more(
+def test_it_is_the_first_of_those_with_the_smallest_load_whichever_else_gets_more(
     loads_at_first: list[int], changes: list[tuple[bool, int]]
 ) -> None:
     loads = dict(enumerate(loads_at_first))

@@ -50,14 +50,14 @@ peers = st.builds(
 class Room:
     """Plays a budget's connections, as the server does, and checks the bound after every step."""
 
-    def __init__(self, limit_bytes: int, everybody: list[Peer]) -> None:
+    def __init__(self, limit_bytes: int, everyone: list[Peer]) -> None:
         self.limit_bytes = limit_bytes
         self.budget = RequestBudget(limit_bytes, LARGEST)
         self.now = 0.0
         self.receiving: dict[Peer, None] = {}
         self.parked: list[Peer] = []
         self.dropped: list[Peer] = []
-        for number, peer in enumerate(everybody):
+        for number, peer in enumerate(everyone):
             peer.share = self.budget.begin(peer, peer.frame_bytes, is_of_broker=number % 7 == 6)
             self._ask(peer)
 
@@ -114,9 +114,9 @@ class Room:
 @settings(max_examples=150, deadline=None)
 @given(st.sampled_from(LIMITS), st.lists(peers, min_size=1, max_size=40), st.data())
 def test_every_honest_frame_is_received_whatever_the_others_do(
-    limit_bytes: int, everybody: list[Peer], data: st.DataObject
+    limit_bytes: int, everyone: list[Peer], data: st.DataObject
 ) -> None:
-    room = Room(limit_bytes, everybody)
+    room = Room(limit_bytes, everyone)
     chance = data.draw(st.randoms(use_true_random=False))
     for _ in range(MANY_ROUNDS):
         movable = [peer for peer in room.receiving if peer.share and _can_move(peer)]
@@ -130,9 +130,9 @@ def test_every_honest_frame_is_received_whatever_the_others_do(
         else:
             break
     assert not room.budget.waiting_count, "nothing waits for ever"
-    assert all(peer.has_ended for peer in everybody if peer.is_honest)
+    assert all(peer.has_ended for peer in everyone if peer.is_honest)
     assert not any(peer.is_honest for peer in room.dropped), "who sends and is answered is never dropped"
-    for peer in everybody:
+    for peer in everyone:
         if not peer.has_ended:
             room.end(peer)
     assert room.budget.held_bytes == 0
@@ -172,7 +172,7 @@ def test_frames_of_one_rank_are_admitted_in_the_order_in_which_they_began_to_wai
 
 
 @given(st.floats(0.001, 100.0), st.integers(0, 3 * PROGRESS_BYTES))
-def test_while_nobody_waits_nobody_is_overdue(seconds: float, received_bytes: int) -> None:
+def test_while_no_one_waits_no_one_is_overdue(seconds: float, received_bytes: int) -> None:
     budget = RequestBudget(4 * LARGEST, LARGEST)
     share = budget.begin(None, LARGEST)
     assert budget.ask(share, 0.0)

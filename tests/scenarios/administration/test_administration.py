@@ -175,7 +175,7 @@ async def test_metadata_answers_in_every_version(wire: Any, version: int) -> Non
         assert (await wire.call("Metadata", version, request)).topics[0].name == "t"
 
 
-async def test_clients_are_told_the_address_that_they_used_or_the_advertised_one(scene: Any) -> None:
+async def test_clients_get_the_address_that_they_used_or_the_advertised_one(scene: Any) -> None:
     await scene.start()
     wire = await scene.connect()
     broker = (await wire.call("Metadata", 9, MetadataRequest(topics=None))).brokers[0]
@@ -370,7 +370,7 @@ async def test_no_keys_and_an_empty_list_of_keys_both_mean_all(wire: Any) -> Non
     assert counts[2] == 1
 
 
-async def test_a_resource_that_cannot_be_is_told_from_one_that_is_not_there(wire: Any) -> None:
+async def test_an_impossible_resource_is_distinguished_from_one_that_is_not_there(wire: Any) -> None:
     cases = {
         (TOPIC, "bad name"): ErrorCode.INVALID_TOPIC_EXCEPTION,
         (TOPIC, "none"): ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,

@@ -209,7 +209,7 @@ def no_space(*_: Any) -> None:
 
 
 @pytest.mark.parametrize(("kind", "code"), [(0, 80), (1, 83)])
-async def test_an_offline_partition_has_nobody_to_elect(
+async def test_an_offline_partition_has_no_one_to_elect(
     scene: Any, monkeypatch: pytest.MonkeyPatch, kind: int, code: int
 ) -> None:
     await scene.start()
@@ -271,7 +271,7 @@ async def finalized(wire: Any) -> tuple[int, dict[str, int]]:
     }
 
 
-async def test_levels_of_features_change_are_told_and_survive_a_restart(scene: Any) -> None:
+async def test_levels_of_features_change_are_described_and_survive_a_restart(scene: Any) -> None:
     await scene.start()
     wire = await scene.connect()
     epoch, levels = await finalized(wire)
@@ -514,7 +514,7 @@ async def test_everything_with_settings_is_listed(wire: Any) -> None:
 # -- credentials
 
 
-async def test_nobody_has_credentials_and_none_are_taken(wire: Any) -> None:
+async def test_no_user_has_credentials_and_none_are_taken(wire: Any) -> None:
     names = [describe_user_scram_credentials.UserName(name=name) for name in ("a", "b", "b")]
     request = describe_user_scram_credentials.DescribeUserScramCredentialsRequest(users=names)
     response = await wire.call("DescribeUserScramCredentials", 0, request)

@@ -90,7 +90,7 @@ async def test_a_leader_that_is_dead_is_not_named(
     assert partition.offline_replicas == [OTHER]
 
 
-async def test_whoever_describes_a_topic_is_told_the_same(
+async def test_every_broker_describes_a_topic_alike(
     wire: Any, known: ClusterImage, suspected: Suspected
 ) -> None:
     wanted = DescribeTopicPartitionsRequest(topics=[TopicRequest(name="t")])

@@ -1,4 +1,4 @@
-"""What brokers say to each other, said by anybody: each request is answered with a code, and breaks nothing."""
+"""What brokers say to each other, said by anyone: each request is answered with a code, and breaks nothing."""
 
 import asyncio
 import logging
@@ -95,7 +95,7 @@ async def test_a_report_that_does_not_read(hostile: Any, scene: Any, payload: by
     assert (await hostile.call("ClusterSync", 0, request)).error_code == ErrorCode.INVALID_REQUEST
 
 
-async def test_a_report_of_a_broker_by_somebody_else_deposes_nobody(hostile: Any, scene: Any) -> None:
+async def test_a_report_of_a_broker_by_someone_else_deposes_no_one(hostile: Any, scene: Any) -> None:
     request = ClusterSyncRequest(
         broker_id=1, broker_epoch=own_epoch(scene), controller_epoch=10**6, version=5, max_wait_ms=0
     )
@@ -260,7 +260,7 @@ async def test_state_of_share_groups_is_between_brokers_too(two_listeners: Any) 
     await brokers.call("ReadShareGroupState", 0, request)
 
 
-async def test_clients_are_served_at_every_listener_and_other_brokers_are_told_theirs(
+async def test_clients_are_served_at_every_listener_and_other_brokers_hear_of_theirs(
     scene: Any, two_listeners: Any
 ) -> None:
     clients, brokers = two_listeners

@@ -198,7 +198,7 @@ async def test_batches_that_are_small_on_the_wire_and_large_inside_are_checked_o
 
 
 @pytest.mark.parametrize(("size", "is_on_loop"), [(1_000, True), (500_000, False)])
-async def test_a_large_batch_is_compressed_anew_on_another_thread(
+async def test_a_large_batch_is_compressed_again_on_another_thread(
     wire: Any,
     make_produce: Any,
     make_batch: Any,

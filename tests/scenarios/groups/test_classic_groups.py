@@ -235,7 +235,7 @@ async def test_members_carry_on_across_a_restart_of_the_broker(groups: Any) -> N
     assert (await first.join()).generation_id == 3
 
 
-async def test_who_waits_for_the_group_is_told_when_the_broker_stops(groups: Any) -> None:
+async def test_waiters_for_the_group_hear_when_the_broker_stops(groups: Any) -> None:
     first, second = await two_members(groups)
     second.send_join(
         protocols=[JoinGroupRequestProtocol(name="range", metadata=b"\0\0\0\0\0\1\0\1t\0\0\0\0")]

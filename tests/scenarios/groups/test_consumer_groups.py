@@ -73,7 +73,7 @@ class Member:
 
 
 async def settled(*members: Member) -> None:
-    """Everybody sends heartbeats until nothing changes any more."""
+    """Everyone sends heartbeats until nothing changes any more."""
     for _ in range(10):
         before = [(member.epoch, member.partitions) for member in members]
         for member in members:
@@ -302,7 +302,7 @@ async def test_what_does_not_fit_into_the_log_is_refused_and_changes_nothing(wir
     assert (await member.beat()).error_code == ErrorCode.NONE
 
 
-async def test_a_topic_that_grows_is_shared_anew(wire: Any) -> None:
+async def test_a_topic_that_grows_is_shared_again(wire: Any) -> None:
     member = Member(wire, "one")
     await member.join(subscribed_topic_names=["t"])
     grow = CreatePartitionsRequest(

@@ -282,7 +282,7 @@ async def test_offsets_are_deleted_on_request(offsets: Offsets) -> None:
     assert (await delete("nowhere", 0)).error_code == GROUP_ID_NOT_FOUND
 
 
-async def test_offsets_do_not_outlive_a_topic_that_is_made_anew_before_anybody_sees_it_gone(
+async def test_offsets_do_not_outlive_a_topic_that_is_made_again_before_anyone_sees_it_gone(
     offsets: Offsets, scene: Any, until: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A broker that is busy with one image gets the next ones as one."""

@@ -556,7 +556,7 @@ async def test_records_that_the_log_deleted_are_passed_over(wire: Any) -> None:
     assert await anne.acquired() == [(2, 2, 1)]
 
 
-async def test_a_broker_that_stops_answers_who_waits(scene: Any, wire: Any) -> None:
+async def test_a_broker_that_stops_answers_its_waiters(scene: Any, wire: Any) -> None:
     anne = Member(wire, ANNE, await id_of(wire, "t"))
     assert await anne.acquired(wait_ms=100) == []
     wire.send("ShareFetch", 2, _plain(anne).replace(max_wait_ms=600_000))

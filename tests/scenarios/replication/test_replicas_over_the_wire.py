@@ -152,7 +152,7 @@ async def test_acks_all_is_answered_when_the_follower_asks_for_what_comes_next(
     assert (await stage.wire.fetch("t", 0)).high_watermark == 1
 
 
-async def test_a_follower_that_waits_is_told_of_a_high_watermark_that_it_does_not_know(stage: Stage) -> None:
+async def test_a_follower_that_waits_hears_of_a_high_watermark_that_it_does_not_know(stage: Stage) -> None:
     stage.lead(ME, OTHER)
     assert (await stage.wire.produce("t", [b"x"], acks=1)).error_code == 0
     answer = await stage.fetch(1, wait_ms=10_000, high_watermark=0)
@@ -432,7 +432,7 @@ async def test_what_is_appended_after_a_high_watermark_moved_does_not_wait_for_t
     assert (result.high_watermark, len(result.records) > 0) == (1, True)
 
 
-async def test_who_follows_anew_is_told_soon_where_the_log_begins_and_once(
+async def test_a_new_follower_hears_soon_where_the_log_begins_and_once(
     stage: Stage, session: Session
 ) -> None:
     stage.lead(ME, OTHER)
@@ -450,7 +450,7 @@ async def test_who_follows_anew_is_told_soon_where_the_log_begins_and_once(
         )
 
 
-async def test_who_follows_anew_and_knows_where_the_log_begins_waits_for_records(
+async def test_a_new_follower_that_knows_where_the_log_begins_waits_for_records(
     stage: Stage, session: Session
 ) -> None:
     stage.lead(ME, OTHER)

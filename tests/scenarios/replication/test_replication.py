@@ -90,7 +90,7 @@ async def test_a_leader_elected_again_was_lost_in_between(tmp_path: Path, contro
         assert (a.led, a.lost) == ([("t-0", 0), ("t-0", 1)], ["t-0"])
 
 
-async def test_without_a_leader_nobody_is_followed_and_the_replica_stays(
+async def test_without_a_leader_no_one_is_followed_and_the_replica_stays(
     tmp_path: Path, controller: Controller
 ) -> None:
     async with nodes(controller, tmp_path, 2) as (a, b):
@@ -155,7 +155,7 @@ async def test_a_follower_far_behind_begins_where_the_leader_does(
         await until(lambda: controller.state().isr == (0, 1), "it is in sync")
 
 
-async def test_a_replica_that_forgot_where_its_log_begins_is_told_before_it_counts(
+async def test_a_replica_that_forgot_where_its_log_begins_hears_it_before_it_counts(
     tmp_path: Path, controller: Controller
 ) -> None:
     async with nodes(controller, tmp_path, 2, replica_fetch_wait_max_ms=60_000) as (a, b):
@@ -200,7 +200,7 @@ async def test_a_leader_that_forgot_where_its_log_begins_says_so(
         assert a.replicas.damaged == frozenset()
 
 
-async def test_a_topic_made_anew_never_shows_what_the_old_one_had(
+async def test_a_topic_made_again_never_shows_what_the_old_one_had(
     tmp_path: Path, controller: Controller
 ) -> None:
     async with nodes(controller, tmp_path, 2) as (a, b):
@@ -217,7 +217,7 @@ async def test_a_topic_made_anew_never_shows_what_the_old_one_had(
         assert (a.led, a.lost, b.led) == ([("t-0", 0)], ["t-0"], [("t-0", 0)])
 
 
-async def test_a_topic_made_anew_while_a_broker_was_away_does_not_show_it_either(
+async def test_a_topic_made_again_while_a_broker_was_away_does_not_show_it_either(
     tmp_path: Path, controller: Controller
 ) -> None:
     async with nodes(controller, tmp_path, 2) as (a, b):

@@ -106,7 +106,7 @@ async def test_a_follower_that_met_damage_is_cut_under_another_leader_epoch_and_
         assert b.replicas.damaged == frozenset()
 
 
-async def test_a_leader_that_is_gone_holds_up_nobody_else(tmp_path: Path, controller: Controller) -> None:
+async def test_a_leader_that_is_gone_holds_up_no_one_else(tmp_path: Path, controller: Controller) -> None:
     async with nodes(controller, tmp_path, 3) as (a, b, c):
         controller.has(led_by(0, 0, 2), led_by(1, 1, 2))
         await controller.tell()
@@ -181,7 +181,7 @@ async def test_through_lost_connections_and_changes_of_leader_nothing_acknowledg
         assert acknowledged <= {header.last_offset for header in batches}
 
 
-async def test_a_high_watermark_that_was_told_under_an_epoch_that_ended_is_told_again(
+async def test_a_high_watermark_that_was_sent_under_an_epoch_that_ended_is_sent_again(
     tmp_path: Path, controller: Controller, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The epoch ends while what was fetched is being flushed: what came with it of the high watermark counts no more, and

@@ -179,7 +179,7 @@ async def test_offsets_that_were_not_added_to_the_transaction_are_refused(ready:
 
 
 @pytest.mark.parametrize("version", [3, 5])
-async def test_a_zombie_is_fenced_and_harms_nobody(ready: Any, version: int) -> None:
+async def test_a_zombie_is_fenced_and_harms_no_one(ready: Any, version: int) -> None:
     older, newer = Producer(ready, version), Producer(ready, version)
     await older.init()
     await older.add_offsets()

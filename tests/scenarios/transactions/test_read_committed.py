@@ -393,7 +393,7 @@ async def test_clients_write_into_no_internal_topic(wire: Any, producer_of: Any)
     assert response.error_code == 17
 
 
-async def test_a_transactional_batch_is_still_one_when_the_topic_compresses_anew(
+async def test_a_transactional_batch_is_still_one_when_the_topic_compresses_again(
     wire: Any, producer_of: Any, make_fetch: Any
 ) -> None:
     await wire.create("t", compression_type="gzip")

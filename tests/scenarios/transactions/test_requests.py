@@ -71,7 +71,7 @@ async def test_bad_terms_are_refused(
     assert await producer.init(version=version, **changes) is code
 
 
-async def test_an_id_without_a_coordinator_is_told_to_look_for_one(scene: Any) -> None:
+async def test_an_id_without_a_coordinator_must_look_for_one(scene: Any) -> None:
     await scene.start(**SMALL)
     wire = await scene.connect()
     request = InitProducerIdRequest(transactional_id="x", transaction_timeout_ms=1000)
@@ -211,7 +211,7 @@ async def test_what_is_not_known_is_not_described(wire: Any) -> None:
     assert (await described(wire, "")).error_code == ErrorCode.INVALID_REQUEST
 
 
-async def test_clients_are_told_that_epochs_may_be_used(wire: Any) -> None:
+async def test_clients_hear_that_epochs_may_be_used(wire: Any) -> None:
     request = ApiVersionsRequest(client_software_name="c", client_software_version="1")
     for version, supported in ((3, []), (4, [("transaction.version", 0, 2)])):
         response = await wire.call("ApiVersions", version, request)

@@ -135,9 +135,7 @@ async def test_a_new_producer_aborts_and_fences_the_one_before(
     assert await committed(wire, make_fetch, "t") == [b"good"]
 
 
-async def test_old_clients_are_told_of_the_epoch_where_new_ones_are_fenced(
-    wire: Any, producer_of: Any
-) -> None:
+async def test_old_clients_hear_of_the_epoch_where_new_ones_are_fenced(wire: Any, producer_of: Any) -> None:
     zombie = await producer_of(wire)
     await zombie.write(b"zombie")
     await producer_of(wire)
@@ -194,7 +192,7 @@ async def test_a_transaction_that_takes_too_long_is_aborted(
     assert await producer.init(expected=True) is ErrorCode.NONE, "it may go on"
 
 
-async def test_an_id_that_nobody_uses_is_forgotten(scene: Any, producer_of: Any) -> None:
+async def test_an_id_that_no_one_uses_is_forgotten(scene: Any, producer_of: Any) -> None:
     await scene.start(
         **SMALL,
         transactional_id_expiration_ms="50",

@@ -2,7 +2,7 @@
 
 Committed is what lies below the highest high watermark that any replica ever had: some reader, or some producer that waits for
 acks=all, may have been told. From the moment at which that is so, every member of the ISR that is written in the registry, and
-everybody who is eligible besides, has it durably and in the same leader epochs: the next leader comes from among them. This is
+everyone who is eligible besides, has it durably and in the same leader epochs: the next leader comes from among them. This is
 true at every instant, while leaders are deposed and do not know it, and while proposals are under way; so a bug shows when it
 happens, and needs no reader who comes by.
 
@@ -109,7 +109,7 @@ class CommitWatch:
         self._is_in_doubt = True
 
     def is_committed(self, name: TopicPartition, offset: int) -> bool:
-        """Whether the record at the offset lies below a high watermark that somebody had."""
+        """Whether the record at the offset lies below a high watermark that someone had."""
         topic = self._topics.get(name.topic)
         known = None if topic is None else self._committed.get((topic.topic_id, name.partition))
         return known is not None and offset < known.offset

@@ -83,7 +83,7 @@ def leaders_never_move() -> Patches:
 
 
 @mutant("row 10: a replica that ever left the ISR may lead again", _SCENARIO)
-def everybody_is_eligible() -> Patches:
+def everyone_is_eligible() -> Patches:
     def eligible(
         partition: PartitionImage, isr: tuple[BrokerId, ...], rules: TopicRules
     ) -> tuple[BrokerId, ...]:

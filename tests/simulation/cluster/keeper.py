@@ -93,7 +93,7 @@ class ClusterKeeper:
 
     @staticmethod
     def _raise_unless_excused(outcome: Any) -> None:
-        """A start may be refused (no registry, a bad disk): it says so, and somebody starts it again."""
+        """A start may be refused (no registry, a bad disk): it says so, and someone starts it again."""
         if isinstance(outcome, BaseException) and not isinstance(
             outcome, HostCrashed | asyncio.CancelledError | OdradekError | OSError
         ):

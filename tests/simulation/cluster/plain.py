@@ -20,7 +20,7 @@ _KINDS: Final = ((True, -1), (True, -1), (False, -1), (False, 1))
 
 
 class PlainWork:
-    """On each partition: idempotent producers, one that is not, one with acks=1, and consumers of leaders and of anybody."""
+    """On each partition: idempotent producers, one that is not, one with acks=1, and consumers of leaders and of anyone."""
 
     def __init__(self, setting: Setting) -> None:
         self._setting = setting

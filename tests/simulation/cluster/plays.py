@@ -69,7 +69,7 @@ def _relay(rng: Random, at_s: float) -> list[Line]:
 
 
 def _back_at_once(rng: Random, at_s: float) -> list[Line]:
-    """A leader loses its power and is back before anybody has missed it."""
+    """A leader loses its power and is back before anyone has missed it."""
     return [("power", "leader", at_s, rng.uniform(0.01, 0.1))]
 
 
@@ -163,7 +163,7 @@ def _none_left(rng: Random, at_s: float) -> list[Line]:
 
 
 def _none_left_and_killed(rng: Random, at_s: float) -> list[Line]:
-    """The same, and the process that is back is killed before anybody has heard of what it lacks."""
+    """The same, and the process that is back is killed before anyone has heard of what it lacks."""
     power, kill = _none_left(rng, at_s)
     back_s = power[2] + power[3]
     return [power, kill, ("kill", "fresh", back_s + rng.uniform(0.05, 0.4), rng.uniform(0.02, 0.2))]

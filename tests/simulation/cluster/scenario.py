@@ -1,8 +1,8 @@
 """Three production brokers in a simulated world: clients that follow leaders and coordinators, a nemesis that chases roles, and
 what must hold all the same.
 
-A run has four parts. The cluster boots and the topics are made. Then everybody works while the strikes of the plan fall. Then
-the faults end: every producer gets its acknowledgements, every replica is in sync again, everybody knows the same, in bounded
+A run has four parts. The cluster boots and the topics are made. Then everyone works while the strikes of the plan fall. Then
+the faults end: every producer gets its acknowledgements, every replica is in sync again, everyone knows the same, in bounded
 virtual time; all is read back and replicas are compared. At last the power of all brokers fails at one instant (or they stop
 cleanly before), and what they have when they are back is read and compared once more.
 """

@@ -159,7 +159,7 @@ class GroupMember:
         await self._sync(client, self._assignments(answer.members) if leads else [], newest)
 
     def _assignments(self, members: list[JoinGroupResponseMember]) -> list[SyncGroupRequestAssignment]:
-        """Every partition to somebody; who gets which moves with the generation."""
+        """Every partition to someone; who gets which moves with the generation."""
         ids = [member.member_id for member in sorted(members, key=lambda item: item.metadata)]
         return [
             SyncGroupRequestAssignment(

@@ -308,7 +308,7 @@ class ReplicasModel:
             self.controller.fence(replica.broker)
 
     def _cut_power(self, _: Replica) -> None:
-        """Everybody's at once."""
+        """Everyone's at once."""
         replicas = [text for text in self.replicas.values() if text.partition is not None]
         self._rng.shuffle(replicas)
         for replica in replicas:
@@ -461,7 +461,7 @@ class ReplicasModel:
     # -- the end
 
     def calm_down(self) -> None:
-        """Everybody comes back, nothing is lost any more, and in bounded time the replicas are one."""
+        """Everyone comes back, nothing is lost any more, and in bounded time the replicas are one."""
         self._fetch_bytes = 1 << 20
         for replica in self.replicas.values():
             if replica.partition is None or replica.is_cut_off:

@@ -1,6 +1,6 @@
 """What a share group (KIP-932) in simulation was seen to do, and whether that may be.
 
-- What a member accepted or rejected, and was told so, is never given to anybody who asks after that.
+- What a member accepted or rejected, and was told so, is never given to anyone who asks after that.
 - A record is delivered at most as often as the group's limit says. A delivery counts for good once it was given back, so after
   so many releases that were answered no one gets it any more.
 - A record that no one accepted or rejected, and that cannot have been delivered often enough, is not done with.
@@ -42,7 +42,7 @@ class ShareHistory:
     releases: dict[Place, list[int]] = field(default_factory=dict)
     """When each release that counts was answered."""
     tried: set[Place] = field(default_factory=set)
-    """What somebody said to accept or reject, whether or not that was answered."""
+    """What someone said to accept or reject, whether or not that was answered."""
     deliveries: Counter[Place] = field(default_factory=Counter)
     unanswered: int = 0
     """Requests for records whose answer no one saw: each may have delivered anything."""

@@ -67,7 +67,7 @@ class FencedError(Exception):
 
 @dataclass(slots=True, kw_only=True)
 class Late:
-    """Requests that a network kept, and their versions: somebody delivers them, maybe long after their time."""
+    """Requests that a network kept, and their versions: someone delivers them, maybe long after their time."""
 
     requests: list[tuple[Message, int]] = field(default_factory=list)
 

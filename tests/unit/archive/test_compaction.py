@@ -80,7 +80,7 @@ def test_compaction_gives_way_to_what_is_appended_meanwhile(archive: TestArchive
     def append_first(*files: Any) -> None:
         table.replace = replace  # type: ignore[method-assign]
         archive.add(3, 3, 4)
-        raise CommitConflict("somebody was first")
+        raise CommitConflict("someone was first")
 
     table.replace = append_first  # type: ignore[method-assign, assignment]
     assert compact(table, 1 << 20).added_count == 1

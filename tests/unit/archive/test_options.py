@@ -99,7 +99,7 @@ def test_a_place_that_cannot_be_is_refused(text: str, more: dict[str, Any], reas
         archive_place(text, environment={}, **more)
 
 
-def test_every_library_is_told_the_same_about_a_store() -> None:
+def test_every_library_gets_the_same_options_of_a_store() -> None:
     variables = {"AWS_ENDPOINT_URL": "http://127.0.0.1:9000/", "AWS_REGION": "eu-north-1"}
     place = archive_place("s3://lake/a", environment=variables)
     assert place.delta_options()["aws_endpoint"] == "http://127.0.0.1:9000"

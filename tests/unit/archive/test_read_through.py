@@ -169,7 +169,7 @@ def test_rows_of_the_archive_are_those_that_the_topic_gave(archive_by_bucket: Te
     ]
 
 
-def test_partitions_are_told_apart(archive: TestArchive) -> None:
+def test_partitions_are_distinguished(archive: TestArchive) -> None:
     both = [extent(0, 4), extent(0, 8, OTHER)]
     mixed = [rows(ORDERS, range(2)), rows(OTHER, range(8)), rows(ORDERS, range(2, 4))]
     archive.commit(archive.batch(0, both, *mixed))
@@ -250,7 +250,7 @@ def test_a_file_that_went_while_it_was_read_is_named(filled: TestArchive) -> Non
         list(read.history.read(share, read.options, pa.schema([("offset", pa.int64())]), None))
 
 
-def test_a_topic_that_was_made_anew_is_not_mixed_with_its_archive(filled: TestArchive) -> None:
+def test_a_topic_that_was_made_again_is_not_mixed_with_its_archive(filled: TestArchive) -> None:
     with pytest.raises(ArchiveError, match=r"ends at offset 7, but the archive has it up to 30"):
         ReadThrough(filled, logs(0, 7)).read()
 

@@ -43,7 +43,7 @@ def test_a_batch_waits_for_as_many_records_as_fill_the_files() -> None:
     assert portions([], 200, 3) == Portions(least=3, most=12)
 
 
-def test_the_sink_is_told_what_the_user_asked_for() -> None:
+def test_the_sink_gets_what_the_user_asked_for() -> None:
     terms = RunTerms(
         bootstrap="127.0.0.1:1",
         place=archive_place("s3://lake/orders", endpoint="http://127.0.0.1:9000", region="eu-north-1"),

@@ -80,7 +80,9 @@ def test_what_compaction_took_is_explained(archive: TestArchive, topics: MakeTop
     assert (finding.faults, finding.control, finding.is_compacted) == ([], 2, True)
 
 
-def test_gaps_below_the_topics_first_offset_are_told_apart(archive: TestArchive, topics: MakeTopics) -> None:
+def test_gaps_below_the_topics_first_offset_are_distinguished(
+    archive: TestArchive, topics: MakeTopics
+) -> None:
     archived(archive, 20, without=[4, 5, 15])
     finding = the_finding(archive, topics(10, 30, gaps=[15]))
     assert finding.faults == []

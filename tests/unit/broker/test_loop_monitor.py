@@ -40,7 +40,7 @@ def test_one_event_says_how_long_and_where_and_the_next_how_many_were_left_out(
     assert values[0]["stack"] == "outer (a.py:1) > inner (b.py:2)"
 
 
-def test_each_event_has_the_totals_of_all_told_or_not(
+def test_each_event_has_the_totals_of_all_reported_or_not(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     listen(monkeypatch)
@@ -55,7 +55,7 @@ def test_each_event_has_the_totals_of_all_told_or_not(
     ]
 
 
-def test_one_that_goes_on_is_told_at_once(
+def test_one_that_goes_on_is_reported_at_once(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     listen(monkeypatch)

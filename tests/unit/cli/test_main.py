@@ -93,7 +93,7 @@ def test_an_error_is_one_line_and_exit_code_one(
 @pytest.mark.parametrize(
     "words", [["topic", "list"], ["produce", "t", "/dev/null"], ["consume", "t"], ["cluster", "describe"]]
 )
-def test_a_broker_that_is_not_there_is_told_at_once(
+def test_a_broker_that_is_not_there_is_reported_at_once(
     words: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
     with socket.socket() as closed:

@@ -67,7 +67,7 @@ async def test_a_restart_that_the_registry_did_not_tell_of_is_a_death_all_the_sa
     assert 2 not in now.isr
 
 
-async def test_while_nobody_of_the_isr_is_alive_nobody_leads(three: Any) -> None:
+async def test_while_no_one_of_the_isr_is_alive_no_one_leads(three: Any) -> None:
     await three.topic("t")
     await three.kill(3)
     await three.revive(3)  # alive, not in sync
@@ -141,7 +141,7 @@ async def test_a_member_that_left_below_min_insync_replicas_may_lead(three: Any)
     assert three.partition("t").eligible == (1,)
 
 
-async def test_nobody_is_eligible_any_more_once_the_high_watermark_may_move(three: Any) -> None:
+async def test_no_one_is_eligible_any_more_once_the_high_watermark_may_move(three: Any) -> None:
     await three.topic("t", min_insync_replicas="2")
     await three.kill(3)
     await three.kill(2)
@@ -169,7 +169,7 @@ async def test_a_broker_that_leaves_hands_over_what_it_leads(three: Any) -> None
     assert refused.code is ErrorCode.INVALID_REPLICATION_FACTOR
 
 
-async def test_a_broker_that_leaves_hands_over_as_soon_as_somebody_is_in_sync(three: Any) -> None:
+async def test_a_broker_that_leaves_hands_over_as_soon_as_someone_is_in_sync(three: Any) -> None:
     await three.topic("t")
     item = three.brokers[1]
     await item.propose("t", 0, [1])

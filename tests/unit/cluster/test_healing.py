@@ -109,7 +109,7 @@ async def test_healing_goes_on_where_the_new_copy_is_in_sync_already(four: Any) 
     assert index in {move.partition for move in healing_to_cancel(image, maintenance.healing)}
 
 
-async def test_a_move_that_somebody_changed_is_not_given_up(four: Any) -> None:
+async def test_a_move_that_someone_changed_is_not_given_up(four: Any) -> None:
     maintenance = await begun_healing(four)
     topic = four.controller.latest.topics["t"]
     index = next(index for index, item in enumerate(topic.partitions) if item.adding)
@@ -135,7 +135,7 @@ async def test_so_many_partitions_are_healed_at_a_time(four: Any) -> None:
     assert replicas_to_heal(four.controller.latest, {BrokerId(4)}, partitions_max=2) == []
 
 
-async def test_a_partition_that_nobody_leads_cannot_be_copied(four: Any) -> None:
+async def test_a_partition_that_no_one_leads_cannot_be_copied(four: Any) -> None:
     await four.topic("t", partitions=4, replicas=1)
     await four.kill(4)
     image = four.controller.latest

@@ -227,7 +227,7 @@ async def test_healing_goes_on_after_a_mistake(three: Any, monkeypatch: pytest.M
 
 
 async def test_a_controller_that_asks_for_fewer_in_sync_holds_up_no_leader(three: Any) -> None:
-    """Its file says another min.insync.replicas than that of the last one; leaders wait while anybody is eligible."""
+    """Its file says another min.insync.replicas than that of the last one; leaders wait while anyone is eligible."""
     three.rules = TopicRules(min_isr=2)
     await three.elect(three.brokers[1], knows=three.controller.latest)
     await three.topic("t")

@@ -25,11 +25,11 @@ LIVENESS = Liveness(
         for broker in (ONE, TWO, THREE, FOUR)
     }
 )
-EVERYBODY = ((ONE, 10), (TWO, 20), (THREE, 30))
+EVERYONE = ((ONE, 10), (TWO, 20), (THREE, 30))
 
 
 def ask(partition: PartitionImage = PARTITION, proposer: BrokerId = ONE, **changes: object) -> PartitionImage:
-    proposal = ProposedIsr(leader_epoch=5, partition_epoch=7, isr=EVERYBODY)
+    proposal = ProposedIsr(leader_epoch=5, partition_epoch=7, isr=EVERYONE)
     return changed_isr(
         partition,
         replace(proposal, **changes),  # type: ignore[arg-type]

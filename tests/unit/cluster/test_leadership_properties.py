@@ -132,7 +132,7 @@ class World:
                 assert set(self.acknowledged) <= set(self.logs[now.leader])
         elif not self.has_lost:
             able = {broker for broker in now.isr if broker in availability.electable}
-            assert not able, "somebody could lead"
+            assert not able, "someone could lead"
         if len(now.isr) >= self.rules.min_isr_of(now):
             assert not now.eligible
         assert completed(now, availability) is now, "a move could end"
@@ -312,7 +312,7 @@ def test_what_is_acknowledged_is_at_the_leader_whatever_happens(
         st.tuples(st.sampled_from(ACTIONS), st.sampled_from(BROKERS), st.integers(0, 7)), max_size=60
     ),
 )
-def test_where_it_is_allowed_somebody_leads_as_long_as_a_replica_is_alive(
+def test_where_it_is_allowed_someone_leads_as_long_as_a_replica_is_alive(
     steps: list[tuple[str, BrokerId, int]],
 ) -> None:
     world = World(BROKERS[:3], TopicRules(allows_unclean=True))

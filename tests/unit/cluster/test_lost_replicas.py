@@ -6,7 +6,7 @@ from odradek.cluster.image import NO_LEADER
 from odradek.model.ids import TopicPartition
 
 
-async def test_the_last_replica_in_sync_that_lost_its_records_leads_only_when_somebody_accepts_the_loss(
+async def test_the_last_replica_in_sync_that_lost_its_records_leads_only_when_someone_accepts_the_loss(
     three: Any,
 ) -> None:
     await three.topic("t")

@@ -12,7 +12,7 @@ from odradek.model.ids import BrokerId
 from odradek.registry import Put
 
 
-async def test_a_new_controller_that_knows_the_brokers_elects_nobody(three: Any) -> None:
+async def test_a_new_controller_that_knows_the_brokers_elects_no_one(three: Any) -> None:
     await three.topic("t", partitions=6)
     before = three.controller.latest.topics["t"]
     await three.elect(three.brokers[2], knows=three.brokers[2].image)
@@ -23,7 +23,7 @@ async def test_a_new_controller_that_knows_the_brokers_elects_nobody(three: Any)
     assert three.controller.latest.topics["t"] == before
 
 
-async def test_a_new_controller_that_knows_nobody_waits_a_while_for_who_is_registered(three: Any) -> None:
+async def test_a_new_controller_that_knows_no_one_waits_a_while_for_who_is_registered(three: Any) -> None:
     await three.topic("t", partitions=6)
     before = three.controller.latest.topics["t"]
     await three.elect(three.brokers[2])
@@ -141,7 +141,7 @@ async def test_a_new_controller_knows_who_is_down(three: Any) -> None:
 
 
 async def test_who_claims_to_know_a_later_controller_is_not_believed_without_proof(three: Any) -> None:
-    """Anybody can say so; the registry knows whether the term is over."""
+    """Anyone can say so; the registry knows whether the term is over."""
     forged = replace(three.brokers[2].report(), controller_epoch=99, version=5)
     answer = await three.controller.sync(forged, max_wait_s=0.0)
     assert answer.kind is UpdateKind.SNAPSHOT

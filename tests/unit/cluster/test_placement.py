@@ -55,7 +55,7 @@ def test_without_racks_no_two_brokers_differ_by_more_than_two(
     assert max(held.values()) - min(held.values()) <= 2
 
 
-def test_whoever_follows_a_leader_differs_from_round_to_round() -> None:
+def test_the_followers_of_a_leader_differ_from_round_to_round() -> None:
     lists = place(12, 2, brokers_in(None, None, None, None), first=0)
     followers = {replicas[1] for replicas in lists if replicas[0] == 1}
     assert len(followers) > 1

@@ -103,7 +103,7 @@ async def test_a_broker_may_say_something_new_about_itself(cluster: Any) -> None
     assert (await registered(session))[BrokerId(1)] == (moved, epoch)
 
 
-async def test_a_broker_that_nobody_here_understands_is_refused(cluster: Any) -> None:
+async def test_a_broker_that_no_one_here_understands_is_refused(cluster: Any) -> None:
     await register(cluster.session(), ONE)
     newer = Registration(broker_id=BrokerId(2), directory_id="d2", host="h", port=1, speaks=(2, 3))
     with pytest.raises(KafkaError, match="one version at a time") as refused:
@@ -113,7 +113,7 @@ async def test_a_broker_that_nobody_here_understands_is_refused(cluster: Any) ->
     await register(cluster.session(), nearer)
 
 
-async def test_a_broker_that_is_too_old_is_told_so(cluster: Any) -> None:
+async def test_a_broker_that_is_too_old_gets_an_error(cluster: Any) -> None:
     await register(cluster.session(), replace(ONE, speaks=(2, 3)))
     older = Registration(broker_id=BrokerId(2), directory_id="d2", host="h", port=1, speaks=(1, 1))
     with pytest.raises(KafkaError, match="too old: start it with the version that the others run") as refused:

@@ -101,7 +101,7 @@ def test_what_has_no_effect_is_never_passed_over_in_silence(key: str, warning: s
     assert warning in warnings[0]
 
 
-def test_all_mistakes_are_told_at_once() -> None:
+def test_all_mistakes_are_reported_at_once() -> None:
     message = refusal({"num.partitions": "0", "listeners": "nonsense", "log.retention.ms": "week"})
     assert "num.partitions='0' is not allowed: expected a whole number of 32 bits, 1 or more" in message
     assert "listeners='nonsense' is not allowed: expected NAME://HOST:PORT" in message

@@ -71,7 +71,7 @@ def test_a_mistake_names_the_key_the_value_and_what_is_expected(type_: SettingTy
         ),
     ],
 )
-def test_bounds_are_checked_and_told(bounded: Setting, good: str, bad: str, words: str) -> None:
+def test_bounds_are_checked_and_named_in_the_error(bounded: Setting, good: str, bad: str, words: str) -> None:
     bounded.parse(good)
     with pytest.raises(ConfigError, match=words):
         bounded.parse(bad)

@@ -65,7 +65,7 @@ def test_min_insync_replicas_is_a_dynamic_default_from_the_beginning() -> None:
     assert of_topic("min.insync.replicas", {}, changed).value == "3"
 
 
-def test_a_setting_that_nobody_set_comes_from_the_default() -> None:
+def test_a_setting_that_no_one_set_comes_from_the_default() -> None:
     described = of_topic("segment.bytes", {}, load())
     assert (described.value, described.source) == ("1073741824", ValueSource.DEFAULT)
 
@@ -97,7 +97,7 @@ def test_passwords_are_never_shown() -> None:
     assert "hunter2" not in repr(described)
 
 
-def test_what_nobody_knows_is_described_without_its_value() -> None:
+def test_what_no_one_knows_is_described_without_its_value() -> None:
     broker = load().reconfigured({"colour": "red"}, {"shape": "round"})
     for described in (
         of_broker("colour", broker),
@@ -113,7 +113,7 @@ def test_what_nobody_knows_is_described_without_its_value() -> None:
     assert of_broker("shape", broker).source is ValueSource.DYNAMIC_BROKER
 
 
-def test_settings_of_a_newer_kafka_are_told_only_where_they_are_set() -> None:
+def test_settings_of_a_newer_kafka_are_reported_only_where_they_are_set() -> None:
     key = "remote.copy.lag.ms"
     assert key not in {entry.key for entry in describe_topic({}, load())}
     assert f"log.{key}" not in {entry.key for entry in describe_broker(load())}
@@ -121,5 +121,5 @@ def test_settings_of_a_newer_kafka_are_told_only_where_they_are_set() -> None:
     assert of_broker(f"log.{key}", load(log_remote_copy_lag_ms="7")).value == "7"
 
 
-def test_a_brokers_default_of_a_topics_setting_is_told_even_without_effect() -> None:
+def test_a_brokers_default_of_a_topics_setting_is_reported_even_without_effect() -> None:
     assert of_broker("unclean.leader.election.enable", load()).value == "false"

@@ -1,4 +1,4 @@
-"""A setting that claims an effect has one: somebody outside `config` reads its attribute."""
+"""A setting that claims an effect has one: someone outside `config` reads its attribute."""
 
 from __future__ import annotations
 

@@ -98,7 +98,7 @@ def test_bounds_are_kafkas(scope: str, key: str) -> None:
             setting.parse(str(fact["most"] + 1))
 
 
-def test_what_differs_from_kafka_is_told_to_the_user() -> None:
+def test_what_differs_from_kafka_is_documented() -> None:
     from odradek.config.document import document
 
     page = document()

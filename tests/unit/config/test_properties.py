@@ -46,7 +46,7 @@ def test_a_file_is_read_as_java_reads_it(text: str, expected: dict[str, str]) ->
     assert values(text) == expected
 
 
-def test_a_key_that_is_written_twice_is_told() -> None:
+def test_a_key_that_is_written_twice_is_reported() -> None:
     assert parse_properties("a=1\nb=2\na=3\na=4").repeated == ("a",)
 
 

@@ -53,7 +53,7 @@ def test_what_is_no_address_is_refused(text: str) -> None:
     assert "zookeeper.connect=" in refusal(zookeeper__connect=text)
 
 
-def test_an_access_list_needs_somebody_to_let_in() -> None:
+def test_an_access_list_needs_someone_to_let_in() -> None:
     assert "does not know whom to let in" in refusal(zookeeper__set__acl="true")
     config, _ = BrokerConfig.load(
         {

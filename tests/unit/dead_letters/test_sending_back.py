@@ -118,7 +118,7 @@ def test_each_letter_is_sent_once_and_none_is_out_of_reach(
     assert all(dead_letter.offset in state.of(dead_letter.partition) for dead_letter in letters)
 
 
-def test_a_topic_made_anew_begins_anew() -> None:
+def test_a_topic_made_again_begins_again() -> None:
     cluster = Cluster([letter(0), letter(1)])
     cluster.redrive(RedriveRequest())
     assert 0 in RedrivenState("orders.dlq", TOPIC_ID, cluster.notes).of(0)
@@ -143,7 +143,7 @@ def test_a_letter_that_was_written_twice_is_sent_once() -> None:
     assert cluster.redrive(RedriveRequest()).counts[Fate.DONE_BEFORE] == 3
 
 
-def test_a_letter_without_an_origin_is_left_unless_it_is_told_where_to_go() -> None:
+def test_a_letter_without_an_origin_is_left_unless_a_topic_is_named() -> None:
     cluster = Cluster([letter(0, origin=None), letter(1)])
     assert cluster.redrive(RedriveRequest()).counts[Fate.WITHOUT_ORIGIN] == 1
     cluster.redrive(RedriveRequest(to="elsewhere"))

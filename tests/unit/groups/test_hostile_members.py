@@ -91,7 +91,7 @@ def test_an_assignment_larger_than_a_batch_is_refused_and_the_group_joins_again(
     assert assign(bench, member_id, 2, b"less").assignment == b"less"
 
 
-def test_member_ids_that_nobody_uses_are_bounded(bench: GroupBench, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_member_ids_that_no_one_uses_are_bounded(bench: GroupBench, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("odradek.groups.classic.joining._GIVEN_IDS_MAX", 100)
     kept = ask_to_join(bench, version=4, group_id="kept").member_id
     assert ask_to_join(bench, version=4, group_id="kept", member_id=kept).error_code == ErrorCode.NONE

@@ -112,7 +112,7 @@ def test_a_heartbeat_goes_on_without_the_target_and_a_later_one_has_it(kind: str
 
 
 @pytest.mark.parametrize("kind", [CONSUMER, SHARE])
-def test_no_member_is_told_the_epoch_of_one_that_has_yet_to_join(kind: str) -> None:
+def test_no_member_gets_the_epoch_of_one_that_has_yet_to_join(kind: str) -> None:
     world = World(kind)
     for member in (1, 2, 3):
         world.beat(member)

@@ -107,7 +107,7 @@ def test_groups_with_long_names_expire_in_batches_that_fit() -> None:
     assert bench.machine.groups == {}
 
 
-def test_offsets_may_be_kept_for_longer_than_time_can_be_told() -> None:
+def test_offsets_may_be_kept_for_longer_than_a_timestamp_reaches() -> None:
     bench = GroupBench(GroupSettings(offsets_retention_ms=1_000, offsets_retention_check_interval_ms=1_000))
     topic_id = bench.machine.dependencies.topics.topic_id("t") or UUID(int=0)
     for partition, retention_ms in enumerate((2**63 - 1, -(2**63), 5_000)):

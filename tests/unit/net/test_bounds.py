@@ -159,7 +159,7 @@ async def test_peers_that_stand_still_give_way_to_a_large_frame_that_waits() -> 
         await it.until(lambda: it.server.connection_count < 13)
 
 
-async def test_after_the_loop_stood_still_itself_nobody_is_blamed() -> None:
+async def test_after_the_loop_stood_still_itself_no_one_is_blamed() -> None:
     async with running() as it:
         await send_unfinished(it, 12)
         it.server.watch_due_s -= 10

@@ -123,9 +123,7 @@ async def test_a_muted_connection_does_not_hold_up_a_stop(
     assert handler.handled == [b"mute"]
 
 
-async def test_new_connections_wait_or_are_closed_as_the_server_is_told(
-    handler: Handler, server: Server
-) -> None:
+async def test_new_connections_wait_or_are_closed_as_the_pace_says(handler: Handler, server: Server) -> None:
     server.pace = lambda host: (0.01, False)
     port = await server.listen(OpenListener(name="PLAINTEXT"), "127.0.0.1", 0)
     patient = Peer(*await asyncio.open_connection("127.0.0.1", port))

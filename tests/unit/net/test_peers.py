@@ -195,7 +195,7 @@ async def test_an_overdue_answer_closes_the_connection_and_the_next_request_make
         assert len(broker.connections) == 2
 
 
-async def test_one_who_no_longer_waits_harms_nobody() -> None:
+async def test_one_who_no_longer_waits_harms_no_one() -> None:
     broker = Broker()
     async with listening(broker) as address, peers_at(address) as peers:
         first = asyncio.ensure_future(peers.ask(OTHER, HEARTBEAT, heartbeat("first")))
@@ -212,7 +212,7 @@ async def test_one_who_no_longer_waits_harms_nobody() -> None:
     assert broker.asked == ["second", "later", "fourth"]
 
 
-async def test_a_port_where_nobody_listens_is_told_apart() -> None:
+async def test_a_port_where_no_one_listens_is_distinguished() -> None:
     async with peers_at(("127.0.0.1", unused_port())) as peers:
         with pytest.raises(PeerUnreachable) as caught:
             await peers.ask(OTHER, HEARTBEAT, heartbeat("g"))
@@ -250,7 +250,7 @@ async def test_a_forgotten_broker_is_looked_up_again() -> None:
     assert new.asked == ["g"]
 
 
-async def test_a_lane_that_is_hung_up_is_made_anew_and_other_lanes_stay() -> None:
+async def test_a_lane_that_is_hung_up_is_made_again_and_other_lanes_stay() -> None:
     broker = Broker()
     async with listening(broker) as address, peers_at(address) as peers:
         await peers.ask(OTHER, HEARTBEAT, heartbeat("kept"), lane="kept")
@@ -283,7 +283,7 @@ async def test_closing_ends_those_who_wait_for_a_connection_too() -> None:
     assert len(asyncio.all_tasks()) == 1
 
 
-async def test_a_connection_that_the_other_side_ended_is_told_of_and_one_that_we_ended_is_not() -> None:
+async def test_a_connection_that_the_other_side_ended_is_reported_and_one_that_we_ended_is_not() -> None:
     lost: list[BrokerId] = []
     event = asyncio.Event()
 

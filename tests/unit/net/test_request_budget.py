@@ -130,7 +130,7 @@ def test_what_is_given_back_twice_counts_once() -> None:
     assert budget.held_bytes == 0
 
 
-def test_those_who_wait_hear_of_room_and_nobody_else_does() -> None:
+def test_those_who_wait_hear_of_room_and_no_one_else_does() -> None:
     heard: list[int] = []
     budget = RequestBudget(LARGEST, LARGEST, on_free=lambda: heard.append(1))
     first, second = budget.begin(None, LARGEST), budget.begin(None, LARGEST)
@@ -142,7 +142,7 @@ def test_those_who_wait_hear_of_room_and_nobody_else_does() -> None:
     assert heard == [1]
 
 
-def test_without_a_limit_nobody_waits_and_everything_is_counted() -> None:
+def test_without_a_limit_no_one_waits_and_everything_is_counted() -> None:
     budget = RequestBudget(None, LARGEST)
     for _ in range(1000):
         share = budget.begin(None, LARGEST)

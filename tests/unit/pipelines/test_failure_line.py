@@ -50,7 +50,7 @@ def test_the_record_is_found_in_it(line: str, place: str | None) -> None:
     assert (None if record_place is None else str(record_place)) == place
 
 
-def test_where_a_batch_begins_is_told_for_three_partitions() -> None:
+def test_where_a_batch_begins_is_reported_for_three_partitions() -> None:
     positions = {TopicPartition("in", number): number * 10 for number in range(5)}
     assert batch_start(positions) == (
         "the batch begins at in-0 at offset 0, in-1 at offset 10, in-2 at offset 20 and 2 more"

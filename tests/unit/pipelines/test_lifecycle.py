@@ -101,7 +101,7 @@ def test_a_pause_is_always_within_its_bounds(failures: int, chance: float) -> No
 
 
 @pytest.mark.parametrize(("ran_s", "failures"), [(59.0, 3), (60.0, 1)])
-def test_a_process_that_ran_long_enough_begins_to_count_anew(ran_s: float, failures: int) -> None:
+def test_a_process_that_ran_long_enough_begins_to_count_again(ran_s: float, failures: int) -> None:
     way = Way()
     way.effects()
     for _ in range(2):

@@ -106,7 +106,7 @@ def test_a_command_that_is_not_there_leaves_no_pipe_open() -> None:
         (-250, [], "it ended with code -250"),
     ],
 )
-def test_an_end_is_told_in_one_line(code: int, log: list[str], line: str) -> None:
+def test_an_end_is_reported_in_one_line(code: int, log: list[str], line: str) -> None:
     assert reason_of_end(code, log) == line
 
 

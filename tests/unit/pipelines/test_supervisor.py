@@ -92,7 +92,7 @@ def test_a_pipeline_runs_is_paused_goes_on_and_stops(ground: Ground) -> None:
     assert phases == ["starting", "running", "paused", "running", "stopping", "stopped"]
 
 
-def test_what_failed_is_told_with_its_record_and_log_and_started_again(ground: Ground) -> None:
+def test_what_failed_is_reported_with_its_record_and_log_and_started_again(ground: Ground) -> None:
     ground.supervisor.follow({"totals": document("totals", "run", "say=working", "fail=no JSON", "exit=1")})
     status = ground.until(Phase.BACKING_OFF)
     assert status.failure is not None
@@ -105,7 +105,7 @@ def test_what_failed_is_told_with_its_record_and_log_and_started_again(ground: G
     assert ground.until(Phase.BACKING_OFF).restart_in_s == 2.0
 
 
-def test_an_end_without_a_word_is_told_with_the_last_line(ground: Ground) -> None:
+def test_an_end_without_a_word_is_reported_with_the_last_line(ground: Ground) -> None:
     ground.supervisor.follow({"totals": document("totals", "say=out of memory", "exit=137")})
     failure = ground.until(Phase.BACKING_OFF).failure
     assert failure is not None
@@ -138,7 +138,7 @@ def test_one_that_does_not_hear_is_killed(ground: Ground) -> None:
     ground.until(Phase.STOPPED)
 
 
-def test_rows_are_told_now_and_then_and_phases_at_once(ground: Ground) -> None:
+def test_rows_are_reported_now_and_then_and_phases_at_once(ground: Ground) -> None:
     ground.supervisor.follow({"totals": document("totals", "run", "rows=5")})
     ground.until(Phase.RUNNING)
     runner = ground.launched[0]

@@ -73,7 +73,7 @@ def test_markers_and_aborted_transactions_are_left_out() -> None:
     assert batches_to_arrow(buffer, aborted=[(5, 0)])["value"].to_pylist() == [b"c"]
 
 
-def test_a_cut_tail_is_left_out_unless_told_otherwise() -> None:
+def test_a_cut_tail_is_left_out_unless_asked_otherwise() -> None:
     buffer = _batch([b"a"], 0) + _batch([b"b"], 1)[:-1]
     assert batches_to_arrow(buffer)["value"].to_pylist() == [b"a"]
     with pytest.raises(KafkaError) as caught:
@@ -89,7 +89,7 @@ def test_a_damaged_batch_is_corrupt_whatever_else_is_there() -> None:
     assert caught.value.code is ErrorCode.CORRUPT_MESSAGE
 
 
-def test_log_append_time_is_told_row_by_row() -> None:
+def test_log_append_time_is_given_row_by_row() -> None:
     batch = _batch([b"a"], 0)
     assign(batch, 0, 0, log_append_time=9_000)
     rows = batches_to_arrow(batch + _batch([b"b"], 1))

@@ -153,7 +153,7 @@ def test_records_below_where_the_map_begins_are_not_noted() -> None:
     assert keys.key_count == 1
 
 
-def test_many_keys_are_told_apart() -> None:
+def test_many_keys_are_distinguished() -> None:
     count = 3000
     keys = new_key_map(count + 1, count, SEED)
     for number in range(count):

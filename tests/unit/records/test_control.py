@@ -124,7 +124,7 @@ def test_an_aborted_transaction_is_not_seen_and_the_next_one_is() -> None:
     assert log.seen([(1, first)]) == [b"other", b"plain", b"committed"]
 
 
-def test_two_aborts_of_one_producer_are_told_apart() -> None:
+def test_two_aborts_of_one_producer_are_distinguished() -> None:
     log = _Partition()
     first = log.write(b"aborted", producer_id=1)
     log.end(ControlKind.ABORT, 1)

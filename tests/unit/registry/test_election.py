@@ -105,7 +105,7 @@ async def elected(
     return candidate
 
 
-def test_one_of_three_is_elected_and_all_are_told() -> None:
+def test_one_of_three_is_elected_and_all_hear_of_it() -> None:
     async def scenario(world: World, store: SimRegistryStore, candidates: list[Candidate]) -> None:
         first = await elected(store, candidates)
         assert [candidate for candidate in candidates if candidate.in_office] == [first]
@@ -217,7 +217,7 @@ def test_taking_office_is_broken_off_when_the_session_expires() -> None:
     play(7, scenario, count=1)
 
 
-def test_a_node_that_somebody_removed_ends_the_term() -> None:
+def test_a_node_that_someone_removed_ends_the_term() -> None:
     async def scenario(world: World, store: SimRegistryStore, candidates: list[Candidate]) -> None:
         (only,) = candidates
         await until(lambda: only.in_office)

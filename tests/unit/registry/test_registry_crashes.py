@@ -106,7 +106,7 @@ def rewriting_often() -> Iterator[None]:
     ("kind", "onlooker_writes"),
     [(CrashKind.PROCESS_KILL, True), (CrashKind.PROCESS_KILL, False), (CrashKind.POWER_LOSS, False)],
 )
-async def test_a_writer_that_dies_at_any_point_loses_nothing_acknowledged_or_seen_and_stops_nobody(
+async def test_a_writer_that_dies_at_any_point_loses_nothing_acknowledged_or_seen_and_stops_no_one(
     kind: CrashKind, onlooker_writes: bool
 ) -> None:
     point = 0

@@ -1,4 +1,4 @@
-"""One replica with a log of its own, in the role that a test gives it; the test plays everybody else."""
+"""One replica with a log of its own, in the role that a test gives it; the test plays everyone else."""
 
 import asyncio
 from dataclasses import replace

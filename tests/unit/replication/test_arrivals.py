@@ -10,7 +10,7 @@ def test_a_record_is_as_old_as_the_fetch_that_brought_it() -> None:
     assert [arrivals.age_s(offset, 160.0) for offset in (0, 9, 10, 19)] == [60.0, 60.0, 30.0, 30.0]
 
 
-def test_nobody_knows_the_age_of_what_was_not_fetched() -> None:
+def test_no_one_knows_the_age_of_what_was_not_fetched() -> None:
     arrivals = Arrivals()
     assert arrivals.age_s(0, 1.0) is None
     arrivals.note(10, 100.0)

@@ -30,7 +30,7 @@ async def test_a_follower_takes_no_appends_and_no_fetches_of_followers(world: Wo
         assert refused.value.code is ErrorCode.NOT_LEADER_OR_FOLLOWER
 
 
-async def test_a_followers_high_watermark_is_what_it_was_told_as_far_as_it_has_it_on_disk(
+async def test_a_followers_high_watermark_is_the_leaders_as_far_as_its_own_disk_has_it(
     world: World,
 ) -> None:
     world.follow()
@@ -51,7 +51,7 @@ async def test_a_followers_high_watermark_is_what_it_was_told_as_far_as_it_has_i
     assert seen.marks == [3, 5]
 
 
-async def test_what_was_told_under_an_earlier_epoch_does_not_move_the_high_watermark_under_this_one(
+async def test_an_answer_of_an_earlier_epoch_does_not_move_the_high_watermark_under_this_one(
     world: World,
 ) -> None:
     world.follow()
@@ -154,7 +154,7 @@ async def test_a_replica_whose_first_batch_did_not_come_begins_where_it_did(worl
     assert world.append() == 105
 
 
-async def test_when_the_log_begins_anew_the_high_watermark_does_too(world: World) -> None:
+async def test_when_the_log_begins_again_the_high_watermark_does_too(world: World) -> None:
     world.follow()
     world.take(5)
     world.flush()
@@ -224,7 +224,7 @@ async def test_a_moved_log_of_a_leader_with_followers_acknowledges_nothing(world
     assert code_of(future) is ErrorCode.NOT_LEADER_OR_FOLLOWER
 
 
-async def test_without_a_leader_a_replica_follows_nobody(world: World) -> None:
+async def test_without_a_leader_a_replica_follows_no_one(world: World) -> None:
     world.partition.follow(image(ME, leader=NO_LEADER))
     with pytest.raises(KafkaError, match="no broker leads it now"):
         world.partition.check_leads()
@@ -283,7 +283,7 @@ async def test_a_follower_knows_how_old_records_of_coordinators_are_until_its_lo
     assert world.partition.age_s(2) is None
 
 
-async def test_of_other_topics_nobody_asks_how_old_records_are(world: World) -> None:
+async def test_of_other_topics_no_one_asks_how_old_records_are(world: World) -> None:
     world.follow()
     world.take(3)
     assert world.partition.age_s(2) is None

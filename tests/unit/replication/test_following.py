@@ -124,7 +124,7 @@ def test_later_requests_name_only_what_changed() -> None:
     assert request.session_epoch == 2
 
 
-def test_a_high_watermark_that_moved_is_told_to_the_leader() -> None:
+def test_the_leader_hears_of_a_high_watermark_that_moved() -> None:
     replica = Replica(0)
     state = in_session(replica)
     replica.high_watermark = 8
@@ -268,7 +268,7 @@ def test_pauses_grow_up_to_the_longest_and_differ() -> None:
 @pytest.mark.parametrize(
     "code", [ErrorCode.FETCH_SESSION_ID_NOT_FOUND, ErrorCode.INVALID_FETCH_SESSION_EPOCH]
 )
-def test_a_refused_session_is_begun_anew_at_once_but_not_for_ever(code: ErrorCode) -> None:
+def test_a_refused_session_is_begun_again_at_once_but_not_for_ever(code: ErrorCode) -> None:
     state = in_session(Replica(0), Replica(1))
     state.next(0.0, TERMS)
     assert state.answered(answer(session_id=0, error=code)) is None
@@ -291,7 +291,7 @@ def test_after_no_answer_everything_is_said_again() -> None:
     assert (request.session_id, request.session_epoch) == (5, 0)  # closes the old one
 
 
-def test_a_leader_without_sessions_is_told_everything_each_time() -> None:
+def test_a_leader_without_sessions_gets_everything_each_time() -> None:
     state = following(Replica(0), Replica(1))
     for _ in range(3):
         assert asked(state.next(0.0, TERMS)).keys() == {0, 1}

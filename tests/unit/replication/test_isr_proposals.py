@@ -190,7 +190,7 @@ async def test_what_the_partition_does_not_want_any_more_is_not_asked_again() ->
         ErrorCode.UNKNOWN_TOPIC_ID,
     ],
 )
-async def test_what_is_outdated_is_told_and_not_asked_again(code: ErrorCode) -> None:
+async def test_an_outdated_proposal_is_reported_and_not_asked_again(code: ErrorCode) -> None:
     controlling, item = Controlling(), Asking(0)
     controlling.propose(item, 1)
     await controlling.next(1)

@@ -15,7 +15,7 @@ def world(tmp_path: Path) -> World:
     return World(tmp_path)
 
 
-async def test_without_a_role_a_partition_serves_nobody(world: World) -> None:
+async def test_without_a_role_a_partition_serves_no_one(world: World) -> None:
     for work in (world.partition.check_leads, world.partition.check_has_role, world.append):
         with pytest.raises(KafkaError) as refused:
             work()
@@ -34,7 +34,7 @@ async def test_acks_all_waits_for_every_member_of_the_isr_and_for_the_leaders_ow
     assert world.partition.high_watermark == 3
 
 
-async def test_alone_the_leader_needs_nobody(world: World) -> None:
+async def test_alone_the_leader_needs_no_one(world: World) -> None:
     world.lead(ME, replicas=(ME,))
     future = world.partition.leader().acknowledgement(world.append())
     assert future is not None
@@ -64,7 +64,7 @@ async def test_who_waits_under_one_leader_epoch_is_not_answered_under_the_next(
     assert world.partition.high_watermark == (1 if leads_again else 0)
 
 
-async def test_a_new_isr_of_the_same_leadership_sends_nobody_away(world: World) -> None:
+async def test_a_new_isr_of_the_same_leadership_sends_no_one_away(world: World) -> None:
     world.lead(ME, TWO)
     future = world.partition.leader().acknowledgement(world.append())
     assert future is not None
@@ -162,7 +162,7 @@ def gap_answer(world: World, now: float) -> ErrorCode:
         ((ME,), 8.5, ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER),
     ],
 )
-async def test_a_producer_is_told_of_a_gap_only_where_it_cannot_be_the_leaders_own(
+async def test_a_producer_hears_of_a_gap_only_where_it_cannot_be_the_leaders_own(
     world: World, isr: tuple[BrokerId, ...], now: float, code: ErrorCode
 ) -> None:
     world.lead(*isr)

@@ -215,7 +215,7 @@ async def test_a_request_of_another_leader_epoch_is_fenced(world: World, epoch: 
     assert refused.value.code is code
 
 
-async def test_watchers_are_told_of_bytes_when_they_can_be_read_and_not_before(world: World) -> None:
+async def test_watchers_hear_of_bytes_when_they_can_be_read_and_not_before(world: World) -> None:
     early = Seen()
     world.partition.watch(early)
     world.append()
@@ -319,7 +319,7 @@ async def test_the_last_stable_offset_waits_for_the_marker_to_be_durable(world: 
     assert (partition.high_watermark, partition.last_stable_offset) == (3, 3)
 
 
-async def test_who_waits_for_committed_records_is_told_when_they_are_and_of_how_many_bytes(
+async def test_waiters_for_committed_records_hear_when_they_are_and_of_how_many_bytes(
     world: World,
 ) -> None:
     committed, everything = Seen(), Seen()

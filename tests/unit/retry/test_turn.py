@@ -110,7 +110,7 @@ def test_equal_delays_share_a_topic() -> None:
     assert topics == [FIRST, FIRST, FIRST, DEAD]
 
 
-def test_a_record_that_somebody_put_into_a_retry_topic_is_tried_as_any_other() -> None:
+def test_a_record_that_someone_put_into_a_retry_topic_is_tried_as_any_other() -> None:
     routes = routing()
     received = routes.received(record(3, topic=SECOND))
     assert (received.attempt, received.due_ms, received.record.topic) == (1, 0, SECOND)

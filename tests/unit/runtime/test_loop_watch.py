@@ -43,7 +43,7 @@ async def test_a_callback_that_holds_the_loop_is_reported_once_with_where_it_was
         watch.close()
 
 
-async def test_waiting_is_told_from_computing() -> None:
+async def test_waiting_is_distinguished_from_computing() -> None:
     held: list[LoopHeld] = []
     watch = LoopWatch(LIMIT_S, held.append)
     try:

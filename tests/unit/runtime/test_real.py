@@ -181,7 +181,7 @@ async def test_the_real_runtime_has_every_port(tmp_path: Path) -> None:
     runtime.offload.close()
 
 
-def test_an_error_that_somebody_keeps_does_not_keep_the_file_open(tmp_path: Path) -> None:
+def test_an_error_that_someone_keeps_does_not_keep_the_file_open(tmp_path: Path) -> None:
     path = tmp_path / "a"
     path.write_bytes(b"data")
     file = PosixDisk().open(str(path), write=False)

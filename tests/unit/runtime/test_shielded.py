@@ -19,7 +19,7 @@ async def finish(gate: asyncio.Event, error: Exception | None) -> str:
     return "done"
 
 
-async def test_its_outcome_is_who_waits_own() -> None:
+async def test_its_outcome_belongs_to_its_waiter() -> None:
     gate = asyncio.Event()
     gate.set()
     loop = asyncio.get_running_loop()

@@ -62,7 +62,7 @@ async def test_who_gave_up_its_place_does_not_hold_up_those_behind() -> None:
         await waiting
 
 
-async def test_it_is_told_when_long_work_begins() -> None:
+async def test_it_hears_when_long_work_begins() -> None:
     turns = Turns(Clock(), free_seconds=0.0)
     answers: list[bool] = []
     turns.on_busy = answers.append

@@ -266,7 +266,7 @@ async def test_a_refused_operation_leaves_no_trace() -> None:
     assert log.end_offset == 0
 
 
-async def test_when_the_log_refuses_waiting_requests_are_refused_and_the_machine_is_made_anew() -> None:
+async def test_when_the_log_refuses_waiting_requests_are_refused_and_the_machine_is_made_again() -> None:
     log = MemoryLog()
     shard = await ready(log)
     ticket = Ticket[str]()
@@ -340,7 +340,7 @@ async def test_transactional_records_count_when_their_marker_says_so_now_and_aft
     assert await (await ready(log)).execute(listen) == expected
 
 
-async def test_the_machine_is_told_when_its_deadline_comes() -> None:
+async def test_the_machine_hears_when_its_deadline_comes() -> None:
     shard = await ready(MemoryLog())
     ticket = Ticket[str]()
     answer = shard.answer_to(ticket)
@@ -530,7 +530,7 @@ async def test_an_outcome_whose_turn_was_lost_before_it_counts_for_nothing() -> 
     shard.close()
 
 
-async def test_a_log_that_others_write_is_loaded_anew() -> None:
+async def test_a_log_that_others_write_is_loaded_again() -> None:
     log = MemoryLog()
     shard = await ready(log)
     said = shard.execute(say("one"))

@@ -100,7 +100,7 @@ def test_no_offsets_are_no_decision() -> None:
 
 
 @pytest.mark.parametrize("text", ["", "ended", "[]", "{}", '{"format":1,"query":"q","transactions":0}'])
-def test_what_somebody_else_wrote_is_refused(text: str) -> None:
+def test_what_someone_else_wrote_is_refused(text: str) -> None:
     with pytest.raises(KafkaError, match="no decision of an exactly-once sink"):
         decision_in("s", {TopicPartition(DECISIONS_TOPIC, 0): OffsetAndMetadata(offset=1, metadata=text)})
 

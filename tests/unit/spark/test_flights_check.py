@@ -59,7 +59,7 @@ def test_equal_results_have_no_differences(verify: ModuleType, wanted: pd.DataFr
     assert verify.differences(found(wanted), wanted) == []
 
 
-def test_every_kind_of_difference_is_told(verify: ModuleType, wanted: pd.DataFrame) -> None:
+def test_every_kind_of_difference_is_reported(verify: ModuleType, wanted: pd.DataFrame) -> None:
     rows = found(wanted)
     changed = rows.assign(departures=[1, 2, 1], mean_delay=[1.0, 2.0 + 1e-8, -3.0])
     assert verify.differences(changed, wanted) == [

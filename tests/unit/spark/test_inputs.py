@@ -135,7 +135,7 @@ def test_a_fingerprint_tells_what_a_batch_has_read(tmp_path: Path) -> None:
     assert batch_input(str(tmp_path), 5).next_offsets == {}
 
 
-def test_a_first_batch_is_told_by_its_beginning_too(tmp_path: Path) -> None:
+def test_a_first_batch_is_recognised_by_its_beginning_too(tmp_path: Path) -> None:
     end = {"a": {"0": 9}}
     results = {
         batch_input(journal(tmp_path, {**end, "@from": {"a": {"0": start}}}), 0).fingerprint

@@ -46,7 +46,7 @@ def test_a_life_ends_with_its_last_event(killable: ModuleType, tmp_path: Path) -
         pipeline.wait()
 
 
-def test_a_program_that_fails_is_told_by_its_last_words(killable: ModuleType, tmp_path: Path) -> None:
+def test_a_program_that_fails_is_reported_with_its_last_words(killable: ModuleType, tmp_path: Path) -> None:
     text = f"sys.stdout.write({TOLD!r}); sys.exit('there is no topic flights')"
     with (
         pytest.raises(killable.PipelineFailedError, match="before it was done: there is no topic flights"),

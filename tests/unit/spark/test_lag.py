@@ -43,7 +43,7 @@ def test_sources_of_others_are_none_of_its_business() -> None:
     assert commits == [("h:1", "g", {A: 5})]
 
 
-def test_sources_that_cannot_be_told_apart_are_left_to_the_planner() -> None:
+def test_sources_that_cannot_be_distinguished_are_left_to_the_planner() -> None:
     commits: Commits = []
     publishers(commits, source("a", "g")).publish([json.dumps({"a": {"0": 5}}), json.dumps({"a": {"0": 6}})])
     assert commits == []

@@ -44,7 +44,7 @@ def test_a_batch_reads_from_where_the_one_before_it_ended() -> None:
     assert ranges_between(start, end) == [OffsetRange(partition=A, start=5, end=8)]
 
 
-def test_a_partition_that_no_one_told_about_is_read_from_its_first_offset() -> None:
+def test_a_partition_without_an_offset_is_read_from_its_first_offset() -> None:
     end = StreamOffset(next_offsets={A: 8})
     assert ranges_between(StreamOffset(next_offsets={}), end) == [OffsetRange(partition=A, start=0, end=8)]
 

@@ -43,7 +43,7 @@ def test_the_smallest_read_needs_servers_and_a_topic_and_reads_everything() -> N
     )  # fmt: skip
 
 
-def test_a_stream_starts_at_the_end_unless_told_otherwise() -> None:
+def test_a_stream_starts_at_the_end_unless_asked_otherwise() -> None:
     assert read(Use.STREAM_READ).starting == Everywhere(bound=LATEST)
     assert read(Use.STREAM_READ, startingOffsets="earliest").starting == Everywhere(bound=EARLIEST)
 
@@ -156,7 +156,7 @@ def test_a_time_wins_over_times_and_times_over_offsets_as_in_sparks_connector() 
     assert read(**given).starting == AtTimes(timestamps_ms={TopicPartition("flights", 0): 2000})
 
 
-def test_a_start_after_the_last_record_is_an_error_unless_told_to_take_the_end() -> None:
+def test_a_start_after_the_last_record_is_an_error_unless_asked_to_take_the_end() -> None:
     assert read().no_newer_record is NoNewerRecord.ERROR
     assert read(startingOffsetsByTimestampStrategy="latest").no_newer_record is NoNewerRecord.LATEST
 

@@ -129,7 +129,7 @@ def test_tasks_have_each_piece_once_and_no_partition_twice(
         assert len(tasks) <= max_tasks
 
 
-def test_every_way_of_losing_records_is_told() -> None:
+def test_every_way_of_losing_records_is_reported() -> None:
     losses = lost_records({A: 5, B: 50, C: 7}, {A: 9, B: 0}, {A: 20, B: 10})
     assert losses == [
         "t-0 now begins at offset 9, after offset 5",

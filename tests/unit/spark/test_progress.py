@@ -177,7 +177,7 @@ def test_a_log_that_shrank_or_vanished_fails_the_query(spans: dict[TopicPartitio
     assert caught.value.code is ErrorCode.OFFSET_OUT_OF_RANGE
 
 
-def test_it_goes_on_from_the_new_end_when_told_to_and_says_so_once(caplog: pytest.LogCaptureFixture) -> None:
+def test_it_goes_on_from_the_new_end_when_asked_to_and_says_so_once(caplog: pytest.LogCaptureFixture) -> None:
     logs = Logs({A: (0, 3)})
     progress = stream(logs, failOnDataLoss="false")
     with caplog.at_level(logging.WARNING, "odradek.spark"):
@@ -253,7 +253,7 @@ def test_a_small_backlog_waits_for_more_but_not_for_ever() -> None:
     assert progress.latest(start, None).next_offsets == {A: 5}
 
 
-def test_the_latest_known_offset_is_told_without_asking() -> None:
+def test_the_latest_known_offset_is_given_without_asking() -> None:
     logs = Logs({A: (0, 5)})
     progress = stream(logs)
     assert progress.known_latest() is None

@@ -63,7 +63,7 @@ def test_an_idle_query_is_committed_again_before_brokers_forget_it(
     assert brokers.commits == [{A: 1}, {A: 1}]
 
 
-def test_brokers_that_are_down_are_left_alone_for_a_while_and_told_of_once(
+def test_brokers_that_are_down_are_left_alone_for_a_while_and_reported_once(
     brokers: Brokers, publisher: OffsetPublisher, caplog: pytest.LogCaptureFixture
 ) -> None:
     brokers.is_down = True

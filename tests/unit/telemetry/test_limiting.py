@@ -31,7 +31,7 @@ def test_a_noisy_cause_leaves_the_others_theirs() -> None:
     assert limiter.admit(ONE._replace(event="frame_cut_short"), 0.0) == 0
 
 
-def test_what_was_dropped_is_told_when_the_cause_is_quiet_and_once() -> None:
+def test_what_was_dropped_is_reported_when_the_cause_is_quiet_and_once() -> None:
     limiter = LineLimiter(burst=1, per_second=0.1, quiet_seconds=10.0)
     assert [limiter.admit(ONE, 100.0) for _ in range(5)] == [0, None, None, None, None]
     assert limiter.overdue(105.0) == []

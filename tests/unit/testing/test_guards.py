@@ -101,7 +101,7 @@ def test_the_watchdog_leaves_the_steps_of_one_coroutine_function_alone() -> None
     assert "work" in results[0]
 
 
-def test_the_garbage_collectors_time_is_nobodys() -> None:
+def test_the_garbage_collectors_time_is_no_ones() -> None:
     cycles = [[item] for item in range(1_000_000)]
 
     async def collects() -> None:

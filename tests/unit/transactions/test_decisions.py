@@ -214,7 +214,7 @@ def test_a_zombie_does_not_abort_its_successors_transaction() -> None:
         init(stored("Ongoing"), BEFORE, last_epoch=BEFORE.producer_epoch)
 
 
-def test_whoever_timed_out_may_go_on() -> None:
+def test_a_producer_that_timed_out_may_go_on() -> None:
     ongoing = stored("Ongoing")
     assert ongoing is not None
     fenced = decisions.fence(ongoing, level=BUMPING, fresh_producer_id=None, now_ms=NOW)
@@ -307,7 +307,7 @@ def test_a_repeated_end_gets_one_outcome_only(commit: bool) -> None:
         end(done, CURRENT, commit=not commit)
 
 
-def test_a_timeout_that_beat_the_commit_is_told() -> None:
+def test_a_timeout_that_beat_the_commit_is_reported() -> None:
     ongoing = stored("Ongoing")
     assert ongoing is not None
     fenced = decisions.fence(ongoing, level=BUMPING, fresh_producer_id=None, now_ms=NOW)

@@ -111,7 +111,7 @@ def test_a_key_has_kafkas_bytes_both_ways() -> None:
     assert decode_key(encode_key("ein Ding: é")) == "ein Ding: é"
 
 
-def test_what_a_newer_version_wrote_is_told_apart_from_damage() -> None:
+def test_what_a_newer_version_wrote_is_distinguished_from_damage() -> None:
     assert decode_key(b"\x00\x07\x00\x01a") is None
     assert decode_value(b"\x00\x07whatever") is None
     for damaged in (b"", b"\x00", b"\x00\x01\x02", encode_value(ONGOING, BUMPING)[:-9]):

@@ -156,7 +156,7 @@ async def test_after_a_restart_decisions_are_handed_out_again(log: Log) -> None:
     assert log.work() is None
 
 
-async def test_whoever_finished_an_older_transaction_does_not_complete_the_next(log: Log) -> None:
+async def test_a_worker_that_finished_an_older_transaction_does_not_complete_the_next(log: Log) -> None:
     who = log.init()
     done = []
     for _ in range(2):  # in the same millisecond, with the same partitions, by a client that keeps its epoch
@@ -253,7 +253,7 @@ async def test_a_transaction_decided_from_outside_never_times_out(log: Log) -> N
     assert log.work() is None
 
 
-def test_an_id_that_nobody_uses_is_forgotten_and_one_in_use_is_not(log: Log) -> None:
+def test_an_id_that_no_one_uses_is_forgotten_and_one_in_use_is_not(log: Log) -> None:
     log.init("idle")
     busy = log.init("busy")
     log.add(busy, P0, name="busy")

@@ -186,7 +186,7 @@ async def test_names_of_other_servers_are_refused(odradek_broker: LocalBroker, m
             assert (await get("/tables", host=host))[0] == status
 
 
-async def test_clients_that_do_not_read_hold_up_nobody_for_long(
+async def test_clients_that_do_not_read_hold_up_no_one_for_long(
     odradek_broker: LocalBroker, make_topic: MakeTopic
 ) -> None:
     topic = make_topic()

@@ -29,7 +29,7 @@ def send(broker: LocalBroker, rows: dict[bytes, bytes]) -> None:
 @pytest.mark.parametrize(
     ("later", "restarts"), [(1, 0), (30, 1)], ids=["shorter", "longer, under a later epoch"]
 )
-def test_a_log_that_lost_its_end_builds_it_anew(
+def test_a_log_that_lost_its_end_builds_it_again(
     tmp_path: Path, later: int, restarts: int, caplog: pytest.LogCaptureFixture
 ) -> None:
     """The broker's disk is an older copy: what the view had read is gone, and other records take those offsets."""

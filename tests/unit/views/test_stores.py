@@ -173,7 +173,7 @@ def test_a_directory_is_for_one_view(reopen: Callable[..., RocksDBStore], tmp_pa
         reopen("others")
 
 
-def test_a_directory_of_somebody_else_is_left_alone(tmp_path: Path) -> None:
+def test_a_directory_of_someone_else_is_left_alone(tmp_path: Path) -> None:
     (tmp_path / "thesis.tex").write_text("years of work")
     with pytest.raises(ConfigError, match="of its own"):
         RocksDBStore(tmp_path, topic="totals")

@@ -290,12 +290,12 @@ def test_an_older_copy_is_continued(reopening: _Reopening, send: Send, tmp_path:
     assert dict(reopening.again()) == {"bob": 2, "cid": 3}
 
 
-def test_another_key_format_builds_it_anew(reopening: _Reopening, caplog: pytest.LogCaptureFixture) -> None:
+def test_another_key_format_builds_it_again(reopening: _Reopening, caplog: pytest.LogCaptureFixture) -> None:
     assert [row.key for row in reopening.again(key="bytes")] == [b"ann", b"bob"]
     assert len(rebuilds(caplog)) == 1
 
 
-def test_a_topic_made_again_builds_it_anew(
+def test_a_topic_made_again_builds_it_again(
     odradek_broker: LocalBroker,
     reopening: _Reopening,
     make_topic: MakeTopic,
@@ -311,7 +311,7 @@ def test_a_topic_made_again_builds_it_anew(
     assert rebuilds(caplog) == ["the topic was deleted, and made again"]
 
 
-def test_a_topic_made_again_under_a_view_builds_it_anew(
+def test_a_topic_made_again_under_a_view_builds_it_again(
     odradek_broker: LocalBroker, reopening: _Reopening, make_topic: MakeTopic, send: Send
 ) -> None:
     with Admin(odradek_broker.address) as admin:
@@ -322,7 +322,7 @@ def test_a_topic_made_again_under_a_view_builds_it_anew(
     assert dict(reopening.view) == {"cid": 3, "dan": 4, "eve": 5}
 
 
-def test_a_log_that_begins_behind_the_view_builds_it_anew(
+def test_a_log_that_begins_behind_the_view_builds_it_again(
     odradek_broker: LocalBroker,
     make_topic: MakeTopic,
     send: Send,
@@ -341,7 +341,7 @@ def test_a_log_that_begins_behind_the_view_builds_it_anew(
     assert rebuilds(caplog) == ["the log of partition 0 begins at offset 3, the view ends at 2"]
 
 
-def test_tombstones_that_may_be_gone_build_it_anew(
+def test_tombstones_that_may_be_gone_build_it_again(
     make_topic: MakeTopic, send: Send, open_view: OpenView, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     topic = make_topic(**{"delete.retention.ms": "0"})

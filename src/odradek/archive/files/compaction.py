@@ -33,7 +33,7 @@ class CompactionResult:
     removed_bytes: int = 0
     added_bytes: int = 0
     skipped_count: int = 0
-    """Groups whose files somebody else replaced meanwhile."""
+    """Groups whose files someone else replaced meanwhile."""
 
 
 def plan_compaction(files: Sequence[DataFile], file_bytes: int) -> list[tuple[DataFile, ...]]:

@@ -13,7 +13,7 @@ from odradek.archive.values import ArchiveError, CommitConflict, NewBatch
 log: Final = logging.getLogger("odradek.archive")
 
 ATTEMPTS_MAX: Final = 20
-"""Each failure means that somebody else's commit succeeded: another sink of the table, or a compaction."""
+"""Each failure means that someone else's commit succeeded: another sink of the table, or a compaction."""
 
 
 class Committed(Enum):

@@ -66,7 +66,7 @@ class DeltaArchive:
 
     @classmethod
     def create(cls, place: ArchivePlace, schema: pa.Schema, partition_by: Sequence[str]) -> DeltaArchive:
-        """Make the table, unless somebody has."""
+        """Make the table, unless someone has."""
         try:
             deltalake.DeltaTable.create(
                 place.uri,
@@ -76,7 +76,7 @@ class DeltaArchive:
                 configuration=dict(CONFIGURATION),
                 storage_options=place.delta_options(),
             )
-        except delta_exceptions.CommitFailedError:  # somebody made it in this moment
+        except delta_exceptions.CommitFailedError:  # someone made it in this moment
             if not cls.is_at(place):
                 raise
         return cls(place)
@@ -212,7 +212,7 @@ class DeltaArchive:
             )
         except delta_exceptions.CommitFailedError as error:
             raise CommitConflict(
-                f"{self.place}: version {after + 1} was committed by somebody else ({error})"
+                f"{self.place}: version {after + 1} was committed by someone else ({error})"
             ) from None
         except (delta_exceptions.DeltaError, OSError) as error:
             raise ArchiveError(f"the commit to the Delta table {self.place} failed: {error}") from None
@@ -288,7 +288,7 @@ def _text(value: Any) -> str | None:
 
 
 def _bounds(low: Mapping[str, Any], high: Mapping[str, Any], values: Mapping[str, Any]) -> RowBounds | None:
-    """None where a file was written by somebody who keeps no statistics of these columns."""
+    """None where a file was written by someone who keeps no statistics of these columns."""
     smallest, largest = {**low, **values}, {**high, **values}
     names = ("topic", "partition", "offset")
     if any(smallest.get(name) is None or largest.get(name) is None for name in names):

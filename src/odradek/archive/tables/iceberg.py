@@ -77,7 +77,7 @@ class IcebergArchive:
     def create(
         cls, place: ArchivePlace, schema: pa.Schema, partition_by: Sequence[str], catalog: str | None = None
     ) -> IcebergArchive:
-        """Make the table, unless somebody has."""
+        """Make the table, unless someone has."""
         columns = pyarrow_to_schema(numbered(schema))
         fields = [
             PartitionField(
@@ -238,7 +238,7 @@ class IcebergArchive:
     def _at(self, version: int) -> Table:
         table = self._table()
         if _version(table) != version:
-            raise CommitConflict(f"{self.place}: snapshot {_version(table)} was committed by somebody else")
+            raise CommitConflict(f"{self.place}: snapshot {_version(table)} was committed by someone else")
         if table.properties.get("commit.retry.num-retries") != "0":
             raise ArchiveError(
                 f"the Iceberg table {self.place} lacks the property commit.retry.num-retries=0, without which a commit may be"
@@ -251,7 +251,7 @@ class IcebergArchive:
         try:
             yield
         except (CommitFailedException, ValidationException) as error:
-            raise CommitConflict(f"{self.place}: somebody else committed first ({error})") from None
+            raise CommitConflict(f"{self.place}: someone else committed first ({error})") from None
         except OSError as error:
             raise ArchiveError(f"the commit to the Iceberg table {self.place} failed: {error}") from None
 

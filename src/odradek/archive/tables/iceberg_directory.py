@@ -69,7 +69,7 @@ class DirectoryCatalog(NoopCatalog):
         changed = update_table_metadata(table.metadata, updates, metadata_location=table.metadata_location)
         name = f"{DIRECTORY}/v{version}.metadata.json"
         if not self._objects.put_if_absent(name, changed.model_dump_json().encode()):
-            raise CommitFailedException(f"version {version} of {self._place} was committed by somebody else")
+            raise CommitFailedException(f"version {version} of {self._place} was committed by someone else")
         if not self._objects.has(f"{DIRECTORY}/v{version - 1}.metadata.json"):
             self._objects.remove(name)
             raise CommitFailedException(

@@ -72,7 +72,7 @@ class ParquetArchive:
 
     @classmethod
     def create(cls, place: ArchivePlace, schema: pa.Schema, partition_by: Sequence[str]) -> ParquetArchive:
-        """Make the table, unless somebody has."""
+        """Make the table, unless someone has."""
         description = {
             "formatVersion": FORMAT_VERSION,
             "partitionBy": list(partition_by),
@@ -178,7 +178,7 @@ class ParquetArchive:
                 break
         else:
             raise ArchiveError(
-                f"{self.place}: commits vanish while they are read; does somebody remove files?"
+                f"{self.place}: commits vanish while they are read; does someone remove files?"
             )
         for name, content in zip(names, contents, strict=True):
             now = after_commit(now, _parsed(content or b"", self.place, name), _number(name), self.place)
@@ -194,7 +194,7 @@ class ParquetArchive:
     def _put(self, version: int, document: Document) -> None:
         name = f"{COMMITS}/{version:020}.json"
         if not self._objects.put_if_absent(name, _json(document)):
-            raise CommitConflict(f"{self.place}: version {version} was committed by somebody else")
+            raise CommitConflict(f"{self.place}: version {version} was committed by someone else")
         if version and not self._objects.has(f"{COMMITS}/{version - 1:020}.json"):
             self._objects.remove(name)
             raise CommitConflict(f"{self.place}: version {version} had been committed, and has expired since")

@@ -22,7 +22,7 @@ class Feature:
     min_level: int
     max_level: int
     finalized_level: int
-    """Until somebody sets another."""
+    """Until someone sets another."""
     api_key: int | None = None
     """The API that comes with it."""
 

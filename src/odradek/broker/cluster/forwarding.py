@@ -1,7 +1,7 @@
 """Requests that only the controller can serve, passed on to it whole, and its answers passed back (KIP-590).
 
 The client sees one broker: after a change was made elsewhere, its answer waits until this broker knows of it, too. A request
-that waits for a controller is passed on only while somebody waits for its answer: a client that gave up may have had its will
+that waits for a controller is passed on only while someone waits for its answer: a client that gave up may have had its will
 through another broker, and a deletion that comes after that would hit the next topic of the name.
 """
 

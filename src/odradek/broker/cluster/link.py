@@ -70,7 +70,7 @@ class ClusterLink:
         self._peers: Peers | None = None
         self._forwarding: Forwarding | None = None
         self.failure_detector: FailureDetector | None = None
-        """Once there is somebody to look at."""
+        """Once there is someone to look at."""
         self._closing = False
         self.incarnation: Final = runtime.entropy.uuid().hex
         """Of this process."""
@@ -211,7 +211,7 @@ class ClusterLink:
             self._look_at(broker, epoch)
 
     async def leave(self) -> None:
-        """Hand over what this broker leads, if there is anybody to take it."""
+        """Hand over what this broker leads, if there is anyone to take it."""
         await self.membership.leave()
 
     async def close(self) -> None:

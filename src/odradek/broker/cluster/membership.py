@@ -165,7 +165,7 @@ class ClusterMembership:
         return self._has_applied
 
     async def leave(self) -> None:
-        """Hand over what this broker leads, as long as there is somebody to take it (controlled shutdown). It never fails."""
+        """Hand over what this broker leads, as long as there is someone to take it (controlled shutdown). It never fails."""
         self._is_leaving = True
         if not self._has_applied or len(self._cluster.image.brokers) < 2:
             return

@@ -78,7 +78,7 @@ class PreviousIncarnation:
     async def gone(self) -> int | None:
         """Returns when no one else is this broker any more. The session of a dead former life, if it is registered yet.
 
-        DUPLICATE_BROKER_REGISTRATION when somebody is; RegistryError.
+        DUPLICATE_BROKER_REGISTRATION when someone is; RegistryError.
         """
         began, was_logged = self._runtime.clock.monotonic(), False
         while (node := await self._registered()) is not None:

@@ -76,7 +76,7 @@ async def create_internal_topic(
 
 def _replicas(topic: InternalTopic, config: BrokerConfig, broker_count: int) -> int:
     """As many as the setting says. A broker alone makes do with one, since everything waits for the topic; a cluster with fewer
-    brokers, too, unless somebody asked for so many: one of them may just be down, and the topic would never get its copies
+    brokers, too, unless someone asked for so many: one of them may just be down, and the topic would never get its copies
     (COORDINATOR_NOT_AVAILABLE, as in Kafka)."""
     wanted = topic.replication_factor(config)
     is_set = topic.replication_factor_key in config.originals

@@ -75,7 +75,7 @@ def judged(
         absent = Absent.MAKE
     elif had_records:
         absent = Absent.LACKS if others_have_it else Absent.LOST
-    else:  # all brokers may have died just when the topic was created: then somebody must lead
+    else:  # all brokers may have died just when the topic was created: then someone must lead
         absent = Absent.DOUBTED if others_have_it else Absent.MAKE
     return LossFinding(
         repairable=others_have_it, if_absent=absent, lack=lack, is_uncertain=forgot and not is_new
@@ -83,7 +83,7 @@ def judged(
 
 
 ACCEPTED: Final = LossFinding(repairable=True, if_absent=Absent.MAKE)
-"""Somebody accepted the loss: the replica goes on with what there is."""
+"""Someone accepted the loss: the replica goes on with what there is."""
 
 
 def is_loss_accepted(state: PartitionImage, me: BrokerId) -> bool:

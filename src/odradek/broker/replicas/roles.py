@@ -169,7 +169,7 @@ def _mend(partition: Partition, *, may_cut: bool, counts: bool) -> None:
 
 def _is_whole_again(partition: Partition) -> None:
     """In sync again, after the cluster did not count on it: it has all that its leader has. What it lacked beyond that is gone
-    everywhere, because somebody accepted the loss."""
+    everywhere, because someone accepted the loss."""
     if partition.log.damage is not None and partition.log.damage_offset is None:
         partition.log.mended()
 

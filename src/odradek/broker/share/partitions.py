@@ -102,7 +102,7 @@ class LivePartition:
         return kept
 
     def acknowledge_gaps(self, member_id: str, ranges: Sequence[AcknowledgedRange]) -> None:
-        """What the member has there is no record for anybody."""
+        """What the member has there is no record for anyone."""
         self._behind(self._keep(self.core.acknowledge(member_id, ranges, now_ms=self._owner.now_ms())))
 
     def follow_log_start(self) -> None:
@@ -133,7 +133,7 @@ class LivePartition:
             self._owner.behind(kept)
 
     def _keep(self, batches: Sequence[StateBatch]) -> asyncio.Future[None] | None:
-        """None when there is nothing new to keep. What becomes of the write is seen to, whether or not anybody waits for it."""
+        """None when there is nothing new to keep. What becomes of the write is seen to, whether or not anyone waits for it."""
         start_offset = self.core.start_offset
         news = [batch for batch in batches if batch.last_offset >= start_offset]
         if not news and start_offset == self._kept_offset:

@@ -25,7 +25,7 @@ _BY_NAME = ("topic", "group", "client_metrics")
 def show_resource(
     bootstrap: str, named: Mapping[str, str | None], *, everything: bool, as_json: bool
 ) -> None:
-    """Print the settings of what is named; without `everything`, those that somebody set."""
+    """Print the settings of what is named; without `everything`, those that someone set."""
     resource = _resource(named)
     with open_admin(bootstrap) as admin:
         entries = admin.describe_configs([resource])[resource]

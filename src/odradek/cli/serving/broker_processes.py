@@ -135,7 +135,7 @@ class BrokerProcess:
         self._keep_port()
 
     def pause(self) -> None:
-        """SIGSTOP: alive for the system, silent for everybody else."""
+        """SIGSTOP: alive for the system, silent for everyone else."""
         self._signal(signal.SIGSTOP)
         self.was_paused = True
 
@@ -199,7 +199,7 @@ class BrokerProcess:
 
 def _bound(host: str, port: int) -> int | None:
     """A socket that is bound and does not listen: connections are refused as before, and one who asks for this very port may
-    listen there, with SO_REUSEADDR. None where that cannot be: in another network namespace, or when somebody was faster.
+    listen there, with SO_REUSEADDR. None where that cannot be: in another network namespace, or when someone was faster.
     """
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     with socket.socket(family, socket.SOCK_STREAM) as holder:

@@ -75,7 +75,7 @@ def _settings(values: Mapping[str, str], join: str | None) -> dict[str, str]:
 
 
 class _Stopping:
-    """Whether somebody asked us to end."""
+    """Whether someone asked us to end."""
 
     def __init__(self) -> None:
         self.asked = False

@@ -192,7 +192,7 @@ class Admin:
     def describe_quotas(
         self, entity: QuotaEntity | None = None, *, timeout_s: float | None = None
     ) -> dict[QuotaEntity, dict[str, float]]:
-        """The limits of an entity, and of those that name more than it does; of everybody without one."""
+        """The limits of an entity, and of those that name more than it does; of everyone without one."""
         return self._loop.call(self._admin.describe_quotas(entity, timeout_s=timeout_s))
 
     def alter_quotas(

@@ -265,7 +265,7 @@ class AsyncAdmin:
     async def describe_quotas(
         self, entity: QuotaEntity | None = None, *, timeout_s: float | None = None
     ) -> dict[QuotaEntity, dict[str, float]]:
-        """The limits of an entity, and of those that name more than it does; of everybody without one."""
+        """The limits of an entity, and of those that name more than it does; of everyone without one."""
         exchange = quotas.describe_quotas(entity or QuotaEntity())
         return dict((await self._session.one("describe_quotas", timeout_s, exchange)).results)
 

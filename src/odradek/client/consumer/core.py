@@ -251,7 +251,7 @@ class ConsumerCore:
     def _next_chunk(self) -> FetchedChunk | None:
         return self._begun(self.assignment.next_chunk())
 
-    # -- records taken for somebody who iterates
+    # -- records taken for someone who iterates
 
     def keep(self, records: list[ConsumerRecord]) -> None:
         self._kept.extend(records)

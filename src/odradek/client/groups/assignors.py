@@ -1,9 +1,9 @@
-"""Who reads what: the assignors of the classic protocol. The leader of a group runs one of them over everybody's
+"""Who reads what: the assignors of the classic protocol. The leader of a group runs one of them over everyone's
 subscriptions. No I/O, and no order but that of the arguments: two leaders come to the same result.
 
 - range: topic by topic, neighbouring partitions to each member; equal partitions of two topics meet at one member
 - roundrobin: all partitions in a row, dealt out in turn
-- sticky: as even as it can be, and as little moved as that allows; everybody gives up everything first
+- sticky: as even as it can be, and as little moved as that allows; everyone gives up everything first
 - cooperative-sticky: the same, but no one gives up what they keep: what changes hands stays without a reader for one
   round, until its old owner has let go of it (KIP-429)
 """
@@ -42,7 +42,7 @@ Members = Mapping[str, GroupMember]
 PartitionCounts = Mapping[str, int]
 """Of topics that exist; others have no readers."""
 GroupAssignment = dict[str, list[TopicPartition]]
-"""By member id; everybody is in it."""
+"""By member id; everyone is in it."""
 _OwnedOf = Callable[[MemberSubscription], tuple[Partitions, int]]
 
 
@@ -88,7 +88,7 @@ def assign_sticky(members: Members, counts: PartitionCounts) -> GroupAssignment:
 
 
 def assign_cooperatively(members: Members, counts: PartitionCounts) -> GroupAssignment:
-    """Without what somebody else still has: that follows in the next round."""
+    """Without what someone else still has: that follows in the next round."""
     stickiness = _Stickiness(members, counts, _owned_by_fields)
     holders = {
         tp: member_id for member_id, member in members.items() for tp in _owned_by_fields(member.told)[0]

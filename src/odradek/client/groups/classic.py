@@ -5,7 +5,7 @@
               +--------------------- GIVING_UP <-------------------+
 
 With an eager assignor everything is given up before the next join; with a cooperative one partitions are kept, and only
-what went to somebody else is given up after the sync: then another round lets the new owner have it. GIVING_UP and
+what went to someone else is given up after the sync: then another round lets the new owner have it. GIVING_UP and
 TAKING wait for the user's side, which acts inside `poll`; heartbeats go on meanwhile.
 """
 
@@ -86,7 +86,7 @@ class ClassicMember(MembershipState):
         """What is subscribed to, pattern resolved."""
         self._members: dict[str, GroupMember] = {}
         self._led_counts: Mapping[str, int] | None = None
-        """What the last assignment that we made was made of; None if somebody else leads."""
+        """What the last assignment that we made was made of; None if someone else leads."""
         self._assignor: Assignor | None = None
         self._protocol_name: str | None = None
         self._skip_assignment = False
@@ -348,7 +348,7 @@ class ClassicMember(MembershipState):
         self._pause(now)
 
     def _lose(self, now: float, *, forget_id: bool) -> None:
-        """The group went on without us: everything we had is somebody else's."""
+        """The group went on without us: everything we had is someone else's."""
         self.generation = NO_GENERATION
         if forget_id:
             self.member_id = ""
@@ -426,7 +426,7 @@ class ClassicMember(MembershipState):
         return self._ask("JoinGroup", build, settings.max_poll_interval_s + PATIENCE_S)
 
     def _lead(self, asks: list[Ask]) -> None:
-        """Hand in everybody's assignment, once the topics' partitions are known; a mere member hands in nothing."""
+        """Hand in everyone's assignment, once the topics' partitions are known; a mere member hands in nothing."""
         assignments: list[SyncGroupRequestAssignment] = []
         if self._members and not self._skip_assignment:
             if self._assignor is None:

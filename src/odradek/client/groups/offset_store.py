@@ -77,7 +77,7 @@ class OffsetStore:
         *,
         still_owned: Callable[[Iterable[TopicPartition]], bool] | None = None,
     ) -> None:
-        """CommitFailedError when the partitions are, or may be, somebody else's by now."""
+        """CommitFailedError when the partitions are, or may be, someone else's by now."""
         if not offsets:
             return
 

@@ -54,7 +54,7 @@ class Handover:
     number: int
     revoked: Partitions = ()
     lost: bool = False
-    """They belong to somebody else already: nothing can be committed for them any more."""
+    """They belong to someone else already: nothing can be committed for them any more."""
     taken: Partitions | None = None
     """All partitions from now on; None while the group has not decided."""
 
@@ -70,13 +70,13 @@ class RebalanceListener:
     """
 
     def partitions_revoked(self, partitions: Partitions) -> Awaitable[None] | None:
-        """These go to somebody else next: the last chance to commit for them."""
+        """These go to someone else next: the last chance to commit for them."""
 
     def partitions_assigned(self, partitions: Partitions) -> Awaitable[None] | None:
         """These are read from now on, from their committed offsets; `seek` to go elsewhere."""
 
     def partitions_lost(self, partitions: Partitions) -> Awaitable[None] | None:
-        """These went to somebody else already: commits for them are refused."""
+        """These went to someone else already: commits for them are refused."""
         return self.partitions_revoked(partitions)
 
 
@@ -92,4 +92,4 @@ def as_committable(offsets: OffsetsToCommit) -> dict[TopicPartition, OffsetAndMe
 
 
 class CommitFailedError(KafkaError):
-    """The group gave the partitions to somebody else: nothing was committed; another member reads those records again."""
+    """The group gave the partitions to someone else: nothing was committed; another member reads those records again."""

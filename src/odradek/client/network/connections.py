@@ -1,4 +1,4 @@
-"""Connections to brokers by address: made when somebody needs one, shared, closed when idle."""
+"""Connections to brokers by address: made when someone needs one, shared, closed when idle."""
 
 from __future__ import annotations
 

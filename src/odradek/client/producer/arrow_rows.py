@@ -1,6 +1,6 @@
 """Rows of an Arrow batch on their way to a topic: which go to which partition, and the batches that they become.
 
-The one module here that needs pyarrow; it is imported when somebody sends rows.
+The one module here that needs pyarrow; it is imported when someone sends rows.
 """
 
 from __future__ import annotations

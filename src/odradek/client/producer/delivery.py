@@ -1,7 +1,7 @@
 """What `send` hands back: one `Delivery` per record, and the batch that decides it.
 
 A delivery is two references and a number, because millions are made; all that waiting needs (an event, callbacks)
-is made on the batch, once somebody waits. The sending loop settles a batch from its own thread, exactly once.
+is made on the batch, once someone waits. The sending loop settles a batch from its own thread, exactly once.
 """
 
 from __future__ import annotations
@@ -106,7 +106,7 @@ class ProducerBatch:
         self.base_offset = -1
         self.log_append_time_ms = -1
         self.observed = False
-        """Somebody asked how it ended, or will be told."""
+        """Someone asked how it ended, or will be told."""
         self.parent: ProducerBatch | None = None
         self.parts: tuple[ProducerBatch, ...] = ()
         self._stamped = _NOBODY

@@ -13,7 +13,7 @@ _REMEMBERED_MAX: Final = 1_000
 
 
 class FailureLog:
-    """Batches that failed. One whose `Delivery` somebody looked at, or gave a callback to, counts as told."""
+    """Batches that failed. One whose `Delivery` someone looked at, or gave a callback to, counts as told."""
 
     __slots__ = ("_batches", "_forgotten_count")
 

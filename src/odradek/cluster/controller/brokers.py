@@ -252,9 +252,9 @@ class BrokerChanges:
             raise
 
     async def settle(self, reason: str) -> None:
-        """Elect where a leader, or a member of an ISR, is not there any more, or where somebody came back who may lead.
+        """Elect where a leader, or a member of an ISR, is not there any more, or where someone came back who may lead.
 
-        Moves that waited for somebody who may lead end, too.
+        Moves that waited for someone who may lead end, too.
         """
         await self._change_partitions(
             reason, lambda partition, rules, availability, _: settled(partition, availability, rules)
@@ -271,7 +271,7 @@ class BrokerChanges:
     # -- inside
 
     async def _review_eligible(self) -> None:
-        """The last controller may have gone by another `min.insync.replicas`, and leaders wait while anybody is eligible."""
+        """The last controller may have gone by another `min.insync.replicas`, and leaders wait while anyone is eligible."""
         reviewed = [
             with_fewer_eligible(topic, self.rules_of(topic))
             for topic in self._changes.image.topics.values()

@@ -269,7 +269,7 @@ class Controller:
                 self._listen(self._policy), name="listen"
             )
         if report.controller_epoch > self.epoch:
-            await self.confirm_office()  # anybody can say so; whether it is so, the registry knows
+            await self.confirm_office()  # anyone can say so; whether it is so, the registry knows
         if not self.brokers.is_settled(report):
             await self.changes.alone(lambda: self.brokers.hear(report))
         if report.controller_epoch == self.epoch:

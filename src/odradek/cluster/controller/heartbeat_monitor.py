@@ -1,7 +1,7 @@
 """Brokers that say nothing to the controller although their sessions live: the two are cut off from each other. Pure.
 
 Such a broker goes on leading and, without the controller, cannot take a follower out of sync: no one could write to what it
-leads for as long as that lasts, although everybody else may reach it. So it is treated like one that leaves: others lead where
+leads for as long as that lasts, although everyone else may reach it. So it is treated like one that leaves: others lead where
 they can, and where no one else is in sync nothing changes.
 
 Where half of the brokers or more are silent it is rather the controller that is cut off, and nothing follows from it.
@@ -19,7 +19,7 @@ _OBSERVED_SECONDS_MAX: Final = 2.0
 
 
 class HeartbeatMonitor:
-    """For how long each broker has said nothing while somebody listened."""
+    """For how long each broker has said nothing while someone listened."""
 
     __slots__ = ("_looked_at", "_seconds")
 

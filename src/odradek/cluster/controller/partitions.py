@@ -1,4 +1,4 @@
-"""The controller's changes of partitions that somebody asks for: ISR changes, reassignments, elections."""
+"""The controller's changes of partitions that someone asks for: ISR changes, reassignments, elections."""
 
 from __future__ import annotations
 

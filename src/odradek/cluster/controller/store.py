@@ -207,7 +207,7 @@ class ClusterStore:
         return True
 
     def depose(self) -> None:
-        """Stop writing: somebody else is the controller."""
+        """Stop writing: someone else is the controller."""
         if not self.is_deposed:
             self.is_deposed = True
             self._on_deposed()
@@ -223,7 +223,7 @@ class ClusterStore:
                     self._versions.pop(path, None)
 
     async def _conflict(self, error: RegistryConflict) -> KafkaError:
-        """The term is over, or else somebody wrote what only the controller writes: then it is read again."""
+        """The term is over, or else someone wrote what only the controller writes: then it is read again."""
         self.is_uncertain = True
         try:
             await self._registry.sync()
@@ -233,9 +233,7 @@ class ClusterStore:
         except RegistryError as unreadable:
             return _unwritable(unreadable)
         _log.error("change_not_written", reason=error)
-        return KafkaError(
-            ErrorCode.KAFKA_STORAGE_ERROR, f"the registry was changed by somebody else: {error}"
-        )
+        return KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"the registry was changed by someone else: {error}")
 
     async def _check_office(self) -> None:
         if self._term is None:

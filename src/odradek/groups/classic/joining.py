@@ -120,7 +120,7 @@ def _join_unknown(joining: Join) -> None:
 
 
 def _give_id(joining: Join, member_id: str) -> None:
-    """Until the session timeout; earlier when so many ids are unused that somebody collects them."""
+    """Until the session timeout; earlier when so many ids are unused that someone collects them."""
     group, machine = joining.group, joining.machine
     group.pending_joins[member_id] = None
     expiry_ms = joining.step.now.monotonic_ms + joining.request.session_timeout_ms

@@ -96,7 +96,7 @@ def _finished(shares: _Shares, current: Targets) -> dict[str, Assignment]:
 def _equal_shares(
     members: list[str], topics: list[UUID], counts: PartitionCounts, current: Targets
 ) -> _Shares:
-    """Everybody keeps what it has up to its quota; what is left goes round to those below theirs."""
+    """Everyone keeps what it has up to its quota; what is left goes round to those below theirs."""
     least, extra_count = divmod(sum(counts[topic] for topic in topics), len(members))
     kept = {member: _still_valid(current.get(member, NOTHING), topics, counts) for member in members}
     _settle_doubles(members, kept)
@@ -171,7 +171,7 @@ def _unassigned(
 def _levelled_shares(
     members: list[str], candidates: Candidates, counts: PartitionCounts, current: Targets
 ) -> _Shares:
-    """Everybody keeps what it has; what is left goes to the least loaded; then topics are levelled until none can be."""
+    """Everyone keeps what it has; what is left goes to the least loaded; then topics are levelled until none can be."""
     topics = _existing(_union(candidates.values()), counts)
     subscribers: dict[UUID, list[str]] = {topic: [] for topic in topics}
     kept: _Shares = {}
@@ -244,7 +244,7 @@ def _range_order(member: str, candidate: AssignorMember) -> tuple[bool, str]:
 
 
 def _topic_ranges(topic: UUID, count: int, subscribers: list[str], current: Targets) -> dict[str, set[int]]:
-    """One topic: everybody keeps its lowest partitions up to its quota, and runs of what is left fill the gaps."""
+    """One topic: everyone keeps its lowest partitions up to its quota, and runs of what is left fill the gaps."""
     least, extra_count = divmod(count, len(subscribers))
     taken: set[int] = set()
     kept: dict[str, list[int]] = {}

@@ -1,6 +1,6 @@
 """A consumer group as its records say it is. Nothing here changes except in `replay`, but for what is marked as soft.
 
-Three epochs: the group's grows whenever somebody comes or goes, subscribes otherwise, or a topic changes; the assignment's says
+Three epochs: the group's grows whenever someone comes or goes, subscribes otherwise, or a topic changes; the assignment's says
 for which group epoch the target was worked out; a member's says which target it has come to. The group is stable when all three
 are equal.
 """

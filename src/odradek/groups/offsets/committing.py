@@ -147,6 +147,6 @@ def tombstone(group_id: str, place: Place) -> NewRecord:
 
 
 def simple_group(machine: GroupMachine, group_id: str) -> None:
-    """Offsets make a group: one without members or type, until somebody joins."""
+    """Offsets make a group: one without members or type, until someone joins."""
     if group_id not in machine.groups:
         machine.groups[group_id] = ClassicGroup(group_id, machine.deadlines)

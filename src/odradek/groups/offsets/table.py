@@ -90,7 +90,7 @@ class OffsetTable:
                 self.put(group_id, place, offset)
 
     def _close(self, group_id: str, place: Place, producer_id: int | None) -> None:
-        """The producer's (None: everybody's) transaction has nothing to say about the place any more."""
+        """The producer's (None: everyone's) transaction has nothing to say about the place any more."""
         places = self._open.get(group_id)
         producers = places.get(place) if places is not None else None
         if places is None or producers is None:

@@ -1,6 +1,6 @@
 """The `simple` assignor (KIP-932): each partition to as few members as keep all of them busy.
 
-A partition may belong to several members, so there is always enough for everybody: with more members than partitions, each
+A partition may belong to several members, so there is always enough for everyone: with more members than partitions, each
 partition is shared; with fewer, each member has several.
 """
 
@@ -52,7 +52,7 @@ def assign(
 def _spread(
     given: dict[str, set[_Place]], readers: dict[_Place, int], subscriptions: Mapping[str, frozenset[UUID]]
 ) -> None:
-    """Every partition gets a reader if anybody wants it; then every member gets a partition if it wants any."""
+    """Every partition gets a reader if anyone wants it; then every member gets a partition if it wants any."""
     loads = {member_id: len(places) for member_id, places in given.items()}
     subscribers = _subscribers(subscriptions, loads)
     for place, count in readers.items():

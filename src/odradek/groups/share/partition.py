@@ -1,8 +1,8 @@
 """One partition as one share group sees it: which records are in flight, who has them, and until when. Pure.
 
 The window reaches from `start_offset`, below which everything is settled, to `end_offset`, up to which records were ever given
-to somebody. Each offset in it is available, acquired by one member for a time, acknowledged, or archived: given up, because
-somebody rejected it, because it was delivered too often, or because the log has no record there. The window moves on over what
+to someone. Each offset in it is available, acquired by one member for a time, acknowledged, or archived: given up, because
+someone rejected it, because it was delivered too often, or because the log has no record there. The window moves on over what
 is settled at its beginning, and is never longer than the group's limit of locks.
 
 What changes for good comes back as `StateBatch`es, which the caller makes durable before it answers. An acquisition is not one
@@ -111,7 +111,7 @@ class SharePartition:
 
     @property
     def next_fetch_offset(self) -> int:
-        """The first offset that could be given to somebody: one that came back, or the end of the window."""
+        """The first offset that could be given to someone: one that came back, or the end of the window."""
         start_offset, end_offset = self.start_offset, self.end_offset
         offset = max(self._taken_to, start_offset)
         while offset < end_offset and self._window[offset - start_offset].state is not RecordState.AVAILABLE:
@@ -162,7 +162,7 @@ class SharePartition:
         for span in ranges:
             if span.last_offset >= self.end_offset:
                 raise KafkaError(
-                    ErrorCode.INVALID_REQUEST, f"offset {span.last_offset} was never given to anybody"
+                    ErrorCode.INVALID_REQUEST, f"offset {span.last_offset} was never given to anyone"
                 )
         said = [
             pair

@@ -161,7 +161,7 @@ class Decision:
 def decision_in(sink_id: str, committed: Committed) -> Decision | None:
     """The decision that a sink's offsets hold; None when they hold none.
 
-    KafkaError INVALID_RECORD when somebody else has written there.
+    KafkaError INVALID_RECORD when someone else has written there.
     """
     first = committed.get(_DECISION)
     if first is None:

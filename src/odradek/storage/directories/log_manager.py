@@ -213,7 +213,7 @@ class LogManager:
     ) -> Log:
         """Open a partition's log, or create it in the directory with the fewest. Only one call at a time for a name.
 
-        `repairable`: there are other replicas, or somebody accepted the loss, so a log that lost something durable is
+        `repairable`: there are other replicas, or someone accepted the loss, so a log that lost something durable is
         opened with what it has, see `damaged`. `lack` is why the log that is found has not all that it had, in one line: a
         note says so before it is opened, and whether the cluster counts on the replica (`is_counted_on`). With `is_uncertain`
         it is unknown whether it has. `if_absent` is what to do about one that is not found, or has no segment. Files of another

@@ -11,7 +11,7 @@ from odradek.model.ids import TopicPartition
 
 class LostRecordsError(KafkaError):
     """A log has not what it must have: it was durable once. It is opened only where another replica can give it back, or where
-    somebody accepted the loss."""
+    someone accepted the loss."""
 
 
 class AbsentLogError(KafkaError):

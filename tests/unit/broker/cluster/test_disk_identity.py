@@ -401,7 +401,7 @@ async def opened(machine: Machine, *, is_uncertain: bool = False) -> Log:
     ("ends_cleanly", "boot_id", "forgot"),
     [(True, "second", False), (False, "first", False), (False, "second", True), (False, "", True)],
 )
-async def test_a_machine_that_was_started_anew_forgot_what_a_broker_left_that_did_not_stop(
+async def test_a_machine_that_was_started_again_forgot_what_a_broker_left_that_did_not_stop(
     ends_cleanly: bool, boot_id: str, forgot: bool
 ) -> None:
     machine = Machine()

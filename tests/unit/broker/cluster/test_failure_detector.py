@@ -85,7 +85,7 @@ async def test_who_still_listens_while_it_is_being_killed_is_dead(
     looking = asyncio.create_task(world.look())
     with selectors.DefaultSelector() as waiting:
         waiting.register(listener, selectors.EVENT_READ)
-        assert await asyncio.to_thread(waiting.select, 60)  # somebody knocks
+        assert await asyncio.to_thread(waiting.select, 60)  # someone knocks
     listener.close()
     await looking
     assert world.suspicion.dead() == {OTHER}

@@ -88,7 +88,7 @@ async def test_what_a_controller_of_the_past_says_is_not_applied(
     assert (link.image.controller_epoch, link.image.version) == (5, 12)
 
 
-async def test_an_image_is_applied_to_its_end_though_nobody_waits_for_it_any_more(
+async def test_an_image_is_applied_to_its_end_though_no_one_waits_for_it_any_more(
     link: ClusterLink, applying: Applying
 ) -> None:
     applying.go.clear()

@@ -299,7 +299,7 @@ async def test_a_mistake_while_reporting_ends_no_reporting(scene: Scene) -> None
     await until(lambda: len(reports) == 2)
 
 
-async def test_what_cannot_be_reported_now_is_told_with_the_next_question(scene: Scene) -> None:
+async def test_what_cannot_be_reported_now_is_reported_with_the_next_question(scene: Scene) -> None:
     async def answer(broker: BrokerId, request: ClusterSyncRequest) -> Message:
         if request.version < 0:
             return told(1)

@@ -156,7 +156,7 @@ async def test_too_few_answers_fail_their_questions_and_what_is_asked_next_is_an
             await item
 
 
-async def test_a_broker_alone_has_nobody_to_ask() -> None:
+async def test_a_broker_alone_has_no_one_to_ask() -> None:
     with pytest.raises(OdradekError, match="broker 7 cannot be asked"):
         await no_peers(BrokerId(7), 12, HeartbeatRequest())
 

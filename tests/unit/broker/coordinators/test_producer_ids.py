@@ -64,7 +64,7 @@ class World:
         return BlocksOfController(HERE, lambda: self.image, self.here, lambda: self.ask, self.sleep)
 
 
-async def test_the_controller_asks_nobody() -> None:
+async def test_the_controller_asks_no_one() -> None:
     world = World(HERE)
     assert await world.blocks().allocate() == range(5, 8)
     assert not world.asked
@@ -96,7 +96,7 @@ async def test_an_answer_of_the_former_controller_leads_to_the_next() -> None:
         AllocateProducerIdsResponse(producer_id_start=-1, producer_id_len=5),
     ],
 )
-async def test_without_a_block_clients_are_told_to_come_again(answer: Any) -> None:
+async def test_without_a_block_clients_must_try_again(answer: Any) -> None:
     world = World(OTHER, *[answer] * 5)
     with pytest.raises(KafkaError) as refused:
         await world.blocks().allocate()

@@ -73,14 +73,14 @@ async def test_each_partition_gets_its_marker_where_it_is_led(
         assert partition.last_stable_offset == 2
 
 
-async def test_a_broker_alone_asks_nobody(here: MarkerBroker) -> None:
+async def test_a_broker_alone_asks_no_one(here: MarkerBroker) -> None:
     write_data(here.lead(0))
     wire = MarkerWire()
     assert codes(await cluster(here, wire, {0: HERE}).write(batch(0))) == {0: NONE}
     assert not wire.requests
 
 
-async def test_what_nobody_leads_is_asked_again_and_what_does_not_exist_is_not(here: MarkerBroker) -> None:
+async def test_what_no_one_leads_is_asked_again_and_what_does_not_exist_is_not(here: MarkerBroker) -> None:
     markers = cluster(here, MarkerWire(), {0: NO_LEADER})
     assert codes(await markers.write(batch(0, 1))) == {
         0: ErrorCode.LEADER_NOT_AVAILABLE,

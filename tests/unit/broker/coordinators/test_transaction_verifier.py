@@ -183,7 +183,7 @@ async def test_each_partition_has_its_own_answer() -> None:
 
 
 @pytest.mark.parametrize("cluster", [image(), image(topic(TRANSACTION_STATE, 9, NO_LEADER))])
-async def test_without_a_coordinator_there_is_nobody_to_ask(cluster: ClusterImage) -> None:
+async def test_without_a_coordinator_there_is_no_one_to_ask(cluster: ClusterImage) -> None:
     world = World(cluster)
     assert await world.verify(P0) == {P0: ErrorCode.COORDINATOR_NOT_AVAILABLE}
     assert not world.requests

@@ -91,7 +91,7 @@ def test_an_unexpected_epoch_is_refused_and_harms_nothing(epoch: int) -> None:
     assert plan(sessions, session_id, 1).session_id == session_id
 
 
-def test_an_unknown_session_and_somebody_elses_are_not_found() -> None:
+def test_an_unknown_session_and_someone_elses_are_not_found() -> None:
     sessions = make()
     session_id = plan(sessions, 0, 0, [want(0)]).session_id
     for other, owner in ((session_id + 1, "me"), (session_id, "somebody")):
@@ -100,7 +100,7 @@ def test_an_unknown_session_and_somebody_elses_are_not_found() -> None:
         assert refused.value.code is ErrorCode.FETCH_SESSION_ID_NOT_FOUND
 
 
-def test_somebody_else_cannot_close_a_session() -> None:
+def test_someone_else_cannot_close_a_session() -> None:
     sessions = make()
     session_id = plan(sessions, 0, 0, [want(0)]).session_id
     plan(sessions, session_id, -1, [want(0)], owner="somebody")
@@ -154,7 +154,7 @@ def test_an_incremental_response_mentions_only_what_changed() -> None:
     assert session.changed(told(0, high_watermark=6)), "the end of the trouble is news too"
 
 
-def test_what_is_forgotten_and_wanted_in_one_request_is_told_again() -> None:
+def test_what_is_forgotten_and_wanted_in_one_request_is_reported_again() -> None:
     sessions = make()
     session = plan(sessions, 0, 0, [want(0), want(1)]).session
     assert session is not None

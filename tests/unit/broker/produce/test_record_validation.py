@@ -144,7 +144,7 @@ def test_clients_may_not_write_control_batches() -> None:
     assert refusal(control) is ErrorCode.INVALID_RECORD
 
 
-def test_a_transactional_batch_has_a_producer_and_stays_transactional_when_it_is_compressed_anew() -> None:
+def test_a_transactional_batch_has_a_producer_and_stays_transactional_when_it_is_compressed_again() -> None:
     builder = BatchBuilder()
     builder.append(NOW_MS, b"k", b"v")
     good = builder.build(producer_id=1, producer_epoch=0, base_sequence=0, transactional=True)
@@ -196,7 +196,7 @@ def test_nothing_of_a_batch_is_done_that_is_too_large_for_what_is_left() -> None
     assert bytes(records) == before
 
 
-def test_to_compress_anew_counts_for_more_than_to_check() -> None:
+def test_to_compress_again_counts_for_more_than_to_check() -> None:
     zstd = terms(LogConfig(compression_type="zstd"))
     records = batch(count=1, size=INLINE_BYTES_MAX // 8)
     checked_batches(bytearray(records), terms(), InlineWork())

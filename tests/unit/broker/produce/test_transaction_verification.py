@@ -110,7 +110,7 @@ async def test_a_batch_of_a_transaction_under_way_is_not_asked_about(partition: 
         (ErrorCode.INVALID_PRODUCER_ID_MAPPING, 12, ErrorCode.INVALID_PRODUCER_ID_MAPPING),
     ],
 )
-async def test_a_refusal_is_told_in_the_words_of_the_clients_version(
+async def test_a_refusal_has_the_error_code_of_the_clients_version(
     partition: Partition, said: ErrorCode, version: int, code: ErrorCode
 ) -> None:
     admission = await admitted(partition, Coordinator(said), version)

@@ -98,7 +98,7 @@ async def test_what_the_other_does_not_tell_is_refused(answer: Any, code: ErrorC
     assert refused.value.code is code
 
 
-async def test_without_a_leader_nobody_is_asked() -> None:
+async def test_without_a_leader_no_one_is_asked() -> None:
     with pytest.raises(KafkaError) as refused:
         await end_of(FakeContext(NO_LEADER))
     assert refused.value.code is ErrorCode.LEADER_NOT_AVAILABLE

@@ -186,7 +186,7 @@ async def test_a_write_that_is_refused_throws_away_what_is_ahead_of_it(
     assert (again.core.start_offset, again.core.next_fetch_offset) == (0, 0)
 
 
-async def test_a_refusal_that_nobody_waits_for_is_noticed_all_the_same(world: World) -> None:
+async def test_a_refusal_that_no_one_waits_for_is_noticed_all_the_same(world: World) -> None:
     live = await world.given()
     world.keeper.refuses_later = ErrorCode.COORDINATOR_NOT_AVAILABLE
     live.acknowledge("a", said(0, 4))  # whose sender's connection is lost now
@@ -207,7 +207,7 @@ async def test_a_late_refusal_leaves_the_successor_alone(world: World) -> None:
     assert not again.is_dropped
 
 
-async def test_a_new_leadership_loads_anew_and_the_old_memory_keeps_nothing(world: World) -> None:
+async def test_a_new_leadership_loads_again_and_the_old_memory_keeps_nothing(world: World) -> None:
     live = await world.given()
     world.follow(4)
     world.lead(5)
@@ -245,7 +245,7 @@ async def test_who_gives_up_waiting_for_a_load_leaves_it_to_the_others(world: Wo
     assert (await second).core.start_offset == 0
 
 
-async def test_who_waits_for_a_load_when_the_broker_stops_is_told_so(world: World) -> None:
+async def test_waiters_for_a_load_hear_that_the_broker_stops(world: World) -> None:
     begun: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
     async def read(place: SharePlace, leader_epoch: int) -> ShareState | None:
@@ -261,7 +261,7 @@ async def test_who_waits_for_a_load_when_the_broker_stops_is_told_so(world: Worl
     assert refused.value.code == ErrorCode.NOT_LEADER_OR_FOLLOWER
 
 
-async def test_what_nobody_reads_any_more_is_forgotten(world: World) -> None:
+async def test_what_no_one_reads_any_more_is_forgotten(world: World) -> None:
     live = await world.given()
     connection: Any = object()
     world.shares.sessions.open(ShareSessionKey("g", "b"), connection, 10)

@@ -60,7 +60,7 @@ async def code_of(work: Awaitable[Any]) -> ErrorCode:
     return refused.value.code
 
 
-async def test_the_state_is_kept_by_whoever_leads_the_shard(world: World) -> None:
+async def test_the_leader_of_the_shard_keeps_the_state(world: World) -> None:
     state = await world.begin(10)
     await world.write(12)
     assert (state.start_offset, (await world.keeper.summary(PLACE)).start_offset) == (10, 12)

@@ -34,7 +34,7 @@ def test_the_epoch_after_the_last_is_the_first() -> None:
     assert session.epoch == 1
 
 
-def test_there_are_no_more_sessions_than_allowed_but_a_member_may_begin_anew() -> None:
+def test_there_are_no_more_sessions_than_allowed_but_a_member_may_begin_again() -> None:
     sessions = ShareSessions()
     sessions.open(ANNE, HERE, 1)
     with pytest.raises(KafkaError) as refused:

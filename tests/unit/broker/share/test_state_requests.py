@@ -76,7 +76,7 @@ async def test_operations_share_flushes() -> None:
     assert shards.flushes == 4
 
 
-async def test_what_is_refused_is_told_in_its_place() -> None:
+async def test_what_is_refused_is_reported_in_its_place() -> None:
     shards = FlushedTogether()
     asyncio.get_running_loop().call_later(0.01, shards.flush)
 

@@ -146,7 +146,7 @@ def test_a_missing_java_is_a_warning_about_spark_alone(monkeypatch: pytest.Monke
     assert "only Spark pipelines need it" in finding.advice
 
 
-def test_nobody_listens_on_a_port_that_proc_does_not_show(tmp_path: Path) -> None:
+def test_no_one_listens_on_a_port_that_proc_does_not_show(tmp_path: Path) -> None:
     assert listening_owner(9092, root=str(tmp_path)) is None
 
 

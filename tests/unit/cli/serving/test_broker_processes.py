@@ -42,7 +42,7 @@ def broker(number: int, directory: Path) -> BrokerProcess:
     return BrokerProcess(BrokerTerms(node_id=number, directory=directory, listen="127.0.0.1:0"))
 
 
-def test_a_broker_that_ends_just_before_it_is_told_to_has_stopped(tmp_path: Path) -> None:
+def test_a_broker_that_ends_just_before_it_is_asked_to_has_stopped(tmp_path: Path) -> None:
     process = broker(1, tmp_path)
     process.process = EndsWhenLookedAt()  # type: ignore[assignment]
     assert process.stop() == 3
@@ -66,7 +66,7 @@ def test_a_broker_that_cannot_be_stopped_leaves_no_other_running(
     assert stopped == [3, 1]
 
 
-def test_a_paused_broker_that_was_killed_meanwhile_stops_nobody_from_stopping(tmp_path: Path) -> None:
+def test_a_paused_broker_that_was_killed_meanwhile_stops_no_one_from_stopping(tmp_path: Path) -> None:
     fleet = Fleet([broker(1, tmp_path)])
     process: Any = EndsWhenLookedAt()
     fleet.brokers[0].process = process

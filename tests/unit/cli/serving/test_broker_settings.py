@@ -23,6 +23,6 @@ def test_a_broker_joins_several_that_one_command_started(tmp_path: Path) -> None
     assert joined(tmp_path) == str(tmp_path / "registry")
 
 
-def test_to_join_nobody_is_refused(tmp_path: Path) -> None:
+def test_to_join_no_one_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="no broker keeps its registry there"):
         joined(tmp_path / "elsewhere")

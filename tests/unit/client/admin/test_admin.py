@@ -80,7 +80,7 @@ async def test_the_error_of_a_single_topic_is_raised_as_it_is(broker: Any, withi
     assert caught.value.code is ErrorCode.TOPIC_ALREADY_EXISTS
 
 
-async def test_several_topics_are_told_apart_when_some_fail(broker: Any, within: Within) -> None:
+async def test_several_topics_are_distinguished_when_some_fail(broker: Any, within: Within) -> None:
     broker.on["CreateTopics"] = lambda asked: created(
         asked, a=ErrorCode.TOPIC_ALREADY_EXISTS, c=ErrorCode.INVALID_PARTITIONS
     )

@@ -44,7 +44,7 @@ async def test_a_topic_that_a_lost_request_created_is_created(
     assert list(answers) == ["a"]
 
 
-async def test_a_topic_that_was_there_before_is_told_so_when_every_request_was_answered(
+async def test_a_topic_that_was_there_before_is_reported_when_every_request_was_answered(
     broker: Any, within: Within
 ) -> None:
     broker.once["CreateTopics"] = [

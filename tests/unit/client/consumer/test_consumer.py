@@ -275,7 +275,7 @@ async def test_a_session_is_asked_in_small_steps_and_counted(broker: Any, log: L
 @pytest.mark.parametrize(
     "code", [ErrorCode.FETCH_SESSION_ID_NOT_FOUND, ErrorCode.INVALID_FETCH_SESSION_EPOCH]
 )
-async def test_a_session_the_broker_lost_is_begun_anew(
+async def test_a_session_the_broker_lost_is_begun_again(
     broker: Any, log: Log, within: Within, code: ErrorCode
 ) -> None:
     log.end, log.sessions = 30, True

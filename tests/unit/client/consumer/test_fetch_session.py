@@ -31,7 +31,7 @@ def test_the_first_request_names_everything_and_later_ones_what_changed() -> Non
     assert (third.epoch, set(third.wishes), set(third.forgotten)) == (2, {C}, {B})
 
 
-def test_a_broker_without_sessions_is_told_everything_each_time() -> None:
+def test_a_broker_without_sessions_gets_everything_each_time() -> None:
     session = ClientFetchSession()
     for _ in range(3):
         request = session.next({A: wish()})
@@ -39,7 +39,7 @@ def test_a_broker_without_sessions_is_told_everything_each_time() -> None:
         session.answered(0)
 
 
-def test_a_forgotten_session_begins_anew_without_an_id_and_a_miscounted_one_closes_the_old() -> None:
+def test_a_forgotten_session_begins_again_without_an_id_and_a_miscounted_one_closes_the_old() -> None:
     for code, expected in (
         (ErrorCode.FETCH_SESSION_ID_NOT_FOUND, 0),
         (ErrorCode.INVALID_FETCH_SESSION_EPOCH, 77),

@@ -1,4 +1,4 @@
-"""Assignors: everybody's share, and how little of it moves."""
+"""Assignors: everyone's share, and how little of it moves."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def test_a_new_member_takes_its_share_and_the_others_keep_the_rest() -> None:
     assert set(assigned["m2"]) < set(had["m2"])
 
 
-def test_what_two_claim_from_the_same_generation_is_nobodys() -> None:
+def test_what_two_claim_from_the_same_generation_is_no_ones() -> None:
     had = {"m1": partitions("a0", "a1"), "m2": partitions("a0")}
     assigned = ASSIGNORS["cooperative-sticky"].assign(group({"m1": "a", "m2": "a"}, had), {"a": 2})
     assert partitions("a0")[0] not in assigned["m1"]

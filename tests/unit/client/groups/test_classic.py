@@ -121,7 +121,7 @@ def test_a_newcomer_sent_away_with_an_id_comes_back_with_it(make: Make) -> None:
     assert request_of(scene.due()).member_id == "me"
 
 
-def test_the_leader_hands_in_everybodys_assignment(make: Make) -> None:
+def test_the_leader_hands_in_everyones_assignment(make: Make) -> None:
     scene = make()
     scene.subscribe()
     request = request_of(scene.join(leader="me", others=("you",)), 5)

@@ -166,7 +166,7 @@ def test_a_coordinator_that_moves_or_loads_is_asked_again_and_nothing_is_given_u
     assert scene.due().build(1).member_epoch == 1
 
 
-def test_an_assignor_that_the_broker_lacks_is_told_to_the_user(make: Make) -> None:
+def test_the_user_hears_of_an_assignor_that_the_broker_lacks(make: Make) -> None:
     scene = make(remote_assignor="fair")
     scene.refuse(ErrorCode.UNSUPPORTED_ASSIGNOR)
     assert scene.member.phase is ConsumerPhase.FAILED
@@ -204,7 +204,7 @@ def test_a_pattern_is_the_brokers_to_resolve(chance: Any) -> None:
         ask.build(0)
 
 
-def test_a_new_subscription_is_told_at_once(make: Make) -> None:
+def test_a_new_subscription_is_sent_at_once(make: Make) -> None:
     scene = make()
     scene.welcome(1, 0)
     scene.hand_over()

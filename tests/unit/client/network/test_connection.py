@@ -78,7 +78,7 @@ def test_answers_belong_to_requests_in_their_order() -> None:
         queue.answered((7).to_bytes(4, "big"))
 
 
-def test_an_answer_nobody_asked_for_is_an_error() -> None:
+def test_an_answer_no_one_asked_for_is_an_error() -> None:
     with pytest.raises(KafkaError, match="awaited is none"):
         RequestQueue().answered(bytes(4))
 
@@ -141,7 +141,7 @@ def test_a_refused_greeting_is_repeated_at_the_version_that_the_refusal_names() 
         (b"\x00\x00\x01\x02\x00\x00\x00\x01", None),
     ],
 )
-def test_other_protocols_are_told_from_their_first_bytes(first_bytes: bytes, words: str | None) -> None:
+def test_other_protocols_are_recognised_by_their_first_bytes(first_bytes: bytes, words: str | None) -> None:
     described = describe_peer(first_bytes)
     assert described is None if words is None else words in (described or "")
 
@@ -353,7 +353,7 @@ async def test_a_peer_that_says_nothing_is_given_up(within: Within) -> None:
                 pass
 
 
-async def test_a_closed_port_and_an_unknown_host_are_told_apart() -> None:
+async def test_a_closed_port_and_an_unknown_host_are_distinguished() -> None:
     with pytest.raises(BrokerUnreachableError, match=r"cannot connect to 127\.0\.0\.1:1: connection refused"):
         async with opened(1):
             pass

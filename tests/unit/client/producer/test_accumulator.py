@@ -149,7 +149,7 @@ def test_memory_is_reserved_by_the_batch_and_comes_back_when_it_is_answered(
     assert desk.send(partition=2) is not None
 
 
-def test_nothing_lingers_while_somebody_waits_for_memory(bench: Callable[..., Bench]) -> None:
+def test_nothing_lingers_while_someone_waits_for_memory(bench: Callable[..., Bench]) -> None:
     desk = bench(partitions=2, linger_ms=60_000, batch_size=1_000, buffer_memory=1_000)
     desk.send(partition=0)
     assert desk.sent() == []
@@ -214,7 +214,7 @@ def test_a_topic_grows_and_keeps_its_queues(bench: Callable[..., Bench]) -> None
     assert desk.topic.queues[0] is first
 
 
-def test_a_topic_nobody_sends_to_rests_and_keeps_its_numbers(bench: Callable[..., Bench]) -> None:
+def test_a_topic_no_one_sends_to_rests_and_keeps_its_numbers(bench: Callable[..., Bench]) -> None:
     desk = bench(linger_ms=0)
     desk.send()
     ((batch,),) = desk.sent()

@@ -40,7 +40,7 @@ def test_the_brokers_time_wins_when_it_sets_one(batch: ProducerBatch) -> None:
     assert Delivery(batch, 0, 100).result().timestamp_ms == 999
 
 
-def test_an_offset_nobody_knows_is_minus_one(batch: ProducerBatch) -> None:
+def test_an_offset_no_one_knows_is_minus_one(batch: ProducerBatch) -> None:
     batch.settle()
     assert Delivery(batch, 1, 100).result().offset == -1
 
@@ -85,7 +85,7 @@ async def test_a_delivery_can_be_awaited_while_another_thread_settles_it(
     assert (await within(wait())).offset == 7
 
 
-def test_callbacks_are_called_once_before_or_after_and_their_errors_stop_nobody(
+def test_callbacks_are_called_once_before_or_after_and_their_errors_stop_no_one(
     batch: ProducerBatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     answers: list[str] = []
@@ -113,7 +113,7 @@ def test_a_batch_keeps_its_bytes_and_changes_its_identity(batch: ProducerBatch) 
     check_crc(again)
 
 
-def test_failures_that_nobody_looked_at_are_told_once(batch: ProducerBatch) -> None:
+def test_failures_that_no_one_looked_at_are_reported_once(batch: ProducerBatch) -> None:
     log = FailureLog()
     error = KafkaError(ErrorCode.INVALID_RECORD, "bad")
     batch.settle(error=error)
@@ -129,7 +129,7 @@ def test_failures_that_nobody_looked_at_are_told_once(batch: ProducerBatch) -> N
     assert log.take() is None
 
 
-def test_failures_that_somebody_looked_at_are_not_told_again(batch: ProducerBatch) -> None:
+def test_failures_that_someone_looked_at_are_not_reported_again(batch: ProducerBatch) -> None:
     log = FailureLog()
     error = KafkaError(ErrorCode.INVALID_RECORD)
     batch.settle(error=error)

@@ -49,7 +49,7 @@ def values(broker: Any) -> list[bytes]:
     return [record.value for batch in batches(broker) for record in decode_batch(batch)]
 
 
-async def test_a_record_is_sent_and_its_place_told(broker: Any, within: Within) -> None:
+async def test_a_record_is_sent_and_its_place_returned(broker: Any, within: Within) -> None:
     async with AsyncProducer(broker.bootstrap, **QUICK) as producer:
         delivery = await producer.send("t", b"value", key="key", headers={"h": b"1"}, timestamp_ms=77)
         assert (await within(delivery)) == ("t", 0, 0, 77)
@@ -212,7 +212,7 @@ async def test_a_refusal_for_good_reaches_the_delivery_with_the_brokers_words(
     assert caught.value.code is ErrorCode.INVALID_RECORD
 
 
-async def test_failures_nobody_looked_at_are_raised_by_flush_once(broker: Any, within: Within) -> None:
+async def test_failures_no_one_looked_at_are_raised_by_flush_once(broker: Any, within: Within) -> None:
     broker.on["Produce"] = lambda asked: broker.produced(asked, ErrorCode.INVALID_RECORD)
     async with AsyncProducer(broker.bootstrap, **QUICK) as producer:
         await producer.send("t", b"v")
@@ -288,7 +288,7 @@ async def test_a_cluster_that_grants_no_producer_id_ends_an_idempotent_producer_
     await producer.close()
 
 
-async def test_a_fatal_failure_nobody_saw_is_raised_by_close(broker: Any, within: Within) -> None:
+async def test_a_fatal_failure_no_one_saw_is_raised_by_close(broker: Any, within: Within) -> None:
     broker.on["InitProducerId"] = lambda _: InitProducerIdResponse(
         error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED, producer_id=-1, producer_epoch=-1
     )
@@ -478,7 +478,7 @@ async def test_full_memory_blocks_the_synchronous_face_until_there_is_room(
     assert [value[:3] for value in values(broker)] == [b"%03d" % number for number in range(30)]
 
 
-async def test_a_producer_nobody_closed_says_so(broker: Any) -> None:
+async def test_a_producer_no_one_closed_says_so(broker: Any) -> None:
     def work() -> None:
         with warnings.catch_warnings(record=True) as seen:
             warnings.simplefilter("always")

@@ -124,7 +124,7 @@ def test_more_members_than_partitions_share_them() -> None:
     assert [world.has(member) for member in "abc"] == [[0], [0], [0]]
 
 
-def test_an_unchanged_member_is_told_nothing_and_nothing_is_written() -> None:
+def test_an_unchanged_member_gets_nothing_and_nothing_is_written() -> None:
     world = World()
     epoch = world.joined("a", "t")
     written = len(world.records)
@@ -132,7 +132,7 @@ def test_an_unchanged_member_is_told_nothing_and_nothing_is_written() -> None:
     assert (answer.assignment, answer.member_epoch, len(world.records)) == (None, epoch, written)
 
 
-def test_a_topic_that_grows_is_shared_out_anew() -> None:
+def test_a_topic_that_grows_is_shared_out_again() -> None:
     world = World()
     epoch = world.joined("a", "t")
     world.topics.counts["t"], world.topics.version = 6, 2

@@ -131,7 +131,7 @@ def test_what_is_deleted_is_gone_and_writes_to_it_are_fenced() -> None:
     assert log.run(ShareStates.needed_from) is None
 
 
-def test_what_nobody_writes_is_written_again_so_that_the_log_can_be_cut() -> None:
+def test_what_no_one_writes_is_written_again_so_that_the_log_can_be_cut() -> None:
     log = Log()
     log.begin(0)
     log.write(0, StateBatch(1, 1, DONE, 1))

@@ -73,7 +73,7 @@ async def test_what_is_not_durable_keeps_its_descriptor_and_others_must_wait(lab
     directories.close()
 
 
-async def test_logs_that_nobody_flushes_are_flushed_when_others_need_their_descriptors(
+async def test_logs_that_no_one_flushes_are_flushed_when_others_need_their_descriptors(
     lab_of_few: Lab,
 ) -> None:
     lab = lab_of_few

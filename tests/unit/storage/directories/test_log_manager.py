@@ -499,7 +499,7 @@ async def test_after_a_kill_the_names_of_all_logs_are_made_durable_at_once(
         assert lab.values(await directories.open_log(name, TOPIC_ID, CONFIG)) == [b"not synced"]
 
 
-async def test_a_log_that_is_made_anew_under_an_old_name_has_its_name_made_durable(lab: Lab) -> None:
+async def test_a_log_that_is_made_again_under_an_old_name_has_its_name_made_durable(lab: Lab) -> None:
     log = await open_flights(lab.directories())
     lab.append(log, b"of a former topic")
     lab.flush(log)
@@ -514,7 +514,7 @@ async def test_a_log_that_is_made_anew_under_an_old_name_has_its_name_made_durab
     assert lab.values(await open_flights(lab.directories(), OTHER_ID)) == [b"kept"]
 
 
-async def test_a_log_that_nobody_touched_costs_nothing_to_close(lab: Lab) -> None:
+async def test_a_log_that_no_one_touched_costs_nothing_to_close(lab: Lab) -> None:
     directories = lab.directories()
     log = await open_flights(directories)
     for sequence in range(3):

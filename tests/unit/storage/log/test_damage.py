@@ -135,7 +135,7 @@ async def test_a_log_that_ends_below_its_high_watermark_says_so_until_it_is_mend
     assert lab.disk.read("/data/replication-offset-checkpoint") == b"0\n1\nflights 0 55\n"
 
 
-async def test_a_replica_that_is_not_found_says_that_it_lost_all_until_nobody_counts_on_it(
+async def test_a_replica_that_is_not_found_says_that_it_lost_all_until_no_one_counts_on_it(
     lab: Lab, small: LogConfig
 ) -> None:
     names = [TopicPartition("flights", 0), TopicPartition("planes", 0)]
@@ -215,7 +215,7 @@ async def test_an_empty_log_is_never_there_without_the_note_that_it_lacks_someth
 
 
 @pytest.mark.parametrize("stop", ["clean", "kill"])
-async def test_a_log_that_was_made_is_missed_when_it_is_gone_and_nobody_else_has_it(
+async def test_a_log_that_was_made_is_missed_when_it_is_gone_and_no_one_else_has_it(
     lab: Lab, small: LogConfig, stop: str
 ) -> None:
     name, topic_id, other = TopicPartition("flights", 0), UUID(int=7, version=4), UUID(int=8, version=4)
@@ -324,7 +324,7 @@ async def test_a_truncation_that_no_checkpoint_knows_lowers_the_high_watermark(
 
 @pytest.mark.parametrize("byte", [3, 14, 30, 80], ids=["base offset", "epoch", "header", "records"])
 @pytest.mark.parametrize("to_send", [False, True])
-def test_what_rotted_while_nobody_ran_is_not_served(
+def test_what_rotted_while_no_one_ran_is_not_served(
     lab: Lab, small: LogConfig, byte: int, to_send: bool
 ) -> None:
     heard: list[int] = []

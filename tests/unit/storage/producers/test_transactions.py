@@ -205,7 +205,7 @@ def test_a_producer_with_an_open_transaction_never_expires(lab: Lab) -> None:
 # -- aborted transactions
 
 
-def test_a_reader_is_told_of_the_aborted_transactions_that_touch_what_it_reads(lab: Lab) -> None:
+def test_a_reader_hears_of_the_aborted_transactions_that_touch_what_it_reads(lab: Lab) -> None:
     log = lab.open()
     item, two = Writer(lab, ONE), Writer(lab, TWO)
     item.send(log)  # 0
@@ -311,7 +311,7 @@ def test_an_index_that_is_not_what_was_written_is_made_again(
     assert lab.read("transaction-index-sums") == sums
 
 
-def test_indexes_that_nobody_wrote_down_are_believed(lab: Lab, small: LogConfig) -> None:
+def test_indexes_that_no_one_wrote_down_are_believed(lab: Lab, small: LogConfig) -> None:
     log = lab.open(small)
     first = Writer(lab, ONE).send(log)
     lab.end(log, ONE, commit=False)

@@ -1,4 +1,4 @@
-"""SyncGroup (14): the leader hands in the assignment; everybody is answered once it is durable. Versions 0-5."""
+"""SyncGroup (14): the leader hands in the assignment; everyone is answered once it is durable. Versions 0-5."""
 
 from __future__ import annotations
 

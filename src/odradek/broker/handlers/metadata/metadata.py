@@ -286,7 +286,7 @@ def _of_topic(
 def leader_and_offline(
     broker: BrokerContext, topic: TopicImage, index: int, alive: frozenset[BrokerId]
 ) -> tuple[BrokerId, list[int]]:
-    """Who leads a partition, if anybody does, and which of its replicas cannot be used."""
+    """Who leads a partition, if anyone does, and which of its replicas cannot be used."""
     image = topic.partitions[index]
     offline: list[int] = [replica for replica in image.replicas if replica not in alive]
     if broker.replicas.is_offline(TopicPartition(topic.name, index)):

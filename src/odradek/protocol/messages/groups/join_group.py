@@ -1,6 +1,6 @@
 """JoinGroup (key 11): enter a classic consumer group, and wait for the others.
 
-The leader it elects receives everybody's metadata and hands out the assignment through SyncGroup.
+The leader it elects receives everyone's metadata and hands out the assignment through SyncGroup.
 
 Versions
      1  rebalance timeout apart from the session timeout (KIP-62); before, the session timeout serves for both

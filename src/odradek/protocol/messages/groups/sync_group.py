@@ -1,4 +1,4 @@
-"""SyncGroup (key 14): the leader of a classic group hands in the assignment, everybody gets their part.
+"""SyncGroup (key 14): the leader of a classic group hands in the assignment, everyone gets their part.
 
 Versions
      1  response: throttle time

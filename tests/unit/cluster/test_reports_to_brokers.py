@@ -13,7 +13,7 @@ from odradek.model.errors import ErrorCode, KafkaError
 from odradek.model.ids import BrokerId, TopicPartition
 
 
-async def test_a_broker_is_told_what_changed_as_soon_as_it_does(three: Any) -> None:
+async def test_a_broker_learns_what_changed_as_soon_as_it_does(three: Any) -> None:
     await three.topic("t")
     two = three.brokers[2]
     asking = asyncio.ensure_future(two.ask(max_wait_s=1000))
@@ -26,7 +26,7 @@ async def test_a_broker_is_told_what_changed_as_soon_as_it_does(three: Any) -> N
     assert (await two.ask()).kind is UpdateKind.NOTHING
 
 
-async def test_whoever_is_far_behind_gets_everything(three: Any) -> None:
+async def test_a_broker_far_behind_gets_everything(three: Any) -> None:
     await three.topic("t")
     for number in range(200):
         await three.controller.alter_topic_configs("t", lambda _, n=number: {"retention.ms": str(n)})
@@ -116,7 +116,7 @@ async def test_a_broker_that_the_controller_does_not_hear_leads_no_longer_until_
     assert not any(item.is_leaving for item in three.controller.latest.brokers)
 
 
-def test_who_hears_nobody_is_cut_off_himself() -> None:
+def test_a_broker_that_hears_of_no_other_is_cut_off_itself() -> None:
     silence, brokers = HeartbeatMonitor(), (BrokerId(1), BrokerId(2), BrokerId(3))
     silent = []
     for second in range(30):

@@ -1,0 +1,50 @@
+"""The lint rule for sizes: small files, large files, long functions, full folders."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tests.lint.sizes import FILE_LINES_MAX, FILE_LINES_MIN, FOLDER_FILES_MAX, FUNCTION_LINES_MAX, findings
+
+LONG_ENOUGH = "x = 1\n" * FILE_LINES_MIN
+
+
+def write(root: Path, name: str, text: str) -> None:
+    path = root / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+
+
+def test_a_small_file_with_one_user_is_found(tmp_path: Path) -> None:
+    write(tmp_path, "src/odradek/a.py", "x = 1\n")
+    write(tmp_path, "src/odradek/b.py", f"from odradek.a import x\n{LONG_ENOUGH}")
+    (finding,) = findings(tmp_path)
+    assert finding.startswith("src/odradek/a.py: 1 lines and one user: fold it")
+
+
+def test_a_small_file_with_two_users_is_left_alone(tmp_path: Path) -> None:
+    write(tmp_path, "src/odradek/a.py", "x = 1\n")
+    write(tmp_path, "src/odradek/b.py", f"from odradek import a\n{LONG_ENOUGH}")
+    write(tmp_path, "tests/test_a.py", 'a = lazy("odradek.a")\n')
+    assert list(findings(tmp_path)) == []
+
+
+def test_a_handler_may_be_small(tmp_path: Path) -> None:
+    write(tmp_path, "src/odradek/broker/handlers/a.py", "x = 1\n")
+    assert list(findings(tmp_path)) == []
+
+
+def test_a_large_file_and_a_long_function_are_found(tmp_path: Path) -> None:
+    write(tmp_path, "tests/a.py", "x = 1\n" * (FILE_LINES_MAX + 1))
+    write(tmp_path, "tests/b.py", "\n\ndef f():\n" + "    x = 1\n" * FUNCTION_LINES_MAX)
+    assert [finding.partition(",")[0] for finding in findings(tmp_path)] == [
+        f"tests/a.py: {FILE_LINES_MAX + 1} lines",
+        f"tests/b.py:3: f has {FUNCTION_LINES_MAX + 1} lines",
+    ]
+
+
+def test_a_full_folder_is_found(tmp_path: Path) -> None:
+    for number in range(FOLDER_FILES_MAX + 1):
+        write(tmp_path, f"tests/unit/a/test_{number}.py", "x = 1\n")
+    (finding,) = findings(tmp_path)
+    assert finding.startswith(f"tests/unit/a: {FOLDER_FILES_MAX + 1} files")
