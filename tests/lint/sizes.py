@@ -2,8 +2,8 @@
 
 What is reported:
 
-- a file of `src` with fewer than 40 lines that at most one other file uses: fold it into that one. A handler is a file for each
-  API, and `SMALL` has the reasons of others;
+- a file of `src` with fewer than 40 lines that at most one other file uses, of the same room: fold it into that one. A handler is
+  a file for each API, and `SMALL` has the reasons of others;
 - a file with more than 600 lines, or a function with more than 60 (decorators aside; a command's options are its help);
 - a folder with more than 25 files of its own.
 """
@@ -68,7 +68,8 @@ def _small_files(texts: dict[Path, str]) -> Iterator[str]:
         if line_count >= FILE_LINES_MIN or not _may_be_folded(where):
             continue
         module = ".".join(where.with_suffix("").parts[1:])
-        if len(users[module] - {where}) < 2:
+        others = users[module] - {where}
+        if len(others) < 2 and all(_room(user) == _room(where) for user in others):
             yield f"{where}: {line_count} lines and one user: fold it into that file, or give a reason in {Path(__file__).name}"
 
 
@@ -76,6 +77,10 @@ def _may_be_folded(where: Path) -> bool:
     if where.parts[0] != "src" or where.name.startswith("__") or where.as_posix() in SMALL:
         return False
     return not {"messages", "handlers"} & set(where.parts)
+
+
+def _room(where: Path) -> tuple[str, ...]:
+    return where.parts[:3]
 
 
 def _used_modules(text: str) -> Iterator[str]:

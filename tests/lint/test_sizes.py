@@ -16,16 +16,22 @@ def write(root: Path, name: str, text: str) -> None:
 
 
 def test_a_small_file_with_one_user_is_found(tmp_path: Path) -> None:
-    write(tmp_path, "src/odradek/a.py", "x = 1\n")
-    write(tmp_path, "src/odradek/b.py", f"from odradek.a import x\n{LONG_ENOUGH}")
+    write(tmp_path, "src/odradek/net/a.py", "x = 1\n")
+    write(tmp_path, "src/odradek/net/b.py", f"from odradek.net.a import x\n{LONG_ENOUGH}")
     (finding,) = findings(tmp_path)
-    assert finding.startswith("src/odradek/a.py: 1 lines and one user: fold it")
+    assert finding.startswith("src/odradek/net/a.py: 1 lines and one user: fold it")
 
 
 def test_a_small_file_with_two_users_is_left_alone(tmp_path: Path) -> None:
-    write(tmp_path, "src/odradek/a.py", "x = 1\n")
-    write(tmp_path, "src/odradek/b.py", f"from odradek import a\n{LONG_ENOUGH}")
-    write(tmp_path, "tests/test_a.py", 'a = lazy("odradek.a")\n')
+    write(tmp_path, "src/odradek/net/a.py", "x = 1\n")
+    write(tmp_path, "src/odradek/net/b.py", f"from odradek.net import a\n{LONG_ENOUGH}")
+    write(tmp_path, "tests/test_a.py", 'a = lazy("odradek.net.a")\n')
+    assert list(findings(tmp_path)) == []
+
+
+def test_a_small_file_with_a_user_in_another_room_is_left_alone(tmp_path: Path) -> None:
+    write(tmp_path, "src/odradek/net/a.py", "x = 1\n")
+    write(tmp_path, "src/odradek/broker/b.py", f"from odradek.net.a import x\n{LONG_ENOUGH}")
     assert list(findings(tmp_path)) == []
 
 

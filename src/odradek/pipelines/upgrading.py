@@ -87,7 +87,7 @@ def upgrade(
     now_ms: int,
     swap_lag: int | None = None,
 ) -> PipelineDocument:
-    """Make the next version. UpgradeRefused, with the reasons, when the mode is not possible; PipelineConflict when somebody
+    """Make the next version. UpgradeRefused, with the reasons, when the mode is not possible; PipelineConflict when someone
     changes the pipeline meanwhile.
     """
     document = store.document(name)
