@@ -2,8 +2,8 @@
 
 What is reported:
 
-- a file of `src` with fewer than 40 lines that at most one other file uses, of the same room: fold it into that one. A handler is
-  a file for each API, and `SMALL` has the reasons of others;
+- a file of `src` with fewer than 40 lines that at most one other file uses, of the same room: fold it into that one. A handler
+  is a file for each API, and `SMALL` has the reasons of others;
 - a file with more than 600 lines, or a function with more than 60 (decorators aside; a command's options are its help);
 - a folder with more than 25 files of its own.
 """

@@ -84,28 +84,35 @@ ODRADEK: Final = Dialect(
     query=ours.QUERY,
     batch=ours.BATCH,
 )
-CONNECT: Final = Dialect(
-    name="connect",
-    prefixes=("__connect.errors.",),
-    topic="__connect.errors.topic",
-    partition="__connect.errors.partition",
-    offset="__connect.errors.offset",
-    exception=("__connect.errors.exception.class.name",),
-    message="__connect.errors.exception.message",
-    stacktrace="__connect.errors.exception.stacktrace",
+
+
+def _of_kafka(
+    name: str, prefix: str, *, exception: str, text_prefix: str = "", stage: str = "", group: str = ""
+) -> Dialect:
+    """Kafka's own kinds name their headers alike, behind a prefix."""
+    return Dialect(
+        name=name,
+        prefixes=(prefix,),
+        topic=f"{prefix}topic",
+        partition=f"{prefix}partition",
+        offset=f"{prefix}offset",
+        exception=(f"{prefix}{exception}",),
+        message=f"{prefix}{text_prefix}message",
+        stacktrace=f"{prefix}{text_prefix}stacktrace",
+        stage=stage,
+        group=group,
+    )
+
+
+CONNECT: Final = _of_kafka(
+    "connect",
+    "__connect.errors.",
+    exception="exception.class.name",
+    text_prefix="exception.",
     stage="__connect.errors.stage",
     group="__connect.errors.connector.name",
 )
-STREAMS: Final = Dialect(
-    name="streams",
-    prefixes=("__streams.errors.",),
-    topic="__streams.errors.topic",
-    partition="__streams.errors.partition",
-    offset="__streams.errors.offset",
-    exception=("__streams.errors.exception",),
-    message="__streams.errors.message",
-    stacktrace="__streams.errors.stacktrace",
-)
+STREAMS: Final = _of_kafka("streams", "__streams.errors.", exception="exception")
 SPRING: Final = Dialect(
     name="spring",
     prefixes=("kafka_dlt-",),

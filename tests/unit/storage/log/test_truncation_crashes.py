@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 from random import Random
+from typing import Any
 
 import pytest
 from tests.unit.storage.log.truncated import Lab, fetch, fetch_one, whole
@@ -12,6 +13,15 @@ from odradek.config.topic import LogConfig
 from odradek.model.errors import ErrorCode, KafkaError
 from odradek.testing.guarded_disk import off_loop
 from odradek.testing.sim import CrashAt, CrashKind, HostCrashed
+
+
+def filled(lab: Lab, config: LogConfig, epoch: int = 0) -> Any:
+    """A log with 60 records, all on disk."""
+    log = lab.open(config)
+    lab.fill(log, 60, epoch=epoch)
+    lab.flush(log)
+    return log
+
 
 # -- crashes
 
@@ -65,9 +75,7 @@ def test_a_crash_while_a_log_begins_again_leaves_the_old_or_the_new_one(
 ) -> None:
     for number in range(1, 120):
         here = type(lab)()
-        log = here.open(small)
-        here.fill(log, 60, epoch=1)
-        here.flush(log)
+        log = filled(here, small, epoch=1)
         before = whole(log)
         crash = CrashAt(number=here.disk.point_count + number, kind=kind, rng=Random(number))
         here.disk.faults.append(crash)
@@ -96,9 +104,7 @@ def test_a_crash_while_a_log_begins_again_leaves_the_old_or_the_new_one(
 def test_a_crash_while_an_opening_finishes_a_truncation_does_no_harm(lab: Lab, small: LogConfig) -> None:
     for number in range(1, 60):
         here = type(lab)()
-        log = here.open(small)
-        here.fill(log, 60)
-        here.flush(log)
+        log = filled(here, small)
         expected = whole(log)[:25]
         log.truncate_to(25)
         job = log.flush_job()
@@ -122,9 +128,7 @@ def test_a_crash_while_an_opening_finishes_a_truncation_does_no_harm(lab: Lab, s
 
 
 def test_a_truncation_that_no_flush_followed_did_not_happen(lab: Lab, small: LogConfig) -> None:
-    log = lab.open(small)
-    lab.fill(log, 60)
-    lab.flush(log)
+    log = filled(lab, small)
     before = whole(log)
     log.truncate_to(9)
     lab.cut_power()
@@ -138,9 +142,7 @@ def test_old_claims_of_a_checkpoint_do_not_spare_new_batches_their_check(lab: La
         here = type(lab)()
         here.lives = seed * 100
         here.mount()
-        log = here.open(small)
-        here.fill(log, 60)
-        here.flush(log)
+        log = filled(here, small)
         log.truncate_to(10)
         here.flush(log)
         fetch(here, log, 45, epoch=1)
@@ -157,9 +159,7 @@ def test_the_second_truncation_knows_what_the_first_took_back(lab: Lab, small: L
         here = type(lab)()
         here.lives = seed * 100
         here.mount()
-        log = here.open(small)
-        here.fill(log, 60)
-        here.flush(log)
+        log = filled(here, small)
         log.truncate_to(5)
         here.flush(log)
         fetch(here, log, 50, epoch=1)
@@ -196,9 +196,7 @@ def test_a_flush_under_way_claims_nothing_beyond_the_new_end(lab: Lab, small: Lo
 
 
 def test_a_removal_that_was_due_does_not_touch_what_took_the_place(lab: Lab, small: LogConfig) -> None:
-    log = lab.open(small)
-    lab.fill(log, 60)
-    lab.flush(log)
+    log = filled(lab, small)
     log.delete_records(50)
     assert log.apply_retention(lab.now_ms)
     job = log.jobs.removal_job(lab.now_ms)
@@ -217,9 +215,7 @@ async def test_an_append_that_comes_before_the_files_followed_is_refused_and_tou
     lab: Lab, small: LogConfig
 ) -> None:
     """On a loop: the disk would refuse to be waited for."""
-    log = lab.open(small)
-    lab.fill(log, 60)
-    lab.flush(log)
+    log = filled(lab, small)
     log.truncate_to(20)
     job = log.flush_job()
     for append in (lambda: lab.append(log, b"x", epoch=1), lambda: fetch_one(lab, log, epoch=1)):
@@ -251,9 +247,7 @@ def test_truncations_one_after_another_are_carried_out_together(
     the log as one of them has it."""
     for number in range(1, 60):
         here = type(lab)()
-        log = here.open(small)
-        here.fill(log, 60, epoch=1)
-        here.flush(log)
+        log = filled(here, small, epoch=1)
         expected = [whole(log)]
         log.truncate_to(40) if first == "cut" else log.restart_at(7)
         expected.append(whole(log))
@@ -283,9 +277,7 @@ def test_truncations_one_after_another_are_carried_out_together(
 
 
 def test_retention_waits_for_the_files(lab: Lab, small: LogConfig) -> None:
-    log = lab.open(small)
-    lab.fill(log, 60)
-    lab.flush(log)
+    log = filled(lab, small)
     log.truncate_to(40)
     lab.now_ms += 10**12
     assert log.apply_retention(lab.now_ms) == []
@@ -295,9 +287,7 @@ def test_retention_waits_for_the_files(lab: Lab, small: LogConfig) -> None:
 
 
 def test_a_full_disk_puts_a_truncation_off(lab: Lab, small: LogConfig) -> None:
-    log = lab.open(small)
-    lab.fill(log, 60)
-    lab.flush(log)
+    log = filled(lab, small)
     expected = whole(log)[:10]
     log.truncate_to(10)
     lab.medium.capacity_bytes = lab.medium.used_bytes()
@@ -320,9 +310,7 @@ def test_a_full_disk_puts_a_truncation_off(lab: Lab, small: LogConfig) -> None:
 def test_a_disk_that_fails_under_a_truncation_fails_the_log(lab: Lab, small: LogConfig) -> None:
     from odradek.testing.sim import FailAt
 
-    log = lab.open(small)
-    lab.fill(log, 60)
-    lab.flush(log)
+    log = filled(lab, small)
     log.truncate_to(10)
     lab.disk.faults.append(FailAt(number=1, error=errno.EIO, operations={"rename"}))
     job = log.flush_job()
