@@ -1,6 +1,6 @@
 """Where an archive is: a local directory, or a prefix in an S3-compatible store. One set of options for everything.
 
-Three libraries reach the store, and each wants to be told in words of its own: `pyarrow.fs` (data files), `deltalake` and
+Three libraries reach the store, and each has option names of its own: `pyarrow.fs` (data files), `deltalake` and
 `pyiceberg`. Keys come from the environment (`AWS_ACCESS_KEY_ID`, `AWS_SECRET_ACCESS_KEY`, `AWS_SESSION_TOKEN`), or from
 wherever these libraries look for them; they are never options, so they stand in no plan and no log.
 """

@@ -44,7 +44,7 @@ else:
 def batch_ranges(checkpoint: str, batch: int) -> list[OffsetRange]:
     """The range of each partition that the batch's sources read; ConfigError when the checkpoint cannot be read from here.
 
-    A partition whose beginning is not told was not read: a batch of `format("odradek")` that reads it says where it begins.
+    A partition without a beginning was not read: a batch of `format("odradek")` that reads it says where it begins.
     """
     ends = source_offsets(checkpoint, batch)
     starts = source_offsets(checkpoint, batch - 1) if batch else []

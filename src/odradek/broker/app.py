@@ -480,7 +480,7 @@ class Broker:
                 cluster.give_up(error)
 
     async def _note_clean_end(self) -> None:
-        """The logs are closed. What cannot be told now makes no difference to anyone who starts from these disks."""
+        """The logs are closed. What cannot be said now makes no difference to anyone who starts from these disks."""
         identity, self._identity = self._identity, None
         if identity is None:
             return

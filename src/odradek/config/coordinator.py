@@ -46,7 +46,7 @@ class ConsumerGroupConfig(Section):
 
     # fmt: off
     heartbeat_interval_ms: Int = setting(default=5_000, valid=at_least(1), meaning=
-        "How often members of a consumer group are told to send heartbeats; changes reach them that late.")
+        "How often the members of a consumer group must send heartbeats; changes reach them that late.")
     min_heartbeat_interval_ms: Int = setting(default=5_000, valid=at_least(1), meaning=
         "The shortest heartbeat interval that a group may be given.")
     max_heartbeat_interval_ms: Int = setting(default=15_000, valid=at_least(1), meaning=
@@ -78,7 +78,7 @@ class ShareGroupConfig(Section):
 
     # fmt: off
     heartbeat_interval_ms: Int = setting(default=5_000, valid=at_least(1), meaning=
-        "How often members of a share group are told to send heartbeats; changes reach them that late.")
+        "How often the members of a share group must send heartbeats; changes reach them that late.")
     min_heartbeat_interval_ms: Int = setting(default=5_000, valid=at_least(1), meaning=
         "The shortest heartbeat interval that a share group may be given.")
     max_heartbeat_interval_ms: Int = setting(default=15_000, valid=at_least(1), meaning=
@@ -157,7 +157,7 @@ class OffsetsConfig(Section):
         "How often offsets that expired are looked for.")
     commit_timeout_ms: Int = setting(default=5000, valid=at_least(1), importance=HIGH, meaning=
         "How long what a group's coordinator writes, a commit of offsets above all, may take to become durable, before its "
-        "client is told to try again.")
+        "client must try again.")
     topic_num_partitions: Int = setting(default=50, valid=at_least(1), importance=HIGH, meaning=
         "Partitions of __consumer_offsets, when it is made. Later the topic itself says how many there are.")
     topic_replication_factor: Short = setting(default=3, valid=at_least(1), importance=HIGH, meaning=
@@ -201,7 +201,7 @@ class TransactionConfig(Section):
         "Pause before a partition is added again to a transaction whose predecessor is being completed.")
     add_partitions_to_txn_retry_backoff_max_ms: Int = setting("add.partitions.to.txn.retry.backoff.max.ms",
         default=100, valid=at_least(0), importance=HIGH, meaning=
-        "How long that is tried before the producer is told to try again itself.")
+        "How long that is tried before the producer must try again itself.")
     # fmt: on
 
 

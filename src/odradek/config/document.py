@@ -44,7 +44,7 @@ where it is from.
 
 - **`listeners`** is `PLAINTEXT://127.0.0.1:9092`: a broker without authentication should not be
   reachable from the network before its owner says so. Kafka listens on every interface.
-- **`advertised.listeners`**: when it is not set, a client is told the very address to which it
+- **`advertised.listeners`**: when it is not set, a client gets the very address to which it
   connected. Kafka answers with the host's name.
 - **`log.dir`** is `$XDG_DATA_HOME/odradek`, which is `~/.local/share/odradek` unless you moved it.
   Kafka's `/tmp/kafka-logs` is emptied at reboot; the working directory would make data depend on

@@ -36,7 +36,7 @@ class NetworkConfig(Section):
         "Where to listen: NAME://HOST:PORT, separated by commas. No host: every interface. Port 0: any.")
     advertised_listeners: tuple[Listener, ...] = setting(default=(), written_default=None, importance=HIGH,
         type_=LIST, meaning=
-        "What clients are told to connect to. Not set: the address to which they connected already.")
+        "The address that brokers give to clients. Not set: the address to which they connected already.")
     listener_security_protocol_map: Mapping[str, str] = setting(default_factory=lambda: {"PLAINTEXT": "PLAINTEXT"},
         written_default=("SASL_SSL:SASL_SSL", "PLAINTEXT:PLAINTEXT", "SSL:SSL", "SASL_PLAINTEXT:SASL_PLAINTEXT"),
         importance=LOW, dynamic=PER_BROKER, as_started=True, type_=LIST, meaning=

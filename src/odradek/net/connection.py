@@ -94,7 +94,7 @@ class Connection(asyncio.BufferedProtocol):
         self._backlog_share: Share | None = None
         """Of a large frame in the backlog: there is at most one, for nothing is received behind it."""
         self.share_being_served: Share | None = None
-        """Of the request that is handled right now, if it is large. Who needs the request no longer releases it early."""
+        """Of the request that is handled right now, if it is large. Code that needs the request no longer releases it early."""
         self._keeps_frame = True
         self._is_proven = False
         """It has sent a large frame whole."""
@@ -126,11 +126,11 @@ class Connection(asyncio.BufferedProtocol):
         self.reported: dict[tuple[int, int], float] = {}
         """When the broker last logged which refusal of this client's requests."""
         self.on_lost: dict[object, Callable[[], None]] = {}
-        """What to do when the connection is gone, by who wants it done."""
+        """What to do when the connection is gone, by the object that wants it done."""
         self.on_finished: dict[object, Callable[[], None]] = {}
         """What to do when the peer sends nothing more, though it may still read."""
         self.on_next: dict[object, Callable[[], None]] = {}
-        """What to do when the peer asks for something else, while it waits for a `HeldReply` reply: by who makes that reply."""
+        """What to do when the peer asks for something else while it waits for a `HeldReply`: by the maker of that reply."""
         self.is_dropped = False
         """It sent what cannot be served: nothing more is read."""
 

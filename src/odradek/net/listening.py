@@ -1,4 +1,4 @@
-"""What a server is told: where it listens, and its limits."""
+"""The settings of a server: where it listens, and its limits."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class ServerLimits:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OpenListener:
-    """A listener as its connections see it: what clients that came through it are told to connect to, if anything."""
+    """A listener as its connections see it: the address that clients of it get, if there is one."""
 
     name: str
     advertised: tuple[str, int] | None = None

@@ -26,7 +26,7 @@ _PAUSE_S_MIN: Final = 0.05
 _PAUSE_S_MAX: Final = 1.0
 _DOUBLINGS_MAX: Final = 10
 _CONNECT_S_MAX: Final = 10.0
-"""Who has not accepted and greeted after this long is not there, however long the request may take."""
+"""A peer that has not accepted and greeted after this long is not there, however long the request may take."""
 
 
 def _nothing(broker: BrokerId) -> None:

@@ -95,7 +95,7 @@ class Server:
         try:
             if host or port:
                 return await self._open(listener, host or None, port)
-            # The system would give each family of addresses a port of its own, and clients are told one.
+            # The system would give each family of addresses a port of its own, and clients get one.
             port = await self._open(listener, _EVERY_IPV4, 0)
         except OSError as error:
             raise ListenError(_explain(error, host, port)) from error

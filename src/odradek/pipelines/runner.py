@@ -57,7 +57,7 @@ Offsets = dict[TopicPartition, int]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunnerTerms:
-    """What a runner is told when it starts."""
+    """What a runner gets when it starts."""
 
     name: str
     servers: str

@@ -82,7 +82,7 @@ class PipelineStore:
             try:
                 return self._try(name, decide, expected_revision, written)
             except (FatalTransactionError, TransactionError) as error:
-                # Someone began after us: what we read may be old. Who finds an empty transaction is told INVALID_TXN_STATE.
+                # Someone began after us: what we read may be old. An empty transaction gets INVALID_TXN_STATE.
                 problem = str(error)
         raise PipelineConflict(
             f"pipeline {name}: others changed pipelines {_TRIES} times meanwhile{self._last_change(name)}: try again"

@@ -18,8 +18,8 @@ what has arrived. Above the most that a peer is trusted with it is a private map
 go back to the system when the frame is gone. The receive buffer starts small, for the sake of idle connections, and grows
 as long as reads fill it.
 
-Who shares memory among many readers makes them `gated`: a frame larger than the receive buffer then waits, `starved`, until
-`allow` says how much of it may be received.
+A server that shares memory among many readers makes them `gated`: a frame larger than the receive buffer then waits, `starved`,
+until `allow` says how much of it may be received.
 """
 
 from __future__ import annotations

@@ -11,7 +11,7 @@ RECORD_BYTES_MIN: Final = 7
 
 
 class Frame(NamedTuple):
-    """What a batch's header says about the records in it: how both engines are told."""
+    """What a batch's header says about the records in it: as both engines get it."""
 
     record_count: int
     last_offset_delta: int

@@ -240,7 +240,7 @@ class LeaderRole:
             self._low_watermark.reached(self.low_watermark + 1)
 
     def _look_for_joiners(self) -> None:
-        """Who was ready while another proposal was under way, or was refused, may not fetch again soon."""
+        """A follower that was ready while another proposal was under way, or was refused, may not fetch again soon."""
         in_sync = self._in_sync
         if in_sync is None or in_sync.proposal is not None:
             return
@@ -351,7 +351,7 @@ class LeaderRole:
 
         A gap in its sequence may be ours alone: it sent more behind a batch that was refused for a passing reason, or we were
         succeeded, and not heard of it. A producer that learns of a gap begins again under another epoch, and librdkafka then
-        writes again what other partitions have already. So in doubt it is told to try again: NOT_LEADER_OR_FOLLOWER.
+        writes again what other partitions have already. So in doubt it must try again: NOT_LEADER_OR_FOLLOWER.
         """
         if self._in_sync is None:
             return refusal

@@ -2,7 +2,7 @@
 
 The high watermark is the offset below which consumers may read and acks=all is acknowledged. A leader finds it out: it is what
 is durable on every in-sync replica, its own included (`in_sync.py`; durable is flushed, or with `flush.before.ack=false` merely
-appended, which is the page-cache promise). A follower is told it, and goes by it as far as it has the records durably itself.
+appended, which is the page-cache promise). A follower hears of it, and goes by it as far as it has the records durably itself.
 It never goes back, but when the log is cut below it. Below it, or at it, is the last stable offset: where readers of committed
 records stop, before the oldest transaction that is not over. It moves only when the high watermark does.
 
@@ -233,7 +233,7 @@ class Partition:
         self._replica.readers.watch(watcher, committed_only=committed_only)
 
     def watch_end(self, watcher: AppendWatcher[Partition]) -> None:
-        """For followers: be told of appends as they happen, and of the high watermark."""
+        """For followers: hear of appends as they happen, and of the high watermark."""
         self._replica.readers.watch_end(watcher)
 
     def unwatch(self, watcher: Watcher[Partition]) -> None:

@@ -14,7 +14,7 @@ from odradek.model.ids import Offset, TopicPartition
 
 
 class Readable(Protocol):
-    """What is read: a `Partition`, of which the watchers are told."""
+    """What is read: a `Partition`, of which the watchers hear."""
 
     @property
     def name(self) -> TopicPartition: ...
@@ -134,7 +134,7 @@ class Readers:
                 self._tell(self._committed, added)
 
     def end(self) -> None:
-        """Everyone who watches is told that it is over. They unwatch, or watch again."""
+        """All watchers hear that it is over. They unwatch, or watch again."""
         for watchers in (self._watchers, self._replicas, self._committed):
             for watcher in list(watchers):
                 try:

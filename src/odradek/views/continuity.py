@@ -56,8 +56,8 @@ def reason_to_rebuild(kept: ViewState, look: TopicLook, now_ms: int) -> str | No
 
 
 def tombstones_may_be_gone(complete_at_ms: int, kept_ms: int | None, now_ms: int) -> str | None:
-    """Compaction removes a tombstone delete.retention.ms after it has removed what was before it. Who reads on after a longer
-    pause may never see it, and would keep the row for ever."""
+    """Compaction removes a tombstone delete.retention.ms after it has removed what was before it. A view that reads on
+    after a longer pause may never see it, and would keep the row for ever."""
     if kept_ms is None:
         return None
     age_ms = now_ms - complete_at_ms

@@ -49,7 +49,7 @@ BATCH: Final = "odradek-archive"
 POSITION: Final = "odradek-position"
 BEGINNING: Final = "odradek-beginning"
 CONFIGURATION: Final = {"delta.checkpointInterval": "20"}
-"""Who asks for offsets reads no more commits than this."""
+"""A look for offsets reads no more commits than this."""
 _HOUR_MS: Final = 3_600_000
 _ONE_US: Final = timedelta(microseconds=1)
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)

@@ -19,7 +19,7 @@ def registration(
     """`addresses` are those that the listeners got, in their order.
 
     A listener on every interface advertises the name of this machine; but where all brokers are on one machine it names none,
-    and clients are told the address that they already use.
+    and clients get the address that they already use.
     """
     endpoints: dict[str, tuple[str, int]] = {}
     advertised = {

@@ -160,7 +160,7 @@ class ClusterLink:
         self.membership.give_up(error)
 
     def report_now(self) -> None:
-        """There is something to report: the controller is told without waiting for the next question."""
+        """There is something to report: the controller hears of it before the next question."""
         self.membership.report_now()
 
     def lost_sight_of(self, broker: BrokerId, epoch: int) -> None:

@@ -5,8 +5,8 @@ Tasks, each woken by what happens and otherwise asleep:
 
 - *registering*: the registration is made again, under a new epoch, when the session ended or the controller took the node away;
 - *standing*: the election (`registry/election.py`), which begins and ends the time of a `Controller` here;
-- *following*: the controller, here or elsewhere, is told about this broker and asked for news. What another broker's controller
-  tells is applied, and the next question acknowledges it; what our own does is applied as it happens;
+- *following*: the controller, here or elsewhere, hears about this broker and is asked for news. What another broker's
+  controller tells is applied, and the next question acknowledges it; what our own does is applied as it happens;
 - *reporting*: the controller hears at once of replicas that went offline, or came back.
 """
 
@@ -181,7 +181,7 @@ class ClusterMembership:
             )
 
     def report_now(self) -> None:
-        """What this broker has to report changed. If it cannot be told now, the next question tells it."""
+        """What this broker has to report changed. If the controller cannot hear of it now, the next question says it."""
         self._has_to_report.set()
 
     async def _tell(self) -> None:

@@ -178,7 +178,7 @@ class FollowerWaiting(_Waiting):
         has_news: bool = False,
     ) -> None:
         """`known`: the high watermarks that the follower knows; `nothing`: the response when nothing happened; `has_news`:
-        something is to be told already, no more urgent than such a mark."""
+        there is something to say already, no more urgent than such a mark."""
         self._nothing = nothing
         self._all_bytes = missing_bytes
         super().__init__(known, answer, wait_s=wait_s)

@@ -53,7 +53,7 @@ class WantedPartition:
     last_fetched_epoch: int = -1
     log_start_offset: int = -1
     high_watermark: int = INT64_MAX
-    """The one that a follower knows (KIP-1166); others say nothing, and need not be told of its moves."""
+    """The one that a follower knows (KIP-1166); others say nothing, and need not hear of its moves."""
 
 
 @dataclass(slots=True)
@@ -109,7 +109,7 @@ class FetchSession:
         """What watches those of a follower's partitions in which nothing happens."""
 
     def update(self, wanted: Iterable[WantedPartition], forgotten: Iterable[PartitionKey]) -> None:
-        """What is forgotten and wanted is wanted again: the client was told nothing of it yet."""
+        """What is forgotten and wanted is wanted again: the client has heard nothing of it yet."""
         for key in forgotten:
             self.wake(key)
             self._active.pop(key, None)
@@ -171,7 +171,7 @@ class FetchSession:
         return -1 if cached is None else cached.high_watermark
 
     def changed(self, sent_partition: SentPartition) -> bool:
-        """Whether an incremental response must mention the partition; remembers that it was told."""
+        """Whether an incremental response must mention the partition; remembers that it did."""
         cached = self.partitions.get(sent_partition.key)
         if cached is None:
             return True

@@ -119,12 +119,12 @@ class ReplicaManager:
         directories.on_damaged(self._met_damage)
 
     def announce(self, *, on_led: Callable[[Partition], None], on_lost: Callable[[Partition], None]) -> None:
-        """Who wants to know when this broker begins to lead a partition, and can append to it; and when it leads it no longer:
+        """The hearers of when this broker begins to lead a partition, and can append to it; and when it leads it no longer:
         others do, or under another epoch, or it was deleted or is offline. Each is called once for each leadership."""
         self._roles.on_led, self._roles.on_lost = on_led, on_lost
 
     def report_to(self, on_offline_changed: Callable[[], None]) -> None:
-        """Who wants to know when `offline`, `damaged` or `opening` may have changed."""
+        """The hearers of when `offline`, `damaged` or `opening` may have changed."""
         self._held.on_offline_changed = on_offline_changed
 
     def expect_following(self, make: Callable[[], Following]) -> None:

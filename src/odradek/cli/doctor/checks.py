@@ -127,9 +127,9 @@ def _why_not(about: str, listener: Listener, error: OSError) -> Finding:
 
 
 def check_advertised(config: BrokerConfig) -> Iterator[Finding]:
-    """Whether what clients are told leads back to this machine, as far as that can be seen from here."""
+    """Whether the address that clients get leads back to this machine, as far as that can be seen from here."""
     if not config.network.advertised_listeners:
-        yield ok("advertised address", "clients are told the address to which they connected")
+        yield ok("advertised address", "clients get the address to which they connected")
     for listener in config.network.advertised_listeners:
         about = f"advertised {listener}"
         try:

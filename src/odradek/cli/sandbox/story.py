@@ -294,7 +294,7 @@ def _all_in_sync(playground: Playground) -> bool:
 
 
 def _refusal(playground: Playground) -> ErrorCode | None:
-    """What a producer with acks=all is told now."""
+    """What a producer with acks=all hears now."""
     with Producer(playground.address, acks="all", retries=0, enable_idempotence=False) as producer:
         delivery = producer.send(TOPIC, "too few replicas", partition=0)
         with suppress(OdradekError):

@@ -120,7 +120,7 @@ class AdminCalls:
     ) -> dict[Any, Any]:
         """Ask for every item the broker that `by` names, again while its error is retriable and time is left.
 
-        `ask_broker` in place of `ask` is told which broker it is. An earlier attempt may have been carried out although its
+        `ask_broker` in place of `ask` learns which broker it is. An earlier attempt may have been carried out although its
         answer was lost; `already` says which error then means that it was.
         """
         done = CallOutcome.none()

@@ -180,7 +180,7 @@ class _Stickiness:
         return sorted(self._pools, key=richest, reverse=True)
 
     def _even_out(self, readers: tuple[str, ...]) -> bool:
-        """Move partitions of one pool from who has most to who has least, while they differ by two; whether any moved.
+        """Move partitions of one pool from the fullest member to the emptiest, while they differ by two; whether any moved.
 
         In one call a member gives or takes, never both: the loads meet in the middle.
         """

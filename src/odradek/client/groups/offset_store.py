@@ -53,7 +53,7 @@ WhoCommits = Callable[[], GroupMetadata]
 
 
 class OffsetStore:
-    """One group's. `who` says, at each attempt, in whose name; `fenced` is told when a member was refused for good."""
+    """One group's. `who` says, at each attempt, in whose name; `fenced` hears when a member was refused for good."""
 
     def __init__(
         self,

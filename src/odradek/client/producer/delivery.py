@@ -106,7 +106,7 @@ class ProducerBatch:
         self.base_offset = -1
         self.log_append_time_ms = -1
         self.observed = False
-        """Someone asked how it ended, or will be told."""
+        """Someone asked how it ended, or will hear it."""
         self.parent: ProducerBatch | None = None
         self.parts: tuple[ProducerBatch, ...] = ()
         self._stamped = _NOBODY

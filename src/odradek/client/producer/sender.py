@@ -52,7 +52,7 @@ InFlight = dict[TopicPartition, ProducerBatch]
 
 
 class Sender:
-    """One producer's. `turn` must be called on the loop; `failures` collects what no one was told."""
+    """One producer's. `turn` must be called on the loop; `failures` collects what no one has heard of."""
 
     def __init__(self, settings: ProducerSettings, cluster: ClusterClient, accumulator: Accumulator) -> None:
         self._settings = settings

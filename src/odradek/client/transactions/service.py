@@ -111,7 +111,7 @@ class ProducerTransactions:
         )
 
     async def abort(self, timeout_s: float | None) -> None:
-        """Nothing of the transaction is ever visible to who reads committed records."""
+        """Nothing of the transaction is ever visible to readers of committed records."""
         core = self.core
         core.begin_abort()
         aborted = TransactionAbortedError()

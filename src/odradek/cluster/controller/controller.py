@@ -321,7 +321,7 @@ class Controller:
         self._maintenance = asyncio.get_running_loop().create_task(maintenance.run(), name="upkeep")
 
     async def _listen(self, policy: Callable[[], MaintenancePolicy]) -> None:
-        """Who is not heard any more must not lead: see `heartbeat_monitor.py`."""
+        """A broker that is not heard any more must not lead: see `heartbeat_monitor.py`."""
         while not self._store.is_deposed:
             await asyncio.sleep(_LISTEN_SECONDS)
             try:

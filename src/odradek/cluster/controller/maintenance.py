@@ -124,7 +124,7 @@ class Maintenance:
 
 
 def policy_of(config: BrokerConfig) -> MaintenancePolicy:
-    """As the settings say. Who is silent for as long as a session may be is treated alike."""
+    """As the settings say. A broker that is silent for as long as a session may be is treated alike."""
     session_ms = config.cluster.broker_session_timeout_ms
     if config.zookeeper.connect:
         session_ms = config.zookeeper.session_timeout_ms

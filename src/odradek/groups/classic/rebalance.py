@@ -73,7 +73,7 @@ def complete_if_possible(machine: GroupMachine, group: ClassicGroup, step: Group
 
 
 def complete(machine: GroupMachine, group: ClassicGroup, step: GroupStep) -> None:
-    """Who has joined is the next generation."""
+    """The members that have joined are the next generation."""
     machine.deadlines.cancel(join_of(group.group_id))
     absent = [m for m in group.members.values() if m.joining is None and not m.is_static]
     for member in absent:

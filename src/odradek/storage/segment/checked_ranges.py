@@ -40,7 +40,7 @@ class CheckedRanges:
         return start < self.doubted and end > self.checked
 
     def check(self, data: Buffer, start: int, offset: int, path: str, segment_end: int = -1) -> None:
-        """Whole batches, read from byte `start` on for who wants `offset`; nothing happens to those that are not in doubt.
+        """Whole batches, read from byte `start` on for a reader of `offset`; nothing happens to those that are not in doubt.
         With `segment_end` they are the last before that offset, where the next segment begins.
 
         DamagedBatchError for the first that is not sound: KAFKA_STORAGE_ERROR, upon which clients look for another leader.

@@ -3,7 +3,8 @@
 Records that were acknowledged with acks=1, and are on their way to this broker's disk, are waited for first.
 
 Answered once no one has the records any more: the followers that live learn of the new start with their next fetches, and say
-so with those that follow. Who is not done when time is up is REQUEST_TIMED_OUT; the leader's records are gone all the same.
+so with those that follow. A partition that is not done when time is up gets REQUEST_TIMED_OUT; the leader's records
+are gone all the same.
 """
 
 from __future__ import annotations

@@ -187,7 +187,7 @@ async def _plan_many(
                 ErrorCode.FETCH_SESSION_ID_NOT_FOUND, "a session may not have so many partitions"
             )
             return _refused(context, request, error)
-        request = request.replace(session_epoch=FINAL_EPOCH)  # without a session, as the client may be told
+        request = request.replace(session_epoch=FINAL_EPOCH)  # without a session, as the response may say
     try:
         plan = _plan(broker, context, request, follower, wanted)
     except KafkaError as error:
@@ -295,7 +295,7 @@ def _rest(session: FetchSession, reading: Reading) -> UnchangedPartitions[Partit
 
 
 def _known_high_watermarks(reading: Reading, plan: SessionFetchPlan) -> dict[Partition, Offset]:
-    """Those that the follower said, or was told since."""
+    """Those that the follower said, or has learned since."""
     session = plan.session
     return {
         partition: Offset(

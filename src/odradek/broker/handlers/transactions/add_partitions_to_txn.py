@@ -1,7 +1,7 @@
 """AddPartitionsToTxn (24): partitions join a transaction, or are asked about.
 
 Versions 0-3 come from clients, one transaction each. From v4 on brokers send it, several transactions at once, each to be added
-to or only to be verified (KIP-890); a transaction that is being completed is told at once then, not waited for: the others'
+to or only to be verified (KIP-890); a transaction that is being completed is reported at once then, not waited for: the others'
 answers come with its own. One partition that may not join keeps all others of its transaction out: they get
 OPERATION_NOT_ATTEMPTED. PRODUCER_FENCED from v2; before, INVALID_PRODUCER_EPOCH.
 """
