@@ -140,7 +140,7 @@ class ResumingQuery:
     """Copies a topic exactly once, with `resume=true` on both sides."""
 
     def __init__(self, source: Any, target: Any, read_stream: Any, finish: Finish) -> None:
-        self._source, self._target = source, target
+        self.source, self._target = source, target
         self._read_stream, self._finish = read_stream, finish
 
     def run(
@@ -149,7 +149,7 @@ class ResumingQuery:
         sink_id = self._target.name
         read = {"resume": resume_read} | ({"sinkId": sink_id} if resume_read == "true" else {})
         query = (
-            self._read_stream(self._source, maxOffsetsPerTrigger="4", **read)
+            self._read_stream(self.source, maxOffsetsPerTrigger="4", **read)
             .select("value")
             .writeStream.format("odradek")
             .option("kafka.bootstrap.servers", self._target.servers)
@@ -173,7 +173,7 @@ def resuming(new_topic: MakeTopic, topic: Any, read_stream: Any, run_to_end: Fin
 def test_a_lost_checkpoint_costs_no_record_and_doubles_none(
     resuming: ResumingQuery, topic: Any, tmp_path: Path
 ) -> None:
-    source = resuming._source
+    source = resuming.source
     for round_number in range(3):
         source.send_numbers(10 * round_number, 10 * round_number + 10)
         resuming.run(tmp_path / "c")
@@ -186,9 +186,9 @@ def test_a_lost_checkpoint_costs_no_record_and_doubles_none(
 def test_a_query_that_does_not_begin_where_the_decision_ends_is_refused(
     resuming: ResumingQuery, topic: Any, tmp_path: Path
 ) -> None:
-    resuming._source.send_numbers(0, 10)
+    resuming.source.send_numbers(0, 10)
     resuming.run(tmp_path / "c")
-    resuming._source.send_numbers(10, 20)
+    resuming.source.send_numbers(10, 20)
     with pytest.raises(StreamingQueryException, match=r"begins at offset 0 of .* ends at 10"):
         resuming.run(tmp_path / "other", resume_read="false")
     with pytest.raises(StreamingQueryException, match="belongs to query"):

@@ -73,6 +73,11 @@ class ZooKeeperRegistry:
         return registry
 
     @property
+    def is_connected(self) -> bool:
+        """Whether the session has a connection now: without one it lasts for its timeout."""
+        return self._session.is_connected
+
+    @property
     def session_id(self) -> int:
         return self._session.session_id
 

@@ -159,7 +159,7 @@ class TransactionMachine:
             return ()
         ids = list(islice(self._unclaimed, _HANDED_OUT_MAX))
         work = Work(
-            prepared=tuple(self._decision(producer) for producer in ids),
+            prepared=tuple(self.prepared(producer) for producer in ids),
             overdue=tuple(self._overdue.values()),
         )
         for producer in ids:
@@ -168,7 +168,18 @@ class TransactionMachine:
         ticket, self._worker = self._worker, None
         return (DeferredReply(ticket, work),)
 
-    def _decision(self, transactional_id: str) -> Prepared:
+    @property
+    def decided(self) -> frozenset[str]:
+        """Ids whose transaction waits for its markers."""
+        return frozenset(self._decided)
+
+    @property
+    def unclaimed(self) -> frozenset[str]:
+        """Those of them that no worker has yet."""
+        return frozenset(self._unclaimed)
+
+    def prepared(self, transactional_id: str) -> Prepared:
+        """A decided transaction, for the worker that writes its markers."""
         return Prepared(
             transactional_id=transactional_id,
             transaction=self._transactions[transactional_id],
@@ -251,7 +262,7 @@ class TransactionMachine:
         )
         if following is None:
             return Outcome(None)
-        record = self._record(transactional_id, following)
+        record = self.record(transactional_id, following)
         self._check_fits(transactional_id, record)
         if current is None or current.state is not TransactionState.ONGOING:
             self._begun_ms[transactional_id] = now.monotonic_ms
@@ -287,7 +298,7 @@ class TransactionMachine:
         current = self._transactions.get(transactional_id)
         if not client_version.bumps_epochs:
             prepared = decisions.end_classic(current, who, commit=commit, now_ms=now.wall_ms)
-            return Outcome(who, [self._record(transactional_id, prepared)] if prepared is not None else ())
+            return Outcome(who, [self.record(transactional_id, prepared)] if prepared is not None else ())
         change = decisions.end_with_new_epoch(
             current, who, commit=commit, fresh_producer_id=fresh_producer_id, now_ms=now.wall_ms
         )
@@ -323,7 +334,7 @@ class TransactionMachine:
         if self._decided.get(prepared.transactional_id) != prepared.offset:
             return Outcome(None)
         complete = decisions.completed(prepared.transaction, now_ms=now.wall_ms)
-        return Outcome(None, [self._record(prepared.transactional_id, complete)])
+        return Outcome(None, [self.record(prepared.transactional_id, complete)])
 
     # -- looking
 
@@ -342,9 +353,10 @@ class TransactionMachine:
 
     def _changed(self, transactional_id: str, change: decisions.TransactionChange) -> list[NewRecord]:
         self._last_epochs[transactional_id] = change.last_epoch
-        return [self._record(transactional_id, change.transaction)]
+        return [self.record(transactional_id, change.transaction)]
 
-    def _record(self, transactional_id: str, following: Transaction) -> NewRecord:
+    def record(self, transactional_id: str, following: Transaction) -> NewRecord:
+        """What brings a producer to the state that follows: it must be one that may."""
         current = self._transactions.get(transactional_id)
         before = TransactionState.EMPTY if current is None else current.state
         assert before in MAY_FOLLOW[following.state], f"{before.title} may not become {following.state.title}"

@@ -73,7 +73,7 @@ class Member:
         self.values: list[bytes] = []
         self.lost: list[set[int]] = []
         self.rebalances = 0
-        self._closing = threading.Event()
+        self.closing = threading.Event()
         self._jobs: list[Callable[[], None]] = []
         self._consumer = ck.Consumer(values)
         self._consumer.subscribe([topic], on_assign=self._assigned, on_revoke=self._revoked)
@@ -88,7 +88,7 @@ class Member:
 
     def _run(self) -> None:
         self.owned: set[int] = set()
-        while not self._closing.is_set():
+        while not self.closing.is_set():
             message = self._consumer.poll(0.05)
             if message is not None and message.error() is None:
                 self.values.append(message.value())
@@ -108,7 +108,7 @@ class Member:
         assert done.wait(SECONDS_MAX)
 
     def close(self) -> None:
-        self._closing.set()
+        self.closing.set()
         self._thread.join(SECONDS_MAX)
         self._consumer.close()
 
@@ -124,7 +124,7 @@ def member(bootstrap: str, group: str) -> Iterator[Callable[..., Member]]:
 
     yield make
     for item in made:
-        if not item._closing.is_set():
+        if not item.closing.is_set():
             item.close()
 
 

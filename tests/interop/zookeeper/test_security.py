@@ -216,7 +216,7 @@ async def test_a_sasl_session_that_was_cut_logs_in_again(
     await _fill(registry)
     session = registry.session_id
     await cable.cut()
-    await eventually(lambda: not registry._session.is_connected)
+    await eventually(lambda: not registry.is_connected)
     await cable.heal()
     await registry.commit([Put(path="/users/alice", data=b"2", version=0)])
     assert registry.session_id == session

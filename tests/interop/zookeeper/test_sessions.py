@@ -24,7 +24,7 @@ async def test_a_cut_shorter_than_the_session_costs_nothing_but_time(
     registry.watch("/a", lambda: answers.append(1))
     await registry.get("/a")
     await cable.cut()
-    await eventually(lambda: not registry._session.is_connected)
+    await eventually(lambda: not registry.is_connected)
     reading = asyncio.ensure_future(registry.get("/a"))
     await other.commit([Create(path="/a", data=b"1")])
     answers.clear()
@@ -44,7 +44,7 @@ async def test_a_request_during_a_cut_fails_after_a_bounded_time_and_is_never_ma
     registry = await open_registry(cable.address + chroot, **{"zookeeper.session.timeout.ms": "800"})
     await registry.commit([Create(path="/a", data=b"")])
     await cable.cut()
-    await eventually(lambda: not registry._session.is_connected)
+    await eventually(lambda: not registry.is_connected)
     for request in (
         registry.get("/a"),
         registry.commit([Put(path="/a", data=b"late", version=0)]),
@@ -65,7 +65,7 @@ async def test_what_was_not_sent_when_its_caller_gave_up_is_never_made(
     registry = await open_registry(cable.address + chroot, **{"zookeeper.session.timeout.ms": "20000"})
     await registry.commit([Create(path="/a", data=b"")])
     await cable.cut()
-    await eventually(lambda: not registry._session.is_connected)
+    await eventually(lambda: not registry.is_connected)
     late = asyncio.ensure_future(registry.commit([Put(path="/a", data=b"late", version=0)]))
     for _ in range(3):
         await asyncio.sleep(0)
@@ -117,14 +117,14 @@ async def test_a_zookeeper_that_hangs_is_waited_for_and_its_answer_believed(
     await registry.commit([Create(path="/ids/1", data=b"", ephemeral=True)])
     own_zookeeper.pause()
     try:
-        await eventually(lambda: not registry._session.is_connected)
+        await eventually(lambda: not registry.is_connected)
         with pytest.raises(RegistryError) as caught:
             await registry.commit([Create(path="/a", data=b"")])
         assert not isinstance(caught.value, SessionExpired)
         assert expired == []
     finally:
         own_zookeeper.resume()
-    await eventually(lambda: expired or registry._session.is_connected)
+    await eventually(lambda: expired or registry.is_connected)
     if expired:  # which of the two is ZooKeeper's to say
         await registry.renew()
         assert await registry.get("/ids/1") is None

@@ -113,7 +113,7 @@ class World:
         decided = {
             name for name, item in self.machine.select(lambda *_: True).reply if item.state.is_prepared
         }
-        assert set(self.machine._decided) == decided == set(self.machine._unclaimed)
+        assert self.machine.decided == decided == self.machine.unclaimed
 
 
 def act(world: World, clients: list[Client], choice: int, number: int) -> None:
@@ -187,9 +187,9 @@ def deliver(world: World, clients: list[Client], request: End) -> None:
 
 
 def finish(world: World, number: int) -> None:
-    decided = sorted(world.machine._decided)
+    decided = sorted(world.machine.decided)
     if decided:
-        prepared = world.machine._decision(decided[number % len(decided)])
+        prepared = world.machine.prepared(decided[number % len(decided)])
         world.prepared.append(prepared)
     if world.prepared:
         chosen = world.prepared[number % len(world.prepared)]
@@ -253,7 +253,7 @@ def test_near_the_last_epoch(steps: list[tuple[int, int]], epoch: int) -> None:
             timeout_ms=20,
             updated_ms=world.now.wall_ms,
         )
-        record = world.machine._record(name, aged)
+        record = world.machine.record(name, aged)
         stored = StoredRecord(record.key, record.value, len(world.records), world.now.wall_ms)
         world.records.append(stored)
         world.machine.replay(stored)

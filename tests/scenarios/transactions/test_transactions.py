@@ -219,20 +219,20 @@ class Held:
     """Marker writing that stops after some partitions, until it is let go."""
 
     def __init__(self, patch: pytest.MonkeyPatch, after: int) -> None:
-        self._left = after
+        self.left = after
         self.reached = asyncio.Event()
         self.go = asyncio.Event()
-        self._write = LocalMarkers._write_one
+        self.write = LocalMarkers._write_one
         patch.setattr(LocalMarkers, "_write_one", self._one(self))
 
     @staticmethod
     def _one(held: Held) -> Any:
         async def write(markers: LocalMarkers, batch: MarkerBatch, name: TopicPartition) -> ErrorCode:
-            if held._left == 0:
+            if held.left == 0:
                 held.reached.set()
                 await held.go.wait()
-            held._left -= 1 if held._left else 0
-            return await held._write(markers, batch, name)
+            held.left -= 1 if held.left else 0
+            return await held.write(markers, batch, name)
 
         return write
 

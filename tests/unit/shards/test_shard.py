@@ -36,7 +36,7 @@ class MemoryLog:
         self.unwritable: KafkaError | None = None
         self.age: int | None = None
         self._durable = durable
-        self._batches: list[tuple[int, bytes]] = []
+        self.batches: list[tuple[int, bytes]] = []
         self._waiting: list[tuple[int, asyncio.Future[None]]] = []
 
     def age_ms(self, offset: int) -> int | None:
@@ -50,7 +50,7 @@ class MemoryLog:
         if self.refusal:
             raise self.refusal
         assign(memoryview(batch), self.end_offset, 0)
-        self._batches.append((self.end_offset, bytes(batch)))
+        self.batches.append((self.end_offset, bytes(batch)))
         self.end_offset += read_header(batch).last_offset_delta + 1
         return self.end_offset - 1
 
@@ -76,7 +76,7 @@ class MemoryLog:
         """All of it is in memory."""
 
     def read(self, offset: int, max_bytes: int) -> tuple[bytes, int]:
-        for first, batch in self._batches:
+        for first, batch in self.batches:
             if first >= offset:
                 return batch, first + read_header(batch).last_offset_delta + 1
         return b"", offset
@@ -457,7 +457,7 @@ async def test_what_is_written_in_one_turn_is_one_batch_and_each_keeps_its_reply
     said = [shard.execute(say(word)) for word in ("one", "two", "three")]
     assert log.end_offset == 0
     assert [len(await item) for item in said] == [1, 2, 3]
-    assert (len(log._batches), log.end_offset) == (1, 3)
+    assert (len(log.batches), log.end_offset) == (1, 3)
     assert await (await ready(log)).execute(listen) == ["one", "two", "three"]
 
 
@@ -467,8 +467,8 @@ async def test_a_batch_that_is_full_is_followed_by_another() -> None:
     large = "x" * (log.batch_bytes_max // 2)
     said = [shard.execute(say(large)) for _ in range(3)]
     await asyncio.gather(*said)
-    assert len(log._batches) == 3
-    assert all(len(batch) <= log.batch_bytes_max for _, batch in log._batches)
+    assert len(log.batches) == 3
+    assert all(len(batch) <= log.batch_bytes_max for _, batch in log.batches)
 
 
 async def test_a_turn_that_the_log_refuses_takes_all_that_was_decided_in_it() -> None:

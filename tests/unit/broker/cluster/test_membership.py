@@ -145,7 +145,7 @@ class FakeLink:
         self.reports: list[ClusterSyncRequest] = []
         self.taken: list[int] = []
         self.take_fails: list[Exception] = []
-        self.answer: Ask = self._never
+        self.answer: Ask = self.never
 
     async def take(self, after: ClusterImage) -> None:
         if self.take_fails:
@@ -161,7 +161,7 @@ class FakeLink:
         self.reports.append(request)
         return await self.answer(broker, request)
 
-    async def _never(self, broker: BrokerId, request: ClusterSyncRequest) -> Message:
+    async def never(self, broker: BrokerId, request: ClusterSyncRequest) -> Message:
         return cast(Message, await asyncio.get_running_loop().create_future())
 
     def locate(self, broker: BrokerId, host: str, port: int) -> bool:
@@ -267,7 +267,7 @@ async def test_a_mistake_while_following_ends_no_following(scene: Scene) -> None
             raise ZeroDivisionError("a mistake of ours")
         if len(scene.link.asked) == 2:
             return told(1)
-        return await scene.link._never(broker, request)
+        return await scene.link.never(broker, request)
 
     scene.link.answer = answer
     await scene.elect(OTHER)
@@ -283,7 +283,7 @@ async def test_a_mistake_while_reporting_ends_no_reporting(scene: Scene) -> None
         if request.version < 0:
             return told(1)
         if request.max_wait_ms:
-            return await scene.link._never(broker, request)
+            return await scene.link.never(broker, request)
         reports.append(True)
         if len(reports) == 1:
             raise ZeroDivisionError("a mistake of ours")
@@ -304,7 +304,7 @@ async def test_what_cannot_be_reported_now_is_reported_with_the_next_question(sc
         if request.version < 0:
             return told(1)
         if request.max_wait_ms:
-            return await scene.link._never(broker, request)
+            return await scene.link.never(broker, request)
         raise PeerUnreachable("no one there")
 
     scene.link.answer = answer
@@ -381,7 +381,7 @@ async def test_a_controller_whose_image_cannot_be_taken_is_put_away_and_the_offi
     async def answer(broker: BrokerId, request: ClusterSyncRequest) -> Message:
         if request.version < 0:
             return told(1)
-        return await scene.link._never(broker, request)
+        return await scene.link.never(broker, request)
 
     scene.link.answer = answer
     controller_of_others = await scene.elect(OTHER)
@@ -405,7 +405,7 @@ class Refusing:
         async def answer(broker: BrokerId, request: ClusterSyncRequest) -> Message:
             if broker == OTHER:
                 raise PeerUnreachable("no one listens", refused=True)
-            return await self.scene.link._never(broker, request)
+            return await self.scene.link.never(broker, request)
 
         self.scene.link.answer = answer
         self.dead = await self.scene.elect(OTHER)
@@ -479,7 +479,7 @@ async def test_who_leaves_waits_only_for_those_who_could_take_over(
             moved = replace(topic, partitions=(replace(partition, leader=OTHER),))
             scene.link.image = scene.link.image.with_topic(moved)
             return ClusterSyncResponse(controller_epoch=1, version=1 << 32)
-        return await scene.link._never(broker, request)
+        return await scene.link.never(broker, request)
 
     scene.link.answer = answer
     await scene.elect(OTHER)
