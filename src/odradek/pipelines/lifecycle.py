@@ -30,6 +30,10 @@ class RestartPolicy:
     starting_max_s: float = 180.0
     stopping_max_s: float = 30.0
     """Then it is killed."""
+    starting_count_max: int = 2
+    """A start takes a core for ten seconds: more at once would come no sooner."""
+    process_count_max: int | None = None
+    """So many run at the same time; the others wait. Places become free when pipelines stop or fall asleep."""
 
     def pause_s(self, failures_in_a_row: int, chance: float) -> float:
         """Before the next start. `failures_in_a_row` is 1 or more, `chance` in [0, 1)."""
@@ -147,6 +151,11 @@ class Lifecycle:
         self._is_killed = self._falls_asleep = self._has_moved = False
         self.rows_count, self.batch_ms, self.inputs = 0, None, None
         self._enter(Phase.STARTING, now)
+
+    def no_place(self, now: float) -> None:
+        """It is to start, and cannot yet. Asleep or after a failure it stays what it is."""
+        if self.phase is Phase.STOPPED:
+            self._enter(Phase.WAITING, now)
 
     def could_not_start(self, line: str, now: float, now_ms: int) -> None:
         """The system gave no process."""

@@ -23,6 +23,8 @@ Offsets = Mapping[str, Mapping[int, int]]
 class Phase(StrEnum):
     """Where a pipeline is on its way."""
 
+    WAITING = "waiting"
+    """It waits for a place: as many processes start, or run, as may."""
     STARTING = "starting"
     RUNNING = "running"
     PAUSED = "paused"

@@ -237,6 +237,9 @@ class Supervisor:
         lifecycle = pipeline.lifecycle
         while (effect := lifecycle.step(now, now_ms)) is not None:
             match effect:
+                case Start() if not self._has_place():
+                    lifecycle.no_place(now)
+                    return
                 case Start():
                     try:
                         pipeline.runner = self._launch(lifecycle.document)
@@ -252,6 +255,13 @@ class Supervisor:
                     assert pipeline.runner is not None
                     pipeline.runner.kill()
                     _log.warning("pipeline_killed", pipeline=name, pid=pipeline.runner.pid)
+
+    def _has_place(self) -> bool:
+        """One more process may start."""
+        running = [pipeline.lifecycle for pipeline in self._pipelines.values() if pipeline.runner is not None]
+        starting = sum(lifecycle.phase is Phase.STARTING for lifecycle in running)
+        most = self._policy.process_count_max
+        return starting < self._policy.starting_count_max and (most is None or len(running) < most)
 
     def _publish_again(self) -> None:
         for name in self._topics.unsent():

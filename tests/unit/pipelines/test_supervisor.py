@@ -27,6 +27,7 @@ class Ground:
         self.topics = TopicsInMemory()
         self.launched: list[RunnerProcess] = []
         self.launch: Callable[[PipelineDocument], RunnerProcess] = self._launch
+        self.policy = POLICY
         self.supervisor = self.new()
 
     def new(self) -> Supervisor:
@@ -36,7 +37,7 @@ class Ground:
             self.clock,
             SystemEntropy(),
             name="me",
-            policy=POLICY,
+            policy=self.policy,
         )
 
     def _launch(self, wanted: PipelineDocument) -> RunnerProcess:
@@ -311,3 +312,30 @@ def test_who_is_in_a_hurry_kills(ground: Ground) -> None:
     ground.supervisor.kill()
     eventually(lambda: ground.supervisor.is_idle, ground.supervisor.turn)
     assert ground.status().phase is Phase.STOPPED
+
+
+def test_no_more_start_at_once_than_may(ground: Ground) -> None:
+    names = ["a", "b", "c"]
+    ground.supervisor.follow({name: document(name) for name in names})
+    ground.supervisor.turn()
+    assert [ground.status(name).phase for name in names] == [Phase.STARTING, Phase.STARTING, Phase.WAITING]
+    ground.supervisor.follow({"a": None})
+    ground.until(Phase.STARTING, "c")
+    assert len(ground.launched) == 3
+
+
+def test_a_place_is_free_when_a_pipeline_falls_asleep(ground: Ground) -> None:
+    ground.policy = replace(POLICY, process_count_max=1)
+    ground.supervisor = ground.new()
+    sleeping_soon = document("a", "run", "rows=5", sleep_after_s=60.0)
+    ground.supervisor.follow({"a": sleeping_soon, "b": document("b", "run")})
+    ground.until(Phase.RUNNING, "a")
+    eventually(lambda: ground.status("a").rows_count == 5, lambda: ground.later(PUBLISH_EVERY_S))
+    assert ground.status("b").phase is Phase.WAITING
+    ground.later(60)
+    ground.until(Phase.RUNNING, "b")
+    assert ground.status("a").phase is Phase.SLEEPING
+    ground.topics.ends[TopicPartition("in", 0)] = 9
+    for _ in range(2):
+        ground.later(LOOK_EVERY_S)
+    assert (ground.status("a").phase, len(ground.launched)) == (Phase.SLEEPING, 2)

@@ -15,6 +15,7 @@ from odradek.cli.cluster.access import check_reachable
 from odradek.cli.options import bootstrap_option
 from odradek.config.data_directory import default_data_directory
 from odradek.model.lazy import lazy
+from odradek.pipelines.lifecycle import RestartPolicy
 from odradek.runtime.real_clock import SystemClock, SystemEntropy
 from odradek.telemetry import events
 
@@ -39,9 +40,14 @@ def pipelines() -> None:
     help="Where checkpoints are; by default `pipelines` in Odradek's data directory.",
     type=click.Path(file_okay=False),
 )
+@click.option(
+    "--processes-max",
+    type=click.IntRange(min=1),
+    help="So many pipelines run at the same time; others wait until one stops or falls asleep. By default all run.",
+)
 @click.option("--json-log", is_flag=True, help="The log as JSON, one object a line.")
 @bootstrap_option
-def serve(state: str | None, json_log: bool, bootstrap: str) -> None:
+def serve(state: str | None, processes_max: int | None, json_log: bool, bootstrap: str) -> None:
     """Run pipelines as `odradek pipeline` has them, until SIGTERM or Ctrl-C. Asked twice, it kills them.
 
     Of several supervisors of one cluster one works and the others wait. Pipelines run as processes of this machine.
@@ -63,6 +69,7 @@ def serve(state: str | None, json_log: bool, bootstrap: str) -> None:
     terms = serving.ServeTerms(
         servers=bootstrap,
         state_directory=directory,
+        policy=RestartPolicy(starting_count_max=os.cpu_count() or 1, process_count_max=processes_max),
         name=f"odradek-pipelines/{socket.gethostname()}/{os.getpid()}",
     )
     serving.serve(
