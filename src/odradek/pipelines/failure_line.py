@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import json
 import re
-from collections.abc import Mapping
-from typing import Final
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
 
 from odradek.model.ids import TopicPartition
 from odradek.pipelines.status import RecordPlace
 
 LINE_CHARS_MAX: Final = 500
+_COMMITTED: Final = "Current Committed Offsets:"
+_AVAILABLE: Final = "Current Available Offsets:"
+_BEGINNINGS: Final = "@from"
+"""In an offset of a stream: where its batch begins, if no batch before it says so."""
+_DECODER: Final = json.JSONDecoder()
 _OURS: Final = re.compile(r"odradek\.[\w.]+\.(?:CommitConflict|\w+Error): (.+)")
 _PYTHON: Final = re.compile(r"^(?:[\w.]*\.)?(\w+(?:Error|Exception|Interrupt)): (.+)$", re.MULTILINE)
 _TRACEBACK: Final = "Traceback (most recent call last)"
@@ -38,6 +44,44 @@ def place_in(line: str) -> RecordPlace | None:
     if match is None:
         return None
     return RecordPlace(topic=match["topic"], partition=int(match["partition"]), offset=int(match["offset"]))
+
+
+def batch_positions(text: str) -> dict[TopicPartition, int]:
+    """Where the batch that failed begins, by the offsets that Spark adds to what a query died of. Empty when it adds none.
+
+    That is where the batch before ended; of the first batch, and of new partitions, what the batch itself says.
+    """
+    positions: dict[TopicPartition, int] = {}
+    for label, member in ((_AVAILABLE, _BEGINNINGS), (_COMMITTED, None)):
+        line = next((line for line in text.splitlines() if line.startswith(label)), "")
+        for document in _objects(line):
+            topics = document if member is None else document.get(member, {})
+            positions |= _positions_in(topics)
+    return positions
+
+
+def _objects(line: str) -> Iterator[dict[str, Any]]:
+    """The JSON objects in a line of Spark's own form."""
+    start = line.find('{"')
+    while start >= 0:
+        try:
+            content, end = _DECODER.raw_decode(line, start)
+        except ValueError:
+            return
+        yield content
+        start = line.find('{"', end)
+
+
+def _positions_in(topics: Mapping[str, Any]) -> dict[TopicPartition, int]:
+    try:
+        return {
+            TopicPartition(topic, int(partition)): int(offset)
+            for topic, partitions in topics.items()
+            if topic != _BEGINNINGS
+            for partition, offset in partitions.items()
+        }
+    except (AttributeError, TypeError, ValueError):  # a source of another kind
+        return {}
 
 
 def batch_start(positions: Mapping[TopicPartition, int]) -> str:

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, Final
 from odradek.model.errors import ConfigError, OdradekError
 from odradek.model.ids import TopicPartition
 from odradek.model.lazy import lazy
-from odradek.pipelines.failure_line import batch_start, failure_line, place_in
+from odradek.pipelines.failure_line import batch_positions, batch_start, failure_line, place_in
 from odradek.pipelines.outline import ProgramOutline, unknown_output
 from odradek.pipelines.outlining import outline_of
 from odradek.pipelines.program_file import LoadedProgram, WrongProgram, load_program
@@ -276,8 +276,9 @@ def _say_progress(run: PipelineRun, say: Callable[[Report], None]) -> None:
 
 
 def _failed(run: PipelineRun, error: Exception) -> Failed:
-    line = failure_line(str(error))
-    place, positions = place_in(line), run.positions()
+    text = str(error)
+    line = failure_line(text)
+    place, positions = place_in(line), batch_positions(text) or run.positions()
     if place is None and positions:
         line = f"{line} ({batch_start(positions)})"
     return Failed(line=line, place=place)

@@ -5,7 +5,13 @@ from __future__ import annotations
 import pytest
 
 from odradek.model.ids import TopicPartition
-from odradek.pipelines.failure_line import LINE_CHARS_MAX, batch_start, failure_line, place_in
+from odradek.pipelines.failure_line import (
+    LINE_CHARS_MAX,
+    batch_positions,
+    batch_start,
+    failure_line,
+    place_in,
+)
 
 USER = """[STREAM_FAILED] Query [id = 1, runId = 2] terminated with exception: Job aborted due to stage failure
 org.apache.spark.api.python.PythonException: Traceback (most recent call last):
@@ -55,3 +61,28 @@ def test_where_a_batch_begins_is_reported_for_three_partitions() -> None:
     assert batch_start(positions) == (
         "the batch begins at in-0 at offset 0, in-1 at offset 10, in-2 at offset 20 and 2 more"
     )
+
+
+@pytest.mark.parametrize(
+    ("committed", "available", "expected"),
+    [
+        ("{}", '{src: {"in":{"0":5},"@from":{"in":{"0":2}}}}', {TopicPartition("in", 0): 2}),
+        (
+            '{src: {"in":{"0":5}}}',
+            '{src: {"in":{"0":9,"1":3},"@from":{"in":{"1":0}}}}',
+            {TopicPartition("in", 0): 5, TopicPartition("in", 1): 0},
+        ),
+        (
+            '{a: {"in":{"0":5}}, b: {"more":{"2":7}}}',
+            "{}",
+            {TopicPartition("in", 0): 5, TopicPartition("more", 2): 7},
+        ),
+        ('{rate: 17, other: {"seconds":3}}', "{}", {}),
+        ("{", '{"broken', {}),
+    ],
+)
+def test_where_a_batch_begins_stands_in_what_spark_adds(
+    committed: str, available: str, expected: dict[TopicPartition, int]
+) -> None:
+    text = f"boom\n=== Streaming Query ===\nCurrent Committed Offsets: {committed}\nCurrent Available Offsets: {available}\n"
+    assert batch_positions(text) == expected
