@@ -34,6 +34,14 @@ _OF_SPARK_ITSELF: Final = (
     "jsr305-*",
 )
 _PROGRAM_SECONDS: Final = 3_600
+_GOALS: Final = {
+    "batch read, 100 B": 4.0,
+    "batch read, 1024 B": 3.0,
+    "micro-batches": 1.5,
+    "batch write, 100 B": 2.0,
+}
+"""Ratios, by how the case begins."""
+IDLE_GOAL_MB: Final = 60
 
 
 def main() -> int:
@@ -41,6 +49,9 @@ def main() -> int:
     parser.add_argument("--rounds", type=int, default=5, help="after one to warm up (5)")
     parser.add_argument(
         "--scale", type=float, default=1.0, help="1: 2,000,000 rows of 100 B, 500,000 of 1 KiB (1)"
+    )
+    parser.add_argument(
+        "--minutes", type=float, default=11.0, help="no round begins after so many, but the first (11)"
     )
     parser.add_argument("--out", type=Path, default=Path("benchmarks/results"), help="a directory")
     options = parser.parse_args()
@@ -93,7 +104,7 @@ def _measure(servers: str, python: Path, jars: list[Path], options: argparse.Nam
     listed = ",".join(map(str, jars))
     command = [sys.executable, "-m", "benchmarks.spark_formats", servers, listed]
     done = subprocess.run(
-        [*command, str(options.rounds), str(options.scale)],
+        [*command, str(options.rounds), str(options.scale), str(options.minutes)],
         stdout=subprocess.PIPE,
         text=True,
         timeout=_PROGRAM_SECONDS,
@@ -107,23 +118,32 @@ def _measure(servers: str, python: Path, jars: list[Path], options: argparse.Nam
 def _table(answer: dict[str, Any]) -> str:
     lines = [
         f"Spark {answer['spark']}, local[2]; load {answer['load before and after'][0]:.1f} before,"
-        f" {answer['load before and after'][1]:.1f} after.",
+        f" {answer['load before and after'][1]:.1f} after; {_round_count(answer)} rounds.",
         "",
-        "| | connector, rows/s | odradek, rows/s | ratio (lowest to highest round) |",
-        "|---|---:|---:|---:|",
+        "| | connector, rows/s | odradek, rows/s | ratio (lowest to highest round) | goal |",
+        "|---|---:|---:|---:|---:|",
     ]
     for case, figures in answer["rows/s"].items():
         ratios = [ours / theirs for ours, theirs in zip(figures["odradek"], figures["kafka"], strict=True)]
         middle = {name: statistics.median(values) for name, values in figures.items()}
         lines.append(
             f"| {case} | {middle['kafka']:,.0f} | {middle['odradek']:,.0f} |"
-            f" {statistics.median(ratios):.2f} ({min(ratios):.2f} to {max(ratios):.2f}) |"
+            f" {statistics.median(ratios):.2f} ({min(ratios):.2f} to {max(ratios):.2f}) | {_goal(case)} |"
         )
     idle = answer["idle"]
     spelled = ", ".join(
         f"{rss} MB ({pss} proportional)" for rss, pss in zip(idle["rss"], idle["pss"], strict=True)
     )
-    return "\n".join([*lines, "", f"Python processes of an idle query: {spelled or 'none'}.", ""])
+    memory = f"Python processes of an idle query: {spelled or 'none'}; the goal is {IDLE_GOAL_MB} MB."
+    return "\n".join([*lines, "", memory, ""])
+
+
+def _round_count(answer: dict[str, Any]) -> int:
+    return min(len(rates) for figures in answer["rows/s"].values() for rates in figures.values())
+
+
+def _goal(case: str) -> str:
+    return next((f"{goal:g}" for beginning, goal in _GOALS.items() if case.startswith(beginning)), "")
 
 
 if __name__ == "__main__":

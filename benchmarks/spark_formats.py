@@ -1,8 +1,9 @@
 """One Spark session, two formats in turn, on the same topics: what `benchmarks.spark_connector` runs with the older Spark.
 
-    python -m benchmarks.spark_formats HOST:PORT JARS ROUNDS SCALE
+    python -m benchmarks.spark_formats HOST:PORT JARS ROUNDS SCALE MINUTES
 
 It prints JSON: for each case and format the rows per second of each round, and the memory of an idle query's Python processes.
+After so many minutes no round begins any more, unless there was none yet.
 """
 
 from __future__ import annotations
@@ -32,10 +33,12 @@ _STREAM_SECONDS: Final = 300
 
 def main() -> None:
     servers, jars, rounds, scale = sys.argv[1], sys.argv[2], int(sys.argv[3]), float(sys.argv[4])
+    last_start = time.monotonic() + 60 * float(sys.argv[5])
     os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
     spark = (
         SparkSession.builder.master("local[2]")
         .config("spark.ui.enabled", "false")
+        .config("spark.ui.showConsoleProgress", "false")
         .config("spark.log.level", "OFF")
         .config("spark.driver.bindAddress", "127.0.0.1")
         .config("spark.driver.memory", "2g")
@@ -47,6 +50,8 @@ def main() -> None:
         cases.fill()
         figures: dict[str, dict[str, list[float]]] = {}
         for number in range(rounds + 1):
+            if number > 1 and time.monotonic() > last_start:
+                break
             for name, case in cases.all().items():
                 for spark_format in FORMATS if number % 2 else FORMATS[::-1]:
                     rows_per_second = case(spark_format)

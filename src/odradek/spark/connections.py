@@ -12,6 +12,7 @@ import logging
 import os
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Generic, Protocol, TypeVar
@@ -19,7 +20,7 @@ from typing import TYPE_CHECKING, Final, Generic, Protocol, TypeVar
 from odradek import client
 from odradek.client.errors import PartialFailureError
 from odradek.client.settings import AdminSettings, ConsumerSettings, ProducerSettings
-from odradek.model.errors import ConfigError, ErrorCode, KafkaError
+from odradek.model.errors import ConfigError, ErrorCode, KafkaError, OdradekError
 from odradek.model.ids import TopicPartition
 
 if TYPE_CHECKING:
@@ -116,6 +117,19 @@ class Pool(Generic[C]):
             log.debug("a client did not close cleanly: %s", error)
 
 
+class Errands:
+    """One thread of this process, made when it is needed. The process does not end before its work is done."""
+
+    def __init__(self) -> None:
+        self._thread: ThreadPoolExecutor | None = None
+        self._process = os.getpid()
+
+    def submit(self, work: Callable[[], None]) -> None:
+        if self._thread is None or self._process != os.getpid():  # threads do not survive a fork
+            self._thread, self._process = ThreadPoolExecutor(1, "odradek-errands"), os.getpid()
+        self._thread.submit(work)
+
+
 def _consumer(config: ClientConfig) -> Consumer:
     return client.Consumer.from_config({**READ_DEFAULTS, **config})
 
@@ -132,6 +146,7 @@ def _admin(config: ClientConfig) -> Admin:
 _consumers: Final = Pool(_consumer, lambda consumer: consumer.close())
 _producers: Final = Pool(_producer, lambda producer: producer.close(timeout=0))
 _admins: Final = Pool(_admin, lambda admin: admin.close())
+_errands: Final = Errands()
 for _pool in (_consumers, _producers, _admins):
     atexit.register(_pool.close)
 
@@ -186,12 +201,18 @@ class TransactionalTask:
 
 
 @contextmanager
-def preparing(config: ClientConfig, transactional_id: str) -> Iterator[TransactionalTask]:
-    """A transaction that outlives the block once it is prepared, and is aborted when the block fails before that."""
+def preparing(
+    config: ClientConfig, transactional_id: str, committed: TransactionIdentity | None = None
+) -> Iterator[TransactionalTask]:
+    """A transaction that outlives the block once it is prepared, and is aborted when the block fails before that.
+
+    `committed`: the one before it under this id, if that is known to be committed: then no broker is asked how to go on.
+    """
     with _producers.lend(
         {**TRANSACTION_DEFAULTS, **config, "transactional.id": transactional_id}
     ) as producer:
-        producer.init_transactions()
+        if committed is None or not producer.resume_transactions(committed):
+            producer.init_transactions()
         producer.begin_transaction()
 
         def prepare() -> TransactionIdentity:
@@ -210,6 +231,19 @@ def administering(config: ClientConfig) -> Iterator[Admin]:
     """An admin client of the cluster that `config` leads to."""
     with _admins.lend(config) as admin:
         yield admin
+
+
+def administer_soon(config: ClientConfig, work: Callable[[Admin], None]) -> None:
+    """Have `work` done on a thread, after what was given before. What fails is logged: no one waits for it."""
+
+    def run() -> None:
+        try:
+            with administering(config) as admin:
+                work(admin)
+        except (OdradekError, OSError) as error:
+            log.warning("what can wait was not done: %s", error)
+
+    _errands.submit(run)
 
 
 def committing(config: ClientConfig) -> Callable[[str, Mapping[TopicPartition, int]], None]:

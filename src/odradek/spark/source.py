@@ -38,6 +38,7 @@ from odradek.spark.options import ArchiveOptions, ReadOptions, WriteOptions, rea
 from odradek.spark.plain_errors import told_in_one_line
 from odradek.spark.reading.planning import grouped, split
 from odradek.spark.reading.schema import check_read_schema, read_ddl
+from odradek.spark.zip_directories import share_zip_directories
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -89,6 +90,7 @@ class OdradekDataSource(DataSource):
         return kind(options, schema, self._history(options))
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - Spark's name
+        share_zip_directories()  # this process lives as long as its query
         try:
             options = _checked_read(self.options, Use.STREAM_READ, schema)
             return StreamReader(options, schema, self._history(options))

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any, Final
 
 from odradek.spark.exactly_once import driver, prepare, task
-from odradek.spark.exactly_once.decision import Decision, driver_id
+from odradek.spark.exactly_once.decision import Decision, driver_id, participant_id
 
 
 def _ends_before_it_decides() -> None:
@@ -48,8 +49,14 @@ def _forgets_what_was_decided() -> None:
 
 def _shares_names() -> None:
     """Tasks are named by their number in the process alone: two processes fence each other."""
-    take_name = prepare.take_name
-    prepare.take_name = lambda *given: ("0" * 12, take_name(*given)[1])
+    take_name, writer = prepare.take_name, "0" * 12
+
+    def share(servers: str, sink_id: str, terms: driver.BatchTerms) -> prepare.TransactionName:
+        name = take_name(servers, sink_id, terms)
+        transactional_id = participant_id(sink_id, writer, terms.side, name.slot)
+        return replace(name, writer=writer, transactional_id=transactional_id)
+
+    prepare.take_name = share
 
 
 PLANTED: Final[Mapping[str, Callable[[], None]]] = {

@@ -159,3 +159,57 @@ def test_a_fenced_identity_commits_no_offsets(
     committed = admin.list_group_offsets(group, [tp], require_stable=True)[tp]
     assert committed is not None
     assert committed.offset == 2
+
+
+def test_a_producer_goes_on_after_its_transaction_was_committed_elsewhere(
+    bootstrap: str, topic: MakeTopic, name: str, admin: Admin, flow: str
+) -> None:
+    into = topic()
+    with Producer(bootstrap, transactional_id=name, linger_ms=0) as producer:
+        producer.init_transactions()
+        for number in range(4):
+            producer.begin_transaction()
+            producer.send(into, b"%d" % number)
+            identity = producer.prepare_transaction()
+            admin.end_transactions([identity], committed=True)
+            is_ready = producer.resume_transactions(identity)
+            assert is_ready is (flow != "classic"), "classic epochs do not tell one transaction from the next"
+            if not is_ready:
+                producer.init_transactions()
+        assert not producer.resume_transactions(identity)
+    assert committed_values(bootstrap, into, 4) == [b"0", b"1", b"2", b"3"]
+
+
+def test_a_producer_that_goes_on_although_its_transaction_is_open_is_refused(
+    bootstrap: str, topic: MakeTopic, name: str, admin: Admin, flow: str
+) -> None:
+    into = topic()
+    with Producer(bootstrap, transactional_id=name, linger_ms=0) as producer:
+        producer.init_transactions()
+        producer.begin_transaction()
+        producer.send(into, b"open")
+        identity = producer.prepare_transaction()
+        if producer.resume_transactions(identity):
+            producer.begin_transaction()
+            producer.send(into, b"too soon")
+            with pytest.raises(KafkaError):
+                producer.prepare_transaction()
+        admin.end_transactions([identity], committed=True)
+    assert committed_values(bootstrap, into, 1) == [b"open"]
+
+
+def test_who_may_use_an_id_after_a_commit_is_known_without_asking(
+    bootstrap: str, topic: MakeTopic, name: str, admin: Admin, flow: str
+) -> None:
+    into = topic()
+    identity = prepare(bootstrap, name, into, b"a")
+    following = admin.identity_after_commit(identity)
+    assert (following is None) is (flow == "classic")
+    admin.end_transactions([identity], committed=True)
+    if following is not None:
+        group, tp = f"group-of-{name}", TopicPartition(into, 0)
+        admin.send_offsets_to_transaction(following, group, {tp: OffsetAndMetadata(offset=3)})
+        admin.end_transactions([following], committed=True)
+        committed = admin.list_group_offsets(group, [tp], require_stable=True)[tp]
+        assert committed is not None
+        assert committed.offset == 3

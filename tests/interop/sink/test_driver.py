@@ -322,3 +322,80 @@ def test_an_end_mark_that_comes_late_does_not_end_another_decision(
     alter(*late[0])
     sink.driver().begin()
     assert sorted(sink.committed()) == [b"0", b"1", b"2"]
+
+
+def count_fences(admin: Admin, monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
+    fences: list[list[str]] = []
+    fence = admin.fence_producers
+
+    def noted(names: Any, **more: Any) -> Any:
+        fences.append(list(names))
+        return fence(names, **more)
+
+    monkeypatch.setattr(admin, "fence_producers", noted)
+    return fences
+
+
+def test_a_driver_that_no_one_disturbs_is_fenced_once(
+    driver: SinkDriver, admin: Admin, sink: PlainSink, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fences = count_fences(admin, monkeypatch)
+    drivers = set()
+    for number in range(5):
+        terms = driver.begin()
+        drivers.add((terms.driver.producer_id, terms.driver.producer_epoch))
+        driver.decide(terms, batch(number), [sink.run_task(terms, b"%d" % number, has_own_process=False)], {})
+    assert len(drivers) == 5, "each batch is decided under an identity of its own"
+    assert len(fences) == 1
+    assert sink.committed() == [b"%d" % number for number in range(5)]
+
+
+@pytest.mark.parametrize(
+    "meanwhile", ["nothing was decided", "another driver began", "another driver decided", "too long a rest"]
+)
+def test_a_driver_fences_again_unless_its_last_batch_was_the_last_that_was_decided(
+    admin: Admin, sink: PlainSink, monkeypatch: pytest.MonkeyPatch, meanwhile: str
+) -> None:
+    now = [0.0]
+    driver, other = sink.driver(clock=lambda: now[0]), sink.driver()
+    terms = driver.begin()
+    if meanwhile != "nothing was decided":
+        driver.decide(terms, batch(0), [sink.run_task(terms, b"0", has_own_process=False)], {})
+    else:
+        sink.run_task(terms, b"lost", has_own_process=False)
+    if meanwhile.startswith("another driver"):
+        others = other.begin()
+        if meanwhile == "another driver decided":
+            other.decide(others, batch(1), [sink.run_task(others, b"1")], {})
+    now[0] = 1_000.0 if meanwhile == "too long a rest" else 0.0
+    fences = count_fences(admin, monkeypatch)
+    terms = driver.begin()
+    if meanwhile == "another driver began":  # nothing tells, but it cannot decide
+        assert fences == []
+        with pytest.raises(ProducerFencedError, match="another query uses sink"):
+            driver.decide(terms, batch(1), [sink.run_task(terms, b"1", has_own_process=False)], {})
+        terms = driver.begin()
+    assert fences
+    driver.decide(terms, batch(2), [sink.run_task(terms, b"2", has_own_process=False)], {})
+    expected = {"nothing was decided": [b"2"], "another driver decided": [b"0", b"1", b"2"]}
+    assert sink.committed() == expected.get(meanwhile, [b"0", b"2"])
+
+
+def test_the_note_that_a_decision_was_carried_out_may_come_later_or_never(
+    admin: Admin, sink: PlainSink
+) -> None:
+    left: list[Any] = []
+    driver = sink.driver(later=left.append)
+    for number in range(4):
+        terms = sink.driver().begin() if number % 2 else driver.begin()
+        driver.decide(terms, batch(number), [sink.run_task(terms, b"%d" % number)], {})
+        decision = sink.decided()
+        assert decision is not None
+        assert not decision.is_ended
+        if number == 2:
+            left.pop()(admin)
+            assert getattr(sink.decided(), "is_ended", False)
+    assert sink.committed() == [b"0", b"1", b"2", b"3"]
+    driver = sink.driver()
+    driver.begin()
+    assert getattr(sink.decided(), "is_ended", False)

@@ -339,6 +339,15 @@ class Admin:
             self._admin.send_offsets_to_transaction(identity, group_id, offsets, timeout_s=timeout_s)
         )
 
+    def identity_after_commit(
+        self, committed: TransactionIdentity, *, timeout_s: float | None = None
+    ) -> TransactionIdentity | None:
+        """Who may use the transactional id once this transaction is committed; None where only `fence_producers` can tell.
+
+        With transaction.version 2 (KIP-890) each transaction ends its epoch: no coordinator is asked.
+        """
+        return self._loop.call(self._admin.identity_after_commit(committed, timeout_s=timeout_s))
+
     # -- moves between brokers
 
     def reassign_partitions(

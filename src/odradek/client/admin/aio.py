@@ -487,6 +487,17 @@ class AsyncAdmin:
             limit_s = self._session.limit_s(timeout_s)
             await self._session.transactions.commit_offsets(identity, group_id, wanted, limit_s)
 
+    async def identity_after_commit(
+        self, committed: TransactionIdentity, *, timeout_s: float | None = None
+    ) -> TransactionIdentity | None:
+        """Who may use the transactional id once this transaction is committed; None where only `fence_producers` can tell.
+
+        With transaction.version 2 (KIP-890) each transaction ends its epoch: no coordinator is asked.
+        """
+        await self.start()
+        limit_s = self._session.limit_s(timeout_s)
+        return await self._session.transactions.after_commit(committed, limit_s)
+
     # -- moves between brokers
 
     async def reassign_partitions(

@@ -188,6 +188,15 @@ class AsyncProducer:
         """
         return await self._core.need_transactions().prepare(timeout_s)
 
+    async def resume_transactions(self, committed: TransactionIdentity) -> bool:
+        """In place of `init_transactions`, where the transaction that was prepared last is known to be committed: no broker
+        is asked.
+
+        False when it is another one, or when a broker must be asked (before transaction.version 2, or when epochs are nearly
+        used up): then call `init_transactions`. If `committed` is open or aborted, brokers refuse what is sent next.
+        """
+        return await self._core.need_transactions().resume(committed)
+
     async def abort_transaction(self, timeout_s: float | None = None) -> None:
         """Undo it: who reads committed records sees nothing of it. What was not sent yet is dropped."""
         await self._core.abort_transaction(timeout_s)

@@ -11,7 +11,8 @@ Two flows. In the classic one a partition is added to the transaction before the
 themselves, and every transaction ends its epoch: EndTxn answers with the next one.
 
 An open transaction can be PREPARED (KIP-939's word): all of it is with the brokers, and the holder of its identity may
-end it. The producer itself may commit it, abort it, or let go of it by `init_transactions`.
+end it. The producer itself may commit it, abort it, let go of it by `init_transactions`, or, once its holder has
+committed it, go on with the next epoch.
 
 A batch that was given up leaves brokers and producer with different ideas of the sequence; then the epoch is bumped
 before the next transaction (KIP-360), unless the end of the transaction does that anyhow.
@@ -23,6 +24,7 @@ from enum import Enum, auto
 from typing import Final
 
 from odradek.client.producer.request_plan import ProducerId
+from odradek.client.transactions.epochs import epoch_after_commit
 from odradek.client.transactions.error_actions import (
     FatalTransactionError,
     TransactionError,
@@ -139,6 +141,20 @@ class TransactionCore:
         self.check_preparable()
         assert self.identity is not None
         self.state = TransactionalState.PREPARED
+        return self.identity
+
+    def resume(self, committed: ProducerId) -> ProducerId | None:
+        """The transaction of `committed` is known to be committed: who the producer is from then on, and READY again.
+
+        None when it is not the one that this producer prepared, or when only the coordinator can tell.
+        """
+        if self.state is not TransactionalState.PREPARED or committed != self.identity:
+            return None
+        epoch = epoch_after_commit(committed.producer_epoch, epoch_per_transaction=self.epoch_per_transaction)
+        if epoch is None:
+            return None
+        self.identity = ProducerId(producer_id=committed.producer_id, producer_epoch=epoch)
+        self._clear()
         return self.identity
 
     def begin_init(self) -> None:

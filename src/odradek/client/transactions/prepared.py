@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from odradek.client.groups.coordinator import GROUP, TRANSACTION, Coordinator
 from odradek.client.groups.values import OffsetAndMetadata
 from odradek.client.network.cluster import ClusterClient
+from odradek.client.transactions.epochs import epoch_after_commit
 from odradek.client.transactions.error_actions import TransactionErrorAction, action_for_response, as_error
 from odradek.model.errors import ErrorCode, KafkaError
 from odradek.model.ids import TopicPartition
@@ -108,6 +109,14 @@ class TransactionClient:
         request = _offset_commit(identity, group_id, offsets)
         at_most = None if modern else _CLASSIC_OFFSETS_MAX
         await self._ask(what, GROUP, group_id, "TxnOffsetCommit", request, timeout_s, at_most=at_most)
+
+    async def after_commit(
+        self, committed: TransactionIdentity, timeout_s: float
+    ) -> TransactionIdentity | None:
+        """Who the producer is once its transaction is committed; None where only the coordinator can tell."""
+        modern = await self._has_epoch_per_transaction(committed, timeout_s)
+        epoch = epoch_after_commit(committed.producer_epoch, epoch_per_transaction=modern)
+        return None if epoch is None else replace(committed, producer_epoch=epoch)
 
     # -- inside
 

@@ -110,6 +110,17 @@ class ProducerTransactions:
             producer_epoch=identity.producer_epoch,
         )
 
+    async def resume(self, committed: TransactionIdentity) -> bool:
+        """Whether the next transaction may begin: `committed` is the one prepared last, and brokers need not be asked."""
+        if committed.transactional_id != self.core.transactional_id:
+            return False
+        identity = self.core.resume(
+            ProducerId(producer_id=committed.producer_id, producer_epoch=committed.producer_epoch)
+        )
+        if identity is not None:
+            self._identify(identity)
+        return identity is not None
+
     async def abort(self, timeout_s: float | None) -> None:
         """Nothing of the transaction is ever visible to readers of committed records."""
         core = self.core

@@ -45,6 +45,8 @@ FIRST_SWEEP_PATIENCE_S: Final = 30.0
 """So long the first one waits: by then a dead broker is out of the cluster, and others have taken over. Without new input
 there may be no later one.
 """
+_GOES_ON_WITHIN_S: Final = 600.0
+"""After a longer rest a batch begins with a fence: brokers may have forgotten the transactional id."""
 _TIMEOUT_SHARE: Final = 0.9
 """Of the transactions' time-out: a batch that took longer is not decided."""
 _DECISIONS: Final = [TopicPartition(DECISIONS_TOPIC, number) for number in range(DECISIONS_PARTITIONS)]
@@ -74,6 +76,8 @@ class DriverMemory:
     decided: tuple[int, int] | None = None
     swept_at: float = 0.0
     has_topic: bool = False
+    begun: tuple[TransactionIdentity, float] | None = None
+    """The batch that this process began last, and when: who is to decide it."""
 
 
 _memories: Final[dict[tuple[str, str], DriverMemory]] = {}
@@ -82,7 +86,8 @@ _memories: Final[dict[tuple[str, str], DriverMemory]] = {}
 class SinkDriver:
     """One sink's, in one process. `failing_on_loss=False`: a batch that is lost is logged, and the query goes on.
 
-    `transaction_timeout_s` is that of the tasks' transactions.
+    `transaction_timeout_s` is that of the tasks' transactions. `later` is given what no one has to wait for: without it, that
+    is done at once.
     """
 
     def __init__(
@@ -94,6 +99,7 @@ class SinkDriver:
         failing_on_loss: bool = True,
         clock: Callable[[], float] = time.monotonic,
         memory: DriverMemory | None = None,
+        later: Callable[[Callable[[Admin], None]], None] | None = None,
     ) -> None:
         self._admin = admin
         self._sink_id = sink_id
@@ -102,19 +108,22 @@ class SinkDriver:
         self._failing_on_loss = failing_on_loss
         self._clock = clock
         self._memory = memory or DriverMemory()
+        self._later = later
 
     def begin(self) -> BatchTerms:
         """Shut out older drivers, finish what they decided, abort what they did not."""
         self._make_topic()
-        driver, decided = self._shut_out_others()
+        driver, decided = self._go_on() or self._shut_out_others()
         if self._is_sweep_due(decided):
             timeout_s = SWEEP_PATIENCE_S if self._memory.has_swept else FIRST_SWEEP_PATIENCE_S
             driver, decided = self._sweep(timeout_s) or (driver, decided)
+        begun_at = self._clock()
+        self._memory.begun = driver, begun_at
         return BatchTerms(
             driver=driver,
             side=0 if decided is None else 1 - decided.side,
             decided=decided,
-            begun_at=self._clock(),
+            begun_at=begun_at,
         )
 
     def decide(
@@ -182,6 +191,26 @@ class SinkDriver:
 
     # -- inside
 
+    def _go_on(self) -> tuple[TransactionIdentity, Decision | None] | None:
+        """Begin without a new fence, where the batch that this process began last was decided in its name.
+
+        Then no older driver can decide since; and if a newer one has shut this one out, this batch cannot be decided. Each
+        identity is given to one batch: the end of a transaction is the end of its epoch (KIP-890).
+        """
+        begun, self._memory.begun = self._memory.begun, None
+        if begun is None or self._clock() - begun[1] > _GOES_ON_WITHIN_S:
+            return None
+        last, _ = begun
+        following = self._admin.identity_after_commit(last)
+        if following is None:
+            return None
+        decided = last_decision(self._admin, self._sink_id)
+        if decided is None or decided.driver != (last.producer_id, last.producer_epoch):
+            return None
+        if not decided.is_ended:
+            self._carry_out(decided)
+        return following, decided
+
     def _shut_out_others(self) -> tuple[TransactionIdentity, Decision | None]:
         """No one else can decide any more; what was decided last is carried out."""
         name = driver_id(self._sink_id)
@@ -202,12 +231,21 @@ class SinkDriver:
             )
 
     def _carry_out(self, decision: Decision) -> None:
+        """Commit its transactions, and note that they are. Without the note the next `begin` commits them again, in vain."""
         identities = decision.identities()
         if identities:
             errors = failures(lambda: self._admin.end_transactions(identities, committed=True))
             if errors:
                 self._settle_loss(decision, errors, len(identities))
-        self._admin.alter_group_offsets(self._group, decision.end_mark())
+        group, end_mark = self._group, decision.end_mark()
+
+        def note(admin: Admin) -> None:
+            admin.alter_group_offsets(group, end_mark)
+
+        if self._later is None:
+            note(self._admin)
+        else:
+            self._later(note)
 
     def _settle_loss(self, decision: Decision, errors: Sequence[KafkaError], count: int) -> None:
         """BatchLostError for what is lost; what can be tried again, or has another reason, is raised as it is."""

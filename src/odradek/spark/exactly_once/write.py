@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     import pyspark
 
+    from odradek.client import Admin
     from odradek.runtime import real
     from odradek.spark import connections, outgoing_rows
     from odradek.spark.exactly_once import prepare
@@ -116,11 +117,14 @@ class TwoPhaseWrite:
             if any(task.was_tried_before for task in done):
                 driver.sweep()
 
-        self._with_driver(decide)
+        left: list[Callable[[Admin], None]] = []
+        self._with_driver(decide, later=left.append)
+        for work in left:
+            connections.administer_soon(self.options.client, work)
 
     # -- inside
 
-    def _with_driver(self, use: Any) -> Any:
+    def _with_driver(self, use: Any, **more: Any) -> Any:
         sink_id = self._delivery.sink_id
         memory = memory_of(self._servers, sink_id)
         with connections.administering(self.options.client) as admin:
@@ -131,6 +135,7 @@ class TwoPhaseWrite:
                     transaction_timeout_s=connections.transaction_timeout_s(self.options.client),
                     failing_on_loss=self._delivery.fail_on_data_loss,
                     memory=memory,
+                    **more,
                 )
             )
 

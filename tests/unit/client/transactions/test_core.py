@@ -186,3 +186,40 @@ def test_what_is_fatal_stays_so() -> None:
     assert core.state is TransactionalState.FATAL
     with pytest.raises(FatalTransactionError):
         core.begin()
+
+
+def prepared_as(core: TransactionCore, producer_id: int, epoch: int) -> None:
+    """The coordinator gave that identity, and what was written under it is prepared."""
+    core.begin_init()
+    identity = ProducerId(producer_id=producer_id, producer_epoch=epoch)
+    core.initialized(identity, epoch_per_transaction=core.epoch_per_transaction)
+    core.begin()
+    core.prepare()
+
+
+@pytest.mark.parametrize(
+    ("bumps", "epoch", "committed", "following"),
+    [
+        (True, 3, (7, 3), (7, 4)),
+        (True, 3, (7, 2), None),  # another transaction
+        (True, 3, (8, 3), None),
+        (False, 3, (7, 3), None),  # the epoch stays, but only the coordinator fences who wrote meanwhile
+        (True, 32_766, (7, 32_766), None),  # the coordinator chooses another producer id
+    ],
+)
+def test_after_a_commit_elsewhere_a_producer_goes_on_where_the_next_epoch_is_certain(
+    bumps: bool, epoch: int, committed: tuple[int, int], following: tuple[int, int] | None
+) -> None:
+    core = TransactionCore("name")
+    core.epoch_per_transaction = bumps
+    prepared_as(core, 7, epoch)
+    identity = core.resume(ProducerId(producer_id=committed[0], producer_epoch=committed[1]))
+    assert (identity and (identity.producer_id, identity.producer_epoch)) == following
+    assert core.state is (TransactionalState.PREPARED if following is None else TransactionalState.READY)
+
+
+def test_a_producer_that_has_prepared_nothing_does_not_go_on_so() -> None:
+    core = opened(epoch_per_transaction=True)
+    assert core.identity is not None
+    assert core.resume(core.identity) is None
+    core.check_sendable()

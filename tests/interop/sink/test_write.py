@@ -1,0 +1,62 @@
+"""What Spark calls of an exactly-once sink, batch after batch, in one process and without Spark."""
+
+from __future__ import annotations
+
+import pickle
+import time
+from collections.abc import Callable, Iterator
+
+import pytest
+
+pytest.importorskip("pyspark", reason="PySpark is absent")
+
+import pyarrow as pa
+from pyspark.sql.types import BinaryType, StructField, StructType
+from tests.interop.sink.plain_sink import PlainSink
+
+from odradek import Admin
+from odradek.spark import connections
+from odradek.spark.exactly_once import write
+from odradek.spark.option_table import Use
+from odradek.spark.options import write_options
+from odradek.spark.sink import StreamSink
+
+SECONDS = 30.0
+SCHEMA = StructType([StructField("value", BinaryType())])
+
+
+@pytest.fixture
+def sink(bootstrap: str, topic: Callable[..., str]) -> Iterator[PlainSink]:
+    with Admin(bootstrap) as admin:
+        yield PlainSink(admin, bootstrap, f"written-{time.time_ns()}", topic())
+    connections._producers.close()
+
+
+def new_writer(sink: PlainSink) -> StreamSink:
+    given = {
+        "kafka.bootstrap.servers": sink.servers,
+        "topic": sink.topic,
+        "delivery": "exactly_once",
+        "sinkId": sink.sink_id,
+    }
+    return StreamSink(write_options(given, Use.STREAM_WRITE), SCHEMA)
+
+
+def test_batches_are_there_once_and_are_noted_as_carried_out(
+    sink: PlainSink, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number in range(4):
+        place = write._TaskPlace(attempt=0, query="q", batch=number)
+        monkeypatch.setattr(write, "_task_place", lambda place=place: place)
+        for _ in range(2):  # the second time all is passed over, as after a crash
+            pickled = pickle.dumps(new_writer(sink))
+            messages = [
+                pickle.loads(pickled).write(iter([pa.record_batch({"value": [b"%d.%d" % (number, task)]})]))
+                for task in range(2)
+            ]
+            new_writer(sink).commit(pickle.loads(pickle.dumps(messages)), number)
+    assert sorted(sink.committed()) == sorted(b"%d.%d" % (b, t) for b in range(4) for t in range(2))
+    deadline = time.monotonic() + SECONDS
+    while not getattr(sink.decided(), "is_ended", False):  # a moment later
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
