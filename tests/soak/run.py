@@ -231,14 +231,18 @@ def _company(fleet: Fleet, terms: Terms) -> _Company:
 
 
 def _watch(sampler: Sampler, terms: Terms, tell: Callable[[str], None]) -> None:
+    """Until the time is over, or Ctrl-C: what was written until then is checked all the same."""
     ends = time.monotonic() + terms.seconds
     answer = 0.0
-    while (now := time.monotonic()) < ends:
-        sampler.look()
-        if now - answer > 60.0:
-            tell(f"{(ends - now) / 60:.0f} minutes to go")
-            answer = now
-        time.sleep(max(min(now + terms.look_every_s, ends) - time.monotonic(), 0.0))
+    try:
+        while (now := time.monotonic()) < ends:
+            sampler.look()
+            if now - answer > 60.0:
+                tell(f"{(ends - now) / 60:.0f} minutes to go")
+                answer = now
+            time.sleep(max(min(now + terms.look_every_s, ends) - time.monotonic(), 0.0))
+    except KeyboardInterrupt:
+        tell("the run ends early; a second Ctrl-C ends the check, too")
     sampler.look()
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from enum import IntEnum
 from functools import partial
 from typing import Final, Protocol, TypeVar
@@ -18,6 +18,7 @@ from odradek.config.loading import without_effect
 from odradek.config.topic import TOPIC_SETTINGS
 from odradek.model.errors import ConfigError, ErrorCode, KafkaError
 from odradek.model.ids import check_topic_name
+from odradek.runtime.turns import Turn
 from odradek.telemetry import events
 from odradek.telemetry.levels import LEVELS, ROOT, loggers, set_level
 
@@ -128,15 +129,16 @@ class Resource(Protocol):
 R = TypeVar("R", bound=Resource)
 
 
-def each_once(resources: Iterable[R]) -> list[tuple[R, KafkaError | None]]:
+async def each_once(turn: Turn, resources: Sequence[R]) -> list[tuple[R, KafkaError | None]]:
     """The resources of a request, each once, in order; those named more than once with why they are refused."""
-    resources = list(resources)
-    counts = Counter((resource.resource_type, resource.resource_name) for resource in resources)
-    first = {(resource.resource_type, resource.resource_name): resource for resource in reversed(resources)}
-    return [
-        (first[key], None if count == 1 else KafkaError(ErrorCode.INVALID_REQUEST, _NAMED_TWICE))
-        for key, count in counts.items()
-    ]
+    first: dict[tuple[int, str], tuple[R, KafkaError | None]] = {}
+    for resource in resources:
+        await turn.step()
+        key = (resource.resource_type, resource.resource_name)
+        known = first.get(key)
+        refusal = None if known is None else KafkaError(ErrorCode.INVALID_REQUEST, _NAMED_TWICE)
+        first[key] = (resource if known is None else known[0], refusal)
+    return list(first.values())
 
 
 async def alter(broker: BrokerContext, kind: int, name: str, change: Change, *, validate_only: bool) -> None:

@@ -6,7 +6,7 @@ import asyncio
 import gc
 import signal
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 from odradek.broker.app import Broker
@@ -20,6 +20,7 @@ _log = events.get("broker")
 _WHOLE_COLLECTIONS_AFTER: Final = 10
 """Python's own."""
 _WHOLE_COLLECTIONS_NEVER: Final = 1 << 30
+_OLDEST_GENERATION: Final = 2
 
 
 def run(
@@ -66,15 +67,19 @@ async def _serve(config: BrokerConfig, lifeline: int | None) -> int:
         stopped.cancel()
         failed.cancel()
         return 1
+    aside = SurvivorsAside()
     try:
         print(f"ready {broker.address}", flush=True)  # noqa: T201 - the contract with the parent process
         # What was imported and built so far lives as long as the process: keep the collector away from it.
         gc.freeze()
+        gc.callbacks.append(aside)
         gc.enable()
         broker.watch_loop()
         broker.turns.on_busy = keep_collections_small
         first = await _first([stopped, failed])
     finally:
+        if aside in gc.callbacks:
+            gc.callbacks.remove(aside)
         stopped.cancel()
         failed.cancel()
         await broker.stop()
@@ -113,3 +118,32 @@ def keep_collections_small(is_busy: bool) -> None:
         gc.set_threshold(young, middle, _WHOLE_COLLECTIONS_NEVER)
     elif old == _WHOLE_COLLECTIONS_NEVER:
         gc.set_threshold(young, middle, _WHOLE_COLLECTIONS_AFTER)
+
+
+class SurvivorsAside:
+    """A callback of the collector: what survives a full collection is put aside (`gc.freeze`), so the next one looks at what is
+    newer.
+
+    A look at everything takes 50 ms for each 100,000 objects, and a broker of 10,000 partitions has 700,000. What is put aside
+    is freed when nothing refers to it, as before; only a cycle that becomes garbage stays. So everything is looked at again
+    when there is twice as much as the last time.
+    """
+
+    def __init__(self, blocks: Callable[[], int] = sys.getallocatedblocks) -> None:
+        self._blocks = blocks
+        self._known_blocks = blocks()
+        self._is_whole = False
+
+    def __call__(self, phase: str, info: Mapping[str, int]) -> None:
+        if phase != "stop" or info["generation"] != _OLDEST_GENERATION:
+            return
+        blocks = self._blocks()
+        if self._is_whole:
+            self._known_blocks = blocks
+            self._is_whole = False
+        elif blocks > 2 * self._known_blocks:
+            gc.unfreeze()
+            self._is_whole = True
+            return
+        self._known_blocks = min(self._known_blocks, blocks)
+        gc.freeze()

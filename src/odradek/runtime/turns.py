@@ -18,6 +18,7 @@ from collections.abc import (
     Callable,
     Coroutine,
     Generator,
+    Hashable,
     Iterable,
     Iterator,
     Sequence,
@@ -26,12 +27,15 @@ from typing import Any, Final, TypeVar
 
 S = TypeVar("S")
 T = TypeVar("T")
+H = TypeVar("H", bound=Hashable)
 
 FREE_SECONDS: Final = 0.001
 SLICE_SECONDS: Final = 0.002
 SLICE_ITEMS: Final = 32
 """So many are worked on at once where one at a time would take too long, and all would stop the loop."""
 
+_PLAIN_ITEMS: Final = 4096
+"""Of a plain pass, in one step."""
 
 _CALM_SECONDS: Final = 0.5
 _LOOKS_MAX: Final = 120
@@ -162,6 +166,14 @@ class Turn:
                 await self.next()
             made.append(make(item))
         return made
+
+    async def unique(self, items: Sequence[H]) -> list[H]:
+        """Each once, in the order of their first places."""
+        seen: dict[H, None] = {}
+        for some in slices(items, _PLAIN_ITEMS):
+            await self.step()
+            seen.update(dict.fromkeys(some))
+        return list(seen)
 
     async def gather(self, work: Callable[[S], Awaitable[T]], items: Sequence[S]) -> list[T]:
         """What `work` comes to for each item, in order. A few are under way at once: each is a task."""

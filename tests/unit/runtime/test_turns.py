@@ -157,3 +157,11 @@ def test_one_long_request_is_busy_also_while_it_waits_for_something_else() -> No
         loop.close()
     assert [is_busy for _, is_busy in answers] == [True, False]
     assert answers[-1][0] >= 3.0
+
+
+async def test_each_element_is_there_once_in_the_order_of_its_first_place() -> None:
+    clock = Clock()
+    turn = Turns(clock, free_seconds=1.0).begin()
+    names = [f"name-{number % 5000}" for number in range(20_000)]
+    assert await turn.unique(names) == names[:5000]
+    assert await turn.unique([]) == []

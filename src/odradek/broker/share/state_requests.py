@@ -17,6 +17,7 @@ _BEGUN_MAX: Final = 1024
 """As many operations wait for their records to be durable: they share the flushes."""
 Operation = Callable[[ShareStateStore, SharePlace, Any], Awaitable[Any]]
 R = TypeVar("R")
+T = TypeVar("T", covariant=True)
 
 
 class _Topic(Protocol):
@@ -33,22 +34,25 @@ class _Request(Protocol):
     def topics(self) -> Sequence[_Topic]: ...
 
 
+class _TopicResult(Protocol[T]):
+    def __call__(self, *, topic_id: UUID, partitions: list[Any]) -> T: ...
+
+
 async def kept(
     broker: BrokerContext,
     request: _Request,
     operation: Operation,
     result: Callable[[int, Any], R],
-) -> list[tuple[UUID, list[R]]]:
+    topic_result: _TopicResult[T],
+) -> list[T]:
     """Carry out `operation` for each place and its part of the request: many are begun before the first is waited for.
 
-    By topic id, in the request's order: what `result` makes of each partition and its reply, or the KafkaError that refused it.
+    In the request's order: what `topic_result` makes of a topic's id and of what `result` makes of each of its partitions and
+    its reply, or the KafkaError that refused it.
     """
     store = LocalShareState(broker.kinds.shares.shards)
     turn = broker.turns.begin()
-    places = [
-        (number, topic, asked) for number, topic in enumerate(request.topics) for asked in topic.partitions
-    ]
-    outcomes: list[tuple[UUID, list[R]]] = [(topic.topic_id, []) for topic in request.topics]
+    outcomes: list[tuple[UUID, list[R]]] = []
     begun: deque[tuple[int, int, Awaitable[Any] | KafkaError]] = deque()
 
     async def settle(left: int) -> None:
@@ -56,13 +60,17 @@ async def kept(
             number, partition, reply = begun.popleft()
             outcomes[number][1].append(result(partition, await _outcome(reply)))
 
-    for some in slices(places):
+    for number, topic in enumerate(request.topics):
         await turn.step()
-        for number, topic, asked in some:
-            begun.append((number, asked.partition, _begin(store, request.group_id, topic, asked, operation)))
-        await settle(_BEGUN_MAX)
+        outcomes.append((topic.topic_id, []))
+        for some in slices(topic.partitions):
+            await turn.step()
+            for asked in some:
+                reply = _begin(store, request.group_id, topic, asked, operation)
+                begun.append((number, asked.partition, reply))
+            await settle(_BEGUN_MAX)
     await settle(0)
-    return outcomes
+    return await turn.map(lambda outcome: topic_result(topic_id=outcome[0], partitions=outcome[1]), outcomes)
 
 
 def _begin(

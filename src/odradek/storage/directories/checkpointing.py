@@ -150,14 +150,11 @@ class Checkpointing:
     ) -> None:
         """KAFKA_STORAGE_ERROR when that fails, or the directory is offline."""
         async with self._writing:
-            if directory.offline is not None:
-                message = f"{directory.path} is offline: {directory.offline}"
-                raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, message)
-            if is_asked:
-                self._note_high_watermarks(directory, high_watermarks)
-            checkpoint = self.of(directory)
+            _check_online(directory)
+            notes = await self._note_logs(directory, high_watermarks, is_asked=is_asked)
+            _check_online(directory)
             self._truncated.pop(directory, None)
-            notes = self._truncation_notes(directory)
+            checkpoint = await self._formatted(directory)
             try:
                 if notes or not checkpoint.is_empty:
                     gone = await self._offload.run(_write, directory, checkpoint, list(notes.values()))
@@ -170,41 +167,74 @@ class Checkpointing:
                 message = f"cannot write the checkpoints of {directory.path}: {error}"
                 raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, message) from error
 
+    async def _note_logs(
+        self, directory: LogDirectory, high_watermarks: HighWatermarks, *, is_asked: bool
+    ) -> dict[TopicPartition, NoteRemoval]:
+        """Note what is known of each log, a few at a time. Returns the notes of those that were truncated since the checkpoints
+        were written."""
+        await self._take_moved(directory)
+        notes: dict[TopicPartition, NoteRemoval] = {}
+        for number, (name, opened) in enumerate(list(self._logs.items())):
+            if number % _LOOKED_AT_ONCE == _LOOKED_AT_ONCE - 1:
+                await asyncio.sleep(0)
+            if self._logs.get(name) is not opened or self._placement.first(name) is not directory:
+                continue
+            # What follows is one step: the note of a later truncation is not answered by this checkpoint.
+            if is_asked:
+                self._note_high_watermark(directory, name, opened, high_watermarks)
+            self._note_log(directory, name, opened)
+            if (note := opened.truncation.note()) is not None:
+                notes[name] = note
+        return notes
+
+    async def _formatted(self, directory: LogDirectory) -> Checkpoint:
+        """The files that are to be written. Of many logs each takes milliseconds."""
+        steps = directory.checkpoint_steps()
+        while True:
+            try:
+                next(steps)
+            except StopIteration as end:
+                checkpoint: Checkpoint = end.value
+                return checkpoint
+            if len(self._logs) > _LOOKED_AT_ONCE:
+                await asyncio.sleep(0)
+
     def of(self, directory: LogDirectory) -> Checkpoint:
         """What is to be written now."""
         for opened in list(self._moved):
             self._take(directory, opened)
         for name, opened in self._logs.items():
-            if self._placement.first(name) is not directory:
-                continue
-            directory.recovery_points[name] = opened.recovery_point
-            # Never ahead of what is durable: after a crash a log must not end before it begins.
-            start_offset = min(opened.start_offset, opened.flushed_offset)
-            if opened.damage_offset is not None:  # segments are missing in front of what is here
-                start_offset = min(start_offset, opened.damage_offset)
-            if start_offset > 0:
-                directory.start_offsets[name] = start_offset
-            else:
-                directory.start_offsets.pop(name, None)
-            if directory.cleaned_offsets.get(name, 0) > opened.truncation.end_offset_min:
-                directory.cleaned_offsets[name] = opened.truncation.end_offset_min
-            if directory.high_watermarks.get(name, 0) > opened.truncation.high_watermark_max:
-                directory.high_watermarks[name] = opened.truncation.high_watermark_max
+            if self._placement.first(name) is directory:
+                self._note_log(directory, name, opened)
         return directory.checkpoint()
 
-    def _note_high_watermarks(self, directory: LogDirectory, noted: HighWatermarks) -> None:
-        for name, opened in self._logs.items():
-            if self._placement.first(name) is not directory:
-                continue
-            known = directory.high_watermarks.get(name)
-            mark = noted.get(name) if noted is not None else opened.recovery_point if known is None else known
-            if mark is None:
-                continue
-            # Never ahead of what is durable: a log that ends below it after a crash lost something.
-            mark = min(mark, opened.flushed_offset, opened.truncation.high_watermark_max)
-            if opened.damage is not None and known is not None:
-                mark = max(mark, known)  # what is missing stays known until it is here again
-            directory.high_watermarks[name] = mark
+    def _note_log(self, directory: LogDirectory, name: TopicPartition, opened: Log) -> None:
+        directory.recovery_points[name] = opened.recovery_point
+        # Never ahead of what is durable: after a crash a log must not end before it begins.
+        start_offset = min(opened.start_offset, opened.flushed_offset)
+        if opened.damage_offset is not None:  # segments are missing in front of what is here
+            start_offset = min(start_offset, opened.damage_offset)
+        if start_offset > 0:
+            directory.start_offsets[name] = start_offset
+        else:
+            directory.start_offsets.pop(name, None)
+        if directory.cleaned_offsets.get(name, 0) > opened.truncation.end_offset_min:
+            directory.cleaned_offsets[name] = opened.truncation.end_offset_min
+        if directory.high_watermarks.get(name, 0) > opened.truncation.high_watermark_max:
+            directory.high_watermarks[name] = opened.truncation.high_watermark_max
+
+    def _note_high_watermark(
+        self, directory: LogDirectory, name: TopicPartition, opened: Log, noted: HighWatermarks
+    ) -> None:
+        known = directory.high_watermarks.get(name)
+        mark = noted.get(name) if noted is not None else opened.recovery_point if known is None else known
+        if mark is None:
+            return
+        # Never ahead of what is durable: a log that ends below it after a crash lost something.
+        mark = min(mark, opened.flushed_offset, opened.truncation.high_watermark_max)
+        if opened.damage is not None and known is not None:
+            mark = max(mark, known)  # what is missing stays known until it is here again
+        directory.high_watermarks[name] = mark
 
     def forget_truncations(self, directory: LogDirectory) -> None:
         """All logs are closed, and the checkpoints were written. Blocks."""
@@ -220,6 +250,12 @@ class Checkpointing:
             if (note := opened.truncation.note()) is not None
         }
         return {name: note for name, note in notes.items() if self._placement.first(name) is directory}
+
+
+def _check_online(directory: LogDirectory) -> None:
+    if directory.offline is not None:
+        message = f"{directory.path} is offline: {directory.offline}"
+        raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, message)
 
 
 def _write(

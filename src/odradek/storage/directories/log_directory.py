@@ -5,7 +5,7 @@ The marker of a clean shutdown is removed, durably, before any log is opened: a 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Generator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Final
@@ -14,6 +14,7 @@ from uuid import UUID
 from odradek.model.errors import ConfigError
 from odradek.model.ids import TopicPartition
 from odradek.runtime.ports import DirectoryLock, Disk
+from odradek.runtime.turns import in_one_go
 from odradek.storage.directories import checkpoints, naming
 from odradek.storage.directories.checkpoints import BadCheckpointError
 from odradek.storage.directories.extent_file import ExtentFile
@@ -300,20 +301,28 @@ class LogDirectory:
 
     def checkpoint(self) -> Checkpoint:
         """What is to be written down now."""
-        contents: tuple[tuple[str, bytes], ...] = (
-            (naming.RECOVERY_POINTS, checkpoints.format_offsets(self.recovery_points)),
-            (naming.START_OFFSETS, checkpoints.format_offsets(self.start_offsets)),
-            (naming.HIGH_WATERMARKS, checkpoints.format_offsets(self.high_watermarks)),
-            (naming.HELD_REPLICAS, self._held_data()),
-        )
+        return in_one_go(self.checkpoint_steps())
+
+    def checkpoint_steps(self) -> Generator[None, None, Checkpoint]:
+        """The same, with a step for each file. What is known when the first step begins is written down."""
+        forgotten, held, extents = tuple(self._stale), self._held_data(), dict(self.extents)
+        known = {
+            naming.RECOVERY_POINTS: dict(self.recovery_points),
+            naming.START_OFFSETS: dict(self.start_offsets),
+            naming.HIGH_WATERMARKS: dict(self.high_watermarks),
+        }
         if self.cleaned_offsets or naming.CLEANED_OFFSETS in self._written:
-            contents += ((naming.CLEANED_OFFSETS, checkpoints.format_offsets(self.cleaned_offsets)),)
-        files = tuple((name, data) for name, data in contents if self._written.get(name) != data)
+            known[naming.CLEANED_OFFSETS] = dict(self.cleaned_offsets)
+        contents: dict[str, bytes] = {}
+        for name, offsets in known.items():
+            contents[name] = checkpoints.format_offsets(offsets)
+            if name == naming.HIGH_WATERMARKS:
+                contents[naming.HELD_REPLICAS] = held
+            yield
+        files = tuple((name, data) for name, data in contents.items() if self._written.get(name) != data)
         is_bound_anew = any(name == naming.RECOVERY_POINTS for name, _ in files)
-        is_due = is_bound_anew or self.extents != self._extent_file.content
-        return Checkpoint(
-            files=files, extents=dict(self.extents) if is_due else None, forgotten=tuple(self._stale)
-        )
+        is_due = is_bound_anew or extents != self._extent_file.content
+        return Checkpoint(files=files, extents=extents if is_due else None, forgotten=forgotten)
 
     def _held_data(self) -> bytes:
         if self._held_as_written is None:

@@ -63,6 +63,10 @@ def request(count: int) -> InitializeShareGroupStateRequest:
     )
 
 
+def of_topic(*, topic_id: UUID, partitions: list[Any]) -> tuple[UUID, list[Any]]:
+    return topic_id, partitions
+
+
 async def test_operations_share_flushes() -> None:
     shards = FlushedTogether()
     answer = kept(
@@ -70,6 +74,7 @@ async def test_operations_share_flushes() -> None:
         request(4 * AT_ONCE),
         lambda store, place, asked: store.initialize(place, 0, 0),
         lambda partition, outcome: (partition, outcome),
+        of_topic,
     )
     outcomes = await asyncio.wait_for(answer, timeout=60)
     assert outcomes == [(TOPIC, [(number, None) for number in range(4 * AT_ONCE)])]
@@ -90,6 +95,7 @@ async def test_what_is_refused_is_reported_in_its_place() -> None:
         request(5),
         odd_is_refused,
         lambda partition, outcome: (partition, outcome and outcome.code),
+        of_topic,
     )
     fenced = ErrorCode.FENCED_STATE_EPOCH
     assert results == [(0, None), (1, fenced), (2, None), (3, fenced), (4, None)]

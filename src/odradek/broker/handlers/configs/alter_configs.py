@@ -19,7 +19,7 @@ async def handle(
 ) -> AlterConfigsResponse:
     turn = broker.turns.begin()
     responses = []
-    for resource, refusal in each_once(request.resources):
+    for resource, refusal in await each_once(turn, request.resources):
         await turn.step()
         responses.append(await _alter(broker, resource, refusal, validate_only=request.validate_only))
     return AlterConfigsResponse(responses=responses)

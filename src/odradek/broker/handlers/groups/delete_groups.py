@@ -17,7 +17,7 @@ async def handle(
 ) -> DeleteGroupsResponse:
     turn = broker.turns.begin()
     results = []
-    for group_id in dict.fromkeys(request.groups_names):
+    for group_id in await turn.unique(request.groups_names):
         await turn.step()
         results.append(await _delete(broker, group_id))
     return DeleteGroupsResponse(results=results)

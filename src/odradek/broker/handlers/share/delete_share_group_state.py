@@ -16,12 +16,10 @@ from odradek.protocol.messages.share.delete_share_group_state import (
 async def handle(
     broker: BrokerContext, context: RequestContext, request: DeleteShareGroupStateRequest
 ) -> DeleteShareGroupStateResponse:
-    outcomes = await kept(broker, request, lambda store, place, _: store.delete(place), _result)
-    return DeleteShareGroupStateResponse(
-        results=[
-            DeleteStateResult(topic_id=topic_id, partitions=partitions) for topic_id, partitions in outcomes
-        ]
+    results = await kept(
+        broker, request, lambda store, place, _: store.delete(place), _result, DeleteStateResult
     )
+    return DeleteShareGroupStateResponse(results=results)
 
 
 def _result(partition: int, outcome: KafkaError | None) -> PartitionResult:

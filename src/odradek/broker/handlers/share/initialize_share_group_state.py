@@ -27,18 +27,14 @@ from odradek.protocol.messages.share.initialize_share_group_state import (
 async def handle(
     broker: BrokerContext, context: RequestContext, request: InitializeShareGroupStateRequest
 ) -> InitializeShareGroupStateResponse:
-    outcomes = await kept(
+    results = await kept(
         broker,
         request,
         partial(_initialize, broker.image),
         _result,
+        InitializeStateResult,
     )
-    return InitializeShareGroupStateResponse(
-        results=[
-            InitializeStateResult(topic_id=topic_id, partitions=partitions)
-            for topic_id, partitions in outcomes
-        ]
-    )
+    return InitializeShareGroupStateResponse(results=results)
 
 
 def _initialize(

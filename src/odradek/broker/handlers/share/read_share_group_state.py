@@ -21,17 +21,14 @@ from odradek.protocol.messages.share.read_share_group_state import (
 async def handle(
     broker: BrokerContext, context: RequestContext, request: ReadShareGroupStateRequest
 ) -> ReadShareGroupStateResponse:
-    outcomes = await kept(
+    results = await kept(
         broker,
         request,
         lambda store, place, partition: store.read(place, partition.leader_epoch),
         _result,
+        ReadStateResult,
     )
-    return ReadShareGroupStateResponse(
-        results=[
-            ReadStateResult(topic_id=topic_id, partitions=partitions) for topic_id, partitions in outcomes
-        ]
-    )
+    return ReadShareGroupStateResponse(results=results)
 
 
 def _result(partition: int, outcome: ShareState | KafkaError | None) -> PartitionResult:

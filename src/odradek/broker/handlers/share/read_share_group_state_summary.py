@@ -25,13 +25,10 @@ async def handle(
     broker: BrokerContext, context: RequestContext, request: ReadShareGroupStateSummaryRequest
 ) -> ReadShareGroupStateSummaryResponse:
     result = partial(_result, with_counts=context.api_version >= _SINCE_COUNTS)
-    outcomes = await kept(broker, request, lambda store, place, _: store.summary(place), result)
-    return ReadShareGroupStateSummaryResponse(
-        results=[
-            ReadStateSummaryResult(topic_id=topic_id, partitions=partitions)
-            for topic_id, partitions in outcomes
-        ]
+    results = await kept(
+        broker, request, lambda store, place, _: store.summary(place), result, ReadStateSummaryResult
     )
+    return ReadShareGroupStateSummaryResponse(results=results)
 
 
 def _result(partition: int, outcome: Summary | KafkaError, *, with_counts: bool) -> PartitionResult:

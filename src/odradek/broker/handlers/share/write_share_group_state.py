@@ -24,17 +24,14 @@ from odradek.protocol.messages.share.write_share_group_state import (
 async def handle(
     broker: BrokerContext, context: RequestContext, request: WriteShareGroupStateRequest
 ) -> WriteShareGroupStateResponse:
-    outcomes = await kept(
+    results = await kept(
         broker,
         request,
         lambda store, place, partition: store.write(place, _change(partition)),
         _result,
+        WriteStateResult,
     )
-    return WriteShareGroupStateResponse(
-        results=[
-            WriteStateResult(topic_id=topic_id, partitions=partitions) for topic_id, partitions in outcomes
-        ]
-    )
+    return WriteShareGroupStateResponse(results=results)
 
 
 def _change(asked: PartitionData) -> StateChange:

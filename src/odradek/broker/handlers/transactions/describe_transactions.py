@@ -18,8 +18,9 @@ from odradek.protocol.messages.transactions.describe_transactions import (
 async def handle(
     broker: BrokerContext, context: RequestContext, request: DescribeTransactionsRequest
 ) -> DescribeTransactionsResponse:
-    unique = list(dict.fromkeys(request.transactional_ids))
-    states = await broker.turns.begin().gather(partial(_describe, broker), unique)
+    turn = broker.turns.begin()
+    unique = await turn.unique(request.transactional_ids)
+    states = await turn.gather(partial(_describe, broker), unique)
     return DescribeTransactionsResponse(transaction_states=states)
 
 

@@ -1,0 +1,96 @@
+"""The collector of a broker: what survives is not looked at again, and garbage that was put aside is found later."""
+
+from __future__ import annotations
+
+import gc
+import weakref
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from odradek.broker.process import SurvivorsAside
+
+
+class Node:
+    """One half of a cycle."""
+
+    other: Node | None = None
+
+
+def cycle() -> Node:
+    first, second = Node(), Node()
+    first.other, second.other = second, first
+    return first
+
+
+class Heap:
+    """How many blocks there are, as the test says."""
+
+    def __init__(self) -> None:
+        self.blocks = 1000
+
+    def __call__(self) -> int:
+        return self.blocks
+
+
+@pytest.fixture
+def heap() -> Iterator[Heap]:
+    blocks = Heap()
+    aside = SurvivorsAside(blocks)
+    gc.collect()
+    gc.callbacks.append(aside)
+    try:
+        yield blocks
+    finally:
+        gc.callbacks.remove(aside)
+        gc.unfreeze()
+        gc.collect()
+
+
+def looked_at(node: Node) -> bool:
+    return any(tracked is node for tracked in gc.get_objects())
+
+
+def test_what_survives_a_full_collection_is_not_looked_at_again(heap: Callable[[], int]) -> None:
+    node = cycle()
+    assert looked_at(node)
+    gc.collect()
+    assert not looked_at(node)
+
+
+def test_what_survives_a_small_collection_stays_where_it_is(heap: Callable[[], int]) -> None:
+    node = cycle()
+    gc.collect(1)
+    assert looked_at(node)
+
+
+def test_a_cycle_that_became_garbage_is_found_when_the_heap_is_twice_as_large(heap: Heap) -> None:
+    node = cycle()
+    is_alive = weakref.ref(node)
+    gc.collect()
+    del node
+    gc.collect()
+    assert is_alive()
+    heap.blocks = 2001
+    gc.collect()  # finds that there is twice as much
+    gc.collect()  # looks at all of it
+    assert not is_alive()
+
+
+def test_after_a_look_at_everything_the_next_one_waits_until_there_is_twice_as_much_again(heap: Heap) -> None:
+    heap.blocks = 2001
+    gc.collect()
+    gc.collect()
+    heap.blocks = 4000
+    node = cycle()
+    gc.collect()
+    assert not looked_at(node)
+
+
+def test_a_heap_that_became_small_is_the_new_measure(heap: Heap) -> None:
+    heap.blocks = 100
+    gc.collect()
+    node = cycle()
+    heap.blocks = 201
+    gc.collect()
+    assert looked_at(node)
