@@ -59,7 +59,9 @@ class Crew:
         self._thread.join()
         for worker in self._workers:
             worker.stop()
-        hanging = [(item, where) for item in self._workers if (where := item.finish(timeout_s)) is not None]
+        hanging = [
+            (worker, where) for worker in self._workers if (where := worker.finish(timeout_s)) is not None
+        ]
         explained = max(stopped_clients() - len(self._left), 0) if hanging else 0
         for worker, _ in hanging[:explained]:
             self._workers.remove(worker)

@@ -87,15 +87,15 @@ def _observe_language(proxy: Proxy, bootstrap: str, language: Language) -> Seen:
 
     def work(address: str) -> None:
         for what, given in _steps(*topics):
-            answer = subprocess.run(
+            process = subprocess.run(
                 [*command, what, address, json.dumps(given)],
                 capture_output=True,
                 text=True,
                 timeout=SECONDS_MAX,
                 check=False,
             )
-            if answer.returncode != 0:
-                raise RuntimeError(f"{what}: {answer.stderr.strip().splitlines()[-1]}")
+            if process.returncode != 0:
+                raise RuntimeError(f"{what}: {process.stderr.strip().splitlines()[-1]}")
 
     return _observe(proxy, language.title, language.version, work)
 

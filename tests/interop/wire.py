@@ -214,16 +214,16 @@ class Produced:
 
 def produce(connection: Connection, topic: str, batch: bytes | None, **more: int) -> Produced:
     """Produce v8 and what the server said about its one partition."""
-    answer = connection.call(PRODUCE, 8, produce_body(topic, batch, **more))
-    assert (answer.int32(), answer.string(), answer.int32()) == (1, topic, 1)
-    answer.int32()
-    error_code, base_offset = answer.int16(), answer.int64()
-    answer.int64(), answer.int64()
-    for _ in range(answer.int32()):
-        answer.int32(), answer.string()
-    message = answer.string()
-    answer.int32()
-    assert answer.left == 0
+    response = connection.call(PRODUCE, 8, produce_body(topic, batch, **more))
+    assert (response.int32(), response.string(), response.int32()) == (1, topic, 1)
+    response.int32()
+    error_code, base_offset = response.int16(), response.int64()
+    response.int64(), response.int64()
+    for _ in range(response.int32()):
+        response.int32(), response.string()
+    message = response.string()
+    response.int32()
+    assert response.left == 0
     return Produced(error_code=error_code, base_offset=base_offset, message=message)
 
 
@@ -272,9 +272,9 @@ def list_offsets_body(topic: str, timestamp: int, *, partition: int = 0) -> byte
 
 def is_led(connection: Connection, topic: str, partition: int) -> bool:
     """Whether the server answers for a partition, which Kafka does only some time after it was created."""
-    answer = connection.call(LIST_OFFSETS, 1, list_offsets_body(topic, -1, partition=partition))
-    answer.int32(), answer.string(), answer.int32(), answer.int32()
-    return answer.int16() == 0
+    response = connection.call(LIST_OFFSETS, 1, list_offsets_body(topic, -1, partition=partition))
+    response.int32(), response.string(), response.int32(), response.int32()
+    return response.int16() == 0
 
 
 def create_topics_body(

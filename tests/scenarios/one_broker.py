@@ -93,10 +93,10 @@ class Wire:
         probe = HeartbeatRequest(group_id=group, generation_id=1, member_id="nobody")
         async with asyncio.timeout(REPLY_SECONDS):
             while True:
-                result = await self.call(
+                response = await self.call(
                     "FindCoordinator", 4, FindCoordinatorRequest(coordinator_keys=[group])
                 )
-                assert result.coordinators[0].error_code == 0
+                assert response.coordinators[0].error_code == 0
                 if (await self.call("Heartbeat", 4, probe)).error_code == ErrorCode.UNKNOWN_MEMBER_ID:
                     return
                 await asyncio.sleep(0.01)

@@ -424,5 +424,7 @@ async def test_special_timestamps_are_answered_or_refused(wire: Any) -> None:
         return not (await wire.call("ListOffsets", version, request)).topics[0].partitions[0].error_code
 
     for version in versions_of("ListOffsets"):
-        answered = {item for item in timestamps if await is_answered(item, version)}
-        assert answered == {item for item in timestamps if item >= -6 and version >= since.get(item, 0)}
+        answered = {timestamp for timestamp in timestamps if await is_answered(timestamp, version)}
+        assert answered == {
+            timestamp for timestamp in timestamps if timestamp >= -6 and version >= since.get(timestamp, 0)
+        }

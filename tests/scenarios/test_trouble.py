@@ -110,8 +110,8 @@ async def test_a_topic_made_on_a_full_disk_can_be_used_once_there_is_space(
     while codes[-1] and len(codes) < 1000:  # the controller hears of it, and elects
         codes.append((await wire.produce("t", [b"x"], partition=1)).error_code)
     assert codes[-1] == 0
-    result = (await wire.call("Metadata", 12, metadata_of("t"))).topics[0]
-    assert [partition.leader_id for partition in result.partitions] == [1, 1]
+    topic = (await wire.call("Metadata", 12, metadata_of("t"))).topics[0]
+    assert [partition.leader_id for partition in topic.partitions] == [1, 1]
 
 
 async def test_a_topic_that_never_got_its_log_can_be_deleted(
@@ -156,8 +156,8 @@ async def test_many_clients_that_ask_for_the_same_missing_topic_get_one_topic(sc
     wires = [await scene.connect() for _ in range(30)]
 
     async def ask_and_write(wire: Any) -> tuple[int, Any]:
-        result = (await wire.call("Metadata", 12, metadata_of("t"))).topics[0]
-        return (await wire.produce("t", [b"x"], partition=1)).error_code, result.topic_id
+        topic = (await wire.call("Metadata", 12, metadata_of("t"))).topics[0]
+        return (await wire.produce("t", [b"x"], partition=1)).error_code, topic.topic_id
 
     answers = await asyncio.gather(*(ask_and_write(wire) for wire in wires))
     assert {code for code, _ in answers} == {0}
@@ -204,8 +204,8 @@ async def test_a_waiting_fetch_whose_answer_meets_a_disk_error_is_answered_once(
 
     monkeypatch.setattr(PosixFile, "pread", broken)
     await writer.produce("t", [b"x"])
-    answer = (await reader.receive()).responses[0].partitions[0]
-    assert answer.error_code == ErrorCode.KAFKA_STORAGE_ERROR
+    partition = (await reader.receive()).responses[0].partitions[0]
+    assert partition.error_code == ErrorCode.KAFKA_STORAGE_ERROR
     assert not reported
 
 

@@ -210,7 +210,7 @@ async def test_a_failover_takes_the_way_that_is_described(recorder: Recorder, th
 
     brokers = [first, second, third]
     async with asyncio.timeout(REPLY_SECONDS):
-        while not all(is_led_by(item, dead) for item in brokers):
+        while not all(is_led_by(broker, dead) for broker in brokers):
             await asyncio.sleep(0.01)
         with recorder.recording():
             await brokers[dead - 1].stop(drain_seconds=0)

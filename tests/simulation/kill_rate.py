@@ -81,7 +81,7 @@ def measure(scenario: str, progress: Progress) -> int:
             progress(outcome.name, outcome.seeds_tried, len(outcomes), len(bank))
     note_seeds(outcomes)
     _report(bank, {named.name: named for named in outcomes}, time.perf_counter() - started_s)
-    return 0 if all(item.failure is not None for item in outcomes) else 1
+    return 0 if all(outcome.failure is not None for outcome in outcomes) else 1
 
 
 def _report(bank: Sequence[Mutant], outcomes: dict[str, Outcome], seconds: float) -> None:
@@ -91,10 +91,10 @@ def _report(bank: Sequence[Mutant], outcomes: dict[str, Outcome], seconds: float
         how = "NOT CAUGHT" if outcome.failure is None else outcome.failure.splitlines()[0][:_SHOWN]
         click.echo(f"{outcome.name:<42}{outcome.seeds_tried:>6}  {outcome.profile:<9}{how}")
     for scenario in dict.fromkeys(mutant.scenario for mutant in bank):
-        _summary(scenario, [item for item in outcomes.values() if item.scenario == scenario])
+        _summary(scenario, [outcome for outcome in outcomes.values() if outcome.scenario == scenario])
     for mutant, why in ASIDE:
         click.echo(f"not hunted: {mutant.name}: {why}")
-    cpu_s = sum(item.cpu_s for item in outcomes.values())
+    cpu_s = sum(outcome.cpu_s for outcome in outcomes.values())
     click.echo(f"{cpu_s:.0f} s of CPU in {_PROCESSES} processes, {seconds:.0f} s by the clock")
 
 

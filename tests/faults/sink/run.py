@@ -280,7 +280,7 @@ class _Killer:
                 name = driver_id(sink_id)
                 if role is SinkRole.TASK:
                     names = [transaction.transactional_id for transaction in admin.list_transactions()]
-                    name = self._random.choice([item for item in names if sink_of(item) == (sink_id, role)])
+                    name = self._random.choice([name for name in names if sink_of(name) == (sink_id, role)])
                 return admin.describe_transactions([name])[name].coordinator
         except (KafkaError, IndexError):
             return None

@@ -259,11 +259,11 @@ def _java(bootstrap: str, jars: PeerJars) -> None:
 
     def tool(main_class: str, *arguments: str, given: str = "") -> None:
         command = [java_command(), "-Xmx256M", "-cp", jars.class_path, main_class, *arguments]
-        answer = subprocess.run(
+        process = subprocess.run(
             command, input=given, capture_output=True, text=True, timeout=SECONDS_MAX * 2, check=False
         )
-        if answer.returncode != 0:
-            print(f"{main_class}: {(answer.stderr or answer.stdout).strip()[:300]}", file=sys.stderr)  # noqa: T201
+        if process.returncode != 0:
+            print(f"{main_class}: {(process.stderr or process.stdout).strip()[:300]}", file=sys.stderr)  # noqa: T201
 
     at = ("--bootstrap-server", bootstrap)
     tools = "org.apache.kafka.tools"

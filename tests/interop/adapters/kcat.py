@@ -72,17 +72,17 @@ class KcatClient:
 
         :raises RefusedError: with kcat's standard error, when it ends with an error or writes one
         """
-        answer = subprocess.run(
+        process = subprocess.run(
             ["kcat", "-b", self.bootstrap, *flags],
             input=given,
             capture_output=True,
             timeout=READ_SECONDS_MAX * 2,
             check=False,
         )
-        text = answer.stderr.decode(errors="replace")
-        if answer.returncode != 0 or "Delivery failed" in text:
+        text = process.stderr.decode(errors="replace")
+        if process.returncode != 0 or "Delivery failed" in text:
             raise RefusedError(_code_in(text), text.strip())
-        return answer.stdout
+        return process.stdout
 
 
 _CODES = {"MSG_SIZE_TOO_LARGE": 10, "Message size too large": 10, "Unknown topic": 3}

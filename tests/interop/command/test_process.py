@@ -50,7 +50,7 @@ def start(tmp_path):
 
 def _refusal(*arguments: str) -> str:
     """What `odradek serve` writes on standard error when it cannot start; fails if it starts or shows a traceback."""
-    answer = subprocess.run(
+    process = subprocess.run(
         serve_command(*arguments),
         env=serve_environment(),
         capture_output=True,
@@ -58,12 +58,12 @@ def _refusal(*arguments: str) -> str:
         timeout=START_SECONDS_MAX,
         check=False,
     )
-    assert answer.returncode != 0
-    assert answer.stdout == ""
-    assert "Traceback" not in answer.stderr
-    lines = [line for line in answer.stderr.splitlines() if line.strip()]
+    assert process.returncode != 0
+    assert process.stdout == ""
+    assert "Traceback" not in process.stderr
+    lines = [line for line in process.stderr.splitlines() if line.strip()]
     sentences = [line for line in lines if " INFO " not in line and " ERROR " not in line]
-    assert len(sentences) == 1, answer.stderr
+    assert len(sentences) == 1, process.stderr
     return sentences[0]
 
 
@@ -117,13 +117,13 @@ def test_a_data_directory_without_rights_is_reported_in_one_sentence(tmp_path):
     closed.mkdir(mode=0o700)
     for parent in (tmp_path, *list(tmp_path.parents)[:3]):
         parent.chmod(0o755)
-    answer = subprocess.run(
+    process = subprocess.run(
         ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", "test", "-w", str(closed)],
         check=False,
     )
-    assert answer.returncode == 1
+    assert process.returncode == 1
     command = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"]
-    answer = subprocess.run(
+    process = subprocess.run(
         [*command, *serve_command("--data", str(closed / "data"), "--listen", "127.0.0.1:0")],
         env={**serve_environment(), "HOME": "/nonexistent"},
         capture_output=True,
@@ -131,11 +131,11 @@ def test_a_data_directory_without_rights_is_reported_in_one_sentence(tmp_path):
         timeout=START_SECONDS_MAX,
         check=False,
     )
-    if "No module named" in answer.stderr or "can't open" in answer.stderr:
+    if "No module named" in process.stderr or "can't open" in process.stderr:
         pytest.skip("the interpreter itself is out of reach for another user here")
-    assert answer.returncode != 0
-    assert "Traceback" not in answer.stderr
-    assert str(closed) in answer.stderr
+    assert process.returncode != 0
+    assert "Traceback" not in process.stderr
+    assert str(closed) in process.stderr
 
 
 @pytest.mark.parametrize(

@@ -40,19 +40,19 @@ def complaints(directory: Path) -> list[str]:
         "-cp",
         jars.class_path,
     ]
-    answer = subprocess.run(
+    process = subprocess.run(
         [*command, DUMP, "--deep-iteration", "--files", ",".join(files)],
         capture_output=True,
         text=True,
         timeout=SECONDS_MAX,
         check=False,
     )
-    assert answer.returncode == 0, answer.stderr
-    assert answer.stdout.count("Dumping ") == len(files)
+    assert process.returncode == 0, process.stderr
+    assert process.stdout.count("Dumping ") == len(files)
     wrong = re.compile(
         r"mismatch|isvalid: false|out of order|is followed by|is larger|fails|corrupt|exception", re.I
     )
-    lines = (answer.stdout + answer.stderr).splitlines()
+    lines = (process.stdout + process.stderr).splitlines()
     return [line for line in lines if wrong.search(line) and not HARMLESS.search(line)]
 
 

@@ -381,9 +381,11 @@ def test_java_subscribes_by_a_pattern_and_comes_back(jars, bootstrap, group, ser
         program = Path(__file__).parents[1] / "languages" / "java" / "PatternConsumer.java"
         command = [java_command(), "-Xmx256M", "-XX:+UseSerialGC", "-cp", jars.class_path, str(program)]
         command += [bootstrap, group, "same", pattern, str(count), str(SECONDS_MAX // 2)]
-        answer = subprocess.run(command, capture_output=True, text=True, timeout=2 * SECONDS_MAX, check=False)
-        assert answer.returncode == 0, answer.stderr
-        return [line for line in answer.stdout.splitlines() if line.startswith(("assigned", "refused"))]
+        process = subprocess.run(
+            command, capture_output=True, text=True, timeout=2 * SECONDS_MAX, check=False
+        )
+        assert process.returncode == 0, process.stderr
+        return [line for line in process.stdout.splitlines() if line.startswith(("assigned", "refused"))]
 
     expected = f"assigned {stem}-a-0 {stem}-a-1 {stem}-b-0"
     assert run(f"{stem}-[ab]", 3) == [expected]
@@ -408,11 +410,11 @@ def test_kafkas_tool_shows_the_group(jars, member, bootstrap, group, topic):
         (["--state", "--verbose"], [group, "uniform", "Stable"]),
         (["--offsets"], [group, name]),
     ):
-        answer = subprocess.run(
+        process = subprocess.run(
             [*command, *flags], capture_output=True, text=True, timeout=SECONDS_MAX, check=False
         )
-        assert answer.returncode == 0, answer.stderr
+        assert process.returncode == 0, process.stderr
         for word in expected:
-            assert word in answer.stdout, answer.stdout
+            assert word in process.stdout, process.stdout
         for _ in range(3):
             item.poll()

@@ -58,16 +58,16 @@ def java(node: OdradekNode) -> Java:
     jvm = [java_command(), "-Xmx256M", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-cp", class_path]
 
     def run(main_class: str, *arguments: str) -> str:
-        answer = subprocess.run(
+        process = subprocess.run(
             [*jvm, main_class, "--bootstrap-server", node.bootstrap, *arguments],
             capture_output=True,
             text=True,
             timeout=SECONDS_MAX,
             check=False,
         )
-        assert answer.returncode == 0, answer.stdout + answer.stderr
-        assert "rror" not in answer.stderr, answer.stderr
-        return answer.stdout
+        assert process.returncode == 0, process.stdout + process.stderr
+        assert "rror" not in process.stderr, process.stderr
+        return process.stdout
 
     return run
 

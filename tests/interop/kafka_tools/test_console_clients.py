@@ -38,7 +38,7 @@ def java(jars, bootstrap):
             "-cp",
             jars.class_path,
         ]
-        answer = subprocess.run(
+        process = subprocess.run(
             [*command, main_class, server_flag, bootstrap, *arguments],
             input=given,
             capture_output=True,
@@ -46,9 +46,9 @@ def java(jars, bootstrap):
             timeout=SECONDS_MAX,
             check=False,
         )
-        assert answer.returncode == 0, answer.stdout + answer.stderr
-        assert "rror" not in answer.stderr, answer.stderr
-        return answer.stdout
+        assert process.returncode == 0, process.stdout + process.stderr
+        assert "rror" not in process.stderr, process.stderr
+        return process.stdout
 
     return run
 

@@ -42,11 +42,11 @@ def dump():
         listed = ",".join(str(path) for path in files)
         command = [java_command(), "-Xmx256M", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-cp"]
         command += [jars.class_path, "org.apache.kafka.tools.DumpLogSegments", "--files", listed, *arguments]
-        answer = subprocess.run(command, capture_output=True, text=True, timeout=SECONDS_MAX, check=False)
-        assert answer.returncode == 0, answer.stdout + answer.stderr
-        printed = NOTHING_BEFORE.sub("", answer.stdout + answer.stderr)
+        process = subprocess.run(command, capture_output=True, text=True, timeout=SECONDS_MAX, check=False)
+        assert process.returncode == 0, process.stdout + process.stderr
+        printed = NOTHING_BEFORE.sub("", process.stdout + process.stderr)
         assert not WRONG.search(printed), printed
-        return answer.stdout
+        return process.stdout
 
     return run
 

@@ -63,10 +63,10 @@ def java(bootstrap: str) -> Java:
     def run(main_class: str, *arguments: str, server_flag: str | None = "--bootstrap-server") -> str:
         where = [server_flag, bootstrap] if server_flag else []
         command = [*jvm, main_class, *where, *arguments]
-        answer = subprocess.run(command, capture_output=True, text=True, timeout=SECONDS_MAX, check=False)
-        assert answer.returncode == 0, answer.stdout + answer.stderr
-        assert "rror" not in answer.stderr, answer.stderr
-        return answer.stdout
+        process = subprocess.run(command, capture_output=True, text=True, timeout=SECONDS_MAX, check=False)
+        assert process.returncode == 0, process.stdout + process.stderr
+        assert "rror" not in process.stderr, process.stderr
+        return process.stdout
 
     return run
 

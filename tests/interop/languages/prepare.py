@@ -67,12 +67,12 @@ def run_within(*command: str, within: Path) -> None:
     """Run a build's command. AbsentError when it is not here or fails."""
     if shutil.which(command[0]) is None:
         raise AbsentError(f"there is no {command[0]} on this machine")
-    answer = subprocess.run(
+    process = subprocess.run(
         command, cwd=within, capture_output=True, text=True, timeout=_BUILD_SECONDS_MAX, check=False
     )
-    if answer.returncode != 0:
-        lines = (answer.stderr or answer.stdout).strip().splitlines()
-        raise AbsentError(f"`{' '.join(command[:3])}` failed: {lines[-1] if lines else answer.returncode}")
+    if process.returncode != 0:
+        lines = (process.stderr or process.stdout).strip().splitlines()
+        raise AbsentError(f"`{' '.join(command[:3])}` failed: {lines[-1] if lines else process.returncode}")
 
 
 def _go(name: str, module: str) -> Language:

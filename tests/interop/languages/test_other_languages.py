@@ -62,15 +62,15 @@ def runner(language: str, bootstrap: str) -> Run:
         pytest.skip(f"absent: {reason}")
 
     def run(what: str, **given: Any) -> dict[str, Any]:
-        answer = subprocess.run(
+        process = subprocess.run(
             [*command, what, bootstrap, json.dumps(given)],
             capture_output=True,
             text=True,
             timeout=SECONDS_MAX,
             check=False,
         )
-        assert answer.returncode == 0, answer.stdout + answer.stderr[-4000:]
-        result: dict[str, Any] = json.loads(answer.stdout.strip().splitlines()[-1])
+        assert process.returncode == 0, process.stdout + process.stderr[-4000:]
+        result: dict[str, Any] = json.loads(process.stdout.strip().splitlines()[-1])
         return result
 
     return run

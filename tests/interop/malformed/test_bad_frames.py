@@ -137,10 +137,10 @@ def test_requests_before_the_bad_one_are_answered(server, connect):
 def test_api_versions_beyond_ours_is_answered_with_version_0_and_the_range(connect, version):
     """KIP-511: a newer client learns from error 35 and the listed range what it may ask, on the same connection."""
     peer = connect()
-    answer = peer.call(wire.API_VERSIONS, version, b"\0\x04new\x061.0.0\0")
-    assert answer.int16() == 35
-    ranges = {answer.int16(): (answer.int16(), answer.int16()) for _ in range(answer.int32())}
-    assert answer.left == 0
+    response = peer.call(wire.API_VERSIONS, version, b"\0\x04new\x061.0.0\0")
+    assert response.int16() == 35
+    ranges = {response.int16(): (response.int16(), response.int16()) for _ in range(response.int32())}
+    assert response.left == 0
     assert ranges[wire.API_VERSIONS][0] == 0
     assert ranges[wire.API_VERSIONS][1] >= 3
     again = peer.call(wire.API_VERSIONS, 2, b"")

@@ -109,12 +109,12 @@ def test_one_bad_partition_does_not_spoil_the_others(connect, topic):
     good, bad = wire.batch(THREE, 3), wire.batch(THREE, 3, crc=1)
     data = [wire.int32(n) + wire.bytes_(item) for n, item in ((0, good), (1, bad), (2, good), (9, good))]
     head = wire.string(None) + wire.int16(-1) + wire.int32(10_000)
-    answer = peer.call(wire.PRODUCE, 7, head + wire.array([wire.string(name) + wire.array(data)]))
-    answer.int32(), answer.string()
+    response = peer.call(wire.PRODUCE, 7, head + wire.array([wire.string(name) + wire.array(data)]))
+    response.int32(), response.string()
     result = {}
-    for _ in range(answer.int32()):
-        index, code = answer.int32(), answer.int16()
-        answer.int64(), answer.int64(), answer.int64()
+    for _ in range(response.int32()):
+        index, code = response.int32(), response.int16()
+        response.int64(), response.int64(), response.int64()
         result[index] = code
     assert result == {0: 0, 1: CORRUPT, 2: 0, 9: 3}
 

@@ -11,22 +11,22 @@ ONE = wire.batch(wire.records(b"one"), 1)
 
 
 def _metadata_codes(peer, names, *, create=False):
-    answer = peer.call(wire.METADATA, 4, wire.metadata_body(names, create=create))
-    answer.int32()
-    for _ in range(answer.int32()):
-        answer.int32(), answer.string(), answer.int32(), answer.string()
-    answer.string(), answer.int32()
+    response = peer.call(wire.METADATA, 4, wire.metadata_body(names, create=create))
+    response.int32()
+    for _ in range(response.int32()):
+        response.int32(), response.string(), response.int32(), response.string()
+    response.string(), response.int32()
     codes = {}
-    for _ in range(answer.int32()):
-        code, name = answer.int16(), answer.string()
-        answer.int8()
-        for _ in range(answer.int32()):
-            answer.int16(), answer.int32(), answer.int32()
+    for _ in range(response.int32()):
+        code, name = response.int16(), response.string()
+        response.int8()
+        for _ in range(response.int32()):
+            response.int16(), response.int32(), response.int32()
             for _ in range(2):
-                for _ in range(answer.int32()):
-                    answer.int32()
+                for _ in range(response.int32()):
+                    response.int32()
         codes[name] = code
-    assert answer.left == 0
+    assert response.left == 0
     return codes
 
 
@@ -52,11 +52,11 @@ def test_an_unknown_partition_is_named_as_such(connect, topic, partition):
 )
 def test_an_invalid_topic_name_is_refused_and_leaves_no_file(server, connect, name):
     peer = connect()
-    answer = peer.call(wire.CREATE_TOPICS, 2, wire.create_topics_body(name))
-    answer.int32(), answer.int32()
-    assert answer.string() == name
-    assert answer.int16() == INVALID_TOPIC
-    assert answer.string()
+    response = peer.call(wire.CREATE_TOPICS, 2, wire.create_topics_body(name))
+    response.int32(), response.int32()
+    assert response.string() == name
+    assert response.int16() == INVALID_TOPIC
+    assert response.string()
     created = {path.name for path in server.node.data_directory.rglob("*")}
     assert not any(text.startswith((f"{name}-", "etc")) for text in created if name)
 
@@ -84,10 +84,10 @@ def test_an_invalid_name_is_not_created_by_asking_for_it(connect):
 )
 def test_a_topic_that_cannot_be_is_refused_with_its_code(connect, more, code):
     peer = connect()
-    answer = peer.call(wire.CREATE_TOPICS, 2, wire.create_topics_body("cannot-be", **more))
-    answer.int32(), answer.int32(), answer.string()
-    assert answer.int16() == code
-    assert answer.string()
+    response = peer.call(wire.CREATE_TOPICS, 2, wire.create_topics_body("cannot-be", **more))
+    response.int32(), response.int32(), response.string()
+    assert response.int16() == code
+    assert response.string()
     assert _metadata_codes(peer, ["cannot-be"]) == {"cannot-be": UNKNOWN_TOPIC}
 
 
@@ -95,9 +95,11 @@ def test_a_topic_that_cannot_be_is_refused_with_its_code(connect, more, code):
 @pytest.mark.parametrize("partitions", [2_000_000, 2**31 - 1])
 def test_more_partitions_than_anyone_needs_are_refused_at_once(connect, partitions):
     peer = connect()
-    answer = peer.call(wire.CREATE_TOPICS, 2, wire.create_topics_body("far-too-wide", partitions=partitions))
-    answer.int32(), answer.int32(), answer.string()
-    assert answer.int16() == POLICY_VIOLATION
+    response = peer.call(
+        wire.CREATE_TOPICS, 2, wire.create_topics_body("far-too-wide", partitions=partitions)
+    )
+    response.int32(), response.int32(), response.string()
+    assert response.int16() == POLICY_VIOLATION
 
 
 @pytest.mark.usefixtures("bystander")
@@ -105,9 +107,9 @@ def test_growing_to_more_partitions_than_anyone_needs_is_refused_at_once(connect
     if server_kind == "kafka":
         pytest.skip("about our own limit")
     body = wire.array([wire.string(topic()) + wire.int32(2**31 - 1) + wire.int32(-1)])
-    answer = connect().call(wire.CREATE_PARTITIONS, 0, body + wire.int32(10_000) + wire.int8(0))
-    answer.int32(), answer.int32(), answer.string()
-    assert answer.int16() in {INVALID_PARTITIONS, POLICY_VIOLATION}
+    response = connect().call(wire.CREATE_PARTITIONS, 0, body + wire.int32(10_000) + wire.int8(0))
+    response.int32(), response.int32(), response.string()
+    assert response.int16() in {INVALID_PARTITIONS, POLICY_VIOLATION}
 
 
 @pytest.mark.parametrize("offset", [-1, -5, 2, 10**15])
@@ -132,13 +134,15 @@ def test_a_request_for_more_topics_than_anyone_has_is_answered(connect):
 
 def test_the_same_topic_twice_in_one_request_is_refused_both_times(connect):
     item = wire.create_topics_body("twice")[4:-5]
-    answer = connect().call(wire.CREATE_TOPICS, 2, wire.array([item, item]) + wire.int32(1000) + wire.int8(0))
-    answer.int32()
+    response = connect().call(
+        wire.CREATE_TOPICS, 2, wire.array([item, item]) + wire.int32(1000) + wire.int8(0)
+    )
+    response.int32()
     codes = set()
-    for _ in range(answer.int32()):
-        answer.string()
-        codes.add(answer.int16())
-        answer.string()
+    for _ in range(response.int32()):
+        response.string()
+        codes.add(response.int16())
+        response.string()
     assert codes == {42}
 
 

@@ -143,11 +143,11 @@ async def test_metadata_creates_a_topic_when_both_sides_allow_it(scene: Any) -> 
     await scene.start(auto_create_topics_enable="true", num_partitions="3")
     wire = await scene.connect()
     request = MetadataRequest(topics=[MetadataRequestTopic(name="t")], allow_auto_topic_creation=False)
-    result = (await wire.call("Metadata", 9, request)).topics[0]
-    assert result.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    topic = (await wire.call("Metadata", 9, request)).topics[0]
+    assert topic.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     request = MetadataRequest(topics=[MetadataRequestTopic(name="t")], allow_auto_topic_creation=True)
-    result = (await wire.call("Metadata", 9, request)).topics[0]
-    assert (result.error_code, len(result.partitions)) == (0, 3)
+    topic = (await wire.call("Metadata", 9, request)).topics[0]
+    assert (topic.error_code, len(topic.partitions)) == (0, 3)
     assert (await wire.produce("t", [b"x"])).error_code == 0
     request = MetadataRequest(topics=[MetadataRequestTopic(name="bad name")], allow_auto_topic_creation=True)
     assert (await wire.call("Metadata", 9, request)).topics[0].error_code == ErrorCode.INVALID_TOPIC_EXCEPTION
@@ -157,8 +157,8 @@ async def test_no_topic_is_created_where_the_broker_forbids_it(scene: Any) -> No
     await scene.start(auto_create_topics_enable="false")
     wire = await scene.connect()
     request = MetadataRequest(topics=[MetadataRequestTopic(name="t")], allow_auto_topic_creation=True)
-    result = (await wire.call("Metadata", 9, request)).topics[0]
-    assert result.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    topic = (await wire.call("Metadata", 9, request)).topics[0]
+    assert topic.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
 @pytest.mark.parametrize("version", range(14))

@@ -187,8 +187,8 @@ async def test_a_coordinators_topic_is_made_with_the_replicas_that_there_can_be(
     await scene.start(**({} if given is None else {setting: given}))
     wire = await scene.connect()
     asked = find_coordinator.FindCoordinatorRequest(key_type=kind, coordinator_keys=[key])
-    result = (await wire.call("FindCoordinator", 6, asked)).coordinators[0]
-    assert (result.error_code, result.node_id) == (0, 1)
+    coordinator = (await wire.call("FindCoordinator", 6, asked)).coordinators[0]
+    assert (coordinator.error_code, coordinator.node_id) == (0, 1)
     named = metadata.MetadataRequest(topics=[metadata.MetadataRequestTopic(name=topic)])
     partitions = (await wire.call("Metadata", 12, named)).topics[0].partitions
     assert all(partition.replica_nodes == [1] for partition in partitions)

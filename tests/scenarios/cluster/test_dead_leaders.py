@@ -141,6 +141,6 @@ async def test_a_broker_that_left_is_named_a_while_longer(scene: Any, wire: Any,
     link.show(
         replace(before, brokers=tuple(broker for broker in before.brokers if broker.broker_id != OTHER))
     )
-    answer = await wire.call("Metadata", 12, WANTED)
-    assert [broker.node_id for broker in answer.brokers] == [BrokerId(1), OTHER]
-    assert answer.topics[0].partitions[0].leader_id == -1
+    response = await wire.call("Metadata", 12, WANTED)
+    assert [broker.node_id for broker in response.brokers] == [BrokerId(1), OTHER]
+    assert response.topics[0].partitions[0].leader_id == -1

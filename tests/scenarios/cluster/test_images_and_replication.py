@@ -21,8 +21,8 @@ async def commit(wire: Any, topic: str) -> None:
     request = OffsetCommitRequest(
         group_id="g", topics=[OffsetCommitRequestTopic(name=topic, partitions=[partition])]
     )
-    result = await wire.call("FindCoordinator", 2, FindCoordinatorRequest(key="g"))
-    assert result.error_code == 0
+    response = await wire.call("FindCoordinator", 2, FindCoordinatorRequest(key="g"))
+    assert response.error_code == 0
     while (await wire.call("OffsetCommit", 8, request)).topics[0].partitions[0].error_code != 0:
         await asyncio.sleep(0)
 

@@ -46,9 +46,9 @@ def own_epoch(scene: Any) -> int:
 
 
 async def test_a_process_says_which_broker_it_is(hostile: Any, scene: Any) -> None:
-    answer = await hostile.call("IdentifyBroker", 0, IdentifyBrokerRequest(broker_id=77))
-    assert (answer.error_code, answer.broker_id) == (ErrorCode.NONE, 1)
-    assert answer.incarnation == scene.broker.context.cluster.incarnation
+    response = await hostile.call("IdentifyBroker", 0, IdentifyBrokerRequest(broker_id=77))
+    assert (response.error_code, response.broker_id) == (ErrorCode.NONE, 1)
+    assert response.incarnation == scene.broker.context.cluster.incarnation
 
 
 @pytest.mark.parametrize(

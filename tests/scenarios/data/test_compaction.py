@@ -40,8 +40,8 @@ async def fill(wire: Any, make_produce: Any, *, count: int = 120, keys: int = 7)
         else:
             builder.append(START_MS + number, key, value)
             latest[key] = value
-        answer = await wire.call("Produce", 9, make_produce("table", builder.build()))
-        assert answer.responses[0].partition_responses[0].error_code == 0
+        response = await wire.call("Produce", 9, make_produce("table", builder.build()))
+        assert response.responses[0].partition_responses[0].error_code == 0
     return latest
 
 
@@ -66,8 +66,8 @@ async def list_offset(wire: Any, timestamp: int) -> Any:
     wanted = ListOffsetsTopic(
         name="table", partitions=[ListOffsetsPartition(partition_index=0, timestamp=timestamp)]
     )
-    answer = await wire.call("ListOffsets", 8, ListOffsetsRequest(replica_id=-1, topics=[wanted]))
-    return answer.topics[0].partitions[0]
+    response = await wire.call("ListOffsets", 8, ListOffsetsRequest(replica_id=-1, topics=[wanted]))
+    return response.topics[0].partitions[0]
 
 
 async def test_readers_find_a_compacted_table_also_after_a_restart(scene: Any, make_produce: Any) -> None:

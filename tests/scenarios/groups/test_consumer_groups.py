@@ -219,7 +219,7 @@ async def test_administrators_see_the_group_as_it_is(wire: Any, version: int) ->
     classic = await wire.call("DescribeGroups", 6, DescribeGroupsRequest(groups=["g"]))
     assert classic.groups[0].error_code == ErrorCode.GROUP_ID_NOT_FOUND
     listed = await wire.call("ListGroups", 5, ListGroupsRequest(types_filter=["consumer"]))
-    assert [(item.group_id, item.group_state, item.group_type) for item in listed.groups] == [
+    assert [(group.group_id, group.group_state, group.group_type) for group in listed.groups] == [
         ("g", "Stable", "consumer")
     ]
     delete = DeleteGroupsRequest(groups_names=["g"])
@@ -276,8 +276,8 @@ async def test_a_group_that_is_being_loaded_is_asked_again(
     await wire.find_coordinator()
     assert await describe(wire) == before
     assert (await member.beat()).error_code == ErrorCode.NONE
-    result = (await wire.call("OffsetFetch", 9, offsets)).groups[0]
-    assert [partition.committed_offset for topic in result.topics for partition in topic.partitions] == [7]
+    group = (await wire.call("OffsetFetch", 9, offsets)).groups[0]
+    assert [partition.committed_offset for topic in group.topics for partition in topic.partitions] == [7]
 
 
 async def test_a_group_may_have_settings_of_its_own(wire: Any) -> None:

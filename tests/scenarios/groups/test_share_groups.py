@@ -474,8 +474,8 @@ async def test_readers_of_committed_records_get_no_aborted_ones_and_wait_for_the
             transactional=True,
         )
         produced = make_produce("t", batch).replace(transactional_id="tx")
-        answer = await wire.call("Produce", 12, produced)
-        assert answer.responses[0].partition_responses[0].error_code == 0
+        response = await wire.call("Produce", 12, produced)
+        assert response.responses[0].partition_responses[0].error_code == 0
         assert await anne.acquired(wait_ms=0) == []
         ended = EndTxnRequest(
             transactional_id="tx",

@@ -302,8 +302,8 @@ async def test_while_a_transaction_is_completed_the_next_must_wait(
     again = producer.end_request(commit=True)
     for request in (again, again.replace(committed=False)):
         for version in (CLASSIC, EPOCHS):
-            answer = await wire.call("EndTxn", version, request)
-            assert answer.error_code == ErrorCode.CONCURRENT_TRANSACTIONS
+            response = await wire.call("EndTxn", version, request)
+            assert response.error_code == ErrorCode.CONCURRENT_TRANSACTIONS
     init = InitProducerIdRequest(transactional_id="x", transaction_timeout_ms=1000)
     assert (await wire.call("InitProducerId", 4, init)).error_code == ErrorCode.CONCURRENT_TRANSACTIONS
     held.go.set()

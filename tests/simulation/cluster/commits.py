@@ -193,7 +193,7 @@ class CommitWatch:
                 self._nodes[path] = node
                 self._take(topic_from(path.removeprefix(_TOPICS), node.data))
                 changed = True
-        for path in [item for item in self._nodes if item not in tree.nodes]:
+        for path in [node for node in self._nodes if node not in tree.nodes]:
             del self._nodes[path]
             self._names.pop(self._topics.pop(path.removeprefix(_TOPICS)).topic_id)
         if changed:

@@ -235,7 +235,9 @@ def _check_aborted(partition: Partition, sources: Sequence[TransactionSource], r
                     must.append(named)
                 elif transaction.marker_offset >= start:
                     may.append(named)
-        if sorted(item for item in transactions if item not in may or item in must) != sorted(must):
+        if sorted(
+            transaction for transaction in transactions if transaction not in may or transaction in must
+        ) != sorted(must):
             raise ViolationError(
                 f"{partition.name}: aborted from {start} to {end}: {transactions}, should be {must}, perhaps {may}"
             )

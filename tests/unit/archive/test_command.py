@@ -121,7 +121,7 @@ def test_what_is_wrong_is_said_in_one_line(
     archive: TestArchive, brokers: Any, capsys: Any, words: list[str], code: int, line: str
 ) -> None:
 
-    given = [item.format(place=archive.place.path) for item in words]
+    given = [word.format(place=archive.place.path) for word in words]
     result, out, err = run(capsys, *given)
     assert (result, out, err.count("\n")) == (code, "", 1)
     assert re.search(line, err)

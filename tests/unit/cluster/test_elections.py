@@ -171,12 +171,12 @@ async def test_a_broker_that_leaves_hands_over_what_it_leads(three: Any) -> None
 
 async def test_a_broker_that_leaves_hands_over_as_soon_as_someone_is_in_sync(three: Any) -> None:
     await three.topic("t")
-    item = three.brokers[1]
-    await item.propose("t", 0, [1])
-    item.is_leaving = True
-    await item.ask()
+    broker = three.brokers[1]
+    await broker.propose("t", 0, [1])
+    broker.is_leaving = True
+    await broker.ask()
     assert three.partition("t").leader == 1  # there is no one else
-    assert isinstance(await item.propose("t", 0, [1, 2]), PartitionImage)
+    assert isinstance(await broker.propose("t", 0, [1, 2]), PartitionImage)
     assert three.partition("t").leader == 2
     assert three.partition("t").isr == (2,)
 

@@ -24,16 +24,16 @@ def brokers(*numbers: int) -> tuple[BrokerId, ...]:
 async def test_a_restarted_broker_joins_no_isr_by_what_its_former_self_fetched(three: Any) -> None:
     await three.topic("t")
     await three.kill(2)
-    item = three.brokers[1]
+    broker = three.brokers[1]
     await three.revive(2)
-    await item.ask()
-    stale = item.image
+    await broker.ask()
+    stale = broker.image
     await three.kill(2)
     await three.revive(2)
-    await item.ask()
-    current = item.image.topics["t"].partitions[0]
-    item.image = stale.with_topic(item.image.topics["t"])  # the leader saw the former epoch of broker 2
-    outcome = await item.propose("t", 0, [1, 3, 2])
+    await broker.ask()
+    current = broker.image.topics["t"].partitions[0]
+    broker.image = stale.with_topic(broker.image.topics["t"])  # the leader saw the former epoch of broker 2
+    outcome = await broker.propose("t", 0, [1, 3, 2])
     assert isinstance(outcome, KafkaError)
     assert outcome.code is ErrorCode.INELIGIBLE_REPLICA
     assert three.partition("t") == current

@@ -113,7 +113,7 @@ async def test_a_broker_that_the_controller_does_not_hear_leads_no_longer_until_
     assert leader not in three.partition("t").isr
     assert [node.broker_id for node in three.controller.latest.brokers if node.is_leaving] == [leader]
     await three.brokers[leader].ask()
-    assert not any(item.is_leaving for item in three.controller.latest.brokers)
+    assert not any(broker.is_leaving for broker in three.controller.latest.brokers)
 
 
 def test_a_broker_that_hears_of_no_other_is_cut_off_itself() -> None:

@@ -168,7 +168,7 @@ def test_entropy_gives_random_ids_and_fractions() -> None:
     assert len(ids) == 100
     assert {topic_id.version for topic_id in ids} == {4}
     fractions = [entropy.uniform() for _ in range(1000)]
-    assert all(0 <= item < 1 for item in fractions)
+    assert all(0 <= fraction < 1 for fraction in fractions)
     assert 0.4 < sum(fractions) / 1000 < 0.6
 
 

@@ -171,7 +171,7 @@ async def test_two_markers_of_one_producer_keep_their_order(other: MarkerBroker)
         )
 
     response = await other.serve(WriteTxnMarkersRequest(markers=[marker(1), marker(2), marker(1)]))
-    results = [item.topics[0].partitions[0].error_code for item in response.markers]
+    results = [marker.topics[0].partitions[0].error_code for marker in response.markers]
     assert results == [NONE, NONE, ErrorCode.INVALID_PRODUCER_EPOCH]
     state = theirs.log.producers.get(PRODUCER)
     assert state is not None

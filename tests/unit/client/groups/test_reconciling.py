@@ -44,13 +44,13 @@ class Scene:
         """Answer the heartbeat that is due; returns it."""
         ask = self.due()
         part = TopicPartitions(topic_id=T, partitions=list(numbers))
-        answer = ConsumerGroupHeartbeatResponse(
+        response = ConsumerGroupHeartbeatResponse(
             member_id="me",
             member_epoch=epoch,
             heartbeat_interval_ms=5_000,
             assignment=Assignment(topic_partitions=[part]) if learns else None,
         )
-        self.member.answered(ask, answer, self.now)
+        self.member.answered(ask, response, self.now)
         return ask.build(1)
 
     def refuse(self, code: ErrorCode) -> None:
@@ -116,11 +116,11 @@ def test_what_is_taken_away_is_given_up_first_while_the_rest_is_read_on(make: Ma
 def test_a_topic_is_taken_once_its_name_is_known(chance: Any) -> None:
     scene = Scene(chance)
     other = UUID(int=8)
-    answer = ConsumerGroupHeartbeatResponse(
+    response = ConsumerGroupHeartbeatResponse(
         member_epoch=1,
         assignment=Assignment(topic_partitions=[TopicPartitions(topic_id=other, partitions=[0])]),
     )
-    scene.member.answered(scene.due(), answer, scene.now)
+    scene.member.answered(scene.due(), response, scene.now)
     assert scene.member.unnamed
     assert scene.member.handover is None
     scene.member.learned({}, {other: "later"}, scene.now)
