@@ -15,42 +15,42 @@ class Ledger:
     """Records by their numbers, from 0 on."""
 
     def __init__(self) -> None:
-        self._told = array("q")
+        self._places = array("q")
 
     @property
     def told(self) -> array[int]:
         """The `place` of each record; below 0 where that is not known."""
-        return self._told
+        return self._places
 
     def __len__(self) -> int:
-        return len(self._told)
+        return len(self._places)
 
     def sent(self) -> None:
         """One record more, and nothing is known of it yet."""
-        self._told.append(UNKNOWN)
+        self._places.append(UNKNOWN)
 
     def acknowledged(self, number: int, partition: int, offset: int | None) -> None:
         """Without an offset, it is there all the same: a broker that had forgotten where a record that comes again was put says
         only that it has it (DUPLICATE_SEQUENCE_NUMBER)."""
-        self._told[number] = _SOMEWHERE if offset is None else place(partition, offset)
+        self._places[number] = _SOMEWHERE if offset is None else place(partition, offset)
 
     @property
     def acknowledged_count(self) -> int:
-        return sum(answer != UNKNOWN for answer in self._told)
+        return sum(answer != UNKNOWN for answer in self._places)
 
     @property
     def placeless_count(self) -> int:
         """Of those acknowledged, the ones whose place was not told."""
-        return sum(answer == _SOMEWHERE for answer in self._told)
+        return sum(answer == _SOMEWHERE for answer in self._places)
 
     def contradicts(self, number: int, partition: int, offset: int) -> bool:
         """Whether the record was said to be elsewhere."""
-        return self._told[number] not in (UNKNOWN, _SOMEWHERE, place(partition, offset))
+        return self._places[number] not in (UNKNOWN, _SOMEWHERE, place(partition, offset))
 
     def lost(self, is_there: Callable[[int], bool]) -> list[int]:
         """Those that were acknowledged, and are not there."""
         return [
-            number for number, answer in enumerate(self._told) if answer != UNKNOWN and not is_there(number)
+            number for number, answer in enumerate(self._places) if answer != UNKNOWN and not is_there(number)
         ]
 
 

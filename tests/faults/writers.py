@@ -87,14 +87,14 @@ class Writer:
                 self._topic,
                 value,
                 partition=number % self._partitions,
-                on_delivery=lambda error, message: self._told(number, error, message),
+                on_delivery=lambda error, message: self._delivered(number, error, message),
             )
         except BufferError:
             return False
         self.ledger.sent()
         return True
 
-    def _told(self, number: int, error: Any, message: Any) -> None:
+    def _delivered(self, number: int, error: Any, message: Any) -> None:
         self.watch.answered()
         if error is not None:
             self.failures.append(str(error))

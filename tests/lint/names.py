@@ -53,7 +53,10 @@ RETIRED: Final = {
     "Homes": "LogDirPlacement",
     "Verdict": "the action that is meant: FetchResultAction, ProduceErrorAction, ...",
     "Wish": "FetchPosition",
+    "Conduct": "actions, or what they are",
+    "conduct": "actions",
     "farewell": "shutdown",
+    "knock": "probe",
     "patience_s": "api_timeout_s",
     "patiently": "until_timeout",
     "situation": "group_context",
@@ -105,8 +108,9 @@ def _classes(text: str) -> Iterator[str]:
 
 def _retired(text: str) -> Iterator[tuple[int, str]]:
     for token in tokenize.generate_tokens(io.StringIO(text).readline):
-        if token.type == tokenize.NAME and token.string in RETIRED:
-            yield token.start[0], token.string
+        name = token.string.lstrip("_")
+        if token.type == tokenize.NAME and name in RETIRED:
+            yield token.start[0], name
 
 
 def _empty(text: str) -> Iterator[tuple[int, str]]:

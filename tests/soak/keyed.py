@@ -48,7 +48,7 @@ class KeyedWriter(ClientThread):
             while number < due and not self._stopping.is_set():
                 key = f"key-{number % _KEYS}"
                 self._producer.produce(
-                    KEYED_TOPIC, f"{number} {_PAD}", key=key, on_delivery=self._told(key, number)
+                    KEYED_TOPIC, f"{number} {_PAD}", key=key, on_delivery=self._delivered(key, number)
                 )
                 self.sent[key] = number
                 number += 1
@@ -56,7 +56,7 @@ class KeyedWriter(ClientThread):
             self.busy_since = time.monotonic()
         self.unanswered_count = self._producer.flush(_FLUSH_SECONDS)
 
-    def _told(self, key: str, number: int) -> Any:
+    def _delivered(self, key: str, number: int) -> Any:
         def told(error: Any, _: Any) -> None:
             if error is None:
                 self.acknowledged[key] = max(self.acknowledged.get(key, -1), number)

@@ -87,7 +87,7 @@ class Lifecycle:
         """Of the document that the process runs."""
         self._running_since: float | None = None
         self._input_at = now
-        self._told: Command | None = None
+        self._last_command: Command | None = None
         self._said_failure: Failed | None = None
         self._is_killed = False
         self._falls_asleep = False
@@ -147,7 +147,7 @@ class Lifecycle:
         """The process is there."""
         self._has_process = True
         self._run_key = self.document.run_key
-        self._running_since = self._told = self._said_failure = None
+        self._running_since = self._last_command = self._said_failure = None
         self._is_killed = self._falls_asleep = self._has_moved = False
         self.rows_count, self.batch_ms, self.inputs = 0, None, None
         self._enter(Phase.STARTING, now)
@@ -187,7 +187,7 @@ class Lifecycle:
         """The process has ended. `reason` says how, for the case that it said nothing itself; `is_clean`: with code 0."""
         self._has_process = False
         said, self._said_failure = self._said_failure, None
-        was_asked = self._told is Command.STOP
+        was_asked = self._last_command is Command.STOP
         if was_asked and said is None:
             asleep = self._falls_asleep and self.inputs is not None
             self._enter(Phase.SLEEPING if asleep else Phase.STOPPED, now)
@@ -218,8 +218,8 @@ class Lifecycle:
             self._said_failure = Failed(line=self.failure.line)
             return self._kill_once()
         wanted = Command.PAUSE if self.document.desired is Desired.PAUSED else Command.RESUME
-        if self.phase is not Phase.STARTING and wanted is not (self._told or Command.RESUME):
-            self._told = wanted
+        if self.phase is not Phase.STARTING and wanted is not (self._last_command or Command.RESUME):
+            self._last_command = wanted
             return Tell(command=wanted)
         if self._is_idle(now):
             self._falls_asleep = True
@@ -257,7 +257,7 @@ class Lifecycle:
         )
 
     def _stop(self, now: float) -> Effect:
-        self._told = Command.STOP
+        self._last_command = Command.STOP
         self._enter(Phase.STOPPING, now)
         return Tell(command=Command.STOP)
 

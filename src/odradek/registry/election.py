@@ -69,7 +69,7 @@ class Election:
         self._on_deposed = on_deposed
         self._on_controller = on_controller
         self._entropy = entropy
-        self._told: tuple[bytes | None, int] | None = None
+        self._announced: tuple[bytes | None, int] | None = None
         self._term: Term | None = None
         self._office: asyncio.Task[None] | None = None
         self._stands = False
@@ -273,8 +273,8 @@ class Election:
             _log.exception("controller_not_put_away", epoch=term.epoch)
 
     def _tell(self, controller: bytes | None, epoch: int) -> None:
-        if self._told != (controller, epoch):
-            self._told = (controller, epoch)
+        if self._announced != (controller, epoch):
+            self._announced = (controller, epoch)
             self._on_controller(controller, epoch)
 
 

@@ -115,7 +115,7 @@ class Followed:
     def key(self) -> PartitionKey:
         return self.replica.topic_id, self.replica.name.partition
 
-    def wish(self) -> FetchPosition:
+    def fetch_position(self) -> FetchPosition:
         replica = self.replica
         return FetchPosition(
             self.leader_epoch,
@@ -219,7 +219,7 @@ class FetchState:
     def next(self, now: float, terms: FetchTerms) -> FetchRequest | None:
         """The next request; None when there is nothing to ask for at present."""
         self._resume_due(now)
-        wishes: dict[PartitionKey, FetchPosition] = {}
+        fetch_positions: dict[PartitionKey, FetchPosition] = {}
         forgotten: list[PartitionKey] = []
         if self._epoch == _FULL:
             self._asked.clear()
@@ -235,16 +235,16 @@ class FetchState:
                 asked = None
             if followed is None:
                 continue
-            wish = followed.wish()
-            if asked is None or asked[1] != wish:
-                wishes[key] = wish
-                self._asked[key] = followed, wish
+            fetch_position = followed.fetch_position()
+            if asked is None or asked[1] != fetch_position:
+                fetch_positions[key] = fetch_position
+                self._asked[key] = followed, fetch_position
         self._dirty.clear()
         if not self._asked:
             # The leader lets go of a session without partitions; so does this side.
             self._epoch = _FULL
             return None
-        return self._request(wishes, forgotten, terms, self._wait_ms(now, terms))
+        return self._request(fetch_positions, forgotten, terms, self._wait_ms(now, terms))
 
     def _awaits_flush(self, followed: Followed, now: float) -> bool:
         if followed.replica.is_durable:
@@ -288,22 +288,22 @@ class FetchState:
 
     def _request(
         self,
-        wishes: dict[PartitionKey, FetchPosition],
+        fetch_positions: dict[PartitionKey, FetchPosition],
         forgotten: list[PartitionKey],
         terms: FetchTerms,
         wait_ms: int,
     ) -> FetchRequest:
         topics: dict[UUID, list[FetchPartition]] = {}
-        for (topic_id, index), wish in wishes.items():
+        for (topic_id, index), fetch_position in fetch_positions.items():
             topics.setdefault(topic_id, []).append(
                 FetchPartition(
                     partition=index,
-                    current_leader_epoch=wish.leader_epoch,
-                    fetch_offset=wish.fetch_offset,
-                    last_fetched_epoch=wish.last_fetched_epoch,
-                    log_start_offset=wish.log_start_offset,
+                    current_leader_epoch=fetch_position.leader_epoch,
+                    fetch_offset=fetch_position.fetch_offset,
+                    last_fetched_epoch=fetch_position.last_fetched_epoch,
+                    log_start_offset=fetch_position.log_start_offset,
                     partition_max_bytes=terms.partition_bytes_max,
-                    high_watermark=wish.high_watermark,
+                    high_watermark=fetch_position.high_watermark,
                 )
             )
         gone: dict[UUID, list[int]] = {}

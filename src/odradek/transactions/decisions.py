@@ -375,7 +375,7 @@ def _fenced(current: Transaction, who: ProducerIdentity) -> KafkaError:
 
 
 def _wrong_state(current: Transaction, commit: bool) -> KafkaError:
-    wish = "commit" if commit else "abort"
+    ending = "commit" if commit else "abort"
     return KafkaError(
-        ErrorCode.INVALID_TXN_STATE, f"there is nothing to {wish}: the transaction is {current.state.title}"
+        ErrorCode.INVALID_TXN_STATE, f"there is nothing to {ending}: the transaction is {current.state.title}"
     )

@@ -108,7 +108,7 @@ class TransactionCoordinator:
                 )
             return identity
 
-        return await self._patiently(transactional_id, attempt)
+        return await self._until_timeout(transactional_id, attempt)
 
     async def add_partitions(
         self,
@@ -221,14 +221,14 @@ class TransactionCoordinator:
     async def _decide(self, transactional_id: str, decision: Decision[T], *, until_timeout: bool = True) -> T:
         if not until_timeout:
             return await self._decided(transactional_id, decision)
-        return await self._patiently(transactional_id, lambda: self._decided(transactional_id, decision))
+        return await self._until_timeout(transactional_id, lambda: self._decided(transactional_id, decision))
 
     async def _decided(self, transactional_id: str, decision: Decision[T]) -> T:
         return await decided(
             lambda: self._all_shards().for_key(transactional_id), decision, self._next_producer_id
         )
 
-    async def _patiently(self, transactional_id: str, attempt: Callable[[], Awaitable[T]]) -> T:
+    async def _until_timeout(self, transactional_id: str, attempt: Callable[[], Awaitable[T]]) -> T:
         """Attempt, and attempt again when the transaction that stands in the way is complete, if that is soon.
 
         A client goes on at once, while its last transaction gets its markers. Being refused it would wait far longer than that.

@@ -51,11 +51,11 @@ class Result:
             for kind, count in sorted(self.damages.items())
         ]
         lines.append(f"trials after which something was wrong: {len(self.bad)}")
-        lines += [line for outcome in self.bad for line in _told(outcome)]
+        lines += [line for outcome in self.bad for line in _lines_of(outcome)]
         return "\n".join(lines)
 
 
-def _told(outcome: Outcome) -> list[str]:
+def _lines_of(outcome: Outcome) -> list[str]:
     return [
         f"  {outcome.text()}",
         *(

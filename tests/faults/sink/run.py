@@ -222,13 +222,13 @@ class _Killer:
                 )
             if progress.look() == seen and time.monotonic() - seen_at > _PATIENCE_SECONDS:
                 has_come = wait_until(lambda seen=seen: progress.look() > seen, _STALL_SECONDS)  # type: ignore[misc]
-                assert has_come, f"nothing came out for {_STALL_SECONDS:.0f} s; {self._situation()}"
+                assert has_come, f"nothing came out for {_STALL_SECONDS:.0f} s; {self._progress()}"
             if progress.count > seen:
                 seen, seen_at = progress.count, time.monotonic()
         if self._reviving is not None:
             self._reviving.join()
 
-    def _situation(self) -> str:
+    def _progress(self) -> str:
         """Whether readers are held back, or the query stands."""
         with Admin(self._cluster.address) as admin:
             names = [

@@ -75,13 +75,13 @@ class Acknowledged:
             value = str(number).encode()
             while True:
                 try:
-                    self._producer.produce(topic, value, value, on_delivery=self._told)
+                    self._producer.produce(topic, value, value, on_delivery=self._delivered)
                     break
                 except BufferError:
                     self._producer.poll(0.1)
             self._producer.poll(0)
 
-    def _told(self, error: Any, message: Any) -> None:
+    def _delivered(self, error: Any, message: Any) -> None:
         if error is None:
             self.values.append(message.value())
         else:

@@ -87,7 +87,7 @@ def test_a_case_that_fails_is_reported_and_costs_no_other_figure(monkeypatch):
     answer = []
     revived = []
     monkeypatch.setattr("benchmarks.cluster.failing.revive", revived.append)
-    suite = ClusterSuite([], {}, SMOKE, _Told(answer))
+    suite = ClusterSuite([], {}, SMOKE, _Noted(answer))
     item = Up(key="odradek", title="Odradek", cluster="the cluster")
 
     def case(up, number):
@@ -99,12 +99,12 @@ def test_a_case_that_fails_is_reported_and_costs_no_other_figure(monkeypatch):
     assert revived == ["the cluster"]
 
 
-class _Told:
+class _Noted:
     def __init__(self, answer):
-        self._told = answer
+        self._noted = answer
 
     def say(self, text):
-        self._told.append(text)
+        self._noted.append(text)
 
     def show(self, item, rounds):
-        self._told.append(item.measure)
+        self._noted.append(item.measure)

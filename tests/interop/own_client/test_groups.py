@@ -281,7 +281,7 @@ def test_a_static_member_comes_back_to_its_partitions_without_a_rebalance(
     name, group = topic(partitions=2), a_group()
     events: list[str] = []
 
-    class Told(RebalanceListener):
+    class Listening(RebalanceListener):
         def partitions_revoked(self, partitions: Any) -> None:
             events.append("revoked")
 
@@ -290,7 +290,7 @@ def test_a_static_member_comes_back_to_its_partitions_without_a_rebalance(
         lambda: Member(bootstrap, group, name, group_instance_id="b"),
     ) as [first, second]:
         eventually(lambda: len(first.share) == len(second.share) == 1)
-        first.consumer._core.need_group().listener = Told()
+        first.consumer._core.need_group().listener = Listening()
         before = second.share
         second.stop()
         with members(lambda: Member(bootstrap, group, name, group_instance_id="b")) as [again]:
@@ -322,13 +322,13 @@ def test_who_does_not_poll_loses_the_partitions_and_may_not_commit(
     fill(bootstrap, name, 1, 5)
     lost: list[TopicPartition] = []
 
-    class Told(RebalanceListener):
+    class Listening(RebalanceListener):
         def partitions_lost(self, partitions: Any) -> None:
             lost.extend(partitions)
 
     settings: dict[str, Any] = {"auto_offset_reset": "earliest", "max_poll_interval_ms": 1_000, **options}
     with Consumer(bootstrap, group_id=group, enable_auto_commit=False, **settings) as slow:
-        slow.subscribe([name], listener=Told())
+        slow.subscribe([name], listener=Listening())
         assert len(slow.poll(SECONDS)) == 5
         with members(lambda: Member(bootstrap, group, name, **options)) as [other]:
             eventually(lambda: other.share == [0])
@@ -347,7 +347,7 @@ def test_a_listener_may_ask_seek_commit_and_raise(bootstrap: str, topic: MakeTop
         early.commit({only: 4})
     places: list[int] = []
 
-    class Told(RebalanceListener):
+    class Listening(RebalanceListener):
         def partitions_assigned(self, partitions: Any) -> None:
             places.append(consumer.position(only))
             consumer.seek(only, 7)
@@ -355,7 +355,7 @@ def test_a_listener_may_ask_seek_commit_and_raise(bootstrap: str, topic: MakeTop
             raise ZeroDivisionError
 
     with Consumer(bootstrap, group_id=group, enable_auto_commit=False) as consumer:
-        consumer.subscribe([name], listener=Told())
+        consumer.subscribe([name], listener=Listening())
         with pytest.raises(ZeroDivisionError):
             consumer.poll(SECONDS)
         assert [record.offset for record in consumer.poll(SECONDS)] == [7, 8, 9]
@@ -396,7 +396,7 @@ async def test_the_asynchronous_face_has_groups_too(bootstrap: str, topic: MakeT
     fill(bootstrap, name, 2, 20)
     answers: list[str] = []
 
-    class Told(RebalanceListener):
+    class Listening(RebalanceListener):
         async def partitions_assigned(self, partitions: Any) -> None:
             answers.append("assigned")
 
@@ -405,7 +405,7 @@ async def test_the_asynchronous_face_has_groups_too(bootstrap: str, topic: MakeT
 
     settings: dict[str, Any] = {"group_id": group, "auto_offset_reset": "earliest"}
     async with AsyncConsumer(bootstrap, **settings) as consumer:
-        await consumer.subscribe([name], listener=Told())
+        await consumer.subscribe([name], listener=Listening())
         count = 0
         async for _ in consumer:
             count += 1

@@ -52,7 +52,7 @@ def replicas_never_sync() -> Patches:
 
 @mutant("row 11: a follower acknowledges what it merely appended", _SCENARIO)
 def follower_acknowledges_unflushed() -> Patches:
-    def wish(self: Followed) -> FetchPosition:
+    def fetch_position(self: Followed) -> FetchPosition:
         log: Any = self.replica.log
         return FetchPosition(
             self.leader_epoch,
@@ -65,7 +65,7 @@ def follower_acknowledges_unflushed() -> Patches:
     async def durable(self: _FetchLoop, followed: Followed) -> None:
         return None
 
-    yield patch.object(Followed, "wish", wish)
+    yield patch.object(Followed, "fetch_position", fetch_position)
     yield patch.object(FetchState, "_awaits_flush", lambda *_: False)
     yield patch.object(_FetchLoop, "_durable", durable)
 

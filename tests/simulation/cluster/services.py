@@ -13,7 +13,7 @@ from tests.simulation.groups.consumer_group_members import ConsumerGroupMember
 from tests.simulation.groups.history import GroupHistory
 from tests.simulation.groups.members import GroupMember, check_offset, commit_alone
 from tests.simulation.groups.scenario import SimulatedMember
-from tests.simulation.transactions.clients import Conduct, Late, TransactionalClient, deliver_late
+from tests.simulation.transactions.clients import ClientHabits, Late, TransactionalClient, deliver_late
 from tests.simulation.transactions.history import TransactionHistory
 from tests.simulation.transactions.offsets import OFFSETS, OffsetsReader
 from tests.simulation.transactions.reader import CommittedReader
@@ -50,7 +50,7 @@ class TransactionWork:
             setting.context,
             self._history,
             self._late,
-            Conduct(on_end=lambda: None, is_resting=setting.is_calm, gives_up=0.15),
+            ClientHabits(on_end=lambda: None, is_resting=setting.is_calm, gives_up=0.15),
             setting.stream(f"transactional {number} {incarnation}"),
             name=f"t{number}.{incarnation}",
             transactional_id=f"id-{number}",

@@ -73,7 +73,7 @@ class Late:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Conduct:
+class ClientHabits:
     """How producers of a run behave."""
 
     on_end: Callable[[], None]
@@ -111,7 +111,7 @@ class TransactionalClient:
         context: ClientContext,
         history: TransactionHistory,
         late: Late,
-        actions: Conduct,
+        actions: ClientHabits,
         rng: Random,
         *,
         name: str,
@@ -123,7 +123,7 @@ class TransactionalClient:
         self._context = context
         self._history = history
         self._late = late
-        self._conduct = actions
+        self._habits = actions
         self._rng = rng
         self._name = name
         self._id = transactional_id
@@ -224,7 +224,7 @@ class TransactionalClient:
 
     async def _think(self) -> None:
         """Before the end: nothing, or too long, or a death from which another producer of the name comes back."""
-        if self._conduct.is_resting():
+        if self._habits.is_resting():
             return
         roll = self._rng.random()
         if roll < 0.1:
@@ -249,7 +249,7 @@ class TransactionalClient:
                 committed=commit,
             )
         request = self._ending
-        self._conduct.on_end()
+        self._habits.on_end()
         answer = await client.ask(request, self._end_version, EndTxnResponse)
         if answer.error_code == ErrorCode.INVALID_TXN_STATE:
             self._decided_otherwise(request)
@@ -287,7 +287,7 @@ class TransactionalClient:
 
     def _interrupted(self) -> None:
         """A transaction that was broken off is gone on with, or given up and begun again under the next epoch."""
-        if self._rng.random() < self._conduct.gives_up:
+        if self._rng.random() < self._habits.gives_up:
             self._give_up()
             self._identity = None
 
@@ -350,7 +350,7 @@ class TransactionalClient:
         request = ProduceRequest(transactional_id=self._id, acks=-1, timeout_ms=5000, topic_data=[topic])
         if self.with_epochs and self._rng.random() < 0.1:
             self._late.requests.append((request, self._produce_version))
-            if not self._conduct.is_resting() and self._rng.random() < 0.5:
+            if not self._habits.is_resting() and self._rng.random() < 0.5:
                 raise FencedError  # the producer dies, and its request is still on the way
         answer = await client.ask(request, self._produce_version, ProduceResponse)
         (result,) = answer.responses[0].partition_responses

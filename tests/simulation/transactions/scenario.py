@@ -15,7 +15,7 @@ from tests.simulation.broker.clients import create_topic
 from tests.simulation.broker.trial import BrokerTrial, Torment
 from tests.simulation.fault_plan import FaultPlan
 from tests.simulation.transactions.clients import (
-    Conduct,
+    ClientHabits,
     Late,
     TransactionalClient,
     deliver_late,
@@ -100,7 +100,7 @@ class TransactionScenario:
             self._context,
             self._history,
             self._late,
-            Conduct(
+            ClientHabits(
                 on_end=self._chase,
                 is_resting=lambda: self._trial.is_calm,
                 gives_up=0.6 if self._plan.chases_ends else 0.15,

@@ -111,14 +111,14 @@ async def _is_refused(host: str, port: int) -> bool:
     for _ in range(_ATTEMPTS):
         try:
             async with asyncio.timeout(_CONNECT_SECONDS):
-                transport, knock = await asyncio.get_running_loop().create_connection(_Probe, host, port)
+                transport, probe = await asyncio.get_running_loop().create_connection(_Probe, host, port)
         except ConnectionRefusedError:
             return True
         except OSError:  # a timeout is one, too
             return False
         try:
             async with asyncio.timeout(STAYS_SECONDS):
-                await knock.lost.wait()
+                await probe.lost.wait()
         except TimeoutError:
             return False
         finally:

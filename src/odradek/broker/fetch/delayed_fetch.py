@@ -118,33 +118,33 @@ class UnchangedPartitions(Generic[PartitionKeyT]):
     and wakes those in which something happens. So a fetch costs what is new, however many partitions are followed.
     """
 
-    __slots__ = ("_session", "_told", "waiting")
+    __slots__ = ("_known_marks", "_session", "waiting")
 
     def __init__(self, session: RestingSession[PartitionKeyT]) -> None:
         self._session = session
-        self._told: dict[Partition, tuple[PartitionKeyT, Offset]] = {}
+        self._known_marks: dict[Partition, tuple[PartitionKeyT, Offset]] = {}
         self.waiting: FollowerWaiting | None = None
         """The session's fetch, while it waits."""
 
     def rest(self, partition: Partition, key: PartitionKeyT) -> None:
         """The follower knows everything about it."""
-        self._told[partition] = (key, partition.high_watermark)
+        self._known_marks[partition] = (key, partition.high_watermark)
         partition.watch_end(self)
         self._session.rest(key, partial(self._forget, partition))
 
     def _forget(self, partition: Partition) -> None:
-        del self._told[partition]
+        del self._known_marks[partition]
         partition.unwatch(self)
 
     def appended(self, partition: Partition, added_bytes: int) -> None:
-        key, high_watermark = self._told[partition]
+        key, high_watermark = self._known_marks[partition]
         self._session.wake(key)
         if self.waiting is not None:
             self.waiting.take_over(partition, high_watermark)
             self.waiting.appended(partition, added_bytes)
 
     def advanced(self, partition: Partition, added_bytes: int) -> None:
-        key, known_high_watermark = self._told[partition]
+        key, known_high_watermark = self._known_marks[partition]
         if partition.high_watermark > known_high_watermark:
             self._session.wake(key)
             if self.waiting is not None:
@@ -152,7 +152,7 @@ class UnchangedPartitions(Generic[PartitionKeyT]):
                 self.waiting.advanced(partition, added_bytes)
 
     def ended(self, partition: Partition) -> None:
-        self._session.wake(self._told[partition][0])
+        self._session.wake(self._known_marks[partition][0])
         if self.waiting is not None:
             self.waiting.ended(partition)
 

@@ -59,28 +59,28 @@ class SharePersister:
         return self._store_of(place).write(place, change)
 
     async def read(self, place: SharePlace, leader_epoch: int) -> ShareState | None:
-        return await self._patiently(place, lambda store: store.read(place, leader_epoch))
+        return await self._until_timeout(place, lambda store: store.read(place, leader_epoch))
 
     async def initialize(self, place: SharePlace, state_epoch: int, start_offset: int) -> None:
         """UNKNOWN_TOPIC_OR_PARTITION only after a while: another broker hears of a new topic a little later."""
-        await self._patiently(
+        await self._until_timeout(
             place,
             lambda store: store.initialize(place, state_epoch, start_offset),
             passes=_PASSES | {ErrorCode.UNKNOWN_TOPIC_OR_PARTITION},
         )
 
     async def delete(self, place: SharePlace) -> None:
-        await self._patiently(place, lambda store: store.delete(place))
+        await self._until_timeout(place, lambda store: store.delete(place))
 
     async def summary(self, place: SharePlace) -> Summary:
-        return await self._patiently(place, lambda store: store.summary(place))
+        return await self._until_timeout(place, lambda store: store.summary(place))
 
     def _store_of(self, place: SharePlace) -> ShareStateStore:
         """COORDINATOR_NOT_AVAILABLE."""
         _, broker = self._coordinators.coordinator_of(SHARE_GROUP_STATE, shard_key(place))
         return self._stores.at(broker)
 
-    async def _patiently(
+    async def _until_timeout(
         self,
         place: SharePlace,
         work: Callable[[ShareStateStore], Awaitable[T]],

@@ -158,9 +158,9 @@ class Load:
         except OdradekError:
             self.failed += 1
             return
-        delivery.add_done_callback(lambda done: self._told(value, done))
+        delivery.add_done_callback(lambda done: self._delivered(value, done))
 
-    def _told(self, value: bytes, delivery: Delivery) -> None:
+    def _delivered(self, value: bytes, delivery: Delivery) -> None:
         with self._lock:
             try:
                 record_metadata = delivery.result(0)

@@ -19,7 +19,7 @@ FULL_EPOCH: Final = 0
 _EPOCH_MAX: Final = 0x7FFF_FFFF
 
 
-class FetchWish(NamedTuple):
+class PartitionFetch(NamedTuple):
     """From where to fetch one partition. A tuple: compared and rebuilt for every request."""
 
     topic_id: UUID
@@ -34,8 +34,8 @@ class SessionRequest:
 
     session_id: int
     epoch: int
-    wishes: Mapping[TopicPartition, FetchWish]
-    forgotten: Mapping[TopicPartition, FetchWish]
+    partition_fetches: Mapping[TopicPartition, PartitionFetch]
+    forgotten: Mapping[TopicPartition, PartitionFetch]
 
 
 class ClientFetchSession:
@@ -46,18 +46,26 @@ class ClientFetchSession:
     def __init__(self) -> None:
         self._id = NO_SESSION
         self._epoch = FULL_EPOCH
-        self._known: dict[TopicPartition, FetchWish] = {}
+        self._known: dict[TopicPartition, PartitionFetch] = {}
 
-    def next(self, wanted: dict[TopicPartition, FetchWish]) -> SessionRequest:
+    def next(self, wanted: dict[TopicPartition, PartitionFetch]) -> SessionRequest:
         """The request by which the broker comes to hold exactly `wanted`."""
         known, self._known = self._known, wanted
         if self._epoch == FULL_EPOCH:
-            return SessionRequest(session_id=self._id, epoch=FULL_EPOCH, wishes=wanted, forgotten={})
-        changed = {tp: wish for tp, wish in wanted.items() if known.get(tp) != wish}
-        forgotten = {
-            tp: wish for tp, wish in known.items() if tp not in wanted or wanted[tp].topic_id != wish.topic_id
+            return SessionRequest(
+                session_id=self._id, epoch=FULL_EPOCH, partition_fetches=wanted, forgotten={}
+            )
+        changed = {
+            tp: partition_fetch for tp, partition_fetch in wanted.items() if known.get(tp) != partition_fetch
         }
-        return SessionRequest(session_id=self._id, epoch=self._epoch, wishes=changed, forgotten=forgotten)
+        forgotten = {
+            tp: partition_fetch
+            for tp, partition_fetch in known.items()
+            if tp not in wanted or wanted[tp].topic_id != partition_fetch.topic_id
+        }
+        return SessionRequest(
+            session_id=self._id, epoch=self._epoch, partition_fetches=changed, forgotten=forgotten
+        )
 
     def answered(self, session_id: int) -> None:
         """The broker answered without a session error. `session_id` 0: it keeps no session."""

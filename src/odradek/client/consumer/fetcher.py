@@ -15,7 +15,7 @@ from uuid import UUID
 
 from odradek.client.consumer.fetch_session import (
     ClientFetchSession,
-    FetchWish,
+    PartitionFetch,
     SessionRequest,
 )
 from odradek.client.consumer.offset_lookup import LeaderEpochEnd, ask_epoch_ends, ask_offsets
@@ -137,11 +137,11 @@ class Fetcher:
             self._begin(self._look_up_committed(self._find_committed, plan.committed, generations))
         for broker, epochs in plan.validations.items():
             self._begin(self._validate(broker, epochs, self._assignment.generations(epochs)))
-        for broker, wishes in plan.wishes.items():
+        for broker, partition_fetches in plan.partition_fetches.items():
             if broker not in self._fetching:
                 connection = self._cluster.ready(broker, self._links)
                 if connection is not None:
-                    self._fetch(broker, connection, wishes)
+                    self._fetch(broker, connection, partition_fetches)
         if plan.retry_at is not None:
             delay = max(0.0, plan.retry_at - now)
             self._timer = asyncio.get_running_loop().call_later(delay, self.turn)
@@ -165,10 +165,15 @@ class Fetcher:
     # -- fetching
 
     def _fetch(
-        self, broker: int, connection: BrokerConnection, wishes: dict[TopicPartition, FetchWish]
+        self,
+        broker: int,
+        connection: BrokerConnection,
+        partition_fetches: dict[TopicPartition, PartitionFetch],
     ) -> None:
         at_most = (
-            _LAST_VERSION_WITH_NAMES if any(wish.topic_id == ZERO_UUID for wish in wishes.values()) else None
+            _LAST_VERSION_WITH_NAMES
+            if any(partition_fetch.topic_id == ZERO_UUID for partition_fetch in partition_fetches.values())
+            else None
         )
         session = self._sessions.setdefault(broker, ClientFetchSession())
         try:
@@ -178,32 +183,33 @@ class Fetcher:
             return
         if version <= _LAST_VERSION_WITHOUT_SESSIONS:
             session = ClientFetchSession()
-        request = self._request(session.next(wishes))
-        generations = self._assignment.generations(wishes)
+        request = self._request(session.next(partition_fetches))
+        generations = self._assignment.generations(partition_fetches)
         wait_s = self._request_timeout_s + self._settings.fetch_max_wait_ms / 1000
         self._fetching.add(broker)
         future = connection.send(request, at_most=at_most, timeout_s=wait_s)
-        future.add_done_callback(partial(self._fetched, broker, session, wishes, generations))
+        future.add_done_callback(partial(self._fetched, broker, session, partition_fetches, generations))
 
     def _request(self, asked: SessionRequest) -> FetchRequest:
         topics: dict[tuple[str, UUID], FetchTopic] = {}
-        for tp, wish in asked.wishes.items():
+        for tp, partition_fetch in asked.partition_fetches.items():
             topic = topics.setdefault(
-                (tp.topic, wish.topic_id), FetchTopic(topic=tp.topic, topic_id=wish.topic_id, partitions=[])
+                (tp.topic, partition_fetch.topic_id),
+                FetchTopic(topic=tp.topic, topic_id=partition_fetch.topic_id, partitions=[]),
             )
             topic.partitions.append(
                 FetchPartition(
                     partition=tp.partition,
-                    current_leader_epoch=wish.leader_epoch,
-                    fetch_offset=wish.fetch_offset,
-                    partition_max_bytes=wish.max_bytes,
+                    current_leader_epoch=partition_fetch.leader_epoch,
+                    fetch_offset=partition_fetch.fetch_offset,
+                    partition_max_bytes=partition_fetch.max_bytes,
                 )
             )
         forgotten: dict[tuple[str, UUID], ForgottenTopic] = {}
-        for tp, wish in asked.forgotten.items():
+        for tp, partition_fetch in asked.forgotten.items():
             gone = forgotten.setdefault(
-                (tp.topic, wish.topic_id),
-                ForgottenTopic(topic=tp.topic, topic_id=wish.topic_id, partitions=[]),
+                (tp.topic, partition_fetch.topic_id),
+                ForgottenTopic(topic=tp.topic, topic_id=partition_fetch.topic_id, partitions=[]),
             )
             gone.partitions.append(tp.partition)
         return FetchRequest(
@@ -222,7 +228,7 @@ class Fetcher:
         self,
         broker: int,
         session: ClientFetchSession,
-        wishes: dict[TopicPartition, FetchWish],
+        partition_fetches: dict[TopicPartition, PartitionFetch],
         generations: Generations,
         future: asyncio.Future[Any],
     ) -> None:
@@ -232,10 +238,10 @@ class Fetcher:
             return
         try:
             if error is None:
-                self._read(session, wishes, generations, future.result())
+                self._read(session, partition_fetches, generations, future.result())
             elif isinstance(error, KafkaError):
                 session.lost()
-                self._trouble(wishes, generations, error)
+                self._trouble(partition_fetches, generations, error)
             else:
                 raise error
         except Exception as error:  # noqa: BLE001 - the root of the consumer's work: users must learn of it
@@ -246,7 +252,7 @@ class Fetcher:
     def _read(
         self,
         session: ClientFetchSession,
-        wishes: dict[TopicPartition, FetchWish],
+        partition_fetches: dict[TopicPartition, PartitionFetch],
         generations: Generations,
         response: FetchResponse,
     ) -> None:
@@ -254,10 +260,10 @@ class Fetcher:
         if code is not ErrorCode.NONE:
             session.refused(code)
             if code not in _SESSION_ERRORS:
-                self._trouble(wishes, generations, KafkaError(code))
+                self._trouble(partition_fetches, generations, KafkaError(code))
             return
         session.answered(response.session_id)
-        names = {wish.topic_id: tp.topic for tp, wish in wishes.items()}
+        names = {partition_fetch.topic_id: tp.topic for tp, partition_fetch in partition_fetches.items()}
         endpoints = {
             node_endpoint.node_id: Address(node_endpoint.host, node_endpoint.port)
             for node_endpoint in response.node_endpoints
@@ -266,14 +272,14 @@ class Fetcher:
             name = topic.topic or names.get(topic.topic_id, "")
             for partition in topic.partitions:
                 tp = TopicPartition(name, partition.partition_index)
-                wish = wishes.get(tp)
-                if wish is not None and tp in generations:
-                    self._read_partition(tp, wish, generations[tp], partition, endpoints)
+                partition_fetch = partition_fetches.get(tp)
+                if partition_fetch is not None and tp in generations:
+                    self._read_partition(tp, partition_fetch, generations[tp], partition, endpoints)
 
     def _read_partition(
         self,
         tp: TopicPartition,
-        wish: FetchWish,
+        partition_fetch: PartitionFetch,
         generation: int,
         partition_data: PartitionData,
         endpoints: Mapping[int, Address],
@@ -282,14 +288,14 @@ class Fetcher:
         assignment = self._assignment
         with assignment.lock:
             state = assignment.asked(tp, generation)
-            if state is None or state.fetch_offset != wish.fetch_offset or state.busy:
+            if state is None or state.fetch_offset != partition_fetch.fetch_offset or state.busy:
                 return
             if code is not ErrorCode.NONE:
                 self._refused(state, code, partition_data, endpoints)
                 return
             state.high_watermark = partition_data.high_watermark
             state.log_start_offset = partition_data.log_start_offset
-            state.seen_leader_epoch = max(state.seen_leader_epoch, wish.leader_epoch)
+            state.seen_leader_epoch = max(state.seen_leader_epoch, partition_fetch.leader_epoch)
             if not partition_data.records:
                 state.trouble_count = 0
             else:
@@ -301,7 +307,7 @@ class Fetcher:
                     assignment.put(state, partition_data.records, aborted)
                 except KafkaError as error:
                     self._pause(state)
-                    what = f"{tp}: what was fetched at offset {wish.fetch_offset} cannot be read ({error.message})"
+                    what = f"{tp}: what was fetched at offset {partition_fetch.fetch_offset} cannot be read ({error.message})"
                     state.problem = KafkaError(error.code, what)
                     assignment.tell()
 

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from odradek.client.consumer.completed_fetch import FetchedChunk
-from odradek.client.consumer.fetch_session import FetchWish
+from odradek.client.consumer.fetch_session import PartitionFetch
 from odradek.client.network.metadata_snapshot import MetadataSnapshot, missing_partition
 from odradek.client.settings import ConsumerSettings
 from odradek.model.errors import ErrorCode, ErrorValue, KafkaError, OdradekError
@@ -117,7 +117,7 @@ class PartitionState:
 class FetchPlan:
     """What to ask now. Keys of the outer mappings are brokers."""
 
-    wishes: dict[int, dict[TopicPartition, FetchWish]] = field(default_factory=dict)
+    partition_fetches: dict[int, dict[TopicPartition, PartitionFetch]] = field(default_factory=dict)
     lookups: dict[int, dict[TopicPartition, int]] = field(default_factory=dict)
     """Positions to ask for: the timestamp, EARLIEST, LATEST or BY_DURATION."""
     committed: list[TopicPartition] = field(default_factory=list)
@@ -318,7 +318,7 @@ class Assignment:
             plan.validations.setdefault(leader, {})[tp] = state.fetched_epoch
         elif room and state.buffered_bytes < self._partition_bytes_max:
             assert state.fetch_offset is not None
-            plan.wishes.setdefault(leader, {})[tp] = FetchWish(
+            plan.partition_fetches.setdefault(leader, {})[tp] = PartitionFetch(
                 image.topic_id(tp.topic),
                 state.fetch_offset,
                 partition.leader_epoch,

@@ -94,7 +94,7 @@ class ClassicMember(MembershipState):
         self._beat_in_flight = False
         self._again = False
         """Rejoin as soon as the user's side has taken what it was given."""
-        self._farewell: Ask | None = None
+        self._leave_request: Ask | None = None
         self._had: Partitions = ()
         """What was last assigned, and in which generation: `sticky` would like to have it again."""
         self._had_generation = NO_GENERATION
@@ -126,9 +126,9 @@ class ClassicMember(MembershipState):
             ClassicPhase.FAILED,
         ) and self._poll_overdue(now):
             self._stall()
-        if self._farewell is not None:
-            asks.append(self._farewell)
-            self._farewell = None
+        if self._leave_request is not None:
+            asks.append(self._leave_request)
+            self._leave_request = None
         if self.phase is ClassicPhase.TO_JOIN and now >= self._not_before and self._knows_topics:
             asks.append(self._join())
         elif self.phase is ClassicPhase.LEADING:
@@ -363,7 +363,7 @@ class ClassicMember(MembershipState):
     def _stall(self) -> None:
         """Another member should have the partitions of a user who does not come for records."""
         if self.member_id and self.settings.group_instance_id is None and self.generation != NO_GENERATION:
-            self._farewell = self._leave_ask(self.member_id, "no poll within max.poll.interval.ms")
+            self._leave_request = self._leave_ask(self.member_id, "no poll within max.poll.interval.ms")
             self.member_id = ""
         self.generation = NO_GENERATION
         self._incarnation += 1

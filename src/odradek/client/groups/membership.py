@@ -67,7 +67,7 @@ class GroupMembership:
         shutdown = self.member.leave()
         self._cluster.metadata.want_all(False)
         if shutdown is not None:
-            await self._say_farewell(shutdown, timeout_s)
+            await self._send_leave(shutdown, timeout_s)
 
     async def stop(self) -> None:
         self._active = False
@@ -114,7 +114,7 @@ class GroupMembership:
         member, now = self.member, self._now()
         for ask in member.due(now):
             leaves = ask.api == "LeaveGroup"
-            self._begin(self._say_farewell(ask, ask.wait_s) if leaves else self._send(ask))
+            self._begin(self._send_leave(ask, ask.wait_s) if leaves else self._send(ask))
         self._want_topics()
         shown = (member.handover, None if member.problem is None else str(member.problem))
         if shown != self._shown:
@@ -173,7 +173,7 @@ class GroupMembership:
             return
         self.turn()
 
-    async def _say_farewell(self, ask: Ask, timeout_s: float) -> None:
+    async def _send_leave(self, ask: Ask, timeout_s: float) -> None:
         try:
             async with asyncio.timeout(timeout_s):
                 await self._coordinator.ask(ask.api, ask.build, timeout_s=timeout_s)

@@ -47,7 +47,7 @@ class ConsumerPhase(Enum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Told:
+class _SentFields:
     """What a heartbeat said, to be repeated only if it changes."""
 
     names: tuple[str, ...] | None
@@ -69,9 +69,9 @@ class ReconcilingMember(MembershipState):
         self._names: dict[UUID, str] = {}
         self._beat_at = 0.0
         self._in_flight = False
-        self._sending: _Told | None = None
-        self._told: _Told | None = None
-        self._farewell: Ask | None = None
+        self._sending: _SentFields | None = None
+        self._last_sent: _SentFields | None = None
+        self._leave_request: Ask | None = None
 
     # -- what the service and the user ask
 
@@ -94,8 +94,8 @@ class ReconcilingMember(MembershipState):
     def due(self, now: float) -> list[Ask]:
         if self.phase is ConsumerPhase.IN and self._poll_overdue(now):
             self._stall()
-        asks = [self._farewell] if self._farewell is not None else []
-        self._farewell = None
+        asks = [self._leave_request] if self._leave_request is not None else []
+        self._leave_request = None
         if (
             self.phase is ConsumerPhase.IN
             and not self._in_flight
@@ -172,7 +172,7 @@ class ReconcilingMember(MembershipState):
         elif code in _FENCED:
             self._lose(now)
         elif code in _LATER:
-            self._told = None
+            self._last_sent = None
             self._pause(now)
         else:
             self._fail(code, response.error_message)
@@ -182,7 +182,7 @@ class ReconcilingMember(MembershipState):
         if ask.incarnation != self._incarnation or self.phase is not ConsumerPhase.IN:
             return
         self._in_flight = False
-        self._told = None
+        self._last_sent = None
         if error.retriable:
             self._pause(now)
             self._beat_at = min(self._beat_at, self._not_before)
@@ -191,7 +191,7 @@ class ReconcilingMember(MembershipState):
 
     def _welcomed(self, response: ConsumerGroupHeartbeatResponse, now: float) -> None:
         self._failure_count = 0
-        self._told = self._sending
+        self._last_sent = self._sending
         self.member_id = response.member_id or self.member_id
         self._epoch = self.generation = response.member_epoch
         if response.heartbeat_interval_ms > 0:
@@ -233,7 +233,7 @@ class ReconcilingMember(MembershipState):
         self._epoch = JOIN_EPOCH
         self.generation = NO_GENERATION
         self._target = None
-        self._told = None
+        self._last_sent = None
         self._beat_at = now
 
     def _lose(self, now: float) -> None:
@@ -250,7 +250,7 @@ class ReconcilingMember(MembershipState):
     def _stall(self) -> None:
         """Another member should have the partitions of a user who does not come for records."""
         if self.generation != NO_GENERATION:
-            self._farewell = self._leave_ask()
+            self._leave_request = self._leave_ask()
         self.generation = NO_GENERATION
         self._incarnation += 1
         self._in_flight = False
@@ -271,19 +271,19 @@ class ReconcilingMember(MembershipState):
 
     # -- requests
 
-    def _now_to_tell(self) -> _Told:
+    def _now_to_tell(self) -> _SentFields:
         assert self.subscription is not None
         pattern = self.subscription.pattern
         names = None if pattern is not None else tuple(sorted(self.subscription.topics))
-        return _Told(names=names, pattern=pattern, owned=self.owned)
+        return _SentFields(names=names, pattern=pattern, owned=self.owned)
 
     def _changed(self) -> bool:
-        return self._told != self._now_to_tell()
+        return self._last_sent != self._now_to_tell()
 
     def _beat(self, now: float) -> Ask:
         self._in_flight = True
         self._beat_at = now + self._interval_s
-        telling, answer = self._now_to_tell(), self._told
+        telling, answer = self._now_to_tell(), self._last_sent
         self._sending = telling
         settings, epoch, member_id = self.settings, self._epoch, self.member_id
         everything = answer is None or epoch == JOIN_EPOCH

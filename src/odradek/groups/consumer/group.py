@@ -91,7 +91,7 @@ class ConsumerGroup:
     """Implements `groups.kinds.Group`. Members and their parts are values, so that a copy of the group is cheap."""
 
     __slots__ = (
-        "_conduct",
+        "_actions",
         "_subscribed",
         "assignment_epoch",
         "assignment_ms",
@@ -130,7 +130,7 @@ class ConsumerGroup:
         """The newest record about each member itself, without its content. A draft has those of the real group."""
         self.checked_version = -1
         """Soft: the version of the cluster's topics that the group was last compared with."""
-        self._conduct = actions
+        self._actions = actions
         self._subscribed: frozenset[str] | None = None
 
     def copy(self) -> ConsumerGroup:
@@ -202,8 +202,8 @@ class ConsumerGroup:
         return (GroupRecord(key, None).encoded() for key in keys)
 
     def loaded(self, now: Moment) -> None:
-        if self._conduct is not None:
-            self._conduct.loaded(self, now)
+        if self._actions is not None:
+            self._actions.loaded(self, now)
 
     def waiting(self) -> Iterable[Ticket[Any]]:
         return ()
@@ -218,8 +218,8 @@ class ConsumerGroup:
         ticket: Ticket[JoinGroupResponse],
         step: GroupStep,
     ) -> None:
-        assert self._conduct is not None, "drafts have no members to serve"
-        self._conduct.join(self, request, caller, ticket, step)
+        assert self._actions is not None, "drafts have no members to serve"
+        self._actions.join(self, request, caller, ticket, step)
 
     def sync(
         self,
@@ -229,16 +229,16 @@ class ConsumerGroup:
         ticket: Ticket[SyncGroupResponse],
         step: GroupStep,
     ) -> None:
-        assert self._conduct is not None, "drafts have no members to serve"
-        self._conduct.sync(self, request, ticket, step)
+        assert self._actions is not None, "drafts have no members to serve"
+        self._actions.sync(self, request, ticket, step)
 
     def heartbeat(self, machine: GroupMachine, request: HeartbeatRequest, step: GroupStep) -> None:
-        assert self._conduct is not None, "drafts have no members to serve"
-        self._conduct.heartbeat(self, request, step)
+        assert self._actions is not None, "drafts have no members to serve"
+        self._actions.heartbeat(self, request, step)
 
     def leave(self, machine: GroupMachine, request: LeaveGroupRequest, step: GroupStep) -> LeaveGroupResponse:
-        assert self._conduct is not None, "drafts have no members to serve"
-        return self._conduct.leave(self, request, step)
+        assert self._actions is not None, "drafts have no members to serve"
+        return self._actions.leave(self, request, step)
 
     # -- what decisions ask
 

@@ -124,7 +124,7 @@ class ConsumerGroups:
 
 
 class _Bound:
-    """`group.Conduct` for the groups of one machine."""
+    """What consumer groups do, for the groups of one machine."""
 
     __slots__ = ("_kind", "_machine")
 
@@ -133,7 +133,7 @@ class _Bound:
         self._machine = machine
 
     def loaded(self, group: ConsumerGroup, now: Moment) -> None:
-        group_context = self._situation(group, now)
+        group_context = self._context_of(group, now)
         group_context.timers.loaded(group, group_context.settings)
         group_context.timers.apply()
 
@@ -145,7 +145,7 @@ class _Bound:
         ticket: Ticket[JoinGroupResponse],
         step: GroupStep,
     ) -> None:
-        group_context = self._situation(group, step.now)
+        group_context = self._context_of(group, step.now)
         classic_face.join(self._machine, group, group_context, request, caller, ticket, step)
 
     def sync(
@@ -155,13 +155,13 @@ class _Bound:
         ticket: Ticket[SyncGroupResponse],
         step: GroupStep,
     ) -> None:
-        classic_face.sync(group, self._situation(group, step.now), request, ticket, step)
+        classic_face.sync(group, self._context_of(group, step.now), request, ticket, step)
 
     def heartbeat(self, group: ConsumerGroup, request: HeartbeatRequest, step: GroupStep) -> None:
-        classic_face.heartbeat(group, self._situation(group, step.now), request)
+        classic_face.heartbeat(group, self._context_of(group, step.now), request)
 
     def leave(self, group: ConsumerGroup, request: LeaveGroupRequest, step: GroupStep) -> LeaveGroupResponse:
-        return classic_face.leave(self._machine, group, self._situation(group, step.now), request, step)
+        return classic_face.leave(self._machine, group, self._context_of(group, step.now), request, step)
 
-    def _situation(self, group: ConsumerGroup, now: Moment) -> GroupContext:
+    def _context_of(self, group: ConsumerGroup, now: Moment) -> GroupContext:
         return self._kind.group_context(self._machine, group.group_id, now)

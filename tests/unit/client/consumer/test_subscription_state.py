@@ -99,22 +99,27 @@ def test_without_a_policy_poll_says_that_there_is_no_position(make: Callable[...
 def test_a_seek_needs_no_lookup_and_fetches_from_there(make: Callable[..., Assignment]) -> None:
     assignment = make()
     at(assignment, A, offset=7)
-    ((tp, wish),) = plan(assignment).wishes[1].items()
-    assert (tp, wish.fetch_offset, wish.leader_epoch, wish.topic_id) == (A, 7, 3, UUID(int=1))
+    ((tp, partition_fetch),) = plan(assignment).partition_fetches[1].items()
+    assert (tp, partition_fetch.fetch_offset, partition_fetch.leader_epoch, partition_fetch.topic_id) == (
+        A,
+        7,
+        3,
+        UUID(int=1),
+    )
 
 
 def test_each_leader_is_asked_for_its_own(make: Callable[..., Assignment]) -> None:
     assignment = make()
     at(assignment, A, B)
-    wishes = plan(assignment, image(1, 2)).wishes
-    assert {broker: set(item) for broker, item in wishes.items()} == {1: {A}, 2: {B}}
+    partition_fetches = plan(assignment, image(1, 2)).partition_fetches
+    assert {broker: set(item) for broker, item in partition_fetches.items()} == {1: {A}, 2: {B}}
 
 
 def test_fetching_runs_ahead_of_polling(make: Callable[..., Assignment]) -> None:
     assignment = make()
     at(assignment, A)
     put(assignment, records(0))
-    assert plan(assignment).wishes[1][A].fetch_offset == 3
+    assert plan(assignment).partition_fetches[1][A].fetch_offset == 3
     assert state(assignment).position == 0
     assert poll(assignment, 2) == [0, 1]
     assert state(assignment).position == 2
@@ -126,25 +131,27 @@ def test_nothing_is_fetched_behind_the_stop(make: Callable[..., Assignment]) -> 
     assignment = make()
     at(assignment, A, B)
     assignment.stop_at(A, 3)
-    assert set(plan(assignment).wishes[1]) == {A, B}
+    assert set(plan(assignment).partition_fetches[1]) == {A, B}
     put(assignment, records(0))
-    assert set(plan(assignment).wishes[1]) == {B}
+    assert set(plan(assignment).partition_fetches[1]) == {B}
     assert poll(assignment) == [0, 1, 2]
     assignment.stop_at(A, None)
-    assert set(plan(assignment).wishes[1]) == {A, B}
+    assert set(plan(assignment).partition_fetches[1]) == {A, B}
 
 
 def test_near_the_stop_no_more_is_asked_for_than_is_left(make: Callable[..., Assignment]) -> None:
     assignment = make(max_partition_fetch_bytes=8 << 20)
     at(assignment, A)
     assignment.stop_at(A, 100)
-    assert plan(assignment).wishes[1][A].max_bytes == 8 << 20, "how large records are is not known yet"
+    assert plan(assignment).partition_fetches[1][A].max_bytes == 8 << 20, (
+        "how large records are is not known yet"
+    )
     first = records(0)
     put(assignment, first)
-    asked = plan(assignment).wishes[1][A].max_bytes
+    asked = plan(assignment).partition_fetches[1][A].max_bytes
     assert 97 * len(first) / 3 < asked < 8 << 20
     assignment.stop_at(A, 10**9)
-    assert plan(assignment).wishes[1][A].max_bytes == 8 << 20
+    assert plan(assignment).partition_fetches[1][A].max_bytes == 8 << 20
 
 
 def test_a_partition_with_enough_buffered_is_not_fetched_until_its_buffer_is_begun(
@@ -153,18 +160,18 @@ def test_a_partition_with_enough_buffered_is_not_fetched_until_its_buffer_is_beg
     assignment = make(max_partition_fetch_bytes=100)
     at(assignment, A, B)
     put(assignment, records(0))
-    assert set(plan(assignment).wishes[1]) == {B}
+    assert set(plan(assignment).partition_fetches[1]) == {B}
     poll(assignment, 1)
-    assert set(plan(assignment).wishes[1]) == {A, B}
+    assert set(plan(assignment).partition_fetches[1]) == {A, B}
 
 
 def test_nothing_is_fetched_while_the_whole_buffer_is_full(make: Callable[..., Assignment]) -> None:
     assignment = make(prefetch_max_bytes=100)
     at(assignment, A, B)
     put(assignment, records(0))
-    assert plan(assignment).wishes == {}
+    assert plan(assignment).partition_fetches == {}
     poll(assignment)
-    assert set(plan(assignment).wishes[1]) == {A, B}
+    assert set(plan(assignment).partition_fetches[1]) == {A, B}
 
 
 def test_partitions_take_turns(make: Callable[..., Assignment]) -> None:
@@ -204,7 +211,7 @@ def test_paused_partitions_are_neither_fetched_nor_returned(make: Callable[..., 
     at(assignment, A)
     put(assignment, records(0))
     assignment.pause([A], True)
-    assert plan(assignment).wishes == {}
+    assert plan(assignment).partition_fetches == {}
     assert poll(assignment) == []
     assignment.pause([A], False)
     assert poll(assignment) == [0, 1, 2]
@@ -233,7 +240,7 @@ def test_an_offset_out_of_range_starts_over_by_the_policy_once_the_buffer_is_emp
         assignment.found(assignment.state_of(A), 40)
     assert state(assignment).position == 0
     assert poll(assignment) == [0, 1, 2]
-    assert plan(assignment).wishes[1][A].fetch_offset == 40
+    assert plan(assignment).partition_fetches[1][A].fetch_offset == 40
 
 
 def test_an_offset_out_of_range_without_a_policy_is_raised_after_the_buffered_records(
@@ -258,7 +265,7 @@ def test_a_newer_leader_is_asked_where_the_epoch_ended_before_it_is_fetched_from
     put(assignment, records(0, epoch=3))
     assert plan(assignment, image(1, epoch=3)).validations == {}
     newer = plan(assignment, image(1, epoch=4))
-    assert (newer.validations, newer.wishes) == ({1: {A: 3}}, {})
+    assert (newer.validations, newer.partition_fetches) == ({1: {A: 3}}, {})
 
 
 def test_a_seek_under_a_leader_epoch_is_held_against_a_newer_leaders_log(
@@ -291,7 +298,7 @@ def test_pauses_are_waited_for(make: Callable[..., Assignment]) -> None:
     state(assignment, A).not_before = 9.0
     state(assignment, B).not_before = 4.0
     waiting = plan(assignment, now=1.0)
-    assert (waiting.wishes, waiting.retry_at) == ({}, 4.0)
+    assert (waiting.partition_fetches, waiting.retry_at) == ({}, 4.0)
 
 
 def test_a_partition_that_stays_unknown_is_reported_after_the_api_timeout(

@@ -221,7 +221,7 @@ async def _fetch_many(
     kept = []
     for result in results:
         await turn.step()
-        if plan.session is None or plan.session.changed(_told(result)) or not plan.incremental:
+        if plan.session is None or plan.session.changed(_sent(result)) or not plan.incremental:
             kept.append(result)
     hints = _hints(broker, context)
     topics: _Topics = {}
@@ -395,7 +395,7 @@ def _response(
 ) -> FetchResponse:
     session = plan.session
     if session is not None:
-        kept = [result for result in results if session.changed(_told(result)) or not plan.incremental]
+        kept = [result for result in results if session.changed(_sent(result)) or not plan.incremental]
     else:
         kept = list(results)
     hints = _hints(broker, context)
@@ -438,7 +438,7 @@ def _with_endpoints(response: FetchResponse, hints: LeaderHints) -> FetchRespons
     return response.replace(node_endpoints=endpoints) if endpoints else response
 
 
-def _told(result: Result) -> SentPartition:
+def _sent(result: Result) -> SentPartition:
     return SentPartition(
         key=result.key,
         high_watermark=result.data.high_watermark,

@@ -48,13 +48,15 @@ async def handle(
     verdicts = await acknowledge(broker, key, said, renews=renews)
     if request.share_session_epoch == CLOSING:
         await close_session(broker, key)
-    response = ShareAcknowledgeResponse(responses=_told(verdicts))
+    response = ShareAcknowledgeResponse(responses=_topic_responses(verdicts))
     if context.api_version < _SINCE_RENEWAL:
         return response
     return response.replace(acquisition_lock_timeout_ms=lock_ms(broker, key.group_id))
 
 
-def _told(verdicts: dict[ReadPlace, AcknowledgementOutcome]) -> list[ShareAcknowledgeTopicResponse]:
+def _topic_responses(
+    verdicts: dict[ReadPlace, AcknowledgementOutcome],
+) -> list[ShareAcknowledgeTopicResponse]:
     topics: dict[object, ShareAcknowledgeTopicResponse] = {}
     for (topic_id, index), verdict in verdicts.items():
         topic = topics.get(topic_id)

@@ -72,7 +72,7 @@ async def _fetch(
         await fetching.run()
     return ShareFetchResponse(
         acquisition_lock_timeout_ms=lock_ms(broker, key.group_id),
-        responses=await _told(broker, verdicts, fetching),
+        responses=await _topic_responses(broker, verdicts, fetching),
     )
 
 
@@ -250,7 +250,7 @@ class _Waking:
             live.partition.unwatch(self)
 
 
-async def _told(
+async def _topic_responses(
     broker: BrokerContext, verdicts: dict[ReadPlace, AcknowledgementOutcome], fetching: _Fetching
 ) -> list[ShareFetchableTopicResponse]:
     turn = broker.turns.begin()
