@@ -34,7 +34,7 @@ from odradek.streams.plan.operators import (
     walk,
 )
 from odradek.streams.plan.program import Program
-from odradek.streams.plan.sources import can_be_named, source_names
+from odradek.streams.plan.sources import source_names
 from odradek.streams.translation.translator import operators_with_old_values
 
 LOADING_MAX_S: Final = 120.0
@@ -71,7 +71,7 @@ def outline_of_streams(program: Program) -> ProgramOutline:
                     if _is_keyed(operator)
                     or (isinstance(operator, AsTable | TopicSource) and operator in with_old)
                 ),
-                sources_named=can_be_named(sink),
+                sources_named=False,
             )
             for sink in program.ends
         ),

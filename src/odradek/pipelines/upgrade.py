@@ -5,8 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Final
 
 from odradek.pipelines.outline import OutputOutline, ProgramKind, ProgramOutline, StateOutline
+
+NO_CARRY: Final = "it is not tried yet that a pipeline starts from its changelog topics"
 
 
 class UpgradeMode(StrEnum):
@@ -96,7 +99,7 @@ def _keep(before: ProgramOutline | None, after: ProgramOutline, _: str) -> Itera
         moved = [source.name for source in output.sources] != [source.name for source in same.sources]
         if moved and not (output.sources_named and same.sources_named):
             yield _Reason(
-                text=f"{output.name}: its sources change, and one of them is a DataFrame, so that none has a name"
+                text=f"{output.name}: its sources come, go or move, and have no names in its checkpoint"
             )
         yield from _topic_note(output, same)
     yield from _outputs_that_change(before, after)
@@ -127,6 +130,7 @@ def _shape_change(before: StateOutline, after: StateOutline) -> str | None:
 
 
 def _carry(before: ProgramOutline | None, after: ProgramOutline, delivery: str) -> Iterator[_Remark]:
+    yield _Reason(text=NO_CARRY)
     yield from _same_program(before, after)
     if delivery != "exactly_once":
         yield _Reason(

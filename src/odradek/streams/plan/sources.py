@@ -1,4 +1,4 @@
-"""What the sources of a program are called in Spark's checkpoints: after their topics, so that they can come, go and move."""
+"""What the sources of a program are called when two programs are compared: after their topics."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ import re
 from collections import Counter
 from collections.abc import Iterable
 
-from odradek.streams.plan.operators import FrameSource, Operator, TopicSource, walk
+from odradek.streams.plan.operators import Operator, TopicSource, walk
 
 _SIGNS = {"_": "__", ".": "_d", "-": "_h"}
-"""Spark takes letters, digits and underscores. Different topics stay different."""
+"""Names of letters, digits and underscores, as Spark takes them. Different topics stay different."""
 
 
 def source_names(ends: Iterable[Operator]) -> dict[TopicSource, str]:
@@ -22,8 +22,3 @@ def source_names(ends: Iterable[Operator]) -> dict[TopicSource, str]:
             counts[name] += 1
             names[operator] = name if counts[name] == 1 else f"{name}_{counts[name]}"
     return names
-
-
-def can_be_named(end: Operator) -> bool:
-    """Spark wants all sources of a query to have names, or none: a DataFrame of the user's is not ours to name."""
-    return not any(isinstance(operator, FrameSource) for operator in walk(end))
