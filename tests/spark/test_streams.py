@@ -329,3 +329,41 @@ def test_mistakes_are_named_in_one_line(app: Streams, wrong: Any, message: str |
             with pytest.raises(ConfigError, match=message) as refused:
                 driver.read("out")
             assert "\n" not in str(refused.value)
+
+
+def test_versioned_and_global_tables(spark: SparkSession) -> None:
+    app = Streams("tables", emit="every", partitions=3, spark=spark)
+    orders = app.stream("orders", key="STRING", value="currency STRING, country STRING")
+    rates = app.table("rates", key="STRING", value="rate DOUBLE", versioned="1 minute")
+    countries = app.global_table("countries", key="STRING", value="name STRING")
+    orders.join(rates, on="currency", how="left").select("rate").to("rated")
+    orders.join(countries, on="upper(country)").select("name").to("named")
+    rates.group_by("CAST(rate AS INT)").count().to("counts")
+    with app.test() as driver:
+        driver.feed("countries", [("IT", {"name": "Italy"}), ("NO", {"name": "Norway"})])
+        driver.feed("rates", [("eur", {"rate": 2.0}, 20), ("eur", {"rate": 1.0}, 10)])
+        driver.feed(
+            "orders",
+            [
+                ("a", {"currency": "eur", "country": "it"}, 15),
+                (None, {"currency": "eur", "country": "no"}, 25),
+                ("b", {"currency": "usd", "country": "xx"}, 30),
+            ],
+        )
+        written = driver.read_all()
+    said = {topic: [(record.key, record.value) for record in records] for topic, records in written.items()}
+    assert sorted(said["rated"], key=str) == [
+        ("a", {"rate": 1.0}),
+        ("b", {"rate": None}),
+        (None, {"rate": 2.0}),
+    ]
+    assert sorted(said["named"], key=str) == [("a", {"name": "Italy"}), (None, {"name": "Norway"})]
+    assert said["counts"] == [(2, 1)]
+
+
+def test_a_grace_that_a_table_has_no_history_for_is_refused(app: Streams) -> None:
+    orders = app.stream("orders", key="STRING", value="STRING")
+    for versioned in (None, "1 second"):
+        table = app.table("t", key="STRING", value="STRING", versioned=versioned)
+        with pytest.raises(ConfigError, match="remembers as long"):
+            orders.join(table, grace="2 seconds")

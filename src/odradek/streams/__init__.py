@@ -11,17 +11,27 @@ if TYPE_CHECKING:
     from odradek.streams.driver import TestDriver
     from odradek.streams.grouped import GroupedStream
     from odradek.streams.language import Stream, Table
-    from odradek.streams.processors.custom import Processor, Timers
+    from odradek.streams.processors.custom import Processor, Timers, To
     from odradek.streams.records import StreamRecord
 
-__all__ = ["GroupedStream", "Processor", "Stream", "StreamRecord", "Streams", "Table", "TestDriver", "Timers"]
+__all__ = [
+    "GroupedStream",
+    "Processor",
+    "Stream",
+    "StreamRecord",
+    "Streams",
+    "Table",
+    "TestDriver",
+    "Timers",
+    "To",
+]
 
 __getattr__ = lazy_names(
     globals(),
     {
         "odradek.streams.app": ("Streams",),
         "odradek.streams.driver": ("TestDriver",),
-        "odradek.streams.processors.custom": ("Processor", "Timers"),
+        "odradek.streams.processors.custom": ("Processor", "Timers", "To"),
         "odradek.streams.records": ("StreamRecord",),
         "odradek.streams.grouped": ("GroupedStream",),
         "odradek.streams.language": ("Stream", "Table"),

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from odradek.model.errors import ConfigError
 from odradek.model.lazy import lazy
-from odradek.streams.language import Stream, Table
+from odradek.streams.language import GlobalTable, Stream, Table
 from odradek.streams.plan.operators import Emit, Expression, FrameSource, TopicSource, listed
 from odradek.streams.plan.program import Program
 from odradek.streams.plan.schemas import declared
+from odradek.streams.plan.windows import milliseconds
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -78,12 +80,34 @@ class Streams:
         value: str,
         key_format: str = "json",
         value_format: str = "json",
+        versioned: str | int | None = None,
         options: Mapping[str, str] | None = None,
         name: str | None = None,
     ) -> Table:
-        """A compacted topic as a table: its last value for each key. A null value deletes; a record without key is left out."""
+        """A compacted topic as a table: its last value for each key. A null value deletes; a record without key is left out.
+
+        `versioned`, such as "1 hour": the table goes by timestamps, remembers what was true for so long, and leaves out what
+        comes later than that. Streams join what was true at their records' time.
+        """
         source = self._source(topic, key, value, key_format, value_format, options, name, None, table=True)
+        if versioned is not None:
+            source = replace(source, versioned_ms=milliseconds(versioned, "versioned"))
         return Table(self.program, source)
+
+    def global_table(
+        self,
+        topic: str,
+        *,
+        key: str,
+        value: str,
+        key_format: str = "json",
+        value_format: str = "json",
+        options: Mapping[str, str] | None = None,
+        name: str | None = None,
+    ) -> GlobalTable:
+        """As `table`, but every task has all of it: for small tables that streams join by any expression."""
+        source = self._source(topic, key, value, key_format, value_format, options, name, None, table=True)
+        return GlobalTable(replace(source, everywhere=True))
 
     def from_df(
         self,

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, TypeVar, overload
 
 from odradek.model.errors import ConfigError
-from odradek.streams.plan.keyed import Aggregated, Cogrouped, Folded, Processed
+from odradek.streams.plan.keyed import Aggregated, Cogrouped, Folded, Processed, ProcessorOutput
 from odradek.streams.plan.operators import Emit, Expression, Operator, at_least_one
 from odradek.streams.plan.program import Program
 from odradek.streams.plan.windows import (
     SessionWindows,
     SlidingWindows,
     WindowKind,
+    idle_time,
     milliseconds,
     time_windows,
 )
@@ -52,22 +53,40 @@ class GroupedStream(Generic[TableT, StreamT]):
         self._final = final
 
     def window(
-        self, size: str | int, *, every: str | int | None = None, grace: str | int = 0
+        self,
+        size: str | int,
+        *,
+        every: str | int | None = None,
+        grace: str | int = 0,
+        idle_timeout: str | int | None = None,
     ) -> GroupedStream[TableT, StreamT]:
         """Tumbling windows, or hopping ones that begin `every` so often.
 
-        The key gets the columns window_start and window_end (milliseconds).
+        The key gets the columns window_start and window_end (milliseconds). `idle_timeout`: a task that got no record for so
+        long, on the clock, closes all its windows; a record that comes for one of them later is late.
         """
-        return self._windowed(time_windows(size, every, grace))
+        return self._windowed(time_windows(size, every, grace, idle_timeout))
 
-    def sliding(self, size: str | int, *, grace: str | int = 0) -> GroupedStream[TableT, StreamT]:
-        """A window for every set of records that are at most `size` apart."""
-        kind = SlidingWindows(size_ms=milliseconds(size, "sliding"), grace_ms=milliseconds(grace, "grace"))
+    def sliding(
+        self, size: str | int, *, grace: str | int = 0, idle_timeout: str | int | None = None
+    ) -> GroupedStream[TableT, StreamT]:
+        """A window for every set of records that are at most `size` apart. `idle_timeout` as in `window`."""
+        kind = SlidingWindows(
+            size_ms=milliseconds(size, "sliding"),
+            grace_ms=milliseconds(grace, "grace"),
+            idle_ms=idle_time(idle_timeout),
+        )
         return self._windowed(kind)
 
-    def session(self, gap: str | int, *, grace: str | int = 0) -> GroupedStream[TableT, StreamT]:
-        """Records that are at most `gap` apart belong together."""
-        kind = SessionWindows(gap_ms=milliseconds(gap, "session"), grace_ms=milliseconds(grace, "grace"))
+    def session(
+        self, gap: str | int, *, grace: str | int = 0, idle_timeout: str | int | None = None
+    ) -> GroupedStream[TableT, StreamT]:
+        """Records that are at most `gap` apart belong together. `idle_timeout` as in `window`."""
+        kind = SessionWindows(
+            gap_ms=milliseconds(gap, "session"),
+            grace_ms=milliseconds(grace, "grace"),
+            idle_ms=idle_time(idle_timeout),
+        )
         return self._windowed(kind)
 
     def final(self) -> GroupedStream[TableT, StreamT]:
@@ -159,17 +178,48 @@ class GroupedStream(Generic[TableT, StreamT]):
         self._no_table("cogroup")
         return CogroupedStream(self._program, ((self, add),))
 
-    def process(self, processor: Processor, *, schema: str, name: str | None = None) -> StreamT:
-        """A processor of yours: keyed state and timers. `schema`: the type of the values that it gives back, as DDL."""
+    @overload
+    def process(self, processor: Processor, *, schema: str, name: str | None = None) -> StreamT: ...
+
+    @overload
+    def process(
+        self, processor: Processor, *, outputs: Mapping[str, str], name: str | None = None
+    ) -> dict[str, StreamT]: ...
+
+    def process(
+        self,
+        processor: Processor,
+        *,
+        schema: str | None = None,
+        outputs: Mapping[str, str] | None = None,
+        name: str | None = None,
+    ) -> StreamT | dict[str, StreamT]:
+        """A processor of yours: keyed state and timers. `schema`: the type of the values that it gives back, as DDL.
+
+        `outputs`: names and schemas of several outputs, in place of `schema`. The processor gives back `Output(name, value)`;
+        the result is a stream for each name.
+        """
         self._no_table("process")
+        if (schema is None) == (not outputs):
+            raise ConfigError("process: give schema=, or outputs= with a name and a schema for each")
         operator = Processed(
             name=self._program.operator_name("process", name),
             inputs=(self._operator,),
             key=self._key,
             processor=processor,
-            schema=schema,
+            outputs=tuple((outputs or {"": schema or ""}).items()),
         )
-        return self._results.stream(self._program, operator)
+        if not outputs:
+            return self._results.stream(self._program, operator)
+        streams: dict[str, StreamT] = {}
+        for output in outputs:
+            part = ProcessorOutput(
+                name=self._program.operator_name("output", f"{operator.name}-{output}"),
+                inputs=(operator,),
+                output=output,
+            )
+            streams[output] = self._results.stream(self._program, part)
+        return streams
 
     def cogrouped(
         self,

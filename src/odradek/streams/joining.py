@@ -7,7 +7,7 @@ from typing import NamedTuple, TypeAlias
 
 from odradek.model.errors import ConfigError
 from odradek.streams.plan.keyed import ForeignKeyJoin, StreamStreamJoin, StreamTableJoin, TableTableJoin
-from odradek.streams.plan.operators import Emit, Expression, JoinKind, Operator, listed
+from odradek.streams.plan.operators import Emit, Expression, JoinKind, Operator, history_of, listed
 from odradek.streams.plan.program import Program
 from odradek.streams.plan.windows import milliseconds
 
@@ -51,18 +51,28 @@ def stream_to_table(
     sides: Sides,
     how: JoinKind,
     on: Select,
+    grace: str | int | None,
     prefix: str,
     select: Select,
     name: str | None,
 ) -> StreamTableJoin:
-    """ConfigError for an outer join."""
+    """ConfigError for an outer join, and for a grace that the table has no history for."""
     if how == "outer":
         raise ConfigError("a stream and a table have inner and left joins: a table's change makes no record")
+    grace_ms = None if grace is None else milliseconds(grace, "grace")
+    history_ms = history_of(sides[1])
+    if grace_ms is not None and (history_ms is None or history_ms < grace_ms):
+        has = "no versions" if history_ms is None else f"versions of {history_ms} ms"
+        raise ConfigError(
+            f"grace={grace!r} is for a join with a versioned table that remembers as long; {sides[1].name} has {has}:"
+            " write app.table(…, versioned='1 hour')"
+        )
     return StreamTableJoin(
         name=program.operator_name("join", name),
         inputs=sides,
         kind=how,
         on=_selected(on),
+        grace_ms=grace_ms,
         prefix=prefix,
         value=_selected(select),
     )

@@ -25,6 +25,7 @@ from odradek.streams.plan.operators import (
     Merged,
     Operator,
     Peeked,
+    Repartitioned,
     Selected,
     TopicSink,
     TopicSource,
@@ -144,8 +145,11 @@ class Stream:
         self.foreach(lambda record: print(f"{label}{record.key} {record.value}"), name=name)  # noqa: T201
 
     def repartition(self, *, name: str | None = None) -> Stream:
-        """The records that have a key, as in Kafka Streams. Spark divides keys among tasks where an operator needs it."""
-        return self._filtered("__key IS NOT NULL", self._program.operator_name("repartition", name))
+        """The records that have a key, and the others where a left or outer join follows, as in Kafka Streams. Spark divides
+        keys among tasks where an operator needs it.
+        """
+        name = self._program.operator_name("repartition", name)
+        return self._then(Repartitioned(name=name, inputs=(self.operator,)))
 
     def to(
         self,
@@ -186,10 +190,11 @@ class Stream:
     @overload
     def join(
         self,
-        other: Table,
+        other: Table | GlobalTable,
         *,
         how: Literal["inner", "left"] = "inner",
         on: Expression | Iterable[Expression] | None = None,
+        grace: str | int | None = None,
         prefix: str = "",
         select: Expression | Iterable[Expression] | None = None,
         name: str | None = None,
@@ -212,20 +217,21 @@ class Stream:
 
     def join(
         self,
-        other: Stream | Table,
+        other: Stream | Table | GlobalTable,
         *,
         how: JoinKind = "inner",
         on: Expression | Iterable[Expression] | None = None,
         within: str | int | None = None,
         before: str | int | None = None,
         after: str | int | None = None,
-        grace: str | int = 0,
+        grace: str | int | None = None,
         prefix: str = "",
         select: Expression | Iterable[Expression] | None = None,
         name: str | None = None,
     ) -> Stream:
         """With a table: each record with what the table holds for its key, or for `on`, at that moment, and the record's
-        timestamp.
+        timestamp. With a versioned table: with what was true at the record's timestamp; with `grace`, records wait so long for
+        versions that come late.
 
         With a stream: records of one key that are at most `within` apart; `before` and `after` say how much older or newer
         the other
@@ -239,11 +245,11 @@ class Stream:
                 raise ConfigError(
                     "a join of two streams needs within=, such as '5 minutes', and joins by key: no on="
                 )
-            reach = JoinReach(within, before, after, grace)
+            reach = JoinReach(within, before, after, 0 if grace is None else grace)
             return self._then(joining.stream_to_stream(program, inputs, how, reach, prefix, select, name))
         if within is not None:
             raise ConfigError("within= is for a join of two streams; a table has no such time")
-        return self._then(joining.stream_to_table(program, inputs, how, on, prefix, select, name))
+        return self._then(joining.stream_to_table(program, inputs, how, on, grace, prefix, select, name))
 
     def through(self, topic: str, *, name: str | None = None) -> Stream:
         """Write to a topic, and go on with what it holds: what several outputs share is then computed once."""
@@ -256,6 +262,13 @@ class Stream:
             value=declared(value, "value"),
         )
         return Stream(self._program, source)
+
+
+class GlobalTable:
+    """A table that every task has whole. Streams join it by any expression, wherever their records are."""
+
+    def __init__(self, operator: Operator) -> None:
+        self.operator = operator
 
 
 class Table:

@@ -156,10 +156,11 @@ def _translator(program: Program, ends: list[Operator]) -> Translator:
 
 
 def _topic_frame(program: Program, source: TopicSource, number: int) -> RecordFrame:
-    """A topic as a stream from its first record. Of two sources with records of one time, the one that is named first goes
-    first.
+    """A topic as a stream from its first record; the first batch has all of a global table. Of two sources with records of
+    one time, the one that is named first goes first.
     """
     spark = session(program.name, program.spark, program.partitions)
+    limit = {} if source.everywhere else {"maxOffsetsPerTrigger": str(ROWS_PER_BATCH)}
     rows = (
         spark.readStream.format("odradek")
         .options(**_client_options(program))
@@ -167,11 +168,12 @@ def _topic_frame(program: Program, source: TopicSource, number: int) -> RecordFr
         .option("startingOffsets", "earliest")
         .option("includeHeaders", "true")
         .options(**source_options(source.key, "key"), **source_options(source.value, "value"))
-        .option("maxOffsetsPerTrigger", str(ROWS_PER_BATCH))
+        .options(**limit)
         .options(**dict(source.options))
         .load()
     )
     when = sf.unix_millis("timestamp")
+    turn = sf.lit(0).cast("bigint") if source.everywhere else when  # a global table goes before what joins it
     return RecordFrame(
         rows=rows.select(
             decoded(source.key, "key").alias("__key"),
@@ -179,7 +181,7 @@ def _topic_frame(program: Program, source: TopicSource, number: int) -> RecordFr
             when.alias("__timestamp"),
             sf.when(sf.size("headers") > 0, sf.col("headers")).cast(HEADERS).alias("__headers"),
             sf.array(
-                when, sf.lit(number).cast("bigint"), sf.col("partition").cast("bigint"), sf.col("offset")
+                turn, sf.lit(number).cast("bigint"), sf.col("partition").cast("bigint"), sf.col("offset")
             ).alias("__order"),
         )
     )
@@ -188,7 +190,7 @@ def _topic_frame(program: Program, source: TopicSource, number: int) -> RecordFr
 def data_frame(program: Program, operator: Operator) -> DataFrame:
     """An operator's records for a program of the user's own."""
     frame = _translator(program, [operator]).frame(operator)
-    return scope(frame).drop("__key", "__value", "__old", "__timestamp", "__headers", "__order")
+    return scope(frame).drop("__key", "__value", "__old", "__latest", "__timestamp", "__headers", "__order")
 
 
 def schemas(program: Program, operator: Operator) -> tuple[str, str]:

@@ -26,7 +26,7 @@ from tests.streams.oracle.allowed import allowance
 from tests.streams.oracle.comparison import Outputs, compare
 from tests.streams.oracle.documents import operators, text
 from tests.streams.oracle.generator import Document, generate
-from tests.streams.oracle.kafka import PROGRAM, KafkaOracle
+from tests.streams.oracle.kafka import PROGRAM, KafkaOracle, OracleError
 from tests.streams.oracle.ours import OurDriver, missing
 from tests.streams.oracle.shrinking import shrink
 
@@ -78,9 +78,17 @@ class Trial:
         return faults
 
     def smallest(self, document: Document) -> Document:
-        return shrink(
-            document, lambda candidates: [bool(difference) for difference in self.judge(candidates, Tally())]
-        )
+        return shrink(document, self._fail)
+
+    def _fail(self, candidates: list[Document]) -> list[bool]:
+        """Which of these differ? Not those that Kafka refuses: what makes a program right may have been left out."""
+        answers, failed = self._ours(candidates), []
+        for document, mine in zip(candidates, answers, strict=True):
+            try:
+                failed.append(bool(self._faults(document, mine, Tally())))
+            except OracleError:
+                failed.append(False)
+        return failed
 
 
 def main() -> int:

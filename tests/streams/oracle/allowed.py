@@ -54,16 +54,12 @@ def _overtaken(document: Document, difference: OutputDifference) -> bool:
 
 
 def _without_overtaken(ours: list[Output], theirs: list[Output]) -> bool:
-    place = 0
+    places = {0}
     for number, record in enumerate(ours):
-        if place < len(theirs) and theirs[place] == record and len(theirs) - place <= len(ours) - number:
-            following = ours[number + 1] if number + 1 < len(ours) else None
-            if following != record or len(theirs) - place == len(ours) - number:
-                place += 1
-                continue
-        if number + 1 == len(ours) or ours[number + 1][2] != record[2]:
-            return False
-    return place == len(theirs)
+        following = ours[number + 1][2] if number + 1 < len(ours) else None
+        left_out = places if following == record[2] else set()
+        places = left_out | {place + 1 for place in places if place < len(theirs) and theirs[place] == record}
+    return len(theirs) in places
 
 
 def _deletes_of_nothing(document: Document, difference: OutputDifference) -> bool:
@@ -81,18 +77,6 @@ def _effective(records: list[Output]) -> list[Output]:
     return kept
 
 
-def _null_keys_after_repartition(document: Document, difference: OutputDifference) -> bool:
-    """Only theirs has records without key."""
-    ops = {node["op"] for node in document["nodes"] if node.get("how", "left") != "inner"}
-    joined = ops & {"joinStreams", "joinTable", "joinGlobal"}
-    return (
-        "repartition" in ops
-        and bool(joined)
-        and difference.key == "null"
-        and _within(difference.ours, difference.theirs)
-    )
-
-
 def _unmatched_later(document: Document, difference: OutputDifference) -> bool:
     """The same records in another order, or fewer of theirs, and what is missing there has no match."""
     joins = [node for node in document["nodes"] if node["op"] == "joinStreams" and node["how"] != "inner"]
@@ -107,12 +91,6 @@ ALLOWED = (
         covers=_deletes_of_nothing,
         why="Kafka says of a new window that it replaces the initial aggregate, or that of the window before; when that would "
         "have passed the filter and the window does not, it deletes what was never there.",
-    ),
-    ProgramAllowance(
-        name="repartition leaves out null keys",
-        covers=_null_keys_after_repartition,
-        why="Kafka's repartition() leaves out null keys, unless a left or outer join follows, which can use them (KIP-962). "
-        "Ours always leaves them out.",
     ),
     ProgramAllowance(
         name="sliding windows know all records, and are final when nothing can change them any more",

@@ -32,8 +32,12 @@ from odradek.streams.processors.joins import LatestProcessor, StreamTableProcess
 from odradek.streams.processors.ports import InputRow, KeyedProcessor, UpdateRow
 from odradek.streams.processors.stream_joins import StreamStreamProcessor
 from odradek.streams.processors.task import MemoryStore, run_batch
+from odradek.streams.processors.versions import VersionedJoinProcessor, VersionedProcessor
 from odradek.streams.processors.windows import WindowProcessor, open_windows
-from odradek.streams.translation.translator import operators_with_old_values
+from odradek.streams.translation.translator import (
+    operators_with_old_values,
+    repartitions_with_null_keys,
+)
 
 Fields: TypeAlias = dict[str, Any] | None
 
@@ -46,6 +50,7 @@ class DirectRow(NamedTuple):
     old: Fields
     timestamp: int
     order: list[int]
+    latest: bool = True
 
 
 class DirectFrame(NamedTuple):
@@ -77,6 +82,7 @@ class DirectProgram:
         self._topics = build(app, document)
         self._ends = app.program.ends
         self._wants_old = operators_with_old_values(self._ends)
+        self._keep_null_keys = repartitions_with_null_keys(self._ends)
         self._state: dict[str, dict[bytes, bytes]] = {} if state is None else state
         self._fed: list[tuple[int, Any]] = []
         self._frames: dict[operators.Operator, DirectFrame] = {}
@@ -131,6 +137,10 @@ class DirectProgram:
             for number, (topic, key, value, at) in self._fed
             if topic == operator.topic
         ]
+        if operator.versioned_ms is not None:
+            port = _by_key([row for row in rows if row.key is not None])
+            updates = self._run(operator.name, VersionedProcessor(operator.versioned_ms), port)
+            return DirectFrame([_row(order, update) for order, update in updates], old=True)
         return self._changelog(operator, operator.name, rows) if operator.table else DirectFrame(rows)
 
     def _changelog(self, operator: operators.Operator, name: str, rows: list[DirectRow]) -> DirectFrame:
@@ -158,7 +168,7 @@ class DirectProgram:
             )
             for row in frame.rows
         ]
-        if frame.old and operator in self._wants_old:
+        if frame.old and operator in self._wants_old and operators.history_of(operator) is None:
             rows = [row for row in rows if row.value is not None or row.old is not None]
         return DirectFrame(rows, old=frame.old)
 
@@ -198,6 +208,13 @@ class DirectProgram:
                 for row in frame.rows
             ]
         )
+
+    @_made.register
+    def _(self, operator: operators.Repartitioned) -> DirectFrame:
+        (frame,) = self._inputs(operator)
+        if operator in self._keep_null_keys:
+            return frame
+        return DirectFrame([row for row in frame.rows if row.key is not None])
 
     @_made.register
     def _(self, operator: operators.AsStream) -> DirectFrame:
@@ -253,8 +270,9 @@ class DirectProgram:
     ) -> DirectFrame:
         port: PortRows = []
         for row in frame.rows:
-            if frame.old:
+            if frame.old and row.latest:
                 port += _table_changes(operator, row, arguments)
+            if frame.old:
                 continue
             key = _key(operator.key, row, row.value)
             takes_nulls = operator.window is not None and not isinstance(operator.window, SlidingWindows)
@@ -303,12 +321,18 @@ class DirectProgram:
             (_key(operator.on, row, row.value), {"key": row.key, "value": row.value}, row)
             for row in stream.rows
         ]
-        updates = self._run(operator.name, StreamTableProcessor(operator.kind), left, _by_key(table.rows))
+        history_ms = operators.history_of(operator.inputs[1])
+        processor: KeyedProcessor = StreamTableProcessor(operator.kind)
+        if history_ms is not None:
+            processor = VersionedJoinProcessor(
+                operator.kind, history_ms=history_ms, grace_ms=operator.grace_ms
+            )
+        updates = self._run(operator.name, processor, left, _by_key(table.rows))
         return _joined(operator, updates)
 
     @_made.register
     def _(self, operator: keyed.TableTableJoin) -> DirectFrame:
-        left, right = self._inputs(operator)
+        left, right = map(_latest_versions, self._inputs(operator))
         updates = self._run(
             operator.name, TableTableProcessor(operator.kind), _by_key(left.rows), _by_key(right.rows)
         )
@@ -327,7 +351,7 @@ class DirectProgram:
 
     @_made.register
     def _(self, operator: keyed.ForeignKeyJoin) -> DirectFrame:
-        left, right = self._inputs(operator)
+        left, right = map(_latest_versions, self._inputs(operator))
         references: PortRows = []
         for row in left.rows:
             for place, (by, said) in enumerate(_references(operator, row)):
@@ -381,7 +405,7 @@ def _of(expression: Any, seen: dict[str, Any]) -> Any:
     """What an expression of a document, or one that the language itself adds, makes of these columns."""
     if isinstance(expression, sql.TwinExpression):
         return expression.of(seen)
-    return {"true": True, "__key IS NOT NULL": "key" in seen}[expression]
+    return {"true": True}[expression]
 
 
 def _key(by: Sequence[Any] | None, row: DirectRow, value: Fields) -> Fields:
@@ -392,9 +416,13 @@ def _by_key(rows: list[DirectRow]) -> PortRows:
     return [(row.key, row.value, row) for row in rows]
 
 
+def _latest_versions(frame: DirectFrame) -> DirectFrame:
+    return frame._replace(rows=[row for row in frame.rows if row.latest])
+
+
 def _row(order: list[int], update: UpdateRow) -> DirectRow:
-    value, old = update.values
-    return DirectRow(update.key, value, old, update.timestamp, order)
+    value, old, *latest = update.values
+    return DirectRow(update.key, value, old, update.timestamp, order, *latest)
 
 
 def _or_zero(value: Fields) -> Fields:

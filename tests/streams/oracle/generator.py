@@ -222,7 +222,61 @@ class ProgramInTheMaking:
         )
 
     def join_table(self, how: str) -> str:
-        return self.add(STREAM, "joinTable", left=self.stream(), right=self.table(), how=how)
+        left, right = self.stream(), self.table()
+        history = self.history(right)
+        more = {} if history is None else {"grace": self.rng.choice((0, 1, UNIT_MS, history))}
+        if self.rng.random() < 0.4 or more.get("grace", 0) > (history or 0):
+            more = {}
+        left = self.keyed(left, how, more)
+        return self.add(STREAM, "joinTable", left=left, right=right, how=how, **more)
+
+    def keyed(self, left: str, how: str, more: dict[str, int]) -> str:
+        """Kafka's left join with grace fails at a record without key: there is none here."""
+        if how == "left" and "grace" in more:
+            return self.add(STREAM, "filter", **{"in": left}, where={"f": "keyed"})
+        return left
+
+    def history(self, table: str) -> int | None:
+        """The versions of a table that it has itself, or what it is made of."""
+        node = next(node for node in self.nodes if node["id"] == table)
+        if node["op"] in ("filter", "mapValues"):
+            return self.history(node["in"])
+        versioned: int | None = node.get("versioned")
+        return versioned
+
+    def versioned(self) -> str:
+        """A versioned table, or what a filter or a change makes of it."""
+        topic = f"v{len(self._topics)}"
+        self._topics[topic] = TABLE
+        table = self.add(TABLE, TABLE, topic=topic, versioned=self.ms(1, 6))
+        if self.rng.random() < 0.4:
+            return self.table_change(self.rng.choice(("filter", "filterNot", "mapValues")), table)
+        return table
+
+    def join_versioned(self, how: str) -> str:
+        left, right = self.stream(1), self.versioned()
+        history = self.history(right)
+        assert history is not None
+        grace = self.rng.choice((None, None, 0, UNIT_MS, history // 2, history))
+        more = {} if grace is None else {"grace": min(grace, history)}
+        left = self.keyed(left, how, more)
+        return self.add(STREAM, "joinTable", left=left, right=right, how=how, **more)
+
+    def after_versions(self) -> str:
+        """What else reads a versioned table."""
+        match self.rng.randint(0, 3):
+            case 0:
+                left, right = self.versioned(), self.table(1)
+                if self.rng.random() < 0.5:
+                    left, right = right, left
+                return self.add(TABLE, "joinTables", left=left, right=right, how=self.rng.choice(_HOWS))
+            case 1:
+                agg = self.rng.choice(({"kind": "count"}, {"kind": "aggregate", "n": "sum", "tag": "none"}))
+                return self.add(TABLE, "regroup", **{"in": self.versioned()}, by=self.by(), agg=agg)
+            case 2:
+                left, right, how = self.versioned(), self.table(1), self.rng.choice(_HOWS[:2])
+                return self.add(TABLE, "joinForeign", left=left, right=right, how=how, by=self.foreign_key())
+        return self.versioned()
 
     def join_global(self, how: str) -> str:
         left, right = self.stream(), self.source(GLOBAL)
@@ -343,6 +397,8 @@ GOALS: dict[str, Callable[[ProgramInTheMaking], str]] = {
     **{f"{how} join of streams": _join_goal("join_streams", how) for how in _HOWS},
     **{f"{how} join of tables": _join_goal("join_tables", how) for how in _HOWS},
     **{f"{how} join with a table": _join_goal("join_table", how) for how in _HOWS[:2]},
+    **{f"{how} join with a versioned table": _join_goal("join_versioned", how) for how in _HOWS[:2]},
+    "versioned table": lambda made: made.after_versions(),
     **{f"{how} join with a global table": _join_goal("join_global", how) for how in _HOWS[:2]},
     **{f"{how} join by a foreign key": _join_goal("join_foreign", how) for how in _HOWS[:2]},
 }

@@ -39,8 +39,6 @@ def missing(document: Document) -> str | None:
     for node in document["nodes"]:
         if node["op"] in NOT_YET:
             return str(node["op"])
-        if "versioned" in node:
-            return "versioned table"
     return None
 
 
@@ -180,8 +178,11 @@ def _source(app: Streams, node: Node) -> Any:
     match node["op"]:
         case "stream":
             return app.stream(node["topic"], key=sql.KEY, value=sql.VALUE)
-        case "table" | "global":
-            return app.table(node["topic"], key=sql.KEY, value=sql.VALUE)
+        case "table":
+            versioned = _ms(node["versioned"]) if "versioned" in node else None
+            return app.table(node["topic"], key=sql.KEY, value=sql.VALUE, versioned=versioned)
+        case "global":
+            return app.global_table(node["topic"], key=sql.KEY, value=sql.VALUE)
     raise NotCovered(node["op"])
 
 
@@ -348,8 +349,10 @@ def _join_streams(node: Node, left: Any, right: Any) -> Any:
 
 
 def _join(node: Node, left: Any, right: Any) -> Any:
-    on = {"on": sql.by(node["by"])} if "by" in node else {}
-    return left.join(right, how=node["how"], prefix="r_", select=sql.JOINED, **on)
+    more = {"on": sql.by(node["by"])} if "by" in node else {}
+    if "grace" in node:
+        more["grace"] = _ms(node["grace"])
+    return left.join(right, how=node["how"], prefix="r_", select=sql.JOINED, **more)
 
 
 _OPERATORS: dict[str, Callable[..., Any]] = {

@@ -84,6 +84,8 @@ def where(node: Node) -> TwinExpression:
         case "key=":
             text = f"coalesce(key = '{node['c']}', false)"
             of = lambda seen: seen.get("key") == node["c"]  # noqa: E731
+        case "keyed":
+            text, of = "key IS NOT NULL", lambda seen: seen.get("key") is not None
         case "null":
             text, of = "value IS NULL", lambda seen: seen.get("value") is None
         case "some":

@@ -7,7 +7,10 @@ from typing import Any
 import pytest
 
 from odradek.model.errors import ConfigError
+from odradek.streams.processors.custom import CustomProcessor, Processor, Timers
 from odradek.streams.processors.joins import LatestProcessor
+from odradek.streams.processors.keyed_state import KeyedState
+from odradek.streams.records import StreamRecord
 
 pytest.importorskip("pyspark")
 
@@ -57,3 +60,29 @@ def test_a_task_refuses_the_state_of_another(changed: dict[str, Any], message: s
     second.updateMapState("state", (0,), first.peekMapState("state", (0,)))
     with pytest.raises(ConfigError, match=message):
         second.test((0,), [row("a", 2, at=2, offset=1)])
+
+
+class Echo(Processor):
+    """Says each value again 100 ms later, on the clock."""
+
+    def process(self, record: StreamRecord, state: KeyedState, timers: Timers) -> None:
+        state["value"] = record.value
+        timers.at(timers.wall_clock + 100, wall_clock=True)
+
+    def on_wall_clock_timer(self, key: Any, time: int, state: KeyedState, timers: Timers) -> Any:
+        yield state.pop("value")
+
+
+def test_timers_on_the_clock_are_timers_of_spark() -> None:
+    echo = CustomProcessor(Echo(), bare_key="key", bare_value=None, outputs={"": None})
+    tester = TwsTester(
+        TaskProcessor(echo, 1, ("__value",), None, name="echo", tasks=1), timeMode="ProcessingTime"
+    )
+    tester.setProcessingTime(1_000)
+    assert tester.test((0,), [row("a", {"n": 1}, at=5, offset=0)]) == []
+    tester.setProcessingTime(1_050)
+    assert tester.test((0,), [row("b", {"n": 2}, at=6, offset=1)]) == []
+    (first,) = tester.setProcessingTime(1_120)
+    assert (first["__key"], first["__value"], first["__timestamp"]) == ({"key": "a"}, {"n": 1}, 1_100)
+    assert [said["__value"] for said in tester.setProcessingTime(1_200)] == [{"n": 2}]
+    assert tester.setProcessingTime(9_000) == []

@@ -22,7 +22,7 @@ from odradek.streams.processors.custom import CustomProcessor, Processor, Timers
 from odradek.streams.processors.foreign_keys import ForeignKeyProcessor
 from odradek.streams.processors.ports import InputRow, KeyedProcessor
 from odradek.streams.processors.stream_joins import StreamStreamProcessor
-from odradek.streams.processors.task import MemoryStore, run_batch
+from odradek.streams.processors.task import MemoryStore, next_wall_clock, run_batch
 from odradek.streams.processors.windows import WindowProcessor, open_windows
 from odradek.streams.records import StreamRecord
 
@@ -251,7 +251,7 @@ class Remembers(Processor):
 
 
 def custom(user: Processor) -> CustomProcessor:
-    return CustomProcessor(user, bare_key="key", bare_value="value", bare_result="value")
+    return CustomProcessor(user, bare_key="key", bare_value="value", outputs={"": "value"})
 
 
 def said_by(user: Processor, rows: list[tuple[str, str, int]]) -> list[tuple[Any, int]]:
@@ -332,3 +332,25 @@ def test_an_aggregate_that_is_null_is_no_session() -> None:
         for _, update in run_batch(processor, MemoryStore(), rows)
         if update.key is not None
     ] == [(1, 1, None), (3, 3, None), (4, 4, 2), (4, 4, None), (4, 6, 5)]
+
+
+def test_windows_close_when_a_task_gets_nothing_for_long_enough() -> None:
+    def row(key: str, at: int, place: int) -> InputRow:
+        return InputRow(0, {"key": key}, {"new": {"x": at}, "old": None}, at, None, [place, 0, 0, place])
+
+    def said(rows: list[InputRow], clock: int) -> list[Any]:
+        return [
+            (*update.key.values(), sorted(update.values[0]["v"]))
+            for _, update in run_batch(processor, store, rows, clock)
+            if update.key is not None
+        ]
+
+    processor = WindowProcessor(open_windows(TUMBLING, LIST), LIST, final=True, idle_ms=100)
+    store = MemoryStore()
+    assert said([row("a", 1, 0), row("b", 12, 1)], 1_000) == [("a", 0, 10, [1])]
+    assert said([row("b", 13, 2)], 1_050) == []
+    assert next_wall_clock(processor, store) == 1_150
+    assert said([], 1_149) == []
+    assert said([], 1_150) == [("b", 10, 20, [12, 13])]
+    assert next_wall_clock(processor, store) is None
+    assert said([row("b", 19, 3), row("b", 20, 4), row("b", 30, 5)], 2_000) == [("b", 20, 30, [20])]

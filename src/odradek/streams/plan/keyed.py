@@ -57,15 +57,19 @@ class Folded(Operator):
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class StreamTableJoin(Operator):
-    """Inputs: a stream, a table. Each record of the stream with what the table holds then."""
+    """Inputs: a stream, a table. Each record of the stream with what the table holds then. `grace_ms`, of a versioned table:
+    how long records wait for versions that come late.
+    """
 
     kind: JoinKind
     on: tuple[Expression, ...] | None
     prefix: str
     value: tuple[Expression, ...] | None
+    grace_ms: int | None = None
 
     def details(self) -> str:
-        return f"{self.kind}" + ("" if self.on is None else f", on {', '.join(map(str, self.on))}")
+        on = "" if self.on is None else f", on {', '.join(map(str, self.on))}"
+        return f"{self.kind}{on}" + ("" if self.grace_ms is None else f", grace {self.grace_ms} ms")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -119,14 +123,22 @@ class ForeignKeyJoin(Operator):
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Processed(Operator):
-    """A processor of the user's. `key` None: the records' own."""
+    """A processor of the user's. `key` None: the records' own. `outputs`: names and schemas; a single one has no name."""
 
     key: tuple[Expression, ...] | None
     processor: Processor
-    schema: str
+    outputs: tuple[tuple[str, str], ...]
 
     def details(self) -> str:
-        return f"{type(self.processor).__name__}, value {self.schema}"
+        listed = "; ".join(f"{name or 'value'} {schema}" for name, schema in self.outputs)
+        return f"{type(self.processor).__name__}, {listed}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class ProcessorOutput(Operator):
+    """One of several outputs of a processor."""
+
+    output: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

@@ -48,13 +48,19 @@ class TopicSource(Operator):
     options: tuple[tuple[str, str], ...] = ()
     timestamp: Expression | None = None
     """Milliseconds; in place of the record's timestamp."""
+    versioned_ms: int | None = None
+    """A table: how long it remembers what was true. None: it knows what is true now."""
+    everywhere: bool = False
+    """A table: every task has all of it."""
 
     @property
     def is_table(self) -> bool:
         return self.table
 
     def details(self) -> str:
-        return f"topic {self.topic}, key {self.key.ddl}, value {self.value.ddl}"
+        versioned = "" if self.versioned_ms is None else f", versions of {self.versioned_ms} ms"
+        everywhere = ", whole in every task" if self.everywhere else ""
+        return f"topic {self.topic}, key {self.key.ddl}, value {self.value.ddl}{versioned}{everywhere}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -122,6 +128,11 @@ class Peeked(Operator):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Repartitioned(Operator):
+    """The records that have a key; all of them where a left or outer join follows, which can use the others (KIP-962)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class AsStream(Operator):
     """A table's updates as records."""
 
@@ -169,6 +180,13 @@ def walk(*ends: Operator) -> Iterator[Operator]:
             seen.add(id(operator))
             pending.append((operator, True))
             pending.extend((source, False) for source in reversed(operator.inputs))
+
+
+def history_of(operator: Operator) -> int | None:
+    """How many milliseconds of versions a table has, itself or what it is a filter or a selection of. None: none."""
+    while isinstance(operator, (Filtered, Selected)) and operator.is_table:
+        (operator,) = operator.inputs
+    return operator.versioned_ms if isinstance(operator, TopicSource) else None
 
 
 def listed(expressions: Expression | Iterable[Expression]) -> tuple[Expression, ...]:

@@ -21,9 +21,12 @@ _LENGTH: Final = re.compile(r"(\d+)\s*([a-z]+?)s?")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WindowKind:
-    """`grace_ms`: how long after its end a window still takes records."""
+    """`grace_ms`: how long after its end a window still takes records. `idle_ms`: after how long without a record, on the
+    clock, a task closes its windows. None: it waits for a record.
+    """
 
     grace_ms: int
+    idle_ms: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,13 +60,24 @@ class SessionWindows(WindowKind):
         return f"sessions with gaps of {self.gap_ms} ms, grace {self.grace_ms} ms"
 
 
-def time_windows(size: str | int, every: str | int | None, grace: str | int) -> TimeWindows:
+def idle_time(idle_timeout: str | int | None) -> int | None:
+    return None if idle_timeout is None else milliseconds(idle_timeout, "idle_timeout")
+
+
+def time_windows(
+    size: str | int, every: str | int | None, grace: str | int, idle_timeout: str | int | None
+) -> TimeWindows:
     """Tumbling windows, or hopping ones. ConfigError for what would leave gaps between them."""
     size_ms = milliseconds(size, "window")
     every_ms = size_ms if every is None else milliseconds(every, "every")
     if not 0 < every_ms <= size_ms:
         raise ConfigError(f"windows of {size_ms} ms begin every 1 to {size_ms} ms, not every {every_ms} ms")
-    return TimeWindows(size_ms=size_ms, every_ms=every_ms, grace_ms=milliseconds(grace, "grace"))
+    return TimeWindows(
+        size_ms=size_ms,
+        every_ms=every_ms,
+        grace_ms=milliseconds(grace, "grace"),
+        idle_ms=idle_time(idle_timeout),
+    )
 
 
 def milliseconds(length: str | int, what: str) -> int:

@@ -14,6 +14,7 @@ from odradek.streams.processors.ports import (
     KeyedProcessor,
     TaskState,
     UpdateRow,
+    WallClockProcessor,
 )
 
 
@@ -204,6 +205,14 @@ class ByPort:
 
     def __init__(self, processor: KeyedProcessor) -> None:
         self._processor = processor
+        self._timed = processor if isinstance(processor, WallClockProcessor) else None
+        self.has_wall_clock = self._timed is not None and self._timed.has_wall_clock
+
+    def wall_clock_passed(self, state: TaskState) -> Iterable[UpdateRow]:
+        return () if self._timed is None else self._timed.wall_clock_passed(state)
+
+    def next_wall_clock(self, state: TaskState) -> int | None:
+        return None if self._timed is None else self._timed.next_wall_clock(state)
 
     def process(self, row: InputRow, state: TaskState) -> Iterable[UpdateRow]:
         payload = {"new": {str(row.port): row.payload}, "old": None}

@@ -36,6 +36,11 @@ class Calendar:
         noted[repr(tuple(key.values()))] = key
         self._state.put(self._name, {"page": number}, page)
 
+    def first(self) -> int | None:
+        """The earliest time that is noted."""
+        pages = self._state.get(self._name, _PAGES)
+        return min(self._state.get(self._name, {"page": pages[0]})) if pages else None
+
     def due(self, stream_time: int) -> Iterator[tuple[int, Fields]]:
         """Times that have come, and the keys that were noted for them, by time. They are taken off."""
         pages = self._state.get(self._name, _PAGES) or []

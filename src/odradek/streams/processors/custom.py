@@ -1,4 +1,4 @@
-"""Processors of the user's: keyed state, and timers in stream time.
+"""Processors of the user's: keyed state, timers in stream time and in wall-clock time, several outputs.
 
 class Alarm(Processor):
     def process(self, record, state, timers):
@@ -13,64 +13,107 @@ class Alarm(Processor):
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from copy import deepcopy
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, Final
 
 from odradek.model.errors import ConfigError
 from odradek.streams.processors.calendar import Calendar
+from odradek.streams.processors.keyed_state import KeyedState
 from odradek.streams.processors.ports import Fields, InputRow, TaskState, UpdateRow
 from odradek.streams.records import StreamRecord, plain
 
+_WALL_CLOCK: Final = "wall clock"
+
 
 class Timers:
-    """Of one key. `now` is stream time: the largest timestamp that the task has seen."""
+    """Of one key. `now` is stream time: the largest timestamp that the task has seen. `wall_clock` is the time of day, in
+    milliseconds, at which Spark runs the batch.
+    """
 
-    def __init__(self, now: int, due: set[int]) -> None:
+    def __init__(self, now: int, due: set[int], wall_clock: int, due_on_wall_clock: set[int] | None) -> None:
         self.now = now
+        self.wall_clock = wall_clock
         self._due = due
+        self._due_on_wall_clock = due_on_wall_clock
 
-    def at(self, time: int) -> None:
-        """Call `on_timer` when stream time has come to `time` (milliseconds). A time that is set twice comes once."""
-        self._due.add(time)
+    def at(self, time: int, *, wall_clock: bool = False) -> None:
+        """Call `on_timer` when stream time has come to `time` (milliseconds), or `on_wall_clock_timer` when it is so late.
 
-    def cancel(self, time: int) -> None:
+        A time that is set twice comes once.
+        """
+        self._times(wall_clock).add(time)
+
+    def cancel(self, time: int, *, wall_clock: bool = False) -> None:
         """Forget a time; it need not be set."""
-        self._due.discard(time)
+        self._times(wall_clock).discard(time)
+
+    def _times(self, wall_clock: bool) -> set[int]:
+        if not wall_clock:
+            return self._due
+        if self._due_on_wall_clock is None:
+            raise ConfigError(
+                "timers.at(…, wall_clock=True) needs a method on_wall_clock_timer(key, time, state, timers)"
+            )
+        return self._due_on_wall_clock
+
+
+@dataclass(frozen=True, slots=True)
+class To:
+    """What a processor with several outputs gives back: for the output `name`, a value or a StreamRecord."""
+
+    name: str
+    value: Any
 
 
 class Processor:
     """What happens with each record of a key. `state` is a dict of the key's own, kept from record to record: plain
-    values, lists and dicts. Values that are given back are records with the key and, in `on_timer`, the timer's time; give
-    a `StreamRecord` for others.
+    values, lists and dicts; `state.map(name)` and `state.list(name)` are for many entries. Values that are given back are
+    records with the key and, of a timer, its time; give a `StreamRecord` for others, and `To(output, value)` where there are
+    several outputs.
     """
 
     time_to_live_ms: int | None = None
     """State of a key that got no record for so long, in stream time, is dropped. None: it stays."""
 
-    def process(self, record: StreamRecord, state: dict[str, Any], timers: Timers) -> Iterable[Any] | None:
+    def process(self, record: StreamRecord, state: KeyedState, timers: Timers) -> Iterable[Any] | None:
         """A record; its key is not null."""
         raise NotImplementedError(f"{type(self).__name__} has no method process(record, state, timers)")
 
-    def on_timer(self, key: Any, time: int, state: dict[str, Any], timers: Timers) -> Iterable[Any] | None:
-        """A time that was set has come."""
+    def on_timer(self, key: Any, time: int, state: KeyedState, timers: Timers) -> Iterable[Any] | None:
+        """A time that was set has come in stream time."""
         raise NotImplementedError(
             f"{type(self).__name__} sets timers but has no method on_timer(key, time, state, timers)"
         )
 
+    def on_wall_clock_timer(
+        self, key: Any, time: int, state: KeyedState, timers: Timers
+    ) -> Iterable[Any] | None:
+        """A time that was set has come on the clock, whether records come or not."""
+        raise NotImplementedError(f"{type(self).__name__} has no method on_wall_clock_timer")
+
 
 class CustomProcessor:
-    """Runs a Processor. Payload: the value, or null. Output: the value."""
+    """Runs a Processor. Payload: the value, or null. `outputs`: the name of each output, and that of its only column where it
+    has one bare value. Output: the value; of several outputs, the name of one, and a column for each.
+    """
 
     def __init__(
-        self, user: Processor, *, bare_key: str | None, bare_value: str | None, bare_result: str | None
+        self,
+        user: Processor,
+        *,
+        bare_key: str | None,
+        bare_value: str | None,
+        outputs: Mapping[str, str | None],
     ) -> None:
         if type(user).process is Processor.process:
             raise ConfigError(f"{type(user).__name__} needs a method process(record, state, timers)")
         self._user = user
         self._bare_key = bare_key
         self._bare_value = bare_value
-        self._bare_result = bare_result
+        self._outputs = dict(outputs)
+        self.has_wall_clock = type(user).on_wall_clock_timer is not Processor.on_wall_clock_timer
 
     def process(self, row: InputRow, state: TaskState) -> Iterator[UpdateRow]:
         key = row.key
@@ -81,50 +124,100 @@ class CustomProcessor:
                 timestamp=row.timestamp,
                 headers=tuple((header["key"], header["value"]) for header in row.headers or ()),
             )
-            yield from self._visit(key, row, state, record)
+            yield from self._visit(key, row.timestamp, row.headers, state, record)
         for _, due in Calendar(state).due(state.stream_time + 1):
-            yield from self._visit(due, row, state, None)
+            yield from self._visit(due, row.timestamp, row.headers, state, None)
+
+    def wall_clock_passed(self, state: TaskState) -> Iterator[UpdateRow]:
+        for _, due in Calendar(state, _WALL_CLOCK).due(state.wall_clock + 1):
+            yield from self._visit(due, state.stream_time, None, state, None)
+
+    def next_wall_clock(self, state: TaskState) -> int | None:
+        return Calendar(state, _WALL_CLOCK).first()
 
     def _visit(
-        self, key: Fields, row: InputRow, state: TaskState, record: StreamRecord | None
+        self, key: Fields, timestamp: int, headers: Any, state: TaskState, record: StreamRecord | None
     ) -> Iterator[UpdateRow]:
-        kept = state.get("custom", key) or {"state": {}, "timers": [], "touched": row.timestamp}
-        own: dict[str, Any] = kept["state"]
-        times = set(kept["timers"])
-        timers = Timers(state.stream_time, times)
+        kept = state.get("custom", key) or {
+            "state": {},
+            "collections": (),
+            "timers": [],
+            "wall clock": [],
+            "touched": timestamp,
+        }
+        own = KeyedState(state, key, kept["state"], kept["collections"])
+        times, wall_clock_times = set(kept["timers"]), set(kept["wall clock"])
+        timers = Timers(
+            state.stream_time, times, state.wall_clock, wall_clock_times if self.has_wall_clock else None
+        )
         touched = kept["touched"]
         if record is not None:
-            touched = max(touched, row.timestamp)
+            touched = max(touched, timestamp)
             for made in self._user.process(record, own, timers) or ():
-                yield self._said(key, made, row.timestamp, row.headers)
+                yield self._said(key, made, timestamp, headers)
+        own_key = plain(key, self._bare_key)
         while ready := [time for time in times if time <= state.stream_time]:
             time = min(ready)
             times.discard(time)
-            for made in self._user.on_timer(plain(key, self._bare_key), time, own, timers) or ():
+            for made in self._user.on_timer(own_key, time, own, timers) or ():
+                yield self._said(key, made, time, None)
+        while ready := [time for time in wall_clock_times if time <= state.wall_clock]:
+            time = min(ready)
+            wall_clock_times.discard(time)
+            for made in self._user.on_wall_clock_timer(own_key, time, own, timers) or ():
                 yield self._said(key, made, time, None)
         life = self._user.time_to_live_ms
         if life is not None and touched + life <= state.stream_time:
-            own, times = {}, set()
-        calendar = Calendar(state)
-        for time in times:
-            calendar.note(time, key)
-        if own and life is not None:
-            calendar.note(touched + life, key)
-        empty = not own and not times
-        state.put(
-            "custom", key, None if empty else {"state": own, "timers": sorted(times), "touched": touched}
-        )
+            own.clear()
+            times, wall_clock_times = set(), set()
+        self._keep(key, own, times, wall_clock_times, touched, state)
+
+    def _keep(
+        self,
+        key: Fields,
+        own: KeyedState,
+        times: set[int],
+        wall_clock_times: set[int],
+        touched: int,
+        state: TaskState,
+    ) -> None:
+        filled = own.filled()
+        empty = not own and not filled
+        for name, due in (("calendar", times), (_WALL_CLOCK, wall_clock_times)):
+            for time in due:
+                Calendar(state, name).note(time, key)
+        if not empty and self._user.time_to_live_ms is not None:
+            Calendar(state).note(touched + self._user.time_to_live_ms, key)
+        if empty and not times and not wall_clock_times:
+            state.put("custom", key, None)
+            return
+        kept = {
+            "state": dict(own),
+            "collections": filled,
+            "timers": sorted(times),
+            "wall clock": sorted(wall_clock_times),
+            "touched": touched,
+        }
+        state.put("custom", key, kept)
 
     def _said(self, key: Fields, made: Any, timestamp: int, headers: Any) -> UpdateRow:
-        if not isinstance(made, StreamRecord):
-            return UpdateRow(key, (self._fields(made, self._bare_result),), timestamp, headers)
-        given = [{"key": name, "value": value} for name, value in made.headers]
-        return UpdateRow(
-            self._fields(made.key, self._bare_key),
-            (self._fields(made.value, self._bare_result),),
-            made.timestamp,
-            given or None,
-        )
+        name = ""
+        if "" not in self._outputs:
+            if not isinstance(made, To) or made.name not in self._outputs:
+                raise ConfigError(
+                    f"{type(self._user).__name__} has several outputs: it gives back To(name, value) with one of the names"
+                    f" {', '.join(self._outputs)}, not {made!r}"
+                )
+            name, made = made.name, made.value
+        if isinstance(made, StreamRecord):
+            given = [{"key": header, "value": value} for header, value in made.headers]
+            key, timestamp, headers = self._fields(made.key, self._bare_key), made.timestamp, given or None
+            made = made.value
+        value = self._fields(made, self._outputs[name])
+        if not name:
+            return UpdateRow(key, (value,), timestamp, headers)
+        values = (value if output == name else None for output in self._outputs)
+        return UpdateRow(key, (name, *values), timestamp, headers)
 
     @staticmethod
     def _fields(value: Any, bare: str | None) -> Any:

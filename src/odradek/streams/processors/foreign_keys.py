@@ -57,6 +57,6 @@ class ForeignKeyProcessor:
         if row.key is None:
             return
         state.put("right", row.key, None if row.payload is None else (row.payload, row.timestamp))
-        for key, value in (state.get("references", row.key) or {}).values():
+        for _, (key, value) in sorted((state.get("references", row.key) or {}).items()):
             left = value if row.payload is not None or self._left else None
             yield UpdateRow(key, (left, row.payload), row.timestamp, row.headers)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any, NamedTuple, Protocol, TypeAlias
+from typing import Any, NamedTuple, Protocol, TypeAlias, runtime_checkable
 
 Fields: TypeAlias = dict[str, Any]
 """A struct: names and values. None stands for a null key or a null value."""
@@ -39,9 +39,12 @@ class ByteStore(Protocol):
 
 
 class TaskState(Protocol):
-    """State during one batch: objects by name. `stream_time` is the largest timestamp so far, -1 before the first row."""
+    """State during one batch: objects by name. `stream_time` is the largest timestamp so far, -1 before the first row;
+    `wall_clock` is the time of day at which the batch is run, both in milliseconds.
+    """
 
     stream_time: int
+    wall_clock: int
 
     def get(self, name: str, key: Fields | None) -> Any: ...
     def put(self, name: str, key: Fields | None, value: Any) -> None:
@@ -52,3 +55,19 @@ class KeyedProcessor(Protocol):
     """The logic of an operator. It keeps nothing in itself: all that stays is in the state."""
 
     def process(self, row: InputRow, state: TaskState) -> Iterable[UpdateRow]: ...
+
+
+@runtime_checkable
+class WallClockProcessor(Protocol):
+    """A processor that may also have something to do at times of day, whether records come or not."""
+
+    has_wall_clock: bool
+    """Has it? Spark then calls it without records, too."""
+
+    def wall_clock_passed(self, state: TaskState) -> Iterable[UpdateRow]:
+        """The clock has gone on to `state.wall_clock`."""
+        ...
+
+    def next_wall_clock(self, state: TaskState) -> int | None:
+        """When it wants to be called next."""
+        ...

@@ -12,11 +12,20 @@ from collections.abc import Iterable, Iterator
 from typing import Any, Final
 
 from odradek.model.errors import ConfigError
-from odradek.streams.processors.ports import ByteStore, Fields, InputRow, KeyedProcessor, UpdateRow
+from odradek.streams.processors.ports import (
+    ByteStore,
+    Fields,
+    InputRow,
+    KeyedProcessor,
+    UpdateRow,
+    WallClockProcessor,
+)
 
 _CLOCK: Final = b"clock"
 _OWNER: Final = b"owner"
 _ABSENT: Final = object()
+CLOCK_SOURCE: Final = -1
+"""What the clock causes is of no source: its place in the order is before them."""
 
 
 def in_order(rows: Iterable[InputRow]) -> list[InputRow]:
@@ -51,8 +60,9 @@ class MemoryStore:
 class CachedState:
     """A batch's view of a store: each name is read once at most, and written once at most, by `flush`."""
 
-    def __init__(self, store: ByteStore) -> None:
+    def __init__(self, store: ByteStore, wall_clock: int = 0) -> None:
         self._store = store
+        self.wall_clock = wall_clock
         self._read: dict[bytes, Any] = {}
         self._written: set[bytes] = set()
         clock = store.get(_CLOCK)
@@ -110,15 +120,33 @@ def own_state(store: ByteStore, name: str, tasks: int) -> None:
 
 
 def run_batch(
-    processor: KeyedProcessor, store: ByteStore, rows: Iterable[InputRow]
+    processor: KeyedProcessor, store: ByteStore, rows: Iterable[InputRow], wall_clock: int = 0
 ) -> Iterator[tuple[list[int], UpdateRow]]:
-    """What the processor says, each with its order: that of the row which caused it, and its number among the row's."""
-    state = CachedState(store)
+    """What the processor says, each with its order: that of the row which caused it, and its number among the row's.
+
+    `wall_clock`: the time of day in milliseconds. What is due then comes before the rows.
+    """
+    state = CachedState(store, wall_clock)
+    if isinstance(processor, WallClockProcessor):
+        for number, update in enumerate(processor.wall_clock_passed(state)):
+            yield [wall_clock, CLOCK_SOURCE, 0, wall_clock, number], update
     for row in in_order(rows):
         state.stream_time = max(state.stream_time, row.timestamp)
         for number, update in enumerate(processor.process(row, state)):
             yield [*row.order, number], update
     state.flush()
+
+
+def has_wall_clock(processor: KeyedProcessor) -> bool:
+    """Does it want to be called though no row comes?"""
+    return isinstance(processor, WallClockProcessor) and processor.has_wall_clock
+
+
+def next_wall_clock(processor: KeyedProcessor, store: ByteStore) -> int | None:
+    """When the processor wants to be called though no row comes."""
+    if not isinstance(processor, WallClockProcessor):
+        return None
+    return processor.next_wall_clock(CachedState(store))
 
 
 def latest_only(

@@ -59,10 +59,10 @@ class VersionedJoinProcessor:
             if row.key is not None:
                 self._put(row.key, row, state)
             return
-        seen = max(row.timestamp, state.get("seen", _STREAM) or 0)
-        state.put("seen", _STREAM, seen)
         if row.payload is None or row.payload["value"] is None or (row.key is None and not self._left):
             return
+        seen = max(row.timestamp, state.get("seen", _STREAM) or 0)
+        state.put("seen", _STREAM, seen)
         if self._grace_ms is None or row.key is None or row.timestamp < seen - self._grace_ms:
             yield from self._joined(row.key, row.payload, row.timestamp, row.headers, state)
         else:
@@ -74,14 +74,16 @@ class VersionedJoinProcessor:
             yield from self._ready(seen, state)
 
     def _ready(self, seen: int, state: TaskState) -> Iterator[UpdateRow]:
-        """Records whose time to wait is over."""
+        """Records whose time to wait is over, by time."""
         assert self._grace_ms is not None
+        ready: list[tuple[int, str, Fields, Fields, Any]] = []
         for _, key in Calendar(state, "waiting").due(seen + 1):
             waiting = state.get("waiting", key) or []
             count = bisect_right(waiting, seen - self._grace_ms, key=lambda record: record[0])
             state.put("waiting", key, waiting[count:] or None)
-            for timestamp, payload, headers in waiting[:count]:
-                yield from self._joined(key, payload, timestamp, headers, state)
+            ready += [(record[0], repr(key), key, *record[1:]) for record in waiting[:count]]
+        for timestamp, _, key, payload, headers in sorted(ready, key=lambda record: record[:2]):
+            yield from self._joined(key, payload, timestamp, headers, state)
 
     def _joined(
         self, key: Fields | None, payload: Fields, timestamp: int, headers: Any, state: TaskState
@@ -91,12 +93,13 @@ class VersionedJoinProcessor:
             yield UpdateRow(payload["key"], (payload["value"], entry), timestamp, headers)
 
     def _at(self, key: Fields, timestamp: int, state: TaskState) -> Any:
-        """What was true then; nothing where the history does not reach."""
-        if timestamp < (state.get("seen", _TABLE) or 0) - self._history_ms:
-            return None
+        """What was true then. Where that is not true any more, the history must reach back so far."""
         versions = state.get("versions", key) or []
         count = bisect_right(versions, timestamp, key=lambda version: version[0])
-        return versions[count - 1][1] if count else None
+        if not count:
+            return None
+        forgotten = timestamp < (state.get("seen", _TABLE) or 0) - self._history_ms
+        return None if count < len(versions) and forgotten else versions[count - 1][1]
 
     def _put(self, key: Fields, row: InputRow, state: TaskState) -> None:
         seen = max(row.timestamp, state.get("seen", _TABLE) or 0)

@@ -10,7 +10,7 @@ something to close.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Final
+from typing import Any, Final
 
 from odradek.streams.plan.windows import SessionWindows, SlidingWindows, TimeWindows, WindowKind
 from odradek.streams.processors.aggregate import Fold
@@ -28,25 +28,47 @@ from odradek.streams.processors.sliding import Sliding
 
 START: Final = "window_start"
 END: Final = "window_end"
+_TASK: Final[Fields] = {"of": "task"}
+_IDLE_FROM: Final = "idle from"
+_OPEN_UNTIL: Final = "open until"
 
 
 class WindowProcessor:
     """Payload: {"new": values}. Output: value, old value; the key has the window's start and end (milliseconds) added.
 
-    `final`: each window is said once, when it is closed. Otherwise each change of a window is an update.
+    `final`: each window is said once, when it is closed. Otherwise each change of a window is an update. `idle_ms`: a task that
+    gets no record for so long, on the clock, closes all its windows.
     """
 
-    def __init__(self, kind: OpenWindows, fold: Fold, *, final: bool) -> None:
+    def __init__(self, kind: OpenWindows, fold: Fold, *, final: bool, idle_ms: int | None = None) -> None:
         self._kind = kind
         self._fold = fold
         self._final = final
+        self._idle_ms = idle_ms
+        self.has_wall_clock = idle_ms is not None
 
     def process(self, row: InputRow, state: TaskState) -> Iterator[UpdateRow]:
         key, payload = row.key, row.payload
         if key is not None and payload is not None and payload["new"] is not None:
             yield from self._add(key, payload["new"], row, state)
+        if self._idle_ms is not None:
+            state.put(_IDLE_FROM, _TASK, state.wall_clock)
         for time, due in Calendar(state).due(state.stream_time):
-            yield from self._close(due, time, row, state)
+            yield from self._close(due, time, row.headers, state)
+
+    def wall_clock_passed(self, state: TaskState) -> Iterator[UpdateRow]:
+        """Nothing came for so long that no more is waited for: stream time goes past all windows that are open."""
+        idle_until = self.next_wall_clock(state)
+        if idle_until is None or state.wall_clock < idle_until:
+            return
+        state.put(_IDLE_FROM, _TASK, None)
+        state.stream_time = max(state.stream_time, (state.get(_OPEN_UNTIL, _TASK) or 0) + 1)
+        for time, due in Calendar(state).due(state.stream_time):
+            yield from self._close(due, time, None, state)
+
+    def next_wall_clock(self, state: TaskState) -> int | None:
+        idle_from = state.get(_IDLE_FROM, _TASK)
+        return None if idle_from is None or self._idle_ms is None else idle_from + self._idle_ms
 
     def _add(self, key: Fields, values: Fields, row: InputRow, state: TaskState) -> Iterator[UpdateRow]:
         windows = state.get("windows", key) or {}
@@ -58,8 +80,11 @@ class WindowProcessor:
             kept = after is not None and after[0] is not None
             if kept:
                 calendar.note(self._kind.kept_until(window), key)
+                if self._idle_ms is not None:
+                    until = max(state.get(_OPEN_UNTIL, _TASK) or 0, self._kind.open_until(window))
+                    state.put(_OPEN_UNTIL, _TASK, until)
             if not self._final:
-                yield self._update(key, window, after, before, row)
+                yield self._update(key, window, after, before, row.headers)
             elif not kept:
                 unsaid.pop(window, None)
             else:
@@ -69,28 +94,28 @@ class WindowProcessor:
         if self._final:
             state.put("unsaid", key, unsaid or None)
 
-    def _close(self, key: Fields, time: int, row: InputRow, state: TaskState) -> Iterator[UpdateRow]:
+    def _close(self, key: Fields, time: int, headers: Any, state: TaskState) -> Iterator[UpdateRow]:
         windows = state.get("windows", key) or {}
         if self._final:
             unsaid = state.get("unsaid", key) or {}
             for window in sorted(unsaid, key=lambda window: (window[1], window[0])):
                 if self._kind.open_until(window) <= time:
                     del unsaid[window]
-                    yield self._update(key, window, windows[window], None, row)
+                    yield self._update(key, window, windows[window], None, headers)
             state.put("unsaid", key, unsaid or None)
         for window in [window for window in windows if self._kind.kept_until(window) <= time]:
             del windows[window]
         state.put("windows", key, windows or None)
 
     def _update(
-        self, key: Fields, window: Window, after: Held | None, before: Held | None, row: InputRow
+        self, key: Fields, window: Window, after: Held | None, before: Held | None, headers: Any
     ) -> UpdateRow:
         now = None if after is None else self._fold.result(after[0])
         was = None if before is None else self._fold.result(before[0])
         said = before if after is None else after
         assert said is not None
         timestamp = said[1]
-        return UpdateRow({**key, START: window[0], END: window[1]}, (now, was), timestamp, row.headers)
+        return UpdateRow({**key, START: window[0], END: window[1]}, (now, was), timestamp, headers)
 
 
 class FixedWindows:

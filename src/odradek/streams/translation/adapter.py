@@ -25,7 +25,14 @@ from pyspark.sql.types import (
 )
 
 from odradek.streams.processors.ports import InputRow, KeyedProcessor
-from odradek.streams.processors.task import MemoryStore, latest_only, own_state, run_batch
+from odradek.streams.processors.task import (
+    MemoryStore,
+    has_wall_clock,
+    latest_only,
+    next_wall_clock,
+    own_state,
+    run_batch,
+)
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -37,11 +44,15 @@ _HEADERS: Final = ArrayType(StructType().add("key", StringType()).add("value", B
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Port:
-    """One input: its rows with `__timestamp`, `__headers` and `__order`, and columns that say the key and the payload."""
+    """One input: its rows with `__timestamp`, `__headers` and `__order`, and columns that say the key and the payload.
+
+    `everywhere`: every task gets all rows, whatever their keys.
+    """
 
     rows: DataFrame
     key: Column
     payload: Column
+    everywhere: bool = False
 
 
 class MapStore:
@@ -82,6 +93,7 @@ class TaskProcessor(StatefulProcessor):
         self._old = old
 
     def init(self, handle: StatefulProcessorHandle) -> None:
+        self._handle = handle
         self._store = MapStore(handle.getMapState(_STATE, "name BINARY", "data BINARY"))
 
     def handleInputRows(  # noqa: N802  # Spark's name
@@ -90,14 +102,31 @@ class TaskProcessor(StatefulProcessor):
         rows: Iterator[Row],
         timerValues: Any,  # noqa: N803
     ) -> Iterator[Row]:
+        yield from self._run(rows, timerValues)
+
+    def handleExpiredTimer(  # noqa: N802  # Spark's name
+        self,
+        key: Any,
+        timerValues: Any,  # noqa: N803
+        expiredTimerInfo: Any,  # noqa: N803
+    ) -> Iterator[Row]:
+        yield from self._run((), timerValues)
+
+    def _run(self, rows: Iterable[Row], timer_values: Any) -> Iterator[Row]:
+        """A batch, which may have no rows; then a timer of Spark for what the processor waits for."""
         own_state(self._store, self._name, self._tasks)
+        timed = has_wall_clock(self._processor)
+        now: int = timer_values.getCurrentProcessingTimeInMs() if timed else 0
         given = (_input_row(row, self._ports) for row in rows)
-        made: Iterable[Any] = run_batch(self._processor, self._store, given)
+        made: Iterable[Any] = run_batch(self._processor, self._store, given, now)
         if self._old is not None:
             made = latest_only(made, self._old)
         row = Row("__key", *self._outputs, "__timestamp", "__headers", "__order")
         for order, update in made:
             yield row(update.key, *update.values, update.timestamp, update.headers, order)
+        due = next_wall_clock(self._processor, self._store) if timed else None
+        if due is not None:
+            self._handle.registerTimer(max(due, now + 1))
 
     def close(self) -> None:
         pass
@@ -134,7 +163,8 @@ def keyed(
     groups = rows.groupBy("__task")
     if rows.isStreaming:
         task = TaskProcessor(processor, count, names, old, name=name, tasks=tasks)
-        return groups.transformWithState(task, schema, "append", "None")
+        time_mode = "ProcessingTime" if has_wall_clock(processor) else "None"
+        return groups.transformWithState(task, schema, "append", time_mode)
     arrow = to_arrow_schema(schema, timezone="UTC")
 
     def batch(rows):  # type: ignore[no-untyped-def]  # Spark looks for annotations, and knows few
@@ -171,6 +201,8 @@ def _batch(
 
 def task_of(port: Port, tasks: int) -> Column:
     """Which task has a row's key, from 0 on."""
+    if port.everywhere:
+        return sf.explode(sf.sequence(sf.lit(0), sf.lit(tasks - 1)))
     return sf.pmod(sf.hash(port.key), sf.lit(tasks)).cast("int")
 
 

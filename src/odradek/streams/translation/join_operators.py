@@ -13,9 +13,12 @@ from odradek.streams.plan.keyed import (
     StreamTableJoin,
     TableTableJoin,
 )
+from odradek.streams.plan.operators import TopicSource, history_of
 from odradek.streams.processors.foreign_keys import ForeignKeyProcessor
 from odradek.streams.processors.joins import StreamTableProcessor, TableTableProcessor
+from odradek.streams.processors.ports import KeyedProcessor
 from odradek.streams.processors.stream_joins import StreamStreamProcessor
+from odradek.streams.processors.versions import VersionedJoinProcessor
 from odradek.streams.translation.adapter import Port, keyed
 from odradek.streams.translation.frames import (
     RecordFrame,
@@ -25,7 +28,13 @@ from odradek.streams.translation.frames import (
     scope,
     struct_of,
 )
-from odradek.streams.translation.stateless import changelog, key_struct, matching_key, struct_in
+from odradek.streams.translation.stateless import (
+    changelog,
+    key_struct,
+    latest_versions,
+    matching_key,
+    struct_in,
+)
 from odradek.streams.translation.translator import Translator, translate
 
 
@@ -38,13 +47,18 @@ def _stream_table(operator: StreamTableJoin, translator: Translator) -> RecordFr
     table_key = struct_in(table.rows, "__key")
     by = matching_key(rows, "__by", table_key, operator)
     payload = sf.struct(sf.col("__key").alias("key"), sf.col("__value").alias("value"))
+    history_ms = history_of(operator.inputs[1])
+    processor: KeyedProcessor = StreamTableProcessor(operator.kind)
+    if history_ms is not None:
+        processor = VersionedJoinProcessor(operator.kind, history_ms=history_ms, grace_ms=operator.grace_ms)
+    everywhere = isinstance(operator.inputs[1], TopicSource) and operator.inputs[1].everywhere
     value, table_value = struct_in(stream.rows, "__value"), struct_in(table.rows, "__value")
     joined = keyed(
         [
             Port(rows=rows, key=by, payload=payload),
-            Port(rows=table.rows, key=sf.col("__key"), payload=sf.col("__value")),
+            Port(rows=table.rows, key=sf.col("__key"), payload=sf.col("__value"), everywhere=everywhere),
         ],
-        StreamTableProcessor(operator.kind),
+        processor,
         name=operator.name,
         tasks=translator.tasks,
         key=struct_in(stream.rows, "__key"),
@@ -55,7 +69,7 @@ def _stream_table(operator: StreamTableJoin, translator: Translator) -> RecordFr
 
 @translate.register
 def _table_table(operator: TableTableJoin, translator: Translator) -> RecordFrame:
-    left, right = (translator.frame(source) for source in operator.inputs)
+    left, right = (latest_versions(translator.frame(source)) for source in operator.inputs)
     key = struct_in(left.rows, "__key")
     ours, theirs = struct_in(left.rows, "__value"), struct_in(right.rows, "__value")
     matching = matching_key(right.rows, "__key", key, operator)
@@ -142,7 +156,7 @@ def _stream_stream(operator: StreamStreamJoin, translator: Translator) -> Record
 
 @translate.register
 def _foreign_key(operator: ForeignKeyJoin, translator: Translator) -> RecordFrame:
-    left, right = (translator.frame(source) for source in operator.inputs)
+    left, right = (latest_versions(translator.frame(source)) for source in operator.inputs)
     key = struct_in(left.rows, "__key")
     ours, theirs = struct_in(left.rows, "__value"), struct_in(right.rows, "__value")
     rows = _references(operator, left)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as sf
-from pyspark.sql.types import LongType, StructField, StructType
+from pyspark.sql.types import LongType, StringType, StructField, StructType
 
 from odradek.model.errors import ConfigError
-from odradek.streams.plan.keyed import Aggregated, Cogrouped, Folded, Processed
+from odradek.streams.plan.keyed import Aggregated, Cogrouped, Folded, Processed, ProcessorOutput
 from odradek.streams.plan.operators import Expression
 from odradek.streams.plan.schemas import declared
 from odradek.streams.plan.windows import SlidingWindows
@@ -33,7 +33,7 @@ from odradek.streams.translation.frames import (
     struct_of,
     struct_type,
 )
-from odradek.streams.translation.stateless import key_struct, matching_key, struct_in
+from odradek.streams.translation.stateless import key_struct, latest_versions, matching_key, struct_in
 from odradek.streams.translation.translator import Translator, translate
 
 
@@ -111,7 +111,8 @@ def _run_fold(
                     f"{operator.name}: a window adds the column {name} to the key, which has one"
                 )
             kind = StructType([*kind.fields, StructField(name, LongType())])
-        processor = WindowProcessor(open_windows(operator.window, fold), fold, final=operator.final)
+        kept = open_windows(operator.window, fold)
+        processor = WindowProcessor(kept, fold, final=operator.final, idle_ms=operator.window.idle_ms)
     if isinstance(operator, Cogrouped):
         processor = ByPort(processor)
     return keyed(
@@ -134,6 +135,7 @@ def _fold_table(
     results: StructType,
 ) -> RecordFrame:
     """A table's update takes the old value back under its old key, and adds the new one under its new key."""
+    frame = latest_versions(frame)
     rows = frame.rows
     for column, by, made in (("__value", "__new_by", "__new"), ("__old", "__old_by", "__was")):
         seen = scope(frame.with_rows(rows), column)
@@ -179,13 +181,20 @@ def _processed(operator: Processed, translator: Translator) -> RecordFrame:
     key = sf.col("__key") if operator.key is None else key_struct(seen, columns(operator.key))
     rows = seen.withColumn("__by", key).where(sf.col("__by").isNotNull())
     by = struct_in(rows, "__by")
-    results = struct_type(declared(operator.schema, "value").ddl)
+    kinds = [struct_type(declared(schema, "value").ddl) for _, schema in operator.outputs]
     bare_key = by.fieldNames()[0] if len(by.fields) == 1 else None
+    one = [name for name, _ in operator.outputs] == [""]
+    outputs = StructType() if one else StructType().add("__output", StringType())
+    for (name, _), kind in zip(operator.outputs, kinds, strict=True):
+        outputs = outputs.add(_output_column(name), kind)
     processor = CustomProcessor(
         operator.processor,
         bare_key=bare_key,
         bare_value="value" if frame.fields("__value") == ("value",) else None,
-        bare_result="value" if results.fieldNames() == ["value"] else None,
+        outputs={
+            name: "value" if kind.fieldNames() == ["value"] else None
+            for (name, _), kind in zip(operator.outputs, kinds, strict=True)
+        },
     )
     said = keyed(
         [Port(rows=rows, key=sf.col("__by"), payload=sf.col("__value"))],
@@ -193,9 +202,20 @@ def _processed(operator: Processed, translator: Translator) -> RecordFrame:
         name=operator.name,
         tasks=translator.tasks,
         key=by,
-        outputs=StructType().add("__value", results),
+        outputs=outputs,
     )
     return RecordFrame(rows=said)
+
+
+def _output_column(name: str) -> str:
+    return f"__value_{name}" if name else "__value"
+
+
+@translate.register
+def _processor_output(operator: ProcessorOutput, translator: Translator) -> RecordFrame:
+    rows = translator.frame(operator.inputs[0]).rows.where(sf.col("__output") == operator.output)
+    value = sf.col(f"`{_output_column(operator.output)}`").alias("__value")
+    return RecordFrame(rows=rows.select("__key", value, *META))
 
 
 @translate.register

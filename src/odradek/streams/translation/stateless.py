@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as sf
-from pyspark.sql.types import ArrayType, StructType
+from pyspark.sql.types import ArrayType, BooleanType, StructType
 
 from odradek.model.errors import ConfigError
 from odradek.streams.plan.operators import (
@@ -21,10 +21,13 @@ from odradek.streams.plan.operators import (
     Merged,
     Operator,
     Peeked,
+    Repartitioned,
     Selected,
     TopicSource,
+    history_of,
 )
 from odradek.streams.processors.joins import LatestProcessor
+from odradek.streams.processors.versions import VersionedProcessor
 from odradek.streams.records import StreamRecord
 from odradek.streams.translation.adapter import Port, keyed
 from odradek.streams.translation.frames import (
@@ -46,11 +49,32 @@ def _source(operator: TopicSource, translator: Translator) -> RecordFrame:
         (when,) = columns([operator.timestamp])
         rows = scope(frame).withColumn("__timestamp", when.cast("bigint"))
         frame = frame.with_rows(rows.select(*frame.rows.columns))
-    return (
-        changelog(operator.name, frame, operator in translator.wants_old, translator)
-        if operator.table
-        else frame
+    if not operator.table:
+        return frame
+    if operator.versioned_ms is not None:
+        return _versioned(operator.name, frame, operator.versioned_ms, translator)
+    return changelog(operator.name, frame, operator in translator.wants_old, translator)
+
+
+def _versioned(name: str, frame: RecordFrame, history_ms: int, translator: Translator) -> RecordFrame:
+    rows = frame.rows.where(sf.col("__key").isNotNull())
+    value = rows.schema["__value"].dataType
+    updates = keyed(
+        [Port(rows=rows, key=sf.col("__key"), payload=sf.col("__value"))],
+        VersionedProcessor(history_ms),
+        name=name,
+        tasks=translator.tasks,
+        key=struct_in(rows, "__key"),
+        outputs=StructType().add("__value", value).add("__old", value).add("__latest", BooleanType()),
     )
+    return RecordFrame(rows=updates, old=True)
+
+
+def latest_versions(frame: RecordFrame) -> RecordFrame:
+    """A table's updates without those that came too late to change what is true now (KIP-914)."""
+    if "__latest" not in frame.rows.columns:
+        return frame
+    return frame.with_rows(frame.rows.where("__latest").drop("__latest"))
 
 
 def changelog(name: str, frame: RecordFrame, old: bool, translator: Translator) -> RecordFrame:
@@ -102,7 +126,7 @@ def _filtered(operator: Filtered, translator: Translator) -> RecordFrame:
     rows = _blanked(frame, frame.rows, "__value", operator)
     if frame.old:
         rows = _blanked(frame, rows, "__old", operator)
-        if operator in translator.wants_old:
+        if operator in translator.wants_old and history_of(operator) is None:
             rows = rows.where(sf.col("__value").isNotNull() | sf.col("__old").isNotNull())
     return frame.with_rows(rows)
 
@@ -232,9 +256,17 @@ def _look_at_each(
 
 
 @translate.register
+def _repartitioned(operator: Repartitioned, translator: Translator) -> RecordFrame:
+    frame = translator.frame(operator.inputs[0])
+    if operator in translator.keep_null_keys:
+        return frame
+    return frame.with_rows(frame.rows.where(sf.col("__key").isNotNull()))
+
+
+@translate.register
 def _as_stream(operator: AsStream, translator: Translator) -> RecordFrame:
     frame = translator.frame(operator.inputs[0])
-    return RecordFrame(rows=frame.rows.drop("__old"))
+    return RecordFrame(rows=frame.rows.drop("__old", "__latest"))
 
 
 @translate.register

@@ -10,10 +10,19 @@ from typing import TYPE_CHECKING
 
 from odradek.model.errors import ConfigError
 from odradek.model.lazy import lazy
-from odradek.streams.plan.keyed import Aggregated, Cogrouped, Folded, ForeignKeyJoin, TableTableJoin
+from odradek.streams.plan.keyed import (
+    Aggregated,
+    Cogrouped,
+    Folded,
+    ForeignKeyJoin,
+    StreamStreamJoin,
+    StreamTableJoin,
+    TableTableJoin,
+)
 from odradek.streams.plan.operators import (
     Filtered,
     Operator,
+    Repartitioned,
     Selected,
     TopicSource,
     walk,
@@ -42,7 +51,9 @@ class Translator:
         self.spark = spark
         self.read = read
         self.tasks = tasks
+        ends = list(ends)
         self.wants_old = operators_with_old_values(ends)
+        self.keep_null_keys = repartitions_with_null_keys(ends)
         self._frames: dict[Operator, RecordFrame] = {}
 
     def frame(self, operator: Operator) -> RecordFrame:
@@ -81,6 +92,16 @@ def operators_with_old_values(ends: Iterable[Operator]) -> frozenset[Operator]:
         ):
             wanted.update(operator.inputs)
     return frozenset(wanted)
+
+
+def repartitions_with_null_keys(ends: Iterable[Operator]) -> frozenset[Operator]:
+    """Those that a left or outer join of a stream reads, with no other repartition between them (KIP-962)."""
+    reached: set[Operator] = set()
+    for operator in reversed(list(walk(*ends))):
+        relaxed = isinstance(operator, (StreamTableJoin, StreamStreamJoin)) and operator.kind != "inner"
+        if relaxed or (operator in reached and not isinstance(operator, Repartitioned)):
+            reached.update(operator.inputs)
+    return frozenset(operator for operator in reached if isinstance(operator, Repartitioned))
 
 
 def _knows_old(operator: Operator) -> bool:

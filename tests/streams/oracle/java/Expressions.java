@@ -15,6 +15,7 @@ final class Expressions {
             case "n%" -> value != null && remainder(where, value) == where.get("r").asLong();
             case "tag=" -> value != null && value.tag().equals(where.get("c").asText());
             case "key=" -> where.get("c").asText().equals(bare);
+            case "keyed" -> bare != null;
             case "null" -> value == null;
             case "some" -> value != null;
             default -> throw unknown(where);

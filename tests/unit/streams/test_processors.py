@@ -1,0 +1,166 @@
+"""Processors of the user's: timers on the clock, several outputs, maps and lists."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from odradek.model.errors import ConfigError
+from odradek.streams.processors.custom import CustomProcessor, Processor, Timers, To
+from odradek.streams.processors.keyed_state import PART_LENGTH, KeyedState
+from odradek.streams.processors.ports import InputRow
+from odradek.streams.processors.task import CachedState, MemoryStore, next_wall_clock, run_batch
+from odradek.streams.records import StreamRecord
+
+
+def custom(user: Processor, outputs: Mapping[str, str | None] | None = None) -> CustomProcessor:
+    return CustomProcessor(user, bare_key="key", bare_value="value", outputs=outputs or {"": "value"})
+
+
+def row(key: str, value: Any, at: int, place: int = 0) -> InputRow:
+    return InputRow(0, {"key": key}, {"value": value}, at, None, [place, 0, 0, place])
+
+
+class Reminder(Processor):
+    """Reminds a quarter of a second after each record, on the clock; the value `stop` forgets that."""
+
+    def process(self, record: StreamRecord, state: KeyedState, timers: Timers) -> Any:
+        if record.value == "stop":
+            timers.cancel(state.pop("at"), wall_clock=True)
+            return
+        state["at"] = timers.wall_clock + 250
+        timers.at(state["at"], wall_clock=True)
+
+    def on_wall_clock_timer(self, key: Any, time: int, state: KeyedState, timers: Timers) -> Any:
+        yield f"{key} since {state['at'] - 250}"
+        state.clear()
+
+
+def test_timers_on_the_clock_come_without_a_record() -> None:
+    store, reminder = MemoryStore(), custom(Reminder())
+    assert list(run_batch(reminder, store, [row("a", "x", 5), row("b", "x", 6, 1)], 1_000)) == []
+    assert list(run_batch(reminder, store, [row("b", "stop", 7, 2), row("c", "x", 8, 3)], 1_100)) == []
+    assert next_wall_clock(reminder, store) == 1_250
+    ((order, update),) = run_batch(reminder, store, [], 1_251)
+    assert (update.values, update.timestamp, order[:2]) == (({"value": "a since 1000"},), 1_250, [1_251, -1])
+    assert next_wall_clock(reminder, store) == 1_350
+    ((_, last),) = run_batch(reminder, store, [row("a", "x", 9, 4)], 5_000)
+    assert last.key == {"key": "c"}
+
+
+def test_a_timer_on_the_clock_needs_its_method() -> None:
+    class Wrong(Processor):
+        def process(self, record: StreamRecord, state: KeyedState, timers: Timers) -> Any:
+            timers.at(5, wall_clock=True)
+
+    with pytest.raises(ConfigError, match="on_wall_clock_timer"):
+        list(run_batch(custom(Wrong()), MemoryStore(), [row("a", "x", 1)]))
+
+
+class Sorter(Processor):
+    def process(self, record: StreamRecord, state: KeyedState, timers: Timers) -> Any:
+        yield To("all", record.value)
+        if record.value > 2:
+            yield To("large", StreamRecord(key="z", value={"n": record.value}, timestamp=99))
+
+
+def test_each_output_gets_what_is_meant_for_it() -> None:
+    processor = custom(Sorter(), {"all": "value", "large": None})
+    updates = [
+        update for _, update in run_batch(processor, MemoryStore(), [row("a", 1, 5), row("a", 3, 6, 1)])
+    ]
+    assert [(update.key, update.values, update.timestamp) for update in updates] == [
+        ({"key": "a"}, ("all", {"value": 1}, None), 5),
+        ({"key": "a"}, ("all", {"value": 3}, None), 6),
+        ({"key": "z"}, ("large", None, {"n": 3}), 99),
+    ]
+
+
+def test_an_output_that_is_not_there_is_refused() -> None:
+    with pytest.raises(ConfigError, match=r"To\(name, value\) with one of the names all, not To"):
+        list(run_batch(custom(Sorter(), {"all": "value"}), MemoryStore(), [row("a", 3, 5)]))
+
+
+COMMANDS = st.lists(
+    st.tuples(
+        st.sampled_from(["put", "delete", "append", "clear", "end"]), st.integers(0, 300), st.integers()
+    ),
+    max_size=60,
+)
+
+
+@settings(max_examples=80, deadline=None)
+@given(COMMANDS)
+def test_maps_and_lists_are_what_dicts_and_lists_are_from_batch_to_batch(commands: list[Any]) -> None:
+    store = MemoryStore()
+    cached = CachedState(store)
+    state = KeyedState(cached, {"key": "a"}, {}, ())
+    entries: dict[int, int] = {}
+    values: list[int] = []
+    for command, key, value in commands:
+        match command:
+            case "put":
+                state.map("m")[key] = entries[key] = value
+            case "delete":
+                assert state.map("m").pop(key, None) == entries.pop(key, None)
+            case "append":
+                state.list("l").extend([value] * (key % 3))
+                values += [value] * (key % 3)
+            case "clear":
+                state.clear()
+                entries, values = {}, []
+            case "end":
+                names = state.filled()
+                cached.flush()
+                cached = CachedState(store)
+                state = KeyedState(cached, {"key": "a"}, {}, names)
+        assert dict(state.map("m")) == entries
+        assert list(state.list("l")) == values
+        assert values[-1:] == [state.list("l")[-1]] if values else not state.list("l")
+    state.clear()
+    cached.flush()
+    assert not store.data
+
+
+def test_a_change_writes_little_of_a_large_map_or_list() -> None:
+    store = MemoryStore()
+    first = CachedState(store)
+    state = KeyedState(first, {"key": "a"}, {}, ())
+    state.map("m").update((number, "x" * 100) for number in range(10_000))
+    state.list("l").extend("x" * 100 for _ in range(10 * PART_LENGTH))
+    first.flush()
+    before = dict(store.data)
+    second = CachedState(store)
+    again = KeyedState(second, {"key": "a"}, {}, ())
+    again.map("m")[77] = "y"
+    again.list("l").append("y")
+    second.flush()
+    changed = {name: data for name, data in store.data.items() if before.get(name) != data}
+    assert len(changed) == 3  # a part of the map, one of the list, its length
+    assert sum(map(len, changed.values())) < sum(map(len, store.data.values())) / 20
+
+
+def test_a_part_that_was_read_is_not_what_is_kept() -> None:
+    """Another name or another key has entries of its own."""
+    cached = CachedState(MemoryStore())
+    mine, other = (KeyedState(cached, {"key": key}, {}, ()) for key in "ab")
+    mine.map("m")[1] = "mine"
+    assert (len(mine.map("n")), len(other.map("m")), mine.map("m")[1]) == (0, 0, "mine")
+
+
+class Forgetful(Processor):
+    time_to_live_ms = 10
+
+    def process(self, record: StreamRecord, state: KeyedState, timers: Timers) -> Any:
+        state.list("seen").append(record.value)
+        yield len(state.list("seen"))
+
+
+def test_maps_and_lists_live_as_long_as_their_key() -> None:
+    rows = [row("a", 1, 0, 0), row("a", 1, 9, 1), row("b", 1, 30, 2), row("a", 1, 31, 3)]
+    said = [update.values[0] for _, update in run_batch(custom(Forgetful()), MemoryStore(), rows)]
+    assert [value["value"] for value in said] == [1, 2, 1, 1]
