@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -9,7 +10,8 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 from odradek.client import Producer
-from odradek.streams import Streams
+from odradek.streams import Processor, StreamRecord, Streams, Timers, To
+from odradek.streams.processors.keyed_state import KeyedState
 
 TIMEOUT_S = 120
 
@@ -60,3 +62,47 @@ def test_a_program_is_started_again_with_its_state(
         (b"a", b"Ann:pot"),
         (b"a", b"-:tea"),
     ]
+
+
+class EchoLater(Processor):
+    """Says a value at once, and again a second later, on the clock."""
+
+    def process(self, record: StreamRecord, state: KeyedState, timers: Timers) -> Any:
+        state["value"] = record.value
+        timers.at(timers.wall_clock + 1_000, wall_clock=True)
+        yield To("now", record.value)
+
+    def on_wall_clock_timer(self, key: Any, time: int, state: KeyedState, timers: Timers) -> Any:
+        yield To("later", f"{state.pop('value')} again")
+
+
+def test_the_clock_moves_timers_and_idle_windows_and_a_global_table_is_whole(
+    spark: SparkSession,
+    servers: str,
+    new_topic: Callable[..., Any],
+    consume: Callable[..., list[dict[str, Any]]],
+    tmp_path: Path,
+) -> None:
+    words, names, later, counts, named = (new_topic() for _ in range(5))
+    app = Streams("clock", servers=servers, emit="every", partitions=2, spark=spark)
+    stream = app.stream(words.name, key="STRING", value="STRING")
+    outputs = stream.group_by_key().process(EchoLater(), outputs={"now": "STRING", "later": "STRING"})
+    outputs["later"].to(later.name)
+    stream.group_by_key().window("1 hour", idle_timeout="1 second").final().count().to(counts.name)
+    table = app.global_table(names.name, key="STRING", value="STRING")
+    stream.join(table, on="value", select="r_value AS value", prefix="r_").to(named.name)
+    with Producer(servers) as producer:
+        for number, word in enumerate(("one", "two", "three")):
+            producer.send(names.name, word.upper().encode(), key=word.encode(), timestamp_ms=9_000 + number)
+        for key, word in (("a", "one"), ("b", "two"), ("c", "three"), (None, "two")):
+            producer.send(words.name, word.encode(), key=key and key.encode(), timestamp_ms=5_000)
+    with app.start(checkpoint=str(tmp_path)):
+        deadline = time.monotonic() + TIMEOUT_S
+        while len(consume(later)) < 3 or len(consume(counts)) < 3 or len(consume(named)) < 4:
+            assert time.monotonic() < deadline, "timers, windows or the join said too little"
+            time.sleep(0.5)
+    assert sorted(row["value"] for row in consume(later)) == [b"one again", b"three again", b"two again"]
+    assert sorted((row["key"], row["value"]) for row in consume(counts)) == [
+        (b'{"key":"%s","window_start":0,"window_end":3600000}' % key, b"1") for key in (b"a", b"b", b"c")
+    ]
+    assert sorted(row["value"] for row in consume(named)) == [b"ONE", b"THREE", b"TWO", b"TWO"]

@@ -10,11 +10,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from odradek.model.errors import ConfigError
+from odradek.streams.plan.windows import SessionWindows
+from odradek.streams.processors.aggregate import CalledFunction, SqlFold
 from odradek.streams.processors.custom import CustomProcessor, Processor, Timers, To
 from odradek.streams.processors.keyed_state import PART_LENGTH, KeyedState
 from odradek.streams.processors.ports import InputRow
 from odradek.streams.processors.task import CachedState, MemoryStore, next_wall_clock, run_batch
+from odradek.streams.processors.windows import WindowProcessor, open_windows
 from odradek.streams.records import StreamRecord
+
+SESSION = SessionWindows(gap_ms=5, grace_ms=2, idle_ms=200)
+COUNT = SqlFold((CalledFunction(function="count", arguments=("x",), constants=(), out="n", removable=False),))
 
 
 def custom(user: Processor, outputs: Mapping[str, str | None] | None = None) -> CustomProcessor:
@@ -30,14 +36,13 @@ class Reminder(Processor):
 
     def process(self, record: StreamRecord, state: KeyedState, timers: Timers) -> Any:
         if record.value == "stop":
-            timers.cancel(state.pop("at"), wall_clock=True)
+            timers.cancel(state.pop("at", 0), wall_clock=True)
             return
         state["at"] = timers.wall_clock + 250
         timers.at(state["at"], wall_clock=True)
 
     def on_wall_clock_timer(self, key: Any, time: int, state: KeyedState, timers: Timers) -> Any:
-        yield f"{key} since {state['at'] - 250}"
-        state.clear()
+        yield f"{key} since {time - 250}"
 
 
 def test_timers_on_the_clock_come_without_a_record() -> None:
@@ -164,3 +169,45 @@ def test_maps_and_lists_live_as_long_as_their_key() -> None:
     rows = [row("a", 1, 0, 0), row("a", 1, 9, 1), row("b", 1, 30, 2), row("a", 1, 31, 3)]
     said = [update.values[0] for _, update in run_batch(custom(Forgetful()), MemoryStore(), rows)]
     assert [value["value"] for value in said] == [1, 2, 1, 1]
+
+
+TIMED: dict[str, Any] = {
+    "timers on the clock": lambda: custom(Reminder()),
+    "idle windows": lambda: WindowProcessor(
+        open_windows(SESSION, COUNT), COUNT, final=True, idle_ms=SESSION.idle_ms
+    ),
+}
+
+
+@pytest.mark.parametrize("name", TIMED)
+@settings(max_examples=60, deadline=None)
+@given(
+    clocks=st.lists(
+        st.tuples(
+            st.integers(0, 400),
+            st.lists(st.tuples(st.sampled_from("ab"), st.integers(0, 30), st.booleans()), max_size=4),
+        ),
+        max_size=8,
+    )
+)
+def test_batches_of_one_time_of_day_may_be_cut_anywhere(name: str, clocks: list[Any]) -> None:
+    """`clocks`: how much later, and which rows come then: (key, timestamp, cut after it and restart)."""
+    answers = []
+    for cuts in (False, True):
+        store, clock, place, said = MemoryStore(), 1_000, 0, []
+        for later, drawn in clocks:
+            clock += later
+            batches: list[list[InputRow]] = [[]]
+            for key, at, cut in drawn:
+                value: Any = {"value": "x"} if name.startswith("timers") else {"new": {"x": at}, "old": None}
+                batches[-1].append(InputRow(0, {"key": key}, value, at, None, [place, 0, 0, place]))
+                place += 1
+                if cut and cuts:
+                    batches.append([])
+            for batch in batches:
+                again = MemoryStore()
+                again.data = dict(store.data)
+                said += [update for _, update in run_batch(TIMED[name](), again, batch, clock)]
+                store = again
+        answers.append(said)
+    assert answers[0] == answers[1]
