@@ -1,4 +1,4 @@
-"""A stream that is cut into batches anywhere, and restarted at each cut, writes what the whole batch writes: random programs."""
+"""A stream that is cut into batches, and restarted at each cut, writes what the whole batch writes: random programs."""
 
 from __future__ import annotations
 

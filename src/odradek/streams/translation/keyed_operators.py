@@ -183,8 +183,8 @@ def _processed(operator: Processed, translator: Translator) -> RecordFrame:
     by = struct_in(rows, "__by")
     kinds = [struct_type(declared(schema, "value").ddl) for _, schema in operator.outputs]
     bare_key = by.fieldNames()[0] if len(by.fields) == 1 else None
-    one = [name for name, _ in operator.outputs] == [""]
-    outputs = StructType() if one else StructType().add("__output", StringType())
+    single = [name for name, _ in operator.outputs] == [""]
+    outputs = StructType() if single else StructType().add("__output", StringType())
     for (name, _), kind in zip(operator.outputs, kinds, strict=True):
         outputs = outputs.add(_output_column(name), kind)
     processor = CustomProcessor(
