@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from odradek.model.errors import ConfigError
@@ -18,11 +19,12 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame, SparkSession
 
-    from odradek.streams import driver, running
+    from odradek.streams import driver, picture, running
     from odradek.streams.driver import TestDriver
     from odradek.streams.running import Run
 else:
     driver = lazy("odradek.streams.driver")
+    picture = lazy("odradek.streams.picture")
     running = lazy("odradek.streams.running")
 
 
@@ -153,9 +155,14 @@ class Streams:
             timestamp=timestamp,
         )
 
-    def describe(self) -> str:
-        """The plan as text, one operator a line."""
-        return self.program.describe()
+    def describe(self, *, svg: bool | str | Path = False) -> str:
+        """The plan as text, one operator a line. `svg`: as a picture; a path is a file to write it to."""
+        if svg is False:
+            return self.program.describe()
+        drawn = picture.svg(self.program.name, self.program.ends)
+        if svg is not True:
+            Path(svg).write_text(drawn, encoding="utf-8")
+        return drawn
 
     def test(self, *, spark: SparkSession | None = None) -> TestDriver:
         """Run the program on rows of a test, without a broker: `with app.test() as t: t.feed(...); t.read(...)`."""

@@ -52,11 +52,13 @@ def test_names_are_numbered_or_given_and_stand_for_one_operator() -> None:
     orders = app.stream("orders", key="STRING", value="BIGINT")
     orders.filter("value > 1").group_by_key().count(name="how-many").to("counts")
     assert app.describe().splitlines() == [
-        "stream-1: TopicSource (topic orders, key `key` STRING, value `value` BIGINT)",
-        "filter-1: Filtered <- stream-1 (value > 1)",
-        "how-many: Aggregated <- filter-1 (count(*) AS value, emit latest)",
-        "to-stream-1: AsStream <- how-many",
-        "to-1: TopicSink <- to-stream-1 (topic counts)",
+        "names: 1 output, 1 task",
+        "sub-topology 0",
+        "   stream-1: TopicSource (topic orders, key `key` STRING, value `value` BIGINT)",
+        "   filter-1: Filtered <- stream-1 (value > 1)",
+        " * how-many: Aggregated <- filter-1 (count(*) AS value, emit latest)",
+        "   to-stream-1: AsStream <- how-many",
+        "   to-1: TopicSink <- to-stream-1 (topic counts)",
     ]
     with pytest.raises(ConfigError, match="how-many"):
         orders.filter("true", name="how-many")

@@ -14,7 +14,16 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Aggregated(Operator):
+class KeyedOperator(Operator):
+    """Keys are divided among tasks, and each task keeps what it needs of its own."""
+
+    @property
+    def has_state(self) -> bool:
+        return True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Aggregated(KeyedOperator):
     """One value for each key. `key` None: the records' own. `window` None: of all time."""
 
     key: tuple[Expression, ...] | None
@@ -37,7 +46,7 @@ class Aggregated(Operator):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Folded(Operator):
+class Folded(KeyedOperator):
     """As Aggregated, with functions in Python. `start` None: the first value of a key is its first aggregate (reduce)."""
 
     key: tuple[Expression, ...] | None
@@ -56,7 +65,7 @@ class Folded(Operator):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class StreamTableJoin(Operator):
+class StreamTableJoin(KeyedOperator):
     """Inputs: a stream, a table. Each record of the stream with what the table holds then. `grace_ms`, of a versioned table:
     how long records wait for versions that come late.
     """
@@ -73,7 +82,7 @@ class StreamTableJoin(Operator):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class TableTableJoin(Operator):
+class TableTableJoin(KeyedOperator):
     """Inputs: two tables of the same key."""
 
     kind: JoinKind
@@ -90,7 +99,7 @@ class TableTableJoin(Operator):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class StreamStreamJoin(Operator):
+class StreamStreamJoin(KeyedOperator):
     """Inputs: two streams of the same key. A right record matches from `before_ms` before a left one to `after_ms` after it."""
 
     kind: JoinKind
@@ -105,7 +114,7 @@ class StreamStreamJoin(Operator):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class ForeignKeyJoin(Operator):
+class ForeignKeyJoin(KeyedOperator):
     """Inputs: two tables. `on`: what of a left row is the right table's key."""
 
     kind: JoinKind
@@ -122,7 +131,7 @@ class ForeignKeyJoin(Operator):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Processed(Operator):
+class Processed(KeyedOperator):
     """A processor of the user's. `key` None: the records' own. `outputs`: names and schemas; a single one has no name."""
 
     key: tuple[Expression, ...] | None
@@ -135,14 +144,14 @@ class Processed(Operator):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class ProcessorOutput(Operator):
+class ProcessorOutput(KeyedOperator):
     """One of several outputs of a processor."""
 
     output: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Cogrouped(Operator):
+class Cogrouped(KeyedOperator):
     """Several streams, each with its own way to add to one aggregate. `keys` and `adders`: one of each input."""
 
     keys: tuple[tuple[Expression, ...] | None, ...]

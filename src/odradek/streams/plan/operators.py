@@ -32,6 +32,11 @@ class Operator:
     def is_table(self) -> bool:
         return False
 
+    @property
+    def has_state(self) -> bool:
+        """Does it keep something of its records?"""
+        return False
+
     def details(self) -> str:
         """What `describe()` says after the name."""
         return ""

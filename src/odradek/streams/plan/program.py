@@ -8,7 +8,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from odradek.model.errors import ConfigError
-from odradek.streams.plan.operators import Emit, Operator, walk
+from odradek.streams.plan.describing import description
+from odradek.streams.plan.operators import Emit, Operator
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -50,11 +51,5 @@ class Program:
         self.ends.append(operator)
 
     def describe(self) -> str:
-        """One line for each operator: its name, what it reads, what it does."""
-        lines = []
-        for operator in walk(*self.ends):
-            kind = type(operator).__name__
-            read = " <- " + ", ".join(source.name for source in operator.inputs) if operator.inputs else ""
-            details = operator.details()
-            lines.append(f"{operator.name}: {kind}{read}" + (f" ({details})" if details else ""))
-        return "\n".join(lines)
+        """As `describing.description` says it."""
+        return description(self.name, self.partitions, self.ends)

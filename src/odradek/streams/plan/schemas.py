@@ -30,6 +30,11 @@ class DeclaredSchema:
     def ddl(self) -> str:
         return ", ".join(f"`{name}` {kind}" for name, kind in self.fields)
 
+    @property
+    def text(self) -> str:
+        """For people: a bare type, or the fields."""
+        return self.fields[0][1] if self.bare else ", ".join(f"{name} {kind}" for name, kind in self.fields)
+
 
 def declared(text: str, role: str, form: str = "json") -> DeclaredSchema:
     """Understand DDL. `role` is key or value: the name of a bare column. ConfigError for what is no DDL or an unknown
