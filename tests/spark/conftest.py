@@ -221,18 +221,21 @@ def run_to_end() -> Callable[[StreamingQuery], None]:
 
 
 @pytest.fixture
-def consume(servers: str) -> Callable[[Topic], Rows]:
-    """All records of a topic through the client, in the order of partitions and offsets."""
+def consume(servers: str) -> Callable[..., Rows]:
+    """All records of a topic through the client, in the order of partitions and offsets; or those that are committed."""
 
-    def everything(topic: Topic) -> Rows:
+    def everything(topic: Topic, *, committed: bool = False) -> Rows:
         with Admin(servers) as admin:
             partitions = admin.describe_topics([topic.name])[topic.name].topic_partitions
             ends = {
                 item: result.offset
-                for item, result in admin.list_offsets(dict.fromkeys(partitions, -1)).items()
+                for item, result in admin.list_offsets(
+                    dict.fromkeys(partitions, -1), isolation=int(committed)
+                ).items()
             }
         rows: Rows = []
-        with Consumer(servers) as consumer:
+        isolation = "read_committed" if committed else "read_uncommitted"
+        with Consumer(servers, isolation_level=isolation) as consumer:
             consumer.assign(partitions)
             consumer.seek_to_beginning()
             while any(consumer.position(partition) < ends[partition] for partition in partitions):

@@ -32,6 +32,10 @@ _TYPES: Final = {
     "headers": "ARRAY<STRUCT<key: STRING, value: BINARY>>",
     "timestamp": "TIMESTAMP",
 }
+PACKED: Final = "__records"
+"""A column of ours: where it is not null, the row stands for many records of its topic, as Arrow's stream format has them
+(key, value, partition).
+"""
 _OF_THE_SOURCE: Final = frozenset({"offset", "timestampType", "record"})
 """Columns of a read that mean nothing in a write: dropped, so that one topic can be copied to another as
 it is.
@@ -61,6 +65,8 @@ class RowFormat:
 
     topic: str | None
     columns: frozenset[str]
+    has_packed: bool = False
+    """There is a column PACKED."""
     dead_letter_topic: str | None = None
     """Of the rows that have a dead letter; None: there is no such column."""
     suffix: str = ""
@@ -82,7 +88,7 @@ def row_format(
     if topic is None and "topic" not in fields:
         raise ConfigError("a write needs the option topic, or a column topic")
     check_letter_column(fields, dead_letter_topic)
-    known = {*_TYPES, *_OF_THE_SOURCE, DEAD_LETTER}
+    known = {*_TYPES, *_OF_THE_SOURCE, DEAD_LETTER, PACKED}
     unknown = [name for name in fields if name not in known]
     if unknown:
         raise ConfigError(
@@ -99,6 +105,7 @@ def row_format(
         columns=frozenset(fields) & frozenset(_TYPES),
         dead_letter_topic=dead_letter_topic,
         suffix=suffix,
+        has_packed=PACKED in fields,
     )
 
 

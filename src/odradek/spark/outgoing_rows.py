@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 from odradek.dead_letters.headers import HeaderPairs
 from odradek.model.errors import ErrorCode, KafkaError
 from odradek.spark.dead_letters.letters import Letter, letters_in
-from odradek.spark.outgoing import Marks, RowFormat
+from odradek.spark.outgoing import PACKED, Marks, RowFormat
 
 _HEADER: Final = pa.struct([pa.field("key", pa.string(), nullable=False), pa.field("value", pa.binary())])
 _HEADERS: Final = pa.list_(_HEADER)
@@ -31,6 +31,11 @@ def outgoing_rows(
     row that cannot become a record by its number in the task: `first_sequence` and on.
     """
     numbers: Sequence[int] = range(first_sequence, first_sequence + batch.num_rows)
+    if layout.has_packed and batch[PACKED].null_count < batch.num_rows:
+        is_row = pc.is_null(batch[PACKED])
+        yield from _unpacked(batch.filter(pc.invert(is_row)))
+        numbers = [number for number, kept in zip(numbers, is_row.to_pylist(), strict=True) if kept]
+        batch = batch.filter(is_row)
     if layout.dead_letter_topic is not None and (letters := letters_in(batch)):
         yield layout.dead_letter_topic, _letter_rows(letters.values())
         good = [row for row in range(batch.num_rows) if row not in letters]
@@ -56,6 +61,13 @@ def outgoing_rows(
     _refuse(pc.fill_null(pc.equal(topics, ""), True), numbers, "its topic is null")
     for topic, of_topic in _by_topic(topics, rows):
         yield f"{topic}{layout.suffix}", of_topic
+
+
+def _unpacked(batch: pa.RecordBatch) -> Iterator[tuple[str, pa.RecordBatch]]:
+    for topic, records in zip(batch["topic"].to_pylist(), batch[PACKED], strict=True):
+        with pa.ipc.open_stream(records.as_buffer()) as stream:
+            for rows in stream:
+                yield topic, rows
 
 
 def _letter_rows(letters: Iterable[Letter]) -> pa.RecordBatch:

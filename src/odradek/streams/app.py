@@ -175,10 +175,12 @@ class Streams:
         delivery: str = "exactly_once",
         interval: str = "500 milliseconds",
         until_now: bool = False,
+        changelog: bool = True,
         options: Mapping[str, str] | None = None,
     ) -> Run:
         """Run it: one query for each output. `checkpoint`: a directory that stays. `until_now`: end when all is read that
-        was there.
+        was there. `changelog`: with delivery exactly_once, keep state in topics, too; without its checkpoint, the program
+        then goes on with them where it was.
         """
         return running.start(
             self.program,
@@ -186,5 +188,6 @@ class Streams:
             delivery=delivery,
             interval=interval,
             until_now=until_now,
+            changelog=changelog,
             options=dict(options or {}),
         )

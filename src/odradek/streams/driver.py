@@ -23,6 +23,7 @@ from odradek.streams.records import StreamRecord
 from odradek.streams.session import session
 from odradek.streams.translation import Translator
 from odradek.streams.translation.frames import RecordFrame, columns, record_schema, scope
+from odradek.streams.translation.translator import Tasks
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -129,7 +130,9 @@ class TestDriver:
                 known = made[source.name] = self._source(source, translator)
             return known
 
-        translator = Translator(spark=self._spark, read=read, ends=ends, tasks=self._program.partitions)
+        translator = Translator(
+            spark=self._spark, read=read, ends=ends, tasks=Tasks(self._program.partitions)
+        )
         return translator
 
     def _source(self, source: TopicSource, translator: Translator) -> RecordFrame:

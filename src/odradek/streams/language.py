@@ -317,8 +317,18 @@ class Table:
         value_format: str = "json",
         name: str | None = None,
     ) -> None:
-        """Write the updates to a topic, its changelog: compact it."""
-        self.to_stream().to(topic, key_format=key_format, value_format=value_format, name=name)
+        """Write the updates to a topic, its changelog: compacted, and made so unless it is there."""
+        source = self.to_stream().operator
+        self._program.end(
+            TopicSink(
+                name=self._program.operator_name("to", name),
+                inputs=(source,),
+                topic=topic,
+                key_format=key_format,
+                value_format=value_format,
+                is_changelog=True,
+            )
+        )
 
     def join(
         self,

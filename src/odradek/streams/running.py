@@ -10,17 +10,32 @@ from pyspark.sql import functions as sf
 from pyspark.sql.types import StructType
 
 from odradek.model.errors import ConfigError
+from odradek.spark.outgoing import PACKED
+from odradek.streams.asking import AskedTable, AskedTables
+from odradek.streams.changelogs import SinkChangelogs, make_compacted
+from odradek.streams.places import CheckpointPlace
 from odradek.streams.plan.operators import Called, Operator, TopicSink, TopicSource
 from odradek.streams.plan.program import Program
 from odradek.streams.records import StreamRecord
 from odradek.streams.session import session
 from odradek.streams.translation import Translator
 from odradek.streams.translation.formats import decoded, encoded, source_options
-from odradek.streams.translation.frames import HEADERS, RecordFrame, columns, record_schema, scope
+from odradek.streams.translation.frames import (
+    HEADERS,
+    STATE,
+    RecordFrame,
+    carried,
+    columns,
+    record_schema,
+    scope,
+)
+from odradek.streams.translation.translator import Tasks
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import Column, DataFrame
     from pyspark.sql.streaming.query import StreamingQuery
+
+    from odradek.views.table_view import TableView
 
 
 ROWS_PER_BATCH: Final = 100_000
@@ -32,8 +47,16 @@ number.
 class Run:
     """Queries that run. Leaving `with` stops them."""
 
-    def __init__(self, queries: Mapping[str, StreamingQuery]) -> None:
+    def __init__(self, queries: Mapping[str, StreamingQuery], tables: AskedTables) -> None:
         self.queries = dict(queries)
+        self._tables = tables
+
+    def __getitem__(self, topic: str) -> TableView:
+        """The table that the program writes to a topic, as it is now: `run["totals"]["ann"]`, `run["totals"].range("a", "c")`.
+
+        A view of the topic on this machine, of all keys, whichever instance writes them; `freshness()` says how far it is.
+        """
+        return self._tables[topic]
 
     def __enter__(self) -> Self:
         return self
@@ -44,6 +67,7 @@ class Run:
     def stop(self) -> None:
         for query in self.queries.values():
             query.stop()
+        self._tables.close()
 
     def wait(self, timeout_s: int | None = None) -> bool:
         """Until all have ended, or the time is over. Raises what a query died of."""
@@ -62,6 +86,7 @@ def start(
     *,
     checkpoint: str,
     delivery: str,
+    changelog: bool,
     interval: str,
     until_now: bool,
     options: Mapping[str, str],
@@ -70,16 +95,32 @@ def start(
     sinks = program.ends
     if not sinks:
         raise ConfigError(f"{program.name} writes nothing: end a stream with to(...) or foreach(...)")
-    translator = _translator(program, sinks)
     queries: dict[str, StreamingQuery] = {}
+    topics: dict[str, int] = {}
+    tables: dict[str, AskedTable] = {}
+    asked = (
+        AskedTables(_client_options(program), tables) if program.servers is not None else AskedTables({}, {})
+    )
     try:
         for sink in sinks:
-            frame = translator.frame(sink.inputs[0])
             place = (
                 str(Path(checkpoint) / sink.name) if "://" not in checkpoint else f"{checkpoint}/{sink.name}"
             )
+            changelogs = None
+            if isinstance(sink, TopicSink) and delivery == "exactly_once" and changelog:
+                changelogs = SinkChangelogs.open(
+                    _client_options(program),
+                    _sink_id(program, sink),
+                    program.partitions,
+                    CheckpointPlace(place),
+                )
+            frame = _translator(program, sinks, topics, changelogs).frame(sink.inputs[0])
             if isinstance(sink, TopicSink):
+                if sink.is_changelog and sink.topic is not None:
+                    tables[sink.topic] = AskedTable.of(sink, frame)
+                    make_compacted(_client_options(program), sink.topic)
                 writer = _topic_writer(program, sink, frame, delivery, options)
+                writer = writer.options(**(changelogs.sink_options if changelogs else {}))
             else:
                 assert isinstance(sink, Called)
                 writer = frame.rows.writeStream.foreachBatch(_Calls(frame, sink))
@@ -89,9 +130,9 @@ def start(
             )
             queries[sink.name] = writer.outputMode("append").start()
     except BaseException:
-        Run(queries).stop()
+        Run(queries, asked).stop()
         raise
-    return Run(queries)
+    return Run(queries, asked)
 
 
 class _Calls:
@@ -114,6 +155,10 @@ def outgoing(sink: TopicSink, frame: RecordFrame) -> DataFrame:
     """The rows that `format("odradek")` writes."""
     rows = scope(frame) if sink.topic_expression is not None else frame.rows
     topic = sf.lit(sink.topic) if sink.topic_expression is None else columns([sink.topic_expression])[0]
+    passing: list[Column] = []
+    if carried(rows):
+        topic = sf.coalesce(sf.col(STATE).getField("topic"), topic.cast("string"))
+        passing.append(sf.col(STATE).getField("records").alias(PACKED))
     kinds = {name: frame.rows.schema[name].dataType for name in ("__key", "__value")}
     key, value = kinds["__key"], kinds["__value"]
     assert isinstance(key, StructType)
@@ -124,6 +169,7 @@ def outgoing(sink: TopicSink, frame: RecordFrame) -> DataFrame:
         topic.cast("string").alias("topic"),
         sf.timestamp_millis("__timestamp").alias("timestamp"),
         sf.coalesce("__headers", sf.array().cast(HEADERS)).alias("headers"),
+        *passing,
     )
 
 
@@ -133,8 +179,12 @@ def _topic_writer(
     writer = outgoing(sink, frame).writeStream.format("odradek").options(**_client_options(program))
     writer = writer.option("delivery", delivery)
     if delivery == "exactly_once":
-        writer = writer.option("sinkId", f"{program.name}.{sink.name}")
+        writer = writer.option("sinkId", _sink_id(program, sink))
     return writer.options(**options)
+
+
+def _sink_id(program: Program, sink: TopicSink) -> str:
+    return f"{program.name}.{sink.name}"
 
 
 def _client_options(program: Program) -> dict[str, str]:
@@ -145,17 +195,24 @@ def _client_options(program: Program) -> dict[str, str]:
     return {"kafka.bootstrap.servers": program.servers, **program.options}
 
 
-def _translator(program: Program, ends: list[Operator]) -> Translator:
+def _translator(
+    program: Program,
+    ends: list[Operator],
+    topics: dict[str, int],
+    changelogs: SinkChangelogs | None = None,
+) -> Translator:
+    """`topics` numbers the sources, for all queries of a program."""
     spark = session(program.name, program.spark, program.partitions)
-    topics: dict[str, int] = {}
+    more = {} if changelogs is None else changelogs.source_options
 
     def read(source: TopicSource) -> RecordFrame:
-        return _topic_frame(program, source, topics.setdefault(source.name, len(topics)))
+        return _topic_frame(program, source, topics.setdefault(source.name, len(topics)), more)
 
-    return Translator(spark=spark, read=read, ends=ends, tasks=program.partitions)
+    tasks = Tasks(program.partitions, None if changelogs is None else changelogs.of)
+    return Translator(spark=spark, read=read, ends=ends, tasks=tasks)
 
 
-def _topic_frame(program: Program, source: TopicSource, number: int) -> RecordFrame:
+def _topic_frame(program: Program, source: TopicSource, number: int, more: Mapping[str, str]) -> RecordFrame:
     """A topic as a stream from its first record; the first batch has all of a global table. Of two sources with records of
     one time, the one that is named first goes first.
     """
@@ -169,7 +226,7 @@ def _topic_frame(program: Program, source: TopicSource, number: int) -> RecordFr
         .option("includeHeaders", "true")
         .options(**source_options(source.key, "key"), **source_options(source.value, "value"))
         .options(**limit)
-        .options(**dict(source.options))
+        .options(**{**dict(source.options), **more})
         .load()
     )
     when = sf.unix_millis("timestamp")
@@ -189,7 +246,7 @@ def _topic_frame(program: Program, source: TopicSource, number: int) -> RecordFr
 
 def data_frame(program: Program, operator: Operator) -> DataFrame:
     """An operator's records for a program of the user's own."""
-    frame = _translator(program, [operator]).frame(operator)
+    frame = _translator(program, [operator], {}).frame(operator)
     return scope(frame).drop("__key", "__value", "__old", "__latest", "__timestamp", "__headers", "__order")
 
 
@@ -200,7 +257,7 @@ def schemas(program: Program, operator: Operator) -> tuple[str, str]:
     def nothing(source: TopicSource) -> RecordFrame:
         return RecordFrame(rows=spark.createDataFrame([], record_schema(source)))
 
-    translator = Translator(spark=spark, read=nothing, ends=[operator], tasks=program.partitions)
+    translator = Translator(spark=spark, read=nothing, ends=[operator], tasks=Tasks(program.partitions))
     rows = translator.frame(operator).rows
     types = []
     for column, bare in (("__key", "key"), ("__value", "value")):

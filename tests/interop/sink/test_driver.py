@@ -103,6 +103,19 @@ def test_an_older_driver_cannot_decide(driver: SinkDriver, sink: PlainSink) -> N
     assert sorted(sink.committed()) == [b"new"]
 
 
+def test_a_driver_fences_again_where_another_has_retired_the_sink(
+    driver: SinkDriver, sink: PlainSink
+) -> None:
+    """As a program does that is started with a new checkpoint, in a process that wrote the last batch, too."""
+    terms = driver.begin()
+    driver.decide(terms, batch(0), [sink.run_task(terms, b"0")], {})
+    decided = sink.driver().retire()
+    assert decided is not None
+    terms = driver.begin(anew=True)
+    driver.decide(terms, batch(1), [sink.run_task(terms, b"1")], {})
+    assert sorted(sink.committed()) == [b"0", b"1"]
+
+
 def test_a_task_that_outlived_its_driver_disturbs_no_one(driver: SinkDriver, sink: PlainSink) -> None:
     old_terms = driver.begin()
     newer = sink.driver()

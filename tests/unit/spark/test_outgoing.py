@@ -96,6 +96,27 @@ def test_marks_number_the_rows_of_a_task_and_come_after_the_users_headers() -> N
     assert second.headers[3] == ("odradek.sequence", b"41")
 
 
+def test_a_row_of_packed_records_stands_for_them_and_for_nothing_else() -> None:
+    layout = row_format(schema(value=StringType(), topic=StringType(), __records=BinaryType()), None)
+    records = pa.RecordBatch.from_pydict(
+        {"key": [b"a", b"b"], "value": [b"1", None], "partition": pa.array([1, 1], pa.int32())}
+    )
+    stream = pa.BufferOutputStream()
+    with pa.ipc.new_stream(stream, records.schema) as writer:
+        writer.write_batch(records)
+    columns = {
+        "value": pa.array(["x", "y", "z"]),
+        "topic": pa.array(["t", "changelog", "t"]),
+        "__records": pa.array([None, stream.getvalue().to_pybytes(), None], pa.binary()),
+    }
+    batch = pa.RecordBatch.from_pydict(columns)
+    made = [
+        (topic, rows.to_pylist())
+        for topic, rows in outgoing_rows(batch, layout, marks=None, first_sequence=0)
+    ]
+    assert made == [("changelog", records.to_pylist()), ("t", [{"value": b"x"}, {"value": b"z"}])]
+
+
 def test_a_copied_topics_offsets_are_left_behind() -> None:
     layout = row_format(schema(value=BinaryType(), offset=LongType(), timestampType=IntegerType()), "t")
     assert layout.columns == {"value"}

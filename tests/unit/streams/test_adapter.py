@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from typing import Any
 
 import pytest
@@ -14,10 +15,12 @@ from odradek.streams.records import StreamRecord
 
 pytest.importorskip("pyspark")
 
+import pyarrow as pa
 from pyspark.sql import Row
 from pyspark.sql.streaming.tws_tester import TwsTester
 
-from odradek.streams.translation.adapter import TaskProcessor
+from odradek.streams.changelogs import StateChangelog
+from odradek.streams.translation.adapter import PACKED_BYTES, TaskProcessor, packed
 
 
 def row(key: str, value: Any, *, at: int, offset: int) -> Row:
@@ -60,6 +63,57 @@ def test_a_task_refuses_the_state_of_another(changed: dict[str, Any], message: s
     second.updateMapState("state", (0,), first.peekMapState("state", (0,)))
     with pytest.raises(ConfigError, match=message):
         second.test((0,), [row("a", 2, at=2, offset=1)])
+
+
+CHANGELOG = StateChangelog(options={}, topic="app.out-users-changelog", topic_id="7d")
+
+
+def records_in(states: list[Any]) -> dict[bytes, Any]:
+    """What rows take to the changelog: names and unpickled data."""
+    records: dict[bytes, Any] = {}
+    for state in states:
+        for rows in pa.ipc.open_stream(state["records"]):
+            assert set(rows["partition"].to_pylist()) == {1}
+            records.update(zip(rows["key"].to_pylist(), rows["value"].to_pylist(), strict=True))
+    return {name: data and pickle.loads(data) for name, data in records.items() if name.startswith(b"value/")}
+
+
+def test_changes_of_state_follow_the_records_and_look_like_one() -> None:
+    names = (*row("a", 1, at=1, offset=0).__fields__, "__state")
+
+    def with_state(key: str | None, value: Any, *, at: int, offset: int, state: Any = None) -> Row:
+        return Row(*names)(*row(key or "", value, at=at, offset=offset), state)
+
+    tester = TwsTester(
+        TaskProcessor(
+            LatestProcessor(), 1, ("__value", "__old"), None, name="users", tasks=2, changelog=CHANGELOG
+        )
+    )
+    passing = {"topic": "app.out-earlier-changelog", "records": b"packed"}
+    said = tester.test(
+        1, [with_state("a", 1, at=1, offset=0), with_state(None, None, at=0, offset=0, state=passing)]
+    )
+    assert [(update["__value"], update["__state"] and update["__state"]["topic"]) for update in said] == [
+        (1, None),
+        (1, "app.out-earlier-changelog"),
+        (1, CHANGELOG.topic),
+    ]
+    assert records_in([said[2]["__state"]]) == {b"value/('a',)": 1}
+
+    said = tester.test(1, [with_state("a", None, at=2, offset=1), with_state("b", 5, at=3, offset=2)])
+    assert records_in([update["__state"] for update in said if update["__state"]]) == {
+        b"value/('a',)": None,
+        b"value/('b',)": 5,
+    }
+    said = tester.test(1, [with_state(None, None, at=0, offset=0, state=passing)])
+    assert [(update["__value"], update["__state"]["topic"]) for update in said] == [(1, passing["topic"])]
+
+
+def test_many_changes_are_cut_into_several_rows() -> None:
+    changes = {b"%d" % number: bytes(PACKED_BYTES // 4) for number in range(10)}
+    parts = list(packed(changes, 1))
+    assert len(parts) == 3
+    assert sum(rows.num_rows for part in parts for rows in pa.ipc.open_stream(part)) == 10
 
 
 class Echo(Processor):

@@ -110,8 +110,13 @@ class SinkDriver:
         self._memory = memory or DriverMemory()
         self._later = later
 
-    def begin(self) -> BatchTerms:
-        """Shut out older drivers, finish what they decided, abort what they did not."""
+    def begin(self, *, anew: bool = False) -> BatchTerms:
+        """Shut out older drivers, finish what they decided, abort what they did not.
+
+        `anew`: another process may have done so since this one's last batch, and decided nothing.
+        """
+        if anew:
+            self._memory.begun = None
         self._make_topic()
         driver, decided = self._go_on() or self._shut_out_others()
         if self._is_sweep_due(decided):

@@ -144,7 +144,7 @@ class Processed(KeyedOperator):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class ProcessorOutput(KeyedOperator):
+class ProcessorOutput(Operator):
     """One of several outputs of a processor."""
 
     output: str

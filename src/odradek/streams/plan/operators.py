@@ -161,6 +161,8 @@ class TopicSink(Operator):
     topic_expression: Expression | None = None
     key_format: str = "json"
     value_format: str = "json"
+    is_changelog: bool = False
+    """Of a table: the last record of each key is what counts."""
 
     def details(self) -> str:
         return f"topic {self.topic}" if self.topic_expression is None else f"topic by {self.topic_expression}"

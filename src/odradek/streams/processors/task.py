@@ -56,6 +56,9 @@ class MemoryStore:
     def delete(self, name: bytes) -> None:
         self.data.pop(name, None)
 
+    def items(self) -> Iterator[tuple[bytes, bytes]]:
+        yield from list(self.data.items())
+
 
 class CachedState:
     """A batch's view of a store: each name is read once at most, and written once at most, by `flush`."""

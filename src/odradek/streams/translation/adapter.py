@@ -7,7 +7,8 @@ map. So a task sees its rows in one order, and knows its own stream time.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+import pickle
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
@@ -24,7 +25,8 @@ from pyspark.sql.types import (
     StructType,
 )
 
-from odradek.streams.processors.ports import InputRow, KeyedProcessor
+from odradek.streams.processors.ports import ByteStore, InputRow, KeyedProcessor, UpdateRow
+from odradek.streams.processors.stores import PagedStore, RecordingStore, latest_rows
 from odradek.streams.processors.task import (
     MemoryStore,
     has_wall_clock,
@@ -33,12 +35,20 @@ from odradek.streams.processors.task import (
     own_state,
     run_batch,
 )
+from odradek.streams.translation.frames import STATE, carried
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
     from pyspark.sql.streaming.stateful_processor import StatefulProcessorHandle
 
+    from odradek.streams.changelogs import StateChangelog
+    from odradek.streams.translation.translator import Tasks
+
 _STATE: Final = "state"
+_EXAMPLE: Final = b"example"
+PACKED_BYTES: Final = 4 << 20
+"""Of changes in one row, about."""
+_PASSING: Final = StructType().add("topic", StringType()).add("records", BinaryType())
 _HEADERS: Final = ArrayType(StructType().add("key", StringType()).add("value", BinaryType()))
 
 
@@ -71,9 +81,17 @@ class MapStore:
     def delete(self, name: bytes) -> None:
         self._state.removeKey((name,))
 
+    def items(self) -> Iterator[tuple[bytes, bytes]]:
+        for name, data in self._state.iterator():
+            yield bytes(name[0]), bytes(data[0])
+
 
 class TaskProcessor(StatefulProcessor):
-    """What Spark calls. `old`: the places of old values among the outputs; None to emit every update."""
+    """What Spark calls. `old`: the places of old values among the outputs; None to emit every update.
+
+    With a changelog, it also says what changed of the state, in rows that are no records; and it lets such rows pass that
+    come in. These look like the last record that was said, since expressions of the user's see them.
+    """
 
     def __init__(
         self,
@@ -84,6 +102,7 @@ class TaskProcessor(StatefulProcessor):
         *,
         name: str,
         tasks: int,
+        changelog: StateChangelog | None = None,
     ) -> None:
         self._name = name
         self._tasks = tasks
@@ -91,10 +110,26 @@ class TaskProcessor(StatefulProcessor):
         self._ports = ports
         self._outputs = outputs
         self._old = old
+        self._changelog = changelog
+        columns = ["__key", *outputs, "__timestamp", "__headers", "__order"]
+        self._columns = columns if changelog is None else [*columns, STATE]
 
     def init(self, handle: StatefulProcessorHandle) -> None:
         self._handle = handle
-        self._store = MapStore(handle.getMapState(_STATE, "name BINARY", "data BINARY"))
+        self._row = Row(*self._columns)
+        self._state = MapStore(handle.getMapState(_STATE, "name BINARY", "data BINARY"))
+
+    def handleInitialState(  # noqa: N802  # Spark's name
+        self,
+        key: Any,
+        initialState: Any,  # noqa: N803
+        timerValues: Any,  # noqa: N803
+    ) -> None:
+        assert self._changelog is not None
+        rows = latest_rows(self._changelog.read(key[0]))
+        store = PagedStore(self._state)
+        store.fill(rows, self._changelog.topic_id)
+        self._set_timer(store, timerValues)
 
     def handleInputRows(  # noqa: N802  # Spark's name
         self,
@@ -102,7 +137,7 @@ class TaskProcessor(StatefulProcessor):
         rows: Iterator[Row],
         timerValues: Any,  # noqa: N803
     ) -> Iterator[Row]:
-        yield from self._run(rows, timerValues)
+        yield from self._run(key, rows, timerValues)
 
     def handleExpiredTimer(  # noqa: N802  # Spark's name
         self,
@@ -110,26 +145,79 @@ class TaskProcessor(StatefulProcessor):
         timerValues: Any,  # noqa: N803
         expiredTimerInfo: Any,  # noqa: N803
     ) -> Iterator[Row]:
-        yield from self._run((), timerValues)
+        yield from self._run(key, (), timerValues)
 
-    def _run(self, rows: Iterable[Row], timer_values: Any) -> Iterator[Row]:
-        """A batch, which may have no rows; then a timer of Spark for what the processor waits for."""
-        own_state(self._store, self._name, self._tasks)
-        timed = has_wall_clock(self._processor)
-        now: int = timer_values.getCurrentProcessingTimeInMs() if timed else 0
-        given = (_input_row(row, self._ports) for row in rows)
-        made: Iterable[Any] = run_batch(self._processor, self._store, given, now)
-        if self._old is not None:
-            made = latest_only(made, self._old)
-        row = Row("__key", *self._outputs, "__timestamp", "__headers", "__order")
-        for order, update in made:
-            yield row(update.key, *update.values, update.timestamp, update.headers, order)
-        due = next_wall_clock(self._processor, self._store) if timed else None
+    def _run(self, key: Any, rows: Iterable[Row], timer_values: Any) -> Iterator[Row]:
+        """A batch, which may have no rows."""
+        changelog = self._changelog
+        if changelog is None:
+            store = PagedStore(self._state)
+            for _ in store.begin(None):
+                pass
+            own_state(store, self._name, self._tasks)
+            given_rows = (_input_row(row, self._ports) for row in rows)
+            for order, update in self._made(store, given_rows, timer_values):
+                yield self._said(order, update)
+            self._set_timer(store, timer_values)
+            return
+        paged = PagedStore(self._state)
+        recording = RecordingStore(paged)
+        recording.changes.update(paged.begin(changelog.topic_id))
+        own_state(recording, self._name, self._tasks)
+        given: list[InputRow] = []
+        passing: list[Any] = []
+        for row in rows:
+            if STATE in row and row[STATE] is not None:
+                passing.append(row[STATE])
+            else:
+                given.append(_input_row(row, self._ports))
+        example: tuple[list[int], UpdateRow] | None = None
+        for order, update in self._made(recording, given, timer_values):
+            example = example or (order, update)
+            yield self._said(order, update, None)
+        order, update = self._example(recording, example)
+        for state in passing:
+            yield self._said(order, update, state)
+        for records in packed(recording.changes, key[0]):
+            yield self._said(order, update, {"topic": changelog.topic, "records": records})
+        self._set_timer(recording, timer_values)
+
+    def _set_timer(self, store: ByteStore, timer_values: Any) -> None:
+        """A timer of Spark for what the processor waits for."""
+        if not has_wall_clock(self._processor):
+            return
+        due = next_wall_clock(self._processor, store)
         if due is not None:
-            self._handle.registerTimer(max(due, now + 1))
+            self._handle.registerTimer(max(due, timer_values.getCurrentProcessingTimeInMs() + 1))
 
     def close(self) -> None:
         pass
+
+    def _made(
+        self, store: ByteStore, given: Iterable[InputRow], timer_values: Any
+    ) -> Iterable[tuple[list[int], UpdateRow]]:
+        timed = has_wall_clock(self._processor)
+        now: int = timer_values.getCurrentProcessingTimeInMs() if timed else 0
+        made = run_batch(self._processor, store, given, now)
+        return made if self._old is None else latest_only(made, self._old)
+
+    def _said(self, order: list[int], update: UpdateRow, *state: Any) -> Row:
+        return self._row(update.key, *update.values, update.timestamp, update.headers, order, *state)
+
+    def _example(
+        self, store: ByteStore, said: tuple[list[int], UpdateRow] | None
+    ) -> tuple[list[int], UpdateRow]:
+        """A record that was said, in this batch or an earlier one; one that is null all over before the first."""
+        kept = store.get(_EXAMPLE)
+        if said is None:
+            return (
+                pickle.loads(kept)
+                if kept
+                else ([0, 0, 0, 0], UpdateRow(None, (None,) * len(self._outputs), 0))
+            )
+        if kept is None:
+            store.put(_EXAMPLE, pickle.dumps(said, protocol=5))
+        return said
 
 
 def _input_row(row: Any, ports: int) -> InputRow:
@@ -144,7 +232,7 @@ def keyed(
     processor: KeyedProcessor,
     *,
     name: str,
-    tasks: int,
+    tasks: Tasks,
     key: StructType,
     outputs: StructType,
     old: tuple[int, ...] | None = None,
@@ -152,19 +240,26 @@ def keyed(
     """Run a processor. `name` is the operator's: its state belongs to it. `key` is the type of the keys that it says,
     `outputs` its columns.
     """
-    rows = _united(ports, tasks)
+    rows = _united(ports, tasks.count)
     schema = StructType().add("__key", key)
     for field in outputs.fields:
         schema = schema.add(field.name, field.dataType)
     schema = (
         schema.add("__timestamp", LongType()).add("__headers", _HEADERS).add("__order", ArrayType(LongType()))
     ).toNullable()  # a literal is never null, but a delete is
+    changelog = None if tasks.changelogs is None else tasks.changelogs(name)
+    if changelog is not None:
+        schema = schema.add(STATE, _PASSING)
     names, count = tuple(outputs.fieldNames()), len(ports)
     groups = rows.groupBy("__task")
     if rows.isStreaming:
-        task = TaskProcessor(processor, count, names, old, name=name, tasks=tasks)
+        task = TaskProcessor(processor, count, names, old, name=name, tasks=tasks.count, changelog=changelog)
+        initial = None
+        if changelog is not None and changelog.ranges:
+            numbers = [(number,) for number in range(tasks.count)]
+            initial = rows.sparkSession.createDataFrame(numbers, "__task INT").groupBy("__task")
         time_mode = "ProcessingTime" if has_wall_clock(processor) else "None"
-        return groups.transformWithState(task, schema, "append", time_mode)
+        return groups.transformWithState(task, schema, "append", time_mode, initial)
     arrow = to_arrow_schema(schema, timezone="UTC")
 
     def batch(rows):  # type: ignore[no-untyped-def]  # Spark looks for annotations, and knows few
@@ -202,14 +297,19 @@ def _batch(
 def task_of(port: Port, tasks: int) -> Column:
     """Which task has a row's key, from 0 on."""
     if port.everywhere:
-        return sf.explode(sf.sequence(sf.lit(0), sf.lit(tasks - 1)))
+        all_tasks = sf.sequence(sf.lit(0), sf.lit(tasks - 1))
+        if carried(port.rows):  # changes of state pass once
+            all_tasks = sf.when(sf.col(STATE).isNotNull(), sf.array(sf.lit(0))).otherwise(all_tasks)
+        return sf.explode(all_tasks)
     return sf.pmod(sf.hash(port.key), sf.lit(tasks)).cast("int")
 
 
 def _united(ports: list[Port], tasks: int) -> DataFrame:
     kinds = [port.rows.select(port.payload.alias("payload")).schema["payload"].dataType for port in ports]
     frames = []
+    passing = any(carried(port.rows) for port in ports)
     for number, port in enumerate(ports):
+        state = [sf.col(STATE) if carried(port.rows) else sf.lit(None).cast(_PASSING).alias(STATE)]
         payloads = [
             (port.payload if index == number else sf.lit(None).cast(kind)).alias(f"__payload{index}")
             for index, kind in enumerate(kinds)
@@ -228,9 +328,40 @@ def _united(ports: list[Port], tasks: int) -> DataFrame:
                 "__timestamp",
                 "__headers",
                 order.alias("__order"),
+                *(state if passing else ()),
             )
         )
     united = frames[0]
     for frame in frames[1:]:
         united = united.union(frame)
     return united
+
+
+def packed(changes: Mapping[bytes, bytes | None], task: int) -> Iterator[bytes]:
+    """Changes of a task's state as records of its changelog, in Arrow's stream format: about PACKED_BYTES in each."""
+    names: list[bytes] = []
+    datas: list[bytes | None] = []
+    size = 0
+    for name, data in changes.items():
+        names.append(name)
+        datas.append(data)
+        size += len(name) + len(data or b"")
+        if size >= PACKED_BYTES:
+            yield _records(names, datas, task)
+            names, datas, size = [], [], 0
+    if names:
+        yield _records(names, datas, task)
+
+
+def _records(names: list[bytes], datas: list[bytes | None], task: int) -> bytes:
+    rows = pa.RecordBatch.from_pydict(
+        {
+            "key": pa.array(names, pa.binary()),
+            "value": pa.array(datas, pa.binary()),
+            "partition": pa.array([task] * len(names), pa.int32()),
+        }
+    )
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, rows.schema) as stream:
+        stream.write_batch(rows)
+    return bytes(sink.getvalue())

@@ -25,6 +25,8 @@ else:
 
 HEADERS: Final = "array<struct<key:string,value:binary>>"
 META: Final = ("__timestamp", "__headers", "__order")
+STATE: Final = "__state"
+"""Where it is not null, a row is no record: it takes changes of a task's state to the sink, and each operator lets it pass."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,6 +43,24 @@ class RecordFrame:
 
     def with_rows(self, rows: DataFrame) -> RecordFrame:
         return replace(self, rows=rows)
+
+
+def carried(rows: DataFrame) -> tuple[str, ...]:
+    """The column of what passes, where these rows have it."""
+    return (STATE,) if STATE in rows.columns else ()
+
+
+def where(rows: DataFrame, condition: Column) -> DataFrame:
+    """The records for which it holds, and what passes."""
+    return rows.where(condition | sf.col(STATE).isNotNull() if carried(rows) else condition)
+
+
+def parts(rows: DataFrame, elements: Column) -> Column:
+    """The elements of an array for `posexplode`: what passes has one, which is null, whatever the array."""
+    if not carried(rows):
+        return elements
+    kind = rows.select(elements.alias("x")).schema["x"].dataType
+    return sf.when(sf.col(STATE).isNotNull(), sf.array(sf.lit(None)).cast(kind)).otherwise(elements)
 
 
 def scope(frame: RecordFrame, value: str = "__value") -> DataFrame:

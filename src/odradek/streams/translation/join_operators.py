@@ -22,9 +22,11 @@ from odradek.streams.processors.versions import VersionedJoinProcessor
 from odradek.streams.translation.adapter import Port, keyed
 from odradek.streams.translation.frames import (
     RecordFrame,
+    carried,
     columns,
     key_columns,
     named,
+    parts,
     scope,
     struct_of,
 )
@@ -176,7 +178,7 @@ def _foreign_key(operator: ForeignKeyJoin, translator: Translator) -> RecordFram
         outputs=StructType().add("__left", ours).add("__right", theirs),
     )
     rows = joined_value(RecordFrame(rows=joined), "__left", "__right", "__value", operator)
-    wanted = operator in translator.wants_old or translator.tasks > 1
+    wanted = operator in translator.wants_old or translator.tasks.count > 1
     return changelog(f"{operator.name}-old", RecordFrame(rows=rows), wanted, translator)
 
 
@@ -203,15 +205,16 @@ def _references(operator: ForeignKeyJoin, left: RecordFrame) -> DataFrame:
     keeps = to(new, "keep", here & (~was | same | old.isNull()) & new.isNotNull())
     nowhere = to(new, "keep", here & new.isNull() & left_kind)
     said = sf.array_compact(sf.array(leaves, deletes, moves, keeps, nowhere))
-    parts = rows.select(
+    messages = rows.select(
         "__key",
         "__value",
         "__timestamp",
         "__headers",
         "__order",
-        sf.posexplode(said).alias("__place", "__to"),
+        *carried(rows),
+        sf.posexplode(parts(rows, said)).alias("__place", "__to"),
     )
-    return parts.select(
+    return messages.select(
         "__key",
         "__value",
         "__timestamp",
@@ -219,4 +222,5 @@ def _references(operator: ForeignKeyJoin, left: RecordFrame) -> DataFrame:
         sf.concat("__order", sf.array(sf.col("__place").cast("bigint"))).alias("__order"),
         sf.col("__to.by").alias("__by"),
         sf.col("__to.said").alias("__said"),
+        *carried(rows),
     )

@@ -27,11 +27,14 @@ from odradek.streams.translation.aggregates import SqlAggregates
 from odradek.streams.translation.frames import (
     META,
     RecordFrame,
+    carried,
     columns,
     named,
+    parts,
     scope,
     struct_of,
     struct_type,
+    where,
 )
 from odradek.streams.translation.stateless import key_struct, latest_versions, matching_key, struct_in
 from odradek.streams.translation.translator import Translator, translate
@@ -87,10 +90,10 @@ def _fold(
     seen = scope(frame)
     key = sf.col("__key") if operator.key is None else key_struct(seen, columns(operator.key))
     payload = sf.struct(arguments.alias("new"), sf.lit(None).cast("int").alias("old"))
-    rows = seen.withColumn("__by", key).where(sf.col("__by").isNotNull())
+    rows = where(seen.withColumn("__by", key), sf.col("__by").isNotNull())
     kind = struct_in(rows, "__by")
     if operator.window is None or isinstance(operator.window, SlidingWindows):
-        rows = rows.where(sf.col("__value").isNotNull())  # other windows take nulls: KStreamWindowAggregate
+        rows = where(rows, sf.col("__value").isNotNull())  # other windows take nulls: KStreamWindowAggregate
     port = Port(rows=rows, key=sf.col("__by"), payload=payload)
     return RecordFrame(rows=_run_fold(operator, [port], kind, fold, results, translator), old=True)
 
@@ -156,10 +159,12 @@ def _fold_table(
     both = sf.array(one("__old_by", nothing, was), one("__new_by", new, nothing)).cast(f"array<{change}>")
     single = sf.array(one("__new_by", new, was)).cast(f"array<{change}>")
     changes = sf.when(sf.coalesce(same, sf.lit(False)), single).otherwise(both)
-    parts = rows.select(*META, sf.posexplode(changes).alias("__place", "__change")).where(
-        "__change.by IS NOT NULL"
+    updates = rows.select(
+        *META, *carried(rows), sf.posexplode(parts(rows, changes)).alias("__place", "__change")
     )
-    ordered = parts.withColumn("__order", sf.concat("__order", sf.array(sf.col("__place").cast("bigint"))))
+    ordered = where(updates, sf.col("__change.by").isNotNull()).withColumn(
+        "__order", sf.concat("__order", sf.array(sf.col("__place").cast("bigint")))
+    )
     payload = sf.struct(sf.col("__change.new").alias("new"), sf.col("__change.old").alias("old"))
     port = Port(rows=ordered, key=sf.col("__change.by"), payload=payload)
     kind = struct_in(rows, "__new_by")
@@ -179,7 +184,7 @@ def _processed(operator: Processed, translator: Translator) -> RecordFrame:
     frame = translator.frame(operator.inputs[0])
     seen = scope(frame)
     key = sf.col("__key") if operator.key is None else key_struct(seen, columns(operator.key))
-    rows = seen.withColumn("__by", key).where(sf.col("__by").isNotNull())
+    rows = where(seen.withColumn("__by", key), sf.col("__by").isNotNull())
     by = struct_in(rows, "__by")
     kinds = [struct_type(declared(schema, "value").ddl) for _, schema in operator.outputs]
     bare_key = by.fieldNames()[0] if len(by.fields) == 1 else None
@@ -213,9 +218,9 @@ def _output_column(name: str) -> str:
 
 @translate.register
 def _processor_output(operator: ProcessorOutput, translator: Translator) -> RecordFrame:
-    rows = translator.frame(operator.inputs[0]).rows.where(sf.col("__output") == operator.output)
+    rows = where(translator.frame(operator.inputs[0]).rows, sf.col("__output") == operator.output)
     value = sf.col(f"`{_output_column(operator.output)}`").alias("__value")
-    return RecordFrame(rows=rows.select("__key", value, *META))
+    return RecordFrame(rows=rows.select("__key", value, *META, *carried(rows)))
 
 
 @translate.register
@@ -227,9 +232,9 @@ def _cogrouped(operator: Cogrouped, translator: Translator) -> RecordFrame:
         frame = translator.frame(stream)
         seen = scope(frame)
         by = sf.col("__key") if key is None else key_struct(seen, columns(key))
-        rows = seen.withColumn("__by", by).where(sf.col("__by").isNotNull())
+        rows = where(seen.withColumn("__by", by), sf.col("__by").isNotNull())
         if operator.window is None or isinstance(operator.window, SlidingWindows):
-            rows = rows.where(sf.col("__value").isNotNull())
+            rows = where(rows, sf.col("__value").isNotNull())
         kind = kind or struct_in(rows, "__by")
         ports.append(
             Port(rows=rows, key=matching_key(rows, "__by", kind, operator), payload=sf.col("__value"))

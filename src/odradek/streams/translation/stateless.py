@@ -7,6 +7,7 @@ from functools import partial, reduce
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as sf
 from pyspark.sql.types import ArrayType, BooleanType, StructType
@@ -33,11 +34,15 @@ from odradek.streams.translation.adapter import Port, keyed
 from odradek.streams.translation.frames import (
     HEADERS,
     META,
+    STATE,
     RecordFrame,
+    carried,
     columns,
     named,
+    parts,
     scope,
     struct_of,
+    where,
 )
 from odradek.streams.translation.translator import Translator, translate
 
@@ -57,7 +62,7 @@ def _source(operator: TopicSource, translator: Translator) -> RecordFrame:
 
 
 def _versioned(name: str, frame: RecordFrame, history_ms: int, translator: Translator) -> RecordFrame:
-    rows = frame.rows.where(sf.col("__key").isNotNull())
+    rows = where(frame.rows, sf.col("__key").isNotNull())
     value = rows.schema["__value"].dataType
     updates = keyed(
         [Port(rows=rows, key=sf.col("__key"), payload=sf.col("__value"))],
@@ -74,12 +79,12 @@ def latest_versions(frame: RecordFrame) -> RecordFrame:
     """A table's updates without those that came too late to change what is true now (KIP-914)."""
     if "__latest" not in frame.rows.columns:
         return frame
-    return frame.with_rows(frame.rows.where("__latest").drop("__latest"))
+    return frame.with_rows(where(frame.rows, sf.col("__latest")).drop("__latest"))
 
 
 def changelog(name: str, frame: RecordFrame, old: bool, translator: Translator) -> RecordFrame:
     """Updates of a table: records with a key. What they replace is looked up only where it is asked for."""
-    rows = frame.rows.where(sf.col("__key").isNotNull())
+    rows = where(frame.rows, sf.col("__key").isNotNull())
     if not old:
         return frame.with_rows(rows)
     value = rows.schema["__value"].dataType
@@ -122,12 +127,12 @@ def _filtered(operator: Filtered, translator: Translator) -> RecordFrame:
     frame = translator.frame(operator.inputs[0])
     if not operator.is_table:
         seen = scope(frame)
-        return frame.with_rows(seen.where(_holds(operator)).select(*frame.rows.columns))
+        return frame.with_rows(where(seen, _holds(operator)).select(*frame.rows.columns))
     rows = _blanked(frame, frame.rows, "__value", operator)
     if frame.old:
         rows = _blanked(frame, rows, "__old", operator)
         if operator in translator.wants_old and history_of(operator) is None:
-            rows = rows.where(sf.col("__value").isNotNull() | sf.col("__old").isNotNull())
+            rows = where(rows, sf.col("__value").isNotNull() | sf.col("__old").isNotNull())
     return frame.with_rows(rows)
 
 
@@ -197,7 +202,7 @@ def _exploded(operator: Exploded, translator: Translator) -> RecordFrame:
         raise ConfigError(
             f"flat_map takes an expression that makes an array; {operator.elements} makes a {kind.simpleString()}"
         )
-    rows = seen.select("*", sf.posexplode(elements).alias("__place", "__element"))
+    rows = seen.select("*", sf.posexplode(parts(seen, elements)).alias("__place", "__element"))
     if isinstance(kind.elementType, StructType):
         value = sf.col("__element")
     else:
@@ -209,6 +214,7 @@ def _exploded(operator: Exploded, translator: Translator) -> RecordFrame:
             "__timestamp",
             "__headers",
             sf.concat("__order", sf.array(sf.col("__place").cast("bigint"))).alias("__order"),
+            *carried(frame.rows),
         )
     )
 
@@ -218,6 +224,7 @@ def _merged(operator: Merged, translator: Translator) -> RecordFrame:
     frames = [translator.frame(source) for source in operator.inputs]
     first = frames[0]
     united: DataFrame | None = None
+    passing = next((frame.rows.schema[STATE].dataType for frame in frames if carried(frame.rows)), None)
     for number, frame in enumerate(frames):
         for column in ("__key", "__value"):
             ours, theirs = first.rows.schema[column].dataType, frame.rows.schema[column].dataType
@@ -227,7 +234,9 @@ def _merged(operator: Merged, translator: Translator) -> RecordFrame:
                     f" that of {operator.inputs[0].name} {ours.simpleString()}"
                 )
         order = sf.concat("__order", sf.array(sf.lit(number).cast("bigint"))).alias("__order")
-        rows = frame.rows.select("__key", "__value", "__timestamp", "__headers", order)
+        rows = frame.rows.select("__key", "__value", "__timestamp", "__headers", order, *carried(frame.rows))
+        if passing is not None and not carried(frame.rows):
+            rows = rows.withColumn(STATE, sf.lit(None).cast(passing))
         united = rows if united is None else united.union(rows)
     assert united is not None
     return RecordFrame(rows=united)
@@ -250,7 +259,10 @@ def _look_at_each(
     look: Callable[[StreamRecord], Any], bare_key: bool, bare_value: bool, batches: Iterable[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
     for batch in batches:
-        for row in batch.select(["__key", "__value", *META[:2]]).to_pylist():
+        records = batch
+        if STATE in batch.schema.names:
+            records = batch.filter(pc.is_null(batch[STATE]))
+        for row in records.select(["__key", "__value", *META[:2]]).to_pylist():
             look(StreamRecord.of(row, bare_key=bare_key, bare_value=bare_value))
         yield batch
 
@@ -260,7 +272,7 @@ def _repartitioned(operator: Repartitioned, translator: Translator) -> RecordFra
     frame = translator.frame(operator.inputs[0])
     if operator in translator.keep_null_keys:
         return frame
-    return frame.with_rows(frame.rows.where(sf.col("__key").isNotNull()))
+    return frame.with_rows(where(frame.rows, sf.col("__key").isNotNull()))
 
 
 @translate.register

@@ -5,6 +5,7 @@ family.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from functools import singledispatch
 from typing import TYPE_CHECKING
 
@@ -32,8 +33,18 @@ from odradek.streams.translation.frames import RecordFrame
 if TYPE_CHECKING:
     from pyspark import errors
     from pyspark.sql import SparkSession
+
+    from odradek.streams.changelogs import StateChangelog
 else:
     errors = lazy("pyspark.errors")
+
+
+@dataclass(frozen=True, slots=True)
+class Tasks:
+    """Into how many tasks keys are divided. `changelogs`: that of an operator's state, by its name; None: there are none."""
+
+    count: int
+    changelogs: Callable[[str], StateChangelog] | None = None
 
 
 class Translator:
@@ -45,7 +56,7 @@ class Translator:
         spark: SparkSession,
         read: Callable[[TopicSource], RecordFrame],
         ends: Iterable[Operator],
-        tasks: int,
+        tasks: Tasks,
         every: bool = False,
     ) -> None:
         self.spark = spark

@@ -1,0 +1,85 @@
+"""Tables of a program that runs, asked while they change: views of their topics, with keys and values as they are written."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
+
+from pyspark.sql.types import BinaryType, DataType, IntegerType, LongType, ShortType, StringType, StructType
+
+from odradek.client.settings import ConsumerSettings
+from odradek.model.errors import ConfigError
+from odradek.model.lazy import lazy
+from odradek.streams.changelogs import kafka_client
+
+if TYPE_CHECKING:
+    from odradek.streams.plan.operators import TopicSink
+    from odradek.streams.translation.frames import RecordFrame
+    from odradek.views import table_view
+    from odradek.views.table_view import TableView
+else:
+    table_view = lazy("odradek.views.table_view")
+
+_IN_BYTES: Final[dict[type[DataType], str]] = {LongType: "long", IntegerType: "int", ShortType: "short"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AskedTable:
+    """A topic, and what `TableView` calls the formats of its keys and values."""
+
+    topic: str
+    key: str
+    value: str
+
+    @classmethod
+    def of(cls, sink: TopicSink, frame: RecordFrame) -> AskedTable:
+        """What a sink writes. One column of a key, and a value that is called `value`, are written without JSON around them."""
+        assert sink.topic is not None
+        key, value = (frame.rows.schema[name].dataType for name in ("__key", "__value"))
+        assert isinstance(key, StructType)
+        assert isinstance(value, StructType)
+        return cls(
+            topic=sink.topic,
+            key=_format(key, sink.key_format, is_bare=len(key.fields) == 1),
+            value=_format(value, sink.value_format, is_bare=value.fieldNames() == ["value"]),
+        )
+
+
+def _format(kind: StructType, form: str, *, is_bare: bool) -> str:
+    if not is_bare:
+        return "json" if form == "json" else "string"
+    column = kind.fields[0].dataType
+    if isinstance(column, (StringType, BinaryType)):
+        return "string" if isinstance(column, StringType) else "bytes"
+    return _IN_BYTES.get(type(column), "bytes") if form == "kafka" else "json"
+
+
+@dataclass(slots=True)
+class AskedTables:
+    """Views that are opened when their table is asked for the first time, and closed together."""
+
+    options: Mapping[str, str]
+    tables: Mapping[str, AskedTable]
+    _views: dict[str, TableView] = field(default_factory=dict)
+
+    def __getitem__(self, topic: str) -> TableView:
+        """It has what was committed when it was opened. ConfigError when the program writes no table to the topic."""
+        view = self._views.get(topic)
+        if view is None:
+            table = self.tables.get(topic)
+            if table is None:
+                raise ConfigError(
+                    f"the program writes no table to {topic!r}; it writes {', '.join(sorted(self.tables)) or 'none'}"
+                )
+            settings = ConsumerSettings.arguments(kafka_client(self.options, topic))
+            servers = settings.pop("bootstrap_servers")
+            view = self._views[topic] = table_view.TableView.open(
+                servers, topic, key=table.key, value=table.value, **settings
+            )
+        return view
+
+    def close(self) -> None:
+        """Idempotent."""
+        while self._views:
+            self._views.popitem()[1].close()

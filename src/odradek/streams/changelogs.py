@@ -1,0 +1,267 @@
+"""State that comes back without a checkpoint: each operator's changelog topic, and where a program goes on.
+
+A task's changes are records of the transaction that has the batch's output, in the partition of the task's number. So a
+changelog is, at each decision of the sink, the state of that decision, whose input offsets it holds, too. A program that is
+started with a new checkpoint reads both.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
+
+from pyspark.sql.types import BinaryType, StructType
+
+from odradek.client import Admin, NewTopic
+from odradek.client.admin.types import ConfigResource
+from odradek.client.consumer.subscription_state import EARLIEST, LATEST
+from odradek.client.errors import PartialFailureError
+from odradek.model.errors import ConfigError, ErrorCode, KafkaError
+from odradek.model.ids import TopicPartition
+from odradek.runtime.real import SystemClock
+from odradek.spark import connections
+from odradek.spark.exactly_once.driver import SinkDriver
+from odradek.spark.offsets import OffsetRange
+from odradek.spark.option_table import Use
+from odradek.spark.options import read_options
+from odradek.spark.reading.fetch import read_ranges
+from odradek.spark.reading.schema import arrow_schema
+from odradek.streams.places import CheckpointPlace
+
+if TYPE_CHECKING:
+    from odradek.client.admin.types import TopicDescription
+    from odradek.spark.exactly_once.decision import Decision
+
+log: Final = logging.getLogger("odradek.streams")
+
+SUFFIX: Final = "-changelog"
+COMPACTED: Final = {"cleanup.policy": "compact"}
+_COMMITTED: Final = 1
+_WITHIN_S: Final = 30.0
+"""Brokers write the markers of transactions that have ended soon after."""
+_LOOK_EVERY_S: Final = 0.02
+_ROW: Final = StructType().add("key", BinaryType()).add("value", BinaryType())
+
+
+def changelog_topic(sink_id: str, operator: str) -> str:
+    """Of an operator, in the query that writes to a sink: each query has a state of its own."""
+    return f"{sink_id}-{operator}{SUFFIX}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StateChangelog:
+    """What a task must know of its operator's changelog. `options`: of `format("odradek")`."""
+
+    options: Mapping[str, str]
+    topic: str
+    topic_id: str
+    """A topic of the same name that was made later does not have what was written before."""
+    ranges: Mapping[int, tuple[int, int]] = field(default_factory=dict)
+    """By task: the offsets to begin with. Empty: the state is in the checkpoint, or there is none yet."""
+
+    def read(self, task: int) -> Iterator[tuple[list[bytes], list[bytes | None]]]:
+        """Names and bytes, in the order of offsets."""
+        start, end = self.ranges.get(task, (0, 0))
+        if start >= end:
+            return
+        extent = OffsetRange(partition=TopicPartition(self.topic, task), start=start, end=end)
+        options = read_options(
+            {
+                **self.options,
+                "subscribe": self.topic,
+                "columns": "key,value",
+                "kafka.isolation.level": "read_committed",
+            },
+            Use.BATCH_READ,
+        )
+        for rows in read_ranges([extent], options, arrow_schema(_ROW)):
+            yield rows["key"].to_pylist(), rows["value"].to_pylist()
+
+
+@dataclass(slots=True)
+class SinkChangelogs:
+    """The changelogs of one query, made or found as its operators are translated."""
+
+    options: Mapping[str, str]
+    sink_id: str
+    tasks: int
+    decision: Decision | None
+    """None: the query goes on with its checkpoint, or nothing was decided yet."""
+    is_new: bool
+    """The checkpoint is."""
+    client: Mapping[str, str]
+
+    @classmethod
+    def open(
+        cls, options: Mapping[str, str], sink_id: str, tasks: int, checkpoint: CheckpointPlace
+    ) -> SinkChangelogs:
+        """Look whether the checkpoint goes on. If not, another driver of the sink is shut out, and what it decided last is
+        carried out.
+
+        BatchLostError when that cannot be done any more.
+        """
+        given, client = _of_kafka(options), kafka_client(options, sink_id)
+        decision = None
+        is_new = not checkpoint.has_files("commits")
+        if is_new:
+            with connections.administering(client) as admin:
+                timeout_s = connections.transaction_timeout_s(client)
+                decision = SinkDriver(admin, sink_id, transaction_timeout_s=timeout_s).retire()
+            if decision is not None:
+                checkpoint.remove()  # it has no batch that ended; the decision may have its first one
+        return cls(given, sink_id, tasks, decision, is_new, client)
+
+    @property
+    def source_options(self) -> dict[str, str]:
+        """Of what the query reads."""
+        return {} if self.decision is None else {"resume": "true", "sinkId": self.sink_id}
+
+    @property
+    def sink_options(self) -> dict[str, str]:
+        return {} if self.decision is None else {"resume": "true"}
+
+    def of(self, operator: str) -> StateChangelog:
+        """An operator's. ConfigError when it has the state of other tasks, or none though there should be some."""
+        topic = changelog_topic(self.sink_id, operator)
+        with connections.administering(self.client) as admin:
+            description = described(admin, topic)
+            if description is None:
+                self._check_absent(admin, topic)
+                description = made(admin, NewTopic(topic, self.tasks, configs=COMPACTED))
+            if len(description.partitions) != self.tasks:
+                raise ConfigError(
+                    f"topic {topic} has the state of {len(description.partitions)} tasks, and partitions={self.tasks}: keys"
+                    f" would lie in other tasks. Set partitions={len(description.partitions)}"
+                )
+            ranges = self._ranges(admin, description) if self.is_new else {}
+        changelog = StateChangelog(
+            options=self.options, topic=topic, topic_id=description.topic_id.hex, ranges=ranges
+        )
+        if self.is_new and self.decision is None:
+            return self._checked_empty(changelog)
+        return changelog
+
+    def _check_absent(self, admin: Admin, topic: str) -> None:
+        if self.decision is None:
+            return
+        prefix = f"{self.sink_id}-"
+        if not any(name.startswith(prefix) and name.endswith(SUFFIX) for name in admin.list_topics()):
+            raise ConfigError(
+                f"there is no topic {topic}: the state of {self.sink_id!r} was in its checkpoint only, and this checkpoint is"
+                f" new. Give the old checkpoint; or write to another sink, from the beginning on"
+            )
+        log.warning("operator without a changelog: it begins without state (topic %s is new)", topic)
+
+    def _ranges(self, admin: Admin, topic: TopicDescription) -> dict[int, tuple[int, int]]:
+        """From the first offset to the end, once all transactions there have ended."""
+        partitions = topic.topic_partitions
+        starts = admin.list_offsets(dict.fromkeys(partitions, EARLIEST))
+        ends = admin.list_offsets(dict.fromkeys(partitions, LATEST))
+
+        def first_open() -> str | None:
+            stable = admin.list_offsets(dict.fromkeys(partitions, LATEST), isolation=_COMMITTED)
+            for tp in partitions:
+                if stable[tp].offset < ends[tp].offset:
+                    return (
+                        f"{tp} has an open transaction below offset {ends[tp].offset}, though those of sink"
+                        f" {self.sink_id!r} were ended: who writes there? (odradek txn list)"
+                    )
+            return None
+
+        _wait_until_none(first_open)
+        return {tp.partition: (starts[tp].offset, ends[tp].offset) for tp in partitions}
+
+    def _checked_empty(self, changelog: StateChangelog) -> StateChangelog:
+        """A query that begins must not find state."""
+        for task in changelog.ranges:
+            for names, _ in changelog.read(task):
+                if names:
+                    raise ConfigError(
+                        f"topic {changelog.topic} holds state, but sink {self.sink_id!r} has no decision, so no one can tell"
+                        " which records are in it: the decision has expired, or was deleted. Delete the topic to begin"
+                        " from the start, or give the old checkpoint"
+                    )
+        return StateChangelog(options=changelog.options, topic=changelog.topic, topic_id=changelog.topic_id)
+
+
+def described(admin: Admin, topic: str) -> TopicDescription | None:
+    """None: there is no such topic."""
+    try:
+        return admin.describe_topics([topic])[topic]
+    except PartialFailureError as failure:
+        errors: list[KafkaError] = list(failure.errors.values())
+    except KafkaError as error:
+        errors = [error]
+    if errors[0].code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+        return None
+    raise errors[0]
+
+
+def made(admin: Admin, topic: NewTopic) -> TopicDescription:
+    """A topic, made unless it is there."""
+    try:
+        admin.create_topics([topic])
+    except KafkaError as error:
+        if error.code is not ErrorCode.TOPIC_ALREADY_EXISTS:
+            raise
+    descriptions: list[TopicDescription] = []
+
+    def absence() -> str | None:
+        description = described(admin, topic.name)
+        if description is None:
+            return f"topic {topic.name} was made, but no broker shows it"
+        descriptions.append(description)
+        return None
+
+    _wait_until_none(absence)
+    return descriptions[0]
+
+
+def _wait_until_none(problem: Callable[[], str | None]) -> None:
+    """KafkaError with the last problem when time is up."""
+    clock = SystemClock()
+    deadline = clock.monotonic() + _WITHIN_S
+    while (text := problem()) is not None:
+        if clock.monotonic() > deadline:
+            raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, text)
+        time.sleep(_LOOK_EVERY_S)  # noqa: TID251 - a program that starts, on a thread of its own
+
+
+def make_compacted(options: Mapping[str, str], topic: str) -> None:
+    """The topic of a table: made if it is not there. A warning if it is there and forgets rows."""
+    client = kafka_client(options, topic)
+    with connections.administering(client) as admin:
+        if described(admin, topic) is None:
+            made(admin, NewTopic(topic, configs=COMPACTED))
+            return
+        resource = ConfigResource.topic(topic)
+        try:
+            policy = admin.describe_configs([resource])[resource]["cleanup.policy"].value
+        except KafkaError as error:
+            if error.code is not ErrorCode.TOPIC_AUTHORIZATION_FAILED:
+                raise
+            return
+    if "compact" not in (policy or ""):
+        log.warning(
+            "topic %s has the rows of a table, and cleanup.policy=%s: rows that do not change are forgotten with time. Set it"
+            " to compact: odradek topics alter %s --config cleanup.policy=compact",
+            topic,
+            policy,
+            topic,
+        )
+
+
+def kafka_client(options: Mapping[str, str], topic: str) -> Mapping[str, str]:
+    """The client's settings among options of `format("odradek")`."""
+    return read_options({**_of_kafka(options), "subscribe": topic}, Use.BATCH_READ).client
+
+
+def _of_kafka(options: Mapping[str, str]) -> dict[str, str]:
+    return {
+        name: value
+        for name, value in options.items()
+        if name.startswith("kafka.") and name != "kafka.isolation.level"
+    }
