@@ -9,14 +9,17 @@ from odradek.model.lazy import lazy_names
 if TYPE_CHECKING:
     from odradek.streams.app import Streams
     from odradek.streams.driver import TestDriver
+    from odradek.streams.formats import Avro, Protobuf
     from odradek.streams.grouped import GroupedStream
     from odradek.streams.language import Stream, Table
     from odradek.streams.processors.custom import Processor, Timers, To
     from odradek.streams.records import StreamRecord
 
 __all__ = [
+    "Avro",
     "GroupedStream",
     "Processor",
+    "Protobuf",
     "Stream",
     "StreamRecord",
     "Streams",
@@ -33,6 +36,7 @@ __getattr__ = lazy_names(
         "odradek.streams.driver": ("TestDriver",),
         "odradek.streams.processors.custom": ("Processor", "Timers", "To"),
         "odradek.streams.records": ("StreamRecord",),
+        "odradek.streams.formats": ("Avro", "Protobuf"),
         "odradek.streams.grouped": ("GroupedStream",),
         "odradek.streams.language": ("Stream", "Table"),
     },

@@ -10,8 +10,8 @@ from odradek.model.errors import ConfigError
 from odradek.model.lazy import lazy
 from odradek.streams.language import GlobalTable, Stream, Table
 from odradek.streams.plan.operators import Emit, Expression, FrameSource, TopicSource, listed
-from odradek.streams.plan.program import Program
-from odradek.streams.plan.schemas import declared
+from odradek.streams.plan.program import OnError, Program
+from odradek.streams.plan.schemas import Format, declared
 from odradek.streams.plan.windows import milliseconds
 
 if TYPE_CHECKING:
@@ -31,8 +31,9 @@ else:
 class Streams:
     """`servers`: bootstrap servers, which only `start` needs. `partitions`: into how many tasks the keys of an operator
     are divided; it
-    stays as it is at the first start. `emit`: whether tables say `every` update or the `latest` of a batch. `options`: of
-    `format("odradek")`, such as `kafka.security.protocol`, for reading and writing.
+    stays as it is at the first start. `emit`: whether tables say `every` update or the `latest` of a batch. `on_error`: what
+    becomes of a record that cannot be decoded or handled: the query fails, `skip`, or `dead-letter` to the topic `bad`.
+    `options`: of `format("odradek")`, such as `kafka.security.protocol`, for reading and writing.
     """
 
     def __init__(
@@ -42,6 +43,8 @@ class Streams:
         servers: str | None = None,
         partitions: int = 1,
         emit: Emit = "latest",
+        on_error: OnError = "fail",
+        bad: str | None = None,
         options: Mapping[str, str] | None = None,
         spark: SparkSession | None = None,
     ) -> None:
@@ -54,35 +57,41 @@ class Streams:
             emit=emit,
             options=dict(options or {}),
             spark=spark,
+            on_error=on_error,
+            bad=bad,
         )
+        self.program.check_errors()
 
     def stream(
         self,
         topic: str,
         *,
-        key: str = "BINARY",
-        value: str = "BINARY",
-        key_format: str = "json",
-        value_format: str = "json",
+        key: str | None = None,
+        value: str | None = None,
+        key_format: Format = "json",
+        value_format: Format = "json",
         timestamp: Expression | None = None,
+        bad: str | None = None,
         options: Mapping[str, str] | None = None,
         name: str | None = None,
     ) -> Stream:
-        """The records of a topic. `key` and `value` are DDL: one bare type, or fields. `timestamp`: an expression in
-        milliseconds.
+        """The records of a topic. `key` and `value` are DDL: one bare type, or fields; BINARY when they are not given. A format
+        with a schema file, such as `value_format=Avro("order.avsc")`, needs none. `timestamp`: an expression in milliseconds.
+        `bad`: the topic for records that cannot be decoded.
         """
-        source = self._source(topic, key, value, key_format, value_format, options, name, timestamp)
+        source = self._source(topic, key, value, key_format, value_format, options, name, timestamp, bad)
         return Stream(self.program, source)
 
     def table(
         self,
         topic: str,
         *,
-        key: str,
-        value: str,
-        key_format: str = "json",
-        value_format: str = "json",
+        key: str | None = None,
+        value: str | None = None,
+        key_format: Format = "json",
+        value_format: Format = "json",
         versioned: str | int | None = None,
+        bad: str | None = None,
         options: Mapping[str, str] | None = None,
         name: str | None = None,
     ) -> Table:
@@ -91,7 +100,9 @@ class Streams:
         `versioned`, such as "1 hour": the table goes by timestamps, remembers what was true for so long, and leaves out what
         comes later than that. Streams join what was true at their records' time.
         """
-        source = self._source(topic, key, value, key_format, value_format, options, name, None, table=True)
+        source = self._source(
+            topic, key, value, key_format, value_format, options, name, None, bad, table=True
+        )
         if versioned is not None:
             source = replace(source, versioned_ms=milliseconds(versioned, "versioned"))
         return Table(self.program, source)
@@ -100,15 +111,18 @@ class Streams:
         self,
         topic: str,
         *,
-        key: str,
-        value: str,
-        key_format: str = "json",
-        value_format: str = "json",
+        key: str | None = None,
+        value: str | None = None,
+        key_format: Format = "json",
+        value_format: Format = "json",
+        bad: str | None = None,
         options: Mapping[str, str] | None = None,
         name: str | None = None,
     ) -> GlobalTable:
         """As `table`, but every task has all of it: for small tables that streams join by any expression."""
-        source = self._source(topic, key, value, key_format, value_format, options, name, None, table=True)
+        source = self._source(
+            topic, key, value, key_format, value_format, options, name, None, bad, table=True
+        )
         return GlobalTable(replace(source, everywhere=True))
 
     def from_df(
@@ -135,13 +149,14 @@ class Streams:
     def _source(
         self,
         topic: str,
-        key: str,
-        value: str,
-        key_format: str,
-        value_format: str,
+        key: str | None,
+        value: str | None,
+        key_format: Format,
+        value_format: Format,
         options: Mapping[str, str] | None,
         name: str | None,
         timestamp: Expression | None,
+        bad: str | None,
         *,
         table: bool = False,
     ) -> TopicSource:
@@ -153,6 +168,7 @@ class Streams:
             table=table,
             options=tuple((options or {}).items()),
             timestamp=timestamp,
+            bad=bad,
         )
 
     def describe(self, *, svg: bool | str | Path = False) -> str:

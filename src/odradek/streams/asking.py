@@ -15,6 +15,7 @@ from odradek.streams.changelogs import kafka_client
 
 if TYPE_CHECKING:
     from odradek.streams.plan.operators import TopicSink
+    from odradek.streams.plan.schemas import Format
     from odradek.streams.translation.frames import RecordFrame
     from odradek.views import table_view
     from odradek.views.table_view import TableView
@@ -46,7 +47,9 @@ class AskedTable:
         )
 
 
-def _format(kind: StructType, form: str, *, is_bare: bool) -> str:
+def _format(kind: StructType, form: Format, *, is_bare: bool) -> str:
+    if not isinstance(form, str):
+        return "bytes"  # views know no schema files
     if not is_bare:
         return "json" if form == "json" else "string"
     column = kind.fields[0].dataType

@@ -6,27 +6,45 @@ is read.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any, Self
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, Final, Self
 
-import pyarrow as pa
 from pyspark.sql import functions as sf
-from pyspark.sql.pandas.types import to_arrow_schema
 
 from odradek.model.errors import ConfigError
+from odradek.streams.feeding import FedTopic, read_rows
 from odradek.streams.language import Stream, Table
 from odradek.streams.plan.operators import Called, Operator, TopicSink, TopicSource, walk
 from odradek.streams.plan.program import Program
-from odradek.streams.plan.schemas import DeclaredSchema
 from odradek.streams.plan.windows import milliseconds
+from odradek.streams.processors.failures import LetterRules, unpacked_records
+from odradek.streams.processors.task import ScriptStep
 from odradek.streams.records import StreamRecord
 from odradek.streams.session import session
 from odradek.streams.translation import Translator
-from odradek.streams.translation.frames import RecordFrame, columns, record_schema, scope
+from odradek.streams.translation.frames import (
+    META,
+    STATE,
+    RecordFrame,
+    carried,
+    columns,
+    passes,
+    record_schema,
+    scope,
+)
 from odradek.streams.translation.translator import Tasks
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import SparkSession
+
+
+_SMALL_DATA: Final = {
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+    "spark.sql.adaptive.enabled": "false",
+    "spark.sql.shuffle.partitions": "1",
+}
 
 
 class TestDriver:
@@ -37,9 +55,15 @@ class TestDriver:
     def __init__(self, program: Program, spark: SparkSession | None) -> None:
         self._program = program
         self._spark = session(program.name, spark or program.spark, program.partitions)
-        self._fed: dict[str, list[dict[str, Any]]] = {}
+        self._fed: dict[str, FedTopic] = {}
+        self._script: list[ScriptStep] = []
         self._clock_ms = 0
+        self._latest_ms = 0
         self._count = 0
+        self._rules = LetterRules(program=program)
+        self._passed: set[tuple[str, bytes]] = set()
+        """Dead letters that were read: several outputs come to the same."""
+        self._written_records: dict[str, list[StreamRecord]] | None = None
         self._sources = {
             source.topic: source for source in walk(*program.ends) if isinstance(source, TopicSource)
         }
@@ -52,32 +76,32 @@ class TestDriver:
 
     def feed(self, topic: str, rows: Iterable[Any]) -> None:
         """Rows are dicts with key, value, timestamp (ms; the driver's clock when absent) and headers, or tuples (key,
-        value[, timestamp]).
+        value[, timestamp]). Bytes are decoded, as those of a record, unless the type is BINARY.
         """
         source = self._sources.get(topic)
         if source is None:
             raise ConfigError(
                 f"the program does not read a topic {topic!r}; it reads {', '.join(sorted(self._sources))}"
             )
-        fed = self._fed.setdefault(topic, [])
+        fed = self._fed.setdefault(topic, FedTopic(source, len(self._fed)))
         for row in rows:
-            given = _given(row)
-            timestamp = given.get("timestamp")
-            fed.append(
-                {
-                    "__key": _struct_of(given.get("key"), source.key, "key"),
-                    "__value": _struct_of(given.get("value"), source.value, "value"),
-                    "__timestamp": self._clock_ms if timestamp is None else timestamp,
-                    "__headers": [{"key": name, "value": value} for name, value in given.get("headers") or ()]
-                    or None,
-                    "__order": [self._count, 0, 0, self._count],
-                }
-            )
+            self._latest_ms = max(self._latest_ms, fed.add(row, self._count, self._clock_ms))
             self._count += 1
+        self._written_records = None
+
+    def cut(self) -> None:
+        """A batch ends here, and the program is stopped and started: `emit="latest"` says what it has, state goes on."""
+        self._script.append(ScriptStep(self._count - 1, None))
+        self._written_records = None
 
     def advance(self, time: str | int) -> None:
-        """Move the clock that stamps rows without a timestamp."""
-        self._clock_ms += milliseconds(time, "advance")
+        """Let so much time pass after the latest record: stream time, so windows close and timers come, and the clock that
+        stamps rows without a timestamp.
+        """
+        self._clock_ms = max(self._clock_ms, self._latest_ms) + milliseconds(time, "advance")
+        self._script.append(ScriptStep(self._count, self._clock_ms))
+        self._count += 1
+        self._written_records = None
 
     def read(self, topic: str) -> list[StreamRecord]:
         """What was written to a topic, in order."""
@@ -85,14 +109,21 @@ class TestDriver:
 
     def read_all(self) -> dict[str, list[StreamRecord]]:
         """What was written to each topic, in order."""
+        if self._written_records is None:
+            with _settings_of_small_data(self._spark):
+                self._written_records = self._run()
+        return {topic: list(records) for topic, records in self._written_records.items()}
+
+    def _run(self) -> dict[str, list[StreamRecord]]:
         sinks = [end for end in self._program.ends if isinstance(end, (TopicSink, Called))]
         records: dict[str, list[tuple[list[int], StreamRecord]]] = {
             end.topic: [] for end in sinks if isinstance(end, TopicSink) and end.topic is not None
         }
         translator = self._translator(sinks)
+        self._passed.clear()
         for number, sink in enumerate(sinks):
             for topic, order, record in self._written(translator, sink):
-                if isinstance(sink, Called):
+                if isinstance(sink, Called) and topic == "":
                     sink.call(record)
                 else:
                     records.setdefault(topic, []).append(([*order, number], record))
@@ -102,12 +133,7 @@ class TestDriver:
 
     def table(self, table: Table | str) -> dict[Any, Any]:
         """What is in a table, or in a topic read as one: a value for each key. Keys of several columns are tuples."""
-        if isinstance(table, str):
-            records = self.read(table)
-        else:
-            translator = self._translator([table.operator])
-            rows = self._collected(translator.frame(table.operator))
-            records = [record for _, record in rows]
+        records = self.read(table) if isinstance(table, str) else self.records(table)
         latest: dict[Any, Any] = {}
         for record in records:
             key = tuple(record.key.values()) if isinstance(record.key, dict) else record.key
@@ -119,7 +145,8 @@ class TestDriver:
     def records(self, of: Stream | Table) -> list[StreamRecord]:
         """The records of a stream, or the updates of a table, that the program need not write anywhere."""
         translator = self._translator([of.operator])
-        return [record for _, record in self._collected(translator.frame(of.operator))]
+        with _settings_of_small_data(self._spark):
+            return [record for _, record in self._collected(translator.frame(of.operator))]
 
     def _translator(self, ends: Iterable[Operator]) -> Translator:
         made: dict[str, RecordFrame] = {}
@@ -130,33 +157,31 @@ class TestDriver:
                 known = made[source.name] = self._source(source, translator)
             return known
 
-        translator = Translator(
-            spark=self._spark, read=read, ends=ends, tasks=Tasks(self._program.partitions)
+        tasks = Tasks(
+            self._program.partitions,
+            script=tuple(self._script),
+            letters=self._rules.of,
+            topics={source.number: topic for topic, source in self._fed.items()},
         )
+        translator = Translator(spark=self._spark, read=read, ends=ends, tasks=tasks)
         return translator
 
     def _source(self, source: TopicSource, translator: Translator) -> RecordFrame:
-        rows = self._fed.get(source.topic, [])
         schema = record_schema(source)
-        try:
-            fed = pa.Table.from_pylist(rows, schema=to_arrow_schema(schema, timezone="UTC"))
-        except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
-            raise ConfigError(
-                f"a row that was fed to {source.topic} does not fit its schema: {error}"
-            ) from None
-        frame = self._spark.createDataFrame(fed, schema)
+        fed = self._fed.get(source.topic, FedTopic(source, 0))
+        frame = fed.frame(self._spark, self._rules.of_source(source)).rows
         for sink in self._program.ends:
             if isinstance(sink, TopicSink) and sink.topic == source.topic:
                 again = translator.frame(sink.inputs[0]).rows
-                frame = frame.union(
-                    again.select(
-                        sf.col("__key").cast(schema["__key"].dataType),
-                        sf.col("__value").cast(schema["__value"].dataType),
-                        "__timestamp",
-                        "__headers",
-                        "__order",
-                    )
+                if passes(again):
+                    again = again.where(sf.col(STATE).isNull())
+                same = again.select(
+                    sf.col("__key").cast(schema["__key"].dataType).alias("__key"),
+                    sf.col("__value").cast(schema["__value"].dataType).alias("__value"),
+                    *META,
+                    *carried(again),
                 )
+                frame = frame.unionByName(same, allowMissingColumns=True)
         return RecordFrame(rows=frame)
 
     def _written(
@@ -170,58 +195,49 @@ class TestDriver:
             name = sink.topic if isinstance(sink, TopicSink) else ""
             rows = frame.rows.withColumn("__topic", sf.lit(name))
         for row, record in self._rows(frame, rows):
-            yield row["__topic"], row["__order"], record
+            if row.get(STATE) is None:
+                yield row["__topic"], row["__order"], record
+                continue
+            passing = row[STATE]["topic"], row[STATE]["records"]
+            if passing not in self._passed:
+                self._passed.add(passing)
+                for letter in _letters(row["__timestamp"], passing[1]):
+                    yield passing[0], row["__order"], letter
 
     def _collected(self, frame: RecordFrame) -> list[tuple[list[int], StreamRecord]]:
-        return sorted(((row["__order"], record) for row, record in self._rows(frame, frame.rows)), key=_order)
+        rows = self._rows(frame, frame.rows)
+        return sorted(
+            ((row["__order"], record) for row, record in rows if row.get(STATE) is None), key=_order
+        )
 
     def _rows(self, frame: RecordFrame, rows: Any) -> Iterable[tuple[dict[str, Any], StreamRecord]]:
         bare_key = frame.fields("__key") == ("key",) or len(frame.fields("__key")) == 1
         bare_value = frame.fields("__value") == ("value",)
-        table: pa.Table = _all_nullable(rows.drop("__old")).toArrow()
-        for row in table.to_pylist():
+        for row in read_rows(rows):
             if bare_key and row["__key"] is not None:
                 row["__key"] = {"key": next(iter(row["__key"].values()))}
             yield row, StreamRecord.of(row, bare_key=bare_key, bare_value=bare_value)
 
 
-def _all_nullable(rows: DataFrame) -> DataFrame:
-    """Arrow looks for nulls in the fields of a struct that is null itself, and refuses them where the schema does."""
-    fields = rows.schema.toNullable().fields
-    return rows.select(
-        *(sf.col(f"`{field.name}`").cast(field.dataType).alias(field.name) for field in fields)
-    )
+@contextmanager
+def _settings_of_small_data(spark: SparkSession) -> Iterator[None]:
+    """Some rows are not worth compiling code for, nor a plan that changes while it runs."""
+    before = {name: spark.conf.get(name) or "" for name in _SMALL_DATA}
+    try:
+        for name, value in _SMALL_DATA.items():
+            spark.conf.set(name, value)
+        yield
+    finally:
+        for name, value in before.items():
+            spark.conf.set(name, value)
+
+
+def _letters(timestamp: int, data: bytes) -> Iterator[StreamRecord]:
+    """Key and value are bytes, as the record had them."""
+    for record in unpacked_records(data):
+        headers = tuple((header["key"], header["value"]) for header in record["headers"])
+        yield StreamRecord(key=record["key"], value=record["value"], timestamp=timestamp, headers=headers)
 
 
 def _order(pair: tuple[list[int], Any]) -> list[int]:
     return pair[0]
-
-
-def _given(row: Any) -> Mapping[str, Any]:
-    if isinstance(row, tuple):
-        if not 2 <= len(row) <= 3:
-            raise ConfigError(f"a fed tuple is (key, value) or (key, value, timestamp), not {row!r}")
-        return dict(zip(("key", "value", "timestamp"), row, strict=False))
-    if isinstance(row, Mapping):
-        strange = set(row) - {"key", "value", "timestamp", "headers", "partition"}
-        if strange:
-            raise ConfigError(
-                f"a fed row has key, value, timestamp and headers; it has no {', '.join(sorted(strange))}"
-            )
-        return row
-    raise ConfigError(f"a fed row is a dict or a tuple, not {row!r}")
-
-
-def _struct_of(given: Any, schema: DeclaredSchema, role: str) -> dict[str, Any] | None:
-    if given is None:
-        return None
-    if schema.bare:
-        return {schema.names[0]: given}
-    if not isinstance(given, Mapping):
-        raise ConfigError(f"the {role} has the columns {', '.join(schema.names)}: feed a dict, not {given!r}")
-    strange = set(given) - set(schema.names)
-    if strange:
-        raise ConfigError(
-            f"the {role} has no column {', '.join(sorted(strange))}; it has {', '.join(schema.names)}"
-        )
-    return {name: given.get(name) for name in schema.names}

@@ -33,7 +33,7 @@ from odradek.streams.plan.operators import (
     listed,
 )
 from odradek.streams.plan.program import Program
-from odradek.streams.plan.schemas import declared
+from odradek.streams.plan.schemas import Format, checked_format, declared
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -156,8 +156,8 @@ class Stream:
         topic: str | None = None,
         *,
         by: Expression | None = None,
-        key_format: str = "json",
-        value_format: str = "json",
+        key_format: Format = "json",
+        value_format: Format = "json",
         name: str | None = None,
     ) -> None:
         """Write to a topic, or `by` an expression that names the topic of each record."""
@@ -169,8 +169,8 @@ class Stream:
                 inputs=(self.operator,),
                 topic=topic,
                 topic_expression=by,
-                key_format=key_format,
-                value_format=value_format,
+                key_format=checked_format(key_format, "key"),
+                value_format=checked_format(value_format, "value"),
             )
         )
 
@@ -313,8 +313,8 @@ class Table:
         self,
         topic: str,
         *,
-        key_format: str = "json",
-        value_format: str = "json",
+        key_format: Format = "json",
+        value_format: Format = "json",
         name: str | None = None,
     ) -> None:
         """Write the updates to a topic, its changelog: compacted, and made so unless it is there."""

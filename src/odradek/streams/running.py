@@ -10,25 +10,30 @@ from pyspark.sql import functions as sf
 from pyspark.sql.types import StructType
 
 from odradek.model.errors import ConfigError
+from odradek.spark import connections
+from odradek.spark.option_table import Use
+from odradek.spark.options import read_options
 from odradek.spark.outgoing import PACKED
 from odradek.streams.asking import AskedTable, AskedTables
 from odradek.streams.changelogs import SinkChangelogs, make_compacted
 from odradek.streams.places import CheckpointPlace
-from odradek.streams.plan.operators import Called, Operator, TopicSink, TopicSource
+from odradek.streams.plan.operators import Called, Operator, TopicSink, TopicSource, walk
 from odradek.streams.plan.program import Program
+from odradek.streams.processors.failures import LetterRules, Letters, unpacked_records
 from odradek.streams.records import StreamRecord
 from odradek.streams.session import session
 from odradek.streams.translation import Translator
-from odradek.streams.translation.formats import decoded, encoded, source_options
+from odradek.streams.translation.formats import encoded
 from odradek.streams.translation.frames import (
     HEADERS,
     STATE,
     RecordFrame,
-    carried,
     columns,
+    passes,
     record_schema,
     scope,
 )
+from odradek.streams.translation.incoming import incoming, reading_options
 from odradek.streams.translation.translator import Tasks
 
 if TYPE_CHECKING:
@@ -101,6 +106,7 @@ def start(
     asked = (
         AskedTables(_client_options(program), tables) if program.servers is not None else AskedTables({}, {})
     )
+    rules = _letter_rules(program)
     try:
         for sink in sinks:
             place = (
@@ -114,7 +120,7 @@ def start(
                     program.partitions,
                     CheckpointPlace(place),
                 )
-            frame = _translator(program, sinks, topics, changelogs).frame(sink.inputs[0])
+            frame = _translator(program, sinks, topics, rules[sink], changelogs).frame(sink.inputs[0])
             if isinstance(sink, TopicSink):
                 if sink.is_changelog and sink.topic is not None:
                     tables[sink.topic] = AskedTable.of(sink, frame)
@@ -123,7 +129,7 @@ def start(
                 writer = writer.options(**(changelogs.sink_options if changelogs else {}))
             else:
                 assert isinstance(sink, Called)
-                writer = frame.rows.writeStream.foreachBatch(_Calls(frame, sink))
+                writer = frame.rows.writeStream.foreachBatch(_Calls(frame, sink, _client_options(program)))
             writer = writer.queryName(f"{program.name}.{sink.name}").option("checkpointLocation", place)
             writer = (
                 writer.trigger(availableNow=True) if until_now else writer.trigger(processingTime=interval)
@@ -138,17 +144,44 @@ def start(
 class _Calls:
     """A batch to the user's function, record by record, on the driver."""
 
-    def __init__(self, frame: RecordFrame, sink: Called) -> None:
+    def __init__(self, frame: RecordFrame, sink: Called, options: Mapping[str, str]) -> None:
         self._bare_key = len(frame.fields("__key")) == 1
         self._bare_value = frame.fields("__value") == ("value",)
         self._call = sink.call
+        self._options = dict(options)
 
     def __call__(self, batch: DataFrame, _: int) -> None:
         rows = batch.toArrow().to_pylist()
         for row in sorted(rows, key=lambda row: row["__order"]):
+            if row.get(STATE) is not None:
+                continue
             if self._bare_key and row["__key"] is not None:
                 row["__key"] = {"key": next(iter(row["__key"].values()))}
             self._call(StreamRecord.of(row, bare_key=self._bare_key, bare_value=self._bare_value))
+        self._send([row[STATE] for row in rows if row.get(STATE) is not None])
+
+    def _send(self, letters: list[dict[str, Any]]) -> None:
+        """Dead letters, at least once as the calls are."""
+        if not letters:
+            return
+        client = read_options({**self._options, "subscribe": "-"}, Use.BATCH_READ).client
+        with connections.sending(client) as producer:
+            for letter in letters:
+                for record in unpacked_records(letter["records"]):
+                    headers = [(header["key"], header["value"]) for header in record["headers"]]
+                    producer.send(letter["topic"], record["value"], key=record["key"], headers=headers)
+
+
+def _letter_rules(program: Program) -> dict[Operator, LetterRules]:
+    """By output. What several outputs need is computed for each, but its dead letters are written once: by outputs to topics,
+    which have transactions, before others.
+    """
+    rules: dict[Operator, LetterRules] = {}
+    written: set[str] = set()
+    for sink in sorted(program.ends, key=lambda end: isinstance(end, Called)):
+        rules[sink] = LetterRules(program=program, elsewhere=frozenset(written))
+        written.update(operator.name for operator in walk(sink))
+    return rules
 
 
 def outgoing(sink: TopicSink, frame: RecordFrame) -> DataFrame:
@@ -156,7 +189,7 @@ def outgoing(sink: TopicSink, frame: RecordFrame) -> DataFrame:
     rows = scope(frame) if sink.topic_expression is not None else frame.rows
     topic = sf.lit(sink.topic) if sink.topic_expression is None else columns([sink.topic_expression])[0]
     passing: list[Column] = []
-    if carried(rows):
+    if passes(rows):
         topic = sf.coalesce(sf.col(STATE).getField("topic"), topic.cast("string"))
         passing.append(sf.col(STATE).getField("records").alias(PACKED))
     kinds = {name: frame.rows.schema[name].dataType for name in ("__key", "__value")}
@@ -199,23 +232,29 @@ def _translator(
     program: Program,
     ends: list[Operator],
     topics: dict[str, int],
+    rules: LetterRules,
     changelogs: SinkChangelogs | None = None,
 ) -> Translator:
     """`topics` numbers the sources, for all queries of a program."""
     spark = session(program.name, program.spark, program.partitions)
     more = {} if changelogs is None else changelogs.source_options
 
-    def read(source: TopicSource) -> RecordFrame:
-        return _topic_frame(program, source, topics.setdefault(source.name, len(topics)), more)
+    names: dict[int, str] = {}
 
-    tasks = Tasks(program.partitions, None if changelogs is None else changelogs.of)
+    def read(source: TopicSource) -> RecordFrame:
+        number = topics.setdefault(source.name, len(topics))
+        names[number] = source.topic
+        return _topic_frame(program, source, number, rules.of_source(source), more)
+
+    of_operator = None if changelogs is None else changelogs.of
+    tasks = Tasks(program.partitions, of_operator, letters=rules.of, topics=names)
     return Translator(spark=spark, read=read, ends=ends, tasks=tasks)
 
 
-def _topic_frame(program: Program, source: TopicSource, number: int, more: Mapping[str, str]) -> RecordFrame:
-    """A topic as a stream from its first record; the first batch has all of a global table. Of two sources with records of
-    one time, the one that is named first goes first.
-    """
+def _topic_frame(
+    program: Program, source: TopicSource, number: int, letters: Letters | None, more: Mapping[str, str]
+) -> RecordFrame:
+    """A topic as a stream from its first record; the first batch has all of a global table."""
     spark = session(program.name, program.spark, program.partitions)
     limit = {} if source.everywhere else {"maxOffsetsPerTrigger": str(ROWS_PER_BATCH)}
     rows = (
@@ -223,31 +262,21 @@ def _topic_frame(program: Program, source: TopicSource, number: int, more: Mappi
         .options(**_client_options(program))
         .option("subscribe", source.topic)
         .option("startingOffsets", "earliest")
-        .option("includeHeaders", "true")
-        .options(**source_options(source.key, "key"), **source_options(source.value, "value"))
+        .options(**reading_options(source, letters))
         .options(**limit)
         .options(**{**dict(source.options), **more})
         .load()
     )
-    when = sf.unix_millis("timestamp")
-    turn = sf.lit(0).cast("bigint") if source.everywhere else when  # a global table goes before what joins it
-    return RecordFrame(
-        rows=rows.select(
-            decoded(source.key, "key").alias("__key"),
-            decoded(source.value, "value").alias("__value"),
-            when.alias("__timestamp"),
-            sf.when(sf.size("headers") > 0, sf.col("headers")).cast(HEADERS).alias("__headers"),
-            sf.array(
-                turn, sf.lit(number).cast("bigint"), sf.col("partition").cast("bigint"), sf.col("offset")
-            ).alias("__order"),
-        )
-    )
+    return incoming(rows, source, number, letters)
 
 
 def data_frame(program: Program, operator: Operator) -> DataFrame:
     """An operator's records for a program of the user's own."""
-    frame = _translator(program, [operator], {}).frame(operator)
-    return scope(frame).drop("__key", "__value", "__old", "__latest", "__timestamp", "__headers", "__order")
+    frame = _translator(program, [operator], {}, LetterRules(program=program)).frame(operator)
+    if passes(frame.rows):
+        frame = frame.with_rows(frame.rows.where(sf.col(STATE).isNull()))
+    hidden = [name for name in frame.rows.columns if name.startswith("__")]
+    return scope(frame).drop(*hidden)
 
 
 def schemas(program: Program, operator: Operator) -> tuple[str, str]:

@@ -54,7 +54,7 @@ def test_names_are_numbered_or_given_and_stand_for_one_operator() -> None:
     assert app.describe().splitlines() == [
         "names: 1 output, 1 task",
         "sub-topology 0",
-        "   stream-1: TopicSource (topic orders, key `key` STRING, value `value` BIGINT)",
+        "   stream-1: TopicSource (topic orders, key STRING, value BIGINT)",
         "   filter-1: Filtered <- stream-1 (value > 1)",
         " * how-many: Aggregated <- filter-1 (count(*) AS value, emit latest)",
         "   to-stream-1: AsStream <- how-many",

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from odradek.streams.plan.operators import Emit, Expression, JoinKind, Operator
+from odradek.streams.plan.windows import WindowKind, duration
 
 if TYPE_CHECKING:
-    from odradek.streams.plan.windows import WindowKind
     from odradek.streams.processors.custom import Processor
 
 
@@ -110,7 +110,10 @@ class StreamStreamJoin(KeyedOperator):
     value: tuple[Expression, ...] | None
 
     def details(self) -> str:
-        return f"{self.kind}, from -{self.before_ms} to {self.after_ms} ms, grace {self.grace_ms} ms"
+        return (
+            f"{self.kind}, from {duration(self.before_ms)} before to {duration(self.after_ms)} after,"
+            f" grace {duration(self.grace_ms)}"
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from odradek.model.errors import ConfigError
-from odradek.streams.plan.schemas import DeclaredSchema
+from odradek.streams.plan.schemas import DeclaredSchema, Format
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -53,6 +53,8 @@ class TopicSource(Operator):
     options: tuple[tuple[str, str], ...] = ()
     timestamp: Expression | None = None
     """Milliseconds; in place of the record's timestamp."""
+    bad: str | None = None
+    """The topic for records that cannot be decoded."""
     versioned_ms: int | None = None
     """A table: how long it remembers what was true. None: it knows what is true now."""
     everywhere: bool = False
@@ -65,7 +67,7 @@ class TopicSource(Operator):
     def details(self) -> str:
         versioned = "" if self.versioned_ms is None else f", versions of {self.versioned_ms} ms"
         everywhere = ", whole in every task" if self.everywhere else ""
-        return f"topic {self.topic}, key {self.key.ddl}, value {self.value.ddl}{versioned}{everywhere}"
+        return f"topic {self.topic}, key {self.key.text}, value {self.value.text}{versioned}{everywhere}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -159,8 +161,8 @@ class TopicSink(Operator):
 
     topic: str | None
     topic_expression: Expression | None = None
-    key_format: str = "json"
-    value_format: str = "json"
+    key_format: Format = "json"
+    value_format: Format = "json"
     is_changelog: bool = False
     """Of a table: the last record of each key is what counts."""
 

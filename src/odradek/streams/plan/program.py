@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal, TypeAlias, get_args
 
 from odradek.model.errors import ConfigError
 from odradek.streams.plan.describing import description
@@ -13,6 +13,10 @@ from odradek.streams.plan.operators import Emit, Operator
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+
+OnError: TypeAlias = Literal["fail", "skip", "dead-letter"]
+"""What becomes of a record that cannot be decoded, or for which code of the program raises."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -25,6 +29,9 @@ class Program:
     emit: Emit
     options: Mapping[str, str]
     spark: SparkSession | None
+    on_error: OnError = "fail"
+    bad: str | None = None
+    """The topic of dead letters."""
     ends: list[Operator] = field(default_factory=list)
     _names: set[str] = field(default_factory=set)
     _numbers: Counter[str] = field(default_factory=Counter)
@@ -45,6 +52,13 @@ class Program:
         if emit not in ("every", "latest"):
             raise ConfigError(f"emit is 'every' or 'latest', not {emit!r}")
         return emit
+
+    def check_errors(self) -> None:
+        """ConfigError where `on_error` and `bad` do not say what becomes of a record."""
+        if self.on_error not in get_args(OnError):
+            raise ConfigError(f"on_error is one of {', '.join(get_args(OnError))}, not {self.on_error!r}")
+        if self.on_error == "dead-letter" and self.bad is None:
+            raise ConfigError("on_error='dead-letter' needs bad=, the topic of dead letters")
 
     def end(self, operator: Operator) -> None:
         """A sink: what the program is there for."""

@@ -4,12 +4,31 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final, Protocol, TypeAlias
 
 from odradek.model.errors import ConfigError
 
 FORMATS: Final = ("json", "kafka", "csv")
 _OPENING, _CLOSING = "<(", ">)"
+
+
+class SchemaFormat(Protocol):
+    """A format that has a schema of its own. `ddl`: the type of a value, or fields. `is_record`: it has fields."""
+
+    name: str
+    ddl: str
+
+    @property
+    def is_record(self) -> bool: ...
+    def decode(self, data: bytes) -> Any:
+        """ValueError for other data. Dicts for records; times may be datetimes or microseconds."""
+
+    def encode(self, value: Any) -> bytes:
+        """ValueError for a value that does not fit."""
+
+
+Format: TypeAlias = str | SchemaFormat
+"""One of FORMATS, or one with a schema."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -20,7 +39,7 @@ class DeclaredSchema:
 
     fields: tuple[tuple[str, str], ...]
     bare: bool
-    format: str = "json"
+    format: Format = "json"
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -36,12 +55,29 @@ class DeclaredSchema:
         return self.fields[0][1] if self.bare else ", ".join(f"{name} {kind}" for name, kind in self.fields)
 
 
-def declared(text: str, role: str, form: str = "json") -> DeclaredSchema:
-    """Understand DDL. `role` is key or value: the name of a bare column. ConfigError for what is no DDL or an unknown
-    format.
+def checked_format(form: Format, role: str) -> Format:
+    """ConfigError for an unknown one."""
+    if isinstance(form, str) and form not in FORMATS:
+        raise ConfigError(
+            f"{role}_format {form!r} does not exist; there are {', '.join(FORMATS)}, and Avro(…) and Protobuf(…) with a file"
+        )
+    return form
+
+
+def declared(text: str | None, role: str, form: Format = "json") -> DeclaredSchema:
+    """Understand DDL. `role` is key or value: the name of a bare column. A format with a schema needs no text.
+
+    ConfigError for what is no DDL, an unknown format, and a schema that is there twice.
     """
-    if form not in FORMATS:
-        raise ConfigError(f"{role}_format {form!r} does not exist; there are {', '.join(FORMATS)}")
+    checked_format(form, role)
+    if isinstance(form, str):
+        return _declared("BINARY" if text is None else text, role, form)
+    if text is not None:
+        raise ConfigError(f"{role}={text!r} and the schema of {form.name}: give one of them")
+    return _declared(form.ddl, role, form)
+
+
+def _declared(text: str, role: str, form: Format) -> DeclaredSchema:
     parts = [part.strip() for part in _parts(text)]
     if not all(parts):
         raise ConfigError(

@@ -37,7 +37,7 @@ class TimeWindows(WindowKind):
     every_ms: int
 
     def __str__(self) -> str:
-        return f"windows of {self.size_ms} ms every {self.every_ms} ms, grace {self.grace_ms} ms"
+        return f"windows of {duration(self.size_ms)} every {duration(self.every_ms)}, grace {duration(self.grace_ms)}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,7 +47,7 @@ class SlidingWindows(WindowKind):
     size_ms: int
 
     def __str__(self) -> str:
-        return f"sliding windows of {self.size_ms} ms, grace {self.grace_ms} ms"
+        return f"sliding windows of {duration(self.size_ms)}, grace {duration(self.grace_ms)}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,7 +57,17 @@ class SessionWindows(WindowKind):
     gap_ms: int
 
     def __str__(self) -> str:
-        return f"sessions with gaps of {self.gap_ms} ms, grace {self.grace_ms} ms"
+        return f"sessions with gaps of {duration(self.gap_ms)}, grace {duration(self.grace_ms)}"
+
+
+def duration(length_ms: int) -> str:
+    """In the largest unit that says it exactly: `90 minutes`."""
+    unit, size = next(
+        (unit, size)
+        for unit, size in reversed(_UNITS.items())
+        if (length_ms % size == 0 and length_ms >= size) or size == 1
+    )
+    return f"{length_ms // size} {unit if size > 1 else 'ms'}{'s' * (size > 1 and length_ms != size)}"
 
 
 def idle_time(idle_timeout: str | int | None) -> int | None:

@@ -13,6 +13,7 @@ from odradek.streams.processors.ports import (
     InputRow,
     KeyedProcessor,
     TaskState,
+    TimedProcessor,
     UpdateRow,
     WallClockProcessor,
 )
@@ -217,6 +218,9 @@ class ByPort:
     def process(self, row: InputRow, state: TaskState) -> Iterable[UpdateRow]:
         payload = {"new": {str(row.port): row.payload}, "old": None}
         return self._processor.process(row._replace(payload=payload), state)
+
+    def time_passed(self, row: InputRow, state: TaskState) -> Iterable[UpdateRow]:
+        return self._processor.time_passed(row, state) if isinstance(self._processor, TimedProcessor) else ()
 
 
 class AggregateProcessor:

@@ -13,7 +13,7 @@ class Alarm(Processor):
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from copy import deepcopy
 from dataclasses import dataclass
 from typing import Any, Final
@@ -125,6 +125,10 @@ class CustomProcessor:
                 headers=tuple((header["key"], header["value"]) for header in row.headers or ()),
             )
             yield from self._visit(key, row.timestamp, row.headers, state, record)
+        yield from self.time_passed(row, state)
+
+    def time_passed(self, row: InputRow, state: TaskState) -> Iterator[UpdateRow]:
+        """Timers that stream time has come to."""
         for _, due in Calendar(state).due(state.stream_time + 1):
             yield from self._visit(due, row.timestamp, row.headers, state, None)
 
@@ -155,17 +159,14 @@ class CustomProcessor:
             touched = max(touched, timestamp)
             for made in self._user.process(record, own, timers) or ():
                 yield self._said(key, made, timestamp, headers)
-        own_key = plain(key, self._bare_key)
         while ready := [time for time in times if time <= state.stream_time]:
             time = min(ready)
             times.discard(time)
-            for made in self._user.on_timer(own_key, time, own, timers) or ():
-                yield self._said(key, made, time, None)
+            yield from self._timer(key, self._user.on_timer, time, own, timers, state)
         while ready := [time for time in wall_clock_times if time <= state.wall_clock]:
             time = min(ready)
             wall_clock_times.discard(time)
-            for made in self._user.on_wall_clock_timer(own_key, time, own, timers) or ():
-                yield self._said(key, made, time, None)
+            yield from self._timer(key, self._user.on_wall_clock_timer, time, own, timers, state)
         life = self._user.time_to_live_ms
         if life is not None and touched + life <= state.stream_time:
             own.clear()
@@ -199,6 +200,24 @@ class CustomProcessor:
             "touched": touched,
         }
         state.put("custom", key, kept)
+
+    def _timer(
+        self,
+        key: Fields,
+        call: Callable[..., Iterable[Any] | None],
+        time: int,
+        own: KeyedState,
+        timers: Timers,
+        state: TaskState,
+    ) -> Iterator[UpdateRow]:
+        """A timer that fails is done, all the same: else it would fail again at each record of the task."""
+        try:
+            for made in call(plain(key, self._bare_key), time, own, timers) or ():
+                yield self._said(key, made, time, None)
+        except Exception as error:
+            if state.timer_failed is None:
+                raise
+            state.timer_failed(error)
 
     def _said(self, key: Fields, made: Any, timestamp: int, headers: Any) -> UpdateRow:
         name = ""

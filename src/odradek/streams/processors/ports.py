@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple, Protocol, TypeAlias, runtime_checkable
 
 Fields: TypeAlias = dict[str, Any]
@@ -44,6 +44,8 @@ class TaskState(Protocol):
     """
 
     stream_time: int
+    timer_failed: Callable[[Exception], None] | None
+    """What becomes of a timer of the user's that raises; None: the batch fails."""
     wall_clock: int
 
     def get(self, name: str, key: Fields | None) -> Any: ...
@@ -55,6 +57,15 @@ class KeyedProcessor(Protocol):
     """The logic of an operator. It keeps nothing in itself: all that stays is in the state."""
 
     def process(self, row: InputRow, state: TaskState) -> Iterable[UpdateRow]: ...
+
+
+@runtime_checkable
+class TimedProcessor(Protocol):
+    """A processor that has something to do when time passes, without a record."""
+
+    def time_passed(self, row: InputRow, state: TaskState) -> Iterable[UpdateRow]:
+        """Stream time has moved. `row` says when; it has neither key nor payload."""
+        ...
 
 
 @runtime_checkable

@@ -59,6 +59,11 @@ class StreamStreamProcessor:
             state.put("waiting", row.key, waiting or None)
         self._keep(row, kept, state)
 
+    def time_passed(self, row: InputRow, state: TaskState) -> Iterator[UpdateRow]:
+        """Records that nothing can match any more."""
+        if any(self._alone):
+            yield from self._unmatched(row, state)
+
     def _keep(self, row: InputRow, kept: tuple[list[Any], list[Any]], state: TaskState) -> None:
         assert row.key is not None
         seen = max(row.timestamp, state.get(_SEEN, _SIDES[row.port]) or 0)

@@ -8,15 +8,19 @@ the running maximum of the timestamps of each partition as the rows' time, that 
 from __future__ import annotations
 
 import pickle
-from collections.abc import Iterable, Iterator
-from typing import Any, Final
+from collections.abc import Callable, Iterable, Iterator
+from copy import deepcopy
+from functools import partial
+from typing import Any, Final, NamedTuple
 
 from odradek.model.errors import ConfigError
+from odradek.streams.processors.failures import FailedRows
 from odradek.streams.processors.ports import (
     ByteStore,
     Fields,
     InputRow,
     KeyedProcessor,
+    TimedProcessor,
     UpdateRow,
     WallClockProcessor,
 )
@@ -71,6 +75,7 @@ class CachedState:
         clock = store.get(_CLOCK)
         self.stream_time = -1 if clock is None else int(clock)
         self._began = self.stream_time
+        self.timer_failed: Callable[[Exception], None] | None = None
 
     def get(self, name: str, key: Fields | None) -> Any:
         place = _place(name, key)
@@ -122,12 +127,45 @@ def own_state(store: ByteStore, name: str, tasks: int) -> None:
         )
 
 
+class RowState:
+    """A row's view of the state of a batch: what it changes counts when it is done."""
+
+    def __init__(self, state: CachedState, timer_failed: Callable[[Exception], None]) -> None:
+        self._state = state
+        self.timer_failed: Callable[[Exception], None] | None = timer_failed
+        self._seen: dict[bytes, Any] = {}
+        self._put: dict[bytes, tuple[str, Fields | None]] = {}
+        self.stream_time = state.stream_time
+        self.wall_clock = state.wall_clock
+
+    def get(self, name: str, key: Fields | None) -> Any:
+        place = _place(name, key)
+        if place not in self._seen:
+            self._seen[place] = deepcopy(self._state.get(name, key))
+        return self._seen[place]
+
+    def put(self, name: str, key: Fields | None, value: Any) -> None:
+        place = _place(name, key)
+        self._seen[place] = value
+        self._put[place] = (name, key)
+
+    def keep(self) -> None:
+        """The row is done."""
+        for place, (name, key) in self._put.items():
+            self._state.put(name, key, self._seen[place])
+
+
 def run_batch(
-    processor: KeyedProcessor, store: ByteStore, rows: Iterable[InputRow], wall_clock: int = 0
+    processor: KeyedProcessor,
+    store: ByteStore,
+    rows: Iterable[InputRow],
+    wall_clock: int = 0,
+    failures: FailedRows | None = None,
 ) -> Iterator[tuple[list[int], UpdateRow]]:
     """What the processor says, each with its order: that of the row which caused it, and its number among the row's.
 
-    `wall_clock`: the time of day in milliseconds. What is due then comes before the rows.
+    `wall_clock`: the time of day in milliseconds. What is due then comes before the rows. `failures` says what becomes of rows
+    that the processor cannot handle. They change nothing of the state.
     """
     state = CachedState(store, wall_clock)
     if isinstance(processor, WallClockProcessor):
@@ -135,9 +173,80 @@ def run_batch(
             yield [wall_clock, CLOCK_SOURCE, 0, wall_clock, number], update
     for row in in_order(rows):
         state.stream_time = max(state.stream_time, row.timestamp)
-        for number, update in enumerate(processor.process(row, state)):
+        for number, update in enumerate(_said(processor, row, state, failures)):
             yield [*row.order, number], update
     state.flush()
+
+
+def _said(
+    processor: KeyedProcessor, row: InputRow, state: CachedState, failures: FailedRows | None
+) -> Iterable[UpdateRow]:
+    if failures is None:
+        return processor.process(row, state)
+    seen: CachedState | RowState = state
+    if failures.letters is not None:
+        seen = RowState(state, partial(failures.add, row))
+    try:
+        updates = list(processor.process(row, seen))
+    except Exception as error:  # noqa: BLE001 - code of the program's, which may raise anything for one record
+        failures.add(row, error)
+        return ()
+    if isinstance(seen, RowState):
+        seen.keep()
+    return updates
+
+
+def pass_time(
+    processor: KeyedProcessor, store: ByteStore, time_ms: int, order: list[int]
+) -> Iterator[tuple[list[int], UpdateRow]]:
+    """Stream time and the clock go on to `time_ms` without a record: windows close, timers come."""
+    state = CachedState(store, time_ms)
+    made: list[UpdateRow] = []
+    if time_ms > state.stream_time:
+        state.stream_time = time_ms
+        if isinstance(processor, TimedProcessor):
+            made += processor.time_passed(InputRow(0, None, None, time_ms, None, order), state)
+    if isinstance(processor, WallClockProcessor):
+        made += processor.wall_clock_passed(state)
+    for number, update in enumerate(made):
+        yield [*order, number], update
+    state.flush()
+
+
+class ScriptStep(NamedTuple):
+    """Something that a test does after the rows up to `number`: time goes on to `time_ms`, or, None, a batch ends."""
+
+    number: int
+    time_ms: int | None
+
+
+def run_script(
+    processor: KeyedProcessor,
+    store: ByteStore,
+    rows: Iterable[InputRow],
+    script: Iterable[ScriptStep],
+    old: tuple[int, ...] | None,
+    failures: FailedRows | None = None,
+) -> Iterator[tuple[list[int], UpdateRow]]:
+    """Rows of a test, whose numbers are the fourth part of their order, in the batches that it asks for. `old`: as
+    `latest_only` takes it; None for every update.
+    """
+    rest = list(rows)
+    wall_clock = 0
+    updates: list[tuple[list[int], UpdateRow]] = []
+    for step in script:
+        batch = [row for row in rest if row.order[3] <= step.number]
+        updates += run_batch(processor, store, batch, wall_clock, failures)
+        rest = [row for row in rest if row.order[3] > step.number]
+        if step.time_ms is not None:
+            order = [step.number, 0, 0, step.number]
+            wall_clock = step.time_ms
+            updates += pass_time(processor, store, wall_clock, order)
+        else:
+            yield from updates if old is None else latest_only(updates, old)
+            updates = []
+    updates += run_batch(processor, store, rest, wall_clock, failures)
+    yield from updates if old is None else latest_only(updates, old)
 
 
 def has_wall_clock(processor: KeyedProcessor) -> bool:

@@ -53,6 +53,10 @@ class WindowProcessor:
             yield from self._add(key, payload["new"], row, state)
         if self._idle_ms is not None:
             state.put(_IDLE_FROM, _TASK, state.wall_clock)
+        yield from self.time_passed(row, state)
+
+    def time_passed(self, row: InputRow, state: TaskState) -> Iterator[UpdateRow]:
+        """Windows that stream time has passed are closed."""
         for time, due in Calendar(state).due(state.stream_time):
             yield from self._close(due, time, row.headers, state)
 

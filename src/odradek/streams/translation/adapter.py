@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
@@ -25,17 +25,20 @@ from pyspark.sql.types import (
     StructType,
 )
 
+from odradek.streams.processors.failures import FailedRows
 from odradek.streams.processors.ports import ByteStore, InputRow, KeyedProcessor, UpdateRow
 from odradek.streams.processors.stores import PagedStore, RecordingStore, latest_rows
 from odradek.streams.processors.task import (
     MemoryStore,
+    ScriptStep,
     has_wall_clock,
     latest_only,
     next_wall_clock,
     own_state,
     run_batch,
+    run_script,
 )
-from odradek.streams.translation.frames import STATE, carried
+from odradek.streams.translation.frames import ORIGIN, STATE, carried
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -102,6 +105,8 @@ class TaskProcessor(StatefulProcessor):
         *,
         name: str,
         tasks: int,
+        failures: FailedRows | None = None,
+        handed_on: tuple[str, ...] = (),
         changelog: StateChangelog | None = None,
     ) -> None:
         self._name = name
@@ -111,8 +116,9 @@ class TaskProcessor(StatefulProcessor):
         self._outputs = outputs
         self._old = old
         self._changelog = changelog
-        columns = ["__key", *outputs, "__timestamp", "__headers", "__order"]
-        self._columns = columns if changelog is None else [*columns, STATE]
+        self._failures = failures or FailedRows(operator=name, letters=None, topics={})
+        self._handed_on = handed_on if changelog is None or STATE in handed_on else (*handed_on, STATE)
+        self._columns = ["__key", *outputs, "__timestamp", "__headers", "__order", *self._handed_on]
 
     def init(self, handle: StatefulProcessorHandle) -> None:
         self._handle = handle
@@ -150,37 +156,29 @@ class TaskProcessor(StatefulProcessor):
     def _run(self, key: Any, rows: Iterable[Row], timer_values: Any) -> Iterator[Row]:
         """A batch, which may have no rows."""
         changelog = self._changelog
-        if changelog is None:
-            store = PagedStore(self._state)
-            for _ in store.begin(None):
-                pass
-            own_state(store, self._name, self._tasks)
-            given_rows = (_input_row(row, self._ports) for row in rows)
-            for order, update in self._made(store, given_rows, timer_values):
-                yield self._said(order, update)
-            self._set_timer(store, timer_values)
-            return
         paged = PagedStore(self._state)
         recording = RecordingStore(paged)
-        recording.changes.update(paged.begin(changelog.topic_id))
-        own_state(recording, self._name, self._tasks)
-        given: list[InputRow] = []
-        passing: list[Any] = []
-        for row in rows:
-            if STATE in row and row[STATE] is not None:
-                passing.append(row[STATE])
-            else:
-                given.append(_input_row(row, self._ports))
+        begun = list(paged.begin(None if changelog is None else changelog.topic_id))
+        store: ByteStore = paged
+        if changelog is not None:
+            recording.changes.update(begun)
+            store = recording
+        own_state(store, self._name, self._tasks)
+        failures = replace(self._failures, origins={}, packed=[])
+        given, passing = separated(rows, self._ports, failures)
         example: tuple[list[int], UpdateRow] | None = None
-        for order, update in self._made(recording, given, timer_values):
+        for order, update in self._made(store, given, timer_values, failures):
             example = example or (order, update)
-            yield self._said(order, update, None)
-        order, update = self._example(recording, example)
-        for state in passing:
-            yield self._said(order, update, state)
-        for records in packed(recording.changes, key[0]):
-            yield self._said(order, update, {"topic": changelog.topic, "records": records})
-        self._set_timer(recording, timer_values)
+            yield self._said(order, update, None, failures)
+        self._set_timer(store, timer_values)
+        if STATE not in self._handed_on:
+            return
+        order, update = self._example(store, example)
+        for state in [*passing, *letters_of(failures)]:
+            yield self._said(order, update, state, failures)
+        if changelog is not None:
+            for records in packed(recording.changes, key[0]):
+                yield self._said(order, update, {"topic": changelog.topic, "records": records}, failures)
 
     def _set_timer(self, store: ByteStore, timer_values: Any) -> None:
         """A timer of Spark for what the processor waits for."""
@@ -194,15 +192,23 @@ class TaskProcessor(StatefulProcessor):
         pass
 
     def _made(
-        self, store: ByteStore, given: Iterable[InputRow], timer_values: Any
+        self, store: ByteStore, given: Iterable[InputRow], timer_values: Any, failures: FailedRows
     ) -> Iterable[tuple[list[int], UpdateRow]]:
         timed = has_wall_clock(self._processor)
         now: int = timer_values.getCurrentProcessingTimeInMs() if timed else 0
-        made = run_batch(self._processor, store, given, now)
+        made = run_batch(self._processor, store, given, now, failures)
         return made if self._old is None else latest_only(made, self._old)
 
-    def _said(self, order: list[int], update: UpdateRow, *state: Any) -> Row:
-        return self._row(update.key, *update.values, update.timestamp, update.headers, order, *state)
+    def _said(self, order: list[int], update: UpdateRow, state: Any, failures: FailedRows) -> Row:
+        more = {STATE: state, ORIGIN: failures.origins.get(tuple(order[1:4]))}
+        return self._row(
+            update.key,
+            *update.values,
+            update.timestamp,
+            update.headers,
+            order,
+            *(more[name] for name in self._handed_on),
+        )
 
     def _example(
         self, store: ByteStore, said: tuple[list[int], UpdateRow] | None
@@ -218,6 +224,26 @@ class TaskProcessor(StatefulProcessor):
         if kept is None:
             store.put(_EXAMPLE, pickle.dumps(said, protocol=5))
         return said
+
+
+def separated(rows: Iterable[Any], ports: int, failures: FailedRows) -> tuple[list[InputRow], list[Any]]:
+    """The records, and what passes. The origins of records are remembered for their dead letters."""
+    given: list[InputRow] = []
+    passing: list[Any] = []
+    for row in rows:
+        if STATE in row and row[STATE] is not None:
+            passing.append(row[STATE])
+            continue
+        given.append(_input_row(row, ports))
+        if ORIGIN in row:
+            failures.origins[tuple(row["__order"][1:4])] = row[ORIGIN]
+    return given, passing
+
+
+def letters_of(failures: FailedRows) -> list[dict[str, Any]]:
+    """Dead letters, as rows that pass have them."""
+    topic = None if failures.letters is None else failures.letters.topic
+    return [{"topic": topic, "records": letter} for letter in failures.packed]
 
 
 def _input_row(row: Any, ports: int) -> InputRow:
@@ -242,18 +268,33 @@ def keyed(
     """
     rows = _united(ports, tasks.count)
     schema = StructType().add("__key", key)
-    for field in outputs.fields:
-        schema = schema.add(field.name, field.dataType)
+    for output in outputs.fields:
+        schema = schema.add(output.name, output.dataType)
     schema = (
         schema.add("__timestamp", LongType()).add("__headers", _HEADERS).add("__order", ArrayType(LongType()))
     ).toNullable()  # a literal is never null, but a delete is
     changelog = None if tasks.changelogs is None else tasks.changelogs(name)
+    kinds: dict[str, Any] = {
+        column: port.rows.schema[column].dataType for port in ports for column in carried(port.rows)
+    }
     if changelog is not None:
-        schema = schema.add(STATE, _PASSING)
-    names, count = tuple(outputs.fieldNames()), len(ports)
+        kinds[STATE] = _PASSING
+    for column, kind in kinds.items():
+        schema = schema.add(column, kind)
+    names, count, failures = tuple(outputs.fieldNames()), len(ports), tasks.failures(name)
     groups = rows.groupBy("__task")
     if rows.isStreaming:
-        task = TaskProcessor(processor, count, names, old, name=name, tasks=tasks.count, changelog=changelog)
+        task = TaskProcessor(
+            processor,
+            count,
+            names,
+            old,
+            name=name,
+            tasks=tasks.count,
+            failures=failures,
+            handed_on=tuple(kinds),
+            changelog=changelog,
+        )
         initial = None
         if changelog is not None and changelog.ranges:
             numbers = [(number,) for number in range(tasks.count)]
@@ -261,9 +302,10 @@ def keyed(
         time_mode = "ProcessingTime" if has_wall_clock(processor) else "None"
         return groups.transformWithState(task, schema, "append", time_mode, initial)
     arrow = to_arrow_schema(schema, timezone="UTC")
+    script = tasks.script
 
     def batch(rows):  # type: ignore[no-untyped-def]  # Spark looks for annotations, and knows few
-        return _batch(processor, rows, count, names, old, arrow)
+        return _batch(processor, rows, count, names, old, script, failures, arrow)
 
     return groups.applyInArrow(batch, schema)
 
@@ -274,42 +316,55 @@ def _batch(
     ports: int,
     outputs: tuple[str, ...],
     old: tuple[int, ...] | None,
+    script: tuple[ScriptStep, ...],
+    failures: FailedRows,
     schema: pa.Schema,
 ) -> pa.Table:
     """A task over rows that are all there: its state begins empty, and nothing of it stays."""
-    given = (_input_row(row, ports) for row in rows.to_pylist())
-    made: Iterable[Any] = run_batch(processor, MemoryStore(), given)
-    if old is not None:
-        made = latest_only(made, old)
-    said = [
-        {
-            "__key": update.key,
-            **dict(zip(outputs, update.values, strict=True)),
-            "__timestamp": update.timestamp,
-            "__headers": update.headers,
-            "__order": order,
-        }
-        for order, update in made
-    ]
+    failures = replace(failures, origins={}, packed=[])
+    given, passing = separated(rows.to_pylist(), ports, failures)
+    made = list(run_script(processor, MemoryStore(), given, script, old, failures))
+    said = [_as_dict(order, update, outputs, None, failures) for order, update in made]
+    order, update = made[0] if made else ([0, 0, 0, 0], UpdateRow(None, (None,) * len(outputs), 0))
+    for state in [*passing, *letters_of(failures)]:
+        said.append(_as_dict(order, update, outputs, state, failures))  # noqa: PERF401 - as the rows of a stream do
     return pa.Table.from_pylist(said, schema=schema)
+
+
+def _as_dict(
+    order: list[int], update: UpdateRow, outputs: tuple[str, ...], state: Any, failures: FailedRows
+) -> dict[str, Any]:
+    return {
+        "__key": update.key,
+        **dict(zip(outputs, update.values, strict=True)),
+        "__timestamp": update.timestamp,
+        "__headers": update.headers,
+        "__order": order,
+        STATE: state,
+        ORIGIN: failures.origins.get(tuple(order[1:4])),
+    }
 
 
 def task_of(port: Port, tasks: int) -> Column:
     """Which task has a row's key, from 0 on."""
     if port.everywhere:
-        all_tasks = sf.sequence(sf.lit(0), sf.lit(tasks - 1))
-        if carried(port.rows):  # changes of state pass once
-            all_tasks = sf.when(sf.col(STATE).isNotNull(), sf.array(sf.lit(0))).otherwise(all_tasks)
-        return sf.explode(all_tasks)
+        every = sf.sequence(sf.lit(0), sf.lit(tasks - 1))
+        if STATE in port.rows.columns:
+            every = sf.when(sf.col(STATE).isNull(), every).otherwise(sf.array(sf.lit(0)))
+        return sf.explode(every)
     return sf.pmod(sf.hash(port.key), sf.lit(tasks)).cast("int")
 
 
 def _united(ports: list[Port], tasks: int) -> DataFrame:
     kinds = [port.rows.select(port.payload.alias("payload")).schema["payload"].dataType for port in ports]
     frames = []
-    passing = any(carried(port.rows) for port in ports)
+    handed_on = {column: port.rows.schema[column].dataType for port in ports for column in carried(port.rows)}
     for number, port in enumerate(ports):
-        state = [sf.col(STATE) if carried(port.rows) else sf.lit(None).cast(_PASSING).alias(STATE)]
+        present = carried(port.rows)
+        more = [
+            sf.col(column) if column in present else sf.lit(None).cast(kind).alias(column)
+            for column, kind in handed_on.items()
+        ]
         payloads = [
             (port.payload if index == number else sf.lit(None).cast(kind)).alias(f"__payload{index}")
             for index, kind in enumerate(kinds)
@@ -328,7 +383,7 @@ def _united(ports: list[Port], tasks: int) -> DataFrame:
                 "__timestamp",
                 "__headers",
                 order.alias("__order"),
-                *(state if passing else ()),
+                *more,
             )
         )
     united = frames[0]

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import Callable
+from typing import Any, Final, NamedTuple
 
+import pyarrow as pa
 from pyspark.sql import Column
 from pyspark.sql import functions as sf
+from pyspark.sql.pandas.functions import arrow_udf
+from pyspark.sql.pandas.types import to_arrow_type
 from pyspark.sql.types import (
     ArrayType,
     BinaryType,
@@ -19,16 +23,34 @@ from pyspark.sql.types import (
 )
 
 from odradek.model.errors import ConfigError
-from odradek.streams.plan.schemas import DeclaredSchema
+from odradek.streams.plan.schemas import DeclaredSchema, Format, SchemaFormat
 from odradek.streams.translation.frames import struct_type
 
 _NESTED: Final = (StructType, ArrayType, MapType)
 _BIG_ENDIAN_BYTES: Final[dict[type[DataType], int]] = {LongType: 8, IntegerType: 4, ShortType: 2}
+_CORRUPT: Final = "__corrupt"
+
+
+class Decoded(NamedTuple):
+    """`struct`: null where the record has none, and where it is wrong. `problem`: what is wrong, as text; null in good rows.
+    None: the source says it.
+    """
+
+    struct: Column
+    problem: Column | None = None
+
+
+def arrow_column(function: Callable[..., pa.Array], kind: DataType, *arguments: Column) -> Column:
+    """What a function makes of columns, batch by batch. Its hints tell Spark of which kind it is."""
+    define: Any = arrow_udf
+    made: Column = define(function, kind)(*arguments)
+    return made
 
 
 def source_options(schema: DeclaredSchema, role: str) -> dict[str, str]:
     """Options of the source for what it can decode; the rest comes as text or bytes."""
-    if schema.format == "kafka" or (schema.bare and _bare(schema) == BinaryType()):
+    raw = not isinstance(schema.format, str) or schema.format == "kafka"
+    if raw or (schema.bare and _bare(schema) == BinaryType()):
         return {}
     if schema.format == "json" and not schema.bare:
         return {f"{role}Decode": "json", f"{role}Schema": schema.ddl}
@@ -36,49 +58,108 @@ def source_options(schema: DeclaredSchema, role: str) -> dict[str, str]:
 
 
 def _bare(schema: DeclaredSchema) -> DataType:
-    kind = struct_type(schema.ddl)
-    return kind.fields[0].dataType
+    return struct_type(schema.ddl).fields[0].dataType
 
 
-def decoded(schema: DeclaredSchema, role: str) -> Column:
-    """The struct of a key or a value, of what the source made of it. Null where the record has none."""
+def decoded(schema: DeclaredSchema, role: str) -> Decoded:
+    """A key or a value, of what the source made of it."""
     column = sf.col(role)
-    kind = struct_type(schema.ddl)
+    if not isinstance(schema.format, str):
+        return _by_schema(column, schema, schema.format)
     if schema.format == "csv":
-        parsed = sf.from_csv(column, schema.ddl, {"mode": "FAILFAST"})
-        return sf.when(column.isNotNull(), parsed)
+        return _from_csv(column, schema)
     if not schema.bare:
         if schema.format == "kafka":
             raise ConfigError(
                 f"{role}_format='kafka' is for one bare value; {role} has {', '.join(schema.names)}"
             )
-        return column
-    (field,) = kind.fields
+        return Decoded(column)
+    kind = _bare(schema)
+    problem = None
     if schema.format == "kafka":
-        value = _from_kafka(column, field.dataType, role)
-    elif isinstance(field.dataType, _NESTED):
-        value = sf.from_json(column, field.dataType, {"mode": "FAILFAST"})
+        value, problem = _from_kafka(column, kind, role)
+    elif isinstance(kind, _NESTED):
+        value = sf.from_json(column, kind, {"mode": "PERMISSIVE"})
+        problem = sf.when(value.isNull() & (sf.trim(column) != "null"), _not(f"JSON of {schema.ddl}"))
     else:
-        value = column.cast(field.dataType)
-    return sf.when(value.isNotNull(), sf.struct(value.alias(field.name)))
+        value = column if isinstance(kind, (StringType, BinaryType)) else column.try_cast(kind)
+        problem = sf.when(value.isNull() & column.isNotNull(), _not(f"a {kind.simpleString()}"))
+    struct = sf.when(value.isNotNull(), sf.struct(value.alias(schema.names[0])))
+    return Decoded(struct, problem)
 
 
-def _from_kafka(column: Column, kind: DataType, role: str) -> Column:
-    if isinstance(kind, (StringType, BinaryType)):
-        return column.cast(kind)
+def _not(what: str) -> Column:
+    return sf.lit(f"it is not {what}")
+
+
+def _from_csv(column: Column, schema: DeclaredSchema) -> Decoded:
+    parsed = sf.from_csv(
+        column,
+        f"{schema.ddl}, {_CORRUPT} STRING",
+        {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": _CORRUPT},
+    )
+    wrong = parsed.getField(_CORRUPT).isNotNull()
+    struct = sf.struct(*(parsed.getField(name).alias(name) for name in schema.names))
+    return Decoded(sf.when(column.isNotNull() & ~wrong, struct), sf.when(wrong, _not(f"CSV of {schema.ddl}")))
+
+
+def _from_kafka(column: Column, kind: DataType, role: str) -> tuple[Column, Column | None]:
+    if isinstance(kind, BinaryType):
+        return column, None
+    if isinstance(kind, StringType):
+        text = sf.try_validate_utf8(column.cast("string"))
+        return text, sf.when(text.isNull() & column.isNotNull(), _not("text in UTF-8"))
     size = _BIG_ENDIAN_BYTES.get(type(kind))
     if size is None:
         raise ConfigError(
             f"{role}_format='kafka' reads strings, bytes and whole numbers, not {kind.simpleString()}"
         )
-    number = sf.conv(sf.hex(column), 16, -10).cast("bigint")
+    fits = sf.octet_length(column) == size
+    number = sf.conv(sf.hex(sf.when(fits, column)), 16, -10).cast("bigint")
     full = 1 << (8 * size)
-    return (number if size == 8 else sf.when(number >= full // 2, number - full).otherwise(number)).cast(kind)
+    value = number if size == 8 else sf.when(number >= full // 2, number - full).otherwise(number)
+    length = sf.concat(
+        sf.lit("it has "), sf.octet_length(column), sf.lit(f" bytes, a {kind.simpleString()} has {size}")
+    )
+    return value.cast(kind), sf.when(~fits, length)
 
 
-def encoded(struct: str, kind: StructType, form: str, *, bare: bool) -> Column:
+def _by_schema(column: Column, schema: DeclaredSchema, form: SchemaFormat) -> Decoded:
+    kind = struct_type(schema.ddl)
+    value: DataType = kind if form.is_record else kind.fields[0].dataType
+    result = StructType().add("value", value).add("problem", StringType())
+    outcome = arrow_column(_decoder(form, value), result, column)
+    made = outcome.getField("value")
+    struct = made if form.is_record else sf.when(made.isNotNull(), sf.struct(made.alias(schema.names[0])))
+    return Decoded(struct, outcome.getField("problem"))
+
+
+def _decoder(form: SchemaFormat, kind: DataType) -> Callable[[pa.Array], pa.Array]:
+    arrow = to_arrow_type(kind, timezone="UTC")
+
+    def decode(datas: pa.Array) -> pa.Array:
+        values: list[Any] = []
+        problems: list[str | None] = []
+        for data in datas.to_pylist():
+            try:
+                values.append(None if data is None else form.decode(data))
+                problems.append(None)
+            except ValueError as error:
+                values.append(None)
+                problems.append(f"it is not {form.name}: {error!s:.200}")
+        return pa.StructArray.from_arrays(
+            [pa.array(values, arrow), pa.array(problems, pa.string())],
+            fields=[pa.field("value", arrow), pa.field("problem", pa.string())],
+        )
+
+    return decode
+
+
+def encoded(struct: str, kind: StructType, form: Format, *, bare: bool) -> Column:
     """The bytes of a struct. Null stays null."""
     column = sf.col(struct)
+    if not isinstance(form, str):
+        return _with_schema(column, kind, form)
     if not bare:
         if form == "kafka":
             raise ConfigError(
@@ -100,3 +181,34 @@ def encoded(struct: str, kind: StructType, form: str, *, bare: bool) -> Column:
     if isinstance(field.dataType, _NESTED):
         return sf.to_json(value, {"ignoreNullFields": "false"}).cast("binary")
     return value.cast("string").cast("binary")
+
+
+def _with_schema(column: Column, kind: StructType, form: SchemaFormat) -> Column:
+    if form.is_record:
+        known = struct_type(form.ddl).fieldNames()
+        strange = [name for name in kind.fieldNames() if name not in known]
+        if strange:
+            raise ConfigError(f"{form.name} has no field {', '.join(strange)}; it has {', '.join(known)}")
+        return arrow_column(_encoder(form), BinaryType(), column)
+    if len(kind.fields) != 1:
+        raise ConfigError(
+            f"{form.name} is one bare value, and the columns are {', '.join(kind.fieldNames())}"
+        )
+    return arrow_column(_encoder(form), BinaryType(), column.getField(kind.fields[0].name))
+
+
+def _encoder(form: SchemaFormat) -> Callable[[pa.Array], pa.Array]:
+    def encode(values: pa.Array) -> pa.Array:
+        rows = values.to_pylist(maps_as_pydicts="strict")
+        return pa.array([None if row is None else _bytes_of(form, row) for row in rows], pa.binary())
+
+    return encode
+
+
+def _bytes_of(form: SchemaFormat, value: Any) -> bytes:
+    try:
+        return form.encode(value)
+    except ValueError as error:
+        raise ValueError(
+            f"a record cannot be written as {form.name}: {error!s:.200}: {value!s:.200}"
+        ) from None

@@ -26,7 +26,11 @@ else:
 HEADERS: Final = "array<struct<key:string,value:binary>>"
 META: Final = ("__timestamp", "__headers", "__order")
 STATE: Final = "__state"
-"""Where it is not null, a row is no record: it takes changes of a task's state to the sink, and each operator lets it pass."""
+"""Where it is not null, a row is no record: it takes changes of a task's state, or a dead letter, to the sink, and each
+operator lets it pass.
+"""
+ORIGIN: Final = "__origin"
+"""The record that a row comes from, as it was read, for dead letters."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,18 +50,23 @@ class RecordFrame:
 
 
 def carried(rows: DataFrame) -> tuple[str, ...]:
-    """The column of what passes, where these rows have it."""
-    return (STATE,) if STATE in rows.columns else ()
+    """The columns that every operator hands on, where these rows have them."""
+    return tuple(name for name in (STATE, ORIGIN) if name in rows.columns)
+
+
+def passes(rows: DataFrame) -> bool:
+    """Can some of these rows be no records?"""
+    return STATE in rows.columns
 
 
 def where(rows: DataFrame, condition: Column) -> DataFrame:
     """The records for which it holds, and what passes."""
-    return rows.where(condition | sf.col(STATE).isNotNull() if carried(rows) else condition)
+    return rows.where(condition | sf.col(STATE).isNotNull() if passes(rows) else condition)
 
 
 def parts(rows: DataFrame, elements: Column) -> Column:
     """The elements of an array for `posexplode`: what passes has one, which is null, whatever the array."""
-    if not carried(rows):
+    if not passes(rows):
         return elements
     kind = rows.select(elements.alias("x")).schema["x"].dataType
     return sf.when(sf.col(STATE).isNotNull(), sf.array(sf.lit(None)).cast(kind)).otherwise(elements)

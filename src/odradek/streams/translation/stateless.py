@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
 from functools import partial, reduce
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as sf
 from pyspark.sql.types import ArrayType, BooleanType, StructType
@@ -27,13 +27,15 @@ from odradek.streams.plan.operators import (
     TopicSource,
     history_of,
 )
+from odradek.streams.processors.failures import FailedRows
 from odradek.streams.processors.joins import LatestProcessor
+from odradek.streams.processors.ports import InputRow
 from odradek.streams.processors.versions import VersionedProcessor
 from odradek.streams.records import StreamRecord
-from odradek.streams.translation.adapter import Port, keyed
+from odradek.streams.translation.adapter import Port, keyed, letters_of
 from odradek.streams.translation.frames import (
     HEADERS,
-    META,
+    ORIGIN,
     STATE,
     RecordFrame,
     carried,
@@ -43,6 +45,13 @@ from odradek.streams.translation.frames import (
     scope,
     struct_of,
     where,
+)
+from odradek.streams.translation.letters import (
+    ORIGIN_FIELDS,
+    ORIGIN_TYPE,
+    PASSING_TYPE,
+    failed,
+    try_eval,
 )
 from odradek.streams.translation.translator import Translator, translate
 
@@ -118,16 +127,26 @@ def _user_frame(operator: FrameSource, translator: Translator) -> RecordFrame:
             when.cast("bigint").alias("__timestamp"),
             sf.lit(None).cast(HEADERS).alias("__headers"),
             sf.array(when.cast("bigint"), *(sf.lit(0).cast("bigint") for _ in range(3))).alias("__order"),
+            *_nothing_to_tell(operator.name, translator),
         )
     )
+
+
+def _nothing_to_tell(name: str, translator: Translator) -> list[Column]:
+    """Of a DataFrame's rows a dead letter can only say which frame they were in."""
+    if translator.tasks.letters(name) is None:
+        return []
+    origin = {"topic": sf.lit(name), "partition": sf.lit(0), "offset": sf.lit(0), "timestamp": sf.lit(0)}
+    fields = [origin.get(part, sf.lit(None)).alias(part) for part in ORIGIN_FIELDS]
+    return [sf.lit(None).cast(PASSING_TYPE).alias(STATE), sf.struct(*fields).cast(ORIGIN_TYPE).alias(ORIGIN)]
 
 
 @translate.register
 def _filtered(operator: Filtered, translator: Translator) -> RecordFrame:
     frame = translator.frame(operator.inputs[0])
     if not operator.is_table:
-        seen = scope(frame)
-        return frame.with_rows(where(seen, _holds(operator)).select(*frame.rows.columns))
+        seen, made = _tried(scope(frame), {"__holds": _holds(operator)}, operator, translator)
+        return frame.with_rows(where(seen, made["__holds"]).select(*frame.rows.columns))
     rows = _blanked(frame, frame.rows, "__value", operator)
     if frame.old:
         rows = _blanked(frame, rows, "__old", operator)
@@ -169,8 +188,36 @@ def _selected(operator: Selected, translator: Translator) -> RecordFrame:
         changed["__key"] = key_struct(seen, columns(operator.key, frame.fields("__key")))
     if operator.timestamp is not None:
         changed["__timestamp"] = columns([operator.timestamp])[0].cast("bigint")
+    seen, changed = _tried(seen, changed, operator, translator)
     kept = [changed.get(name, sf.col(name)).alias(name) for name in frame.rows.columns]
     return frame.with_rows(seen.select(*kept))
+
+
+def _tried(
+    seen: DataFrame, made: dict[str, Column], operator: Operator, translator: Translator
+) -> tuple[DataFrame, dict[str, Column]]:
+    """Expressions as they are; or, where the program goes on without records that fail, as fields of a column that is null for
+    those.
+    """
+    letters = translator.tasks.letters(operator.name)
+    if letters is None or not carried(seen):
+        return seen, made
+    good = sf.col(STATE).isNull()
+    # What occurs twice Spark computes ahead of try_eval, unless in a branch that may not be taken.
+    taken = good & (sf.size("__order") > 0)
+    outcome = try_eval(
+        sf.when(taken, sf.struct(*(column.alias(name) for name, column in made.items()))), seen
+    )
+    tried = seen.withColumn("__outcome", outcome)
+    wrong = good & sf.col("__outcome").isNull()
+    kept = failed(
+        tried,
+        operator.name,
+        sf.when(wrong, sf.lit("ExpressionError")),
+        sf.lit(f"{operator.details()} cannot be computed for this record"),
+        letters,
+    )
+    return kept, {name: sf.col("__outcome").getField(name) for name in made}
 
 
 def key_struct(seen: DataFrame, made: list[Column]) -> Column:
@@ -202,7 +249,9 @@ def _exploded(operator: Exploded, translator: Translator) -> RecordFrame:
         raise ConfigError(
             f"flat_map takes an expression that makes an array; {operator.elements} makes a {kind.simpleString()}"
         )
-    rows = seen.select("*", sf.posexplode(parts(seen, elements)).alias("__place", "__element"))
+    seen, made = _tried(seen, {"__elements": elements}, operator, translator)
+    exploded = sf.posexplode(parts(seen, made["__elements"]))
+    rows = seen.select("*", exploded.alias("__place", "__element"))
     if isinstance(kind.elementType, StructType):
         value = sf.col("__element")
     else:
@@ -224,7 +273,7 @@ def _merged(operator: Merged, translator: Translator) -> RecordFrame:
     frames = [translator.frame(source) for source in operator.inputs]
     first = frames[0]
     united: DataFrame | None = None
-    passing = next((frame.rows.schema[STATE].dataType for frame in frames if carried(frame.rows)), None)
+    handed_on = {name: frame.rows.schema[name].dataType for frame in frames for name in carried(frame.rows)}
     for number, frame in enumerate(frames):
         for column in ("__key", "__value"):
             ours, theirs = first.rows.schema[column].dataType, frame.rows.schema[column].dataType
@@ -234,9 +283,12 @@ def _merged(operator: Merged, translator: Translator) -> RecordFrame:
                     f" that of {operator.inputs[0].name} {ours.simpleString()}"
                 )
         order = sf.concat("__order", sf.array(sf.lit(number).cast("bigint"))).alias("__order")
-        rows = frame.rows.select("__key", "__value", "__timestamp", "__headers", order, *carried(frame.rows))
-        if passing is not None and not carried(frame.rows):
-            rows = rows.withColumn(STATE, sf.lit(None).cast(passing))
+        present = carried(frame.rows)
+        more = [
+            sf.col(name) if name in present else sf.lit(None).cast(kind).alias(name)
+            for name, kind in handed_on.items()
+        ]
+        rows = frame.rows.select("__key", "__value", "__timestamp", "__headers", order, *more)
         united = rows if united is None else united.union(rows)
     assert united is not None
     return RecordFrame(rows=united)
@@ -246,7 +298,11 @@ def _merged(operator: Merged, translator: Translator) -> RecordFrame:
 def _peeked(operator: Peeked, translator: Translator) -> RecordFrame:
     frame = translator.frame(operator.inputs[0])
     look = partial(
-        _look_at_each, operator.look, _bare(frame, "__key", "key"), _bare(frame, "__value", "value")
+        _look_at_each,
+        operator.look,
+        _bare(frame, "__key", "key"),
+        _bare(frame, "__value", "value"),
+        translator.tasks.failures(operator.name),
     )
     return frame.with_rows(frame.rows.mapInArrow(look, frame.rows.schema))
 
@@ -256,15 +312,33 @@ def _bare(frame: RecordFrame, column: str, name: str) -> bool:
 
 
 def _look_at_each(
-    look: Callable[[StreamRecord], Any], bare_key: bool, bare_value: bool, batches: Iterable[pa.RecordBatch]
+    look: Callable[[StreamRecord], Any],
+    bare_key: bool,
+    bare_value: bool,
+    failures: FailedRows,
+    batches: Iterable[pa.RecordBatch],
 ) -> Iterator[pa.RecordBatch]:
     for batch in batches:
-        records = batch
-        if STATE in batch.schema.names:
-            records = batch.filter(pc.is_null(batch[STATE]))
-        for row in records.select(["__key", "__value", *META[:2]]).to_pylist():
-            look(StreamRecord.of(row, bare_key=bare_key, bare_value=bare_value))
-        yield batch
+        kept, is_changed = [], False
+        for row in batch.to_pylist():
+            if row.get(STATE) is None:
+                try:
+                    look(StreamRecord.of(row, bare_key=bare_key, bare_value=bare_value))
+                except Exception as error:  # noqa: BLE001 - code of the program's, which may raise anything
+                    is_changed = True
+                    row[STATE] = _letter_of(row, error, failures)
+                    if row[STATE] is None:
+                        continue
+            kept.append(row)
+        yield pa.RecordBatch.from_pylist(kept, schema=batch.schema) if is_changed else batch
+
+
+def _letter_of(row: dict[str, Any], error: Exception, failures: FailedRows) -> dict[str, Any] | None:
+    """A row that passes in place of the record; None where it is left out."""
+    of_row = replace(failures, origins={tuple(row["__order"][1:4]): row.get(ORIGIN)}, packed=[])
+    of_row.add(InputRow(0, None, None, row["__timestamp"], None, row["__order"]), error)
+    letters = letters_of(of_row)
+    return letters[0] if letters else None
 
 
 @translate.register

@@ -4,8 +4,8 @@ family.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
 from functools import singledispatch
 from typing import TYPE_CHECKING
 
@@ -28,6 +28,8 @@ from odradek.streams.plan.operators import (
     TopicSource,
     walk,
 )
+from odradek.streams.processors.failures import FailedRows, Letters
+from odradek.streams.processors.task import ScriptStep
 from odradek.streams.translation.frames import RecordFrame
 
 if TYPE_CHECKING:
@@ -39,12 +41,26 @@ else:
     errors = lazy("pyspark.errors")
 
 
+def _no_letters(operator: str) -> Letters | None:
+    return None
+
+
 @dataclass(frozen=True, slots=True)
 class Tasks:
-    """Into how many tasks keys are divided. `changelogs`: that of an operator's state, by its name; None: there are none."""
+    """Into how many tasks keys are divided. `changelogs`: that of an operator's state, by its name; None: there are none.
+    `script`: what a test does between its rows.
+    """
 
     count: int
     changelogs: Callable[[str], StateChangelog] | None = None
+    script: tuple[ScriptStep, ...] = ()
+    letters: Callable[[str], Letters | None] = _no_letters
+    """What becomes of records that an operator cannot handle, by its name; None: they end the query."""
+    topics: Mapping[int, str] = field(default_factory=dict)
+    """By the number of a source."""
+
+    def failures(self, operator: str) -> FailedRows:
+        return FailedRows(operator=operator, letters=self.letters(operator), topics=dict(self.topics))
 
 
 class Translator:

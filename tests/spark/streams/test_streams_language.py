@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import datetime as dt
+import json
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,7 +13,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql.types import StructType
 
 from odradek.model.errors import ConfigError
-from odradek.streams import Processor, Streams
+from odradek.streams import Avro, Processor, StreamRecord, Streams, Timers, To
 from odradek.streams.plan.schemas import declared
 from odradek.streams.translation.formats import decoded, encoded, source_options
 from odradek.streams.translation.frames import struct_type
@@ -286,8 +289,53 @@ def test_values_as_bytes_and_back(
         return  # the source decodes JSON objects
     decode = source_options(schema, "value").get("valueDecode")
     read = written.select(written.value.cast("string").alias("value") if decode == "utf8" else written.value)
-    values = [row.v for row in read.select(decoded(schema, "value").alias("v")).collect()]
+    values = [row.v for row in read.select(decoded(schema, "value").struct.alias("v")).collect()]
     assert [None if row is None else row.asDict() for row in values] == [fields, None]
+
+
+@pytest.mark.parametrize(
+    ("ddl", "form", "wrong", "reason"),
+    [
+        ("BIGINT", "json", b"ten", "it is not a bigint"),
+        ("ARRAY<INT>", "json", b"[1,", "it is not JSON of"),
+        ("a INT, b STRING", "json", b"{", "is not JSON that fits"),
+        ("a INT, b STRING", "csv", b"x,y", "it is not CSV of"),
+        ("BIGINT", "kafka", b"123", "it has 3 bytes, a bigint has 8"),
+        ("STRING", "kafka", b"\xff", "it is not text in UTF-8"),
+    ],
+)
+def test_bytes_that_are_wrong_say_where_they_are(
+    app: Streams, ddl: str, form: str, wrong: bytes, reason: str
+) -> None:
+    app.stream("in", key="STRING", value=ddl, value_format=form).to("out")
+    with app.test() as driver:
+        driver.feed("in", [("a", None)])
+        driver.feed("in", [("a", wrong)])
+        with pytest.raises(Exception, match=rf"the value at in-0 offset 1.*{reason}"):
+            driver.read("out")
+
+
+def test_a_format_with_a_schema_file(app: Streams, tmp_path: Path) -> None:
+    file = tmp_path / "order.avsc"
+    fields = [
+        {"name": "item", "type": "string"},
+        {"name": "at", "type": {"type": "long", "logicalType": "timestamp-millis"}},
+    ]
+    file.write_text(json.dumps({"type": "record", "name": "Order", "fields": fields}))
+    order, framed = Avro(file), Avro(file, confluent=True, schema_id=5)
+    app.stream("in", key="STRING", value_format=order).filter("item <> 'cup'").to("out", value_format=framed)
+    value = {"item": "tea", "at": dt.datetime(2026, 5, 4, 12, tzinfo=dt.UTC)}
+    with app.test() as driver:
+        driver.feed(
+            "in", [("a", value), ("b", order.encode(value)), ("c", order.encode(value | {"item": "cup"}))]
+        )
+        assert [(record.key, record.value["item"]) for record in driver.read("out")] == [
+            ("a", "tea"),
+            ("b", "tea"),
+        ]
+        driver.feed("in", [("d", b"\x06te")])
+        with pytest.raises(Exception, match=r"the value at in-0 offset 3: it is not Avro of order\.avsc"):
+            driver.read("out")
 
 
 def test_emit_latest_says_each_key_once_a_batch(spark: SparkSession) -> None:
@@ -331,6 +379,54 @@ def test_mistakes_are_named_in_one_line(app: Streams, wrong: Any, message: str |
             assert "\n" not in str(refused.value)
 
 
+def test_a_cut_ends_a_batch_and_state_goes_on(spark: SparkSession) -> None:
+    app = Streams("cut", spark=spark)
+    app.stream("in", key="STRING", value="BIGINT").group_by_key().sum("value", name="sums").to("out")
+    with app.test() as driver:
+        driver.feed("in", [("a", 1), ("a", 2)])
+        driver.cut()
+        driver.feed("in", [("a", 3), ("b", 1), ("a", 4)])
+        driver.cut()
+        assert [(record.key, record.value) for record in driver.read("out")] == [
+            ("a", 3),
+            ("b", 1),
+            ("a", 10),
+        ]
+
+
+def test_time_that_passes_closes_windows_and_calls_timers(app: Streams) -> None:
+    stream = app.stream("in", key="STRING", value="BIGINT")
+    stream.group_by_key().window("1 minute").final().count().to("windows")
+    stream.group_by_key().process(Alarm(), schema="BIGINT").to("alarms")
+    other = app.stream("other", key="STRING", value="BIGINT")
+    stream.join(other, within="10 seconds", how="left", prefix="other_").to("alone")
+    with app.test() as driver:
+        driver.feed("in", [("a", 1, 5_000_000)])
+        assert driver.read_all() == {"windows": [], "alarms": [], "alone": []}
+        driver.advance("2 minutes")
+        assert {topic: len(records) for topic, records in driver.read_all().items()} == {
+            "windows": 1,
+            "alarms": 1,
+            "alone": 1,
+        }
+        (alarm,) = driver.read("alarms")
+        assert (alarm.value, alarm.timestamp) == (7, 5_030_000)
+        driver.feed("in", [("a", 1)])
+        driver.feed("in", [("a", 1, 5_000_000)])  # late: its window is closed
+        driver.advance("1 hour")
+        assert [record.timestamp for record in driver.read("windows")] == [5_000_000, 5_120_000]
+
+
+class Alarm(Processor):
+    """Half a minute after each record."""
+
+    def process(self, record: StreamRecord, state: dict[str, Any], timers: Timers) -> None:
+        timers.at(record.timestamp + 30_000)
+
+    def on_timer(self, key: Any, time: int, state: dict[str, Any], timers: Timers) -> list[int]:
+        return [7]
+
+
 def test_versioned_and_global_tables(spark: SparkSession) -> None:
     app = Streams("tables", emit="every", partitions=3, spark=spark)
     orders = app.stream("orders", key="STRING", value="currency STRING, country STRING")
@@ -367,3 +463,29 @@ def test_a_grace_that_a_table_has_no_history_for_is_refused(app: Streams) -> Non
         table = app.table("t", key="STRING", value="STRING", versioned=versioned)
         with pytest.raises(ConfigError, match="remembers as long"):
             orders.join(table, grace="2 seconds")
+
+
+class RemindsLater(Processor):
+    """Says a value a minute later on the clock."""
+
+    def process(self, record: Any, state: Any, timers: Any) -> None:
+        timers.at(timers.wall_clock + 60_000, wall_clock=True)
+
+    def on_wall_clock_timer(self, key: Any, time: int, state: Any, timers: Any) -> Any:
+        yield To("late" if key == "b" else "early", time)
+
+
+def test_the_clock_of_a_test_moves_timers_and_idle_windows(app: Streams) -> None:
+    stream = app.stream("in", key="STRING", value="BIGINT")
+    outputs = stream.group_by_key().process(RemindsLater(), outputs={"early": "BIGINT", "late": "BIGINT"})
+    outputs["early"].to("early")
+    outputs["late"].to("late")
+    with app.test() as driver:
+        driver.feed("in", [("a", 1, 0)])
+        driver.advance("30 seconds")
+        driver.feed("in", [("b", 1)])
+        driver.advance("31 seconds")
+        driver.advance("1 minute")
+        written = driver.read_all()
+    assert [(record.key, record.value) for record in written["early"]] == [("a", 60_000)]
+    assert [(record.key, record.value) for record in written["late"]] == [("b", 90_000)]

@@ -18,7 +18,7 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as sf
-from tests.spark.killed_streams import program
+from tests.spark.streams.killed_streams import program
 
 from odradek.client import Admin, Producer
 from odradek.streams import Streams

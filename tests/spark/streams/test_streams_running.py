@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -10,7 +11,7 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 from odradek.client import Producer
-from odradek.streams import Processor, StreamRecord, Streams, Timers, To
+from odradek.streams import Avro, Processor, StreamRecord, Streams, Timers, To
 from odradek.streams.processors.keyed_state import KeyedState
 
 TIMEOUT_S = 120
@@ -62,6 +63,33 @@ def test_a_program_is_started_again_with_its_state(
         (b"a", b"Ann:pot"),
         (b"a", b"-:tea"),
     ]
+
+
+def test_avro_is_read_and_written(
+    spark: SparkSession,
+    servers: str,
+    new_topic: Callable[..., Any],
+    consume: Callable[..., list[dict[str, Any]]],
+    tmp_path: Path,
+) -> None:
+    file = tmp_path / "order.avsc"
+    fields = [
+        {"name": "item", "type": "string"},
+        {"name": "amount", "type": ["null", "long"], "default": None},
+    ]
+    file.write_text(json.dumps({"type": "record", "name": "Order", "fields": fields}))
+    framed, plain = Avro(file, confluent=True, schema_id=7), Avro(file)
+    orders, out = new_topic(), new_topic()
+    app = Streams("formats", servers=servers, spark=spark)
+    stream = app.stream(orders.name, key="STRING", value_format=framed)
+    stream.select("item", "amount * 2 AS amount").to(out.name, value_format=plain)
+    with Producer(servers) as producer:
+        for amount in (2, None):
+            producer.send(orders.name, framed.encode({"item": "tea", "amount": amount}), key=b"a")
+        producer.send(orders.name, None, key=b"b")
+    run(app, tmp_path / "checkpoint")
+    written = [None if row["value"] is None else plain.decode(row["value"]) for row in consume(out)]
+    assert written == [{"item": "tea", "amount": 4}, {"item": "tea", "amount": None}, None]
 
 
 class EchoLater(Processor):

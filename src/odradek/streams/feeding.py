@@ -1,0 +1,196 @@
+"""What a test feeds to a topic, as a frame: rows with values, or with the bytes that a record would have."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any, Final
+
+import pyarrow as pa
+from pyspark.sql import functions as sf
+from pyspark.sql.pandas.types import to_arrow_schema
+
+from odradek.model.errors import ConfigError
+from odradek.model.ids import TopicPartition
+from odradek.spark.option_table import Use
+from odradek.spark.options import read_options
+from odradek.spark.reading.decode import to_columns
+from odradek.spark.reading.schema import arrow_schema, read_ddl
+from odradek.streams.plan.operators import TopicSource
+from odradek.streams.plan.schemas import DeclaredSchema
+from odradek.streams.translation.frames import ORIGIN, STATE, RecordFrame, record_schema, struct_type
+from odradek.streams.translation.incoming import incoming, reading_options
+from odradek.streams.translation.letters import ORIGIN_TYPE, PASSING_TYPE
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame, SparkSession
+
+    from odradek.streams.processors.failures import Letters
+
+_US_PER_MS: Final = 1_000
+
+
+class FedTopic:
+    """The rows of one topic. The number of a row among those of all topics is its place in time and its offset."""
+
+    def __init__(self, source: TopicSource, number: int) -> None:
+        self._source = source
+        self.number = number
+        self._values: list[dict[str, Any]] = []
+        self._records: list[dict[str, Any]] = []
+
+    def add(self, row: Any, number: int, clock_ms: int) -> int:
+        """Its timestamp, which is the clock's if the row has none. ConfigError for a row that does not fit."""
+        given = _given(row)
+        timestamp = given.get("timestamp")
+        when = clock_ms if timestamp is None else int(timestamp)
+        headers = [{"key": name, "value": value} for name, value in given.get("headers") or ()]
+        if _is_raw(given.get("key"), self._source.key) or _is_raw(given.get("value"), self._source.value):
+            self._records.append(
+                {
+                    "key": _bytes(given.get("key"), "key"),
+                    "value": _bytes(given.get("value"), "value"),
+                    "offset": number,
+                    "timestamp": when,
+                    "timestamp_type": 0,
+                    "headers": headers,
+                }
+            )
+        else:
+            self._values.append(
+                {
+                    "__key": _struct_of(given.get("key"), self._source.key, "key"),
+                    "__value": _struct_of(given.get("value"), self._source.value, "value"),
+                    "__timestamp": when,
+                    "__headers": headers or None,
+                    "__order": [number, self.number, 0, number],
+                }
+            )
+        return when
+
+    def frame(self, spark: SparkSession, letters: Letters | None) -> RecordFrame:
+        """All rows so far. `letters`: what becomes of bytes that cannot be decoded."""
+        schema = record_schema(self._source)
+        try:
+            values = pa.Table.from_pylist(self._values, schema=to_arrow_schema(schema, timezone="UTC"))
+        except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
+            raise ConfigError(
+                f"a row that was fed to {self._source.topic} does not fit its schema: {error}"
+            ) from None
+        frame = RecordFrame(rows=spark.createDataFrame(values, schema))
+        if letters is not None:
+            frame = frame.with_rows(self._with_origin(frame.rows))
+        if not self._records:
+            return frame
+        read = self._decoded(spark, letters)
+        if not self._values:
+            return read
+        return frame.with_rows(frame.rows.unionByName(read.rows, allowMissingColumns=True))
+
+    def _with_origin(self, rows: DataFrame) -> DataFrame:
+        """As if values had been read: as JSON."""
+
+        def text(column: str) -> Column:
+            shown = sf.col(column)
+            fields = self._source.key if column == "__key" else self._source.value
+            alone = shown.getField(fields.names[0]).cast("string") if fields.bare else sf.to_json(shown)
+            return sf.when(shown.isNotNull(), alone.cast("binary"))
+
+        origin = sf.struct(
+            sf.lit(self._source.topic).alias("topic"),
+            sf.lit(0).alias("partition"),
+            sf.col("__order")[3].alias("offset"),
+            sf.col("__timestamp").alias("timestamp"),
+            text("__key").alias("key"),
+            text("__value").alias("value"),
+            sf.col("__headers").alias("headers"),
+        )
+        return rows.withColumn(STATE, sf.lit(None).cast(PASSING_TYPE)).withColumn(
+            ORIGIN, origin.cast(ORIGIN_TYPE)
+        )
+
+    def _decoded(self, spark: SparkSession, letters: Letters | None) -> RecordFrame:
+        """As a source reads bytes: the same decoding, by the same code."""
+        source = self._source
+        given = reading_options(source, letters)
+        projection = read_options(
+            {**given, "kafka.bootstrap.servers": "-", "subscribe": source.topic},
+            Use.BATCH_READ,
+        ).projection
+        kind = struct_type(read_ddl(projection))
+        header = pa.struct([pa.field("key", pa.string(), nullable=False), pa.field("value", pa.binary())])
+        records = pa.RecordBatch.from_pylist(
+            self._records,
+            schema=pa.schema(
+                {
+                    "key": pa.binary(),
+                    "value": pa.binary(),
+                    "offset": pa.int64(),
+                    "timestamp": pa.int64(),
+                    "timestamp_type": pa.int32(),
+                    "headers": pa.list_(header),
+                }
+            ),
+        )
+        rows = to_columns(records, TopicPartition(source.topic, 0), arrow_schema(kind), projection)
+        frame = incoming(spark.createDataFrame(pa.Table.from_batches([rows]), kind), source, 0, letters)
+        place = sf.col("__order")[3]
+        zero, source_number = (sf.lit(number).cast("bigint") for number in (0, self.number))
+        return frame.with_rows(frame.rows.withColumn("__order", sf.array(place, source_number, zero, place)))
+
+
+def all_nullable(rows: DataFrame) -> DataFrame:
+    """Arrow looks for nulls in the fields of a struct that is null itself, and refuses them where the schema does."""
+    fields = rows.schema.toNullable().fields
+    return rows.select(
+        *(sf.col(f"`{field.name}`").cast(field.dataType).alias(field.name) for field in fields)
+    )
+
+
+def _given(row: Any) -> Mapping[str, Any]:
+    if isinstance(row, tuple):
+        if not 2 <= len(row) <= 3:
+            raise ConfigError(f"a fed tuple is (key, value) or (key, value, timestamp), not {row!r}")
+        return dict(zip(("key", "value", "timestamp"), row, strict=False))
+    if isinstance(row, Mapping):
+        strange = set(row) - {"key", "value", "timestamp", "headers", "partition"}
+        if strange:
+            raise ConfigError(
+                f"a fed row has key, value, timestamp and headers; it has no {', '.join(sorted(strange))}"
+            )
+        return row
+    raise ConfigError(f"a fed row is a dict or a tuple, not {row!r}")
+
+
+def _is_raw(given: Any, schema: DeclaredSchema) -> bool:
+    """Bytes where the type is another one: they are decoded, as a record's are."""
+    return isinstance(given, bytes) and not (schema.bare and schema.fields[0][1].upper() == "BINARY")
+
+
+def _bytes(given: Any, role: str) -> bytes | None:
+    if given is None or isinstance(given, bytes):
+        return given
+    if isinstance(given, str):
+        return given.encode()
+    raise ConfigError(f"the {role} {given!r} is fed beside bytes: give it as bytes, too")
+
+
+def _struct_of(given: Any, schema: DeclaredSchema, role: str) -> dict[str, Any] | None:
+    if given is None:
+        return None
+    if schema.bare:
+        return {schema.names[0]: given}
+    if not isinstance(given, Mapping):
+        raise ConfigError(f"the {role} has the columns {', '.join(schema.names)}: feed a dict, not {given!r}")
+    strange = set(given) - set(schema.names)
+    if strange:
+        raise ConfigError(
+            f"the {role} has no column {', '.join(sorted(strange))}; it has {', '.join(schema.names)}"
+        )
+    return {name: given.get(name) for name in schema.names}
+
+
+def read_rows(rows: DataFrame) -> Iterable[dict[str, Any]]:
+    """The rows of a frame, as dicts."""
+    table: pa.Table = all_nullable(rows.drop("__old")).toArrow()
+    read: list[dict[str, Any]] = table.to_pylist()
+    return read

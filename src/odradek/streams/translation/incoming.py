@@ -1,0 +1,105 @@
+"""Records of a topic as they are read, to a frame."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pyspark.sql import functions as sf
+
+from odradek.spark.columns import DEAD_LETTER
+from odradek.streams.plan.operators import TopicSource
+from odradek.streams.processors.failures import Letters
+from odradek.streams.translation.formats import Decoded, decoded, source_options
+from odradek.streams.translation.frames import HEADERS, ORIGIN, STATE, RecordFrame
+from odradek.streams.translation.letters import PASSING_TYPE, failed, origin_of
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+
+
+def reading_options(source: TopicSource, letters: Letters | None) -> dict[str, str]:
+    """What `format("odradek")` is told, so that `incoming` finds its columns."""
+    options = {**source_options(source.key, "key"), **source_options(source.value, "value")}
+    if letters is not None:
+        options["includeRecord"] = "true"
+        if options.keys() & {"keyDecode", "valueDecode"}:
+            options["decodeErrors"] = "dead-letter"
+    return {**options, "includeHeaders": "true"}
+
+
+def incoming(rows: DataFrame, source: TopicSource, number: int, letters: Letters | None) -> RecordFrame:
+    """`rows` was read with `reading_options`. Of two sources with records of one time, the one with the lower number goes
+    first. Bytes that are not what was declared end the query and say where they are, or become dead letters.
+    """
+    when = sf.unix_millis("timestamp")
+    turn = sf.lit(0).cast("bigint") if source.everywhere else when  # a global table goes before what joins it
+    parts = {role: decoded(schema, role) for role, schema in (("key", source.key), ("value", source.value))}
+    known: list[Column] = [
+        when.alias("__timestamp"),
+        sf.when(sf.size("headers") > 0, sf.col("headers")).cast(HEADERS).alias("__headers"),
+        sf.array(
+            turn, sf.lit(number).cast("bigint"), sf.col("partition").cast("bigint"), sf.col("offset")
+        ).alias("__order"),
+    ]
+    if letters is None:
+        return RecordFrame(
+            rows=rows.select(
+                *(_or_error(part, role).alias(f"__{role}") for role, part in parts.items()), *known
+            )
+        )
+    record = sf.col("record")
+    origin = origin_of(
+        key=record.getField("key"), value=record.getField("value"), headers=record.getField("headers")
+    )
+    read = rows.select(
+        *(part.struct.alias(f"__{role}") for role, part in parts.items()),
+        *known,
+        sf.lit(None).cast(PASSING_TYPE).alias(STATE),
+        origin.alias(ORIGIN),
+        _problem(rows, parts).alias("__problem"),
+    )
+    problem = sf.col("__problem")
+    kept = failed(
+        read, source.name, problem.getField("exception"), problem.getField("message"), letters
+    ).drop("__problem")
+    good = sf.col(STATE).isNull()
+    return RecordFrame(
+        rows=kept.withColumn("__key", sf.when(good, sf.col("__key"))).withColumn(
+            "__value", sf.when(good, sf.col("__value"))
+        )
+    )
+
+
+def _problem(rows: DataFrame, parts: dict[str, Decoded]) -> Column:
+    """exception and message of what is wrong first; null in good rows."""
+    problems = [sf.lit(None).cast("struct<exception:string,message:string>")]
+    if DEAD_LETTER in rows.columns:
+        letter = sf.col(DEAD_LETTER)
+        text = sf.concat(sf.lit("the "), letter.getField("stage"), sf.lit(": "), letter.getField("message"))
+        problems.append(sf.when(letter.isNotNull(), _said(letter.getField("exception"), text)))
+    for role, part in parts.items():
+        if part.problem is not None:
+            text = sf.concat(sf.lit(f"the {role}: "), part.problem)
+            problems.append(sf.when(part.problem.isNotNull(), _said(sf.lit("ValueError"), text)))
+    return sf.coalesce(*problems)
+
+
+def _said(exception: Column, message: Column) -> Column:
+    return sf.struct(exception.alias("exception"), message.alias("message"))
+
+
+def _or_error(part: Decoded, role: str) -> Column:
+    if part.problem is None:
+        return part.struct
+    where = sf.concat(
+        sf.lit(f"the {role} at "),
+        "topic",
+        sf.lit("-"),
+        "partition",
+        sf.lit(" offset "),
+        "offset",
+        sf.lit(": "),
+    )
+    return sf.when(part.problem.isNotNull(), sf.raise_error(sf.concat(where, part.problem))).otherwise(
+        part.struct
+    )

@@ -1,0 +1,147 @@
+"""Records that cannot be decoded or handled: dead letters, records left out, errors that say where."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+from odradek.client import Producer
+from odradek.streams import Processor, StreamRecord, Streams, Timers
+
+TIMEOUT_S = 120
+PREFIX = "__dlq.errors."
+
+
+class Picky(Processor):
+    """Counts; refuses the item `nail`."""
+
+    def process(self, record: StreamRecord, state: dict[str, Any], timers: Timers) -> Iterable[Any]:
+        state["n"] = state.get("n", 0) + 1
+        if record.value["item"] == "nail":
+            raise ValueError("no nails, please")
+        yield state["n"]
+
+
+def shop(
+    spark: SparkSession, on_error: Any, servers: str | None = None, topic: str = "orders", out: str = "out"
+) -> Streams:
+    """Three things that may fail: the bytes, an expression, a processor. All of it twice, for two outputs."""
+    app = Streams("picky", servers=servers, emit="every", on_error=on_error, bad=f"{out}.dead", spark=spark)
+    orders = app.stream(topic, key="STRING", value="item STRING, amount STRING", name="orders")
+    priced = orders.select(
+        "item", "CAST(amount AS INT) * 2 AS amount", "CAST(amount AS INT) + 1 AS more", name="priced"
+    )
+    counted = (
+        priced.filter("10 / amount > 0", name="sold")
+        .group_by("item")
+        .process(Picky(), schema="INT", name="picky")
+    )
+    counted.to(out, name="first")
+    counted.select("-value AS value", name="negative").to(f"{out}.negative", name="second")
+    return app
+
+
+GIVEN = (
+    b'{"item": "tea", "amount": "2"}',
+    b"{",
+    b'{"item": "cup", "amount": "two"}',
+    b'{"item": "nail", "amount": "3"}',
+    b'{"item": "pot", "amount": "0"}',
+    b'{"item": "tea", "amount": "4"}',
+)
+STAGES = {1: "orders", 2: "priced", 3: "picky", 4: "sold"}
+"""Where the record of each offset fails."""
+
+
+def test_letters_in_a_test(spark: SparkSession) -> None:
+    with shop(spark, "dead-letter").test() as t:
+        t.feed("orders", [("a", value) for value in GIVEN])
+        assert [record.value for record in t.read("out")] == [1, 2]
+        assert [record.value for record in t.read("out.negative")] == [-1, -2]
+        letters = {}
+        for letter in t.read("out.dead"):
+            headers = {name.removeprefix(PREFIX): value for name, value in letter.headers}
+            offset = int(headers["offset"] or b"")
+            letters[offset] = (headers["stage"] or b"").decode()
+            assert (headers["topic"], letter.key, letter.value) == (b"orders", b"a", GIVEN[offset])
+        assert letters == STAGES
+
+
+def test_records_that_are_left_out(spark: SparkSession) -> None:
+    with shop(spark, "skip").test() as t:
+        t.feed("orders", [("a", value) for value in GIVEN])
+        assert {topic: len(records) for topic, records in t.read_all().items()} == {
+            "out": 2,
+            "out.negative": 2,
+        }
+
+
+@pytest.mark.parametrize(
+    ("value", "message"),
+    [
+        (GIVEN[1], "the value at orders-0 offset 1 is not JSON"),
+        (GIVEN[2], "CAST_INVALID_INPUT"),
+        (GIVEN[3], "picky failed at orders-0 offset 1: ValueError: no nails, please"),
+    ],
+)
+def test_an_error_says_where(spark: SparkSession, value: bytes, message: str) -> None:
+    with shop(spark, "fail").test() as t:
+        t.feed("orders", [("a", GIVEN[0]), ("a", value)])
+        with pytest.raises(Exception, match=message):
+            t.read("out")
+
+
+def test_a_look_that_raises(spark: SparkSession) -> None:
+    def look(record: StreamRecord) -> None:
+        if record.value == 3:
+            raise KeyError("three")
+
+    app = Streams("look", on_error="dead-letter", bad="dead", spark=spark)
+    app.stream("in", key="STRING", value="BIGINT").peek(look, name="looking").to("out")
+    with app.test() as t:
+        t.feed("in", [("a", 2), ("b", 3), ("c", 4)])
+        assert [record.value for record in t.read("out")] == [2, 4]
+        (letter,) = t.read("dead")
+        assert (letter.key, letter.value, dict(letter.headers)[f"{PREFIX}exception"]) == (
+            b"b",
+            b"3",
+            b"KeyError",
+        )
+
+
+def test_letters_are_written_once_in_the_transaction_of_the_output(
+    spark: SparkSession,
+    servers: str,
+    new_topic: Callable[..., Any],
+    consume: Callable[..., list[dict[str, Any]]],
+    tmp_path: Path,
+) -> None:
+    orders, out = new_topic(), new_topic()
+    app = shop(spark, "dead-letter", servers, orders.name, out.name)
+    with Producer(servers) as producer:
+        for name in (f"{out.name}.dead", f"{out.name}.negative"):
+            producer.partitions_for(name)
+        for value in GIVEN:
+            producer.send(orders.name, value, key=b"a", headers=[("trace", b"7")])
+    for _ in range(2):
+        with app.start(checkpoint=str(tmp_path), until_now=True) as run:
+            assert run.wait(TIMEOUT_S), "the queries did not end"
+
+    class Written:
+        name = f"{out.name}.dead"
+
+    assert [row["value"] for row in consume(out)] == [b"1", b"2"]
+    letters = {}
+    rows = consume(Written())
+    for row in rows:
+        headers = dict(row["headers"])
+        offset = int(headers[f"{PREFIX}offset"])
+        letters[offset] = headers[f"{PREFIX}stage"].decode()
+        assert (row["key"], row["value"], headers["trace"]) == (b"a", GIVEN[offset], b"7")
+        assert headers[f"{PREFIX}batch"] == b"0"
+    assert letters == STAGES
+    assert len(rows) == len(STAGES)

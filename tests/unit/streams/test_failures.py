@@ -1,0 +1,114 @@
+"""Records that code of the program's cannot handle: what becomes of them, and that they change no state."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable
+from typing import Any
+
+import pytest
+
+from odradek.model.errors import ConfigError
+from odradek.streams import Processor, StreamRecord, Streams, Timers
+from odradek.streams.processors.custom import CustomProcessor
+from odradek.streams.processors.failures import FailedRows, Letters, RecordFailedError, unpacked_records
+from odradek.streams.processors.ports import InputRow
+from odradek.streams.processors.task import MemoryStore, run_batch
+
+ORIGIN = {
+    "topic": "orders",
+    "partition": 2,
+    "offset": 1,
+    "timestamp": 10,
+    "key": b"a",
+    "value": b"bad",
+    "headers": [{"key": "trace", "value": b"7"}],
+}
+
+
+class Adding(Processor):
+    """The sum of a key's numbers. A number below zero fails when half of the work is done; zero sets a timer that fails."""
+
+    def process(self, record: StreamRecord, state: dict[str, Any], timers: Timers) -> Iterable[Any]:
+        state.setdefault("seen", []).append(record.value)
+        if record.value < 0:
+            raise ValueError(f"{record.value} is below zero")
+        if record.value == 0:
+            timers.at(record.timestamp + 5)
+        yield sum(state["seen"])
+
+    def on_timer(self, key: Any, time: int, state: dict[str, Any], timers: Timers) -> None:
+        raise RuntimeError("the timer failed")
+
+
+def rows(*values: int) -> list[InputRow]:
+    return [
+        InputRow(0, {"key": "a"}, {"value": value}, 10 * number, None, [10 * number, 4, 2, number])
+        for number, value in enumerate(values)
+    ]
+
+
+def handled(letters: Letters | None, *values: int) -> tuple[list[Any], FailedRows]:
+    failures = FailedRows(operator="adding", letters=letters, topics={4: "orders"})
+    failures.origins[4, 2, 1] = ORIGIN
+    processor = CustomProcessor(Adding(), bare_key="key", bare_value="value", outputs={"": "value"})
+    made = run_batch(processor, MemoryStore(), rows(*values), failures=failures)
+    return [update.values[0]["value"] for _, update in made], failures
+
+
+def test_the_first_failure_ends_the_batch_and_says_where_it_was() -> None:
+    with pytest.raises(
+        RecordFailedError, match="adding failed at orders-2 offset 1: ValueError: -1 is below zero"
+    ):
+        handled(None, 1, -1, 2)
+
+
+def test_what_is_left_out_is_logged_and_changes_no_state(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.WARNING, "odradek.streams"):
+        assert handled(Letters(topic=None), 1, -1, 2)[0] == [1, 3]
+    assert [record.getMessage() for record in caplog.records] == [
+        "left out: adding failed at orders-2 offset 1: ValueError: -1 is below zero"
+    ]
+
+
+def test_a_dead_letter_is_the_record_as_it_was_and_says_what_went_wrong() -> None:
+    sums, failures = handled(Letters(topic="dead"), 1, -1, 2)
+    assert sums == [1, 3]
+    (letter,) = (record for packed in failures.packed for record in unpacked_records(packed))
+    headers = {header["key"]: header["value"] for header in letter["headers"]}
+    assert (letter["key"], letter["value"], headers["trace"]) == (b"a", b"bad", b"7")
+    assert {
+        name.removeprefix("__dlq.errors."): value for name, value in headers.items() if "stack" not in name
+    } == {
+        "trace": b"7",
+        "topic": b"orders",
+        "partition": b"2",
+        "offset": b"1",
+        "timestamp": b"10",
+        "exception": b"ValueError",
+        "message": b"-1 is below zero",
+        "stage": b"adding",
+    }
+
+
+def test_another_query_writes_the_letters_of_what_both_compute() -> None:
+    sums, failures = handled(Letters(topic="dead", is_quiet=True), 1, -1, 2)
+    assert (sums, failures.packed) == ([1, 3], [])
+
+
+def test_a_timer_that_fails_is_done() -> None:
+    sums, failures = handled(Letters(topic="dead"), 0, 1, 2, 3)
+    assert sums == [0, 1, 3, 6]
+    assert len(failures.packed) == 1
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"on_error": "ignore"}, "on_error is one of fail, skip, dead-letter"),
+        ({"on_error": "dead-letter"}, "needs bad="),
+    ],
+)
+def test_a_program_says_where_its_letters_go(given: dict[str, Any], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        Streams("orders", **given)
