@@ -469,12 +469,15 @@ class ReplicaManager:
         return sum(partition.log.end_offset for partition in self._held)
 
     async def write_checkpoints(self) -> None:
+        await self._directories.write_checkpoints(await self._high_watermarks())
+
+    async def _high_watermarks(self) -> dict[TopicPartition, int]:
         high_watermarks: dict[TopicPartition, int] = {}
         for number, partition in enumerate(list(self._held)):
             high_watermarks[partition.name] = partition.high_watermark
             if number % _TURN == _TURN - 1:
                 await asyncio.sleep(0)
-        await self._directories.write_checkpoints(high_watermarks)
+        return high_watermarks
 
     async def write_extents(self) -> None:
         await self._directories.write_extents()
@@ -588,7 +591,7 @@ class ReplicaManager:
         await self._lanes.close()
         await self._roles.close()
         await self._flusher.drain()
-        await self.write_checkpoints()
+        await self._directories.write_checkpoints(await self._high_watermarks())
         closing = KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, "the broker is stopping")
         for partition in self._held:
             partition.retire(closing)
