@@ -8,6 +8,7 @@ OPERATION_NOT_ATTEMPTED. PRODUCER_FENCED from v2; before, INVALID_PRODUCER_EPOCH
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Awaitable, Iterable, Mapping
 from functools import partial
 from typing import Final
@@ -26,6 +27,7 @@ from odradek.protocol.messages.transactions.add_partitions_to_txn import (
     AddPartitionsToTxnTopicResult,
     AddPartitionsToTxnTransaction,
 )
+from odradek.runtime.turns import Turn
 from odradek.transactions.state import ProducerIdentity, TransactionVersion
 
 _SINCE_BATCHES: Final = 4
@@ -55,23 +57,26 @@ async def _of_client(
         client_version=TransactionVersion.CLASSIC,
         knows_fenced=context.api_version >= _SINCE_FENCED,
     )
-    return AddPartitionsToTxnResponse(results_by_topic_v3_and_below=_results(transaction.topics, codes))
+    results = await _results(broker.turns.begin(), transaction.topics, codes)
+    return AddPartitionsToTxnResponse(results_by_topic_v3_and_below=results)
 
 
 async def _of_brokers(
     broker: BrokerContext, request: AddPartitionsToTxnRequest
 ) -> AddPartitionsToTxnResponse:
     codes_of = partial(_codes, broker, client_version=TransactionVersion.EPOCH_FOR_EACH, knows_fenced=True)
-    results = await broker.turns.begin().gather(codes_of, request.transactions)
-    return AddPartitionsToTxnResponse(
-        results_by_transaction=[
+    turn = broker.turns.begin()
+    by_transaction = await turn.gather(codes_of, request.transactions)
+    results = []
+    for transaction, codes in zip(request.transactions, by_transaction, strict=True):
+        await turn.step()
+        results.append(
             AddPartitionsToTxnResult(
                 transactional_id=transaction.transactional_id,
-                topic_results=_results(transaction.topics, codes),
+                topic_results=await _results(turn, transaction.topics, codes),
             )
-            for transaction, codes in zip(request.transactions, results, strict=True)
-        ]
-    )
+        )
+    return AddPartitionsToTxnResponse(results_by_transaction=results)
 
 
 async def _codes(
@@ -81,11 +86,12 @@ async def _codes(
     client_version: TransactionVersion,
     knows_fenced: bool,
 ) -> Mapping[TopicPartition, ErrorCode]:
-    wanted = frozenset(_partitions(transaction.topics))
+    turn = broker.turns.begin()
+    wanted = await _partitions(turn, transaction.topics)
     by_client = client_version is TransactionVersion.CLASSIC
-    refused = _refused(broker.image, wanted, by_client=by_client)
+    refused = await _refused(turn, broker.image, wanted, by_client=by_client)
     if refused:
-        return {partition: refused.get(partition, ErrorCode.OPERATION_NOT_ATTEMPTED) for partition in wanted}
+        return defaultdict(lambda: ErrorCode.OPERATION_NOT_ATTEMPTED, refused)
     who = ProducerIdentity(producer_id=transaction.producer_id, producer_epoch=transaction.producer_epoch)
     try:
         if transaction.verify_only:
@@ -100,12 +106,13 @@ async def _codes(
     return dict.fromkeys(wanted, ErrorCode.NONE)
 
 
-def _refused(
-    image: ClusterImage, wanted: Iterable[TopicPartition], *, by_client: bool
+async def _refused(
+    turn: Turn, image: ClusterImage, wanted: Iterable[TopicPartition], *, by_client: bool
 ) -> dict[TopicPartition, ErrorCode]:
     """Partitions that do not exist, or that clients may not write."""
     refused = {}
     for name in wanted:
+        await turn.step()
         topic = image.topics.get(name.topic)
         if by_client and name.topic in INTERNAL_TOPICS:
             refused[name] = ErrorCode.TOPIC_AUTHORIZATION_FAILED
@@ -114,25 +121,32 @@ def _refused(
     return refused
 
 
-def _partitions(topics: Iterable[AddPartitionsToTxnTopic]) -> Iterable[TopicPartition]:
-    return (TopicPartition(topic.name, index) for topic in topics for index in topic.partitions)
+async def _partitions(turn: Turn, topics: Iterable[AddPartitionsToTxnTopic]) -> frozenset[TopicPartition]:
+    wanted: set[TopicPartition] = set()
+    for topic in topics:
+        for index in topic.partitions:
+            await turn.step()
+            wanted.add(TopicPartition(topic.name, index))
+    return frozenset(wanted)
 
 
-def _results(
-    topics: Iterable[AddPartitionsToTxnTopic], codes: Mapping[TopicPartition, ErrorCode]
+async def _results(
+    turn: Turn, topics: Iterable[AddPartitionsToTxnTopic], codes: Mapping[TopicPartition, ErrorCode]
 ) -> list[AddPartitionsToTxnTopicResult]:
-    return [
-        AddPartitionsToTxnTopicResult(
-            name=topic.name,
-            results_by_partition=[
-                AddPartitionsToTxnPartitionResult(
-                    partition_index=index, partition_error_code=codes[TopicPartition(topic.name, index)]
-                )
-                for index in topic.partitions
-            ],
-        )
-        for topic in topics
-    ]
+    results = []
+    for topic in topics:
+        await turn.step()
+        partitions = await turn.map(partial(_result, topic.name, codes), topic.partitions)
+        results.append(AddPartitionsToTxnTopicResult(name=topic.name, results_by_partition=partitions))
+    return results
+
+
+def _result(
+    topic: str, codes: Mapping[TopicPartition, ErrorCode], index: int
+) -> AddPartitionsToTxnPartitionResult:
+    return AddPartitionsToTxnPartitionResult(
+        partition_index=index, partition_error_code=codes[TopicPartition(topic, index)]
+    )
 
 
 SERVED = ApiHandler(24, handle)
