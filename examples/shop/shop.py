@@ -101,10 +101,13 @@ def make_topics(servers: str) -> None:
 
 def show(servers: str) -> None:
     """What each service wrote."""
-    for topic in ("emails", "archive", "sales", "suspects"):
+    topics = ("emails", "archive", "sales", "suspects")
+    with Admin(servers) as admin:
+        partitions = {name: topic.topic_partitions for name, topic in admin.describe_topics(topics).items()}
+    for topic in topics:
         print(f"\n{topic}")
         with Consumer(servers, isolation_level="read_committed") as consumer:
-            consumer.assign(Admin(servers).describe_topics([topic])[topic].topic_partitions)
+            consumer.assign(partitions[topic])
             consumer.seek_to_beginning()
             for record in consumer.poll(2.0):
                 print(f"  {(record.key or b'').decode():20} {(record.value or b'').decode()}")

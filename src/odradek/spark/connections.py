@@ -105,7 +105,7 @@ class Pool(Generic[C]):
             self._idle.popleft()[1].close()
 
     def close(self) -> None:
-        """Close what is idle, as this process ends; what a parent process opened is the parent's."""
+        """Close what is idle; what a parent process opened is the parent's."""
         if self._process == os.getpid():
             while self._idle:
                 self._abandon_quietly(self._idle.popleft()[1])
@@ -162,6 +162,12 @@ def check_write_settings(config: ClientConfig) -> None:
     given = ProducerSettings.arguments({**WRITE_DEFAULTS, **config})
     if ProducerSettings.of(given.pop("bootstrap_servers"), given).acks == 0:
         raise ConfigError("kafka.acks=0 would lose records in silence: a write waits for acknowledgement")
+
+
+def close_idle() -> None:
+    """Close the clients of this process that nothing uses now."""
+    for pool in (_consumers, _producers, _admins):
+        pool.close()
 
 
 @contextmanager

@@ -73,6 +73,7 @@ class Run:
         for query in self.queries.values():
             query.stop()
         self._tables.close()
+        connections.close_idle()
 
     def wait(self, timeout_s: int | None = None) -> bool:
         """Until all have ended, or the time is over. Raises what a query died of."""

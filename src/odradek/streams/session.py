@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from odradek.model.lazy import lazy
 
@@ -14,6 +14,9 @@ else:
     sql = lazy("pyspark.sql")
 
 ROCKS_DB: Final = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
+_STATE_SERVER: Final = (
+    "org.apache.spark.sql.execution.python.streaming.TransformWithStateInPySparkStateServer"
+)
 _STORE: Final = "spark.sql.streaming.stateStore.providerClass"
 
 
@@ -30,8 +33,17 @@ def session(name: str, given: sql.SparkSession | None, tasks: int) -> sql.SparkS
             .config("spark.sql.shuffle.partitions", str(tasks))
             .config("spark.sql.session.timeZone", "UTC")
             .config("spark.driver.extraJavaOptions", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
+            .config("spark.sql.adaptive.enabled", "false")
             .getOrCreate()
         )
+        _keep_quiet(spark)
     if spark.conf.get(_STORE) != ROCKS_DB:
         spark.conf.set(_STORE, ROCKS_DB)
     return spark
+
+
+def _keep_quiet(spark: sql.SparkSession) -> None:
+    """Spark warns of each name that a state does not have yet: thousands of lines that say nothing."""
+    jvm: Any = spark.sparkContext._jvm
+    log4j = jvm.org.apache.logging.log4j
+    log4j.core.config.Configurator.setLevel(_STATE_SERVER, log4j.Level.ERROR)

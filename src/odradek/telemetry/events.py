@@ -11,6 +11,7 @@ import datetime
 import json
 import logging
 import sys
+from collections.abc import Mapping
 from typing import Any, Final, TextIO
 
 from odradek.telemetry.limiting import LINES_AT_ONCE, Cause, LineLimiter
@@ -18,6 +19,19 @@ from odradek.telemetry.limiting import LINES_AT_ONCE, Cause, LineLimiter
 _ROOT: Final = "odradek"
 _ASYNCIO: Final = "asyncio"
 _PLAIN = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-/:@+*[]%")
+
+
+class _Line:
+    """An event and its values: what a handler of the application writes."""
+
+    __slots__ = ("_values", "event")
+
+    def __init__(self, event: str, values: Mapping[str, Any]) -> None:
+        self.event = event
+        self._values = values
+
+    def __str__(self) -> str:
+        return self.event + _pairs(self._values)
 
 
 class Events:
@@ -45,12 +59,12 @@ class Events:
         """An error of our own making: the traceback goes into the log, at the root of a connection or a task only."""
         if self._logger.isEnabledFor(logging.ERROR):
             extra = {"odradek_values": values, "odradek_limited": self._is_limited}
-            self._logger.error(event, exc_info=True, extra=extra)
+            self._logger.error(_Line(event, values), exc_info=True, extra=extra)
 
     def _emit(self, level: int, event: str, values: dict[str, Any]) -> None:
         if self._logger.isEnabledFor(level):
             extra = {"odradek_values": values, "odradek_limited": self._is_limited}
-            self._logger.log(level, event, extra=extra)
+            self._logger.log(level, _Line(event, values), extra=extra)
 
 
 def get(room: str) -> Events:
@@ -102,7 +116,7 @@ class _Limiting(logging.Filter):
             return True
         values: dict[str, Any] = getattr(record, "odradek_values", {})
         host = str(values.get("peer", "")).rpartition(":")[0]
-        event = record.getMessage().partition("\n")[0]
+        event = event_of(record).partition("\n")[0]
         dropped_count = self._limiter.admit(Cause(record.name, event, host), record.created)
         if dropped_count is None:
             return False
@@ -133,12 +147,20 @@ def _text(value: object) -> str:
     return json.dumps(text, ensure_ascii=False)
 
 
+def _pairs(values: Mapping[str, Any]) -> str:
+    return "".join(f" {key}={_text(value)}" for key, value in values.items())
+
+
+def event_of(record: logging.LogRecord) -> str:
+    """The name of a record's event; of another's record, its message."""
+    return record.msg.event if isinstance(record.msg, _Line) else record.getMessage()
+
+
 class _TextFormatter(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
         values: dict[str, Any] = getattr(record, "odradek_values", {})
         room = record.name.removeprefix(f"{_ROOT}.")
-        pairs = "".join(f" {key}={_text(value)}" for key, value in values.items())
-        line = f"{_timestamp(record)} {record.levelname:<7} {room}: {record.getMessage()}{pairs}"
+        line = f"{_timestamp(record)} {record.levelname:<7} {room}: {event_of(record)}{_pairs(values)}"
         if record.exc_info:
             line += "\n" + self.formatException(record.exc_info)
         return line
@@ -151,7 +173,7 @@ class _JsonFormatter(logging.Formatter):
             "time": _timestamp(record),
             "level": record.levelname.lower(),
             "room": record.name.removeprefix(f"{_ROOT}."),
-            "event": record.getMessage(),
+            "event": event_of(record),
             **values,
         }
         if record.exc_info:

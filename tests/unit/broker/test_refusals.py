@@ -16,6 +16,7 @@ from odradek.protocol.messages.data.produce import (
 )
 from odradek.protocol.messages.metadata.metadata import MetadataResponse, MetadataResponseTopic
 from odradek.protocol.messages.topics.create_topics import CreatableTopicResult, CreateTopicsResponse
+from odradek.telemetry.events import event_of
 
 HEADER = RequestHeader(api_key=0, api_version=9, correlation_id=1, client_id="c")
 
@@ -35,7 +36,7 @@ def produced(*codes: int) -> ProduceResponse:
 
 
 def logged(caplog: pytest.LogCaptureFixture) -> list[dict[str, Any]]:
-    return [record.odradek_values for record in caplog.records if record.getMessage() == "request_refused"]  # type: ignore[attr-defined]
+    return [record.odradek_values for record in caplog.records if event_of(record) == "request_refused"]  # type: ignore[attr-defined]
 
 
 @pytest.fixture(autouse=True)

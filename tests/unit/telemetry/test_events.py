@@ -59,3 +59,8 @@ def test_an_exception_event_carries_the_traceback() -> None:
     except ValueError:
         events.get("net").exception("request_failed", peer="p")
     assert "ValueError: inside" in json.loads(out.getvalue())["traceback"]
+
+
+def test_an_application_that_logs_its_own_way_reads_the_values_too(caplog: pytest.LogCaptureFixture) -> None:
+    events.get("client").warning("broker_unreachable", address="127.0.0.1:9092", reason="100 % gone")
+    assert caplog.messages == ['broker_unreachable address=127.0.0.1:9092 reason="100 % gone"']

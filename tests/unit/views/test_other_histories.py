@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from odradek import Admin, NewTopic, Producer
+from odradek.telemetry.events import event_of
 from odradek.testing.local import LocalBroker
 from odradek.views import TableView
 
@@ -55,7 +56,7 @@ def test_a_log_that_lost_its_end_builds_it_again(
             view.wait_until("now")
             expected = {"ann": 1, "bob": 2} | {f"new-{number:02d}": 4 for number in range(later)}
             assert dict(view) == expected
-    assert "view_rebuilt" in [record.getMessage() for record in caplog.records]
+    assert "view_rebuilt" in [event_of(record) for record in caplog.records]
 
 
 _CHILD = """

@@ -12,6 +12,7 @@ import pytest
 
 from odradek import Admin, ConfigError, ErrorCode, KafkaError, Producer, TopicPartition
 from odradek.client.errors import ClientClosedError
+from odradek.telemetry.events import event_of
 from odradek.testing.local import LocalBroker
 from odradek.views import AsyncTableView, RocksDBLimits, TableRow, TableView, ViewStatus, WindowedKey
 from odradek.views.store import StoreError
@@ -227,7 +228,7 @@ def rebuilds(caplog: pytest.LogCaptureFixture) -> list[str]:
     return [
         record.__dict__["odradek_values"]["reason"]
         for record in caplog.records
-        if record.getMessage() == "view_rebuilt"
+        if event_of(record) == "view_rebuilt"
     ]
 
 
