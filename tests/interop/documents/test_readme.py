@@ -37,7 +37,8 @@ def test_every_program_of_the_readme_is_run_somewhere() -> None:
     markers = [
         "from odradek import Consumer",
         "from confluent_kafka import",
-        "SparkSession",
+        "from pyspark.sql import SparkSession",
+        "from odradek.streams import Streams",
         "def test_my_application",
     ]
     assert len(BLOCKS) == len(markers)

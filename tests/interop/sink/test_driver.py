@@ -111,7 +111,7 @@ def test_a_driver_fences_again_where_another_has_retired_the_sink(
     driver.decide(terms, batch(0), [sink.run_task(terms, b"0")], {})
     decided = sink.driver().retire()
     assert decided is not None
-    terms = driver.begin(anew=True)
+    terms = driver.begin(fence_again=True)
     driver.decide(terms, batch(1), [sink.run_task(terms, b"1")], {})
     assert sorted(sink.committed()) == [b"0", b"1"]
 

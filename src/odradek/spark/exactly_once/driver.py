@@ -110,12 +110,12 @@ class SinkDriver:
         self._memory = memory or DriverMemory()
         self._later = later
 
-    def begin(self, *, anew: bool = False) -> BatchTerms:
+    def begin(self, *, fence_again: bool = False) -> BatchTerms:
         """Shut out older drivers, finish what they decided, abort what they did not.
 
-        `anew`: another process may have done so since this one's last batch, and decided nothing.
+        `fence_again`: another process may have fenced since this one's last batch, and decided nothing.
         """
-        if anew:
+        if fence_again:
             self._memory.begun = None
         self._make_topic()
         driver, decided = self._go_on() or self._shut_out_others()

@@ -66,7 +66,7 @@ class TwoPhaseWrite:
     @told_in_one_line()
     def __getstate__(self) -> dict[str, Any]:
         if self._terms is None:
-            self._terms = self._with_driver(lambda driver: driver.begin(anew=self._delivery.resuming))
+            self._terms = self._with_driver(lambda driver: driver.begin(fence_again=self._delivery.resuming))
         return self.__dict__
 
     def write(self, batches: Iterator[pa.RecordBatch], marks: Marks | None) -> PreparedTask:

@@ -91,7 +91,10 @@ class Processor:
         self, key: Any, time: int, state: KeyedState, timers: Timers
     ) -> Iterable[Any] | None:
         """A time that was set has come on the clock, whether records come or not."""
-        raise NotImplementedError(f"{type(self).__name__} has no method on_wall_clock_timer")
+        raise NotImplementedError(
+            f"{type(self).__name__} sets timers on the clock but has no method"
+            " on_wall_clock_timer(key, time, state, timers)"
+        )
 
 
 class CustomProcessor:
