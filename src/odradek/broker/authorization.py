@@ -15,6 +15,7 @@ from typing import Any, Final
 from odradek.model.errors import ErrorCode
 from odradek.protocol import Api, Message
 from odradek.protocol.acls import AclOperation
+from odradek.security.principals import ANONYMOUS, Requester
 
 NOT_ASKED: Final = -(2**31)
 
@@ -43,6 +44,11 @@ def is_between_brokers(api: Api, request: Any) -> bool:
     if api.internal:
         return True
     return api.key == _FETCH and (request.replica_id >= 0 or request.replica_state.replica_id >= 0)
+
+
+def speaks_for_others(requester: Requester) -> bool:
+    """Whether a forwarded request is taken as one of the client that it names. From a client without a name: no."""
+    return requester.principal != ANONYMOUS
 
 
 def refusal(api: Api) -> Message | None:

@@ -20,7 +20,7 @@ from odradek.net.replies import Reply
 from odradek.protocol import Message
 from odradek.runtime.ports import Runtime
 from odradek.runtime.turns import Turns
-from odradek.security.principals import ANONYMOUS
+from odradek.security.principals import UNKNOWN_REQUESTER, Requester
 from odradek.security.quotas import Quotas
 
 if TYPE_CHECKING:
@@ -64,8 +64,10 @@ class BrokerContext:
     """For handlers whose work grows with the request."""
     answer_room_bytes: Callable[[], int] = lambda: 2**31 - 1
     """How much a fetch may put into memory: `queued.max.response.bytes` less what clients have not read yet."""
-    serve: Callable[[Connection, memoryview], Reply] = lambda connection, frame: None
-    """The dispatcher: serves a request frame as if it had come over the connection."""
+    serve: Callable[[Connection, memoryview, Requester | None], Reply] = lambda connection, frame, requester: (
+        None
+    )
+    """The dispatcher: serves a request frame as if it had come over the connection, from the requester if one is given."""
     _verifier: TransactionVerifier | None = None
 
     @property
@@ -106,7 +108,21 @@ class RequestContext:
     connection: Connection
     api_version: int
     client_id: str
-    principal: str = ANONYMOUS
+    requester: Requester = UNKNOWN_REQUESTER
+
+    @property
+    def principal(self) -> str:
+        """`Type:name`. Of a forwarded request: of the client that asked first."""
+        return self.requester.principal
+
+    @property
+    def client_host(self) -> str:
+        """The client's address, IPv4-mapped ones in their IPv4 form."""
+        return self.requester.host
+
+    @property
+    def listener_name(self) -> str:
+        return self.connection.listener.name
 
     def address_of(self, broker: BrokerImage) -> tuple[str, int] | None:
         """Where this client reaches a broker: what it advertises for the client's listener, on the machine that the client

@@ -35,7 +35,7 @@ from odradek.protocol.api import BROKER_SOFTWARE
 from odradek.protocol.messages.metadata.api_versions import ApiVersion, ApiVersionsResponse
 from odradek.runtime.ports import Buffer
 from odradek.runtime.turns import Begun
-from odradek.security.principals import ANONYMOUS
+from odradek.security.principals import Requester
 from odradek.security.quotas import Quotas
 
 if TYPE_CHECKING:
@@ -70,12 +70,13 @@ class Dispatcher:
         self._for_brokers = broker.config.network.inter_broker_listener_name
         """Where brokers are served, if not everywhere."""
 
-    def handle(self, connection: Connection, frame: memoryview) -> Reply:
+    def handle(self, connection: Connection, frame: memoryview, requester: Requester | None = None) -> Reply:
+        """`requester`: of a request that another broker passes on."""
         header, position = decode_request_header(frame)
         route = self._routes.get(header.api_key)
         if route is None:
             if kinds := self._kinds_to_import(header.api_key):
-                return HeldReply(self._handle_after_import(kinds, connection, frame))
+                return HeldReply(self._handle_after_import(kinds, connection, frame, requester))
             route = self._route(header.api_key)
         api, _ = route
         version = header.api_version
@@ -87,8 +88,8 @@ class Dispatcher:
             request, _ = decode(api.request, version, frame, position, _FEW_ELEMENTS)
         except TooManyElements:
             # Held: what the connection asks next must not overtake this.
-            return HeldReply(self._handle_large(connection, header, frame, position))
-        return self._handle(connection, header, request, frame)
+            return HeldReply(self._handle_large(connection, header, frame, position, requester))
+        return self._handle(connection, header, request, frame, requester)
 
     def _kinds_to_import(self, api_key: int) -> list[str]:
         """Coordinators whose code a request of this API is the first to need."""
@@ -97,14 +98,19 @@ class Dispatcher:
         return [kind for kind in kinds if not self._broker.coordinators.is_imported(kind)]
 
     async def _handle_after_import(
-        self, kinds: list[str], connection: Connection, frame: memoryview
+        self, kinds: list[str], connection: Connection, frame: memoryview, requester: Requester | None
     ) -> Chunks | None:
         for kind in kinds:
             await self._broker.coordinators.import_on_thread(kind)
-        return await _settled(self.handle(connection, frame))
+        return await _settled(self.handle(connection, frame, requester))
 
     async def _handle_large(
-        self, connection: Connection, header: RequestHeader, frame: memoryview, position: int
+        self,
+        connection: Connection,
+        header: RequestHeader,
+        frame: memoryview,
+        position: int,
+        requester: Requester | None,
     ) -> Chunks | None:
         try:
             request = await large_messages.read(self._broker, header, frame, position)
@@ -112,10 +118,15 @@ class Dispatcher:
             return await _settled(
                 self._encoded(connection, header, None, large_messages.refusal(self._broker.config, header))
             )
-        return await _settled(self._handle(connection, header, request, frame))
+        return await _settled(self._handle(connection, header, request, frame, requester))
 
     def _handle(
-        self, connection: Connection, header: RequestHeader, request: Message, frame: memoryview
+        self,
+        connection: Connection,
+        header: RequestHeader,
+        request: Message,
+        frame: memoryview,
+        requester: Requester | None,
     ) -> Reply:
         api = APIS[header.api_key]
         if (
@@ -126,17 +137,27 @@ class Dispatcher:
             return self._refuse_stranger(connection, header, api)
         if header.api_key in FORWARDED and not is_local(header.api_key, request):
             if not self._broker.cluster.leads:
-                return self._forward(connection, header, bytes(frame))
+                return self._forward(connection, header, bytes(frame), requester)
             if header.api_key in CHANGES:
-                return self._decide(connection, header, request, frame)
-        return self._serve(connection, header, request, len(frame))
+                return self._decide(connection, header, request, frame, requester)
+        return self._serve(connection, header, request, len(frame), requester)
 
     def _serve(
-        self, connection: Connection, header: RequestHeader, request: Message, size_bytes: int
+        self,
+        connection: Connection,
+        header: RequestHeader,
+        request: Message,
+        size_bytes: int,
+        requester: Requester | None = None,
     ) -> Reply:
         served = self._routes[header.api_key][1]
         version = header.api_version
-        context = RequestContext(connection=connection, api_version=version, client_id=header.client_id or "")
+        context = RequestContext(
+            connection=connection,
+            api_version=version,
+            client_id=header.client_id or "",
+            requester=requester or connection.requester,
+        )
         if self._quotas.active and connection.client_software[0] != BROKER_SOFTWARE:
             # Replication has throttles of its own; a muted broker would fall out of sync.
             now = self._broker.runtime.clock.monotonic
@@ -174,10 +195,13 @@ class Dispatcher:
             raise PeerError(f"{api.name} is served at listener {self._for_brokers} only")
         return self._encoded(connection, header, None, answer)
 
-    async def _forward(self, connection: Connection, header: RequestHeader, frame: bytes) -> Chunks | None:
+    async def _forward(
+        self, connection: Connection, header: RequestHeader, frame: bytes, requester: Requester | None
+    ) -> Chunks | None:
         """What the controller answers; without one, what this broker can say itself, or nothing if the peer has gone."""
+        asker = requester or connection.requester
         answer = await self._broker.cluster.forwarding.answer(
-            frame, ANONYMOUS, connection.peer_host, lambda: connection.peer_finished
+            frame, asker.principal, asker.host, lambda: connection.peer_finished
         )
         if answer is not None or connection.peer_finished:
             return answer
@@ -188,11 +212,16 @@ class Dispatcher:
         except TooManyElements:
             request = await large_messages.read(self._broker, header, frame, position)
         if self._broker.cluster.leads and header.api_key in CHANGES:
-            return await self._decide(connection, header, request, memoryview(frame))
-        return await _settled(self._serve(connection, header, request, len(frame)))
+            return await self._decide(connection, header, request, memoryview(frame), requester)
+        return await _settled(self._serve(connection, header, request, len(frame), requester))
 
     async def _decide(
-        self, connection: Connection, header: RequestHeader, request: Message, frame: memoryview
+        self,
+        connection: Connection,
+        header: RequestHeader,
+        request: Message,
+        frame: memoryview,
+        requester: Requester | None,
     ) -> Chunks | None:
         """The answer of this broker as the controller.
 
@@ -201,7 +230,7 @@ class Dispatcher:
         """
         controller = self._broker.controller
         before = controller.latest
-        answer = await _settled(self._serve(connection, header, request, len(frame)))
+        answer = await _settled(self._serve(connection, header, request, len(frame), requester))
         if controller.latest is not before:
             return answer
         try:
@@ -210,7 +239,7 @@ class Dispatcher:
             if error.code is not ErrorCode.NOT_CONTROLLER:
                 api = APIS[header.api_key].name
                 raise PeerError(f"{api} is not answered by a controller in doubt: {error.message}") from error
-            return await self._forward(connection, header, bytes(frame))
+            return await self._forward(connection, header, bytes(frame), requester)
         return answer
 
     def _route(self, api_key: int) -> tuple[Api, ApiHandler]:

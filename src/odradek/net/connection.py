@@ -33,6 +33,7 @@ from odradek.net.replies import Chunks, HeldReply, PeerError, Reply, ReplyQueue,
 from odradek.net.request_budget import Share
 from odradek.protocol.api import BROKER_SOFTWARE
 from odradek.protocol.framing import RECEIVE_BYTES_MAX, FrameReader
+from odradek.security.principals import UNKNOWN_REQUESTER, Requester
 from odradek.telemetry import events
 
 if TYPE_CHECKING:
@@ -121,6 +122,8 @@ class Connection(asyncio.BufferedProtocol):
         self.peer_port = 0
         self.local_host = ""
         self.local_port = 0
+        self.requester = UNKNOWN_REQUESTER
+        """Who is at the other end. It changes when the client logs in."""
         self.last_active = 0.0
         self.client_software: tuple[str, str] = ("", "")
         self.reported: dict[tuple[int, int], float] = {}
@@ -142,6 +145,7 @@ class Connection(asyncio.BufferedProtocol):
         self._sending = Outgoing(transport, on_full=self.pause_writing, on_room=self._room)
         self.peer_host, self.peer_port = _endpoint(transport.get_extra_info("peername"))
         self.local_host, self.local_port = _endpoint(transport.get_extra_info("sockname"))
+        self.requester = Requester(host=self.peer_host)
         sock = transport.get_extra_info("socket")
         if sock is not None:
             self._set_options(sock)

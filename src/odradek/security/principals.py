@@ -1,6 +1,23 @@
-"""Who acts, as Kafka writes it: a type, a colon, a name."""
+"""Who acts, as Kafka writes it: a type, a colon, a name; and from where."""
 
+from __future__ import annotations
+
+from dataclasses import dataclass
 from typing import Final
 
+USER: Final = "User:"
 ANONYMOUS: Final = "User:ANONYMOUS"
 """A client that does not authenticate."""
+
+
+@dataclass(frozen=True, slots=True)
+class Requester:
+    """Who asks, and from which address. Of a forwarded request: the client that asked first."""
+
+    principal: str = ANONYMOUS
+    host: str = ""
+    is_by_token: bool = False
+    """Logged in with a delegation token (KIP-48): it may not make tokens itself."""
+
+
+UNKNOWN_REQUESTER: Final = Requester()

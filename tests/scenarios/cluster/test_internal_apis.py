@@ -25,6 +25,7 @@ from odradek.protocol.messages.cluster.identify_broker import IdentifyBrokerRequ
 from odradek.protocol.messages.data.fetch import FetchRequest, ReplicaState
 from odradek.protocol.messages.metadata.api_versions import ApiVersionsRequest
 from odradek.protocol.messages.share.read_share_group_state import ReadShareGroupStateRequest
+from odradek.security.principals import Requester
 
 STALE = 3
 
@@ -190,13 +191,13 @@ async def test_a_forwarded_request_may_do_nothing_that_its_forwarder_may_not(
     hostile: Any, scene: Any
 ) -> None:
     """Whom it names as the asker is hearsay: the request within is served as one of the connection that it came over."""
-    served: list[str] = []
+    served: list[Any] = []
     broker = scene.broker.context
     serve = broker.serve
 
-    def watched(connection: Any, inner: memoryview) -> Any:
-        served.append(connection.peer_host)
-        return serve(connection, inner)
+    def watched(connection: Any, inner: memoryview, requester: Any) -> Any:
+        served.append(requester or connection.requester)
+        return serve(connection, inner, requester)
 
     broker.serve = watched
     api = api_by_name("DescribeQuorum")
@@ -204,7 +205,7 @@ async def test_a_forwarded_request_may_do_nothing_that_its_forwarder_may_not(
     inner = encode_request(header, DescribeQuorumRequest())[4:]
     request = ForwardRequest(request_data=inner, principal="User:admin", client_host="10.9.9.9")
     assert (await hostile.call("Forward", 0, request)).error_code == 0
-    assert served == ["127.0.0.1"]
+    assert served == [Requester(host="127.0.0.1")]
 
 
 @pytest.fixture

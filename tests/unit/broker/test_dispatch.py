@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -23,12 +24,17 @@ from odradek.protocol.messages.data.list_offsets import (
 )
 from odradek.protocol.messages.metadata.api_versions import ApiVersionsRequest
 from odradek.runtime.real import real_runtime
+from odradek.security.principals import UNKNOWN_REQUESTER
 
 FETCH, LIST_OFFSETS = 1, 2
 UNFIT = ListOffsetsResponse(
     topics=[ListOffsetsTopicResponse(name="t", partitions=[ListOffsetsPartitionResponse(leader_epoch=7)])]
 )
 """Version 1 has no leader epoch to put the 7 into."""
+
+
+PEER: Any = SimpleNamespace(requester=UNKNOWN_REQUESTER)
+"""A connection, as far as it is asked."""
 
 
 class FakeContext:
@@ -59,23 +65,23 @@ def answering(api_key: int, answer: Callable[[], Any], *, holds: bool = False) -
 
 def test_an_unknown_api_is_refused_by_its_number() -> None:
     with pytest.raises(PeerError, match=r"API 999 .unknown. is not served"):
-        dispatcher().handle(None, header_only(999, 0))  # type: ignore[arg-type]
+        dispatcher().handle(PEER, header_only(999, 0))
 
 
 def test_an_api_that_exists_and_is_not_served_is_refused_by_its_name() -> None:
     unserved = next(key for key in APIS if key not in {api.api_key for api in served_apis()} and key > 0)
     with pytest.raises(PeerError, match=APIS[unserved].name):
-        dispatcher().handle(None, header_only(unserved, APIS[unserved].versions.max))  # type: ignore[arg-type]
+        dispatcher().handle(PEER, header_only(unserved, APIS[unserved].versions.max))
 
 
 @pytest.mark.parametrize("version", [-1, 0, 99])
 def test_an_unsupported_version_is_refused_with_those_that_are(version: int) -> None:
     with pytest.raises((PeerError, KafkaError)):
-        dispatcher().handle(None, header_only(LIST_OFFSETS, version))  # type: ignore[arg-type]
+        dispatcher().handle(PEER, header_only(LIST_OFFSETS, version))
 
 
 def test_api_versions_in_an_unknown_version_is_answered_in_version_0() -> None:
-    reply = dispatcher().handle(None, frame_of_api_versions(99))  # type: ignore[arg-type]
+    reply = dispatcher().handle(PEER, frame_of_api_versions(99))
     assert isinstance(reply, list)
     correlation_id, response = decode_response(18, 0, b"".join(reply)[4:])
     assert (correlation_id, response.error_code) == (9, 35)
@@ -96,19 +102,19 @@ def test_a_body_cut_short_is_refused_before_its_handler_sees_it() -> None:
     seen: list[int] = []
     api = answering(LIST_OFFSETS, lambda: seen.append(1))
     with pytest.raises(KafkaError, match="ListOffsetsRequest"):
-        dispatcher(api).handle(None, frame("ListOffsets", 5, ListOffsetsRequest(replica_id=-1))[:-2])  # type: ignore[arg-type]
+        dispatcher(api).handle(PEER, frame("ListOffsets", 5, ListOffsetsRequest(replica_id=-1))[:-2])
     assert not seen
 
 
 async def test_a_response_that_its_version_cannot_carry_is_our_fault_and_not_the_peers() -> None:
     request = frame("ListOffsets", 1, ListOffsetsRequest(replica_id=-1))
     with pytest.raises(UnfitResponse, match="ListOffsets"):
-        dispatcher(answering(LIST_OFFSETS, lambda: UNFIT)).handle(None, request)  # type: ignore[arg-type]
+        dispatcher(answering(LIST_OFFSETS, lambda: UNFIT)).handle(PEER, request)
 
     async def later() -> ListOffsetsResponse:
         return UNFIT
 
-    reply = dispatcher(answering(LIST_OFFSETS, later)).handle(None, request)  # type: ignore[arg-type]
+    reply = dispatcher(answering(LIST_OFFSETS, later)).handle(PEER, request)
     with pytest.raises(UnfitResponse):
         await reply  # type: ignore[misc]
 
@@ -116,7 +122,7 @@ async def test_a_response_that_its_version_cannot_carry_is_our_fault_and_not_the
 async def test_a_promise_that_turns_out_unfit_fails_instead_of_waiting_for_ever() -> None:
     promise: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
     api = answering(LIST_OFFSETS, lambda: promise, holds=True)
-    reply = dispatcher(api).handle(None, frame("ListOffsets", 1, ListOffsetsRequest(replica_id=-1)))  # type: ignore[arg-type]
+    reply = dispatcher(api).handle(PEER, frame("ListOffsets", 1, ListOffsetsRequest(replica_id=-1)))
     assert isinstance(reply, HeldReply)
     promise.set_result(UNFIT)
     async with asyncio.timeout(5):
@@ -127,7 +133,7 @@ async def test_a_promise_that_turns_out_unfit_fails_instead_of_waiting_for_ever(
 async def test_giving_up_on_an_answer_cancels_the_work_behind_it() -> None:
     promise: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
     api = answering(FETCH, lambda: promise, holds=True)
-    reply = dispatcher(api).handle(None, frame("Fetch", 11, FetchRequest()))  # type: ignore[arg-type]
+    reply = dispatcher(api).handle(PEER, frame("Fetch", 11, FetchRequest()))
     assert isinstance(reply, HeldReply)
     assert isinstance(reply.chunks, asyncio.Future)
     reply.chunks.cancel()
@@ -137,7 +143,7 @@ async def test_giving_up_on_an_answer_cancels_the_work_behind_it() -> None:
 
 async def test_a_promise_that_is_kept_is_encoded_in_the_version_of_the_request() -> None:
     promise: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
-    reply = dispatcher(answering(FETCH, lambda: promise)).handle(None, frame("Fetch", 11, FetchRequest()))  # type: ignore[arg-type]
+    reply = dispatcher(answering(FETCH, lambda: promise)).handle(PEER, frame("Fetch", 11, FetchRequest()))
     promise.set_result(FetchResponse(session_id=5))
     chunks = await reply  # type: ignore[misc]
     assert decode_response(FETCH, 11, b"".join(chunks)[4:]) == (9, FetchResponse(session_id=5))

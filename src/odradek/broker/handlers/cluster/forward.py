@@ -3,7 +3,7 @@
 
 Version 0. NOT_CONTROLLER when this broker is not the controller, INVALID_REQUEST for a request that brokers serve themselves or
 that cannot be read, UNSUPPORTED_VERSION for one of a version that only the newer broker that passes it on knows. The connection
-stays: other requests of that broker are on it.
+stays: other requests of that broker are on it. The asker that it names is believed only from a broker that logged in.
 """
 
 from __future__ import annotations
@@ -11,12 +11,14 @@ from __future__ import annotations
 from collections.abc import Awaitable
 from typing import Final
 
+from odradek.broker import authorization
 from odradek.broker.cluster.forwarded_apis import FORWARDED
 from odradek.broker.context import ApiHandler, BrokerContext, RequestContext
 from odradek.model.errors import ErrorCode, KafkaError, OdradekError
 from odradek.net.replies import Chunks, HeldReply, Reply
 from odradek.protocol import APIS, decode_request_header
 from odradek.protocol.messages.cluster.forward import ForwardRequest, ForwardResponse
+from odradek.security.principals import Requester
 from odradek.telemetry import events
 
 _log = events.caused_by_peers("broker")
@@ -27,13 +29,16 @@ async def handle(broker: BrokerContext, context: RequestContext, request: Forwar
     if not broker.cluster.leads:
         return ForwardResponse(error_code=ErrorCode.NOT_CONTROLLER)
     frame = memoryview(request.request_data)
+    asker = None
+    if authorization.speaks_for_others(context.requester):
+        asker = Requester(request.principal, request.client_host)
     try:
         header, _ = decode_request_header(frame)
         if header.api_key not in FORWARDED:
             return ForwardResponse(error_code=ErrorCode.INVALID_REQUEST)
         if header.api_version not in APIS[header.api_key].versions:
             return ForwardResponse(error_code=ErrorCode.UNSUPPORTED_VERSION)
-        chunks = await _settled(broker.serve(context.connection, frame))
+        chunks = await _settled(broker.serve(context.connection, frame, asker))
     except KafkaError as error:  # the term may have ended meanwhile: NOT_CONTROLLER
         _log.warning("forwarded_request_refused", client=request.client_host, reason=error.message)
         return ForwardResponse(error_code=error.code)
