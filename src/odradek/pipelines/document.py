@@ -21,6 +21,8 @@ HISTORY_MAX: Final = 50
 DELIVERIES: Final = ("exactly_once", "at_least_once")
 _CANDIDATE: Final = "~v"
 """In the keys of candidates' statuses. No pipeline's name has it."""
+_NUMBERED: Final = re.compile(r"/v[0-9]+$")
+"""What a version's checkpoint ends in."""
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,199}")
 
 
@@ -108,6 +110,12 @@ class PipelineDocument:
     def next_number(self) -> int:
         """Of the next version. The number of a candidate that was given up is not used again."""
         return 1 + max(version.number for version in (*self.versions, *_some(self.candidate)))
+
+    @property
+    def next_checkpoint(self) -> str:
+        """A place for the next version's, beside that of the current one."""
+        place = _NUMBERED.sub("", self.current.checkpoint.rstrip("/"))
+        return f"{place}/v{self.next_number}"
 
     def of_candidate(self) -> Self | None:
         """What is wanted of the candidate: as of the pipeline, but it does not sleep."""

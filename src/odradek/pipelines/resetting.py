@@ -8,6 +8,7 @@ from typing import Final
 
 from odradek.client import Admin
 from odradek.model.errors import KafkaError, OdradekError
+from odradek.pipelines.carrying import state_topics
 from odradek.pipelines.document import Desired, PipelineDocument
 from odradek.pipelines.outline import ProgramKind, ProgramOutline
 from odradek.pipelines.status import Phase, PipelineStatus
@@ -60,10 +61,11 @@ def reset(
         if emptying_outputs:
             emptied = sorted({output.topic for output in outline.outputs if output.topic is not None})
             _empty(store.admin, emptied)
+        _delete_changelogs(store.admin, outline)
         _forget_decisions(store.admin, sinks_of(name, document.current.suffix, outline))
     number = document.next_number
     version = replace(
-        document.current, number=number, checkpoint=f"{name}/v{number}", made_ms=now_ms, way="reset"
+        document.current, number=number, checkpoint=document.next_checkpoint, made_ms=now_ms, way="reset"
     )
 
     def decide(before: PipelineDocument | None) -> PipelineDocument:
@@ -74,6 +76,14 @@ def reset(
     changed = store.change(name, decide, expected_revision=document.revision)
     assert changed is not None
     return changed, emptied
+
+
+def _delete_changelogs(admin: Admin, outline: ProgramOutline) -> None:
+    """State without a decision would be of no known position, and is refused."""
+    present = set(admin.list_topics())
+    changelogs = [place.topic for place in state_topics(outline) if place.topic in present]
+    if changelogs:
+        admin.delete_topics(changelogs)
 
 
 def _forget_decisions(admin: Admin, sinks: Sequence[str]) -> None:

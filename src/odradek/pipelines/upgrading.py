@@ -99,7 +99,7 @@ def upgrade(
         number=number,
         program=program.file,
         args=program.args,
-        checkpoint=document.current.checkpoint if mode is UpgradeMode.KEEP else f"{name}/v{number}",
+        checkpoint=document.current.checkpoint if mode is UpgradeMode.KEEP else document.next_checkpoint,
         made_ms=now_ms,
         suffix=_suffix(number) if mode is UpgradeMode.REBUILD else document.current.suffix,
         way=mode.value,

@@ -29,6 +29,7 @@ from odradek.spark.option_table import Use
 from odradek.spark.options import read_options
 from odradek.spark.reading.fetch import read_ranges
 from odradek.spark.reading.schema import arrow_schema
+from odradek.streams.changelog_topics import SUFFIX, changelog_topic
 from odradek.streams.places import CheckpointPlace
 
 if TYPE_CHECKING:
@@ -37,18 +38,12 @@ if TYPE_CHECKING:
 
 log: Final = logging.getLogger("odradek.streams")
 
-SUFFIX: Final = "-changelog"
 COMPACTED: Final = {"cleanup.policy": "compact"}
 _COMMITTED: Final = 1
 _WITHIN_S: Final = 30.0
 """Brokers write the markers of transactions that have ended soon after."""
 _LOOK_EVERY_S: Final = 0.02
 _ROW: Final = StructType().add("key", BinaryType()).add("value", BinaryType())
-
-
-def changelog_topic(sink_id: str, operator: str) -> str:
-    """Of an operator, in the query that writes to a sink: each query has a state of its own."""
-    return f"{sink_id}-{operator}{SUFFIX}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from odradek.pipelines.document import PipelineDocument, PipelineVersion
 from odradek.pipelines.outline import ProgramKind, ProgramOutline
 from odradek.pipelines.outlining import outline_of_file, outline_of_streams
 from odradek.pipelines.program_file import WrongProgram
@@ -151,6 +152,19 @@ def test_one_upgrade_at_a_time() -> None:
 def test_an_outline_survives_its_json() -> None:
     before = outline(totals())
     assert ProgramOutline.from_json(before.as_json()) == before
+
+
+@pytest.mark.parametrize(
+    ("checkpoint", "following"),
+    [
+        ("shop/v1", "shop/v2"),
+        ("s3a://bucket/shop", "s3a://bucket/shop/v2"),
+        ("s3a://bucket/shop/v1/", "s3a://bucket/shop/v2"),
+    ],
+)
+def test_the_next_checkpoint_is_beside_the_last_one(checkpoint: str, following: str) -> None:
+    version = PipelineVersion(number=1, program="shop.py", checkpoint=checkpoint)
+    assert PipelineDocument(name="shop", versions=(version,)).next_checkpoint == following
 
 
 def test_a_file_says_its_outline_or_what_is_wrong_with_it(tmp_path: Path) -> None:

@@ -77,6 +77,8 @@ def description(
         for output in status.outline.outputs:
             read = ", ".join(source.topic for source in output.sources)
             yield f"output      {output.name}: {read} -> {output.topic or 'by each record'}"
+            for state in output.states:
+                yield f"state       {state.name} ({state.kind}) of {output.name}"
     for version in document.versions:
         yield f"version {version.number:<3} {_version(version)}"
     candidate = document.candidate

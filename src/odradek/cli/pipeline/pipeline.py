@@ -1,4 +1,4 @@
-"""`odradek pipeline`: run, list, describe, start, stop, pause, resume, upgrade, logs, lag, delete, forget."""
+"""`odradek pipeline`: run, list, describe, start, stop, pause, resume, upgrade, state, logs, lag, delete, forget."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from odradek.cli.pipeline import listing
 from odradek.cli.pipeline.access import NO_SUPERVISOR, open_store, say_what_follows, who
 from odradek.cli.pipeline.forget import forget
 from odradek.cli.pipeline.state import repartition, reset
+from odradek.cli.pipeline.state_show import state_group
 from odradek.cli.pipeline.upgrade import upgrade
 from odradek.cli.records.moments import duration_ms
 from odradek.model.errors import ConfigError, OdradekError
@@ -50,6 +51,7 @@ pipeline.add_command(forget)
 pipeline.add_command(upgrade)
 pipeline.add_command(reset)
 pipeline.add_command(repartition)
+pipeline.add_command(state_group)
 name_argument: Final = click.argument("name")
 
 

@@ -21,7 +21,9 @@ else:
     fs = lazy("pyarrow.fs")
 
 _OFFSETS: Final = "offsets"
-_KNOWN_VERSIONS: Final = ("v1", "v2")
+_BY_NAME: Final = "v2"
+"""A line is a source's name, a colon, and its offset. Names are letters, digits and underscores."""
+_KNOWN_VERSIONS: Final = ("v1", _BY_NAME)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,7 +96,10 @@ def _sources(checkpoint: str, batch: int) -> list[Any]:
         raise ConfigError(
             f"{place} has the format {version.strip()[:20]!r}, which this version does not know"
         )
-    return [document for line in rest.splitlines()[1:] for document in _documents(line)]
+    lines = rest.splitlines()[1:]
+    if version.strip() == _BY_NAME:
+        lines = [line.partition(":")[2] for line in lines]
+    return list(map(_document, lines))
 
 
 def _read(place: str) -> str:
@@ -106,19 +111,12 @@ def _read(place: str) -> str:
         return bytes(stream.read()).decode()
 
 
-def _documents(line: str) -> list[Any]:
-    """A line is one source's offset, or, with named sources, an object that has each source's offset by its name."""
+def _document(line: str) -> Any:
+    """One source's offset. What is no JSON, of a source of another kind, stays text."""
     try:
-        document = json.loads(line)
+        return json.loads(line)
     except ValueError:
-        return [line]
-    if (
-        isinstance(document, Mapping)
-        and document
-        and all(isinstance(content, str) for content in document.values())
-    ):
-        return [inner for content in document.values() for inner in _documents(content)]
-    return [document]
+        return line
 
 
 def _topic_offsets(document: Any) -> StreamOffset:

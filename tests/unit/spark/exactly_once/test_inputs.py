@@ -93,8 +93,8 @@ def journal(directory: Path, *sources: object, named: bool = False, batch: int =
     place.parent.mkdir(exist_ok=True)
     lines = [json.dumps(source) for source in sources]
     if named:
-        lines = [json.dumps({f"source{number}": line for number, line in enumerate(lines)})]
-    place.write_text("\n".join(["v1", "{}", *lines]))
+        lines = [f"source_{number}:{line}" for number, line in enumerate(lines)]
+    place.write_text("\n".join(["v2" if named else "v1", "{}", *lines]))
     return str(directory)
 
 
