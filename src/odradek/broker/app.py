@@ -57,11 +57,13 @@ from odradek.telemetry import events
 
 if TYPE_CHECKING:
     from odradek.broker import loop_monitor
+    from odradek.broker.access import authorizers
     from odradek.broker.coordinators import groups as coordinators_groups
     from odradek.broker.coordinators import transactions as coordinators_transactions
     from odradek.broker.share import wiring
     from odradek.runtime.real_loop_watch import LoopWatch
 else:
+    authorizers = lazy("odradek.broker.access.authorizers")
     coordinators_groups = lazy("odradek.broker.coordinators.groups")
     coordinators_transactions = lazy("odradek.broker.coordinators.transactions")
     loop_monitor = lazy("odradek.broker.loop_monitor")
@@ -167,6 +169,8 @@ class Broker:
         replicas = self._replicas = self._new_replicas(config, cluster, directories, me)
         context = self._context = self._new_context(config, cluster, replicas, me)
         context.quotas.update(image.client_quotas)
+        if context.authorizer is not None:
+            authorizers.take_acls(context.authorizer, image)
         context.coordinators.begin(context)
         session_timeout_ms = max(
             config.cluster.broker_session_timeout_ms, config.zookeeper.session_timeout_ms
@@ -218,6 +222,9 @@ class Broker:
         replicas.announce(on_led=coordinators.led, on_lost=coordinators.lost)
         producer_ids = self._producer_ids = ProducerIds(_blocks(cluster, me).allocate)
         kinds = self._kinds = self._expect_coordinators(coordinators, cluster, replicas, producer_ids)
+        authorizer = None
+        if config.access.authorizer_class_name:
+            authorizer = authorizers.authorizer_of(config.access, config.originals)
         return BrokerContext(
             config=config,
             runtime=runtime,
@@ -233,6 +240,7 @@ class Broker:
             kinds=kinds,
             quotas=Quotas(quota_terms(config)),
             moves=LogDirMoves(replicas, runtime.offload),
+            authorizer=authorizer,
             turns=self.turns,
         )
 
@@ -436,6 +444,8 @@ class Broker:
         assert broker is not None, "the first image comes after the start"
         if after.client_quotas != before.client_quotas:
             broker.quotas.update(after.client_quotas)
+        if broker.authorizer is not None and after.acls is not before.acls:
+            authorizers.take_acls(broker.authorizer, after)
         if _dynamic(self._config, after) != _dynamic(self._config, before):
             await self._reconfigure(broker, after)
         logs = await broker.replicas.apply(before, after, broker.config)

@@ -2,7 +2,7 @@
 
 - The operations that a client may do, as the bit field that Metadata, DescribeCluster and DescribeGroups carry (KIP-430): all
   that the kind of resource knows, as with Kafka.
-- The ACL APIs answer SECURITY_DISABLED, with `NO_AUTHORIZER`.
+- The ACL APIs answer SECURITY_DISABLED (`access/authorizers.py`).
 - Kafka lets brokers alone ask some requests: by ClusterAction on the cluster. Nothing here tells a broker from a client but the
   listener: with `inter.broker.listener.name` these requests are served there and nowhere else, and the network decides who
   reaches its address. WriteTxnMarkers is not among them: administrators end hanging transactions with it, from anywhere.
@@ -32,7 +32,6 @@ CLUSTER_OPERATIONS: Final = _bits(
 )
 GROUP_OPERATIONS: Final = _bits("READ", "DELETE", "DESCRIBE", "DESCRIBE_CONFIGS", "ALTER_CONFIGS")
 
-NO_AUTHORIZER: Final = "no authorizer is configured on this broker: every client may do everything"
 
 _FETCH: Final = 1
 _SHARE_STATE: Final = frozenset({83, 84, 85, 86, 87})

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from odradek.groups.machine import GroupMachine
     from odradek.groups.service import GroupService
     from odradek.groups.share.state import ShareStates
+    from odradek.security.authorizer import Authorizer
     from odradek.transactions.machine import TransactionMachine
     from odradek.transactions.service import TransactionCoordinator
     from odradek.transactions.verification import TransactionVerifier
@@ -60,6 +61,8 @@ class BrokerContext:
     kinds: CoordinatorKinds
     quotas: Quotas
     moves: LogDirMoves
+    authorizer: Authorizer | None = None
+    """Who decides what clients may do; None: they may do everything."""
     turns: Turns
     """For handlers whose work grows with the request."""
     answer_room_bytes: Callable[[], int] = lambda: 2**31 - 1

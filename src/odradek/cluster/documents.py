@@ -1,19 +1,31 @@
-"""What the registry holds beside topics, as JSON documents: settings, quotas, levels of features.
+"""What the registry holds beside topics, as JSON documents: settings, quotas, levels of features, ACLs.
 
 A `Document` says where one is stored, how it is written, and which field of the image carries it. The controller changes any of
 them by the same steps.
+
+ACLs are in parts, each one document: so no node grows too large for a ZooKeeper, and a change is a change of one part. All
+ACLs of one pattern are in one part, which follows from the name of the resource.
 """
 
 from __future__ import annotations
 
 import json
+import zlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Final, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
-from odradek.cluster.image import ClusterImage, FeatureLevels, ResourceConfigs
+from odradek.cluster.image import ACL_PARTS, ClusterImage, FeatureLevels, ResourceConfigs
+from odradek.model.lazy import lazy
 from odradek.registry import Node
 from odradek.security.quotas import Limits
+
+if TYPE_CHECKING:
+    from odradek.protocol import acls as protocol_acls
+    from odradek.security import acls
+else:
+    acls = lazy("odradek.security.acls")
+    protocol_acls = lazy("odradek.protocol.acls")
 
 T = TypeVar("T")
 
@@ -87,4 +99,61 @@ FEATURES: Final[Document[FeatureLevels]] = Document(
     decode=lambda stored: FeatureLevels(epoch=stored["epoch"], levels=stored["levels"]),
 )
 
-DOCUMENTS: Final[tuple[Document[Any], ...]] = (BROKER_CONFIGS, RESOURCE_CONFIGS, CLIENT_QUOTAS, FEATURES)
+
+AclPart = frozenset["acls.Acl"]
+
+
+def part_of(pattern: acls.AclPattern) -> int:
+    """Which part has the ACLs of a pattern."""
+    return zlib.crc32(f"{pattern.resource_type:d}:{pattern.name}".encode()) % ACL_PARTS
+
+
+def _encode_acls(part: AclPart) -> list[list[Any]]:
+    return sorted(
+        [
+            int(acl.pattern.resource_type),
+            int(acl.pattern.pattern_type),
+            acl.pattern.name,
+            acl.principal,
+            acl.host,
+            int(acl.operation),
+            int(acl.permission),
+        ]
+        for acl in part
+    )
+
+
+def _decode_acls(stored: list[list[Any]]) -> AclPart:
+    return frozenset(
+        acls.Acl(
+            acls.AclPattern(
+                protocol_acls.AclResourceType(kind), name, protocol_acls.PatternType(pattern_type)
+            ),
+            principal,
+            host,
+            protocol_acls.AclOperation(operation),
+            protocol_acls.AclPermission(permission),
+        )
+        for kind, pattern_type, name, principal, host, operation, permission in stored
+    )
+
+
+def _acl_document(number: int) -> Document[AclPart]:
+    def of(image: ClusterImage) -> AclPart:
+        return image.acls[number]
+
+    def into(image: ClusterImage, part: AclPart) -> ClusterImage:
+        return replace(image, acls=(*image.acls[:number], part, *image.acls[number + 1 :]))
+
+    return Document(path=f"/acls/{number}", of=of, into=into, encode=_encode_acls, decode=_decode_acls)
+
+
+ACL_DOCUMENTS: Final = tuple(_acl_document(number) for number in range(ACL_PARTS))
+
+DOCUMENTS: Final[tuple[Document[Any], ...]] = (
+    BROKER_CONFIGS,
+    RESOURCE_CONFIGS,
+    CLIENT_QUOTAS,
+    FEATURES,
+    *ACL_DOCUMENTS,
+)

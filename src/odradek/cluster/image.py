@@ -4,17 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Final
+from typing import TYPE_CHECKING, Final
 from uuid import UUID
 
 from odradek.model.ids import BrokerId, LeaderEpoch
 from odradek.security.quotas import Limits
+
+if TYPE_CHECKING:
+    from odradek.security.acls import Acl
 
 ResourceConfigs = Mapping[tuple[int, str], Mapping[str, str]]
 """Overrides by (type, name) of a resource; the types are Kafka's numbers."""
 
 
 NO_LEADER: Final = BrokerId(-1)
+ACL_PARTS: Final = 8
+"""See `documents.py`."""
+NO_ACLS: Final[tuple[frozenset[Acl], ...]] = (frozenset(),) * ACL_PARTS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -117,6 +123,8 @@ class ClusterImage:
     """Dynamic overrides of single brokers, of groups, and of subscriptions to clients' metrics."""
     client_quotas: Limits = field(default_factory=dict)
     features: FeatureLevels = field(default_factory=FeatureLevels)
+    acls: tuple[frozenset[Acl], ...] = NO_ACLS
+    """All ACLs, in `ACL_PARTS` parts."""
     controller_epoch: int = 0
 
     def with_topic(self, topic: TopicImage) -> ClusterImage:

@@ -12,6 +12,7 @@ from dataclasses import field
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
+from odradek.config.access import AccessConfig
 from odradek.config.cluster import ClusterConfig, ControllerConfig, ReplicationConfig
 from odradek.config.coordinator import GroupConfig, OffsetsConfig, ShareCoordinatorConfig, TransactionConfig
 from odradek.config.definition import DynamicUpdate, Importance, Scope, Setting, SettingType, by_key
@@ -58,6 +59,7 @@ class BrokerConfig(Section):
     controller: ControllerConfig = field(default_factory=ControllerConfig)
     cluster: ClusterConfig = field(default_factory=ClusterConfig)
     zookeeper: ZooKeeperConfig = field(default_factory=ZooKeeperConfig)
+    access: AccessConfig = field(default_factory=AccessConfig)
 
     originals: Mapping[str, str] = field(default_factory=dict, repr=False)
     """What was given to `load`, as text: the broker's static configuration. Not in its `repr`: it may hold

@@ -1,17 +1,25 @@
 """What a client must be allowed to do: operations on resources, with Kafka's numbers.
 
-The table of APIs (`api.py`) says for each API which of them are asked for, such as `WRITE TRANSACTIONAL_ID, WRITE TOPIC`.
+The table of APIs (`api.py`) says for each API which of them are asked for, such as `WRITE TRANSACTIONAL_ID, WRITE TOPIC`;
+`access.py` says for which field of a request each is asked, and what the answer is when it is refused.
 """
 
 from __future__ import annotations
 
 from enum import IntEnum
-from typing import NamedTuple
+from typing import Final, NamedTuple
+
+CLUSTER_NAME: Final = "kafka-cluster"
+"""The name of the one resource of type CLUSTER."""
 
 
 class AclOperation(IntEnum):
     """Kafka's numbers, in ACLs and in the bit fields of authorized operations (KIP-430)."""
 
+    UNKNOWN = 0
+    ANY = 1
+    """In filters."""
+    ALL = 2
     READ = 3
     WRITE = 4
     CREATE = 5
@@ -22,16 +30,83 @@ class AclOperation(IntEnum):
     DESCRIBE_CONFIGS = 10
     ALTER_CONFIGS = 11
     IDEMPOTENT_WRITE = 12
+    CREATE_TOKENS = 13
+    DESCRIBE_TOKENS = 14
     TWO_PHASE_COMMIT = 15
 
 
 class AclResourceType(IntEnum):
     """Kafka's numbers. There is one CLUSTER, named `kafka-cluster`."""
 
+    UNKNOWN = 0
+    ANY = 1
+    """In filters."""
     TOPIC = 2
     GROUP = 3
     CLUSTER = 4
     TRANSACTIONAL_ID = 5
+    DELEGATION_TOKEN = 6
+    USER = 7
+
+
+class PatternType(IntEnum):
+    """How an ACL names resources (KIP-290). Kafka's numbers."""
+
+    UNKNOWN = 0
+    ANY = 1
+    """In filters: LITERAL and PREFIXED."""
+    MATCH = 2
+    """In filters: every pattern that covers the name."""
+    LITERAL = 3
+    PREFIXED = 4
+
+
+class AclPermission(IntEnum):
+    """Kafka's numbers."""
+
+    UNKNOWN = 0
+    ANY = 1
+    """In filters."""
+    DENY = 2
+    ALLOW = 3
+
+
+OPERATIONS_OF: Final = {
+    AclResourceType.TOPIC: (
+        AclOperation.READ,
+        AclOperation.WRITE,
+        AclOperation.CREATE,
+        AclOperation.DELETE,
+        AclOperation.ALTER,
+        AclOperation.DESCRIBE,
+        AclOperation.DESCRIBE_CONFIGS,
+        AclOperation.ALTER_CONFIGS,
+    ),
+    AclResourceType.GROUP: (
+        AclOperation.READ,
+        AclOperation.DELETE,
+        AclOperation.DESCRIBE,
+        AclOperation.DESCRIBE_CONFIGS,
+        AclOperation.ALTER_CONFIGS,
+    ),
+    AclResourceType.CLUSTER: (
+        AclOperation.CREATE,
+        AclOperation.ALTER,
+        AclOperation.DESCRIBE,
+        AclOperation.CLUSTER_ACTION,
+        AclOperation.DESCRIBE_CONFIGS,
+        AclOperation.ALTER_CONFIGS,
+        AclOperation.IDEMPOTENT_WRITE,
+    ),
+    AclResourceType.TRANSACTIONAL_ID: (
+        AclOperation.WRITE,
+        AclOperation.DESCRIBE,
+        AclOperation.TWO_PHASE_COMMIT,
+    ),
+    AclResourceType.DELEGATION_TOKEN: (AclOperation.DESCRIBE,),
+    AclResourceType.USER: (AclOperation.CREATE_TOKENS, AclOperation.DESCRIBE_TOKENS),
+}
+"""What can be done to each kind of resource."""
 
 
 class RequiredAcl(NamedTuple):
@@ -44,10 +119,13 @@ class RequiredAcl(NamedTuple):
 def parse_acls(text: str) -> tuple[tuple[RequiredAcl, ...], ...]:
     """`A | B, C`: all groups between commas are asked for; of a group one is enough, or the request says which one counts."""
     return tuple(
-        tuple(_parse(required) for required in group.split("|")) for group in text.split(",") if group.strip()
+        tuple(parse_acl(required) for required in group.split("|"))
+        for group in text.split(",")
+        if group.strip()
     )
 
 
-def _parse(required: str) -> RequiredAcl:
+def parse_acl(required: str) -> RequiredAcl:
+    """`WRITE TOPIC`."""
     operation, resource = required.split()
     return RequiredAcl(AclOperation[operation], AclResourceType[resource])

@@ -83,7 +83,7 @@ def test_kafkas_own_example_works_and_names_what_has_no_effect() -> None:
     ("key", "warning"),
     [
         ("zookeeper.sync.time.ms", "zookeeper.sync.time.ms has no effect: Kafka itself dropped it"),
-        ("authorizer.class.name", "every client may do everything"),
+        ("create.topic.policy.class.name", "is not supported yet"),
         ("ssl.keystore.location", "connections are not encrypted"),
         ("host.name", "Kafka itself dropped it; use listeners"),
         ("log.preallocate", "setting log.preallocate is not supported yet and has no effect"),

@@ -49,6 +49,8 @@ __all__ = ["PRODUCER_ID_BLOCK", "Controller"]
 T = TypeVar("T")
 _RETRY_SECONDS: Final = 1.0
 _LISTEN_SECONDS: Final = 1.0
+_SEEN_SECONDS: Final = 15.0
+"""Longer than a session lasts by default."""
 _VERSIONS_PER_EPOCH: Final = 2**32
 _log = events.get("cluster")
 
@@ -217,6 +219,15 @@ class Controller:
         if document.path in (BROKER_CONFIGS.path, RESOURCE_CONFIGS.path) and not validate_only:
             await self.changes.applied(self.brokers.settings_changed)
         return altered
+
+    async def seen_by_all(self) -> bool:
+        """Return when every broker in service has applied what is committed now, or after `_SEEN_SECONDS`, with False.
+
+        A broker that is cut off is not waited for longer than its session lasts: then it is not in service any more.
+        """
+        others = [broker.broker_id for broker in self.latest.brokers if broker.broker_id != self._me]
+        version = self.latest.version
+        return not others or await self._publication.applied_by(others, version, timeout_s=_SEEN_SECONDS)
 
     async def allocate_producer_ids(self) -> range:
         """A block of producer ids that no broker was given before, durable before it is handed out."""

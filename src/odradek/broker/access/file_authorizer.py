@@ -1,0 +1,139 @@
+"""An authorizer of rules in a local file, as a policy agent would ship them: an example for `authorizer.class.name`.
+
+    authorizer.class.name=odradek.broker.access.file_authorizer.FileAuthorizer
+    odradek.authorizer.file=/etc/odradek/rules.json
+
+The file is a JSON list. The first rule that fits decides; where none fits, the answer is no:
+
+    [{"effect": "allow", "principals": ["User:etl-*"], "operations": ["READ", "DESCRIBE"], "resources": ["TOPIC:orders-*"]},
+     {"effect": "deny",  "principals": ["*"]}]
+
+Each part is a list of shell patterns (`*`, `?`, `[a-z]`), and one that is left out fits everything. The file is looked at
+for each question, and read again when it has changed; one that cannot be read keeps the rules from before it.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from fnmatch import translate
+from pathlib import Path
+from typing import Any, Final
+
+from odradek.model.errors import ConfigError
+from odradek.protocol.acls import AclOperation, AclResourceType
+from odradek.telemetry import events
+
+FILE_KEY: Final = "odradek.authorizer.file"
+_log = events.get("security")
+_REMEMBERED_MAX: Final = 100_000
+_PARTS: Final = ("principals", "hosts", "operations", "resources")
+
+
+@dataclass(frozen=True, slots=True)
+class FileRule:
+    allows: bool
+    patterns: Mapping[str, re.Pattern[str] | None]
+
+    def fits(self, asked: Mapping[str, str]) -> bool:
+        return all(
+            pattern is None or pattern.match(asked[part]) is not None
+            for part, pattern in self.patterns.items()
+        )
+
+
+class FileAuthorizer:
+    """See `odradek.security.authorizer.Authorizer`."""
+
+    def __init__(self) -> None:
+        self._path = Path()
+        self._rules: list[FileRule] = []
+        self._seen: tuple[int, int] = (0, 0)
+        self._remembered: dict[tuple[str, str, int, int, str], bool] = {}
+
+    def configure(self, settings: Mapping[str, str]) -> None:
+        path = settings.get(FILE_KEY, "")
+        if not path:
+            raise ConfigError(f"{FILE_KEY} is not set: name the file with the rules")
+        self._path = Path(path)
+        try:
+            self._read()
+        except (OSError, ValueError) as error:
+            raise ConfigError(f"{FILE_KEY}={path}: {error}") from error
+
+    def may(
+        self, principal: str, host: str, operation: AclOperation, resource_type: AclResourceType, name: str
+    ) -> bool:
+        self._look()
+        key = principal, host, operation, resource_type, name
+        known = self._remembered.get(key)
+        if known is None:
+            asked = {
+                "principals": principal,
+                "hosts": host,
+                "operations": operation.name,
+                "resources": f"{resource_type.name}:{name}",
+            }
+            known = next((rule.allows for rule in self._rules if rule.fits(asked)), False)
+            if len(self._remembered) >= _REMEMBERED_MAX:
+                self._remembered.clear()
+            self._remembered[key] = known
+        return known
+
+    def may_anywhere(
+        self, principal: str, host: str, operation: AclOperation, resource_type: AclResourceType
+    ) -> bool:
+        """By the rules that could allow some name: their patterns of names are left aside."""
+        self._look()
+        return any(
+            rule.allows
+            and all(
+                pattern is None or pattern.match(value) is not None
+                for pattern, value in (
+                    (rule.patterns["principals"], principal),
+                    (rule.patterns["hosts"], host),
+                    (rule.patterns["operations"], operation.name),
+                )
+            )
+            for rule in self._rules
+        )
+
+    def _look(self) -> None:
+        """Whether the file has changed: one system call."""
+        try:
+            status = self._path.stat()
+            if (status.st_mtime_ns, status.st_size) != self._seen:
+                self._read()
+        except (OSError, ValueError) as error:
+            _log.error("authorizer_file_not_read", path=str(self._path), reason=str(error))
+
+    def _read(self) -> None:
+        status = self._path.stat()
+        rules = json.loads(self._path.read_text(encoding="utf-8"))
+        if not isinstance(rules, list):
+            raise ValueError("the file is no JSON list of rules")
+        self._rules = [_rule(number, entry) for number, entry in enumerate(rules, start=1)]
+        self._seen = status.st_mtime_ns, status.st_size
+        self._remembered.clear()
+
+
+def _rule(number: int, entry: Any) -> FileRule:
+    if not isinstance(entry, dict) or entry.get("effect") not in ("allow", "deny"):
+        raise ValueError(f"rule {number} has no effect: write allow or deny")
+    unknown = entry.keys() - {"effect", *_PARTS}
+    if unknown:
+        raise ValueError(f"rule {number} has an unknown part {', '.join(sorted(unknown))}")
+    return FileRule(
+        allows=entry["effect"] == "allow",
+        patterns={part: _pattern(number, part, entry.get(part)) for part in _PARTS},
+    )
+
+
+def _pattern(number: int, part: str, given: Any) -> re.Pattern[str] | None:
+    if given is None:
+        return None
+    if not isinstance(given, list) or not all(isinstance(item, str) for item in given):
+        raise ValueError(f"rule {number}: {part} is no list of patterns")
+    return re.compile("|".join(translate(item) for item in given) or r"(?!)")
