@@ -57,13 +57,14 @@ from odradek.telemetry import events
 
 if TYPE_CHECKING:
     from odradek.broker import loop_monitor
-    from odradek.broker.access import authorizers
+    from odradek.broker.access import authorizers, gate
     from odradek.broker.coordinators import groups as coordinators_groups
     from odradek.broker.coordinators import transactions as coordinators_transactions
     from odradek.broker.share import wiring
     from odradek.runtime.real_loop_watch import LoopWatch
 else:
     authorizers = lazy("odradek.broker.access.authorizers")
+    gate = lazy("odradek.broker.access.gate")
     coordinators_groups = lazy("odradek.broker.coordinators.groups")
     coordinators_transactions = lazy("odradek.broker.coordinators.transactions")
     loop_monitor = lazy("odradek.broker.loop_monitor")
@@ -171,6 +172,7 @@ class Broker:
         context.quotas.update(image.client_quotas)
         if context.authorizer is not None:
             authorizers.take_acls(context.authorizer, image)
+            context.gate = gate.Gate(context, context.authorizer)
         context.coordinators.begin(context)
         session_timeout_ms = max(
             config.cluster.broker_session_timeout_ms, config.zookeeper.session_timeout_ms

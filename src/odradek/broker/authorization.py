@@ -45,9 +45,13 @@ def is_between_brokers(api: Api, request: Any) -> bool:
     return api.key == _FETCH and (request.replica_id >= 0 or request.replica_state.replica_id >= 0)
 
 
-def speaks_for_others(requester: Requester) -> bool:
-    """Whether a forwarded request is taken as one of the client that it names. From a client without a name: no."""
-    return requester.principal != ANONYMOUS
+def speaks_for_others(requester: Requester, *, is_gated: bool) -> bool:
+    """Whether a forwarded request is taken as one of the client that it names.
+
+    With an authorizer only who may do ClusterAction comes so far, and it must not lend its own rights to a client. Else: not
+    from a client without a name.
+    """
+    return is_gated or requester.principal != ANONYMOUS
 
 
 def refusal(api: Api) -> Message | None:

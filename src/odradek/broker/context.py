@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from odradek.broker.cluster.link import ClusterLink
 from odradek.broker.coordinators.producer_ids import ProducerIds
@@ -17,13 +17,14 @@ from odradek.config.broker import BrokerConfig
 from odradek.model.lazy import lazy
 from odradek.net.connection import Connection
 from odradek.net.replies import Reply
-from odradek.protocol import Message
+from odradek.protocol import Api, Message
 from odradek.runtime.ports import Runtime
 from odradek.runtime.turns import Turns
 from odradek.security.principals import UNKNOWN_REQUESTER, Requester
 from odradek.security.quotas import Quotas
 
 if TYPE_CHECKING:
+    from odradek.broker.access.asker import Access
     from odradek.broker.coordinators import transaction_verifier
     from odradek.broker.coordinators.runtime import CoordinatorKind, CoordinatorRuntime
     from odradek.broker.share.partitions import SharePartitions
@@ -63,6 +64,8 @@ class BrokerContext:
     moves: LogDirMoves
     authorizer: Authorizer | None = None
     """Who decides what clients may do; None: they may do everything."""
+    gate: RequestGate | None = None
+    """Carries out what the authorizer decides, before handlers."""
     turns: Turns
     """For handlers whose work grows with the request."""
     answer_room_bytes: Callable[[], int] = lambda: 2**31 - 1
@@ -112,6 +115,8 @@ class RequestContext:
     api_version: int
     client_id: str
     requester: Requester = UNKNOWN_REQUESTER
+    access: Access | None = None
+    """What the asker may do, for handlers that ask themselves; None where there is no authorizer."""
 
     @property
     def principal(self) -> str:
@@ -160,3 +165,10 @@ class ApiHandler:
     """
     holds: bool = False
     """Whether later requests of the connection wait while a future of this one is pending: for long polls."""
+
+
+class RequestGate(Protocol):
+    """What stands before the handlers where there is an authorizer (`broker/access/gate.py`)."""
+
+    def guarded(self, api: Api, served: ApiHandler) -> ApiHandler:
+        """The handler, behind the checks of its API."""

@@ -246,7 +246,10 @@ class Dispatcher:
         if api_key not in self._served:
             name = APIS[api_key].name if api_key in APIS else "unknown"
             raise PeerError(f"API {api_key} ({name}) is not served by this broker")
-        route = self._routes[api_key] = APIS[api_key], self._served[api_key]
+        api, served = APIS[api_key], self._served[api_key]
+        if self._broker.gate is not None:
+            served = self._broker.gate.guarded(api, served)
+        route = self._routes[api_key] = api, served
         return route
 
     def _refuse_api_versions(self, correlation_id: int) -> list[Buffer]:

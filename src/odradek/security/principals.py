@@ -8,6 +8,8 @@ from typing import Final
 USER: Final = "User:"
 ANONYMOUS: Final = "User:ANONYMOUS"
 """A client that does not authenticate."""
+BROKER_ITSELF: Final = "Broker:"
+"""In a request that a broker passes on for no client. It has no name, so no client's principal and no ACL can be it."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,6 +20,7 @@ from odradek.broker.throttling import fetch_bytes_max
 from odradek.cluster.image import BrokerImage
 from odradek.model.errors import ErrorCode, KafkaError
 from odradek.model.ids import BrokerId
+from odradek.protocol.acls import AclOperation, AclResourceType
 from odradek.protocol.messages.data.fetch import (
     AbortedTransaction,
     EpochEndOffset,
@@ -165,8 +166,23 @@ class Reading:
         self.has_news = self.has_news or is_news
         return Result(wanted.key, data, size_bytes > 0, is_news)
 
+    def _check_access(self, key: PartitionKey) -> None:
+        """Each time that it is read: access may have ended while the fetch waited, or since its session began."""
+        access = self._context.access
+        if access is None or self.follower is not None:
+            return
+        name = key.topic
+        if not name:
+            topic = self._broker.image.topics_by_id.get(key.topic_id)
+            if topic is None:
+                return  # it is said that there is none
+            name = topic.name
+        if not access.may(AclOperation.READ, AclResourceType.TOPIC, name):
+            raise KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED, f"topic {name!r} may not be read")
+
     def _partition(self, wanted: WantedPartition) -> Partition:
         key = wanted.key
+        self._check_access(key)
         replicas = self._broker.replicas
         if self._may_read_followers:
             partition = (

@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Sequence
 from typing import NamedTuple, Protocol
 from uuid import UUID
 
+from odradek.broker.access.asker import Access
 from odradek.broker.cluster.features import SHARE_VERSION, level_of
 from odradek.broker.context import BrokerContext
 from odradek.broker.share.sessions import CLOSING, ShareSession, ShareSessionKey
@@ -14,6 +15,7 @@ from odradek.groups.share.partition import AcknowledgedRange, AcknowledgeType
 from odradek.groups.share.state_formats import SharePlace
 from odradek.model.errors import ErrorCode, KafkaError
 from odradek.net.connection import Connection
+from odradek.protocol.acls import AclOperation, AclResourceType
 
 ReadPlace = tuple[UUID, int]
 
@@ -97,6 +99,7 @@ async def acknowledge(
     said: Sequence[tuple[ReadPlace, Sequence[AcknowledgementRequest]]],
     *,
     renews: bool,
+    access: Access | None = None,
 ) -> dict[ReadPlace, AcknowledgementOutcome]:
     """By partition. Everything is taken in before anything is waited for."""
     verdicts: dict[ReadPlace, AcknowledgementOutcome] = {}
@@ -105,6 +108,7 @@ async def acknowledge(
     for read_place, batches in said:
         await turn.step()
         try:
+            check_readable(broker, access, read_place)
             live = await broker.shares.get(SharePlace(key.group_id, *read_place))
             _check_types(batches, renews=renews and live.settings.renews)
             ranges = [
@@ -123,6 +127,15 @@ async def acknowledge(
         except KafkaError as error:
             verdicts[read_place] = AcknowledgementOutcome(error.code, error.message)
     return verdicts
+
+
+def check_readable(broker: BrokerContext, access: Access | None, place: ReadPlace) -> None:
+    """TOPIC_AUTHORIZATION_FAILED. Each time: access may end while a session lasts."""
+    topic = None if access is None else broker.image.topics_by_id.get(place[0])
+    if access is None or topic is None:
+        return  # of a topic that is not there the caller says so
+    if not access.may(AclOperation.READ, AclResourceType.TOPIC, topic.name):
+        raise KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED, f"topic {topic.name!r} may not be read")
 
 
 def _check_types(batches: Sequence[AcknowledgementRequest], *, renews: bool) -> None:

@@ -30,7 +30,7 @@ async def handle(broker: BrokerContext, context: RequestContext, request: Forwar
         return ForwardResponse(error_code=ErrorCode.NOT_CONTROLLER)
     frame = memoryview(request.request_data)
     asker = None
-    if authorization.speaks_for_others(context.requester):
+    if authorization.speaks_for_others(context.requester, is_gated=broker.gate is not None):
         asker = Requester(request.principal, request.client_host)
     try:
         header, _ = decode_request_header(frame)

@@ -19,6 +19,7 @@ from itertools import islice
 from typing import Final
 from uuid import UUID
 
+from odradek.broker.access.conditions import has_transactional_batches
 from odradek.broker.cluster.current_leader import LeaderHints
 from odradek.broker.context import ApiHandler, BrokerContext, HeldResponse, RequestContext
 from odradek.broker.dispatch import closing_error, with_timeout
@@ -54,16 +55,12 @@ _STEP_BYTES_MAX: Final = 256 * 1024
 """Of a long request what expands to more is checked on another thread."""
 _PARTITION_COSTS_BYTES: Final = 8192
 """What else is done for a partition takes as long as checking so many bytes."""
-_MAGIC_POSITION: Final = 16
-_MAGIC: Final = 2
-_LOW_ATTRIBUTES_POSITION: Final = 22
-_TRANSACTIONAL_BIT: Final = 0x10
 
 
 def handle(
     broker: BrokerContext, context: RequestContext, request: ProduceRequest
 ) -> ProduceResponse | Awaitable[ProduceResponse] | HeldResponse | None:
-    is_transactional = _is_transactional(request)
+    is_transactional = has_transactional_batches(request)
     refusal = _refusal(request, is_transactional=is_transactional)
     if refusal is not None:
         return _refused(request, refusal)
@@ -100,21 +97,6 @@ def _refused(request: ProduceRequest, refusal: KafkaError) -> ProduceResponse:
             for topic in request.topic_data
         ]
     )
-
-
-def _is_transactional(request: ProduceRequest) -> bool:
-    """Whether any batch is, by two bytes of its header; what is damaged, or too old, is found out later."""
-    for topic in request.topic_data:
-        for data in topic.partition_data:
-            records = data.records
-            if (
-                records is not None
-                and len(records) > _LOW_ATTRIBUTES_POSITION
-                and records[_LOW_ATTRIBUTES_POSITION] & _TRANSACTIONAL_BIT
-                and records[_MAGIC_POSITION] == _MAGIC
-            ):
-                return True
-    return False
 
 
 def _refusal(request: ProduceRequest, *, is_transactional: bool) -> KafkaError | None:

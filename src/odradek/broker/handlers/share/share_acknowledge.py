@@ -45,7 +45,7 @@ async def handle(
         for partition in topic.partitions
     ]
     renews = context.api_version >= _SINCE_RENEWAL and request.is_renew_ack
-    verdicts = await acknowledge(broker, key, said, renews=renews)
+    verdicts = await acknowledge(broker, key, said, renews=renews, access=context.access)
     if request.share_session_epoch == CLOSING:
         await close_session(broker, key)
     response = ShareAcknowledgeResponse(responses=_topic_responses(verdicts))

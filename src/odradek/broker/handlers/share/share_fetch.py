@@ -16,6 +16,7 @@ from odradek.broker.share.acknowledging import (
     AcknowledgementTask,
     ReadPlace,
     acknowledge,
+    check_readable,
     close_session,
     lock_ms,
     member_of,
@@ -64,7 +65,7 @@ async def _fetch(
     except KafkaError as error:
         return ShareFetchResponse(error_code=error.code, error_message=error.message)
     renews = context.api_version >= _SINCE_MODES and request.is_renew_ack
-    verdicts = await acknowledge(broker, key, said, renews=renews)
+    verdicts = await acknowledge(broker, key, said, renews=renews, access=context.access)
     fetching = _Fetching(broker, context, request, key, session)
     if epoch == CLOSING:
         await close_session(broker, key)
@@ -145,6 +146,7 @@ class _Fetching:
             await turn.step()
             share_place = SharePlace(self.key.group_id, *place)
             try:
+                check_readable(self.broker, self.context.access, place)
                 if shares.loaded(share_place) is None:
                     loads[place] = shares.load(share_place)
             except KafkaError as error:

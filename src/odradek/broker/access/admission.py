@@ -1,0 +1,54 @@
+"""What of a request goes on to its handler, and what its answer needs in the end."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator
+from dataclasses import dataclass, field
+from typing import Any
+
+from odradek.broker.access.asker import Access
+from odradek.broker.access.refused_answers import element_class, mirrored, whole_answer
+from odradek.broker.context import BrokerContext, RequestContext
+from odradek.model.errors import ErrorCode
+from odradek.protocol import Api, Message
+
+Finish = Callable[[Any], Generator[None, None, Any]]
+"""Completes an answer, step by step."""
+
+
+@dataclass(slots=True)
+class Admission:
+    """What of a request goes on, and what its answer needs."""
+
+    broker: BrokerContext
+    context: RequestContext
+    access: Access
+    api: Api
+    request: Any
+    answer: Message | None = None
+    """When the handler is not asked."""
+    refused: dict[str, list[Any]] = field(default_factory=dict)
+    """Answers to refused elements, by the array that they go to."""
+    finishes: list[Finish] = field(default_factory=list)
+
+    @property
+    def version(self) -> int:
+        return self.context.api_version
+
+    def refuse(self, code: ErrorCode) -> None:
+        """The whole request."""
+        message = f"{self.context.principal} is not allowed to {self.api.name} this"
+        self.answer = whole_answer(self.api, self.version, self.request, code, message)
+
+    def refuse_element(self, answer: str, element: Any, code: ErrorCode, message: str | None = None) -> None:
+        cls = element_class(self.api, answer)
+        self.refused.setdefault(answer, []).append(
+            mirrored(self.api, self.version, cls, element, code, message)
+        )
+
+    def finishing(self, answer: Message) -> Generator[None, None, Any]:
+        for finish in self.finishes:
+            answer = yield from finish(answer)
+        for array, refused in self.refused.items():
+            answer = answer.replace(**{array: [*(getattr(answer, array) or ()), *refused]})
+        return answer

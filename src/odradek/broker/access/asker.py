@@ -1,0 +1,77 @@
+"""What the asker of one request may do, as the authorizer says."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Final
+
+from odradek.protocol.acls import (
+    CLUSTER_NAME,
+    OPERATIONS_OF,
+    AclOperation,
+    AclResourceType,
+    RequiredAcl,
+)
+from odradek.security.authorizer import Authorizer
+from odradek.security.principals import Requester
+
+ReportRefusal = Callable[[RequiredAcl, str], None]
+_REPORTED_MAX: Final = 20
+
+
+class Access:
+    """Of one request. Refusals are reported, the first `_REPORTED_MAX` of them each, the others by their number."""
+
+    __slots__ = ("_authorizer", "_host", "_principal", "_report", "refused_count")
+
+    def __init__(self, authorizer: Authorizer, asker: Requester, report: ReportRefusal) -> None:
+        self._authorizer = authorizer
+        self._principal = asker.principal
+        self._host = asker.host
+        self._report = report
+        self.refused_count = 0
+
+    def may(self, operation: AclOperation, resource_type: AclResourceType, name: str) -> bool:
+        """Whether the asker may do this; a refusal is reported."""
+        if self._authorizer.may(self._principal, self._host, operation, resource_type, name):
+            return True
+        self._refused(RequiredAcl(operation, resource_type), name)
+        return False
+
+    def may_quietly(self, operation: AclOperation, resource_type: AclResourceType, name: str) -> bool:
+        """Where a refusal is no mistake of the asker: the answer only shows less."""
+        return self._authorizer.may(self._principal, self._host, operation, resource_type, name)
+
+    def may_any(
+        self, alternatives: Iterable[RequiredAcl], name: str | None, *, quietly: bool = False
+    ) -> bool:
+        """Whether one of the alternatives holds; None as the name: for any resource that there could be."""
+        for required in alternatives:
+            if required.resource is AclResourceType.CLUSTER:
+                allowed = self.may_quietly(required.operation, required.resource, CLUSTER_NAME)
+            elif name is None:
+                allowed = self._authorizer.may_anywhere(
+                    self._principal, self._host, required.operation, required.resource
+                )
+            else:
+                allowed = self.may_quietly(required.operation, required.resource, name)
+            if allowed:
+                return True
+        if not quietly:
+            self._refused(
+                required, CLUSTER_NAME if required.resource is AclResourceType.CLUSTER else name or "*"
+            )
+        return False
+
+    def operations(self, resource_type: AclResourceType, name: str) -> int:
+        """What the asker may do to it, as the bit field of KIP-430."""
+        return sum(
+            1 << operation
+            for operation in OPERATIONS_OF[resource_type]
+            if self.may_quietly(operation, resource_type, name)
+        )
+
+    def _refused(self, required: RequiredAcl, name: str) -> None:
+        self.refused_count += 1
+        if self.refused_count <= _REPORTED_MAX:
+            self._report(required, name)

@@ -1,0 +1,213 @@
+"""Answers to what is refused: the elements of a request, mirrored into the answer's form, with the error in each place for one.
+
+Which fields an answer takes over from the request follows from their names. So the answer to a refused topic names the topic
+and its partitions, as the answer to one that does not exist would.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any, Final
+
+from odradek.model.errors import ErrorCode
+from odradek.protocol import Api, Message, Struct
+from odradek.protocol.schema import ArrayKind, Field, StructKind
+
+_PARTITION: Final = ("partition_index", "index", "partition", "partition_id")
+_TOPIC: Final = ("name", "topic", "topic_name")
+_TAKEN_OVER: Final = {
+    **dict.fromkeys(_PARTITION, _PARTITION),
+    **dict.fromkeys(_TOPIC, _TOPIC),
+    "user": ("user", "name"),
+    **{
+        name: (name,)
+        for name in (
+            "topic_id",
+            "group_id",
+            "key",
+            "transactional_id",
+            "resource_type",
+            "resource_name",
+            "producer_id",
+        )
+    },
+}
+"""Fields of answers that say what an element is, and how requests may call them."""
+_PLAIN: Final = frozenset({"group_id", "key", "transactional_id", "name", "user"})
+"""What a string of a request may be in its answer."""
+_ANSWERED_AS: Final[dict[str, dict[str, Any]]] = {
+    "Produce": {"base_offset": -1, "log_start_offset": -1},
+    "Fetch": {"high_watermark": -1, "records": b"", "aborted_transactions": None},
+    "OffsetFetch": {"committed_offset": -1, "metadata": ""},
+    "DeleteRecords": {"low_watermark": -1},
+    "FindCoordinator": {"node_id": -1, "host": "", "port": -1},
+    "InitProducerId": {"producer_id": -1, "producer_epoch": -1},
+    "DescribeConfigs": {"error_message": None},
+}
+"""What else is said in an answer with an error, where that is not the default of the field."""
+_OTHER_ARRAYS: Final = {
+    "AddPartitionsToTxn": ("v3_and_below_topics", "results_by_topic_v3_and_below"),
+    "ElectLeaders": ("topic_partitions", "replica_election_results"),
+    "AlterPartitionReassignments": ("topics", "responses"),
+}
+"""The arrays of request and answer that go together, where a request has several, or the answer an error of its own, too."""
+_BOTH: Final = frozenset({"ElectLeaders", "AlterPartitionReassignments"})
+"""The error is said for the request, and for each element."""
+
+
+def mirrored(
+    api: Api, version: int, cls: type[Struct], element: Any, code: ErrorCode, message: str | None = None
+) -> Any:
+    """The answer of class `cls` to an element: a struct of the request, or a plain value such as a group's id."""
+    values: dict[str, Any] = {}
+    extra = _ANSWERED_AS.get(api.name, {})
+    for field in cls.FIELDS:
+        kind = field.kind
+        if version not in field.versions:
+            continue
+        if field.name in ("error_code", "partition_error_code"):
+            values[field.name] = code
+        elif field.name == "error_message":
+            values[field.name] = message
+        elif field.name in extra:
+            values[field.name] = extra[field.name]
+        elif isinstance(kind, ArrayKind):
+            inner = _struct_of(kind)
+            if inner is not None and has_error(inner):
+                values[field.name] = [
+                    mirrored(api, version, inner, below, code, message) for below in _array_in(element)
+                ]
+            elif field.name == "entity":
+                values[field.name] = element.entity
+        elif not isinstance(kind, StructKind):
+            value = _value(element, field)
+            if value is not None:
+                values[field.name] = value
+    return cls(**values)
+
+
+def whole_answer(
+    api: Api, version: int, request: Any, code: ErrorCode, message: str | None = None
+) -> Message:
+    """The answer to a request that is refused whole."""
+    cls: Any = api.response
+    values: dict[str, Any] = {}
+    extra = _ANSWERED_AS.get(api.name, {})
+    is_said = False
+    for field in cls.FIELDS:
+        if version not in field.versions:
+            continue
+        if field.name == "error_code":
+            values["error_code"] = code
+            is_said = True
+        elif field.name == "error_message":
+            values["error_message"] = message
+        elif field.name in extra:
+            values[field.name] = extra[field.name]
+    if api.name == "JoinGroup":
+        values |= {"member_id": request.member_id, "protocol_name": None if version >= _NULL_PROTOCOL else ""}
+    if api.name == "AlterReplicaLogDirs":
+        return cls(results=_log_dir_answers(api, request, code))  # type: ignore[no-any-return]
+    if api.name == "AlterUserScramCredentials":
+        users = dict.fromkeys(change.name for change in (*request.deletions, *request.upsertions))
+        values["results"] = [
+            mirrored(api, version, _array(api, "results"), user, code, message) for user in users
+        ]
+        return cls(**values)  # type: ignore[no-any-return]
+    if not is_said or api.name in _BOTH:
+        asked, answered = _OTHER_ARRAYS.get(api.name) or _arrays_of(api, version)
+        values[answered] = [
+            mirrored(api, version, _array(api, answered), element, code, message)
+            for element in getattr(request, asked) or ()
+        ]
+    return cls(**values)  # type: ignore[no-any-return]
+
+
+_NULL_PROTOCOL: Final = 7
+
+
+def _log_dir_answers(api: Api, request: Any, code: ErrorCode) -> list[Any]:
+    topics: dict[str, list[int]] = {}
+    for directory in request.dirs:
+        for topic in directory.topics:
+            topics.setdefault(topic.name, []).extend(topic.partitions)
+    cls = _array(api, "results")
+    inner: Any = next(_struct_of(field.kind) for field in cls.FIELDS if isinstance(field.kind, ArrayKind))
+    return [
+        cls(topic_name=name, partitions=[inner(partition_index=index, error_code=code) for index in indexes])
+        for name, indexes in topics.items()
+    ]
+
+
+def element_class(api: Api, answer: str) -> type[Struct]:
+    """The class of the elements of an array of the answer."""
+    cls: type[Struct] = _array(api, answer)
+    return cls
+
+
+def _array(api: Api, name: str) -> Any:
+    field = next(field for field in api.response.FIELDS if field.name == name)
+    assert isinstance(field.kind, ArrayKind)
+    return _struct_of(field.kind)
+
+
+@cache
+def _arrays_of_class(
+    api_key: int, request: type[Message], response: type[Message], version: int
+) -> tuple[str, str]:
+    asked = next(
+        field.name
+        for field in request.FIELDS
+        if isinstance(field.kind, ArrayKind) and version in field.versions
+    )
+    answered = next(
+        field.name
+        for field in response.FIELDS
+        if isinstance(field.kind, ArrayKind)
+        and version in field.versions
+        and (inner := _struct_of(field.kind)) is not None
+        and has_error(inner)
+    )
+    return asked, answered
+
+
+def _arrays_of(api: Api, version: int) -> tuple[str, str]:
+    return _arrays_of_class(api.key, api.request, api.response, version)
+
+
+@cache
+def has_error(cls: type[Struct]) -> bool:
+    """Whether the struct, or one in it, has a place for an error."""
+    for field in cls.FIELDS:
+        if field.name in ("error_code", "partition_error_code"):
+            return True
+        inner = _struct_of(field.kind) if isinstance(field.kind, ArrayKind) else None
+        if inner is not None and has_error(inner):
+            return True
+    return False
+
+
+def _struct_of(kind: ArrayKind[Any]) -> type[Struct] | None:
+    element = kind.element
+    return element.cls if isinstance(element, StructKind) else None
+
+
+def _array_in(element: Any) -> Any:
+    """The array that the answer mirrors: the first one of an element."""
+    if not isinstance(element, Struct):
+        return ()
+    for field in element.FIELDS:
+        if isinstance(field.kind, ArrayKind):
+            return getattr(element, field.name) or ()
+    return ()
+
+
+def _value(element: Any, field: Field) -> Any:
+    if isinstance(element, int):
+        return element if field.name in _PARTITION else None
+    if isinstance(element, str):
+        return element if field.name in _PLAIN else None
+    for name in _TAKEN_OVER.get(field.name, ()):
+        if (value := getattr(element, name, None)) is not None:
+            return value
+    return None
