@@ -67,10 +67,11 @@ AREAS: Final = (
         """,
     ),
     Area(
-        name="Policies",
+        name="Policies and principals of one's own",
         reason=NOT_YET,
         keys="""
         alter.config.policy.class.name create.topic.policy.class.name early.start.listeners
+        principal.builder.class
         """,
     ),
     Area(
@@ -246,7 +247,7 @@ DYNAMIC_FOR_ALL: Final = frozenset(_FOR_ALL.split())
 """Of those above, what Kafka's brokers take a new value of while they run, for one broker or for all: it is kept here, too."""
 
 _FOR_ONE: Final = """
-    cordoned.log.dirs sasl.enabled.mechanisms sasl.jaas.config
+    cordoned.log.dirs principal.builder.class sasl.enabled.mechanisms sasl.jaas.config
     sasl.kerberos.kinit.cmd sasl.kerberos.min.time.before.relogin
     sasl.kerberos.principal.to.local.rules sasl.kerberos.service.name
     sasl.kerberos.ticket.renew.jitter sasl.kerberos.ticket.renew.window.factor

@@ -53,7 +53,7 @@ SHOWN_ELSEWHERE = {
     ): "of shares, from version 6 on: `cells` leaves the others out",
 }
 ALLOWED, REFUSED = True, False
-SITUATIONS = {
+CASES = {
     "no ACLs": REFUSED,
     "allowed": ALLOWED,
     "allowed to all": ALLOWED,
@@ -76,11 +76,11 @@ class Cell:
     version: int
     rule: AccessRule
     required: RequiredAcl
-    situation: str
+    case: str
 
     def __str__(self) -> str:
         acl = f"{self.required.operation.name} {self.required.resource.name}"
-        return f"{self.api.name} v{self.version} {acl} of {self.rule.field or 'the cluster'} {self.rule.when}: {self.situation}"
+        return f"{self.api.name} v{self.version} {acl} of {self.rule.field or 'the cluster'} {self.rule.when}: {self.case}"
 
 
 def cells(family: str) -> Iterator[Cell]:
@@ -102,10 +102,10 @@ def cells(family: str) -> Iterator[Cell]:
                         f"{required.operation.name} {required.resource.name}",
                     ) in SHOWN_ELSEWHERE and (api.name != "FindCoordinator"):
                         continue
-                    for situation in SITUATIONS if version == versions[-1] else IN_EVERY_VERSION:
-                        if situation == "no ACLs" and required is not rule.required:
+                    for case in CASES if version == versions[-1] else IN_EVERY_VERSION:
+                        if case == "no ACLs" and required is not rule.required:
                             continue
-                        yield Cell(api, version, rule, required, situation)
+                        yield Cell(api, version, rule, required, case)
 
 
 def is_possible(api: Api, version: int, rule: AccessRule) -> bool:
@@ -133,25 +133,23 @@ def test_there_are_enough_cells() -> None:
     }
 
 
-def acl(required: RequiredAcl, name: str, situation: str, *, deny: bool = False) -> Acl:
-    pattern_type = PatternType.PREFIXED if situation.endswith("a prefix") else PatternType.LITERAL
-    if situation.endswith("a prefix"):
+def acl(required: RequiredAcl, name: str, case: str, *, deny: bool = False) -> Acl:
+    pattern_type = PatternType.PREFIXED if case.endswith("a prefix") else PatternType.LITERAL
+    if case.endswith("a prefix"):
         name = name[:3]
-    elif situation.endswith("everywhere"):
+    elif case.endswith("everywhere"):
         name = "*"
     return Acl(
         AclPattern(required.resource, name, pattern_type),
-        {"allowed to another": "User:bob", "allowed to all": "User:*"}.get(
-            situation, "User:*" if deny else ME
-        ),
-        {"allowed from elsewhere": ELSEWHERE, "allowed from here": HERE}.get(situation, "*"),
+        {"allowed to another": "User:bob", "allowed to all": "User:*"}.get(case, "User:*" if deny else ME),
+        {"allowed from elsewhere": ELSEWHERE, "allowed from here": HERE}.get(case, "*"),
         required.operation,
         AclPermission.DENY if deny else AclPermission.ALLOW,
     )
 
 
 def acls_of(cell: Cell) -> frozenset[Acl]:
-    """Those of the situation, and what the other rows of the API need."""
+    """Those of the case, and what the other rows of the API need."""
     others = {
         acl(rule.required, name, "")
         for rule in ACCESS[cell.api.name]
@@ -159,11 +157,11 @@ def acls_of(cell: Cell) -> frozenset[Acl]:
         for name in names_of(rule.required.resource)
     }
     names = names_of(cell.required.resource)
-    if cell.situation in ("no ACLs", "super user"):
+    if cell.case in ("no ACLs", "super user"):
         return frozenset(others)
-    allow, _, deny = cell.situation.partition(" and denied")
+    allow, _, deny = cell.case.partition(" and denied")
     own = {acl(cell.required, name, allow) for name in names}
-    if "denied" in cell.situation:
+    if "denied" in cell.case:
         own |= {acl(cell.required, name, deny.strip(), deny=True) for name in names}
     return frozenset(others | own)
 
@@ -191,13 +189,13 @@ async def failures(wire: Wire, authorizer: AclAuthorizer, family: str) -> list[s
     for number, cell in enumerate(cells(family)):
         Names.new = f"new-topic-{number}"
         acls = acls_of(cell)
-        expected = SITUATIONS[cell.situation]
+        expected = CASES[cell.case]
         if not expected and is_allowed_otherwise(cell, acls):
             continue
         by_id = cell.rule.field.endswith("topics[].topic_id") and cell.api.name in BY_ID_TOO
         if expected and by_id and cell.api.name == "DeleteTopics":
             continue  # the others need the topic
-        authorizer.configure({"super.users": ME if cell.situation == "super user" else ""})
+        authorizer.configure({"super.users": ME if cell.case == "super user" else ""})
         authorizer.update((acls, *NO_ACLS[1:]))
         when = "by id" if by_id else cell.rule.when
         request = request_of(cell.api.name, cell.version, when)

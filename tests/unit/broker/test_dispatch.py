@@ -41,6 +41,7 @@ class FakeContext:
     runtime = real_runtime()
 
     config = BrokerConfig()
+    gate = None
 
 
 def frame(name: str, version: int, request: Any) -> memoryview:
