@@ -86,8 +86,8 @@ def _rule(
     )
 
 
-def _cluster(operation: str, **options: str) -> tuple[AccessRule, ...]:
-    return (_rule(f"{operation} CLUSTER", **options),)
+def _cluster(operation: str) -> tuple[AccessRule, ...]:
+    return (_rule(f"{operation} CLUSTER"),)
 
 
 def _configs(operation: str, answer: str) -> tuple[AccessRule, ...]:
