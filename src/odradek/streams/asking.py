@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from pyspark.sql.types import BinaryType, DataType, IntegerType, LongType, ShortType, StringType, StructType
 
@@ -18,8 +18,10 @@ if TYPE_CHECKING:
     from odradek.streams.plan.schemas import Format
     from odradek.streams.translation.frames import RecordFrame
     from odradek.views import table_view
+    from odradek.views.http import serving as http_serving
     from odradek.views.table_view import TableView
 else:
+    http_serving = lazy("odradek.views.http.serving")
     table_view = lazy("odradek.views.table_view")
 
 _IN_BYTES: Final[dict[type[DataType], str]] = {LongType: "long", IntegerType: "int", ShortType: "short"}
@@ -65,6 +67,7 @@ class AskedTables:
     options: Mapping[str, str]
     tables: Mapping[str, AskedTable]
     _views: dict[str, TableView] = field(default_factory=dict)
+    _serving: http_serving.ServingThread | None = None
 
     def __getitem__(self, topic: str) -> TableView:
         """It has what was committed when it was opened. ConfigError when the program writes no table to the topic."""
@@ -75,14 +78,39 @@ class AskedTables:
                 raise ConfigError(
                     f"the program writes no table to {topic!r}; it writes {', '.join(sorted(self.tables)) or 'none'}"
                 )
-            settings = ConsumerSettings.arguments(kafka_client(self.options, topic))
-            servers = settings.pop("bootstrap_servers")
+            servers, settings = self._client()
             view = self._views[topic] = table_view.TableView.open(
                 servers, topic, key=table.key, value=table.value, **settings
             )
         return view
 
+    def serve(self, host: str, port: int) -> str:
+        """All tables over HTTP, by views of their own; the URL. ConfigError when there is no table, or the address is taken."""
+        if not self.tables:
+            raise ConfigError("the program writes no table: there is nothing to serve")
+        if self._serving is not None:
+            raise ConfigError(f"the tables are served at {self._serving.address} already")
+        servers, settings = self._client()
+        try:
+            tables = [
+                http_serving.ServedTable(topic=table.topic, key=table.key, value=table.value)
+                for table in self.tables.values()
+            ]
+        except ImportError as error:
+            raise ConfigError(f"serving tables needs more ({error}): pip install 'odradek[views]'") from error
+        self._serving = http_serving.ServingThread(
+            servers, tuple(tables), host=host, port=port, settings=settings
+        )
+        return self._serving.address
+
+    def _client(self) -> tuple[Any, dict[str, Any]]:
+        settings = ConsumerSettings.arguments(kafka_client(self.options, "-"))
+        return settings.pop("bootstrap_servers"), settings
+
     def close(self) -> None:
         """Idempotent."""
+        if self._serving is not None:
+            self._serving.close()
+            self._serving = None
         while self._views:
             self._views.popitem()[1].close()

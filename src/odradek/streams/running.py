@@ -63,6 +63,12 @@ class Run:
         """
         return self._tables[topic]
 
+    def serve(self, *, port: int = 8085, host: str = "127.0.0.1") -> str:
+        """All tables that the program writes, over HTTP, until it is stopped: GET /tables, /tables/TOPIC/KEY (docs/views.md has
+        the rest). Port 0: a free one. Return the URL.
+        """
+        return self._tables.serve(host, port)
+
     def __enter__(self) -> Self:
         return self
 

@@ -3,6 +3,9 @@
 One column family: rows under `d`, what the store says of itself under a zero byte. A batch of rows and its positions are one
 write batch. The write-ahead log is off: a memtable reaches the disk whole, and holds batches in the order in which they were
 written, so that what is lost in a crash is the end of them, rows and positions alike. It is read from the topic again.
+
+While a view is built, rows are gathered and sorted, and RocksDB takes them over as files of its own. That is less work than
+memtables are. A file has positions, too.
 """
 
 from __future__ import annotations
@@ -34,6 +37,9 @@ _log = events.get("views")
 MARKER: Final = "odradek-view.json"
 DATABASE: Final = "rocksdb"
 DAMAGED: Final = "damaged"
+GATHERED_FILE: Final = "gathered.sst"
+GATHERED_ROWS_MIN: Final = 1_000
+"""Fewer changes are written as they come."""
 FORMAT: Final = 1
 _STATE: Final = b"\0state"
 _POSITION: Final = b"\0position"
@@ -71,6 +77,10 @@ class RocksDBStore:
         self._directory: Final = directory
         self._limits: Final = limits
         self._closing = threading.Lock()
+        self._gathering = threading.Lock()
+        self._gathered: dict[bytes, bytes | None] = {}
+        self._gathered_bytes = 0
+        self._gathered_state: ViewState | None = None
         self._prepare(topic)
         self._database: Any = self._open()
         self._kept: ViewState | None = self._read_state()
@@ -78,9 +88,13 @@ class RocksDBStore:
     # -- what the port asks for
 
     def state(self) -> ViewState | None:
-        return self._kept
+        return self._gathered_state or self._kept
 
     def apply(self, changes: Mapping[bytes, bytes | None], state: ViewState) -> None:
+        if not state.is_complete and (self._gathered_state is not None or len(changes) >= GATHERED_ROWS_MIN):
+            self._gather(changes, state)
+            return
+        self._settle()
         batch = rocksdict.WriteBatch(raw_mode=True)
         delete = batch.delete
         for key, value in changes.items():
@@ -91,6 +105,8 @@ class RocksDBStore:
         self._write(batch, state)
 
     def clear(self, state: ViewState) -> None:
+        with self._gathering:
+            self._gathered, self._gathered_bytes, self._gathered_state = {}, 0, None
         batch = rocksdict.WriteBatch(raw_mode=True)
         batch.delete_range(_ROWS, _ROWS_END)
         batch.delete_range(_POSITION, _POSITIONS_END)
@@ -98,11 +114,13 @@ class RocksDBStore:
         self._write(batch, state)
 
     def get(self, key: bytes) -> bytes | None:
+        self._settle()
         with self._explained("read"):
             value: bytes | None = self._database.get(_ROWS + key)
         return value
 
     def scan(self, start: bytes, end: bytes | None, row_count_max: int) -> list[Row]:
+        self._settle()
         rows: list[Row] = []
         size_bytes = 0
         bound = _read_up_to(_ROWS_END if end is None else _ROWS + end)
@@ -119,6 +137,7 @@ class RocksDBStore:
         return rows
 
     def count(self) -> int:
+        self._settle()
         bound = _read_up_to(_ROWS_END)
         count, key = 0, _ROWS
         with self._explained("read"):
@@ -132,11 +151,14 @@ class RocksDBStore:
             return int(self._database.property_int_value("rocksdb.estimate-num-keys") or 0)
 
     def flush(self) -> None:
+        self._settle()
         with self._explained("written"):
             self._database.flush()
 
     def close(self) -> None:
         with self._closing:
+            if not isinstance(self._database, _Closed):
+                self._settle()
             database, self._database = self._database, _Closed()
             if isinstance(database, _Closed):
                 return
@@ -207,6 +229,13 @@ class RocksDBStore:
         (self._directory / DAMAGED).unlink(missing_ok=True)
 
     def _open_database(self) -> Any:
+        database = rocksdict.Rdict(str(self._directory / DATABASE), self._options())
+        writing = rocksdict.WriteOptions()
+        writing.disable_wal = True  # type: ignore[assignment,method-assign] # a property, though its stub says a method
+        database.set_write_options(writing)
+        return database
+
+    def _options(self) -> Any:
         limits = self._limits
         options = rocksdict.Options(raw_mode=True)
         options.create_if_missing(True)
@@ -223,11 +252,7 @@ class RocksDBStore:
         blocks.set_cache_index_and_filter_blocks(True)
         blocks.set_pin_l0_filter_and_index_blocks_in_cache(True)
         options.set_block_based_table_factory(blocks)
-        database = rocksdict.Rdict(str(self._directory / DATABASE), options)
-        writing = rocksdict.WriteOptions()
-        writing.disable_wal = True  # type: ignore[assignment,method-assign] # a property, though its stub says a method
-        database.set_write_options(writing)
-        return database
+        return options
 
     # -- rows and state
 
@@ -237,13 +262,53 @@ class RocksDBStore:
         iterator.seek(key)
         iterator.status()
 
-    def _write(self, batch: Any, state: ViewState) -> None:
-        kept = self._kept
+    def _gather(self, changes: Mapping[bytes, bytes | None], state: ViewState) -> None:
+        with self._gathering:
+            self._gathered.update(changes)
+            self._gathered_bytes += sum(map(len, changes)) + sum(map(len, filter(None, changes.values())))
+            self._gathered_state = state
+        if self._gathered_bytes >= self._limits.write_buffer_bytes:
+            self._settle()
+
+    def _settle(self) -> None:
+        """What was gathered becomes a file of RocksDB's: rows in order, behind what the store says of itself."""
+        with self._gathering, self._explained("written"):
+            state = self._gathered_state
+            if state is None:
+                return
+            path = self._directory / DATABASE / GATHERED_FILE
+            path.unlink(missing_ok=True)
+            writer = rocksdict.SstFileWriter(self._options())
+            writer.open(str(path))
+            for key, value in sorted(self._changed_state(state).items()):
+                writer[key] = value
+            gathered = self._gathered
+            for key in sorted(gathered):
+                row = gathered[key]
+                if row is None:
+                    del writer[_ROWS + key]
+                else:
+                    writer[_ROWS + key] = row
+            writer.finish()
+            moving = rocksdict.IngestExternalFileOptions()
+            moving.set_move_files(True)
+            self._database.ingest_external_file([str(path)], moving)
+            self._kept = state
+            self._gathered, self._gathered_bytes, self._gathered_state = {}, 0, None
+
+    def _changed_state(self, state: ViewState) -> dict[bytes, bytes]:
+        """What the store says of itself, as far as it is not written."""
+        kept, changed = self._kept, {}
         if kept is None or _identity(kept) != _identity(state):
-            batch[_STATE] = _encode_identity(state)
+            changed[_STATE] = _encode_identity(state)
         for partition, position in state.positions.items():
             if kept is None or kept.positions.get(partition) != position:
-                batch[_POSITION + _PARTITION.pack(partition)] = _encode_position(position)
+                changed[_POSITION + _PARTITION.pack(partition)] = _encode_position(position)
+        return changed
+
+    def _write(self, batch: Any, state: ViewState) -> None:
+        for key, value in self._changed_state(state).items():
+            batch[key] = value
         with self._explained("written"):
             self._database.write(batch)
         self._kept = state

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+import urllib.error
+import urllib.request
 from types import SimpleNamespace
 from typing import Any
 
@@ -70,6 +73,43 @@ def test_a_table_is_asked_by_its_topic(odradek_broker: LocalBroker) -> None:
             tables["others"]
     finally:
         tables.close()
+
+
+def test_tables_are_served_until_the_program_ends(odradek_broker: LocalBroker) -> None:
+    options = {"kafka.bootstrap.servers": odradek_broker.address}
+    make_compacted(options, "served-totals")
+    with Producer(odradek_broker.address) as producer:
+        producer.send("served-totals", b'{"n": 1}', key=b"ann")
+    tables = AskedTables(
+        options, {"served-totals": AskedTable(topic="served-totals", key="string", value="json")}
+    )
+    try:
+        address = tables.serve("127.0.0.1", 0)
+        with pytest.raises(ConfigError, match="are served at"):
+            tables.serve("127.0.0.1", 0)
+        other = AskedTables(options, tables.tables)
+        with pytest.raises(ConfigError, match="cannot listen"):
+            other.serve("127.0.0.1", int(address.rpartition(":")[2]))
+        answer = asked_until_there(f"{address}/tables/served-totals/ann?freshness=brief")
+        assert (answer["key"], answer["value"], answer["freshness"]["lag"]) == ("ann", {"n": 1}, 0)
+    finally:
+        tables.close()
+    with pytest.raises(urllib.error.URLError):
+        urllib.request.urlopen(f"{address}/tables", timeout=5)
+    with pytest.raises(ConfigError, match="writes no table"):
+        AskedTables(options, {}).serve("127.0.0.1", 0)
+
+
+def asked_until_there(url: str) -> dict[str, Any]:
+    """The answer, once the table is not restored any more."""
+    while True:
+        try:
+            with urllib.request.urlopen(url, timeout=30) as response:
+                answer: dict[str, Any] = json.load(response)
+                return answer
+        except urllib.error.HTTPError as error:
+            if error.code != 503:
+                raise
 
 
 def test_a_topic_that_forgets_rows_is_named_in_a_warning(

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+import queue
 import signal
 import socket
 import threading
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import AsyncExitStack, contextmanager
+from contextlib import AsyncExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
 import uvicorn
 
-from odradek.model.errors import ConfigError
+from odradek.model.errors import ConfigError, ErrorValue
 from odradek.views.aio import AsyncTableView
 from odradek.views.http.application import DEFAULT_HTTP_LIMITS, HttpLimits, application
 
@@ -43,9 +44,10 @@ async def serve(
     limits: HttpLimits = DEFAULT_HTTP_LIMITS,
     settings: Mapping[str, Any] | None = None,
     on_ready: Callable[[str], object] = lambda address: None,
+    ended: asyncio.Event | None = None,
 ) -> None:
-    """Until SIGINT or SIGTERM. `directory`: each table in one of its name; None: in memory. `on_ready(URL)` is called when it
-    listens; tables may still be restored then. ConfigError when the address cannot be had."""
+    """Until SIGINT or SIGTERM, or until `ended` is set. `directory`: each table in one of its name; None: in memory.
+    `on_ready(URL)` is called when it listens; tables may still be restored then. ConfigError when the address cannot be had."""
     async with AsyncExitStack() as stack:
         listening = stack.enter_context(_listening(host, port))
         views: dict[str, AsyncTableView] = {}
@@ -79,7 +81,78 @@ async def serve(
         )
         name = f"[{address[0]}]" if ":" in address[0] else address[0]
         on_ready(f"http://{name}:{address[1]}")
-        await server.serve(sockets=[listening])
+        ending = asyncio.get_running_loop().create_task(_end(server, ended), name="odradek-tables-end")
+        try:
+            await server.serve(sockets=[listening])
+        finally:
+            ending.cancel()
+
+
+async def _end(server: uvicorn.Server, ended: asyncio.Event | None) -> None:
+    if ended is not None:
+        await ended.wait()
+        server.should_exit = True
+
+
+class ServingThread:
+    """`serve` on a thread of its own, for a program that does other things, too. `address` is its URL."""
+
+    def __init__(
+        self,
+        bootstrap_servers: str,
+        tables: tuple[ServedTable, ...],
+        *,
+        host: str,
+        port: int,
+        settings: Mapping[str, Any],
+    ) -> None:
+        """Return when it listens. What `serve` raises, as an OdradekError."""
+        self._ready: Final[queue.SimpleQueue[str | ErrorValue[Exception]]] = queue.SimpleQueue()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._ended: asyncio.Event | None = None
+        self._thread: Final = threading.Thread(
+            target=asyncio.run,
+            args=(self._serve(bootstrap_servers, tables, host, port, settings),),
+            name="odradek-tables",
+            daemon=True,
+        )
+        self._thread.start()
+        answer = self._ready.get()
+        if isinstance(answer, ErrorValue):
+            self._thread.join()
+            raise answer.exception()
+        self.address: Final = answer
+
+    async def _serve(
+        self,
+        bootstrap_servers: str,
+        tables: tuple[ServedTable, ...],
+        host: str,
+        port: int,
+        settings: Mapping[str, Any],
+    ) -> None:
+        self._loop, self._ended = asyncio.get_running_loop(), asyncio.Event()
+        try:
+            await serve(
+                bootstrap_servers,
+                tables,
+                host=host,
+                port=port,
+                settings=settings,
+                on_ready=self._ready.put,
+                ended=self._ended,
+            )
+        except Exception as error:  # noqa: BLE001 - the root of a thread: its maker raises it
+            self._ready.put(ErrorValue.of(error))
+
+    def close(self) -> None:
+        """Answer what was asked, and end. Idempotent."""
+        if self._thread.is_alive():
+            assert self._loop is not None
+            assert self._ended is not None
+            with suppress(RuntimeError):  # it is ending by itself
+                self._loop.call_soon_threadsafe(self._ended.set)
+            self._thread.join()
 
 
 class _Server(uvicorn.Server):
@@ -105,9 +178,13 @@ def _listening(host: str, port: int) -> socket.socket:
         family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
         # asyncio sets TCP_NODELAY only where the protocol is named: without it a second small write waits 40 ms
         listening = socket.socket(family[0], socket.SOCK_STREAM, socket.IPPROTO_TCP)
-        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        listening.bind(family[4])
-        listening.listen(128)
+        try:
+            listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            listening.bind(family[4])
+            listening.listen(128)
+        except OSError:
+            listening.close()
+            raise
     except OSError as error:
         raise ConfigError(f"cannot listen on {host}:{port}: {error.strerror or error}") from error
     return listening
