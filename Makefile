@@ -103,6 +103,7 @@ oracle: $(READY) ## random programs of streams and tables through Kafka Streams'
 bench: $(READY) ## beside Apache Kafka, in one run: ratios with their spread, a chart, a JSON file
 	$(BIN)/python -m benchmarks.run
 	-$(BIN)/python -m benchmarks.spark_connector
+	-$(BIN)/python -m benchmarks.streams --quick
 
 packages: $(READY) ## build wheel and source archive, and try both in clean environments: PYTHONS="--python /path/to/python3.12 ..."
 	$(BIN)/python -m tools.try_packages $(PYTHONS)

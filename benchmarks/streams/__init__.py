@@ -1,0 +1,1 @@
+"""`odradek.streams` beside Kafka Streams: the same programs on the same broker."""
