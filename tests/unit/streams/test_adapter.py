@@ -20,16 +20,60 @@ from pyspark.sql import Row
 from pyspark.sql.streaming.tws_tester import TwsTester
 
 from odradek.streams.changelogs import StateChangelog
-from odradek.streams.translation.adapter import PACKED_BYTES, TaskProcessor, packed
+from odradek.streams.processors.ports import KeyedProcessor
+from odradek.streams.translation.adapter import PACKED_BYTES, TaskProcessor, TaskRun, packed_changes
+from odradek.streams.translation.packing import ROWS, packed, unpacked
+
+HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
+PASSING = pa.struct([("topic", pa.string()), ("records", pa.binary())])
 
 
-def row(key: str, value: Any, *, at: int, offset: int) -> Row:
-    names = ("__port", "__key", "__payload0", "__timestamp", "__headers", "__order")
-    return Row(*names)(0, {"key": key}, value, at, None, [at, 0, 0, offset])
+def record(key: str, value: Any, *, at: int, offset: int, **more: Any) -> dict[str, Any]:
+    return {
+        "__port": 0,
+        "__key": {"key": key},
+        "__payload0": value,
+        "__timestamp": at,
+        "__headers": None,
+        "__order": [at, 0, 0, offset],
+        **more,
+    }
+
+
+def said(
+    tester: TwsTester, task: int, records: list[dict[str, Any]], value: pa.DataType
+) -> list[dict[str, Any]]:
+    """What a task says of records, which it gets packed in two rows."""
+    columns = {"__port": pa.int32(), "__key": pa.struct([("key", pa.string())]), "__payload0": value}
+    columns |= {"__timestamp": pa.int64(), "__headers": HEADERS, "__order": pa.list_(pa.int64())}
+    if records and "__state" in records[0]:
+        columns["__state"] = PASSING
+    rows = pa.Table.from_pylist(records, schema=pa.schema(columns))
+    middle = len(records) // 2
+    parts = [packed(rows.slice(0, middle)), packed(rows.slice(middle))]
+    return unpacked_all(tester.test(task, [Row(ROWS)(part) for part in parts]))
+
+
+def unpacked_all(rows: list[Row]) -> list[dict[str, Any]]:
+    return [update for row in rows for update in unpacked(row[ROWS]).to_pylist()]
+
+
+def task_run(
+    processor: KeyedProcessor,
+    outputs: dict[str, pa.DataType],
+    old: Any = None,
+    *more: tuple[str, pa.DataType],
+) -> TaskRun:
+    fields = [("__key", pa.struct([("key", pa.string())])), *outputs.items(), ("__timestamp", pa.int64())]
+    fields += [("__headers", HEADERS), ("__order", pa.list_(pa.int64())), *more]
+    return TaskRun(processor, 1, tuple(outputs), old, pa.schema(fields))
+
+
+LATEST = {"__value": pa.int64(), "__old": pa.int64()}
 
 
 def task(*, old: Any = None, name: str = "users", tasks: int = 2) -> TaskProcessor:
-    return TaskProcessor(LatestProcessor(), 1, ("__value", "__old"), old, name=name, tasks=tasks)
+    return TaskProcessor(task_run(LatestProcessor(), LATEST, old), name=name, tasks=tasks)
 
 
 @pytest.mark.parametrize(
@@ -41,14 +85,12 @@ def task(*, old: Any = None, name: str = "users", tasks: int = 2) -> TaskProcess
 )
 def test_a_task_has_many_keys_and_remembers_them(old: Any, expected: list[Any]) -> None:
     tester = TwsTester(task(old=old))
-    batch = [row("a", 3, at=9, offset=2), row("a", 1, at=5, offset=0), row("b", 2, at=7, offset=1)]
-    said = [
-        (update["__key"]["key"], update["__value"], update["__old"]) for update in tester.test((0,), batch)
-    ]
-    assert said == expected
-    (later,) = tester.test((0,), [row("a", None, at=11, offset=3)])
+    batch = [record("a", 3, at=9, offset=2), record("a", 1, at=5, offset=0), record("b", 2, at=7, offset=1)]
+    updates = said(tester, 0, batch, pa.int64())
+    assert [(update["__key"]["key"], update["__value"], update["__old"]) for update in updates] == expected
+    (later,) = said(tester, 0, [record("a", None, at=11, offset=3)], pa.int64())
     assert (later["__value"], later["__old"], later["__timestamp"]) == (None, 3, 11)
-    (gone,) = tester.test((0,), [row("a", 4, at=12, offset=4)])
+    (gone,) = said(tester, 0, [record("a", 4, at=12, offset=4)], pa.int64())
     assert (gone["__old"], gone["__order"]) == (None, [12, 0, 0, 4, 0])
 
 
@@ -58,11 +100,11 @@ def test_a_task_has_many_keys_and_remembers_them(old: Any, expected: list[Any]) 
 )
 def test_a_task_refuses_the_state_of_another(changed: dict[str, Any], message: str) -> None:
     first = TwsTester(task())
-    first.test((0,), [row("a", 1, at=1, offset=0)])
+    said(first, 0, [record("a", 1, at=1, offset=0)], pa.int64())
     second = TwsTester(task(**changed))
-    second.updateMapState("state", (0,), first.peekMapState("state", (0,)))
+    second.updateMapState("state", 0, first.peekMapState("state", 0))
     with pytest.raises(ConfigError, match=message):
-        second.test((0,), [row("a", 2, at=2, offset=1)])
+        said(second, 0, [record("a", 2, at=2, offset=1)], pa.int64())
 
 
 CHANGELOG = StateChangelog(options={}, topic="app.out-users-changelog", topic_id="7d")
@@ -79,39 +121,38 @@ def records_in(states: list[Any]) -> dict[bytes, Any]:
 
 
 def test_changes_of_state_follow_the_records_and_look_like_one() -> None:
-    names = (*row("a", 1, at=1, offset=0).__fields__, "__state")
+    def with_state(key: str, value: Any, *, at: int, offset: int, state: Any = None) -> dict[str, Any]:
+        return record(key, value, at=at, offset=offset, __state=state)
 
-    def with_state(key: str | None, value: Any, *, at: int, offset: int, state: Any = None) -> Row:
-        return Row(*names)(*row(key or "", value, at=at, offset=offset), state)
-
-    tester = TwsTester(
-        TaskProcessor(
-            LatestProcessor(), 1, ("__value", "__old"), None, name="users", tasks=2, changelog=CHANGELOG
-        )
-    )
+    run = task_run(LatestProcessor(), LATEST, None, ("__state", PASSING))
+    tester = TwsTester(TaskProcessor(run, name="users", tasks=2, changelog=CHANGELOG))
     passing = {"topic": "app.out-earlier-changelog", "records": b"packed"}
-    said = tester.test(
-        1, [with_state("a", 1, at=1, offset=0), with_state(None, None, at=0, offset=0, state=passing)]
+    updates = said(
+        tester,
+        1,
+        [with_state("a", 1, at=1, offset=0), with_state("", None, at=0, offset=0, state=passing)],
+        pa.int64(),
     )
-    assert [(update["__value"], update["__state"] and update["__state"]["topic"]) for update in said] == [
+    assert [(update["__value"], update["__state"] and update["__state"]["topic"]) for update in updates] == [
         (1, None),
         (1, "app.out-earlier-changelog"),
         (1, CHANGELOG.topic),
     ]
-    assert records_in([said[2]["__state"]]) == {b"value/('a',)": 1}
+    assert records_in([updates[2]["__state"]]) == {b"value/('a',)": 1}
 
-    said = tester.test(1, [with_state("a", None, at=2, offset=1), with_state("b", 5, at=3, offset=2)])
-    assert records_in([update["__state"] for update in said if update["__state"]]) == {
+    changes = [with_state("a", None, at=2, offset=1), with_state("b", 5, at=3, offset=2)]
+    updates = said(tester, 1, changes, pa.int64())
+    assert records_in([update["__state"] for update in updates if update["__state"]]) == {
         b"value/('a',)": None,
         b"value/('b',)": 5,
     }
-    said = tester.test(1, [with_state(None, None, at=0, offset=0, state=passing)])
-    assert [(update["__value"], update["__state"]["topic"]) for update in said] == [(1, passing["topic"])]
+    updates = said(tester, 1, [with_state("", None, at=0, offset=0, state=passing)], pa.int64())
+    assert [(update["__value"], update["__state"]["topic"]) for update in updates] == [(1, passing["topic"])]
 
 
 def test_many_changes_are_cut_into_several_rows() -> None:
     changes = {b"%d" % number: bytes(PACKED_BYTES // 4) for number in range(10)}
-    parts = list(packed(changes, 1))
+    parts = list(packed_changes(changes, 1))
     assert len(parts) == 3
     assert sum(rows.num_rows for part in parts for rows in pa.ipc.open_stream(part)) == 10
 
@@ -129,14 +170,14 @@ class Echo(Processor):
 
 def test_timers_on_the_clock_are_timers_of_spark() -> None:
     echo = CustomProcessor(Echo(), bare_key="key", bare_value=None, outputs={"": None})
-    tester = TwsTester(
-        TaskProcessor(echo, 1, ("__value",), None, name="echo", tasks=1), timeMode="ProcessingTime"
-    )
+    number = pa.struct([("n", pa.int64())])
+    run = task_run(echo, {"__value": number})
+    tester = TwsTester(TaskProcessor(run, name="echo", tasks=1), timeMode="ProcessingTime")
     tester.setProcessingTime(1_000)
-    assert tester.test((0,), [row("a", {"n": 1}, at=5, offset=0)]) == []
+    assert said(tester, 0, [record("a", {"n": 1}, at=5, offset=0)], number) == []
     tester.setProcessingTime(1_050)
-    assert tester.test((0,), [row("b", {"n": 2}, at=6, offset=1)]) == []
-    (first,) = tester.setProcessingTime(1_120)
+    assert said(tester, 0, [record("b", {"n": 2}, at=6, offset=1)], number) == []
+    (first,) = unpacked_all(tester.setProcessingTime(1_120))
     assert (first["__key"], first["__value"], first["__timestamp"]) == ({"key": "a"}, {"n": 1}, 1_100)
-    assert [said["__value"] for said in tester.setProcessingTime(1_200)] == [{"n": 2}]
+    assert [update["__value"] for update in unpacked_all(tester.setProcessingTime(1_200))] == [{"n": 2}]
     assert tester.setProcessingTime(9_000) == []

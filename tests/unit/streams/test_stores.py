@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import pickle
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from odradek.streams.processors import stores
 from odradek.streams.processors.stores import PagedStore, RecordingStore, latest_rows
 from odradek.streams.processors.task import MemoryStore
 
@@ -31,6 +34,7 @@ def test_rows_in_pages_are_written_over_and_deleted(
         else:
             store.put(name, data)
             expected[name] = data
+        store.flush()
     store = PagedStore(below)
     read = {name: store.get(name) for name in NAMES}
     assert {name: data for name, data in read.items() if data is not None} == expected
@@ -47,7 +51,53 @@ def test_many_rows_are_few_writes() -> None:
 
     below = Counting()
     PagedStore(below).fill({b"%d" % number: b"x" for number in range(10_000)}, TOPIC)
-    assert below.writes < 100
+    assert below.writes < 200
+
+
+@pytest.mark.parametrize("pages_held", [2, 2_048])
+def test_a_store_grows_and_holds_few_pages(pages_held: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(stores, "PAGES_HELD_MAX", pages_held)
+    below = MemoryStore()
+    expected: dict[bytes, bytes] = {}
+    for batch in range(4):
+        store = PagedStore(below)
+        for number in range(batch * 150, 700 * batch + 400):
+            name = b"%d" % number
+            if number % 7 == batch:
+                store.delete(name)
+                expected.pop(name, None)
+            else:
+                large = number % 50 == 3 and batch % 2 == 0
+                expected[name] = b"%d" % batch * (5_000 if large else 1)
+                store.put(name, expected[name])
+        store.flush()
+    store = PagedStore(below)
+    assert dict(store.items()) == expected
+    assert {name: store.get(name) for name in expected} == expected
+    pages = [data for name, data in below.data.items() if name.startswith(b"\0rows/")]
+    assert len(pages) > 4
+    assert max(map(len, pages)) < 4 * stores.PAGE_BYTES
+    assert sum(name.startswith(b"\0apart/") for name in below.data) == sum(
+        len(data) > stores.ROW_BYTES_MAX for data in expected.values()
+    )
+
+
+def test_a_store_of_an_earlier_version_is_put_into_pages() -> None:
+    below = MemoryStore()
+    below.data = {
+        b"\0changelog": TOPIC.encode(),
+        b"\0pages": b"2",
+        b"\0page/0": pickle.dumps({b"a": b"1", b"b": b"2"}),
+        b"\0page/1": pickle.dumps({b"c": b"3"}),
+        b"a": b"newer",
+        b"b": b"",
+        b"owner": b"2 users",
+    }
+    store = PagedStore(below)
+    assert dict(store.items()) == {b"a": b"newer", b"c": b"3", b"owner": b"2 users"}
+    assert list(store.begin(TOPIC)) == []
+    assert dict(PagedStore(below).items()) == dict(store.items())
+    assert not [name for name in below.data if name.startswith(b"\0page") or not name.startswith(b"\0")]
 
 
 def test_a_changelog_gets_what_it_has_not() -> None:

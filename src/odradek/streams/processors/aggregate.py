@@ -69,6 +69,17 @@ class SqlFold:
             for state, (call, function) in zip(states, self._pairs(), strict=True)
         ]
 
+    def add_all(self, aggregate: Any, values: dict[str, list[Any]], start: int, end: int) -> Any:
+        """Add the values from `start` to `end` of these columns, one after another."""
+        pairs = self._pairs()
+        if aggregate is None:
+            aggregate = [function.start() for _, function in pairs]
+            pairs = self._pairs()
+        return [
+            function.add_all(state, *[values[name][start:end] for name in call.arguments])
+            for state, (call, function) in zip(aggregate, pairs, strict=True)
+        ]
+
     def remove(self, key: Fields, aggregate: Any, values: Fields) -> Any:
         changed = []
         for state, (call, function) in zip(aggregate, self._pairs(), strict=True):
@@ -227,19 +238,19 @@ class AggregateProcessor:
     """Payload: {"new": values to add, "old": values to take back}, either may be null. Output: value, old value."""
 
     def __init__(self, fold: Fold) -> None:
-        self._fold = fold
+        self.fold = fold
 
     def process(self, row: InputRow, state: TaskState) -> Iterator[UpdateRow]:
         key, payload = row.key, row.payload
         if key is None or payload is None:
             return
         before, when = state.get("aggregate", key) or (None, row.timestamp)
-        result_before = self._fold.result(before)
+        result_before = self.fold.result(before)
         aggregate = before
         if payload.get("old") is not None and aggregate is not None:
-            aggregate = self._fold.remove(key, aggregate, payload["old"])
+            aggregate = self.fold.remove(key, aggregate, payload["old"])
         if payload["new"] is not None:
-            aggregate = self._fold.add(key, aggregate, payload["new"])
+            aggregate = self.fold.add(key, aggregate, payload["new"])
         timestamp = max(when, row.timestamp)
         state.put("aggregate", key, None if aggregate is None else (aggregate, timestamp))
-        yield UpdateRow(key, (self._fold.result(aggregate), result_before), timestamp, row.headers)
+        yield UpdateRow(key, (self.fold.result(aggregate), result_before), timestamp, row.headers)

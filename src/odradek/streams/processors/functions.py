@@ -7,10 +7,12 @@ rows because its argument is never null.
 
 from __future__ import annotations
 
+import operator
 from bisect import bisect_left, insort
 from collections.abc import Callable
 from dataclasses import dataclass
 from decimal import Decimal
+from functools import reduce
 from typing import Any, Final
 
 
@@ -28,10 +30,25 @@ class AggregateFunction:
     typed: str
     remove: Callable[..., Any] | None = None
     constants: int = 0
+    add_column: Callable[[Any, list[Any]], Any] | None = None
+    """As `add` for each value of a list in turn, faster."""
+
+    def add_all(self, state: Any, *columns: list[Any]) -> Any:
+        """Add the values of these lists, one after another."""
+        if self.add_column is not None:
+            return self.add_column(state, columns[0])
+        add = self.add
+        for values in zip(*columns, strict=True):
+            state = add(state, *values)
+        return state
 
 
 def _count_add(state: int, value: Any) -> int:
     return state + (value is not None)
+
+
+def _count_add_column(state: int, values: list[Any]) -> int:
+    return state + len(values) - values.count(None)
 
 
 def _count_remove(state: int, value: Any) -> int:
@@ -40,6 +57,15 @@ def _count_remove(state: int, value: Any) -> int:
 
 def _sum_add(state: list[Any], value: Any) -> list[Any]:
     return state if value is None else [value if state[1] == 0 else state[0] + value, state[1] + 1]
+
+
+def _sum_add_column(state: list[Any], values: list[Any]) -> list[Any]:
+    """From left to right, as one value after another: sums of floating-point numbers depend on it."""
+    present = [value for value in values if value is not None]
+    if not present:
+        return state
+    total = reduce(operator.add, present) if state[1] == 0 else reduce(operator.add, present, state[0])
+    return [total, state[1] + len(present)]
 
 
 def _sum_remove(state: list[Any], value: Any) -> list[Any]:
@@ -129,6 +155,7 @@ _SUM: Final = AggregateFunction(
     result=lambda state: state[0] if state[1] else None,
     merge=_sum_merge,
     typed="sum",
+    add_column=_sum_add_column,
 )
 _COUNT: Final = AggregateFunction(
     start=int,
@@ -137,6 +164,7 @@ _COUNT: Final = AggregateFunction(
     result=lambda state: state,
     merge=lambda left, right: left + right,
     typed="count",
+    add_column=_count_add_column,
 )
 _ORDERED: Final = AggregateFunction(
     start=list,
@@ -167,6 +195,7 @@ def _like(
         merge=function.merge,
         typed=typed,
         constants=constants,
+        add_column=function.add_column,
     )
 
 

@@ -26,7 +26,7 @@ class StreamTableProcessor:
     """
 
     def __init__(self, kind: JoinKind) -> None:
-        self._left = kind == "left"
+        self.is_left = kind == "left"
 
     def process(self, row: InputRow, state: TaskState) -> Iterator[UpdateRow]:
         if row.port == 1:
@@ -36,7 +36,7 @@ class StreamTableProcessor:
         if row.payload is None or row.payload["value"] is None:
             return
         entry = None if row.key is None else state.get("table", row.key)
-        if entry is not None or self._left:
+        if entry is not None or self.is_left:
             values = (row.payload["value"], entry)
             yield UpdateRow(row.payload["key"], values, row.timestamp, row.headers)
 
@@ -45,8 +45,8 @@ class TableTableProcessor:
     """Ports 0 and 1 are the tables. Output: left, right, old left, old right. The timestamp is the larger of both sides'."""
 
     def __init__(self, kind: JoinKind) -> None:
-        self._needs_left = kind in ("inner", "left")
-        self._needs_right = kind == "inner"
+        self.needs_left = kind in ("inner", "left")
+        self.needs_right = kind == "inner"
 
     def process(self, row: InputRow, state: TaskState) -> Iterator[UpdateRow]:
         if row.key is None:
@@ -55,7 +55,7 @@ class TableTableProcessor:
         before = state.get(own, row.key)
         opposite = state.get(other, row.key)
         state.put(own, row.key, None if row.payload is None else (row.payload, row.timestamp))
-        needs_opposite = self._needs_left if row.port else self._needs_right
+        needs_opposite = self.needs_left if row.port else self.needs_right
         if opposite is None and (needs_opposite or (row.payload is None and before is None)):
             return
         timestamp = row.timestamp if opposite is None else max(row.timestamp, opposite[1])

@@ -1,4 +1,4 @@
-"""Stores around a task's store: what a batch changes of it, and what was read back of a changelog."""
+"""Stores around a task's store: what a batch changes of it, and rows in pages."""
 
 from __future__ import annotations
 
@@ -11,13 +11,21 @@ from odradek.streams.processors.ports import ByteStore
 
 _CHANGELOG: Final = b"\0changelog"
 """Where all that the store has is in a changelog, too: that topic's id."""
-_PAGE_COUNT: Final = b"\0pages"
-_PAGE: Final = b"\0page/"
-_GONE: Final = b""
-"""In place of a row that is in a page. No row has no bytes."""
+_DIRECTORY: Final = b"\0directory"
+"""Of the pages: how many there are, how many rows and bytes they have, about."""
+_PAGE: Final = b"\0rows/"
+_APART: Final = b"\0apart/"
+_IS_APART: Final = b""
+"""In a page, in place of a row that is too large for one. No row has no bytes."""
+_BESIDE_PAGES: Final = (b"\0pages", b"\0page/")
+"""Of earlier versions, in which rows lay beside the pages. They are put into pages at once."""
+_OWNED: Final = b"owner"
 ROWS_PER_PAGE: Final = 128
-PAGES_READ_MAX: Final = 512
-"""Pages that a batch keeps at hand."""
+PAGE_BYTES: Final = 16 << 10
+ROW_BYTES_MAX: Final = 4 << 10
+"""Of a row in a page."""
+PAGES_HELD_MAX: Final = 2_048
+"""In memory, of each store: what has changed of the others is written."""
 
 
 class IterableStore(ByteStore, Protocol):
@@ -46,60 +54,86 @@ class RecordingStore:
 
 
 class PagedStore:
-    """A store whose older rows may lie in pages: `fill` writes a million rows as some thousand pages.
+    """A store whose rows lie in pages: a call of Spark's state costs the same for one row as for a page of them.
 
-    A call of Spark's state costs the same for one row as for a page of them. Rows that are written later lie beside the
-    pages, and go before them. A row's page is its name's CRC-32 modulo the number of pages.
+    A row's page is its name's CRC-32 modulo the number of pages, which is a power of two. It grows when pages have become twice
+    as large as they should be. Nothing is written for good before `flush`.
     """
 
     def __init__(self, store: IterableStore) -> None:
         self._store = store
-        count = store.get(_PAGE_COUNT)
-        self._page_count = 0 if count is None else int(count)
-        self._pages: dict[int, Mapping[bytes, bytes]] = {}
+        self._pages: dict[int, dict[bytes, bytes]] = {}
+        self._sizes: dict[int, tuple[int, int]] = {}
+        """Of each page at hand, rows and bytes as they are in the store."""
+        self._changed: set[int] = set()
+        self._has_written = False
+        """Since the directory was written."""
+        directory = store.get(_DIRECTORY)
+        self._known = directory is not None
+        self._page_count, self._row_count, self._byte_count = (
+            (1, 0, 0) if directory is None else (int(number) for number in directory.split())
+        )
+        if directory is None and (store.get(_OWNED) is not None or store.get(_BESIDE_PAGES[0]) is not None):
+            self._gather()
 
     def get(self, name: bytes) -> bytes | None:
-        data = self._store.get(name)
-        if data is None and self._page_count:
-            data = self._page_of(name).get(name)
-        return data or None
+        data = self._page_of(name).get(name)
+        return self._store.get(_APART + name) if data == _IS_APART else data
 
     def put(self, name: bytes, data: bytes) -> None:
-        self._store.put(name, data)
+        number = crc32(name) & (self._page_count - 1)
+        page = self._page(number)
+        if len(data) > ROW_BYTES_MAX:
+            self._store.put(_APART + name, data)
+            if page.get(name) == _IS_APART:
+                return
+            data = _IS_APART
+        elif page.get(name) == _IS_APART:
+            self._store.delete(_APART + name)
+        page[name] = data
+        self._changed.add(number)
 
     def delete(self, name: bytes) -> None:
-        if self._page_count and name in self._page_of(name):
-            self._store.put(name, _GONE)
-        else:
-            self._store.delete(name)
+        number = crc32(name) & (self._page_count - 1)
+        data = self._page(number).pop(name, None)
+        if data is None:
+            return
+        if data == _IS_APART:
+            self._store.delete(_APART + name)
+        self._changed.add(number)
 
     def items(self) -> Iterator[tuple[bytes, bytes]]:
         """All rows, in no order."""
-        beside: set[bytes] = set()
-        for name, data in self._store.items():
-            if not name.startswith(b"\0"):
-                if self._page_count:
-                    beside.add(name)
-                if data != _GONE:
-                    yield name, data
         for number in range(self._page_count):
-            for name, data in self._page(number).items():
-                if name not in beside:
-                    yield name, data
+            for name, data in list(self._page(number).items()):
+                yield name, self._store.get(_APART + name) or b"" if data == _IS_APART else data
+
+    def flush(self) -> None:
+        """Write what has changed."""
+        if not self._changed and not self._has_written:
+            return
+        rows = self._row_count + sum(
+            len(self._pages[number]) - self._sizes.get(number, (0, 0))[0] for number in self._changed
+        )
+        growth = 1
+        while (
+            rows > 2 * ROWS_PER_PAGE * self._page_count * growth
+            or self._byte_count > 2 * PAGE_BYTES * self._page_count * growth
+        ):
+            growth *= 2
+        if growth > 1:
+            self._grow(growth)
+        for number in sorted(self._changed):
+            self._write(number)
+        self._changed.clear()
+        self._store.put(_DIRECTORY, b"%d %d %d" % (self._page_count, self._row_count, self._byte_count))
+        self._known, self._has_written = True, False
 
     def fill(self, rows: Mapping[bytes, bytes], topic_id: str) -> None:
         """The rows of a changelog, for a store that is empty."""
         self._store.put(_CHANGELOG, topic_id.encode())
-        if not rows:
-            return
-        count = max(1, len(rows) // ROWS_PER_PAGE)
-        pages: list[dict[bytes, bytes]] = [{} for _ in range(count)]
-        for name, data in rows.items():
-            pages[crc32(name) % count][name] = data
-        for number, page in enumerate(pages):
-            self._store.put(_PAGE + b"%d" % number, pickle.dumps(page, protocol=5))
-        self._store.put(_PAGE_COUNT, b"%d" % count)
-        self._page_count = count
+        self._fill(rows)
+        self.flush()
 
     def begin(self, topic_id: str | None) -> Iterator[tuple[bytes, bytes]]:
         """What a changelog does not have yet of this store: nothing, or all. None: from now on there is no changelog."""
@@ -111,17 +145,92 @@ class PagedStore:
             yield from self.items()
             self._store.put(_CHANGELOG, topic_id.encode())
 
-    def _page_of(self, name: bytes) -> Mapping[bytes, bytes]:
-        return self._page(crc32(name) % self._page_count)
+    def _fill(self, rows: Mapping[bytes, bytes]) -> None:
+        """Into pages that are empty, as many as there should be."""
+        size = sum(map(len, rows.values())) + sum(map(len, rows))
+        wanted = max(len(rows) / ROWS_PER_PAGE, size / PAGE_BYTES, 1)
+        self._page_count = 1 << (int(wanted) - 1).bit_length()
+        last = self._page_count - 1
+        pages: list[dict[bytes, bytes]] = [{} for _ in range(self._page_count)]
+        for name, data in rows.items():
+            if len(data) > ROW_BYTES_MAX:
+                self._store.put(_APART + name, data)
+                data = _IS_APART
+            pages[crc32(name) & last][name] = data
+        for number, page in enumerate(pages):
+            if page:
+                self._pages[number] = page
+                self._write(number)
+                del self._pages[number], self._sizes[number]
 
-    def _page(self, number: int) -> Mapping[bytes, bytes]:
+    def _gather(self) -> None:
+        """Rows of an earlier version into pages."""
+        rows: dict[bytes, bytes] = {}
+        beside: dict[bytes, bytes] = {}
+        gone: list[bytes] = []
+        for name, data in self._store.items():
+            if name.startswith(_BESIDE_PAGES[1]):
+                rows.update(pickle.loads(data))
+            elif not name.startswith(b"\0"):
+                beside[name] = data
+            if name != _CHANGELOG:
+                gone.append(name)
+        rows.update(beside)
+        for name in gone:
+            self._store.delete(name)
+        self._fill({name: data for name, data in rows.items() if data})
+        self.flush()
+
+    def _grow(self, factor: int) -> None:
+        """As many times the pages: the rows of each go to the places that have its number modulo the old count."""
+        old_count, count = self._page_count, self._page_count * factor
+        for number in range(old_count):
+            parts: dict[int, dict[bytes, bytes]] = {number: {}}
+            for name, data in self._page(number).items():
+                parts.setdefault(crc32(name) & (count - 1), {})[name] = data
+            self._pages.pop(number)
+            for place, part in parts.items():
+                self._pages[place] = part
+                self._write(place)
+                if place != number:
+                    del self._pages[place], self._sizes[place]
+            self._changed.discard(number)
+        self._page_count = count
+
+    def _write(self, number: int) -> None:
+        page = self._pages[number]
+        before = self._sizes.get(number, (0, 0))
+        self._has_written = True
+        if page:
+            data = pickle.dumps(page, protocol=5)
+            self._store.put(_PAGE + b"%d" % number, data)
+            self._sizes[number] = (len(page), len(data))
+        else:
+            self._store.delete(_PAGE + b"%d" % number)
+            self._sizes[number] = (0, 0)
+        self._row_count += self._sizes[number][0] - before[0]
+        self._byte_count += self._sizes[number][1] - before[1]
+
+    def _page_of(self, name: bytes) -> dict[bytes, bytes]:
+        return self._page(crc32(name) & (self._page_count - 1))
+
+    def _page(self, number: int) -> dict[bytes, bytes]:
         page = self._pages.get(number)
         if page is None:
-            if len(self._pages) >= PAGES_READ_MAX:
-                self._pages.pop(next(iter(self._pages)))
-            data = self._store.get(_PAGE + b"%d" % number)
+            if len(self._pages) >= PAGES_HELD_MAX:
+                self._let_go()
+            data = self._store.get(_PAGE + b"%d" % number) if self._known or self._row_count else None
             page = self._pages[number] = {} if data is None else pickle.loads(data)
+            self._sizes[number] = (len(page), 0 if data is None else len(data))
         return page
+
+    def _let_go(self) -> None:
+        """The page that has been at hand the longest."""
+        number = next(iter(self._pages))
+        if number in self._changed:
+            self._write(number)
+            self._changed.discard(number)
+        del self._pages[number], self._sizes[number]
 
 
 def latest_rows(parts: Iterable[tuple[list[bytes], list[bytes | None]]]) -> dict[bytes, bytes]:

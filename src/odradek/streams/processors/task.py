@@ -78,15 +78,24 @@ class CachedState:
         self.timer_failed: Callable[[Exception], None] | None = None
 
     def get(self, name: str, key: Fields | None) -> Any:
-        place = _place(name, key)
+        return self.read(_place(name, key))
+
+    def put(self, name: str, key: Fields | None, value: Any) -> None:
+        self.write(_place(name, key), value)
+
+    @staticmethod
+    def place(name: str, key: Fields | None) -> bytes:
+        """For `read` and `write`, where an object is both read and written."""
+        return _place(name, key)
+
+    def read(self, place: bytes) -> Any:
         stored = self._read.get(place, _ABSENT)
         if stored is _ABSENT:
             data = self._store.get(place)
             stored = self._read[place] = None if data is None else pickle.loads(data)
         return stored
 
-    def put(self, name: str, key: Fields | None, value: Any) -> None:
-        place = _place(name, key)
+    def write(self, place: bytes, value: Any) -> None:
         self._read[place] = value
         self._written.add(place)
 

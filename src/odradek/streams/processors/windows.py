@@ -41,9 +41,9 @@ class WindowProcessor:
     """
 
     def __init__(self, kind: OpenWindows, fold: Fold, *, final: bool, idle_ms: int | None = None) -> None:
-        self._kind = kind
-        self._fold = fold
-        self._final = final
+        self.kind = kind
+        self.fold = fold
+        self.is_final = final
         self._idle_ms = idle_ms
         self.has_wall_clock = idle_ms is not None
 
@@ -78,44 +78,44 @@ class WindowProcessor:
         windows = state.get("windows", key) or {}
         unsaid = state.get("unsaid", key) or {}
         calendar = Calendar(state)
-        for window, after, before in self._kind.add(
+        for window, after, before in self.kind.add(
             Arrival(key, values, row.timestamp, windows, state.stream_time)
         ):
             kept = after is not None and after[0] is not None
             if kept:
-                calendar.note(self._kind.kept_until(window), key)
+                calendar.note(self.kind.kept_until(window), key)
                 if self._idle_ms is not None:
-                    until = max(state.get(_OPEN_UNTIL, _TASK) or 0, self._kind.open_until(window))
+                    until = max(state.get(_OPEN_UNTIL, _TASK) or 0, self.kind.open_until(window))
                     state.put(_OPEN_UNTIL, _TASK, until)
-            if not self._final:
+            if not self.is_final:
                 yield self._update(key, window, after, before, row.headers)
             elif not kept:
                 unsaid.pop(window, None)
             else:
                 unsaid[window] = True
-                calendar.note(self._kind.open_until(window), key)
+                calendar.note(self.kind.open_until(window), key)
         state.put("windows", key, windows or None)
-        if self._final:
+        if self.is_final:
             state.put("unsaid", key, unsaid or None)
 
     def _close(self, key: Fields, time: int, headers: Any, state: TaskState) -> Iterator[UpdateRow]:
         windows = state.get("windows", key) or {}
-        if self._final:
+        if self.is_final:
             unsaid = state.get("unsaid", key) or {}
             for window in sorted(unsaid, key=lambda window: (window[1], window[0])):
-                if self._kind.open_until(window) <= time:
+                if self.kind.open_until(window) <= time:
                     del unsaid[window]
                     yield self._update(key, window, windows[window], None, headers)
             state.put("unsaid", key, unsaid or None)
-        for window in [window for window in windows if self._kind.kept_until(window) <= time]:
+        for window in [window for window in windows if self.kind.kept_until(window) <= time]:
             del windows[window]
         state.put("windows", key, windows or None)
 
     def _update(
         self, key: Fields, window: Window, after: Held | None, before: Held | None, headers: Any
     ) -> UpdateRow:
-        now = None if after is None else self._fold.result(after[0])
-        was = None if before is None else self._fold.result(before[0])
+        now = None if after is None else self.fold.result(after[0])
+        was = None if before is None else self.fold.result(before[0])
         said = before if after is None else after
         assert said is not None
         timestamp = said[1]
@@ -126,21 +126,21 @@ class FixedWindows:
     """Tumbling and hopping windows. A record is in all whose start is not after it and whose end is."""
 
     def __init__(self, kind: TimeWindows, fold: Fold) -> None:
-        self._size_ms, self._every_ms, self._grace_ms = kind.size_ms, kind.every_ms, kind.grace_ms
+        self.size_ms, self.every_ms, self.grace_ms = kind.size_ms, kind.every_ms, kind.grace_ms
         self._fold = fold
 
     def add(self, arrival: Arrival) -> Iterator[WindowChange]:
-        first = max(0, arrival.timestamp - self._size_ms + self._every_ms) // self._every_ms * self._every_ms
-        for start in range(first, arrival.timestamp + 1, self._every_ms):
-            window = (start, start + self._size_ms)
-            if window[1] + self._grace_ms > arrival.stream_time:
+        first = max(0, arrival.timestamp - self.size_ms + self.every_ms) // self.every_ms * self.every_ms
+        for start in range(first, arrival.timestamp + 1, self.every_ms):
+            window = (start, start + self.size_ms)
+            if window[1] + self.grace_ms > arrival.stream_time:
                 before = arrival.windows.get(window)
                 after = arrival.add_to(self._fold, before)
                 arrival.keep(window, after)
                 yield window, after, before
 
     def open_until(self, window: Window) -> int:
-        return window[1] + self._grace_ms - 1
+        return window[1] + self.grace_ms - 1
 
     kept_until = open_until
 

@@ -8,11 +8,12 @@ map. So a task sees its rows in one order, and knows its own stream time.
 from __future__ import annotations
 
 import pickle
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyspark.sql import Row
 from pyspark.sql import functions as sf
 from pyspark.sql.pandas.types import to_arrow_schema
@@ -25,10 +26,13 @@ from pyspark.sql.types import (
     StructType,
 )
 
+from odradek.streams.processors.columnar import columnar
+from odradek.streams.processors.columns import TaskColumns
 from odradek.streams.processors.failures import FailedRows
-from odradek.streams.processors.ports import ByteStore, InputRow, KeyedProcessor, UpdateRow
+from odradek.streams.processors.ports import ByteStore, KeyedProcessor, UpdateRow
 from odradek.streams.processors.stores import PagedStore, RecordingStore, latest_rows
 from odradek.streams.processors.task import (
+    CachedState,
     MemoryStore,
     ScriptStep,
     has_wall_clock,
@@ -39,6 +43,15 @@ from odradek.streams.processors.task import (
     run_script,
 )
 from odradek.streams.translation.frames import ORIGIN, STATE, carried
+from odradek.streams.translation.packing import (
+    ROWS,
+    SAID,
+    TASK,
+    packed,
+    packed_rows,
+    unpacked,
+    unpacked_rows,
+)
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -48,7 +61,7 @@ if TYPE_CHECKING:
     from odradek.streams.translation.translator import Tasks
 
 _STATE: Final = "state"
-_EXAMPLE: Final = b"example"
+_EXAMPLE: Final = b"example row"
 PACKED_BYTES: Final = 4 << 20
 """Of changes in one row, about."""
 _PASSING: Final = StructType().add("topic", StringType()).add("records", BinaryType())
@@ -89,8 +102,91 @@ class MapStore:
             yield bytes(name[0]), bytes(data[0])
 
 
+@dataclass(frozen=True, slots=True)
+class TaskRun:
+    """How a task handles the rows of a batch. `old`: the places of old values among the outputs; None to emit every update.
+    `schema`: of what is said.
+    """
+
+    processor: KeyedProcessor
+    port_count: int
+    outputs: tuple[str, ...]
+    old: tuple[int, ...] | None
+    schema: pa.Schema
+
+    def updates(self, store: ByteStore, rows: pa.Table | None, now: int, failures: FailedRows) -> pa.Table:
+        """What the processor says of records, in columns of `schema` but STATE."""
+        if rows is not None and rows.num_rows:
+            columns = TaskColumns.of(rows, self.port_count)
+            said = self._in_columns(store, columns, failures)
+            if said is not None:
+                return said
+            if ORIGIN in rows.column_names:
+                origins = zip(rows["__order"].to_pylist(), rows[ORIGIN].to_pylist(), strict=True)
+                failures.origins.update((tuple(order[1:4]), origin) for order, origin in origins)
+            given = columns.rows()
+        else:
+            given = []
+        made = run_batch(self.processor, store, given, now, failures)
+        return self.table_of(list(made if self.old is None else latest_only(made, self.old)), failures)
+
+    def _in_columns(self, store: ByteStore, rows: TaskColumns, failures: FailedRows) -> pa.Table | None:
+        if ORIGIN in self.schema.names or has_wall_clock(self.processor):
+            return None
+        state = CachedState(store)
+        kinds = tuple(self.schema.field(name).type for name in self.outputs)
+        said = columnar(self.processor, rows, state, self.old, kinds)
+        if said is None:
+            return None
+        state.flush()
+        width = said.orders.shape[1]
+        orders = pa.ListArray.from_arrays(
+            pa.array(range(0, said.orders.size + 1, width), pa.int32()),
+            pa.array(said.orders.ravel(), pa.int64()),
+        )
+        columns = [said.keys, *said.values, said.timestamps, said.headers, orders]
+        return self._table(columns)
+
+    def table_of(self, made: list[tuple[list[int], UpdateRow]], failures: FailedRows) -> pa.Table:
+        """Updates that a processor said row by row."""
+        updates = [update for _, update in made]
+        columns: list[Any] = [[update.key for update in updates]]
+        columns += [[update.values[place] for update in updates] for place in range(len(self.outputs))]
+        columns.append([update.timestamp for update in updates])
+        columns.append([update.headers for update in updates])
+        columns.append([order for order, _ in made])
+        if ORIGIN in self.schema.names:
+            columns.append([failures.origins.get(tuple(order[1:4])) for order, _ in made])
+        return self._table(columns)
+
+    def _table(self, columns: list[Any]) -> pa.Table:
+        """`columns`: in the order of the schema, without STATE, which is null in records."""
+        count = len(columns[0])
+        arrays, rest = [], iter(columns)
+        for field in self.schema:
+            if field.name == STATE:
+                arrays.append(pa.nulls(count, field.type))
+            else:
+                column = next(rest)
+                arrays.append(
+                    column.cast(field.type) if isinstance(column, pa.Array) else pa.array(column, field.type)
+                )
+        return pa.Table.from_arrays(arrays, schema=self.schema)
+
+    def passing(self, example: dict[str, Any], states: list[Any]) -> pa.Table:
+        """Rows that are no records, and look like one."""
+        return pa.Table.from_pylist([{**example, STATE: state} for state in states], schema=self.schema)
+
+    def example(self, said: pa.Table) -> dict[str, Any]:
+        """The first record that was said; one that is null all over where none was."""
+        if not said.num_rows:
+            return {"__timestamp": 0, "__order": [0, 0, 0, 0]}
+        row: dict[str, Any] = said.slice(0, 1).to_pylist()[0]
+        return row
+
+
 class TaskProcessor(StatefulProcessor):
-    """What Spark calls. `old`: the places of old values among the outputs; None to emit every update.
+    """What Spark calls. It gets the rows of a task packed in few rows, and gives what it says in one.
 
     With a changelog, it also says what changed of the state, in rows that are no records; and it lets such rows pass that
     come in. These look like the last record that was said, since expressions of the user's see them.
@@ -98,31 +194,22 @@ class TaskProcessor(StatefulProcessor):
 
     def __init__(
         self,
-        processor: KeyedProcessor,
-        ports: int,
-        outputs: tuple[str, ...],
-        old: tuple[int, ...] | None,
+        run: TaskRun,
         *,
         name: str,
         tasks: int,
         failures: FailedRows | None = None,
-        handed_on: tuple[str, ...] = (),
         changelog: StateChangelog | None = None,
     ) -> None:
         self._name = name
         self._tasks = tasks
-        self._processor = processor
-        self._ports = ports
-        self._outputs = outputs
-        self._old = old
+        self._run = run
         self._changelog = changelog
         self._failures = failures or FailedRows(operator=name, letters=None, topics={})
-        self._handed_on = handed_on if changelog is None or STATE in handed_on else (*handed_on, STATE)
-        self._columns = ["__key", *outputs, "__timestamp", "__headers", "__order", *self._handed_on]
 
     def init(self, handle: StatefulProcessorHandle) -> None:
         self._handle = handle
-        self._row = Row(*self._columns)
+        self._row = Row(ROWS)
         self._state = MapStore(handle.getMapState(_STATE, "name BINARY", "data BINARY"))
 
     def handleInitialState(  # noqa: N802  # Spark's name
@@ -143,7 +230,8 @@ class TaskProcessor(StatefulProcessor):
         rows: Iterator[Row],
         timerValues: Any,  # noqa: N803
     ) -> Iterator[Row]:
-        yield from self._run(key, rows, timerValues)
+        tables = [unpacked(row[ROWS]) for row in rows]
+        yield from self._handle_batch(key, pa.concat_tables(tables), timerValues)
 
     def handleExpiredTimer(  # noqa: N802  # Spark's name
         self,
@@ -151,9 +239,9 @@ class TaskProcessor(StatefulProcessor):
         timerValues: Any,  # noqa: N803
         expiredTimerInfo: Any,  # noqa: N803
     ) -> Iterator[Row]:
-        yield from self._run(key, (), timerValues)
+        yield from self._handle_batch(key, None, timerValues)
 
-    def _run(self, key: Any, rows: Iterable[Row], timer_values: Any) -> Iterator[Row]:
+    def _handle_batch(self, key: Any, rows: pa.Table | None, timer_values: Any) -> Iterator[Row]:
         """A batch, which may have no rows."""
         changelog = self._changelog
         paged = PagedStore(self._state)
@@ -165,92 +253,60 @@ class TaskProcessor(StatefulProcessor):
             store = recording
         own_state(store, self._name, self._tasks)
         failures = replace(self._failures, origins={}, packed=[])
-        given, passing = separated(rows, self._ports, failures)
-        example: tuple[list[int], UpdateRow] | None = None
-        for order, update in self._made(store, given, timer_values, failures):
-            example = example or (order, update)
-            yield self._said(order, update, None, failures)
+        passing: list[Any] = []
+        if rows is not None:
+            rows, passing = separated(rows)
+        now: int = timer_values.getCurrentProcessingTimeInMs() if has_wall_clock(self._run.processor) else 0
+        said = self._run.updates(store, rows, now, failures)
         self._set_timer(store, timer_values)
-        if STATE not in self._handed_on:
-            return
-        order, update = self._example(store, example)
-        for state in [*passing, *letters_of(failures)]:
-            yield self._said(order, update, state, failures)
-        if changelog is not None:
-            for records in packed(recording.changes, key[0]):
-                yield self._said(order, update, {"topic": changelog.topic, "records": records}, failures)
+        tables = [said]
+        if STATE in self._run.schema.names:
+            example = self._example(store, said)
+            passing += letters_of(failures)
+            if changelog is not None:
+                changes = packed_changes(recording.changes, key[0])
+                passing += [{"topic": changelog.topic, "records": records} for records in changes]
+            tables.append(self._run.passing(example, passing))
+        paged.flush()
+        answer = pa.concat_tables(tables)
+        if answer.num_rows:
+            yield self._row(packed(answer))
 
     def _set_timer(self, store: ByteStore, timer_values: Any) -> None:
         """A timer of Spark for what the processor waits for."""
-        if not has_wall_clock(self._processor):
+        if not has_wall_clock(self._run.processor):
             return
-        due = next_wall_clock(self._processor, store)
+        due = next_wall_clock(self._run.processor, store)
         if due is not None:
             self._handle.registerTimer(max(due, timer_values.getCurrentProcessingTimeInMs() + 1))
 
     def close(self) -> None:
         pass
 
-    def _made(
-        self, store: ByteStore, given: Iterable[InputRow], timer_values: Any, failures: FailedRows
-    ) -> Iterable[tuple[list[int], UpdateRow]]:
-        timed = has_wall_clock(self._processor)
-        now: int = timer_values.getCurrentProcessingTimeInMs() if timed else 0
-        made = run_batch(self._processor, store, given, now, failures)
-        return made if self._old is None else latest_only(made, self._old)
-
-    def _said(self, order: list[int], update: UpdateRow, state: Any, failures: FailedRows) -> Row:
-        more = {STATE: state, ORIGIN: failures.origins.get(tuple(order[1:4]))}
-        return self._row(
-            update.key,
-            *update.values,
-            update.timestamp,
-            update.headers,
-            order,
-            *(more[name] for name in self._handed_on),
-        )
-
-    def _example(
-        self, store: ByteStore, said: tuple[list[int], UpdateRow] | None
-    ) -> tuple[list[int], UpdateRow]:
-        """A record that was said, in this batch or an earlier one; one that is null all over before the first."""
+    def _example(self, store: ByteStore, said: pa.Table) -> dict[str, Any]:
+        """A record that was said, in this batch or an earlier one."""
         kept = store.get(_EXAMPLE)
-        if said is None:
-            return (
-                pickle.loads(kept)
-                if kept
-                else ([0, 0, 0, 0], UpdateRow(None, (None,) * len(self._outputs), 0))
-            )
-        if kept is None:
-            store.put(_EXAMPLE, pickle.dumps(said, protocol=5))
-        return said
+        if not said.num_rows and kept is not None:
+            earlier: dict[str, Any] = pickle.loads(kept)
+            return earlier
+        example = self._run.example(said)
+        if said.num_rows and kept is None:
+            store.put(_EXAMPLE, pickle.dumps(example, protocol=5))
+        return example
 
 
-def separated(rows: Iterable[Any], ports: int, failures: FailedRows) -> tuple[list[InputRow], list[Any]]:
-    """The records, and what passes. The origins of records are remembered for their dead letters."""
-    given: list[InputRow] = []
-    passing: list[Any] = []
-    for row in rows:
-        if STATE in row and row[STATE] is not None:
-            passing.append(row[STATE])
-            continue
-        given.append(_input_row(row, ports))
-        if ORIGIN in row:
-            failures.origins[tuple(row["__order"][1:4])] = row[ORIGIN]
-    return given, passing
+def separated(rows: pa.Table) -> tuple[pa.Table, list[Any]]:
+    """The records, and what passes."""
+    if STATE not in rows.column_names or rows[STATE].null_count == rows.num_rows:
+        return rows, []
+    passes = pc.is_valid(rows[STATE])
+    return rows.filter(pc.invert(passes)), rows[STATE].filter(passes).to_pylist()
 
 
 def letters_of(failures: FailedRows) -> list[dict[str, Any]]:
     """Dead letters, as rows that pass have them."""
     topic = None if failures.letters is None else failures.letters.topic
     return [{"topic": topic, "records": letter} for letter in failures.packed]
-
-
-def _input_row(row: Any, ports: int) -> InputRow:
-    port = row["__port"]
-    return InputRow(
-        port, row["__key"], row[f"__payload{port}"], row["__timestamp"], row["__headers"], row["__order"]
-    )
 
 
 def keyed(
@@ -264,7 +320,7 @@ def keyed(
     old: tuple[int, ...] | None = None,
 ) -> DataFrame:
     """Run a processor. `name` is the operator's: its state belongs to it. `key` is the type of the keys that it says,
-    `outputs` its columns.
+    `outputs` its columns, `old` the places of old values among them; None to emit every update.
     """
     rows = _united(ports, tasks.count)
     schema = StructType().add("__key", key)
@@ -281,68 +337,43 @@ def keyed(
         kinds[STATE] = _PASSING
     for column, kind in kinds.items():
         schema = schema.add(column, kind)
-    names, count, failures = tuple(outputs.fieldNames()), len(ports), tasks.failures(name)
-    groups = rows.groupBy("__task")
+    failures = tasks.failures(name)
+    arrow = to_arrow_schema(schema, timezone="UTC")
+    run = TaskRun(processor, len(ports), tuple(outputs.fieldNames()), old, arrow)
     if rows.isStreaming:
-        task = TaskProcessor(
-            processor,
-            count,
-            names,
-            old,
-            name=name,
-            tasks=tasks.count,
-            failures=failures,
-            handed_on=tuple(kinds),
-            changelog=changelog,
-        )
+        task = TaskProcessor(run, name=name, tasks=tasks.count, failures=failures, changelog=changelog)
         initial = None
         if changelog is not None and changelog.ranges:
             numbers = [(number,) for number in range(tasks.count)]
-            initial = rows.sparkSession.createDataFrame(numbers, "__task INT").groupBy("__task")
+            initial = rows.sparkSession.createDataFrame(numbers, f"{TASK} INT").groupBy(TASK)
         time_mode = "ProcessingTime" if has_wall_clock(processor) else "None"
-        return groups.transformWithState(task, schema, "append", time_mode, initial)
-    arrow = to_arrow_schema(schema, timezone="UTC")
+        groups = packed_rows(rows).groupBy(TASK)
+        return unpacked_rows(groups.transformWithState(task, SAID, "append", time_mode, initial), schema)
     script = tasks.script
 
     def batch(rows):  # type: ignore[no-untyped-def]  # Spark looks for annotations, and knows few
-        return _batch(processor, rows, count, names, old, script, failures, arrow)
+        return _batch(run, rows, script, failures)
 
-    return groups.applyInArrow(batch, schema)
+    return rows.groupBy(TASK).applyInArrow(batch, schema)
 
 
-def _batch(
-    processor: KeyedProcessor,
-    rows: pa.Table,
-    ports: int,
-    outputs: tuple[str, ...],
-    old: tuple[int, ...] | None,
-    script: tuple[ScriptStep, ...],
-    failures: FailedRows,
-    schema: pa.Schema,
-) -> pa.Table:
+def _batch(run: TaskRun, rows: pa.Table, script: tuple[ScriptStep, ...], failures: FailedRows) -> pa.Table:
     """A task over rows that are all there: its state begins empty, and nothing of it stays."""
     failures = replace(failures, origins={}, packed=[])
-    given, passing = separated(rows.to_pylist(), ports, failures)
-    made = list(run_script(processor, MemoryStore(), given, script, old, failures))
-    said = [_as_dict(order, update, outputs, None, failures) for order, update in made]
-    order, update = made[0] if made else ([0, 0, 0, 0], UpdateRow(None, (None,) * len(outputs), 0))
-    for state in [*passing, *letters_of(failures)]:
-        said.append(_as_dict(order, update, outputs, state, failures))  # noqa: PERF401 - as the rows of a stream do
-    return pa.Table.from_pylist(said, schema=schema)
-
-
-def _as_dict(
-    order: list[int], update: UpdateRow, outputs: tuple[str, ...], state: Any, failures: FailedRows
-) -> dict[str, Any]:
-    return {
-        "__key": update.key,
-        **dict(zip(outputs, update.values, strict=True)),
-        "__timestamp": update.timestamp,
-        "__headers": update.headers,
-        "__order": order,
-        STATE: state,
-        ORIGIN: failures.origins.get(tuple(order[1:4])),
-    }
+    records, passing = separated(rows)
+    if script:
+        columns = TaskColumns.of(records, run.port_count)
+        if ORIGIN in records.column_names:
+            origins = zip(records["__order"].to_pylist(), records[ORIGIN].to_pylist(), strict=True)
+            failures.origins.update((tuple(order[1:4]), origin) for order, origin in origins)
+        made = list(run_script(run.processor, MemoryStore(), columns.rows(), script, run.old, failures))
+        said = run.table_of(made, failures)
+    else:
+        said = run.updates(MemoryStore(), records, 0, failures)
+    passing += letters_of(failures)
+    if not passing:
+        return said
+    return pa.concat_tables([said, run.passing(run.example(said), passing)])
 
 
 def task_of(port: Port, tasks: int) -> Column:
@@ -376,7 +407,7 @@ def _united(ports: list[Port], tasks: int) -> DataFrame:
         )
         frames.append(
             port.rows.select(
-                task_of(port, tasks).alias("__task"),
+                task_of(port, tasks).alias(TASK),
                 sf.lit(number).alias("__port"),
                 port.key.alias("__key"),
                 *payloads,
@@ -392,7 +423,7 @@ def _united(ports: list[Port], tasks: int) -> DataFrame:
     return united
 
 
-def packed(changes: Mapping[bytes, bytes | None], task: int) -> Iterator[bytes]:
+def packed_changes(changes: Mapping[bytes, bytes | None], task: int) -> Iterator[bytes]:
     """Changes of a task's state as records of its changelog, in Arrow's stream format: about PACKED_BYTES in each."""
     names: list[bytes] = []
     datas: list[bytes | None] = []

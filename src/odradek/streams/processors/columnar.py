@@ -1,0 +1,257 @@
+"""Processors that take a batch as columns: the same updates as row by row, at the price of a row for each key.
+
+An operator that says only the latest update of each key needs to look up a key, add up its records, and write it once. A join
+with a table needs the rows of the table as they were at each record: few, taken many times. Whatever does not fit goes row by
+row: `columnar` answers None.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+
+from odradek.streams.processors.aggregate import AggregateProcessor, SqlFold
+from odradek.streams.processors.calendar import Calendar
+from odradek.streams.processors.columns import (
+    Groups,
+    KeyCodes,
+    Numbers,
+    SaidColumns,
+    TaskColumns,
+    key_codes,
+    numbered,
+    order_of,
+)
+from odradek.streams.processors.joined_columns import stream_table, table_table
+from odradek.streams.processors.joins import StreamTableProcessor, TableTableProcessor
+from odradek.streams.processors.open_windows import Held, copied
+from odradek.streams.processors.ports import InputRow, KeyedProcessor
+from odradek.streams.processors.python_values import lists_of_numbers, values_of
+from odradek.streams.processors.task import CachedState
+from odradek.streams.processors.windows import END, START, FixedWindows, WindowProcessor
+
+_PLAIN: Final = (
+    pa.types.is_integer,
+    pa.types.is_floating,
+    pa.types.is_decimal,
+    pa.types.is_string,
+    pa.types.is_binary,
+    pa.types.is_boolean,
+    pa.types.is_date,
+    pa.types.is_timestamp,
+)
+"""Arguments of aggregate functions that cannot fail."""
+
+
+def columnar(
+    processor: KeyedProcessor,
+    rows: TaskColumns,
+    state: CachedState,
+    old: tuple[int, ...] | None,
+    kinds: tuple[pa.DataType, ...],
+) -> SaidColumns | None:
+    """What the processor says of the rows, if it can be said so. `old`: as `task.latest_only` takes it; None for every update.
+    `kinds`: the types of what it says. The state is not flushed.
+    """
+    orders = lists_of_numbers(rows.orders)
+    if orders is None or rows.timestamps.null_count:
+        return None
+    if isinstance(processor, StreamTableProcessor):
+        return stream_table(processor, rows, orders, state, kinds)
+    if isinstance(processor, TableTableProcessor) and old == (2, 3):
+        return table_table(processor, rows, orders, state, kinds)
+    if old != (1,) or len(rows.payloads) != 1:
+        return None
+    if isinstance(processor, AggregateProcessor) and isinstance(processor.fold, SqlFold):
+        return _aggregated(processor.fold, rows, orders, state, kinds)
+    if (
+        isinstance(processor, WindowProcessor)
+        and isinstance(processor.fold, SqlFold)
+        and isinstance(processor.kind, FixedWindows)
+        and not processor.is_final
+        and not processor.has_wall_clock
+    ):
+        return _windowed(processor, processor.kind, processor.fold, rows, orders, state, kinds)
+    return None
+
+
+def _arguments(payload: pa.StructArray) -> pa.StructArray | None:
+    """The values to add; None where a payload is more than that, or values could make a function fail."""
+    new, old = payload.field("new"), payload.field("old")
+    if payload.null_count or new.null_count or old.null_count != len(old):
+        return None
+    if not all(any(is_kind(field.type) for is_kind in _PLAIN) for field in new.type):
+        return None
+    return new
+
+
+def _prepared(
+    rows: TaskColumns, orders: Numbers
+) -> tuple[TaskColumns, Numbers, KeyCodes, pa.StructArray] | None:
+    """The rows in their order, their orders, keys and arguments."""
+    if _arguments(rows.payloads[0]) is None:
+        return None
+    places, orders = order_of(orders)
+    rows = rows.take(places)
+    codes, arguments = key_codes(rows.keys), _arguments(rows.payloads[0])
+    return None if codes is None or arguments is None else (rows, orders, codes, arguments)
+
+
+def _argument_lists(arguments: pa.StructArray, places: Numbers) -> dict[str, list[Any]]:
+    chosen = pa.array(places)
+    return {
+        field.name: values_of(column.take(chosen))
+        for field, column in zip(arguments.type, arguments.flatten(), strict=True)
+    }
+
+
+def _aggregated(
+    fold: SqlFold, rows: TaskColumns, orders: Numbers, state: CachedState, kinds: tuple[pa.DataType, ...]
+) -> SaidColumns | None:
+    prepared = _prepared(rows, orders)
+    if prepared is None:
+        return None
+    rows, orders, codes, arguments = prepared
+    groups = Groups.of(codes.codes)
+    values = _argument_lists(arguments, groups.places)
+    times = rows.timestamps.to_numpy()
+    latest = np.maximum.reduceat(times[groups.places], groups.starts).tolist()
+    starts, ends = groups.starts.tolist(), groups.ends.tolist()
+    numbers = codes.codes[groups.last].tolist()
+    after, before, timestamps = [], [], []
+    for group in groups.by_last.tolist():
+        place = state.place("aggregate", codes.keys[numbers[group]])
+        aggregate, when = state.read(place) or (None, latest[group])
+        before.append(fold.result(aggregate))
+        aggregate = fold.add_all(aggregate, values, starts[group], ends[group])
+        timestamps.append(max(when, latest[group]))
+        state.write(place, (aggregate, timestamps[-1]))
+        after.append(fold.result(aggregate))
+    state.stream_time = max(state.stream_time, int(times.max()))
+    last = groups.last[groups.by_last]
+    return SaidColumns(
+        rows.keys.take(pa.array(last)),
+        (pa.array(after, kinds[0]), pa.array(before, kinds[1])),
+        pa.array(timestamps, pa.int64()),
+        rows.headers.take(pa.array(last)),
+        numbered(orders[last], np.zeros(len(last), np.int64)),
+    )
+
+
+def _windowed(
+    processor: WindowProcessor,
+    kind: FixedWindows,
+    fold: SqlFold,
+    rows: TaskColumns,
+    orders: Numbers,
+    state: CachedState,
+    kinds: tuple[pa.DataType, ...],
+) -> SaidColumns | None:
+    prepared = _prepared(rows, orders)
+    if prepared is None:
+        return None
+    rows, orders, codes, arguments = prepared
+    times = rows.timestamps.to_numpy()
+    stream_times = np.maximum(np.maximum.accumulate(times), state.stream_time)
+    row_of, window_starts, numbers = _windows_of(kind, times, stream_times)
+    state.stream_time = int(stream_times[-1])
+    if len(row_of) == 0:
+        said = _no_windows(rows, orders, kinds)
+    else:
+        said = _add_to_windows(
+            kind, fold, rows, orders, codes, arguments, row_of, window_starts, numbers, state, kinds
+        )
+    closing = InputRow(0, None, None, state.stream_time, None, [])
+    assert not list(processor.time_passed(closing, state))  # windows that are said at once close in silence
+    return said
+
+
+def _windows_of(
+    kind: FixedWindows, times: Numbers, stream_times: Numbers
+) -> tuple[Numbers, Numbers, Numbers]:
+    """The windows that take each row and are open: the row's place, the window's start, its number among the row's."""
+    size, every = kind.size_ms, kind.every_ms
+    first = np.maximum(0, times - size + every) // every * every
+    counts = np.maximum(0, (times - first) // every + 1)
+    row_of = np.repeat(np.arange(len(times)), counts)
+    numbers = np.arange(len(row_of)) - np.repeat(np.cumsum(counts) - counts, counts)
+    starts = first[row_of] + numbers * every
+    is_open = starts + size + kind.grace_ms > stream_times[row_of]
+    row_of, starts = row_of[is_open], starts[is_open]
+    begins = np.searchsorted(row_of, row_of, side="left")
+    return row_of, starts, np.arange(len(row_of)) - begins
+
+
+def _no_windows(rows: TaskColumns, orders: Numbers, kinds: tuple[pa.DataType, ...]) -> SaidColumns:
+    nothing = pa.array([], pa.int64())
+    return SaidColumns(
+        _windowed_keys(rows.keys.take(nothing), nothing, nothing),
+        (pa.array([], kinds[0]), pa.array([], kinds[1])),
+        nothing,
+        rows.headers.take(nothing),
+        numbered(orders[:0], np.zeros(0, np.int64)),
+    )
+
+
+def _windowed_keys(keys: pa.StructArray, starts: pa.Array, ends: pa.Array) -> pa.StructArray:
+    fields = [*keys.type, pa.field(START, pa.int64()), pa.field(END, pa.int64())]
+    return pa.StructArray.from_arrays([*keys.flatten(), starts, ends], fields=fields)
+
+
+def _add_to_windows(
+    kind: FixedWindows,
+    fold: SqlFold,
+    rows: TaskColumns,
+    orders: Numbers,
+    codes: KeyCodes,
+    arguments: pa.StructArray,
+    row_of: Numbers,
+    window_starts: Numbers,
+    numbers: Numbers,
+    state: CachedState,
+    kinds: tuple[pa.DataType, ...],
+) -> SaidColumns:
+    """`row_of`, `window_starts` and `numbers`: as `_windows_of` gives them."""
+    steps = (window_starts - window_starts.min()) // kind.every_ms
+    key_numbers = codes.codes[row_of]
+    groups = Groups.of(key_numbers * (int(steps.max()) + 1) + steps)
+    values = _argument_lists(arguments, row_of[groups.places])
+    times = rows.timestamps.to_numpy()
+    latest = np.maximum.reduceat(times[row_of[groups.places]], groups.starts).tolist()
+    starts, ends = groups.starts.tolist(), groups.ends.tolist()
+    group_keys = key_numbers[groups.last].tolist()
+    group_windows = window_starts[groups.last].tolist()
+    calendar = Calendar(state)
+    windows_of: dict[int, dict[tuple[int, int], Held]] = {}
+    after, before, timestamps = [], [], []
+    for group in groups.by_last.tolist():
+        number, start = group_keys[group], group_windows[group]
+        window = (start, start + kind.size_ms)
+        windows = windows_of.get(number)
+        if windows is None:
+            windows = windows_of[number] = state.get("windows", codes.keys[number]) or {}
+        held = windows.get(window)
+        if held is None:
+            calendar.note(kind.kept_until(window), codes.keys[number])
+            held = (None, latest[group])
+        before.append(fold.result(held[0]))
+        aggregate = fold.add_all(copied(held[0]), values, starts[group], ends[group])
+        windows[window] = (aggregate, max(held[1], latest[group]))
+        timestamps.append(windows[window][1])
+        after.append(fold.result(aggregate))
+    for number, windows in windows_of.items():
+        state.put("windows", codes.keys[number], windows)
+    last = groups.last[groups.by_last]
+    said_rows = row_of[last]
+    begins = window_starts[last]
+    return SaidColumns(
+        _windowed_keys(
+            rows.keys.take(pa.array(said_rows)), pa.array(begins), pa.array(begins + kind.size_ms)
+        ),
+        (pa.array(after, kinds[0]), pa.array(before, kinds[1])),
+        pa.array(timestamps, pa.int64()),
+        rows.headers.take(pa.array(said_rows)),
+        numbered(orders[said_rows], numbers[last]),
+    )

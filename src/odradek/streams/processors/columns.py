@@ -1,0 +1,188 @@
+"""A task's rows of a batch as columns, and their order."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Final, TypeAlias
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from odradek.streams.processors.ports import InputRow
+from odradek.streams.processors.python_values import lists_of_numbers, values_of
+
+Numbers: TypeAlias = np.ndarray[Any, np.dtype[np.int64]]
+_KEY_KINDS: Final = (
+    pa.types.is_integer,
+    pa.types.is_string,
+    pa.types.is_binary,
+    pa.types.is_boolean,
+    pa.types.is_date,
+    pa.types.is_timestamp,
+)
+"""Of these, equal values look equal in Python, too; 0.0 and -0.0 do not."""
+
+
+@dataclass(frozen=True, slots=True)
+class TaskColumns:
+    """`order`: as `InputRow.order`, a row for each record; None where they are not of one length."""
+
+    ports: pa.Array
+    keys: pa.Array
+    payloads: tuple[pa.Array, ...]
+    timestamps: pa.Array
+    headers: pa.Array
+    orders: pa.Array
+
+    @classmethod
+    def of(cls, rows: pa.Table, port_count: int) -> TaskColumns:
+        """Of a table with the columns that `translation.adapter` makes."""
+
+        def column(name: str) -> pa.Array:
+            chunks = rows[name]
+            if not chunks.num_chunks:
+                return pa.array([], chunks.type)
+            return chunks.chunk(0) if chunks.num_chunks == 1 else pa.concat_arrays(chunks.chunks)
+
+        return cls(
+            column("__port"),
+            column("__key"),
+            tuple(column(f"__payload{number}") for number in range(port_count)),
+            column("__timestamp"),
+            column("__headers"),
+            column("__order"),
+        )
+
+    def rows(self) -> list[InputRow]:
+        """Record by record."""
+        ports = values_of(self.ports)
+        payloads = [values_of(payload) for payload in self.payloads]
+        given = payloads[0]
+        if len(payloads) > 1:
+            given = [payloads[port][place] for place, port in enumerate(ports)]
+        matrix = lists_of_numbers(self.orders)
+        columns = (
+            ports,
+            values_of(self.keys),
+            given,
+            values_of(self.timestamps),
+            values_of(self.headers),
+            self.orders.to_pylist() if matrix is None else matrix.tolist(),
+        )
+        return list(map(InputRow._make, zip(*columns, strict=True)))
+
+    def take(self, places: Numbers) -> TaskColumns:
+        chosen = pa.array(places)
+        return TaskColumns(
+            self.ports.take(chosen),
+            self.keys.take(chosen),
+            tuple(payload.take(chosen) for payload in self.payloads),
+            self.timestamps.take(chosen),
+            self.headers.take(chosen),
+            self.orders.take(chosen),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class SaidColumns:
+    """Updates of a processor: as `UpdateRow`, with their orders."""
+
+    keys: pa.Array
+    values: tuple[pa.Array, ...]
+    timestamps: pa.Array
+    headers: pa.Array
+    orders: Numbers
+
+
+def numbered(orders: Numbers, numbers: Numbers) -> Numbers:
+    """The orders of updates: of the rows that caused them, and their number among the row's."""
+    return np.concatenate((orders, numbers.reshape(-1, 1)), axis=1)
+
+
+def order_of(orders: Numbers) -> tuple[Numbers, Numbers]:
+    """What `task.in_order` does: the places of the rows in their order, and the orders at these places."""
+    by_partition = _sorted(orders[:, 1:])
+    ordered = orders[by_partition]
+    when = ordered[:, 0].copy()
+    ends = np.flatnonzero((np.diff(ordered[:, 1:3], axis=0) != 0).any(axis=1)) + 1
+    for part in np.split(when, ends):
+        np.maximum.accumulate(part, out=part)
+    ordered[:, 0] = when
+    if len(ends) == 0:
+        return by_partition, ordered
+    by_time = np.argsort(when, kind="stable")
+    return by_partition[by_time], ordered[by_time]
+
+
+def _sorted(columns: Numbers) -> Numbers:
+    """Where the rows are in ascending order. Rows that are in order already, as most are, cost little."""
+    lowest = columns.min(axis=0)
+    spans = [int(span) + 1 for span in columns.max(axis=0) - lowest]
+    mixed = np.zeros(len(columns), np.int64)
+    total = 1
+    for place in range(len(spans)):
+        total *= spans[place]
+        if total > 1 << 62:
+            return np.lexsort(tuple(columns[:, column] for column in reversed(range(columns.shape[1]))))
+        mixed = mixed * spans[place] + (columns[:, place] - lowest[place])
+    return np.argsort(mixed, kind="stable")
+
+
+@dataclass(frozen=True, slots=True)
+class KeyCodes:
+    """`codes`: a number for each row, the same for equal keys, from 0 to `count`. `keys`: the keys by number, as dicts."""
+
+    codes: Numbers
+    keys: list[dict[str, Any]]
+
+
+def key_codes(keys: pa.StructArray) -> KeyCodes | None:
+    """None for keys that are null, or of types whose values do not compare as their Python values do."""
+    kinds = [field.type for field in keys.type]
+    if (
+        keys.null_count
+        or not kinds
+        or not all(any(is_kind(kind) for is_kind in _KEY_KINDS) for kind in kinds)
+    ):
+        return None
+    names = [field.name for field in keys.type]
+    codes: Numbers | None = None
+    for field in keys.flatten():
+        encoded = pc.dictionary_encode(field, null_encoding="encode")
+        numbers = encoded.indices.to_numpy().astype(np.int64)
+        if len(names) == 1:
+            return KeyCodes(numbers, [{names[0]: value} for value in values_of(encoded.dictionary)])
+        if codes is not None:
+            numbers = np.unique(codes * len(encoded.dictionary) + numbers, return_inverse=True)[1]
+        codes = numbers
+    assert codes is not None
+    _, first, codes = np.unique(codes, return_index=True, return_inverse=True)
+    return KeyCodes(codes, values_of(keys.take(pa.array(first))))
+
+
+@dataclass(frozen=True, slots=True)
+class Groups:
+    """Rows of equal codes. `places`: the rows, group by group, in their order within each; group g is at `starts[g]` to
+    `ends[g]` of them. `by_last`: the groups in the order of their last rows.
+    """
+
+    places: Numbers
+    starts: Numbers
+    ends: Numbers
+    by_last: Numbers
+
+    @classmethod
+    def of(cls, codes: Numbers) -> Groups:
+        """Of at least one row."""
+        places = np.argsort(codes, kind="stable")
+        ordered = codes[places]
+        edges = np.flatnonzero(ordered[1:] != ordered[:-1]) + 1
+        starts = np.concatenate(([0], edges))
+        ends = np.concatenate((edges, [len(codes)]))
+        return cls(places, starts, ends, np.argsort(places[ends - 1], kind="stable"))
+
+    @property
+    def last(self) -> Numbers:
+        """The last row of each group."""
+        return self.places[self.ends - 1]

@@ -1,0 +1,83 @@
+"""Rows of a task as one: what Spark hands to and from a processor in Python costs as much for a row as for ten thousand.
+
+Before the shuffle, the rows of each task are packed, in Arrow's stream format. What a processor says is packed, too, and it
+is unpacked behind the processor.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.types import BinaryType, IntegerType, StructType
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+TASK: Final = "__task"
+ROWS: Final = "__rows"
+PACKED: Final = StructType().add(TASK, IntegerType()).add(ROWS, BinaryType())
+SAID: Final = StructType().add(ROWS, BinaryType())
+ROW_BYTES_MAX: Final = 8 << 20
+"""Of the rows that are packed together, about."""
+
+
+def packed_rows(rows: DataFrame) -> DataFrame:
+    """Few rows of PACKED in place of many with a column TASK."""
+    return rows.mapInArrow(_pack, PACKED)
+
+
+def unpacked_rows(rows: DataFrame, schema: StructType) -> DataFrame:
+    """The rows that were packed in the column ROWS."""
+    return rows.mapInArrow(partial(_unpack, to_arrow_schema(schema, timezone="UTC")), schema)
+
+
+def _pack(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    waiting: dict[int, list[pa.RecordBatch]] = {}
+    size = 0
+    for batch in batches:
+        if not batch.num_rows:
+            continue
+        tasks = pc.unique(batch[TASK]).to_pylist()
+        for task in tasks:
+            part = batch if len(tasks) == 1 else batch.filter(pc.equal(batch[TASK], task))
+            waiting.setdefault(task, []).append(part)
+        size += batch.nbytes
+        if size >= ROW_BYTES_MAX:
+            yield _as_rows(waiting)
+            waiting, size = {}, 0
+    if waiting:
+        yield _as_rows(waiting)
+
+
+def _as_rows(waiting: dict[int, list[pa.RecordBatch]]) -> pa.RecordBatch:
+    datas = [packed(pa.Table.from_batches(batches)) for batches in waiting.values()]
+    return pa.RecordBatch.from_arrays(
+        [pa.array(list(waiting), pa.int32()), pa.array(datas, pa.binary())], names=[TASK, ROWS]
+    )
+
+
+def _unpack(schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    for batch in batches:
+        for data in batch[ROWS]:
+            for rows in unpacked(data.as_buffer()).cast(schema).to_batches():
+                if rows.num_rows:
+                    yield rows
+
+
+def packed(rows: pa.Table) -> Any:
+    """In Arrow's stream format."""
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, rows.schema) as stream:
+        stream.write_table(rows)
+    return sink.getvalue().to_pybytes()
+
+
+def unpacked(data: Any) -> pa.Table:
+    """From Arrow's stream format."""
+    with pa.ipc.open_stream(data) as stream:
+        return stream.read_all()

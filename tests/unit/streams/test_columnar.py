@@ -1,0 +1,210 @@
+"""Batches as columns say what the rows say, one after another, and leave the same state."""
+
+from __future__ import annotations
+
+import pickle
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from odradek.streams.plan.windows import TimeWindows
+from odradek.streams.processors.aggregate import AggregateProcessor, CalledFunction, SqlFold
+from odradek.streams.processors.columnar import columnar
+from odradek.streams.processors.columns import SaidColumns, TaskColumns, order_of
+from odradek.streams.processors.functions import FUNCTIONS
+from odradek.streams.processors.joins import StreamTableProcessor, TableTableProcessor
+from odradek.streams.processors.ports import InputRow, KeyedProcessor
+from odradek.streams.processors.python_values import lists_of_numbers, values_of
+from odradek.streams.processors.task import CachedState, MemoryStore, in_order, latest_only, run_batch
+from odradek.streams.processors.windows import FixedWindows, WindowProcessor
+
+NAMES = [name for name in FUNCTIONS if name not in ("min_by", "max_by", "top_k", "bottom_k")]
+CALLS = [
+    *((name, ("x",), ()) for name in NAMES),
+    ("max_by", ("x", "y"), ()),
+    ("top_k", ("x",), (2,)),
+    ("sum", ("y",), ()),
+]
+OUTS = [*NAMES, "max_by", "top_k", "sum_y"]
+FOLD = SqlFold(
+    tuple(
+        CalledFunction(function=name, arguments=arguments, constants=constants, out=out, removable=False)
+        for out, (name, arguments, constants) in zip(OUTS, CALLS, strict=True)
+    )
+)
+LISTS = ("collect_list", "collect_set", "top_k")
+RESULT = pa.struct(
+    [
+        (
+            name,
+            pa.list_(pa.int64())
+            if name in LISTS
+            else pa.float64()
+            if name in ("avg", "mean", "sum_y")
+            else pa.int64(),
+        )
+        for name in OUTS
+    ]
+)
+TEXT = pa.struct([("v", pa.string())])
+KEYS = {
+    "one": pa.struct([("k", pa.string())]),
+    "two": pa.struct([("k", pa.string()), ("n", pa.int32())]),
+}
+ARGUMENTS = pa.struct([("x", pa.int64()), ("y", pa.float64())])
+HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
+
+
+def windows(size_ms: int, every_ms: int, grace_ms: int) -> WindowProcessor:
+    kind = TimeWindows(size_ms=size_ms, every_ms=every_ms, grace_ms=grace_ms)
+    return WindowProcessor(FixedWindows(kind, FOLD), FOLD, final=False)
+
+
+CASES: dict[str, tuple[KeyedProcessor, tuple[pa.DataType, ...], tuple[int, ...] | None]] = {
+    "aggregate": (AggregateProcessor(FOLD), (RESULT, RESULT), (1,)),
+    "tumbling": (windows(10, 10, 0), (RESULT, RESULT), (1,)),
+    "with grace": (windows(10, 10, 15), (RESULT, RESULT), (1,)),
+    "hopping": (windows(10, 3, 5), (RESULT, RESULT), (1,)),
+    "inner join": (StreamTableProcessor("inner"), (TEXT, TEXT), None),
+    "left join": (StreamTableProcessor("left"), (TEXT, TEXT), None),
+    "inner tables": (TableTableProcessor("inner"), (TEXT, TEXT, TEXT, TEXT), (2, 3)),
+    "left tables": (TableTableProcessor("left"), (TEXT, TEXT, TEXT, TEXT), (2, 3)),
+    "outer tables": (TableTableProcessor("outer"), (TEXT, TEXT, TEXT, TEXT), (2, 3)),
+}
+numbers = st.none() | st.integers(-9, 9)
+floats = st.none() | st.floats(-1e3, 1e3)
+
+
+def payload_kinds(name: str) -> list[pa.DataType]:
+    if "tables" in name:
+        return [TEXT, TEXT]
+    if "join" in name:
+        return [pa.struct([("key", pa.struct([("of", pa.string())])), ("value", TEXT)]), TEXT]
+    return [pa.struct([("new", ARGUMENTS), ("old", pa.int32())])]
+
+
+def payload(draw: st.DrawFn, name: str, port: int) -> Any:
+    if "join" not in name and "tables" not in name:
+        return {"new": {"x": draw(numbers), "y": draw(floats)}, "old": None}
+    value = draw(st.none() | st.fixed_dictionaries({"v": st.sampled_from("xyz")}))
+    if port or "tables" in name:
+        return value
+    return {"key": {"of": draw(st.sampled_from("ab"))}, "value": value}
+
+
+@st.composite
+def rows(draw: st.DrawFn, name: str, key: str, begin: int, clock: int) -> list[InputRow]:
+    result = []
+    for place in range(draw(st.integers(0, 14))):
+        port = draw(st.integers(0, len(payload_kinds(name)) - 1))
+        when, partition = clock + draw(st.integers(-3, 25)), draw(st.integers(0, 1))
+        fields: dict[str, Any] = {"k": draw(st.none() | st.sampled_from("abc"))}
+        if key == "two":
+            fields["n"] = draw(st.integers(0, 1))
+        headers = draw(st.none() | st.just([{"key": "h", "value": b"%d" % place}]))
+        order = [when, port, partition, begin + place, 0]
+        result.append(InputRow(port, fields, payload(draw, name, port), when, headers, order))
+    return result
+
+
+def as_columns(given_rows: list[InputRow], name: str, key: str) -> TaskColumns:
+    kinds = payload_kinds(name)
+    columns = {
+        "__port": pa.array([row.port for row in given_rows], pa.int32()),
+        "__key": pa.array([row.key for row in given_rows], KEYS[key]),
+        "__timestamp": pa.array([row.timestamp for row in given_rows], pa.int64()),
+        "__headers": pa.array([row.headers for row in given_rows], HEADERS),
+        "__order": pa.array([row.order for row in given_rows], pa.list_(pa.int64())),
+    }
+    for port, kind in enumerate(kinds):
+        values = [row.payload if row.port == port else None for row in given_rows]
+        columns[f"__payload{port}"] = pa.array(values, kind)
+    return TaskColumns.of(pa.table(columns), len(kinds))
+
+
+def as_updates(said: SaidColumns) -> list[Any]:
+    columns = [values_of(said.keys), *map(values_of, said.values), values_of(said.timestamps)]
+    return list(zip(said.orders.tolist(), *columns, values_of(said.headers), strict=True))
+
+
+def state_of(store: MemoryStore) -> dict[bytes, Any]:
+    return {name: data if name == b"clock" else pickle.loads(data) for name, data in store.data.items()}
+
+
+@pytest.mark.parametrize("key", KEYS)
+@pytest.mark.parametrize("name", CASES)
+@settings(max_examples=30, deadline=None)
+@given(data=st.data())
+def test_columns_say_what_rows_say(name: str, key: str, data: st.DataObject) -> None:
+    processor, kinds, old = CASES[name]
+    by_row, by_column = MemoryStore(), MemoryStore()
+    for batch in range(3):
+        batch_rows = data.draw(rows(name, key, 100 * batch, 12 * batch))
+        if not batch_rows:
+            continue
+        made = list(run_batch(processor, by_row, batch_rows))
+        expected = [
+            (order, update.key, *update.values, update.timestamp, update.headers)
+            for order, update in (made if old is None else latest_only(made, old))
+        ]
+        columns = as_columns(batch_rows, name, key)
+        assert columns.rows() == batch_rows
+        state = CachedState(by_column)
+        said = columnar(processor, columns, state, old, kinds)
+        assert said is not None
+        state.flush()
+        assert as_updates(said) == expected
+        assert state_of(by_column) == state_of(by_row)
+
+
+@given(
+    orders=st.lists(
+        st.tuples(st.integers(0, 20), st.integers(0, 1), st.integers(0, 2), st.integers(0, 1 << 40)),
+        min_size=1,
+        unique_by=lambda order: order[1:],
+    )
+)
+def test_columns_have_the_order_of_rows(orders: list[tuple[int, ...]]) -> None:
+    given_rows = [InputRow(0, None, {"n": place}, 0, None, list(order)) for place, order in enumerate(orders)]
+    expected = [(row.payload and row.payload["n"], row.order) for row in in_order(given_rows)]
+    matrix = lists_of_numbers(pa.array(orders, pa.list_(pa.int64())))
+    assert matrix is not None
+    places, ordered = order_of(matrix)
+    assert list(zip(places.tolist(), ordered.tolist(), strict=True)) == expected
+
+
+@pytest.mark.parametrize("rows_of", [{"k": None}, None])
+def test_what_does_not_fit_goes_row_by_row(rows_of: Any) -> None:
+    """A function of the user's, updates that are all wanted, keys that are null."""
+    row = InputRow(0, rows_of, {"new": {"x": 1, "y": 1.0}, "old": None}, 5, None, [5, 0, 0, 0])
+    columns = as_columns([row], "aggregate", "one")
+    processor, kinds, _ = CASES["aggregate"]
+    assert columnar(processor, columns, CachedState(MemoryStore()), None, kinds) is None
+    said = columnar(processor, columns, CachedState(MemoryStore()), (1,), kinds)
+    assert (said is None) == (rows_of is None)
+
+
+@pytest.mark.parametrize(
+    ("values", "kind"),
+    [
+        ([1, 2], pa.int64()),
+        ([1, None], pa.int64()),
+        ([None, None], pa.string()),
+        (
+            [{"a": 1, "b": "x"}, None, {"a": None, "b": None}],
+            pa.struct([("a", pa.int64()), ("b", pa.string())]),
+        ),
+        (
+            [{"a": 1, "b": "x", "c": [1, 2]}],
+            pa.struct([("a", pa.int64()), ("b", pa.string()), ("c", pa.list_(pa.int8()))]),
+        ),
+        ([{"a": None}, {"a": {"b": 2.5}}], pa.struct([("a", pa.struct([("b", pa.float64())]))])),
+        ([], pa.int64()),
+    ],
+)
+def test_values_are_those_of_arrow(values: list[Any], kind: pa.DataType) -> None:
+    assert values_of(pa.array(values, kind)) == values
+    assert values_of(pa.chunked_array([pa.array(values, kind)] * 2)) == values * 2
