@@ -136,7 +136,7 @@ def state_of(store: MemoryStore) -> dict[bytes, Any]:
 
 @pytest.mark.parametrize("key", KEYS)
 @pytest.mark.parametrize("name", CASES)
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=15, deadline=None)
 @given(data=st.data())
 def test_columns_say_what_rows_say(name: str, key: str, data: st.DataObject) -> None:
     processor, kinds, old = CASES[name]
