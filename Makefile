@@ -16,7 +16,7 @@ PROGRAMS ?= 2000
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test quick again check faces format sim faults hostile soak interop answers oracle bench packages docs clean
+.PHONY: help install demo test quick again check faces format sim faults hostile security soak interop answers oracle bench packages docs clean
 
 help: ## this list
 	@awk -F':.*## ' '/^[a-z]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -80,6 +80,9 @@ faults: $(READY) ## three real brokers, killed, cut off, starved for MINUTES=30;
 
 hostile: $(READY) ## greedy, broken and malicious clients, full disks, FRAMES=1000000 generated frames: who else notices? a table
 	$(BIN)/python -m tests.hostile --frames $(FRAMES) --json artifacts/hostile.json
+
+security: $(READY) ## the 48 checks of security, and which of them hold: a table
+	$(BIN)/python -m tests.security
 
 soak: $(READY) ## three brokers at work, with unrest and strangers, for HOURS=2: what is lost, and what grows? a table, a picture
 	$(BIN)/python -m tests.soak --hours $(HOURS)

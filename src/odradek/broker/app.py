@@ -22,6 +22,7 @@ from odradek.broker.handlers import Handlers
 from odradek.broker.replicas.log_dir_moves import LogDirMoves
 from odradek.broker.replicas.replica_manager import ReplicaManager
 from odradek.broker.replicas.wiring import Proposals, fetchers
+from odradek.broker.security.listeners import CERTIFICATES_LOOK_SECONDS, KEYS_LOOK_SECONDS, SecureListeners
 from odradek.broker.stores import OpenRegistry, open_stores
 from odradek.broker.throttling import quota_terms
 from odradek.cluster.availability import TopicRules
@@ -44,7 +45,7 @@ from odradek.config.topic import topic_config
 from odradek.model.errors import KafkaError, OdradekError
 from odradek.model.ids import BrokerId
 from odradek.model.lazy import lazy
-from odradek.net.listening import OpenListener, ServerLimits
+from odradek.net.listening import ServerLimits
 from odradek.net.server import Server
 from odradek.registry import Registry, RegistryConflict, RegistryError
 from odradek.registry.election import Term
@@ -111,6 +112,7 @@ class Broker:
         self._producer_ids: ProducerIds | None = None
         self._coordinators = CoordinatorRuntime()
         self._kinds: CoordinatorKinds | None = None
+        self._made_listeners: SecureListeners | None = None
         self._handlers = Handlers()
         self.turns = Turns(runtime.clock.monotonic)
         """The event loop, as long work shares it."""
@@ -156,15 +158,28 @@ class Broker:
         if self.loop_watch is None and limit_ms > 0:
             self.loop_watch = loop_monitor.watch_loop(limit_ms / 1000, self._runtime.clock.monotonic)
 
+    @property
+    def _listeners(self) -> SecureListeners:
+        if self._made_listeners is None:
+            self._made_listeners = SecureListeners(self._config, self._runtime, lambda: self.context.image)
+        return self._made_listeners
+
     async def _start(self) -> None:
         runtime = self._runtime
+        _ = self._listeners  # before anything is opened: a certificate that cannot be used is found here
         stores = await open_stores(self._config, runtime, self._open_registry)
         directories = self._directories = stores.directories
         registry = self._registry = stores.registry
         me = BrokerId(self._config.server.node_id)
         image = await _first_image(registry, directories.cluster_id)
         cluster = self._cluster = ClusterLink(
-            runtime, registry, image, broker_id=me, apply=self._apply, request_timeout_s=_PEER_SECONDS
+            runtime,
+            registry,
+            image,
+            broker_id=me,
+            apply=self._apply,
+            request_timeout_s=_PEER_SECONDS,
+            security=self._listeners.to_others,
         )
         config = self._with_dynamic(image)
         replicas = self._replicas = self._new_replicas(config, cluster, directories, me)
@@ -184,11 +199,13 @@ class Broker:
             me,
             cluster.incarnation,
             session_timeout_s=session_timeout_ms / 1000,
+            security=self._listeners.to_others,
         )
         await replicas.load(image, config, await identity.look())
         await self._listen(context)
         await self._join(cluster, registry, directories, identity)
         self._identity = identity
+        await self._listeners.make_first_users(cluster)
         self._background.start(self._rounds(config, replicas))
         self._background.import_handlers(self._handlers)
         _log.info(
@@ -352,12 +369,14 @@ class Broker:
             listener.name: (listener.host, listener.port) for listener in config.network.advertised_listeners
         }
         for listener in config.network.listeners:
-            opened = OpenListener(
-                name=listener.name,
-                advertised=advertised.get(listener.name),
-                broker_id=config.server.node_id,
-                is_for_brokers=len(config.network.listeners) > 1
-                and listener.name == config.network.inter_broker_listener_name,
+            is_for_brokers = len(config.network.listeners) > 1 and (
+                listener.name == config.network.inter_broker_listener_name
+            )
+            opened = self._listeners.opened(
+                listener.name,
+                advertised.get(listener.name),
+                dispatcher.handle,
+                is_for_brokers=is_for_brokers,
             )
             port = await server.listen(opened, listener.host, listener.port)
             self.addresses.append((listener.host, port))
@@ -417,6 +436,8 @@ class Broker:
                 self._write_checkpoints,
             ),
             Round("extents", _EXTENTS_SECONDS, replicas.write_extents),
+            Round("certificates", CERTIFICATES_LOOK_SECONDS, self._listeners.look_at_files),
+            Round("issuer keys", KEYS_LOOK_SECONDS, self._listeners.refresh_keys),
             Round("storage", _STORAGE_CHECK_SECONDS, replicas.try_to_recover),
             Round("made logs", _MADE_LOGS_SECONDS, replicas.record_created_logs),
             Round("compaction", lambda: self._current_config().cleaner.backoff_ms / 1000, replicas.compact),
@@ -468,6 +489,7 @@ class Broker:
         broker.config = config
         broker.quotas.update(image.client_quotas, quota_terms(config))
         await broker.replicas.reconfigure(image, config)
+        self._listeners.reconfigure(config.security)
         if self._server is not None:
             self._server.limits = _limits(config, self._runtime)
 

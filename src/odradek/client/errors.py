@@ -17,7 +17,7 @@ class BrokerUnreachableError(KafkaError):
 
 
 class WrongPeerError(KafkaError):
-    """Something listens there, but it is not a Kafka listener that speaks plaintext. Not retriable."""
+    """Something listens there, but not the Kafka listener that the settings say. Not retriable."""
 
     def __init__(self, message: str) -> None:
         super().__init__(ErrorCode.NETWORK_EXCEPTION, message)
@@ -25,6 +25,13 @@ class WrongPeerError(KafkaError):
     @property
     def retriable(self) -> bool:
         return False
+
+
+class LoginError(KafkaError):
+    """A broker does not let this client in: a wrong user, password, token or mechanism. Not retriable."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(ErrorCode.SASL_AUTHENTICATION_FAILED, message)
 
 
 class TimedOutError(KafkaError):

@@ -8,11 +8,36 @@ from __future__ import annotations
 from typing import Literal, TypedDict
 
 
-class ClientOptions(TypedDict, total=False):
+class SecurityOptions(TypedDict, total=False):
+    """How connections are secured."""
+
+    security_protocol: Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"]
+    sasl_mechanism: str
+    sasl_username: str
+    sasl_password: str
+    sasl_jaas_config: str
+    sasl_oauthbearer_token: str
+    sasl_oauthbearer_token_file: str
+    ssl_truststore_location: str
+    ssl_truststore_password: str
+    ssl_truststore_type: str
+    ssl_truststore_certificates: str
+    ssl_keystore_location: str
+    ssl_keystore_password: str
+    ssl_keystore_type: str
+    ssl_keystore_key: str
+    ssl_keystore_certificate_chain: str
+    ssl_key_password: str
+    ssl_enabled_protocols: str | list[str]
+    ssl_cipher_suites: str | list[str]
+    ssl_endpoint_identification_algorithm: str
+    ssl_secrets_others_may_read: bool
+
+
+class ClientOptions(SecurityOptions, total=False):
     """Of every client."""
 
     client_id: str
-    security_protocol: Literal["PLAINTEXT"]
     request_timeout_ms: int
     retry_backoff_ms: int
     retry_backoff_max_ms: int

@@ -13,6 +13,7 @@ from typing import Any, ClassVar, Final, Self
 
 from odradek.client.groups.assignors import assignors_of
 from odradek.client.network.address import Address, parse_bootstrap
+from odradek.client.security_settings import SecuritySettings
 from odradek.config.definition import (
     INT_MAX,
     Bounds,
@@ -23,7 +24,7 @@ from odradek.config.definition import (
     nearest,
     one_of,
 )
-from odradek.config.section import HIGH, STRING, Boolean, Int, Long, Section, String, section, setting
+from odradek.config.section import HIGH, STRING, Boolean, Int, Long, String, section, setting
 from odradek.model.durations import by_duration_ms
 from odradek.model.errors import ConfigError
 
@@ -44,8 +45,17 @@ _ANSWERS_TO: Final[Mapping[str, str]] = MappingProxyType(
 """What to say about settings that a Kafka user may well bring along."""
 
 
+_OTHER_SPELLINGS: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        "ssl.ca.location": "ssl_truststore_location",
+        "sasl.mechanisms": "sasl_mechanism",
+    }
+)
+"""librdkafka's names of what Kafka has under another."""
+
+
 @section()
-class ClientSettings(Section):
+class ClientSettings(SecuritySettings):
     """What every client has."""
 
     bootstrap: tuple[Address, ...]
@@ -54,8 +64,6 @@ class ClientSettings(Section):
     # fmt: off
     client_id: String = setting(default="odradek", meaning=
         "a name that shows in the brokers' logs and quotas")
-    security_protocol: String = setting(default="PLAINTEXT", valid=one_of("PLAINTEXT"), meaning=
-        "how to talk to brokers; only PLAINTEXT in this version")
     request_timeout_ms: Int = setting(default=30_000, valid=at_least(1), meaning=
         "how long to wait for one answer before the connection is given up")
     retry_backoff_ms: Int = setting(default=100, valid=at_least(0), meaning=
@@ -91,13 +99,15 @@ class ClientSettings(Section):
             if setting is None:
                 raise ConfigError(_unknown(cls.WHOSE, name, [*cls.settings, "bootstrap_servers"]))
             values[name] = _checked(setting, value)
-        return cls(bootstrap=parse_bootstrap(bootstrap_servers), **values)._completed(frozenset(values))
+        settings = cls(bootstrap=parse_bootstrap(bootstrap_servers), **values)
+        return settings.check_security()._completed(frozenset(values))
 
     @classmethod
     def arguments(cls, config: Mapping[str, object]) -> dict[str, Any]:
         """Keyword arguments for a client from a mapping with Kafka's own names; values are checked later, by `of`."""
         names = {setting.key: name for name, setting in cls.settings.items()}
         names["bootstrap.servers"] = "bootstrap_servers"
+        names |= {key: name for key, name in _OTHER_SPELLINGS.items() if name in cls.settings}
         arguments: dict[str, Any] = {}
         for key, value in config.items():
             if key not in names:
@@ -294,9 +304,14 @@ def _checked(setting: Setting, value: object) -> object:
         return -1 if word in ("all", "-1") else int(word)
     if isinstance(value, str):
         return setting.parse(value)
-    wanted = {SettingType.BOOLEAN: bool, SettingType.STRING: str}.get(setting.type, int)
+    if setting.type is SettingType.LIST and isinstance(value, list | tuple):
+        return setting.parse(",".join(map(str, value)))
+    wanted = {SettingType.BOOLEAN: bool, SettingType.STRING: str, SettingType.PASSWORD: str}.get(
+        setting.type, int
+    )
     if type(value) is not wanted or (setting.valid is not None and not setting.valid.accepts(value)):
-        raise ConfigError(f"{setting.key}={value!r} is not allowed: expected {setting.allowed}")
+        shown = "(hidden)" if setting.sensitive else repr(value)
+        raise ConfigError(f"{setting.key}={shown} is not allowed: expected {setting.allowed}")
     return value
 
 

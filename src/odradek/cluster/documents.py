@@ -19,6 +19,8 @@ from odradek.cluster.image import ACL_PARTS, ClusterImage, FeatureLevels, Resour
 from odradek.model.lazy import lazy
 from odradek.registry import Node
 from odradek.security.quotas import Limits
+from odradek.security.sasl import users as sasl_users
+from odradek.security.sasl.users import ScramUsers
 
 if TYPE_CHECKING:
     from odradek.protocol import acls as protocol_acls
@@ -150,10 +152,20 @@ def _acl_document(number: int) -> Document[AclPart]:
 
 ACL_DOCUMENTS: Final = tuple(_acl_document(number) for number in range(ACL_PARTS))
 
+SCRAM_USERS: Final[Document[ScramUsers]] = Document(
+    path="/scram",
+    of=lambda image: image.scram_users,
+    into=lambda image, users: replace(image, scram_users=users),
+    encode=sasl_users.as_json,
+    decode=sasl_users.from_json,
+)
+"""Credentials of users (KIP-554)."""
+
 DOCUMENTS: Final[tuple[Document[Any], ...]] = (
     BROKER_CONFIGS,
     RESOURCE_CONFIGS,
     CLIENT_QUOTAS,
     FEATURES,
     *ACL_DOCUMENTS,
+    SCRAM_USERS,
 )

@@ -9,6 +9,7 @@ from uuid import UUID
 
 from odradek.model.ids import BrokerId, LeaderEpoch
 from odradek.security.quotas import Limits
+from odradek.security.sasl.users import NO_SCRAM_USERS, ScramUsers
 
 if TYPE_CHECKING:
     from odradek.security.acls import Acl
@@ -125,6 +126,7 @@ class ClusterImage:
     features: FeatureLevels = field(default_factory=FeatureLevels)
     acls: tuple[frozenset[Acl], ...] = NO_ACLS
     """All ACLs, in `ACL_PARTS` parts."""
+    scram_users: ScramUsers = NO_SCRAM_USERS
     controller_epoch: int = 0
 
     def with_topic(self, topic: TopicImage) -> ClusterImage:

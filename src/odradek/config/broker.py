@@ -16,9 +16,12 @@ from odradek.config.access import AccessConfig
 from odradek.config.cluster import ClusterConfig, ControllerConfig, ReplicationConfig
 from odradek.config.coordinator import GroupConfig, OffsetsConfig, ShareCoordinatorConfig, TransactionConfig
 from odradek.config.definition import DynamicUpdate, Importance, Scope, Setting, SettingType, by_key
+from odradek.config.listener_security import ListenerSecurity
 from odradek.config.network import NetworkConfig, QuotaConfig
+from odradek.config.sasl import SaslConfig
 from odradek.config.section import Path, Section, declared, section, value_at
 from odradek.config.server import CleanerConfig, ServerConfig, StorageConfig, TopicCreationConfig
+from odradek.config.tls import SslConfig
 from odradek.config.topic import TOPIC_ATTRIBUTES, TOPIC_SETTINGS, LogConfig
 from odradek.config.unsupported import unsupported_settings
 from odradek.config.zookeeper import ZooKeeperConfig
@@ -60,6 +63,10 @@ class BrokerConfig(Section):
     cluster: ClusterConfig = field(default_factory=ClusterConfig)
     zookeeper: ZooKeeperConfig = field(default_factory=ZooKeeperConfig)
     access: AccessConfig = field(default_factory=AccessConfig)
+    ssl: SslConfig = field(default_factory=SslConfig)
+    sasl: SaslConfig = field(default_factory=SaslConfig)
+    security: Mapping[str, ListenerSecurity] = field(default_factory=dict)
+    """Of each listener, by its name: the sections `ssl` and `sasl`, and what is set for that listener alone."""
 
     originals: Mapping[str, str] = field(default_factory=dict, repr=False)
     """What was given to `load`, as text: the broker's static configuration. Not in its `repr`: it may hold

@@ -15,6 +15,11 @@ from typing import Final
 from odradek.config.broker import BROKER_SETTINGS, UNSUPPORTED, BrokerConfig
 from odradek.config.data_directory import default_data_directory
 from odradek.config.definition import DynamicUpdate, Setting, SettingType
+from odradek.config.listener_security import (
+    dynamic_of_listener,
+    is_of_listener,
+    is_sensitive_of_listener,
+)
 from odradek.config.topic import TOPIC_ATTRIBUTES, TOPIC_SETTINGS, topic_config
 
 SINCE_KAFKA_4_4: Final = frozenset(
@@ -149,6 +154,14 @@ def describe_broker_defaults(broker: BrokerConfig) -> list[DescribedSetting]:
 def settingbroker_synonyms(key: str) -> Setting:
     """A broker's setting. One that no one knows may belong to a plugin and be a secret: it is never shown, as in Kafka."""
     known = BROKER_SETTINGS.get(key)
+    if known is None and is_of_listener(key) and not is_sensitive_of_listener(key):
+        return Setting(
+            key=key,
+            type=SettingType.STRING,
+            default=None,
+            meaning="Of one listener.",
+            dynamic=dynamic_of_listener(key),
+        )
     return known or Setting(
         key=key, type=SettingType.UNKNOWN, default=None, meaning="Nothing here knows it.", effective=False
     )

@@ -16,7 +16,6 @@ else:
     ipaddress = lazy("ipaddress")
 
 SECURITY_PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
-SUPPORTED_PROTOCOLS: Final = ("PLAINTEXT",)
 PORT_MAX: Final = 65535
 
 _ADDRESS = re.compile(r"(?P<name>[^:/\s]+)://(?P<host>\[[^\]]*\]|[^\[\]:/\s]*):(?P<port>[0-9]{1,5})\Z")
@@ -64,16 +63,6 @@ def parse_listeners(key: str, items: Iterable[str], protocols: Mapping[str, str]
             raise ConfigError(f"{key}={item!r} is not allowed: {clash} already uses port {listener.port}")
         listeners.append(listener)
     return tuple(listeners)
-
-
-def refuse_unsupported(key: str, listeners: Iterable[Listener]) -> None:
-    """Opening a listener without the security that its owner counts on would be worse than not opening it."""
-    for listener in listeners:
-        if listener.protocol not in SUPPORTED_PROTOCOLS:
-            raise ConfigError(
-                f"{key}={str(listener)!r} is not allowed: {listener.protocol} is not supported yet, "
-                f"only {', '.join(SUPPORTED_PROTOCOLS)} is"
-            )
 
 
 def check_advertised(key: str, advertised: Iterable[Listener], listeners: Iterable[Listener]) -> None:

@@ -17,12 +17,12 @@ from odradek.config.broker import (
 )
 from odradek.config.data_directory import absolute_directory, default_data_directory
 from odradek.config.definition import DynamicUpdate, nearest
+from odradek.config.listener_security import dynamic_of_listener, is_of_listener, listener_security
 from odradek.config.listeners import (
     Listener,
     check_advertised,
     parse_listeners,
     parse_protocol_map,
-    refuse_unsupported,
 )
 from odradek.config.section import Path, with_values
 from odradek.config.topic import TOPIC_SETTINGS, LogConfig
@@ -56,14 +56,19 @@ def load(values: Mapping[str, str]) -> tuple[BrokerConfig, list[str]]:
         raise ConfigError("; ".join(problems))
     warnings.extend(_unopened(parsed))
     values_at: dict[Path, Any] = {BROKER_PATHS[key]: value for key, value in own.items()}
-    config = BrokerConfig(log=_topic_defaults(parsed), originals=originals)
-    return with_values(config, values_at), warnings
+    config = with_values(BrokerConfig(log=_topic_defaults(parsed), originals=originals), values_at)
+    security, more = listener_security(originals, config.network.listeners)
+    return replace(config, security=security), warnings + more
 
 
 def reconfigure(config: BrokerConfig, defaults: Mapping[str, str], own: Mapping[str, str]) -> BrokerConfig:
     """See `BrokerConfig.reconfigured`."""
     for key in {**defaults, **own}:
         setting = BROKER_SETTINGS.get(key)
+        if is_of_listener(key) and dynamic_of_listener(key) is DynamicUpdate.READ_ONLY:
+            raise ConfigError(f"{key} cannot change while the broker runs")
+        if is_of_listener(key) and key in defaults:
+            raise ConfigError(f"{key} can change on one broker only: name its id")
         if setting is None:  # kept without effect, as Kafka keeps it for its plugins
             continue
         if setting.dynamic is DynamicUpdate.READ_ONLY:
@@ -78,11 +83,18 @@ def reconfigure(config: BrokerConfig, defaults: Mapping[str, str], own: Mapping[
         if not BROKER_SETTINGS[key].as_started
     }
     new |= {("log", TWINS[key]): getattr(loaded.log, TWINS[key]) for key in changed & TWINS.keys()}
-    return replace(with_values(config, new), dynamic=dict(own), dynamic_defaults=dict(defaults))
+    return replace(
+        with_values(config, new),
+        security=loaded.security,
+        dynamic=dict(own),
+        dynamic_defaults=dict(defaults),
+    )
 
 
 def without_effect(key: str) -> str | None:
     """Why a dynamic setting that a running broker takes changes nothing there; None if it does."""
+    if is_of_listener(key):
+        return None
     setting = BROKER_SETTINGS.get(key)
     if setting is None:
         return unknown_setting(key)
@@ -111,6 +123,8 @@ def _parse(values: Mapping[str, str]) -> tuple[Values, list[str], list[str]]:
     warnings: list[str] = []
     problems: list[str] = []
     for key, text in values.items():
+        if is_of_listener(key):
+            continue
         setting = BROKER_SETTINGS.get(key)
         if setting is None or not setting.effective:
             warnings.append(_without_effect(key))
@@ -193,7 +207,6 @@ def _addresses(parsed: Values) -> Values:
     listeners: tuple[Listener, ...] = (Listener(),)
     if "listeners" in parsed:
         listeners = _for_clients(parse_listeners("listeners", parsed["listeners"], protocols), parsed)
-        refuse_unsupported("listeners", listeners)
         if not listeners:
             raise ConfigError(
                 "listeners= is not allowed: a broker needs a listener, such as PLAINTEXT://127.0.0.1:9092"
@@ -204,6 +217,8 @@ def _addresses(parsed: Values) -> Values:
         advertised = _for_clients(answer, parsed)
         check_advertised("advertised.listeners", advertised, listeners)
         values["advertised.listeners"] = advertised
+    if (protocol := parsed.get("security.inter.broker.protocol")) is not None:
+        values["inter.broker.listener.name"] = _listener_of(protocol, parsed, listeners)
     if name := parsed.get("inter.broker.listener.name"):
         values["inter.broker.listener.name"] = name.upper()
         if name.upper() not in (listener.name for listener in listeners):
@@ -212,6 +227,20 @@ def _addresses(parsed: Values) -> Values:
                 f" ({', '.join(listener.name for listener in listeners)})"
             )
     return values
+
+
+def _listener_of(protocol: str, parsed: Values, listeners: tuple[Listener, ...]) -> str:
+    """The listener that brokers use: the one that is named like their protocol, as in Kafka."""
+    if parsed.get("inter.broker.listener.name"):
+        raise ConfigError(
+            f"security.inter.broker.protocol={protocol} is not allowed beside inter.broker.listener.name: set one of them"
+        )
+    if protocol not in (listener.name for listener in listeners):
+        raise ConfigError(
+            f"security.inter.broker.protocol={protocol} is not allowed: no listener has this name "
+            f"({', '.join(listener.name for listener in listeners)}); or set inter.broker.listener.name"
+        )
+    return protocol
 
 
 def _for_clients(listeners: tuple[Listener, ...], parsed: Values) -> tuple[Listener, ...]:

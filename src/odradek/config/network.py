@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from odradek.config.definition import INT_MAX, Bounds, at_least
-from odradek.config.listeners import Listener
+from odradek.config.definition import INT_MAX, Bounds, at_least, one_of
+from odradek.config.listeners import SECURITY_PROTOCOLS, Listener
 from odradek.config.section import (
     CLUSTER_WIDE,
     HIGH,
@@ -44,6 +44,9 @@ class NetworkConfig(Section):
     inter_broker_listener_name: String | None = setting(default=None, meaning=
         "The listener that other brokers use. No other one serves what only brokers may ask, so keep clients away from its "
         "address. Not set: the first of listeners, and every listener serves brokers.")
+    security_inter_broker_protocol: String | None = setting(default=None, written_default="PLAINTEXT",
+        valid=one_of(*SECURITY_PROTOCOLS), meaning=
+        "The listener that other brokers use, by its protocol: the one of that name. Short for inter.broker.listener.name.")
     controller_listener_names: List = setting(default=(), importance=LOW, meaning=
         "Listeners meant for a KRaft controller. They are not opened, since there is none.")
     connections_max_idle_ms: Long = setting(default=600_000, meaning=

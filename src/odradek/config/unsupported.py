@@ -24,46 +24,55 @@ NOT_YET: Final = "is not supported yet and has no effect"
 
 AREAS: Final = (
     Area(
-        name="TLS",
-        reason=f"{NOT_YET}: connections are not encrypted",
+        name="Kerberos",
+        reason=f"{NOT_YET}: GSSAPI is not spoken",
         keys="""
-        ssl.allow.dn.changes ssl.allow.san.changes ssl.cipher.suites ssl.client.auth ssl.enabled.protocols
-        ssl.endpoint.identification.algorithm ssl.engine.factory.class ssl.key.password
-        ssl.keymanager.algorithm ssl.keystore.certificate.chain ssl.keystore.key ssl.keystore.location
-        ssl.keystore.password ssl.keystore.type ssl.principal.mapping.rules ssl.protocol ssl.provider
-        ssl.secure.random.implementation ssl.trustmanager.algorithm ssl.truststore.certificates
-        ssl.truststore.location ssl.truststore.password ssl.truststore.type security.providers
+        sasl.kerberos.kinit.cmd
+        sasl.kerberos.min.time.before.relogin sasl.kerberos.principal.to.local.rules
+        sasl.kerberos.service.name sasl.kerberos.ticket.renew.jitter
+        sasl.kerberos.ticket.renew.window.factor
         """,
     ),
     Area(
-        name="SASL and delegation tokens",
-        reason=f"{NOT_YET}: clients are not authenticated",
+        name="A broker's own tokens",
+        reason=f"{NOT_YET}: brokers log in to each other by PLAIN, SCRAM or certificates",
         keys="""
-        connection.failed.authentication.delay.ms connections.max.reauth.ms
-        delegation.token.expiry.check.interval.ms delegation.token.expiry.time.ms
-        delegation.token.master.key delegation.token.max.lifetime.ms delegation.token.secret.key
-        sasl.client.callback.handler.class sasl.enabled.mechanisms sasl.jaas.config sasl.kerberos.kinit.cmd
-        sasl.kerberos.min.time.before.relogin sasl.kerberos.principal.to.local.rules
-        sasl.kerberos.service.name sasl.kerberos.ticket.renew.jitter
-        sasl.kerberos.ticket.renew.window.factor sasl.login.callback.handler.class sasl.login.class
         sasl.login.connect.timeout.ms sasl.login.read.timeout.ms sasl.login.refresh.buffer.seconds
         sasl.login.refresh.min.period.seconds sasl.login.refresh.window.factor
         sasl.login.refresh.window.jitter sasl.login.retry.backoff.max.ms sasl.login.retry.backoff.ms
-        sasl.mechanism.controller.protocol sasl.mechanism.inter.broker.protocol
-        sasl.oauthbearer.allow.unverified.audience sasl.oauthbearer.allow.unverified.issuer
         sasl.oauthbearer.assertion.algorithm sasl.oauthbearer.assertion.claim.aud
         sasl.oauthbearer.assertion.claim.exp.seconds sasl.oauthbearer.assertion.claim.iss
         sasl.oauthbearer.assertion.claim.jti.include sasl.oauthbearer.assertion.claim.nbf.seconds
         sasl.oauthbearer.assertion.claim.sub sasl.oauthbearer.assertion.file
         sasl.oauthbearer.assertion.private.key.file sasl.oauthbearer.assertion.private.key.passphrase
         sasl.oauthbearer.assertion.template.file sasl.oauthbearer.client.credentials.client.id
-        sasl.oauthbearer.client.credentials.client.secret sasl.oauthbearer.clock.skew.seconds
-        sasl.oauthbearer.expected.audience sasl.oauthbearer.expected.issuer
-        sasl.oauthbearer.jwks.endpoint.refresh.ms sasl.oauthbearer.jwks.endpoint.retry.backoff.max.ms
-        sasl.oauthbearer.jwks.endpoint.retry.backoff.ms sasl.oauthbearer.jwks.endpoint.url
-        sasl.oauthbearer.jwt.retriever.class sasl.oauthbearer.jwt.validator.class sasl.oauthbearer.scope
-        sasl.oauthbearer.scope.claim.name sasl.oauthbearer.sub.claim.name
-        sasl.oauthbearer.token.endpoint.url sasl.server.callback.handler.class sasl.server.max.receive.size
+        sasl.oauthbearer.client.credentials.client.secret
+        sasl.oauthbearer.allow.unverified.audience sasl.oauthbearer.allow.unverified.issuer
+        sasl.oauthbearer.scope sasl.oauthbearer.token.endpoint.url
+        """,
+    ),
+    Area(
+        name="Java's classes of TLS and SASL",
+        reason="has no effect: it names a part of Java",
+        keys="""
+        sasl.client.callback.handler.class sasl.login.callback.handler.class sasl.login.class
+        sasl.mechanism.controller.protocol sasl.oauthbearer.jwt.retriever.class
+        sasl.oauthbearer.jwt.validator.class sasl.server.callback.handler.class security.providers
+        ssl.engine.factory.class ssl.keymanager.algorithm ssl.provider ssl.secure.random.implementation
+        ssl.trustmanager.algorithm
+        """,
+    ),
+    Area(
+        name="The name of TLS",
+        reason="has no effect: ssl.enabled.protocols says which versions are spoken",
+        keys="ssl.protocol",
+    ),
+    Area(
+        name="Delegation tokens",
+        reason=NOT_YET,
+        keys="""
+        delegation.token.expiry.check.interval.ms delegation.token.expiry.time.ms
+        delegation.token.master.key delegation.token.max.lifetime.ms delegation.token.secret.key
         """,
     ),
     Area(
@@ -132,7 +141,7 @@ AREAS: Final = (
         initial.broker.registration.timeout.ms
         log.dir.failure.timeout.ms num.replica.alter.log.dirs.threads
         replica.socket.receive.buffer.bytes
-        request.timeout.ms security.inter.broker.protocol socket.connection.setup.timeout.max.ms
+        request.timeout.ms socket.connection.setup.timeout.max.ms
         socket.connection.setup.timeout.ms unclean.leader.election.interval.ms
         """,
     ),
@@ -247,18 +256,15 @@ DYNAMIC_FOR_ALL: Final = frozenset(_FOR_ALL.split())
 """Of those above, what Kafka's brokers take a new value of while they run, for one broker or for all: it is kept here, too."""
 
 _FOR_ONE: Final = """
-    cordoned.log.dirs principal.builder.class sasl.enabled.mechanisms sasl.jaas.config
+    cordoned.log.dirs principal.builder.class
     sasl.kerberos.kinit.cmd sasl.kerberos.min.time.before.relogin
     sasl.kerberos.principal.to.local.rules sasl.kerberos.service.name
     sasl.kerberos.ticket.renew.jitter sasl.kerberos.ticket.renew.window.factor
     sasl.login.refresh.buffer.seconds sasl.login.refresh.min.period.seconds
     sasl.login.refresh.window.factor sasl.login.refresh.window.jitter
-    sasl.mechanism.inter.broker.protocol ssl.cipher.suites ssl.client.auth ssl.enabled.protocols
-    ssl.endpoint.identification.algorithm ssl.engine.factory.class ssl.key.password
-    ssl.keymanager.algorithm ssl.keystore.certificate.chain ssl.keystore.key ssl.keystore.location
-    ssl.keystore.password ssl.keystore.type ssl.protocol ssl.provider
-    ssl.secure.random.implementation ssl.trustmanager.algorithm ssl.truststore.certificates
-    ssl.truststore.location ssl.truststore.password ssl.truststore.type
+    ssl.engine.factory.class
+    ssl.keymanager.algorithm ssl.protocol ssl.provider
+    ssl.secure.random.implementation ssl.trustmanager.algorithm
 """
 DYNAMIC_PER_BROKER: Final = frozenset(_FOR_ONE.split())
 """The same, for one broker only."""
@@ -274,7 +280,6 @@ INSTEAD: Final = {
 
 FOREIGN_PREFIXES: Final = {
     "confluent.": "belongs to Confluent Platform and has no effect",
-    "listener.name.": NOT_YET,
     "metrics.context.": NOT_YET,
     "config.providers.": "has no effect: values are not looked up elsewhere",
     "rsm.config.": "has no effect: there is no tiered storage",

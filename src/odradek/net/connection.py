@@ -20,7 +20,6 @@ Peers that leave are noticed even while nothing is read (`hangups.py`). A part o
 from __future__ import annotations
 
 import asyncio
-import socket
 from collections import deque
 from collections.abc import Callable
 from functools import partial
@@ -28,18 +27,20 @@ from typing import TYPE_CHECKING, Final, Protocol, cast
 
 from odradek.model.errors import KafkaError
 from odradek.net.hangups import HangUp
+from odradek.net.listening import endpoint_of, set_options
 from odradek.net.outgoing import Outgoing
 from odradek.net.replies import Chunks, HeldReply, PeerError, Reply, ReplyQueue, ReplySlot
 from odradek.net.request_budget import Share
 from odradek.protocol.api import BROKER_SOFTWARE
 from odradek.protocol.framing import RECEIVE_BYTES_MAX, FrameReader
-from odradek.security.principals import UNKNOWN_REQUESTER, Requester
+from odradek.security.principals import ANONYMOUS, UNKNOWN_REQUESTER, Requester
 from odradek.telemetry import events
 
 if TYPE_CHECKING:
     from odradek.net.hangups import Hangups
     from odradek.net.listening import OpenListener, ServerLimits
     from odradek.net.request_budget import RequestBudget
+    from odradek.net.tls import TlsFailure
     from odradek.net.unread_answers import UnreadAnswers
     from odradek.runtime.turns import Turns
 
@@ -88,8 +89,10 @@ class Connection(asyncio.BufferedProtocol):
 
     def __init__(self, server: ConnectionOwner, handler: RequestHandler, listener: OpenListener) -> None:
         self._server = server
-        self._handler = handler
-        self._reader = FrameReader(server.limits.frame_bytes_max, gated=True)
+        frame_bytes_max = server.limits.frame_bytes_max
+        if listener.first_frames_bytes_max is not None:
+            frame_bytes_max = min(frame_bytes_max, listener.first_frames_bytes_max)
+        self._reader = FrameReader(frame_bytes_max, gated=True)
         self._share: Share | None = None
         """Of the large frame that is being received."""
         self._backlog_share: Share | None = None
@@ -118,14 +121,11 @@ class Connection(asyncio.BufferedProtocol):
         self._closing = False
         self._peer_finished = False
         self._finishing = False
-        self.peer_host = ""
-        self.peer_port = 0
-        self.local_host = ""
-        self.local_port = 0
+        self.peer_host, self.peer_port = "", 0
+        self.local_host, self.local_port = "", 0
         self.requester = UNKNOWN_REQUESTER
-        """Who is at the other end. It changes when the client logs in."""
         self.last_active = 0.0
-        self.client_software: tuple[str, str] = ("", "")
+        self.client_software = ("", "")
         self.reported: dict[tuple[int, int], float] = {}
         """When the broker last logged which refusal of this client's requests."""
         self.on_lost: dict[object, Callable[[], None]] = {}
@@ -136,36 +136,54 @@ class Connection(asyncio.BufferedProtocol):
         """What to do when the peer asks for something else while it waits for a `HeldReply`: by the maker of that reply."""
         self.is_dropped = False
         """It sent what cannot be served: nothing more is read."""
+        self._is_admitted = False
+        self._handler: RequestHandler = handler if listener.login is None else listener.login(self)
 
     # -- asyncio's side
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        transport = cast(asyncio.Transport, transport)  # uvloop has classes of its own
-        self._transport = transport
+        transport = self._transport = cast(asyncio.Transport, transport)  # uvloop has classes of its own
+        if not self._is_admitted and not self.accepted(transport):
+            return
         self._sending = Outgoing(transport, on_full=self.pause_writing, on_room=self._room)
-        self.peer_host, self.peer_port = _endpoint(transport.get_extra_info("peername"))
-        self.local_host, self.local_port = _endpoint(transport.get_extra_info("sockname"))
+        if self.listener.tls is not None:
+            principal = self.listener.tls.principal_of(transport.get_extra_info("peercert"))
+            self.requester = Requester(principal or ANONYMOUS, self.peer_host)
+            if principal is None:
+                _log.warning(
+                    "connection_refused", peer=self.peer, reason="its certificate names no principal"
+                )
+                self.abort()
+
+    def accepted(self, transport: asyncio.Transport) -> bool:
+        """The peer is there, but for a TLS handshake perhaps. False when it may not stay."""
+        self._transport, self._is_admitted = transport, True
+        self.peer_host, self.peer_port = endpoint_of(transport.get_extra_info("peername"))
+        self.local_host, self.local_port = endpoint_of(transport.get_extra_info("sockname"))
         self.requester = Requester(host=self.peer_host)
         sock = transport.get_extra_info("socket")
         if sock is not None:
-            self._set_options(sock)
+            set_options(sock, self._server.limits)
         refusal = self._server.admit(self)
         if refusal is not None:
             _log.warning("connection_refused", peer=self.peer, reason=refusal)
             self._closing = True
             transport.abort()
-            return
+            return False
         delay_seconds, over_limit = self._server.pace(self.peer_host)
         if delay_seconds > 0:
             self._delay(delay_seconds, over_limit=over_limit)
+        return True
 
-    def _set_options(self, sock: socket.socket) -> None:
-        sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-        limits = self._server.limits
-        if limits.send_buffer_bytes > 0:
-            sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, limits.send_buffer_bytes)
-        if limits.receive_buffer_bytes > 0:
-            sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, limits.receive_buffer_bytes)
+    def handshake_ended(self, failure: TlsFailure | None) -> None:
+        if failure is not None and self.listener.tls is not None and not self._closing:
+            reason = self.listener.tls.explain(failure.code, failure.verify_code, str(failure))
+            _log.warning("tls_handshake_failed", peer=self.peer, reason=reason)
+
+    def log_in(self, requester: Requester) -> None:
+        """From now on the client may send what others may."""
+        self.requester = requester
+        self._reader.allow_frames(self._server.limits.frame_bytes_max)
 
     def connection_lost(self, error: Exception | None) -> None:
         if self._reader.pending_bytes and not self.is_dropped and not self._finishing:
@@ -399,6 +417,8 @@ class Connection(asyncio.BufferedProtocol):
         self._closing = True
         if self._sending is not None:
             self._sending.close()
+        elif self._transport is not None:  # in its TLS handshake
+            self._transport.abort()
 
     def abort(self) -> None:
         """Close now; unsent bytes are dropped."""
@@ -577,10 +597,3 @@ class Connection(asyncio.BufferedProtocol):
         self.finish()
         if not self._closing and self._lingering is None:
             self._linger()
-
-
-def _endpoint(address: object) -> tuple[str, int]:
-    """(host, port) of a socket address; IPv4-mapped IPv6 addresses in their IPv4 form."""
-    if isinstance(address, tuple) and len(address) >= 2:
-        return str(address[0]).removeprefix("::ffff:"), int(address[1])
-    return "local", 0

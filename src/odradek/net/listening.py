@@ -1,9 +1,12 @@
-"""The settings of a server: where it listens, and its limits."""
+"""The settings of a server: where it listens, and its limits; and what its sockets are set to."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import socket
+import ssl
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from typing import Any, Protocol
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,6 +30,22 @@ class ServerLimits:
     connections_per_host_overrides: Mapping[str, int] = field(default_factory=dict)
 
 
+class ListenerTls(Protocol):
+    """The TLS of a listener, as new connections get it: certificates may be replaced meanwhile."""
+
+    @property
+    def context(self) -> ssl.SSLContext: ...
+
+    @property
+    def handshake_s(self) -> float: ...
+
+    def principal_of(self, certificate: Mapping[str, Any] | None) -> str | None:
+        """Of a verified certificate, or of none. None for a client that no rule gives a name."""
+
+    def explain(self, code: str, verify_code: int | None, message: str) -> str:
+        """What is wrong with a handshake, in words for people."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OpenListener:
     """A listener as its connections see it: the address that clients of it get, if there is one."""
@@ -37,3 +56,24 @@ class OpenListener:
     """Of the broker that listens."""
     is_for_brokers: bool = False
     """Other brokers come through it, and clients have listeners of their own: no limit for all keeps brokers out."""
+    tls: ListenerTls | None = None
+    login: Callable[[Any], Any] | None = None
+    """Given a connection, what serves its frames (`RequestHandler`) where clients have to log in."""
+    first_frames_bytes_max: int | None = None
+    """The most that a frame may have until the client has logged in."""
+
+
+def endpoint_of(address: object) -> tuple[str, int]:
+    """(host, port) of a socket address; IPv4-mapped IPv6 addresses in their IPv4 form."""
+    if isinstance(address, tuple) and len(address) >= 2:
+        return str(address[0]).removeprefix("::ffff:"), int(address[1])
+    return "local", 0
+
+
+def set_options(sock: socket.socket, limits: ServerLimits) -> None:
+    """Of an accepted connection."""
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    if limits.send_buffer_bytes > 0:
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, limits.send_buffer_bytes)
+    if limits.receive_buffer_bytes > 0:
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, limits.receive_buffer_bytes)

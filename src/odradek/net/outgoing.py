@@ -36,6 +36,7 @@ class Outgoing:
         "_on_room",
         "_queue",
         "_queued_bytes",
+        "_socket_descriptor",
         "_transport",
         "_watched",
         "_written_bytes",
@@ -45,7 +46,10 @@ class Outgoing:
         self, transport: asyncio.Transport, *, on_full: Callable[[], None], on_room: Callable[[], None]
     ) -> None:
         self._transport = transport
-        self._descriptor = _plain_socket(transport)
+        self._socket_descriptor = _descriptor_of(transport)
+        has_tls = transport.get_extra_info("sslcontext") is not None
+        self._descriptor = None if has_tls else self._socket_descriptor
+        """To write to: not past TLS."""
         self._on_full = on_full
         self._on_room = on_room
         self._queue: deque[memoryview] = deque()
@@ -82,8 +86,8 @@ class Outgoing:
 
     @property
     def descriptor(self) -> int | None:
-        """Of the plain socket, if it is one."""
-        return self._descriptor
+        """Of the socket, if there is one: to ask about, not to write to."""
+        return self._socket_descriptor
 
     def write(self, chunks: list[Buffer], total_bytes: int) -> None:
         self._written_bytes += total_bytes
@@ -175,8 +179,6 @@ class Outgoing:
             self._on_room()
 
 
-def _plain_socket(transport: asyncio.Transport) -> int | None:
+def _descriptor_of(transport: asyncio.Transport) -> int | None:
     sock = transport.get_extra_info("socket")
-    if sock is None or not hasattr(sock, "fileno") or transport.get_extra_info("sslcontext") is not None:
-        return None
-    return int(sock.fileno())
+    return int(sock.fileno()) if sock is not None and hasattr(sock, "fileno") else None

@@ -16,9 +16,11 @@ import socket
 import sys
 from collections import deque
 from collections.abc import Callable
-from typing import Final, NamedTuple
+from functools import partial
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from odradek.model.errors import ErrorCode, ErrorValue, KafkaError, OdradekError
+from odradek.model.lazy import lazy
 from odradek.model.version import __version__
 from odradek.protocol import (
     Api,
@@ -29,12 +31,21 @@ from odradek.protocol import (
     UnencodableMessage,
     VersionRange,
     api_by_name,
+    api_of,
     correlation_id_of,
     decode_response,
     encode_request_chunks,
 )
 from odradek.protocol.api import BROKER_SOFTWARE
 from odradek.protocol.messages.metadata.api_versions import ApiVersionsRequest, ApiVersionsResponse
+
+if TYPE_CHECKING:
+    from odradek.net import outgoing_security
+    from odradek.net.outgoing_security import OutgoingSecurity
+    from odradek.security.tls import contexts
+else:
+    outgoing_security = lazy("odradek.net.outgoing_security")
+    contexts = lazy("odradek.security.tls.contexts")
 
 _API_VERSIONS: Final = api_by_name("ApiVersions")
 _OLDEST_GREETING: Final = 0
@@ -45,6 +56,8 @@ _COALESCE_BYTES: Final = 64 * 1024
 """Below this much, one joined write beats several."""
 _GATHERS: Final = sys.version_info >= (3, 12)  # from 3.12 on, `writelines` is one sendmsg; before, it joins
 FRAME_BYTES_MAX: Final = 1 << 30
+_LIFETIME_USED: Final = 0.85
+"""Of a login's lifetime, as Kafka's clients do."""
 _TRUSTED_BYTES: Final = 16 * 1024 * 1024
 """What a broker's announcement of a large answer may make us allocate at once."""
 _KEEPALIVE: Final = (("TCP_KEEPIDLE", 30), ("TCP_KEEPINTVL", 10), ("TCP_KEEPCNT", 3))
@@ -90,6 +103,8 @@ class PeerConnection(asyncio.BufferedProtocol):
         self._alarm: asyncio.TimerHandle | None = None
         self.has_answered = False
         """More than the greeting."""
+        self._expires = float("inf")
+        self._is_retired = False
 
     @classmethod
     async def open(
@@ -101,8 +116,9 @@ class PeerConnection(asyncio.BufferedProtocol):
         now: Callable[[], float],
         timeout_s: float,
         on_lost: Callable[[], None],
+        security: OutgoingSecurity | None = None,
     ) -> PeerConnection:
-        """Connect and agree on versions. PeerUnreachable, in words for people, when that fails or takes too long.
+        """Connect, log in and agree on versions. PeerUnreachable, in words for people, when that fails or takes too long.
 
         `on_lost` is called when the other side, or the network, ends the connection.
         """
@@ -110,8 +126,11 @@ class PeerConnection(asyncio.BufferedProtocol):
         try:
             async with asyncio.timeout(timeout_s):
                 loop = asyncio.get_running_loop()
-                await loop.create_connection(lambda: connection, *address)
-                await connection._greet(timeout_s)
+                if security is None:
+                    await loop.create_connection(lambda: connection, *address)
+                    await connection._greet(timeout_s)
+                else:
+                    await connection._open_secured(security, address, timeout_s)
         except TimeoutError as error:
             connection.close()
             raise PeerUnreachable(f"{peer} did not answer within {timeout_s:g} s") from error
@@ -123,7 +142,42 @@ class PeerConnection(asyncio.BufferedProtocol):
             raise
         return connection
 
+    async def _open_secured(
+        self, security: OutgoingSecurity, address: tuple[str, int], timeout_s: float
+    ) -> None:
+        secured = outgoing_security.SecuredProtocol(self, security, address[0], timeout_s=timeout_s)
+        try:
+            await asyncio.get_running_loop().create_connection(lambda: secured.protocol, *address)
+            await secured.handshake
+            await self._greet(timeout_s)
+            if security.login is not None:
+                lifetime_ms = await outgoing_security.log_in(
+                    partial(self._ask_login, timeout_s), security.login
+                )
+                if lifetime_ms:
+                    self._expires = self._now() + lifetime_ms / 1000 * _LIFETIME_USED
+        except outgoing_security.TlsFailure as error:
+            reason = contexts.explain_tls(error.code, error.verify_code, str(error), address[0])
+            raise PeerUnreachable(f"no TLS with {self._peer}: {reason}") from None
+        except outgoing_security.LoginFailed as error:
+            raise PeerUnreachable(f"{self._peer} does not let this broker in: {error}") from None
+
+    def _ask_login(self, timeout_s: float, request: Message) -> asyncio.Future[Message]:
+        api = api_of(request)
+        return self._send(api, api.latest_stable, request, timeout_s)
+
     # -- what users need
+
+    @property
+    def is_expiring(self) -> bool:
+        """Its login will not count for long: use another connection, and `retire` this one."""
+        return self._now() >= self._expires
+
+    def retire(self) -> None:
+        """Close it when what is under way is answered."""
+        self._is_retired = True
+        if not self._pending:
+            self.close()
 
     @property
     def closed(self) -> bool:
@@ -277,6 +331,8 @@ class PeerConnection(asyncio.BufferedProtocol):
             raise
         if not request.answer.done():
             request.answer.set_result(message)
+        if self._is_retired and not self._pending:
+            self.close()
 
     def _set_alarm(self, delay_s: float) -> None:
         self._alarm = asyncio.get_running_loop().call_later(max(delay_s, 0.0), self._check_deadlines)

@@ -13,12 +13,15 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from functools import partial
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from odradek.model.errors import ErrorValue
 from odradek.model.ids import BrokerId
 from odradek.net.peer_connection import PeerConnection, PeerUnreachable
 from odradek.protocol import Message, api_by_key
+
+if TYPE_CHECKING:
+    from odradek.net.outgoing_security import OutgoingSecurity
 
 __all__ = ["PeerUnreachable", "Peers"]
 
@@ -30,6 +33,10 @@ _CONNECT_S_MAX: Final = 10.0
 
 
 def _nothing(broker: BrokerId) -> None:
+    return None
+
+
+def _plain() -> None:
     return None
 
 
@@ -45,14 +52,16 @@ class Peers:
         request_timeout_s: float,
         chance: Callable[[], float],
         on_lost: Callable[[BrokerId], None] = _nothing,
+        security: Callable[[], OutgoingSecurity | None] = _plain,
     ) -> None:
-        """`on_lost` hears of connections that the other broker, or the network, ended."""
+        """`on_lost` hears of connections that the other broker, or the network, ended. `security` is asked for each new one."""
         self._address_of = address_of
         self._client_id = client_id
         self._now = now
         self._request_timeout_s = request_timeout_s
         self._chance = chance
         self._on_lost = on_lost
+        self._security = security
         self._lanes: dict[tuple[BrokerId, str], _Lane] = {}
         self._closed = False
 
@@ -73,10 +82,15 @@ class Peers:
         place = self._lanes.get((broker, lane))
         if place is None:
             place = self._lanes[broker, lane] = _Lane(
-                broker, self._now, self._chance, self._client_id, partial(self._on_lost, broker)
+                broker,
+                self._now,
+                self._chance,
+                self._client_id,
+                partial(self._on_lost, broker),
+                self._security,
             )
         connection = place.connection
-        if connection is None or connection.closed:
+        if connection is None or connection.closed or connection.is_expiring:
             try:
                 async with asyncio.timeout(limit_s):
                     connection = await place.connected(lambda: self._address_of(broker))
@@ -120,6 +134,7 @@ class _Lane:
         "_not_before",
         "_now",
         "_on_lost",
+        "_security",
         "connection",
     )
 
@@ -130,7 +145,9 @@ class _Lane:
         chance: Callable[[], float],
         client_id: str,
         on_lost: Callable[[], None],
+        security: Callable[[], OutgoingSecurity | None],
     ) -> None:
+        self._security = security
         self._broker = broker
         self._now = now
         self._chance = chance
@@ -149,7 +166,10 @@ class _Lane:
         seen = self._last_failure
         async with self._connecting:
             if self.connection is not None and not self.connection.closed:
-                return self.connection
+                if not self.connection.is_expiring:
+                    return self.connection
+                self.connection.retire()
+                self.connection = None
             if self._last_failure is not None and self._last_failure is not seen:
                 raise self._last_failure.exception()
             self._note_lost()
@@ -205,4 +225,5 @@ class _Lane:
             now=self._now,
             timeout_s=_CONNECT_S_MAX,
             on_lost=self._on_lost,
+            security=self._security(),
         )

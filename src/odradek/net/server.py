@@ -9,9 +9,10 @@ from collections import Counter
 from collections.abc import Callable, Collection
 from contextlib import suppress
 from functools import partial
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from odradek.model.errors import OdradekError
+from odradek.model.lazy import lazy
 from odradek.net.accepting import Listening, listen
 from odradek.net.connection import Connection, RequestHandler
 from odradek.net.hangups import Hangups
@@ -20,6 +21,11 @@ from odradek.net.request_budget import RequestBudget
 from odradek.net.unread_answers import UnreadAnswers
 from odradek.runtime.turns import Turns
 from odradek.telemetry import events
+
+if TYPE_CHECKING:
+    from odradek.net import tls
+else:
+    tls = lazy("odradek.net.tls")
 
 _log = events.caused_by_peers("net")
 _IDLE_SWEEP_SECONDS_MIN: Final = 1.0
@@ -75,6 +81,8 @@ class Server:
         self.watch_due_s = 0.0
         """When the loop should look after peers that stand still, in its own time."""
         self._admitting: asyncio.Handle | None = None
+        self._incoming: memoryview | None = None
+        """Shared by the TLS of all connections."""
 
     @property
     def connection_count(self) -> int:
@@ -106,10 +114,27 @@ class Server:
         return port
 
     async def _open(self, listener: OpenListener, host: str | None, port: int) -> int:
-        make = partial(Connection, self, self._handler, listener)
+        make = partial(self._make, listener)
         opened = await listen(make, host, port, backlog=self.limits.backlog)
         self._listeners.append(opened)
         return opened.port
+
+    def _make(self, listener: OpenListener) -> asyncio.BaseProtocol:
+        """What serves a new connection."""
+        connection = Connection(self, self._handler, listener)
+        if listener.tls is None:
+            return connection
+        if self._incoming is None:
+            self._incoming = memoryview(bytearray(tls.INCOMING_BYTES))
+        return tls.TlsLayer(
+            connection,
+            listener.tls.context,
+            is_server=True,
+            handshake_s=listener.tls.handshake_s,
+            on_end=connection.handshake_ended,
+            accepted=connection.accepted,
+            incoming=self._incoming,
+        )
 
     async def stop(self, *, drain_seconds: float) -> None:
         """Accept nothing more, let requests under way be answered for a while, then close every connection."""

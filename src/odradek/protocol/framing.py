@@ -124,6 +124,10 @@ class FrameReader:
         """So much of the large frame, counted from its beginning, may be received."""
         self._room_bytes = max(room_bytes, self._room_bytes)
 
+    def allow_frames(self, bytes_max: int) -> None:
+        """The next frames may be as large as this."""
+        self._max_frame_bytes = bytes_max
+
     def drop(self) -> None:
         """Let go of the memory; the reader is of no further use."""
         self._frame = None

@@ -22,7 +22,7 @@ from odradek.runtime.ports import Buffer
 
 LOCK_FILE_NAME: Final = ".lock"
 _IOV_MAX: Final = min(1024, os.sysconf("SC_IOV_MAX"))
-_FILE_MODE: Final = 0o644
+_FILE_MODE: Final = 0o640
 _KNOWS_CACHE: Final = hasattr(os, "RWF_NOWAIT")
 _PROBE_BYTES: Final = 128 * 1024
 """Between two probes of what is in the page cache: the kernel reads ahead by that much, and drops by more."""

@@ -79,7 +79,7 @@ def test_an_unknown_keyword_argument_is_refused_with_the_nearest_name() -> None:
         ("acks", "some"),
         ("compression_type", "brotli"),
         ("enable_idempotence", "maybe"),
-        ("security_protocol", "SSL"),
+        ("security_protocol", "TLS"),
         ("max_in_flight_requests_per_connection", 0),
     ],
 )

@@ -78,7 +78,7 @@ def test_a_broker_describes_what_it_acts_upon_and_what_it_was_given() -> None:
     keys = [entry.key for entry in describe_broker(load(metric_reporters="Some"))]
     assert keys == sorted(keys)
     assert {"node.id", "log.retention.hours", "metric.reporters"} <= set(keys)
-    assert "ssl.keystore.location" not in keys
+    assert "ssl.provider" not in keys
     assert of_broker("metric.reporters", load(metric_reporters="Some")).documentation.startswith(
         "Not supported"
     )

@@ -21,6 +21,12 @@ READ = {
 SPENT_ON_LOADING = {
     "listener.security.protocol.map": "gives listeners their protocol",
     "controller.listener.names": "keeps listeners closed",
+    "security.inter.broker.protocol": "becomes inter.broker.listener.name",
+    "sasl.enabled.mechanisms": "becomes the mechanisms of a listener",
+    "sasl.jaas.config": "is parsed for each mechanism",
+    "sasl.mechanism.inter.broker.protocol": "chooses among them",
+    "connections.max.reauth.ms": "is that of each mechanism",
+    "odradek.sasl.plain.without.tls.enable": "lets a listener be",
     "internal.segment.bytes": "becomes segment.bytes",
     "remote.storage.enable": "is refused",
     "zookeeper.clientCnxnSocket": "must not contradict zookeeper.ssl.client.enable",

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import base64
-from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, NamedTuple
 
 from odradek.broker.cluster.previous_incarnation import PreviousIncarnation
 from odradek.broker.replicas.loss_evidence import ALL_THERE, DiskFindings
@@ -21,6 +21,9 @@ from odradek.runtime.ports import Runtime
 from odradek.storage.directories.generation import DiskGeneration
 from odradek.storage.directories.log_manager import LogManager
 from odradek.telemetry import events
+
+if TYPE_CHECKING:
+    from odradek.net.outgoing_security import OutgoingSecurity
 
 _log = events.get("broker")
 
@@ -64,11 +67,13 @@ class DiskIdentity:
         incarnation: str,
         *,
         session_timeout_s: float = 0.0,
+        security: Callable[[], OutgoingSecurity | None] = lambda: None,
     ) -> None:
         """`incarnation` is what this process says when it is asked who it is. `session_timeout_s` is the registry's."""
         self._runtime = runtime
         self._incarnation = incarnation
         self._session_timeout_s = session_timeout_s
+        self._security = security
         self._findings = ALL_THERE
         self._registry = registry
         self._directories = directories
@@ -119,6 +124,7 @@ class DiskIdentity:
             incarnation=self._incarnation,
             is_older_copy=lambda: bool(self._findings.older),
             session_timeout_s=self._session_timeout_s,
+            security=self._security,
         )
         return await former.gone()
 

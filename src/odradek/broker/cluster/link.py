@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from odradek.broker.cluster.failure_detector import FailureDetector
     from odradek.broker.cluster.forwarding import Forwarding
     from odradek.net import peers as net_peers
+    from odradek.net.outgoing_security import OutgoingSecurity
     from odradek.net.peers import Peers
 else:
     failure_detector = lazy("odradek.broker.cluster.failure_detector")
@@ -57,12 +58,15 @@ class ClusterLink:
         broker_id: BrokerId,
         apply: Apply,
         request_timeout_s: float,
+        security: Callable[[], OutgoingSecurity | None] = lambda: None,
     ) -> None:
         self._runtime = runtime
         self._broker_id = broker_id
         self._image = image
         self._apply = apply
         self._request_timeout_s = request_timeout_s
+        self.security: Final = security
+        """Of connections to other brokers."""
         self._applying = asyncio.Lock()
         self._takes: dict[asyncio.Task[asyncio.Future[None] | None], None] = {}
         self._waiting: dict[asyncio.Future[None], None] = {}
@@ -328,6 +332,7 @@ class ClusterLink:
                 request_timeout_s=self._request_timeout_s,
                 chance=self._runtime.entropy.uniform,
                 on_lost=self._lost,
+                security=self.security,
             )
         return self._peers
 

@@ -32,6 +32,7 @@ from odradek.telemetry import events
 
 if TYPE_CHECKING:
     from odradek.net import peers as net_peers
+    from odradek.net.outgoing_security import OutgoingSecurity
     from odradek.protocol.messages.cluster import identify_broker
 else:
     net_peers = lazy("odradek.net.peers")
@@ -67,12 +68,14 @@ class PreviousIncarnation:
         incarnation: str,
         is_older_copy: Callable[[], bool],
         session_timeout_s: float = 0.0,
+        security: Callable[[], OutgoingSecurity | None] = lambda: None,
     ) -> None:
         self._runtime = runtime
         self._registry = registry
         self._me = registration
         self._incarnation = incarnation
         self._is_older_copy = is_older_copy
+        self._security = security
         self._wait_s_max = max(_WAIT_SECONDS_MIN, _SESSIONS_MAX * session_timeout_s)
 
     async def gone(self) -> int | None:
@@ -121,6 +124,7 @@ class PreviousIncarnation:
             now=self._runtime.clock.monotonic,
             request_timeout_s=_ASK_SECONDS,
             chance=self._runtime.entropy.uniform,
+            security=self._security,
         )
         try:
             async with asyncio.timeout(_ASK_SECONDS):

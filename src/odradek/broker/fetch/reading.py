@@ -36,6 +36,9 @@ _UNBOUNDED: Final = 1 << 62
 _SINCE_RACKS: Final = 11
 _READ_COMMITTED: Final = 1
 _LOOKS_FOR_COLD: Final = 6
+_COPIED_BYTES_MAX: Final = 1024 * 1024
+_ALL_COPIED_BYTES_MAX: Final = 4 * 1024 * 1024
+"""What a fetch over TLS reads of one partition, and of all, on the event loop: it cannot be sent from the file."""
 """The end of a segment and its index, which say whether to believe the index; a place in the log; the batches there."""
 
 
@@ -84,6 +87,8 @@ class Reading:
         if broker.quotas.active and follower is None:
             self._max_bytes = min(self._max_bytes, fetch_bytes_max(broker, context))
         self._sends_uncopied = context.connection.sends_uncopied
+        if not self._sends_uncopied:
+            self._max_bytes = min(self._max_bytes, _ALL_COPIED_BYTES_MAX)
         self._memory_room_bytes = 0
         """How much may be read into memory. What is sent from a mapping takes none."""
         self._is_first = True
@@ -227,7 +232,7 @@ class Reading:
         end_offset = self._end_offset(partition)
         limit = min(wanted.max_bytes, self._max_bytes - self.found_bytes)
         if not self._sends_uncopied:
-            limit = min(limit, self._memory_room_bytes)
+            limit = min(limit, self._memory_room_bytes, _COPIED_BYTES_MAX)
         at_least_one = self.found_bytes == 0 and (self._memory_room_bytes > 0 or self._sends_uncopied)
         _check_range(partition, wanted.fetch_offset)
         is_at_end = wanted.fetch_offset >= end_offset or (limit <= 0 and not at_least_one)

@@ -16,15 +16,21 @@ import socket
 import sys
 from collections import deque
 from collections.abc import Callable
-from typing import Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from odradek.client.errors import BrokerUnreachableError, TimedOutError, WrongPeerError
 from odradek.client.network.address import Address
 from odradek.client.network.api_versions import GREETING_FALLBACK, PeerVersions, greeting_retry
 from odradek.client.network.throttled import ThrottleState
-from odradek.client.network.wrong_peer import closed_while_greeting, connect_problem, describe_peer
+from odradek.client.network.wrong_peer import (
+    closed_unanswered,
+    closed_while_greeting,
+    connect_problem,
+    describe_peer,
+)
 from odradek.client.settings import ClientSettings
-from odradek.model.errors import ErrorCode, ErrorValue, KafkaError
+from odradek.model.errors import ConfigError, ErrorCode, ErrorValue, KafkaError
+from odradek.model.lazy import lazy
 from odradek.model.version import __version__
 from odradek.protocol import (
     Api,
@@ -42,10 +48,20 @@ from odradek.protocol import (
 from odradek.protocol.messages.metadata.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from odradek.runtime.ports import Clock
 
+if TYPE_CHECKING:
+    from odradek.client.network import security as network_security
+    from odradek.net import outgoing_security
+    from odradek.net.outgoing_security import LoginCredentials, OutgoingSecurity
+else:
+    network_security = lazy("odradek.client.network.security")
+    outgoing_security = lazy("odradek.net.outgoing_security")
+
 SOFTWARE_NAME: Final = "odradek"
 _COALESCE_BYTES: Final = 64 * 1024
 """Below this much, one joined write beats several; above it, copying costs more than system calls do."""
 _GATHERS: Final = sys.version_info >= (3, 12)  # from 3.12 on, `writelines` is one sendmsg; before, it joins
+_LIFETIME_USED: Final = 0.85
+"""Of a login's lifetime, before it is renewed."""
 _CORRELATION_ID_MAX: Final = 0x7FFF_FFFF
 _API_VERSIONS: Final = api_by_name("ApiVersions")
 _REFUSED: Final = ErrorCode.UNSUPPORTED_VERSION.to_bytes(2, "big")
@@ -146,18 +162,33 @@ class BrokerConnection(asyncio.BufferedProtocol):
         self._mute = ThrottleState()
         self._held: deque[HeldRequest] = deque()
         self._end_of_mute: asyncio.TimerHandle | None = None
+        self._login: LoginCredentials | None = None
+        self._is_logging_in = False
+        self._renewal: asyncio.TimerHandle | None = None
+        self._renewing: asyncio.Task[None] | None = None
+        self._answers = 0
+        """After the greeting."""
         self.on_writable: Callable[[], None] = _nothing
         self.on_closed: Callable[[], None] = _nothing
 
     @classmethod
-    async def open(cls, address: Address, settings: ClientSettings, clock: Clock) -> BrokerConnection:
-        """Connect and agree on versions. BrokerUnreachableError or WrongPeerError in words for people."""
+    async def open(
+        cls,
+        address: Address,
+        settings: ClientSettings,
+        clock: Clock,
+        security: OutgoingSecurity | None = None,
+    ) -> BrokerConnection:
+        """Connect, agree on versions and log in. BrokerUnreachableError, WrongPeerError or LoginError in words for people."""
         connection = cls(address, settings, clock)
         loop = asyncio.get_running_loop()
         try:
             async with asyncio.timeout(settings.socket_connection_setup_timeout_ms / 1000):
-                await loop.create_connection(lambda: connection, address.host, address.port)
-                await connection._greet()
+                if security is None:
+                    await loop.create_connection(lambda: connection, address.host, address.port)
+                    await connection._greet()
+                else:
+                    await connection._open_secured(security)
         except (OSError, TimeoutError) as error:
             connection.close()
             raise BrokerUnreachableError(connect_problem(address, error)) from error
@@ -165,6 +196,55 @@ class BrokerConnection(asyncio.BufferedProtocol):
             connection.close()
             raise
         return connection
+
+    async def _open_secured(self, security: OutgoingSecurity) -> None:
+        address = self.address
+        timeout_s = self._settings.socket_connection_setup_timeout_ms / 1000
+        secured = outgoing_security.SecuredProtocol(self, security, address.host, timeout_s=timeout_s)
+        try:
+            await asyncio.get_running_loop().create_connection(
+                lambda: secured.protocol, address.host, address.port
+            )
+            await secured.handshake
+            await self._greet()
+            if security.login is not None:
+                self._login = security.login
+                self._is_logging_in = True
+                await self._log_in(security.login)
+                self._is_logging_in = False
+        except (outgoing_security.TlsFailure, outgoing_security.LoginFailed, ConfigError) as error:
+            raise network_security.explained(address, error) from None
+
+    async def _log_in(self, login: LoginCredentials) -> None:
+        lifetime_ms = await outgoing_security.log_in(self._ask_login, login)
+        if lifetime_ms:
+            delay_s = lifetime_ms / 1000 * _LIFETIME_USED
+            self._renewal = asyncio.get_running_loop().call_later(delay_s, self._begin_renewal)
+
+    def _ask_login(self, message: Message) -> asyncio.Future[Any]:
+        api = api_of(message)
+        answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        self._transmit(api, self._versions.choose(api), message, answer, None)
+        return answer
+
+    def _begin_renewal(self) -> None:
+        """Log in again (KIP-368): what is under way is answered before, what comes now waits."""
+        if not self.closed:
+            self._is_logging_in = True
+            self._renewing = asyncio.get_running_loop().create_task(self._renew())
+
+    async def _renew(self) -> None:
+        assert self._login is not None
+        try:
+            await self._log_in(self._login)
+        except (outgoing_security.LoginFailed, ConfigError) as error:
+            self.close(network_security.explained(self.address, error))
+        except KafkaError as error:
+            self.close(error)
+        else:
+            self._is_logging_in = False
+            if self._end_of_mute is None:
+                self._send_held()
 
     # -- what users of a connection need
 
@@ -175,7 +255,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
     @property
     def writable(self) -> bool:
         """False while the peer does not take what was written, or asked to be left alone; `on_writable` ends both."""
-        return self._takes_bytes and self._end_of_mute is None
+        return self._takes_bytes and self._end_of_mute is None and not self._is_logging_in
 
     @property
     def in_flight(self) -> int:
@@ -227,9 +307,10 @@ class BrokerConnection(asyncio.BufferedProtocol):
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-        if self._end_of_mute is not None:
-            self._end_of_mute.cancel()
-            self._end_of_mute = None
+        for timer in (self._end_of_mute, self._renewal):
+            if timer is not None:
+                timer.cancel()
+        self._end_of_mute = self._renewal = None
         if self._transport is not None:
             self._transport.abort()
         self._fail_pending(self._failure)
@@ -272,9 +353,16 @@ class BrokerConnection(asyncio.BufferedProtocol):
         return False
 
     def connection_lost(self, exc: Exception | None) -> None:
+        has_tls = exc is not None and self._settings.uses_tls
+        if self._failure is None and has_tls and isinstance(exc, outgoing_security.TlsFailure):
+            # A server judges a client's certificate after the handshake.
+            self._failure = ErrorValue.of(network_security.explained(self.address, exc))
         if self._failure is None:
+            protocol = self._settings.security_protocol
             if not self._greeted:
-                reason = closed_while_greeting(self.address)
+                reason = closed_while_greeting(self.address, protocol)
+            elif not self._answers and len(self._requests):
+                reason = closed_unanswered(self.address, protocol)
             else:
                 detail = f": {exc}" if exc is not None else ""
                 reason = f"{self.address} closed the connection{detail}"
@@ -311,7 +399,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
         return reply
 
     def _transmit_or_hold(self, request: HeldRequest) -> None:
-        if self._end_of_mute is None:
+        if self._end_of_mute is None and not self._is_logging_in:
             self._transmit_held(request)
         else:
             self._held.append(request)
@@ -340,7 +428,10 @@ class BrokerConnection(asyncio.BufferedProtocol):
         now = self._clock.monotonic()
         if self._mute.left_s(now) > 0:
             self._wait_out_mute(now)
-            return
+        elif not self._is_logging_in:
+            self._send_held()
+
+    def _send_held(self) -> None:
         while self._held:
             request = self._held.popleft()
             if request.answer is not None and request.answer.done():
@@ -385,6 +476,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
         version = request.version
         if request.api is _API_VERSIONS and bytes(frame[4:6]) == _REFUSED:
             version = GREETING_FALLBACK  # a broker that does not know our version answers in this one
+        self._answers += self._greeted
         try:
             _, message = decode_response(request.api.key, version, frame)
         except KafkaError as error:

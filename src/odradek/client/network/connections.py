@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
+from typing import TYPE_CHECKING
 
 from odradek.client.errors import BrokerUnreachableError, ClientClosedError, explain
 from odradek.client.network.address import Address
@@ -13,8 +14,14 @@ from odradek.client.network.backoff import Backoff
 from odradek.client.network.connection import BrokerConnection
 from odradek.client.settings import ClientSettings
 from odradek.model.errors import KafkaError
+from odradek.model.lazy import lazy
 from odradek.runtime.ports import Clock, Entropy
 from odradek.telemetry import events
+
+if TYPE_CHECKING:
+    from odradek.client.network import security as network_security
+else:
+    network_security = lazy("odradek.client.network.security")
 
 _log = events.get("client")
 
@@ -39,6 +46,11 @@ class BrokerConnections:
         self._troubles: dict[Address, _Trouble] = {}
         self._idle_timers: dict[BrokerConnection, asyncio.TimerHandle] = {}
         self._closed = False
+        self._security = (
+            None
+            if settings.security_protocol == "PLAINTEXT"
+            else network_security.outgoing_security(settings)
+        )
         self.on_change: Callable[[], None] = _nothing
         """Called when a connection was made or lost, or takes bytes again."""
         self.on_trouble: Callable[[], object] = _nothing
@@ -99,7 +111,7 @@ class BrokerConnections:
         if trouble is not None:
             await asyncio.sleep(max(0.0, trouble.retry_at - self._clock.monotonic()))
         try:
-            connection = await BrokerConnection.open(address, self._settings, self._clock)
+            connection = await BrokerConnection.open(address, self._settings, self._clock, self._security)
         except KafkaError as error:
             failures = trouble.failure_count if trouble is not None else 0
             if failures == 0:

@@ -20,20 +20,24 @@ def describe_peer(first_bytes: bytes) -> str | None:
     if first_bytes.startswith(b"SSH-"):
         return "is an SSH server, not Kafka"
     if len(first_bytes) >= 2 and first_bytes[0] in (_TLS_ALERT, _TLS_HANDSHAKE) and first_bytes[1] == 3:
-        return (
-            "wants TLS (security.protocol=SSL or SASL_SSL), which this version of the client does not speak"
-        )
+        return "wants TLS: set security.protocol=SSL, or SASL_SSL with a login"
     if first_bytes.startswith((b"220 ", b"220-", b"-ERR", b"+OK")):
         return "is a server of another kind, not Kafka"
     return None
 
 
-def closed_while_greeting(address: Address) -> str:
+def closed_while_greeting(address: Address, security_protocol: str = "PLAINTEXT") -> str:
     """What to say when the peer hung up before it answered ApiVersions."""
-    return (
-        f"{address} closed the connection before answering: is it a Kafka listener without TLS and SASL"
-        " (security.protocol=PLAINTEXT)?"
-    )
+    return f"{address} closed the connection before answering: is it a listener for security.protocol={security_protocol}?"
+
+
+def closed_unanswered(address: Address, security_protocol: str) -> str:
+    """What to say when the peer answered ApiVersions, and hung up at the first request after it."""
+    hint = ""
+    if not security_protocol.startswith("SASL"):
+        protocol = "SASL_SSL" if security_protocol == "SSL" else "SASL_PLAINTEXT"
+        hint = f": does it want a login (security.protocol={protocol})?"
+    return f"{address} closed the connection at the first request{hint}"
 
 
 def connect_problem(address: Address, error: Exception) -> str:

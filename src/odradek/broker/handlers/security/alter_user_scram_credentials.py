@@ -1,50 +1,108 @@
-"""AlterUserScramCredentials (51). Version 0: credentials are not kept while no client can log in with them (KIP-554).
+"""AlterUserScramCredentials (51). Version 0: set and delete the SCRAM credentials of users (KIP-554).
 
-What is to be deleted does not exist (RESOURCE_NOT_FOUND); what is to be added is refused with UNSUPPORTED_SASL_MECHANISM rather
-than stored where nothing would ever check it.
+Each user succeeds or fails by itself; one that is altered twice by the same mechanism is refused. All that can be made is made
+in one step, and known to every broker before the answer.
 """
 
 from __future__ import annotations
 
+from collections import Counter
+from typing import Final
+
 from odradek.broker.context import ApiHandler, BrokerContext, RequestContext
-from odradek.model.errors import ErrorCode
+from odradek.cluster.documents import SCRAM_USERS
+from odradek.model.errors import ErrorCode, KafkaError
 from odradek.protocol.messages.security.alter_user_scram_credentials import (
     AlterUserScramCredentialsRequest,
     AlterUserScramCredentialsResponse,
     AlterUserScramCredentialsResult,
     ScramCredentialDeletion,
+    ScramCredentialUpsertion,
 )
+from odradek.runtime.turns import Turn
+from odradek.security.sasl.credentials import check_new, mechanism_name
+from odradek.security.sasl.scram import credential_of
+from odradek.security.sasl.users import ScramUsers
 
-_MECHANISMS = {1: "SCRAM-SHA-256", 2: "SCRAM-SHA-512"}
+USERS_MAX: Final = 10_000
+"""They are one document, which every change writes whole."""
+Alteration = ScramCredentialDeletion | ScramCredentialUpsertion
 
 
 async def handle(
     broker: BrokerContext, context: RequestContext, request: AlterUserScramCredentialsRequest
 ) -> AlterUserScramCredentialsResponse:
     turn = broker.turns.begin()
-    results: dict[str, AlterUserScramCredentialsResult] = {}
-    for added in request.upsertions:
+    alterations: list[Alteration] = [*request.deletions, *request.upsertions]
+    refused: dict[str, KafkaError] = {}
+    counts: Counter[tuple[str, int]] = Counter()
+    for alteration in alterations:
         await turn.step()
-        mechanism = _MECHANISMS.get(added.mechanism, f"mechanism {added.mechanism}")
-        results[added.name] = AlterUserScramCredentialsResult(
-            user=added.name,
-            error_code=ErrorCode.UNSUPPORTED_SASL_MECHANISM,
-            error_message=f"this broker does not authenticate clients yet, by {mechanism} or otherwise",
+        counts[alteration.name, alteration.mechanism] += 1
+        try:
+            _check(alteration)
+            if counts[alteration.name, alteration.mechanism] > 1:
+                raise KafkaError(
+                    ErrorCode.DUPLICATE_RESOURCE, "the request alters a user's credentials twice"
+                )
+        except KafkaError as error:
+            refused[alteration.name] = error
+    wanted = [alteration for alteration in alterations if alteration.name not in refused]
+    if wanted:
+        seed = broker.runtime.entropy.uuid().hex + broker.runtime.entropy.uuid().hex
+        try:
+            await broker.controller.alter_in_turns(
+                SCRAM_USERS, lambda before: _after(turn, before, wanted, refused, seed)
+            )
+        except KafkaError as error:
+            refused.update({alteration.name: error for alteration in wanted})
+    names = dict.fromkeys(alteration.name for alteration in alterations)
+    return AlterUserScramCredentialsResponse(
+        results=await turn.map(lambda name: _result(name, refused.get(name)), names)
+    )
+
+
+def _check(alteration: Alteration) -> None:
+    mechanism_name(alteration.mechanism)
+    if isinstance(alteration, ScramCredentialUpsertion):
+        check_new(alteration.name, alteration.iterations, alteration.salt, alteration.salted_password)
+    elif not alteration.name:
+        raise KafkaError(ErrorCode.UNACCEPTABLE_CREDENTIAL, "the user's name is empty")
+
+
+async def _after(
+    turn: Turn, before: ScramUsers, wanted: list[Alteration], refused: dict[str, KafkaError], seed: str
+) -> ScramUsers:
+    """`refused` gets what turns out to be impossible."""
+    users = dict(before.users)
+    for alteration in wanted:
+        await turn.step()
+        mechanism = mechanism_name(alteration.mechanism)
+        credentials = dict(users.get(alteration.name, {}))
+        if isinstance(alteration, ScramCredentialUpsertion):
+            salted_password, salt = bytes(alteration.salted_password), bytes(alteration.salt)
+            credentials[mechanism] = credential_of(mechanism, salted_password, salt, alteration.iterations)
+        elif credentials.pop(mechanism, None) is None:
+            refused[alteration.name] = KafkaError(
+                ErrorCode.RESOURCE_NOT_FOUND, f"user {alteration.name!r} has no credentials for {mechanism}"
+            )
+        users[alteration.name] = credentials
+        if not credentials:
+            del users[alteration.name]
+    if len(users) > max(USERS_MAX, len(before.users)):
+        raise KafkaError(
+            ErrorCode.POLICY_VIOLATION,
+            f"the cluster would have credentials of {len(users)} users, and may have those of {USERS_MAX}",
         )
-    for gone in request.deletions:
-        await turn.step()
-        results.setdefault(gone.name, _not_deleted(gone))
-    return AlterUserScramCredentialsResponse(results=list(results.values()))
+    return ScramUsers(seed=before.seed or seed, users=users)
 
 
-def _not_deleted(gone: ScramCredentialDeletion) -> AlterUserScramCredentialsResult:
-    if gone.mechanism not in _MECHANISMS:
-        code, message = ErrorCode.UNSUPPORTED_SASL_MECHANISM, f"mechanism {gone.mechanism} is not known"
-    elif not gone.name:
-        code, message = ErrorCode.UNACCEPTABLE_CREDENTIAL, "the user's name is empty"
-    else:
-        code, message = ErrorCode.RESOURCE_NOT_FOUND, f"user {gone.name!r} has no such credentials"
-    return AlterUserScramCredentialsResult(user=gone.name, error_code=code, error_message=message)
+def _result(name: str, error: KafkaError | None) -> AlterUserScramCredentialsResult:
+    return AlterUserScramCredentialsResult(
+        user=name,
+        error_code=ErrorCode.NONE if error is None else error.code,
+        error_message=None if error is None else error.message,
+    )
 
 
-SERVED = ApiHandler(51, handle, is_quick=True)
+SERVED = ApiHandler(51, handle)

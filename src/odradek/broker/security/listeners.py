@@ -1,0 +1,186 @@
+"""The security of this broker's listeners at work: their certificates, who logs in how, and how this broker reaches others."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import TYPE_CHECKING, Final
+
+from odradek.broker.cluster.link import ClusterLink
+from odradek.cluster.documents import SCRAM_USERS
+from odradek.cluster.image import ClusterImage
+from odradek.config.broker import BrokerConfig
+from odradek.config.listener_security import ListenerSecurity
+from odradek.config.sasl import OAUTHBEARER
+from odradek.model.lazy import lazy
+from odradek.net.connection import Connection
+from odradek.net.listening import OpenListener
+from odradek.net.replies import Reply
+from odradek.runtime.ports import Runtime
+from odradek.telemetry import events
+
+if TYPE_CHECKING:
+    from odradek.broker.security import issuer_keys, mechanisms
+    from odradek.broker.security import login as security_login
+    from odradek.broker.security.issuer_keys import KeySource
+    from odradek.broker.security.login import LoginAttempt, LoginGate, LoginTerms
+    from odradek.broker.security.mechanisms import Mechanisms
+    from odradek.net import outgoing_security
+    from odradek.net.outgoing_security import OutgoingSecurity
+    from odradek.security.sasl import credentials, oauthbearer, session, tokens
+    from odradek.security.sasl.exchange import ServerExchange
+    from odradek.security.tls import listener_tls
+    from odradek.security.tls.listener_tls import ListenerCertificates
+else:
+    listener_tls = lazy("odradek.security.tls.listener_tls")
+    security_login = lazy("odradek.broker.security.login")
+    mechanisms = lazy("odradek.broker.security.mechanisms")
+    outgoing_security = lazy("odradek.net.outgoing_security")
+    issuer_keys = lazy("odradek.broker.security.issuer_keys")
+    oauthbearer = lazy("odradek.security.sasl.oauthbearer")
+    tokens = lazy("odradek.security.sasl.tokens")
+    credentials = lazy("odradek.security.sasl.credentials")
+    session = lazy("odradek.security.sasl.session")
+
+_log = events.get("security")
+CERTIFICATES_LOOK_SECONDS: Final = 5.0
+KEYS_LOOK_SECONDS: Final = 1.0
+Serve = Callable[[Connection, memoryview], Reply]
+
+
+class SecureListeners:
+    """Made before the first listener opens. ConfigError when a certificate cannot be used.
+
+    `image` is asked at each login.
+    """
+
+    def __init__(self, config: BrokerConfig, runtime: Runtime, image: Callable[[], ClusterImage]) -> None:
+        self._config = config
+        self._runtime = runtime
+        self._image = image
+        self.observers: list[Callable[[LoginAttempt], None]] = []
+        """They hear of every login, and of every attempt that failed."""
+        self._certificates: dict[str, ListenerCertificates] = {
+            name: listener_tls.ListenerCertificates(name, security)
+            for name, security in config.security.items()
+            if security.uses_tls
+        }
+        self._key_sources: dict[str, KeySource] = {
+            name: issuer_keys.KeySource(security.sasl, runtime)
+            for name, security in config.security.items()
+            if OAUTHBEARER in security.mechanisms and security.sasl.oauthbearer_jwks_endpoint_url is not None
+        }
+
+    @property
+    def certificates(self) -> Mapping[str, ListenerCertificates]:
+        """Of the listeners with TLS, by name."""
+        return self._certificates
+
+    def opened(
+        self, name: str, advertised: tuple[str, int] | None, serve: Serve, *, is_for_brokers: bool
+    ) -> OpenListener:
+        """The listener as its connections see it. `serve` is the dispatcher."""
+        config = self._config
+        security = config.security.get(name)
+        login: Callable[[Connection], LoginGate] | None = None
+        if security is not None and security.uses_sasl:
+            known = mechanisms.Mechanisms(
+                security,
+                self._runtime.entropy,
+                self._image,
+                bearer=self._bearer(name, security),
+                token=_no_token,
+            )
+            login = partial(self._log_in, serve, known, self._terms(security))
+        return OpenListener(
+            name=name,
+            advertised=advertised,
+            broker_id=config.server.node_id,
+            is_for_brokers=is_for_brokers,
+            tls=self._certificates.get(name),
+            login=login,
+            first_frames_bytes_max=None if login is None else config.sasl.server_max_receive_size,
+        )
+
+    def _bearer(self, name: str, security: ListenerSecurity) -> Callable[[], ServerExchange] | None:
+        if OAUTHBEARER not in security.mechanisms:
+            return None
+        sasl, source = security.sasl, self._key_sources.get(name)
+        terms = tokens.TokenTerms(
+            issuer=sasl.oauthbearer_expected_issuer,
+            audiences=sasl.oauthbearer_expected_audience,
+            subject_claim=sasl.oauthbearer_sub_claim_name,
+            scope_claim=sasl.oauthbearer_scope_claim_name,
+            skew_s=sasl.oauthbearer_clock_skew_seconds,
+            accepts_unsigned=sasl.oauthbearer_unsecured_enable,
+        )
+        wall_ms = self._runtime.clock.wall_ms
+        if source is None:
+            validator = tokens.TokenValidator(terms, dict, wall_ms)
+        else:
+            validator = tokens.TokenValidator(terms, lambda: source.keys, wall_ms, source.unknown_key)
+        return partial(oauthbearer.BearerServer, validator.validate)
+
+    def _terms(self, security: ListenerSecurity) -> LoginTerms:
+        return security_login.LoginTerms(
+            failure_delay_s=security.sasl.failed_authentication_delay_ms / 1000,
+            login_s=security.sasl.login_timeout_ms / 1000,
+            observe=self._observe,
+        )
+
+    def _log_in(
+        self, serve: Serve, known: Mechanisms, terms: LoginTerms, connection: Connection
+    ) -> LoginGate:
+        state = session.LoginSession(known.exchanges(), known.lifetimes_ms)
+        return security_login.LoginGate(connection, serve, state, terms, self._runtime.clock)
+
+    def _observe(self, attempt: LoginAttempt) -> None:
+        for observer in self.observers:
+            observer(attempt)
+
+    def to_others(self) -> OutgoingSecurity | None:
+        """How this broker connects to others: as their listener for brokers wants it. None: in plain text."""
+        network = self._config.network
+        name = network.inter_broker_listener_name or network.listeners[0].name
+        security = self._config.security.get(name)
+        if security is None or security.protocol == "PLAINTEXT":
+            return None
+        certificates = self._certificates.get(name)
+        return outgoing_security.OutgoingSecurity(
+            context=None if certificates is None else (lambda: certificates.client_context),
+            login=outgoing_security.broker_login(security) if security.uses_sasl else None,
+            handshake_s=security.ssl.handshake_timeout_ms / 1000,
+        )
+
+    async def make_first_users(self, cluster: ClusterLink) -> None:
+        """`odradek.scram.first.users`: where this broker is the controller, and there are no users yet."""
+        text = self._config.sasl.scram_first_users
+        if text is None or not cluster.leads or cluster.image.scram_users.users:
+            return
+        first = credentials.first_users(text, self._random_bytes)
+        await cluster.controller.alter(SCRAM_USERS, lambda before: before if before.users else first)
+        _log.info("first_users_made", users=sorted(first.users))
+
+    def _random_bytes(self, count: int) -> bytes:
+        parts = b"".join(self._runtime.entropy.uuid().bytes for _ in range(count // 16 + 1))
+        return parts[:count]
+
+    def reconfigure(self, security: Mapping[str, ListenerSecurity]) -> None:
+        """Dynamic settings changed."""
+        for name, certificates in self._certificates.items():
+            if name in security:
+                certificates.reconfigure(security[name])
+
+    async def look_at_files(self) -> None:
+        """Take over certificates that were replaced."""
+        for certificates in self._certificates.values():
+            certificates.reload_if_changed()
+
+    async def refresh_keys(self) -> None:
+        """Those of the tokens' issuers."""
+        for source in self._key_sources.values():
+            await source.refresh()
+
+
+def _no_token(mechanism: str, token_id: str) -> None:
+    return None

@@ -1,0 +1,68 @@
+"""The mechanisms of one listener: what each login needs of this broker and of the cluster's image."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Final
+
+from odradek.cluster.image import ClusterImage
+from odradek.config.listener_security import ListenerSecurity
+from odradek.config.sasl import OAUTHBEARER, PLAIN, SCRAM_MECHANISMS
+from odradek.runtime.ports import Entropy
+from odradek.security.sasl.exchange import ServerExchange
+from odradek.security.sasl.plain import PlainServer
+from odradek.security.sasl.scram import ScramLookup, ScramServer, TokenCredential
+
+_SECRET_PARTS: Final = 2
+
+
+class Mechanisms:
+    """Used on the event loop. `token`: a delegation token by mechanism and id."""
+
+    def __init__(
+        self,
+        security: ListenerSecurity,
+        entropy: Entropy,
+        image: Callable[[], ClusterImage],
+        *,
+        bearer: Callable[[], ServerExchange] | None,
+        token: Callable[[str, str], TokenCredential | None],
+    ) -> None:
+        self._security = security
+        self._entropy = entropy
+        self._image = image
+        self._bearer = bearer
+        self._token = token
+        self._own_seed = self._random_text()
+        """Until the cluster has one."""
+
+    def exchanges(self) -> dict[str, Callable[[], ServerExchange]]:
+        """What makes a login by each enabled mechanism."""
+        made: dict[str, Callable[[], ServerExchange]] = {}
+        for mechanism, settings in self._security.mechanisms.items():
+            if mechanism == PLAIN:
+                users = {} if settings.jaas is None else settings.jaas.users
+                made[mechanism] = partial(PlainServer, users)
+            elif mechanism in SCRAM_MECHANISMS:
+                made[mechanism] = partial(self._scram, mechanism)
+            elif mechanism == OAUTHBEARER and self._bearer is not None:
+                made[mechanism] = self._bearer
+        return made
+
+    @property
+    def lifetimes_ms(self) -> dict[str, int]:
+        return {name: settings.max_reauth_ms for name, settings in self._security.mechanisms.items()}
+
+    def _scram(self, mechanism: str) -> ServerExchange:
+        users = self._image().scram_users
+        lookup = ScramLookup(
+            credential=lambda user: users.credential(user, mechanism),
+            token=partial(self._token, mechanism),
+            secret=(users.seed or self._own_seed).encode(),
+            iterations=users.usual_iterations(mechanism),
+        )
+        return ScramServer(mechanism, lookup, self._random_text())
+
+    def _random_text(self) -> str:
+        return "".join(self._entropy.uuid().hex for _ in range(_SECRET_PARTS))

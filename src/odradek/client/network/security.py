@@ -1,0 +1,87 @@
+"""From a client's settings to how its connections are secured. Imported where they are."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from odradek.client.errors import BrokerUnreachableError, LoginError, WrongPeerError
+from odradek.client.network.address import Address
+from odradek.client.security_settings import SecuritySettings
+from odradek.config.sasl import OAUTHBEARER
+from odradek.config.tls import SslConfig
+from odradek.model.errors import ConfigError, KafkaError
+from odradek.net.outgoing_security import LoginCredentials, LoginFailed, OutgoingSecurity
+from odradek.net.tls import HUNG_UP, TlsFailure
+from odradek.security.tls.contexts import client_context, explain_tls, read_material
+from odradek.security.tls.stores import read_secret_file
+
+
+def outgoing_security(settings: SecuritySettings) -> OutgoingSecurity | None:
+    """Reads the files that the settings name. ConfigError. None: plain text."""
+    if settings.security_protocol == "PLAINTEXT":
+        return None
+    context = None
+    if settings.uses_tls:
+        ssl_config, given = _ssl_config(settings)
+        made = client_context(ssl_config, read_material(ssl_config, given=given))
+        context = lambda: made  # noqa: E731 - brokers make another one when certificates change, clients do not
+    return OutgoingSecurity(context=context, login=_credentials(settings) if settings.uses_sasl else None)
+
+
+def _ssl_config(settings: SecuritySettings) -> tuple[SslConfig, frozenset[str]]:
+    given = {
+        "ssl.keystore.type": settings.ssl_keystore_type,
+        "ssl.truststore.type": settings.ssl_truststore_type,
+    }
+    config = SslConfig(
+        keystore_location=settings.ssl_keystore_location or None,
+        keystore_password=settings.ssl_keystore_password or None,
+        keystore_type=settings.ssl_keystore_type or "JKS",
+        keystore_key=settings.ssl_keystore_key or None,
+        keystore_certificate_chain=settings.ssl_keystore_certificate_chain or None,
+        key_password=settings.ssl_key_password or None,
+        truststore_location=settings.ssl_truststore_location or None,
+        truststore_password=settings.ssl_truststore_password or None,
+        truststore_type=settings.ssl_truststore_type or "JKS",
+        truststore_certificates=settings.ssl_truststore_certificates or None,
+        enabled_protocols=settings.ssl_enabled_protocols,
+        cipher_suites=settings.ssl_cipher_suites,
+        endpoint_identification_algorithm=settings.ssl_endpoint_identification_algorithm,
+        secrets_others_may_read=settings.ssl_secrets_others_may_read,
+    )
+    return config, frozenset(key for key, value in given.items() if value)
+
+
+def _credentials(settings: SecuritySettings) -> LoginCredentials:
+    if settings.sasl_mechanism == OAUTHBEARER:
+        return LoginCredentials(mechanism=OAUTHBEARER, token=partial(_token, settings))
+    user, password, is_by_token = settings.login
+    return LoginCredentials(
+        mechanism=settings.sasl_mechanism, user=user, password=password, is_by_token=is_by_token
+    )
+
+
+def _token(settings: SecuritySettings) -> str:
+    if settings.sasl_oauthbearer_token:
+        return settings.sasl_oauthbearer_token
+    content = read_secret_file(
+        "sasl.oauthbearer.token.file",
+        settings.sasl_oauthbearer_token_file,
+        others_may_read=settings.ssl_secrets_others_may_read,
+    )
+    try:
+        return content.decode("ascii").strip()
+    except UnicodeDecodeError:
+        raise ConfigError("sasl.oauthbearer.token.file holds no token: it is not ASCII") from None
+
+
+def explained(address: Address, error: TlsFailure | LoginFailed | ConfigError) -> KafkaError:
+    """What a client raises: in words for people, and retriable only if the peer just went."""
+    if isinstance(error, TlsFailure) and error.code == HUNG_UP:
+        return BrokerUnreachableError(
+            f"no TLS with {address}: {error}: does it speak TLS (security.protocol)?"
+        )
+    if isinstance(error, TlsFailure):
+        reason = explain_tls(error.code, error.verify_code, str(error), address.host)
+        return WrongPeerError(f"no TLS with {address}: {reason}")
+    return LoginError(f"cannot log in at {address}: {error}")

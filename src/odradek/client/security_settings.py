@@ -1,0 +1,107 @@
+"""How clients secure their connections: Kafka's settings, and a few that are shorter."""
+
+from __future__ import annotations
+
+from typing import Final, Self
+
+from odradek.config.definition import Bounds, any_of, one_of
+from odradek.config.jaas import parse_jaas
+from odradek.config.listeners import SECURITY_PROTOCOLS
+from odradek.config.sasl import MECHANISMS, OAUTHBEARER
+from odradek.config.section import LOW, Boolean, List, Password, Section, String, section, setting
+from odradek.config.tls import TLS_VERSIONS
+from odradek.model.errors import ConfigError
+
+_STORE_TYPES: Final = one_of("", "PEM", "PKCS12", "JKS")
+_HOSTS: Final = Bounds(allowed="https, or nothing", accepts=lambda name: name.lower() in ("https", ""))
+
+
+@section()
+class SecuritySettings(Section):
+    """What every client has of it."""
+
+    # fmt: off
+    security_protocol: String = setting(default="PLAINTEXT", valid=one_of(*SECURITY_PROTOCOLS), meaning=
+        "how to talk to brokers: with TLS (SSL, SASL_SSL), with a login (SASL_SSL, SASL_PLAINTEXT), with neither")
+    sasl_mechanism: String = setting(default="", valid=one_of("", *MECHANISMS), meaning=
+        "how to log in: SCRAM-SHA-512, SCRAM-SHA-256, PLAIN or OAUTHBEARER")
+    sasl_username: String = setting(default="", meaning=
+        "Odradek's own, short for sasl.jaas.config: as whom to log in")
+    sasl_password: Password = setting(default="", meaning=
+        "and with which password")
+    sasl_jaas_config: Password = setting(default="", meaning=
+        "a login module as Java's clients have it, with username and password")
+    sasl_oauthbearer_token: Password = setting(default="", meaning=
+        "Odradek's own: the token for OAUTHBEARER")
+    sasl_oauthbearer_token_file: String = setting(default="", meaning=
+        "Odradek's own: a file with that token, read at each login")
+    ssl_truststore_location: String = setting(default="", meaning=
+        "the authorities that brokers' certificates may come from: PEM, PKCS#12 or JKS; empty: those of the system")
+    ssl_truststore_password: Password = setting(default="", meaning=
+        "the password of that file, if it has one")
+    ssl_truststore_type: String = setting(default="", valid=_STORE_TYPES, meaning=
+        "its format; empty: the file says it")
+    ssl_truststore_certificates: Password = setting(default="", meaning=
+        "the authorities themselves, as PEM")
+    ssl_keystore_location: String = setting(default="", meaning=
+        "this client's own key and certificate: PEM, PKCS#12 or JKS")
+    ssl_keystore_password: Password = setting(default="", meaning=
+        "the password of that file")
+    ssl_keystore_type: String = setting(default="", valid=_STORE_TYPES, meaning=
+        "its format; empty: the file says it")
+    ssl_keystore_key: Password = setting(default="", meaning=
+        "the private key itself, as PEM")
+    ssl_keystore_certificate_chain: Password = setting(default="", meaning=
+        "and its certificates, as PEM")
+    ssl_key_password: Password = setting(default="", meaning=
+        "the password of the private key")
+    ssl_enabled_protocols: List = setting(default=TLS_VERSIONS, valid=any_of(*TLS_VERSIONS), importance=LOW, meaning=
+        "the versions of TLS to speak")
+    ssl_cipher_suites: List = setting(default=(), importance=LOW, meaning=
+        "the cipher suites to use; empty: OpenSSL's choice")
+    ssl_endpoint_identification_algorithm: String = setting(default="https", valid=_HOSTS, meaning=
+        "https: a broker's certificate must name the host that was connected to; empty: any will do")
+    ssl_secrets_others_may_read: Boolean = setting("odradek.secret.files.readable.by.others", default=False, importance=LOW,
+        meaning=
+        "Odradek's own: whether a file with a private key may be readable by every user of the machine")
+    # fmt: on
+
+    @property
+    def uses_tls(self) -> bool:
+        return self.security_protocol in ("SSL", "SASL_SSL")
+
+    @property
+    def uses_sasl(self) -> bool:
+        return self.security_protocol in ("SASL_SSL", "SASL_PLAINTEXT")
+
+    def check_security(self) -> Self:
+        """ConfigError for what does not go together. Files are not looked at."""
+        if not self.uses_sasl:
+            if self.sasl_mechanism and (self.sasl_username or self.sasl_jaas_config):
+                raise ConfigError(
+                    f"sasl.mechanism={self.sasl_mechanism} has no effect with security.protocol={self.security_protocol}: "
+                    "set security.protocol=SASL_SSL"
+                )
+            return self
+        if not self.sasl_mechanism:
+            raise ConfigError(
+                f"security.protocol={self.security_protocol} needs sasl.mechanism, such as SCRAM-SHA-512"
+            )
+        if self.sasl_mechanism == OAUTHBEARER:
+            if not self.sasl_oauthbearer_token and not self.sasl_oauthbearer_token_file:
+                raise ConfigError("sasl.mechanism=OAUTHBEARER needs sasl.oauthbearer.token.file")
+            return self
+        user, password, _ = self.login
+        if not user or not password:
+            raise ConfigError(
+                f"sasl.mechanism={self.sasl_mechanism} needs sasl.username and sasl.password, or sasl.jaas.config"
+            )
+        return self
+
+    @property
+    def login(self) -> tuple[str, str, bool]:
+        """User, password, and whether they are a delegation token's. ConfigError."""
+        if not self.sasl_jaas_config:
+            return self.sasl_username, self.sasl_password, False
+        jaas = parse_jaas(self.sasl_jaas_config)
+        return jaas.options.get("username", ""), jaas.options.get("password", ""), jaas.flag("tokenauth")

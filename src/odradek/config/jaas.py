@@ -1,0 +1,105 @@
+"""JAAS strings, as Kafka's users have them in `sasl.jaas.config`.
+
+    org.apache.kafka.common.security.scram.ScramLoginModule required username="alice" password="secret";
+
+Errors name the place and never a value: values are passwords.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from odradek.model.errors import ConfigError
+
+_TOKEN: Final = re.compile(
+    r'\s*(?:"((?:[^"\\]|\\.)*)"|\'((?:[^\'\\]|\\.)*)\'|([^\s="\';]+)|(=)|(;))', re.DOTALL
+)
+_FLAGS: Final = ("required", "requisite", "sufficient", "optional")
+_ESCAPED: Final = re.compile(r"\\(.)", re.DOTALL)
+_USER: Final = "user_"
+_PAIR: Final = re.compile(r'\s*([A-Za-z]+)\s*=\s*(?:"((?:[^"\\]|\\.)*)"|([^,"]*))\s*(?:,|\Z)', re.DOTALL)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoginModule:
+    """A login module and its options."""
+
+    name: str
+    """The Java class."""
+    options: Mapping[str, str] = field(repr=False)
+
+    @property
+    def users(self) -> dict[str, str]:
+        """Of PLAIN's module: passwords by user, from `user_NAME="PASSWORD"`."""
+        return {
+            key.removeprefix(_USER): value for key, value in self.options.items() if key.startswith(_USER)
+        }
+
+    def flag(self, name: str) -> bool:
+        return self.options.get(name, "").lower() == "true"
+
+
+def parse_jaas(text: str, *, key: str = "sasl.jaas.config") -> LoginModule:
+    """The one login module of a string. ConfigError, naming `key`, when it is not one."""
+    tokens = _tokens(text, key)
+    name, flag = _word(tokens, 0), _word(tokens, 1).lower()
+    if not name or flag not in _FLAGS:
+        raise _refused(key, "expected a login module and `required`")
+    options: dict[str, str] = {}
+    position = 2
+    while position < len(tokens) and tokens[position] != (";", True):
+        option = _word(tokens, position)
+        if not option or tokens[position + 1 : position + 2] != [("=", True)]:
+            raise _refused(key, f"expected NAME=VALUE as option {len(options) + 1}")
+        if position + 2 >= len(tokens) or tokens[position + 2][1]:
+            raise _refused(key, f"option {option} has no value")
+        if option in options:
+            raise _refused(key, f"option {option} is given twice")
+        options[option] = tokens[position + 2][0]
+        position += 3
+    if position >= len(tokens):
+        raise _refused(key, "a semicolon is missing at the end")
+    if position + 1 < len(tokens):
+        raise _refused(key, "it holds more than one login module")
+    return LoginModule(name=name, options=options)
+
+
+def parse_pairs(text: str, key: str) -> dict[str, str]:
+    """`name=alice,password="a,b"`: ConfigError, naming `key`, for what is not so."""
+    pairs: dict[str, str] = {}
+    for match in _PAIR.finditer(text):
+        pairs[match[1]] = _ESCAPED.sub(r"\1", match[2]) if match[2] is not None else match[3]
+    if _PAIR.sub("", text).strip(" ,"):
+        raise _refused(key, "expected NAME=VALUE, separated by commas")
+    return pairs
+
+
+def _tokens(text: str, key: str) -> list[tuple[str, bool]]:
+    """(text, whether it is a sign of its own)."""
+    tokens: list[tuple[str, bool]] = []
+    position = 0
+    end = len(text.rstrip())
+    while position < end:
+        match = _TOKEN.match(text, position)
+        if match is None:
+            raise _refused(key, f"it cannot be read from character {position + 1} on: is a quote missing?")
+        quoted = match[1] if match[1] is not None else match[2]
+        if quoted is not None:
+            tokens.append((_ESCAPED.sub(r"\1", quoted), False))
+        else:
+            tokens.append((match[3] or match[4] or match[5], match[3] is None))
+        position = match.end()
+    return tokens
+
+
+def _word(tokens: list[tuple[str, bool]], position: int) -> str:
+    if position < len(tokens) and not tokens[position][1]:
+        return tokens[position][0]
+    return ""
+
+
+def _refused(key: str, why: str) -> ConfigError:
+    return ConfigError(f"{key}=(hidden) is not allowed: {why}")

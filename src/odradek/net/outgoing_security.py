@@ -1,0 +1,168 @@
+"""How this process secures the connections that it makes: TLS, and a login. For clients, and for brokers among themselves.
+
+layer = secured(protocol, security, host)
+await loop.create_connection(lambda: layer, host, port)
+await layer.handshake                                   # TlsFailure
+lifetime_ms = await log_in(ask, security.login)         # LoginFailed
+"""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+import ssl
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from odradek.config.listener_security import ListenerSecurity
+from odradek.config.sasl import OAUTHBEARER, PLAIN, SCRAM_MECHANISMS
+from odradek.model.errors import ErrorCode, OdradekError
+from odradek.net.tls import InnerProtocol, TlsFailure, TlsLayer
+from odradek.protocol import Message
+from odradek.protocol.messages.security.sasl_authenticate import (
+    SaslAuthenticateRequest,
+    SaslAuthenticateResponse,
+)
+from odradek.protocol.messages.security.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
+from odradek.security.sasl.exchange import ClientExchange, LoginRefused
+from odradek.security.sasl.oauthbearer import BearerClient
+from odradek.security.sasl.plain import PlainClient
+from odradek.security.sasl.scram import ScramClient
+
+__all__ = [
+    "LoginCredentials",
+    "LoginFailed",
+    "OutgoingSecurity",
+    "SecuredProtocol",
+    "TlsFailure",
+    "broker_login",
+    "log_in",
+]
+
+_NONCE_BYTES: Final = 24
+_STEPS_MAX: Final = 10
+
+
+class LoginFailed(OdradekError):
+    """The other side does not let us in; the message says why, in words for people. `is_over`: trying again is of no use."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoginCredentials:
+    """Who we are. `token`: for OAUTHBEARER, what gives the token of the moment."""
+
+    mechanism: str
+    user: str = ""
+    password: str = field(default="", repr=False)
+    is_by_token: bool = False
+    """User and password are a delegation token's id and HMAC."""
+    token: Callable[[], str] | None = field(default=None, repr=False)
+
+    def exchange(self) -> ClientExchange:
+        if self.mechanism == PLAIN:
+            return PlainClient(self.user, self.password)
+        if self.mechanism in SCRAM_MECHANISMS:
+            nonce = secrets.token_urlsafe(_NONCE_BYTES)
+            return ScramClient(self.mechanism, self.user, self.password, nonce, is_token=self.is_by_token)
+        if self.mechanism == OAUTHBEARER and self.token is not None:
+            return BearerClient(self.token())
+        raise LoginFailed(f"sasl.mechanism={self.mechanism} is not supported")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OutgoingSecurity:
+    """None of both: plain text."""
+
+    context: Callable[[], ssl.SSLContext] | None = None
+    login: LoginCredentials | None = None
+    handshake_s: float = 10.0
+
+
+class SecuredProtocol:
+    """A protocol with TLS around it, or without. Used once."""
+
+    def __init__(
+        self, inner: InnerProtocol, security: OutgoingSecurity | None, host: str, *, timeout_s: float
+    ) -> None:
+        self.handshake: Final[asyncio.Future[None]] = asyncio.get_running_loop().create_future()
+        """Done when the inner protocol is connected, or with a TlsFailure."""
+        self.protocol: Any = inner
+        if security is None or security.context is None:
+            self.handshake.set_result(None)
+            return
+        self.protocol = TlsLayer(
+            inner,
+            security.context(),
+            server_hostname=host,
+            is_server=False,
+            handshake_s=timeout_s,
+            on_end=self._ended,
+        )
+
+    def _ended(self, failure: TlsFailure | None) -> None:
+        if self.handshake.done():
+            return
+        if failure is None:
+            self.handshake.set_result(None)
+        else:
+            self.handshake.set_exception(failure)
+
+
+async def log_in(ask: Callable[[Message], Awaitable[Any]], credentials: LoginCredentials) -> int:
+    """Say who we are. For how many milliseconds that counts; 0: for ever. LoginFailed.
+
+    `ask` sends a request and returns its answer.
+    """
+    handshake = await ask(SaslHandshakeRequest(mechanism=credentials.mechanism))
+    assert isinstance(handshake, SaslHandshakeResponse)
+    if handshake.error_code == ErrorCode.UNSUPPORTED_SASL_MECHANISM:
+        enabled = ", ".join(handshake.mechanisms) or "none"
+        raise LoginFailed(
+            f"it does not accept the mechanism {credentials.mechanism} (sasl.mechanism); it accepts {enabled}"
+        )
+    if handshake.error_code == ErrorCode.ILLEGAL_SASL_STATE:
+        raise LoginFailed("its listener takes no logins: is security.protocol right?")
+    if handshake.error_code:
+        raise LoginFailed(f"it refuses the login: {ErrorCode.of(handshake.error_code).name}")
+    exchange = credentials.exchange()
+    challenge = b""
+    lifetime_ms = 0
+    try:
+        for _ in range(_STEPS_MAX):
+            response = exchange.step(challenge)
+            if response is None:
+                break
+            answer = await ask(SaslAuthenticateRequest(auth_bytes=response))
+            assert isinstance(answer, SaslAuthenticateResponse)
+            if answer.error_code:
+                raise LoginFailed(_refusal(credentials, answer))
+            challenge, lifetime_ms = bytes(answer.auth_bytes), answer.session_lifetime_ms
+    except LoginRefused as error:
+        raise LoginFailed(str(error)) from None
+    if not exchange.is_done:
+        raise LoginFailed("the login did not come to its end")
+    return lifetime_ms
+
+
+def _refusal(credentials: LoginCredentials, answer: SaslAuthenticateResponse) -> str:
+    if answer.error_code != ErrorCode.SASL_AUTHENTICATION_FAILED:
+        return f"it refuses the login: {ErrorCode.of(answer.error_code).name}"
+    if credentials.mechanism == OAUTHBEARER:
+        return f"it does not accept the token: {answer.error_message or 'no reason is given'}"
+    return f"user or password is wrong (user {credentials.user!r}, mechanism {credentials.mechanism})"
+
+
+def broker_login(security: ListenerSecurity) -> LoginCredentials | None:
+    """As whom this broker logs in to others, by the settings of their listener. None: they do not say."""
+    mechanism = security.inter_broker_mechanism
+    settings = security.mechanisms.get(mechanism)
+    jaas = None if settings is None else settings.jaas
+    if jaas is None or "username" not in jaas.options:
+        return None
+    return LoginCredentials(
+        mechanism=mechanism,
+        user=jaas.options["username"],
+        password=jaas.options.get("password", ""),
+        is_by_token=jaas.flag("tokenauth"),
+    )

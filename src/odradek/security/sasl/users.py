@@ -1,0 +1,83 @@
+"""The SCRAM credentials of a cluster's users, as the image and the registry have them (KIP-554). Imported by every broker that
+starts: it imports little itself."""
+
+from __future__ import annotations
+
+import base64
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+ITERATIONS_MIN: Final = 4096
+ITERATIONS_MAX: Final = 16384
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScramCredential:
+    """What a broker knows of a user's password, for one mechanism."""
+
+    salt: bytes = field(repr=False)
+    stored_key: bytes = field(repr=False)
+    server_key: bytes = field(repr=False)
+    iterations: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScramUsers:
+    """Credentials by user and mechanism. `seed`: a secret that all brokers share, for the salts of users that do not exist."""
+
+    seed: str = field(default="", repr=False)
+    users: Mapping[str, Mapping[str, ScramCredential]] = field(default_factory=dict)
+
+    def credential(self, user: str, mechanism: str) -> ScramCredential | None:
+        return self.users.get(user, {}).get(mechanism)
+
+    def usual_iterations(self, mechanism: str) -> int:
+        """What most users have."""
+        counts = Counter(
+            credentials[mechanism].iterations
+            for credentials in self.users.values()
+            if mechanism in credentials
+        )
+        return counts.most_common(1)[0][0] if counts else ITERATIONS_MIN
+
+
+NO_SCRAM_USERS: Final = ScramUsers()
+
+
+def as_json(users: ScramUsers) -> dict[str, Any]:
+    """For the registry and for other brokers, in the form that Kafka's ZooKeeper had."""
+    return {
+        "seed": users.seed,
+        "users": {
+            user: {mechanism: _text(credential) for mechanism, credential in credentials.items()}
+            for user, credentials in users.users.items()
+        },
+    }
+
+
+def from_json(stored: Mapping[str, Any]) -> ScramUsers:
+    return ScramUsers(
+        seed=stored["seed"],
+        users={
+            user: {mechanism: _credential(text) for mechanism, text in credentials.items()}
+            for user, credentials in stored["users"].items()
+        },
+    )
+
+
+def _text(credential: ScramCredential) -> str:
+    parts = (credential.salt, credential.stored_key, credential.server_key)
+    salt, stored_key, server_key = (base64.b64encode(part).decode() for part in parts)
+    return f"salt={salt},stored_key={stored_key},server_key={server_key},iterations={credential.iterations}"
+
+
+def _credential(text: str) -> ScramCredential:
+    values = dict(part.split("=", 1) for part in text.split(","))
+    return ScramCredential(
+        salt=base64.b64decode(values["salt"]),
+        stored_key=base64.b64decode(values["stored_key"]),
+        server_key=base64.b64decode(values["server_key"]),
+        iterations=int(values["iterations"]),
+    )
