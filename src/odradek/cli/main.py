@@ -38,6 +38,7 @@ COMMANDS: Final = {
         "archive",
         "Keep topics as tables in files or object storage.",
     ),
+    "acl": ("odradek.cli.acl", "acl", "Say who may do what."),
     "quota": ("odradek.cli.quota", "quota", "Limit what users, clients and addresses may use."),
     "config": ("odradek.cli.config", "config", "Show, explain and change settings."),
     "cluster": (

@@ -43,6 +43,7 @@ from odradek.client.settings import AdminSettings
 from odradek.client.transactions.prepared import TransactionIdentity
 from odradek.model.ids import TopicPartition
 from odradek.runtime.ports import Clock, Entropy
+from odradek.security.acls import Acl, AclFilter
 
 
 class Admin:
@@ -200,6 +201,18 @@ class Admin:
     ) -> None:
         """Set limits by Kafka's names, and remove those that are None; the others stay."""
         self._loop.call(self._admin.alter_quotas(changes, validate_only=validate_only, timeout_s=timeout_s))
+
+    def describe_acls(self, wanted: AclFilter | None = None, *, timeout_s: float | None = None) -> list[Acl]:
+        """The ACLs that a filter selects; all of them without one."""
+        return self._loop.call(self._admin.describe_acls(wanted, timeout_s=timeout_s))
+
+    def create_acls(self, acls: Sequence[Acl], *, timeout_s: float | None = None) -> None:
+        """Add ACLs; every broker goes by them when this returns. One that is there already stays."""
+        self._loop.call(self._admin.create_acls(acls, timeout_s=timeout_s))
+
+    def delete_acls(self, filters: Sequence[AclFilter], *, timeout_s: float | None = None) -> list[Acl]:
+        """Remove the ACLs that any of the filters selects, and say which they were."""
+        return self._loop.call(self._admin.delete_acls(filters, timeout_s=timeout_s))
 
     def list_config_resources(
         self, kinds: Iterable[ResourceType] = (), *, timeout_s: float | None = None

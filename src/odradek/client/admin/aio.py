@@ -7,6 +7,7 @@ from functools import partial
 from types import TracebackType
 from typing import Any, Self, Unpack
 
+from odradek.client.admin import acls as acl_requests
 from odradek.client.admin import groups, quotas, requests, transactions
 from odradek.client.admin.calls import AlreadyDone, Failures
 from odradek.client.admin.group_descriptions import GroupDescription, GroupListing
@@ -48,6 +49,7 @@ from odradek.client.transactions.prepared import TransactionIdentity
 from odradek.model.errors import ErrorCode, KafkaError
 from odradek.model.ids import TopicPartition
 from odradek.runtime.ports import Clock, Entropy
+from odradek.security.acls import Acl, AclFilter
 
 _CREATED = AlreadyDone(code=ErrorCode.TOPIC_ALREADY_EXISTS, result=lambda name: CreatedTopic(name=name))
 _DELETED = AlreadyDone(code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, result=lambda name: None)
@@ -277,6 +279,23 @@ class AsyncAdmin:
             "alter_quotas", timeout_s, quotas.alter_quotas(changes, validate_only)
         )
         Failures("alter_quotas", answer.errors).raise_or(answer.results)
+
+    async def describe_acls(
+        self, wanted: AclFilter | None = None, *, timeout_s: float | None = None
+    ) -> list[Acl]:
+        """The ACLs that a filter selects; all of them without one."""
+        exchange = acl_requests.describe_acls(wanted or AclFilter())
+        return list((await self._session.one("describe_acls", timeout_s, exchange)).results)
+
+    async def create_acls(self, acls: Sequence[Acl], *, timeout_s: float | None = None) -> None:
+        """Add ACLs; every broker goes by them when this returns. One that is there already stays."""
+        answer = await self._session.one("create_acls", timeout_s, acl_requests.create_acls(acls))
+        Failures("create_acls", answer.errors).raise_or(answer.results)
+
+    async def delete_acls(self, filters: Sequence[AclFilter], *, timeout_s: float | None = None) -> list[Acl]:
+        """Remove the ACLs that any of the filters selects, and say which they were."""
+        answer = await self._session.one("delete_acls", timeout_s, acl_requests.delete_acls(filters))
+        return list(Failures("delete_acls", answer.errors).raise_or(answer.results))
 
     async def list_config_resources(
         self, kinds: Iterable[ResourceType] = (), *, timeout_s: float | None = None

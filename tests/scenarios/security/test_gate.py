@@ -1,0 +1,273 @@
+"""What the matrix cannot show: what answers leave out, partial requests, long polls, forwarded requests, requests without
+answer.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+from tests.scenarios.one_broker import Scene, Wire, batch_of, fetch_request, produce_request
+from tests.scenarios.security.test_matrix import SETTINGS
+
+from odradek.cluster.image import NO_ACLS
+from odradek.model.errors import ErrorCode
+from odradek.protocol import RequestHeader, api_by_name, decode_response, encode_request
+from odradek.protocol.acls import CLUSTER_NAME, AclOperation, AclPermission, AclResourceType, PatternType
+from odradek.protocol.messages.cluster.forward import ForwardRequest
+from odradek.protocol.messages.data.fetch import FetchPartition, FetchTopic
+from odradek.protocol.messages.data.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from odradek.protocol.messages.groups.list_groups import ListGroupsRequest
+from odradek.protocol.messages.groups.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup
+from odradek.protocol.messages.metadata.describe_topic_partitions import DescribeTopicPartitionsRequest
+from odradek.protocol.messages.metadata.metadata import MetadataRequest, MetadataRequestTopic
+from odradek.protocol.messages.topics.create_topics import CreatableTopic, CreateTopicsRequest
+from odradek.security.acls import Acl, AclPattern
+from odradek.security.authorizer import AclAuthorizer
+
+ME = "User:ANONYMOUS"
+TOPIC, GROUP, CLUSTER = AclResourceType.TOPIC, AclResourceType.GROUP, AclResourceType.CLUSTER
+READ, WRITE, DESCRIBE = AclOperation.READ, AclOperation.WRITE, AclOperation.DESCRIBE
+REFUSED = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+
+
+def allow(name: str, *operations: AclOperation, kind: AclResourceType = TOPIC, who: str = ME) -> set[Acl]:
+    pattern = AclPattern(kind, name, PatternType.LITERAL)
+    return {Acl(pattern, who, "*", operation, AclPermission.ALLOW) for operation in operations}
+
+
+class Doors:
+    """A broker whose ACLs a test sets; it begins as a super user, with topics `mine` and `theirs`."""
+
+    def __init__(self, scene: Scene, wire: Wire, authorizer: AclAuthorizer) -> None:
+        self.scene = scene
+        self.wire = wire
+        self._authorizer = authorizer
+
+    def super_user(self) -> None:
+        self._authorizer.configure({"super.users": ME})
+
+    def only(self, *acls: set[Acl]) -> None:
+        self._authorizer.configure({})
+        self._authorizer.update((frozenset(set().union(*acls)), *NO_ACLS[1:]))
+
+
+@pytest.fixture
+async def doors(scene: Scene) -> Doors:
+    broker = await scene.start(**SETTINGS)
+    authorizer = broker.context.authorizer
+    assert isinstance(authorizer, AclAuthorizer)
+    result = Doors(scene, await scene.connect(), authorizer)
+    result.super_user()
+    for topic in ("mine", "theirs"):
+        await result.wire.create(topic)
+    return result
+
+
+async def test_allowed_partitions_of_a_request_are_written_and_the_others_refused(doors: Doors) -> None:
+    doors.only(allow("mine", WRITE, READ))
+    request = produce_request("mine", batch_of([b"a"]))
+    theirs = TopicProduceData(
+        name="theirs", partition_data=[PartitionProduceData(index=0, records=batch_of([b"b"]))]
+    )
+    request = request.replace(topic_data=[*request.topic_data, theirs])
+    answer = await doors.wire.call("Produce", 9, request)
+    codes = {topic.name: topic.partition_responses[0].error_code for topic in answer.responses}
+    assert codes == {"mine": 0, "theirs": REFUSED}
+    assert await doors.wire.values("mine") == [b"a"]
+    doors.super_user()
+    assert await doors.wire.values("theirs") == []
+
+
+async def test_a_refused_request_without_answer_closes_the_connection_and_writes_nothing(
+    doors: Doors,
+) -> None:
+    doors.only()
+    doors.wire.send("Produce", 9, produce_request("mine", batch_of([b"a"]), acks=0))
+    doors.wire.expect_no_answer()
+    assert await doors.wire.closed_by_broker()
+    doors.super_user()
+    assert await (await doors.scene.connect()).values("mine") == []
+
+
+async def test_topics_that_may_not_be_described_are_left_out_where_all_are_asked_for(doors: Doors) -> None:
+    doors.only(allow("mine", DESCRIBE))
+    for version in (0, 1, 9, 13):
+        answer = await doors.wire.call(
+            "Metadata", version, MetadataRequest(topics=[] if version == 0 else None)
+        )
+        assert [topic.name for topic in answer.topics] == ["mine"]
+        assert answer.brokers
+    first = DescribeTopicPartitionsRequest(topics=[], response_partition_limit=1)
+    pages = await doors.wire.call("DescribeTopicPartitions", 0, first)
+    assert [topic.name for topic in pages.topics] == ["mine"]
+    assert pages.next_cursor is None
+    doors.only()
+    pages = await doors.wire.call("DescribeTopicPartitions", 0, DescribeTopicPartitionsRequest(topics=[]))
+    assert pages.topics == []
+
+
+@pytest.mark.parametrize("version", [0, 4, 9, 12, 13])
+async def test_a_topic_that_is_named_looks_the_same_whether_it_exists_or_not(
+    doors: Doors, version: int
+) -> None:
+    doors.only()
+    names = ["theirs", "absent"]
+    answer = await doors.wire.call(
+        "Metadata", version, MetadataRequest(topics=[MetadataRequestTopic(name=name) for name in names])
+    )
+    plain = [topic.replace(name="?") for topic in answer.topics]
+    assert [topic.error_code for topic in plain] == [REFUSED, REFUSED]
+    assert plain[0] == plain[1]
+    assert answer.brokers
+
+
+async def test_operations_are_those_that_the_asker_may_do(doors: Doors) -> None:
+    doors.only(allow("mine", READ), allow(CLUSTER_NAME, DESCRIBE, kind=CLUSTER))
+    request = MetadataRequest(
+        topics=[MetadataRequestTopic(name="mine")],
+        include_topic_authorized_operations=True,
+        include_cluster_authorized_operations=True,
+    )
+    answer = await doors.wire.call("Metadata", 9, request)
+    assert answer.topics[0].topic_authorized_operations == 1 << READ | 1 << DESCRIBE
+    assert answer.cluster_authorized_operations == 1 << DESCRIBE
+    doors.only(allow("mine", READ))
+    assert (await doors.wire.call("Metadata", 9, request)).cluster_authorized_operations == 0
+    unasked = await doors.wire.call(
+        "Metadata", 9, MetadataRequest(topics=[MetadataRequestTopic(name="mine")])
+    )
+    assert unasked.topics[0].topic_authorized_operations == -(2**31)
+
+
+async def test_a_fetch_that_waits_is_refused_when_its_right_ends(doors: Doors) -> None:
+    writer = await doors.scene.connect()
+    doors.only(allow("mine", READ, WRITE))
+    doors.wire.send("Fetch", 11, fetch_request("mine", 0, max_wait_ms=20_000))
+    await asyncio.sleep(0.05)
+    doors.only(allow("mine", WRITE))
+    assert (await writer.produce("mine", [b"secret"])).error_code == 0
+    data = (await doors.wire.receive()).responses[0].partitions[0]
+    assert data.error_code == REFUSED
+    assert not data.records
+
+
+async def test_a_fetch_session_is_checked_each_time(doors: Doors) -> None:
+    doors.only(allow("mine", READ), allow("theirs", READ))
+    topics = [
+        FetchTopic(
+            topic=name, partitions=[FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=1000)]
+        )
+        for name in ("mine", "theirs")
+    ]
+    first = fetch_request("mine", 0).replace(topics=topics, session_epoch=0, min_bytes=0)
+    session = (await doors.wire.call("Fetch", 11, first)).session_id
+    doors.only(allow("mine", READ))
+    again = first.replace(topics=[], session_id=session, session_epoch=1)
+    answer = await doors.wire.call("Fetch", 11, again)
+    codes = {topic.topic: topic.partitions[0].error_code for topic in answer.responses}
+    assert codes == {"theirs": REFUSED}
+
+
+async def test_groups_and_offsets_that_may_not_be_described_are_left_out(doors: Doors) -> None:
+    await doors.wire.find_coordinator("g")
+    from_all = OffsetFetchRequest(groups=[OffsetFetchRequestGroup(group_id="g", topics=None)])
+    for topic in ("mine", "theirs"):
+        await doors.wire.call("OffsetCommit", 9, commit("g", topic))
+    assert {topic.name for topic in (await doors.wire.call("OffsetFetch", 8, from_all)).groups[0].topics} == {
+        "mine",
+        "theirs",
+    }
+    doors.only(allow("g", DESCRIBE, kind=GROUP), allow("mine", DESCRIBE))
+    answer = await doors.wire.call("OffsetFetch", 8, from_all)
+    assert [topic.name for topic in answer.groups[0].topics] == ["mine"]
+    assert [
+        group.group_id for group in (await doors.wire.call("ListGroups", 4, ListGroupsRequest())).groups
+    ] == ["g"]
+    doors.only(allow("mine", DESCRIBE))
+    assert (await doors.wire.call("ListGroups", 4, ListGroupsRequest())).groups == []
+    assert (await doors.wire.call("OffsetFetch", 8, from_all)).groups[
+        0
+    ].error_code == ErrorCode.GROUP_AUTHORIZATION_FAILED
+
+
+def commit(group: str, topic: str) -> Any:
+    request = api_by_name("OffsetCommit").request
+    kind = {field.name: field.kind for field in request.FIELDS}["topics"].element.cls  # type: ignore[attr-defined]
+    partition = {field.name: field.kind for field in kind.FIELDS}["partitions"].element.cls
+    topics = [
+        kind(name=topic, partitions=[partition(partition_index=0, committed_offset=0, committed_metadata="")])
+    ]
+    return request(group_id=group, generation_id_or_member_epoch=-1, topics=topics)  # type: ignore[call-arg]
+
+
+async def test_settings_of_a_new_topic_are_shown_to_those_that_may_see_them(doors: Doors) -> None:
+    wanted = CreateTopicsRequest(
+        topics=[CreatableTopic(name="new", num_partitions=2, replication_factor=1)],
+        timeout_ms=5000,
+        validate_only=True,
+    )
+    doors.only(allow("new", AclOperation.CREATE))
+    (hidden,) = (await doors.wire.call("CreateTopics", 7, wanted)).topics
+    assert (hidden.error_code, hidden.topic_config_error_code, hidden.num_partitions, hidden.configs) == (
+        0,
+        REFUSED,
+        -1,
+        [],
+    )
+    doors.only(allow("new", AclOperation.CREATE, AclOperation.DESCRIBE_CONFIGS))
+    (shown,) = (await doors.wire.call("CreateTopics", 7, wanted)).topics
+    assert (shown.topic_config_error_code, shown.num_partitions) == (0, 2)
+    assert shown.configs
+
+
+async def test_a_forwarded_request_is_the_askers_and_only_who_acts_for_the_cluster_may_forward(
+    doors: Doors,
+) -> None:
+    api = api_by_name("CreateTopics")
+    wanted = CreateTopicsRequest(
+        topics=[CreatableTopic(name="new", num_partitions=1, replication_factor=1)],
+        timeout_ms=5000,
+        validate_only=True,
+    )
+    inner = encode_request(RequestHeader(api.key, 7, 5, "c"), wanted)[4:]
+    act = allow(CLUSTER_NAME, AclOperation.CLUSTER_ACTION, AclOperation.CREATE, kind=CLUSTER)
+
+    async def forwarded(principal: str) -> Any:
+        request = ForwardRequest(request_data=inner, principal=principal, client_host="10.0.0.1")
+        return await doors.wire.call("Forward", 0, request)
+
+    def code_of(answer: Any) -> int:
+        return int(decode_response(api.key, 7, answer.response_data)[1].topics[0].error_code)  # type: ignore[attr-defined]
+
+    doors.only(allow("new", AclOperation.CREATE, who="User:alice"))
+    assert (await forwarded("User:alice")).error_code == ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+    doors.only(act, allow("new", AclOperation.CREATE, who="User:alice"))
+    assert code_of(await forwarded("User:alice")) == 0
+    assert (
+        code_of(await forwarded("User:bob")) == REFUSED
+    )  # though the broker that passes it on may create topics
+
+
+async def test_a_request_of_many_topics_takes_turns_and_every_topic_is_answered(doors: Doors) -> None:
+    doors.only(allow("mine", DESCRIBE))
+    names = [f"absent-{number}" for number in range(3000)]
+    answer = await doors.wire.call(
+        "Metadata", 9, MetadataRequest(topics=[MetadataRequestTopic(name=name) for name in ["mine", *names]])
+    )
+    codes = [topic.error_code for topic in answer.topics]
+    assert codes == [0, *[REFUSED] * 3000]
+
+
+async def test_many_topics_to_be_written_are_refused_one_by_one(doors: Doors) -> None:
+    doors.only(allow("mine", WRITE))
+    topics = [
+        TopicProduceData(name=name, partition_data=[PartitionProduceData(index=0, records=batch_of([b"v"]))])
+        for name in ["mine", *(f"absent-{number}" for number in range(600))]
+    ]
+    answer = await doors.wire.call("Produce", 9, ProduceRequest(acks=-1, timeout_ms=5000, topic_data=topics))
+    codes = {topic.name: topic.partition_responses[0].error_code for topic in answer.responses}
+    assert codes.pop("mine") == 0
+    assert set(codes.values()) == {REFUSED}
+    assert len(codes) == 600
