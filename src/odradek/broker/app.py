@@ -59,11 +59,14 @@ from odradek.telemetry import events
 if TYPE_CHECKING:
     from odradek.broker import loop_monitor
     from odradek.broker.access import authorizers, gate
+    from odradek.broker.audit import wiring as audit_wiring
+    from odradek.broker.audit.trail import AuditTrail
     from odradek.broker.coordinators import groups as coordinators_groups
     from odradek.broker.coordinators import transactions as coordinators_transactions
     from odradek.broker.share import wiring
     from odradek.runtime.real_loop_watch import LoopWatch
 else:
+    audit_wiring = lazy("odradek.broker.audit.wiring")
     authorizers = lazy("odradek.broker.access.authorizers")
     gate = lazy("odradek.broker.access.gate")
     coordinators_groups = lazy("odradek.broker.coordinators.groups")
@@ -114,6 +117,7 @@ class Broker:
         self._kinds: CoordinatorKinds | None = None
         self._made_listeners: SecureListeners | None = None
         self._handlers = Handlers()
+        self._trail: AuditTrail | None = None
         self.turns = Turns(runtime.clock.monotonic)
         """The event loop, as long work shares it."""
         self.addresses: list[tuple[str, int]] = []
@@ -188,6 +192,10 @@ class Broker:
         if context.authorizer is not None:
             authorizers.take_acls(context.authorizer, image)
             context.gate = gate.Gate(context, context.authorizer)
+        if config.audit.sinks:
+            self._trail = audit_wiring.begin_audit(context, me, self._current_config)
+            if context.gate is not None and context.audit is not None:
+                context.gate.report_to(context.audit.refused)
         context.coordinators.begin(context)
         session_timeout_ms = max(
             config.cluster.broker_session_timeout_ms, config.zookeeper.session_timeout_ms
@@ -414,6 +422,7 @@ class Broker:
             ending.push_async_callback(self._background.stop)
             if replicas is not None:
                 ending.callback(replicas.stop_compacting)
+            ending.push_async_callback(self._end_audit)
             if server is not None:
                 ending.push_async_callback(server.stop, drain_seconds=drain_seconds)
             ending.callback(
@@ -426,9 +435,16 @@ class Broker:
             if cluster is not None and drain_seconds > 0:
                 ending.push_async_callback(cluster.leave)
 
+    async def _end_audit(self) -> None:
+        trail, self._trail = self._trail, None
+        if trail is not None:
+            await trail.close()
+
     def _rounds(self, config: BrokerConfig, replicas: ReplicaManager) -> list[Round]:
         storage = config.storage
+        audit = [] if self._trail is None else [Round("audit", audit_wiring.FLUSH_SECONDS, self._trail.flush)]
         return [
+            *audit,
             Round("retention", storage.log_retention_check_interval_ms / 1000, replicas.apply_retention),
             Round(
                 "checkpoints",

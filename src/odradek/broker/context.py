@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from odradek.groups.machine import GroupMachine
     from odradek.groups.service import GroupService
     from odradek.groups.share.state import ShareStates
+    from odradek.protocol.acls import RequiredAcl
     from odradek.security.authorizer import Authorizer
     from odradek.transactions.machine import TransactionMachine
     from odradek.transactions.service import TransactionCoordinator
@@ -66,6 +67,8 @@ class BrokerContext:
     """Who decides what clients may do; None: they may do everything."""
     gate: RequestGate | None = None
     """Carries out what the authorizer decides, before handlers."""
+    audit: RequestWatcher | None = None
+    """Notes what is done, where someone wants to know."""
     turns: Turns
     """For handlers whose work grows with the request."""
     answer_room_bytes: Callable[[], int] = lambda: 2**31 - 1
@@ -114,6 +117,7 @@ class RequestContext:
     connection: Connection
     api_version: int
     client_id: str
+    correlation_id: int = -1
     requester: Requester = UNKNOWN_REQUESTER
     access: Access | None = None
     """What the asker may do, for handlers that ask themselves; None where there is no authorizer."""
@@ -172,3 +176,16 @@ class RequestGate(Protocol):
 
     def guarded(self, api: Api, served: ApiHandler) -> ApiHandler:
         """The handler, behind the checks of its API."""
+
+    def report_to(self, report: Callable[[Api, RequestContext, RequiredAcl, str], None]) -> None:
+        """Who hears of refusals."""
+
+
+class RequestWatcher(Protocol):
+    """What notes requests for the audit (`broker/audit/watching.py`)."""
+
+    def watched(self, api: Api, served: ApiHandler) -> ApiHandler:
+        """The handler; what is asked of it is noted."""
+
+    def refused(self, api: Api, context: RequestContext, required: RequiredAcl, name: str) -> None:
+        """The authorizer said no."""

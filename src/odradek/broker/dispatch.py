@@ -156,6 +156,7 @@ class Dispatcher:
             connection=connection,
             api_version=version,
             client_id=header.client_id or "",
+            correlation_id=header.correlation_id,
             requester=requester or connection.requester,
         )
         if self._quotas.active and connection.client_software[0] != BROKER_SOFTWARE:
@@ -249,6 +250,8 @@ class Dispatcher:
         api, served = APIS[api_key], self._served[api_key]
         if self._broker.gate is not None:
             served = self._broker.gate.guarded(api, served)
+        if self._broker.audit is not None:
+            served = self._broker.audit.watched(api, served)
         route = self._routes[api_key] = api, served
         return route
 

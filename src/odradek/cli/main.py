@@ -39,6 +39,7 @@ COMMANDS: Final = {
         "Keep topics as tables in files or object storage.",
     ),
     "acl": ("odradek.cli.acl", "acl", "Say who may do what."),
+    "audit": ("odradek.cli.audit", "audit", "Look at what was done, by whom."),
     "quota": ("odradek.cli.quota", "quota", "Limit what users, clients and addresses may use."),
     "config": ("odradek.cli.config", "config", "Show, explain and change settings."),
     "cluster": (

@@ -13,6 +13,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
 from odradek.config.access import AccessConfig
+from odradek.config.audit import AuditConfig
 from odradek.config.cluster import ClusterConfig, ControllerConfig, ReplicationConfig
 from odradek.config.coordinator import GroupConfig, OffsetsConfig, ShareCoordinatorConfig, TransactionConfig
 from odradek.config.definition import DynamicUpdate, Importance, Scope, Setting, SettingType, by_key
@@ -63,10 +64,14 @@ class BrokerConfig(Section):
     cluster: ClusterConfig = field(default_factory=ClusterConfig)
     zookeeper: ZooKeeperConfig = field(default_factory=ZooKeeperConfig)
     access: AccessConfig = field(default_factory=AccessConfig)
+<<<<<<< HEAD
     ssl: SslConfig = field(default_factory=SslConfig)
     sasl: SaslConfig = field(default_factory=SaslConfig)
     security: Mapping[str, ListenerSecurity] = field(default_factory=dict)
     """Of each listener, by its name: the sections `ssl` and `sasl`, and what is set for that listener alone."""
+=======
+    audit: AuditConfig = field(default_factory=AuditConfig)
+>>>>>>> 14c6f264 (broker: an audit of changes, refusals and, by rule, data access, in files and a topic; odradek audit tail and search)
 
     originals: Mapping[str, str] = field(default_factory=dict, repr=False)
     """What was given to `load`, as text: the broker's static configuration. Not in its `repr`: it may hold

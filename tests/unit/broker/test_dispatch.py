@@ -42,6 +42,7 @@ class FakeContext:
 
     config = BrokerConfig()
     gate = None
+    audit = None
 
 
 def frame(name: str, version: int, request: Any) -> memoryview:

@@ -52,6 +52,10 @@ class Gate:
         self._broker = broker
         self._report = report
 
+    def report_to(self, report: Callable[[Api, RequestContext, RequiredAcl, str], None]) -> None:
+        """See `RequestGate`."""
+        self._report = report
+
     def access_of(self, api: Api, context: RequestContext, asker: Requester) -> Access:
         return Access(self.authorizer, asker, partial(self._report, api, context))
 

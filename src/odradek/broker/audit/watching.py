@@ -1,0 +1,163 @@
+"""Which requests become audit events: changes with what came of them, and data access where a rule asks for it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Iterable
+from dataclasses import replace
+from itertools import islice
+from typing import Any, Final
+
+from odradek.broker.audit.trail import AuditTrail
+from odradek.broker.cluster.forwarded_apis import CHANGES
+from odradek.broker.context import ApiHandler, BrokerContext, HeldResponse, RequestContext
+from odradek.broker.refusals import refusals
+from odradek.protocol import Api, Message, api_by_name
+from odradek.protocol.access import ACCESS, Refusal
+from odradek.protocol.acls import RequiredAcl
+from odradek.security.audit import ACCESS_KIND, CHANGE
+
+_MORE_CHANGES: Final = (
+    "AlterReplicaLogDirs",
+    "AlterShareGroupOffsets",
+    "DeleteGroups",
+    "DeleteRecords",
+    "DeleteShareGroupOffsets",
+    "OffsetDelete",
+)
+_CHANGE_KEYS: Final = CHANGES | {api_by_name(name).key for name in _MORE_CHANGES}
+_NAMED_MAX: Final = 20
+Response = Message | Awaitable[Message] | HeldResponse | None
+
+
+class RequestAudit:
+    """Watches the handlers of one broker."""
+
+    def __init__(self, trail: AuditTrail) -> None:
+        self.trail = trail
+
+    def watched(self, api: Api, served: ApiHandler) -> ApiHandler:
+        """The handler; its requests are noted."""
+
+        def change(broker: BrokerContext, context: RequestContext, request: Any) -> Response:
+            return self._change(api, context, request, served.handle(broker, context, request))
+
+        def access(broker: BrokerContext, context: RequestContext, request: Any) -> Response:
+            if self.trail.rules.watches(api.name):
+                self._note(ACCESS_KIND, "asked", api, context, request, ())
+            return served.handle(broker, context, request)
+
+        if api.internal:
+            return served
+        return replace(served, handle=change if api.key in _CHANGE_KEYS else access)
+
+    def refused(self, api: Api, context: RequestContext, required: RequiredAcl, name: str) -> None:
+        """The authorizer said no."""
+        self.trail.refusal(
+            **_asker(api, context),
+            operation=required.operation.name,
+            resources=(f"{required.resource.name}:{name}",),
+        )
+
+    def _change(self, api: Api, context: RequestContext, request: Any, response: Response) -> Response:
+        if isinstance(response, asyncio.Future):
+            response.add_done_callback(
+                lambda done: (
+                    None
+                    if done.cancelled() or done.exception()
+                    else self._done(api, context, request, done.result())
+                )
+            )
+            return response
+        if isinstance(response, HeldResponse):
+            return HeldResponse(self._awaited(api, context, request, response.response))
+        if isinstance(response, Awaitable):
+            return self._awaited(api, context, request, response)
+        self._done(api, context, request, response)
+        return response
+
+    async def _awaited(
+        self, api: Api, context: RequestContext, request: Any, response: Awaitable[Any]
+    ) -> Any:
+        answer = await response
+        self._done(api, context, request, answer)
+        return answer
+
+    def _done(self, api: Api, context: RequestContext, request: Any, answer: Message | None) -> None:
+        codes = (
+            ()
+            if answer is None
+            else tuple(sorted({error.code.name for error in islice(refusals(answer), 1000)}))
+        )
+        outcome = "done" if not codes else "failed"
+        if any(code.endswith("AUTHORIZATION_FAILED") for code in codes):
+            outcome = "refused"
+        self._note(CHANGE, outcome, api, context, request, codes)
+
+    def _note(
+        self, kind: str, outcome: str, api: Api, context: RequestContext, request: Any, codes: tuple[str, ...]
+    ) -> None:
+        resources = tuple(islice(_resources(api, context.api_version, request), _NAMED_MAX))
+        detail = "; ".join(islice(_details(request), _NAMED_MAX))
+        if getattr(request, "validate_only", False):
+            detail = f"only validated; {detail}" if detail else "only validated"
+        asker = _asker(api, context)
+        self.trail.note(
+            self.trail.event(kind, outcome, **asker, resources=resources, errors=codes, detail=detail)
+        )
+
+
+def _asker(api: Api, context: RequestContext) -> dict[str, object]:
+    return {
+        "principal": context.principal,
+        "client": context.client_id,
+        "host": context.client_host,
+        "listener": context.listener_name,
+        "api": api.name,
+        "version": context.api_version,
+        "correlation_id": context.correlation_id,
+    }
+
+
+def _resources(api: Api, version: int, request: Any) -> Iterable[str]:
+    """What the request names, by the table of access rules."""
+    seen: set[str] = set()
+    for rule in ACCESS[api.name]:
+        if version not in rule.versions or rule.refusal in (Refusal.OMITTED, Refusal.SHOWN):
+            continue
+        kind = rule.required.resource.name
+        for name in (None,) if rule.field in ("", "*") else _values(request, rule.field.split(".")):
+            resource = "CLUSTER:kafka-cluster" if name is None else f"{kind}:{name}"
+            if resource not in seen:
+                seen.add(resource)
+                yield resource
+
+
+def _values(value: Any, path: list[str]) -> Iterable[Any]:
+    part, *rest = path
+    below = getattr(value, part.removesuffix("[]"), None)
+    items = (below or ()) if part.endswith("[]") else (below,)
+    for item in islice(items, _NAMED_MAX):
+        if rest:
+            yield from _values(item, rest)
+        elif item not in (None, ""):
+            yield item
+
+
+def _details(request: Any) -> Iterable[str]:
+    """Names of settings, of ACLs' parts, of users; no values."""
+    for resource in islice(getattr(request, "resources", None) or (), _NAMED_MAX):
+        names = [entry.name for entry in islice(getattr(resource, "configs", None) or (), _NAMED_MAX)]
+        if names:
+            yield f"{resource.resource_name}: {', '.join(names)}"
+    for creation in islice(getattr(request, "creations", None) or (), _NAMED_MAX):
+        yield (
+            f"{creation.principal} from {creation.host}: operation {creation.operation} on type "
+            f"{creation.resource_type} {creation.resource_name!r}, permission {creation.permission_type}"
+        )
+    for name in ("upsertions", "deletions"):
+        for change in islice(getattr(request, name, None) or (), _NAMED_MAX):
+            yield f"{name} {change.name}"
+    for entry in islice(getattr(request, "entries", None) or (), _NAMED_MAX):
+        whom = [f"{part.entity_type} {part.entity_name}" for part in entry.entity]
+        yield f"{' and '.join(whom)}: {', '.join(op.key for op in entry.ops)}"

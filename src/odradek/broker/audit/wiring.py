@@ -1,0 +1,45 @@
+"""The audit of a broker, made of its settings."""
+
+from __future__ import annotations
+
+import posixpath
+from collections.abc import Callable
+
+from odradek.broker.audit.sinks import AuditFileSink, AuditTopicSink
+from odradek.broker.audit.trail import FLUSH_SECONDS, AuditSink, AuditTrail
+from odradek.broker.audit.watching import RequestAudit
+from odradek.broker.context import BrokerContext
+from odradek.config.broker import BrokerConfig
+from odradek.model.ids import BrokerId
+from odradek.security.audit import parse_rules
+
+__all__ = ["FLUSH_SECONDS", "begin_audit"]
+
+
+def begin_audit(broker: BrokerContext, me: BrokerId, config: Callable[[], BrokerConfig]) -> AuditTrail:
+    """Note what is done on the broker from now on. ConfigError for rules that cannot be read."""
+    settings = broker.config.audit
+    parse_rules(settings.rules)
+    sinks: list[AuditSink] = []
+    if "file" in settings.sinks:
+        path = settings.file or posixpath.join(broker.config.storage.log_dirs[0], "audit.log")
+        sinks.append(
+            AuditFileSink(
+                path, broker.runtime, bytes_max=settings.file_bytes_max, count_max=settings.file_count_max
+            )
+        )
+    if "topic" in settings.sinks:
+        sinks.append(
+            AuditTopicSink(
+                lambda: broker.image,
+                broker.replicas,
+                broker.runtime,
+                broker.cluster.create_topics,
+                me=me,
+                partitions=settings.topic_partitions,
+                retention_ms=settings.topic_retention_ms,
+            )
+        )
+    trail = AuditTrail(lambda: config().audit, broker.runtime, sinks, me)
+    broker.audit = RequestAudit(trail)
+    return trail

@@ -1,0 +1,161 @@
+"""`odradek audit`: what was done, by whom; tail, search."""
+
+from __future__ import annotations
+
+import json
+from collections import deque
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import Any, Final, TypeVar
+
+import click
+
+from odradek import client
+from odradek.cli.cluster.access import check_reachable
+from odradek.cli.options import bootstrap_option, json_option
+from odradek.model.errors import OdradekError
+from odradek.model.ids import TopicPartition
+from odradek.security.audit import AUDIT_TOPIC
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+Event = dict[str, Any]
+
+_POLL_S: Final = 0.25
+_SHOWN: Final = ("kind", "outcome", "principal", "host", "api", "operation")
+
+
+class NoAuditError(OdradekError):
+    """There is nothing to read events from."""
+
+
+@click.group()
+def audit() -> None:
+    """Look at what was done: changes, logins, refusals, and data access where a rule keeps it.
+
+    Events come from the topic __odradek_audit, or with --file from a broker's file and those that were put aside from it.
+    """
+
+
+def _source_options(command: Command) -> Command:
+    option = click.option("--file", "path", type=click.Path(path_type=Path), help="A broker's audit file.")
+    return option(command)
+
+
+@audit.command()
+@click.option(
+    "-n", "count", type=click.IntRange(min=1), default=20, show_default=True, help="How many events."
+)
+@_source_options
+@bootstrap_option
+@json_option
+def tail(count: int, path: Path | None, bootstrap: str, as_json: bool) -> None:
+    """Show the newest events."""
+    for event in deque(_events(path, bootstrap), maxlen=count):
+        _show(event, as_json=as_json)
+
+
+@audit.command()
+@click.option("--principal", metavar="PATTERN", help="Who, such as User:alice or *.")
+@click.option("--api", metavar="PATTERN", help="Such as CreateTopics or Delete*.")
+@click.option("--resource", metavar="PATTERN", help="Such as TOPIC:orders*.")
+@click.option("--kind", metavar="KIND", help="change, login, refusal, access or lost.")
+@click.option("--outcome", metavar="OUTCOME", help="done, refused, failed or asked.")
+@click.option("--host", metavar="PATTERN", help="From which address.")
+@click.option("--since", metavar="TIME", help="Not before: 2026-05-01 or 2026-05-01T12:00 (UTC).")
+@_source_options
+@bootstrap_option
+@json_option
+def search(path: Path | None, bootstrap: str, as_json: bool, since: str | None, **wanted: str | None) -> None:
+    """Show the events that fit; * and ? stand for other letters."""
+    since_ms = 0 if since is None else _moment(since)
+    any_fits = False
+    for event in _events(path, bootstrap):
+        if event.get("time_ms", 0) >= since_ms and fits(event, wanted):
+            _show(event, as_json=as_json)
+            any_fits = True
+    if not any_fits and not as_json:
+        click.echo("No event fits.")
+
+
+def fits(event: Event, wanted: dict[str, str | None]) -> bool:
+    """Whether an event has what is asked for, each by a pattern."""
+    for key, pattern in wanted.items():
+        if pattern is None:
+            continue
+        values = event.get("resources", []) if key == "resource" else [event.get(key, "")]
+        if not any(fnmatchcase(value, pattern) for value in values):
+            return False
+    return True
+
+
+def _moment(text: str) -> int:
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        raise click.UsageError(f"--since {text}: write 2026-05-01 or 2026-05-01T12:00") from None
+    return int((moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp() * 1000)
+
+
+def _show(event: Event, *, as_json: bool) -> None:
+    if as_json:
+        click.echo(json.dumps(event, separators=(",", ":")))
+        return
+    moment = datetime.fromtimestamp(event.get("time_ms", 0) / 1000, UTC).isoformat(timespec="milliseconds")
+    words = [str(event[key]) for key in _SHOWN if event.get(key)]
+    for key in ("resources", "errors"):
+        words += event.get(key, [])
+    if event.get("count"):
+        words.append(f"{event['count']} events")
+    click.echo(" ".join([moment, *words, event.get("detail", "")]).rstrip())
+
+
+def _events(path: Path | None, bootstrap: str) -> Iterator[Event]:
+    """From the oldest to the newest."""
+    yield from _of_topic(bootstrap) if path is None else of_files(path)
+
+
+def of_files(path: Path) -> Iterator[Event]:
+    """Those of a file, after those of the files that were put aside from it. What is cut short is left out."""
+    aside = sorted(
+        (file for file in path.parent.glob(f"{path.name}.*") if file.suffix[1:].isdecimal()),
+        key=lambda file: -int(file.suffix[1:]),
+    )
+    files = [file for file in (*aside, path) if file.exists()]
+    if not files:
+        raise NoAuditError(f"there is no file {path}: odradek.audit.file of the broker says where it is")
+    for file in files:
+        with file.open(encoding="utf-8") as lines:
+            for line in lines:
+                if (event := _parsed(line)) is not None:
+                    yield event
+
+
+def _parsed(line: str | bytes) -> Event | None:
+    try:
+        event = json.loads(line)
+    except ValueError:
+        return None
+    return event if isinstance(event, dict) else None
+
+
+def _of_topic(bootstrap: str) -> Iterator[Event]:
+    check_reachable(bootstrap)
+    with client.Admin(bootstrap) as admin:
+        if AUDIT_TOPIC not in admin.list_topics():
+            raise NoAuditError(
+                f"there is no topic {AUDIT_TOPIC}: set odradek.audit.sinks=topic on the brokers, or read a file with --file"
+            )
+    events = []
+    with client.Consumer(bootstrap, auto_offset_reset="earliest") as consumer:
+        partitions = [TopicPartition(AUDIT_TOPIC, index) for index in consumer.partitions_for(AUDIT_TOPIC)]
+        consumer.assign(partitions)
+        consumer.seek_to_beginning(partitions)
+        ends = consumer.end_offsets(partitions)
+        while any(consumer.position(partition) < end for partition, end in ends.items()):
+            for record in consumer.poll(_POLL_S):
+                event = _parsed(record.value or b"")
+                if event is not None:
+                    events.append(event)
+    yield from sorted(events, key=lambda event: event.get("time_ms", 0))

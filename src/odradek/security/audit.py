@@ -1,0 +1,135 @@
+"""Audit events: what was done, by whom, from where, and what came of it; and the rules that say which are kept.
+
+Kinds of events: `change` (an administrative request), `login`, `refusal` (one operation on one resource), `access` (reading
+and writing, only by rule), and `lost`, which says how many could not be kept. An event names resources and settings, never
+values: no password, no record and no token comes into it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, fields
+from fnmatch import fnmatchcase
+from typing import Final
+
+from odradek.model.errors import ConfigError
+
+AUDIT_TOPIC: Final = "__odradek_audit"
+"""Where audit events go that go to a topic. Only super users may write or change it."""
+CHANGE, LOGIN, REFUSAL, ACCESS_KIND, LOST = "change", "login", "refusal", "access", "lost"
+_PARTS: Final = ("api", "principal", "client", "resource", "outcome", "kind")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AuditEvent:
+    """`time_ms` since 1970. `outcome` is done, refused, failed, or asked (it was served, whatever came of it)."""
+
+    time_ms: int
+    broker: int
+    kind: str
+    outcome: str
+    principal: str = ""
+    client: str = ""
+    """The client id."""
+    host: str = ""
+    listener: str = ""
+    api: str = ""
+    version: int = -1
+    correlation_id: int = -1
+    operation: str = ""
+    resources: tuple[str, ...] = ()
+    """`TOPIC:orders`."""
+    errors: tuple[str, ...] = ()
+    """Names of Kafka's error codes."""
+    detail: str = ""
+    count: int = 0
+    """Of those that were lost."""
+
+    def line(self) -> bytes:
+        """One JSON object, without what is not known."""
+        named = {field.name: getattr(self, field.name) for field in fields(self)}
+        known = {key: value for key, value in named.items() if value not in ("", -1, (), 0)}
+        return json.dumps(known, separators=(",", ":")).encode()
+
+
+@dataclass(frozen=True, slots=True)
+class AuditRule:
+    """One rule: whether what fits is kept, and which share of it."""
+
+    keeps: bool
+    patterns: Mapping[str, str]
+    share: float = 1.0
+
+    def fits(self, event: AuditEvent) -> bool:
+        return all(self._fits(part, pattern, event) for part, pattern in self.patterns.items())
+
+    def _fits(self, part: str, pattern: str, event: AuditEvent) -> bool:
+        if part == "resource":
+            return any(fnmatchcase(resource, pattern) for resource in event.resources)
+        value: str = getattr(event, part)
+        return fnmatchcase(value, pattern)
+
+
+class AuditRules:
+    """The rules of one broker: the first that fits decides. Without one, data access is dropped, refusals are kept with the
+    share `sample`, and all else is kept."""
+
+    def __init__(self, text: str = "", *, sample: float = 1.0) -> None:
+        self._rules = parse_rules(text)
+        self._sample = sample
+        self._accessed = [
+            rule.patterns.get("api", "*")
+            for rule in self._rules
+            if rule.keeps and rule.patterns.get("kind", ACCESS_KIND) == ACCESS_KIND
+        ]
+
+    def watches(self, api: str) -> bool:
+        """Whether data access by this API may be kept."""
+        return any(fnmatchcase(api, pattern) for pattern in self._accessed)
+
+    def keeps(self, event: AuditEvent, chance: Callable[[], float]) -> bool:
+        """`chance` is drawn where only a share is kept."""
+        rule = next((rule for rule in self._rules if rule.fits(event)), None)
+        if rule is not None:
+            share = rule.share if rule.keeps else 0.0
+        elif event.kind == ACCESS_KIND:
+            share = 0.0
+        else:
+            share = self._sample if event.kind == REFUSAL else 1.0
+        return share >= 1.0 or (share > 0.0 and chance() < share)
+
+
+def parse_rules(text: str) -> Sequence[AuditRule]:
+    """`keep api=Produce resource=TOPIC:orders* sample=0.01; drop principal=User:monitor`. ConfigError says what is wrong."""
+    rules = []
+    for part in filter(None, (piece.strip() for piece in text.split(";"))):
+        verb, *conditions = part.split()
+        if verb not in ("keep", "drop"):
+            raise _wrong(part, f"{verb!r} is not keep or drop")
+        patterns: dict[str, str] = {}
+        share = 1.0
+        for condition in conditions:
+            name, equals, value = condition.partition("=")
+            if name == "sample" and verb == "keep":
+                share = _share(part, value)
+            elif name not in _PARTS or not equals or not value:
+                raise _wrong(part, f"{condition!r} is none of {'=, '.join(_PARTS)}=, sample= (of keep)")
+            else:
+                patterns[name] = value
+        rules.append(AuditRule(verb == "keep", patterns, share))
+    return rules
+
+
+def _share(part: str, value: str) -> float:
+    try:
+        share = float(value)
+    except ValueError:
+        share = -1.0
+    if not 0.0 <= share <= 1.0:
+        raise _wrong(part, f"sample={value} is no share from 0 to 1")
+    return share
+
+
+def _wrong(part: str, what: str) -> ConfigError:
+    return ConfigError(f"odradek.audit.rules: in {part!r}: {what}")

@@ -1,0 +1,167 @@
+"""What a broker writes down: changes, refusals, data access by rule; into files that are put aside, and into a topic."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.scenarios.one_broker import Scene, Wire
+from tests.scenarios.security.test_matrix import SETTINGS
+
+from odradek.broker.app import Broker
+from odradek.cli.main import main
+from odradek.cluster.image import NO_ACLS
+from odradek.model.errors import ErrorCode
+from odradek.protocol.acls import AclOperation, AclPermission, AclResourceType
+from odradek.protocol.messages.configs.incremental_alter_configs import (
+    AlterableConfig,
+    AlterConfigsResource,
+    IncrementalAlterConfigsRequest,
+)
+from odradek.security.acls import Acl, AclPattern
+from odradek.security.audit import AUDIT_TOPIC
+
+ME = "User:ANONYMOUS"
+
+
+async def events_of(broker: Broker, path: Path) -> list[dict[str, Any]]:
+    trail = broker.context.audit.trail  # type: ignore[union-attr]
+    await trail.flush()
+    return lines_of(path)
+
+
+def lines_of(path: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+
+
+async def start(scene: Scene, **settings: str) -> tuple[Broker, Wire, Path]:
+    path = scene.directory / "audit.log"
+    audit = {"odradek_audit_sinks": "file", "odradek_audit_file": str(path)}
+    broker = await scene.start(**{**SETTINGS, "super_users": ME, **audit, **settings})
+    return broker, await scene.connect(), path
+
+
+async def test_a_change_is_noted_with_who_asked_and_what_came_of_it(scene: Scene) -> None:
+    broker, wire, path = await start(scene)
+    await wire.create("orders")
+    await wire.create("orders")
+    first, second = await events_of(broker, path)
+    assert {
+        key: first[key] for key in ("kind", "outcome", "principal", "client", "host", "api", "version")
+    } == {
+        "kind": "change",
+        "outcome": "done",
+        "principal": ME,
+        "client": "test",
+        "host": "127.0.0.1",
+        "api": "CreateTopics",
+        "version": 7,
+    }
+    assert first["resources"] == ["TOPIC:orders"]
+    assert first["correlation_id"] == 1
+    assert (second["outcome"], second["errors"]) == ("failed", ["TOPIC_ALREADY_EXISTS"])
+
+
+async def test_a_change_of_settings_names_them_and_not_their_values(scene: Scene) -> None:
+    broker, wire, path = await start(scene)
+    configs = [AlterableConfig(name="sasl.jaas.config", config_operation=0, value="password='hunter2'")]
+    resource = AlterConfigsResource(resource_type=4, resource_name="1", configs=configs)
+    await wire.call("IncrementalAlterConfigs", 1, IncrementalAlterConfigsRequest(resources=[resource]))
+    assert (await events_of(broker, path))[-1]["detail"] == "1: sasl.jaas.config"
+    assert "hunter2" not in str(lines_of(path))
+
+
+async def test_a_refusal_is_noted_with_operation_and_resource(scene: Scene) -> None:
+    broker, wire, path = await start(scene)
+    await wire.create("orders")
+    broker.context.authorizer.configure({})  # type: ignore[union-attr]
+    assert (await wire.produce("orders", [b"v"])).error_code == ErrorCode.TOPIC_AUTHORIZATION_FAILED
+    *_, refusal = await events_of(broker, path)
+    assert (refusal["kind"], refusal["operation"], refusal["resources"]) == (
+        "refusal",
+        "WRITE",
+        ["TOPIC:orders"],
+    )
+    assert refusal["principal"] == ME
+
+
+async def test_data_access_is_noted_where_a_rule_asks_for_it(scene: Scene) -> None:
+    broker, wire, path = await start(scene, odradek_audit_rules="keep api=Produce resource=TOPIC:orders")
+    for topic in ("orders", "payments"):
+        await wire.create(topic)
+        await wire.produce(topic, [b"v"])
+    accesses = [event for event in await events_of(broker, path) if event["kind"] == "access"]
+    assert [(event["api"], event["resources"]) for event in accesses] == [("Produce", ["TOPIC:orders"])]
+
+
+async def test_a_full_file_is_put_aside_and_the_oldest_one_goes(scene: Scene) -> None:
+    settings = {"odradek_audit_file_max_bytes": "1024", "odradek_audit_file_max_files": "2"}
+    broker, wire, path = await start(scene, **settings)
+    for number in range(30):
+        await wire.create(f"topic-{number}", partitions=0)  # refused, and noted
+        await events_of(broker, path)
+    files = sorted(scene.directory.glob("audit.log*"))
+    assert [file.name for file in files] == ["audit.log", "audit.log.1", "audit.log.2"]
+    assert all(file.stat().st_size <= 1024 for file in files)
+
+
+async def test_events_that_could_not_be_kept_are_counted(scene: Scene) -> None:
+    broker, _, _ = await start(scene, odradek_audit_queue_max="1", odradek_audit_file="/nowhere/audit.log")
+    trail = broker.context.audit.trail  # type: ignore[union-attr]
+    for number in range(3):
+        trail.login("failed", principal="", host="10.0.0.1", listener="L", detail=f"attempt {number}")
+    assert trail.lost_count >= 2
+    await trail.flush()
+    assert trail.lost_count >= 3
+    assert trail.written_count == 0
+
+
+async def test_the_topic_has_the_events_and_only_super_users_may_write_it(scene: Scene) -> None:
+    broker, wire, _ = await start(scene, odradek_audit_sinks="topic")
+    await wire.create("orders")
+    await broker.context.audit.trail.flush()  # type: ignore[union-attr]
+    values = [json.loads(value or b"") for value in await wire.values(AUDIT_TOPIC)]
+    assert [value["api"] for value in values] == ["CreateTopics"]
+    authorizer: Any = broker.context.authorizer
+    everything = frozenset(
+        Acl(AclPattern(AclResourceType.TOPIC, name), ME, "*", AclOperation.ALL, AclPermission.ALLOW)
+        for name in ("*", AUDIT_TOPIC)
+    )
+    authorizer.configure({})
+    authorizer.update((everything, *NO_ACLS[1:]))
+    assert (await wire.produce(AUDIT_TOPIC, [b"forged"])).error_code == ErrorCode.TOPIC_AUTHORIZATION_FAILED
+    assert (await wire.produce("orders", [b"v"])).error_code == 0
+    assert (await wire.fetch(AUDIT_TOPIC, 0)).error_code == 0
+
+
+async def test_the_command_reads_files_and_topic(
+    scene: Scene, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    broker, wire, path = await start(scene, odradek_audit_sinks="file,topic")
+    monkeypatch.setenv("ODRADEK_BOOTSTRAP", broker.address)
+    for topic in ("orders", "payments"):
+        await wire.create(topic)
+    await events_of(broker, path)
+
+    async def command(*words: str, code: int = 0) -> str:
+        left = await asyncio.to_thread(main, ("audit", *words))
+        out, error = capfd.readouterr()
+        assert left == code, error
+        return out if code == 0 else error
+
+    for source in (("--file", str(path)), ()):
+        newest = await command("tail", "-n", "1", *source)
+        assert "change done User:ANONYMOUS 127.0.0.1 CreateTopics TOPIC:payments" in newest
+        fitting = await command("search", "--resource", "TOPIC:ord*", "--json", *source)
+        assert [json.loads(line)["resources"] for line in fitting.splitlines()] == [["TOPIC:orders"]]
+        assert "No event fits." in await command("search", "--principal", "User:bob", *source)
+        assert "No event fits." in await command("search", "--since", "2999-01-01", *source)
+    assert "odradek.audit.file" in await command("tail", "--file", "/nowhere/audit.log", code=1)
+
+
+async def test_rules_that_cannot_be_read_keep_a_broker_from_starting(scene: Scene) -> None:
+    with pytest.raises(Exception, match=r"odradek\.audit\.rules"):
+        await start(scene, odradek_audit_rules="hold everything")
