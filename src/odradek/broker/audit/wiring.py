@@ -18,17 +18,17 @@ __all__ = ["FLUSH_SECONDS", "begin_audit"]
 
 def begin_audit(broker: BrokerContext, me: BrokerId, config: Callable[[], BrokerConfig]) -> AuditTrail:
     """Note what is done on the broker from now on. ConfigError for rules that cannot be read."""
-    settings = broker.config.audit
-    parse_rules(settings.rules)
+    audit = broker.config.audit
+    parse_rules(audit.rules)
     sinks: list[AuditSink] = []
-    if "file" in settings.sinks:
-        path = settings.file or posixpath.join(broker.config.storage.log_dirs[0], "audit.log")
+    if "file" in audit.sinks:
+        path = audit.file or posixpath.join(broker.config.storage.log_dirs[0], "audit.log")
         sinks.append(
             AuditFileSink(
-                path, broker.runtime, bytes_max=settings.file_bytes_max, count_max=settings.file_count_max
+                path, broker.runtime, bytes_max=audit.file_bytes_max, count_max=audit.file_count_max
             )
         )
-    if "topic" in settings.sinks:
+    if "topic" in audit.sinks:
         sinks.append(
             AuditTopicSink(
                 lambda: broker.image,
@@ -36,8 +36,8 @@ def begin_audit(broker: BrokerContext, me: BrokerId, config: Callable[[], Broker
                 broker.runtime,
                 broker.cluster.create_topics,
                 me=me,
-                partitions=settings.topic_partitions,
-                retention_ms=settings.topic_retention_ms,
+                partitions=audit.topic_partitions,
+                retention_ms=audit.topic_retention_ms,
             )
         )
     trail = AuditTrail(lambda: config().audit, broker.runtime, sinks, me)
