@@ -64,14 +64,11 @@ class BrokerConfig(Section):
     cluster: ClusterConfig = field(default_factory=ClusterConfig)
     zookeeper: ZooKeeperConfig = field(default_factory=ZooKeeperConfig)
     access: AccessConfig = field(default_factory=AccessConfig)
-<<<<<<< HEAD
     ssl: SslConfig = field(default_factory=SslConfig)
     sasl: SaslConfig = field(default_factory=SaslConfig)
     security: Mapping[str, ListenerSecurity] = field(default_factory=dict)
     """Of each listener, by its name: the sections `ssl` and `sasl`, and what is set for that listener alone."""
-=======
     audit: AuditConfig = field(default_factory=AuditConfig)
->>>>>>> 14c6f264 (broker: an audit of changes, refusals and, by rule, data access, in files and a topic; odradek audit tail and search)
 
     originals: Mapping[str, str] = field(default_factory=dict, repr=False)
     """What was given to `load`, as text: the broker's static configuration. Not in its `repr`: it may hold
