@@ -6,8 +6,8 @@ caller's thread, one batch at a time.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any, Final
 
 from odradek.model.errors import KafkaError
 from odradek.model.ids import NO_EPOCH, TopicPartition
@@ -24,13 +24,6 @@ else:
     arrow = lazy("odradek.records.arrow")
 
 
-class _Batch(NamedTuple):
-    header: BatchHeader
-    content: memoryview
-    position: int
-    """Where in the answer it begins, in bytes."""
-
-
 class FetchedChunk:
     """Whole batches that follow one another, from a fetch at `start_offset`."""
 
@@ -40,7 +33,6 @@ class FetchedChunk:
         "_index",
         "_records",
         "_records_index",
-        "_view",
         "next_offset",
         "position",
         "size_bytes",
@@ -69,12 +61,8 @@ class FetchedChunk:
         """Offset of the next record to hand out, or one below it."""
         self.taken_epoch: int = NO_EPOCH
         """The leader epoch of the last batch that `take_columns` handed out."""
-        self._view = memoryview(records)
-        positions = dict(zip((header.base_offset for header, _ in batches), _positions(batches), strict=True))
         self._batches = [
-            _Batch(header, batch, positions[header.base_offset])
-            for header, batch in data_batches(batches, aborted=aborted)
-            if header.next_offset > start_offset
+            batch for batch in data_batches(batches, aborted=aborted) if batch[0].next_offset > start_offset
         ]
         self._index = 0
         self._records: list[Record] = []
@@ -84,7 +72,7 @@ class FetchedChunk:
     @property
     def last_epoch(self) -> int:
         """The leader epoch of the last batch; -1 without one."""
-        return self._batches[-1].header.partition_leader_epoch if self._batches else -1
+        return self._batches[-1][0].partition_leader_epoch if self._batches else -1
 
     @property
     def empty(self) -> bool:
@@ -100,7 +88,7 @@ class FetchedChunk:
             if self._index >= len(self._batches):
                 self.position = self.next_offset
                 return []
-            self._records = self._decode(self._batches[self._index])
+            self._records = self._decode(*self._batches[self._index])
             self._records_index = 0
             self._index += 1
         rest = len(self._records) - self._records_index
@@ -127,16 +115,13 @@ class FetchedChunk:
             self.position = self.next_offset
             return None
         try:
-            rows = arrow.batches_to_arrow(
-                self._joined(stop),
-                from_offset=self.position,
-                allow_partial=False,
-                verify_crc=self._check_crcs,
+            rows = arrow.data_batches_to_arrow(
+                self._batches[self._index : stop], from_offset=self.position, verify_crc=self._check_crcs
             )
         except KafkaError as error:
-            raise self._unreadable(self._batches[self._index].header, error) from error
+            raise self._unreadable(self._batches[self._index][0], error) from error
         self._index = stop
-        self._advance(self._batches[stop - 1].header.next_offset)
+        self._advance(self._batches[stop - 1][0].next_offset)
         return rows
 
     def take_columns(self, record_count_max: int) -> Columns | None:
@@ -146,15 +131,14 @@ class FetchedChunk:
             self.position = self.next_offset
             return None
         reader = engine.columns().ColumnReader()
-        for batch in self._batches[self._index : stop]:
+        for header, content in self._batches[self._index : stop]:
             try:
                 if self._check_crcs:
-                    check_crc(batch.content)
-                records = records_of(batch.content, batch.header, READ_LIMITS)
-                reader.read(records, frame_of(batch.header), self.position)
+                    check_crc(content)
+                reader.read(records_of(content, header, READ_LIMITS), frame_of(header), self.position)
             except KafkaError as error:
-                raise self._unreadable(batch.header, error) from error
-        last = self._batches[stop - 1].header
+                raise self._unreadable(header, error) from error
+        last = self._batches[stop - 1][0]
         self.taken_epoch = last.partition_leader_epoch
         self._index = stop
         self._advance(last.next_offset)
@@ -168,28 +152,19 @@ class FetchedChunk:
         stop = self._index
         record_count = 0
         while stop < len(self._batches):
-            record_count += self._batches[stop].header.record_count
+            record_count += self._batches[stop][0].record_count
             if record_count > record_count_max and stop > self._index:
                 break
             stop += 1
         return stop
 
-    def _joined(self, stop: int) -> Buffer:
-        """The batches up to `stop` in one piece; a copy only where some between them were filtered out."""
-        chosen = self._batches[self._index : stop]
-        start = chosen[0].position
-        end = chosen[-1].position + len(chosen[-1].content)
-        if end - start == sum(len(batch.content) for batch in chosen):
-            return self._view[start:end]
-        return b"".join(batch.content for batch in chosen)
-
-    def _decode(self, batch: _Batch) -> list[Record]:
+    def _decode(self, header: BatchHeader, content: memoryview) -> list[Record]:
         try:
             if self._check_crcs:
-                check_crc(batch.content)
-            return decode_batch(batch.content, batch.header, from_offset=self.position)
+                check_crc(content)
+            return decode_batch(content, header, from_offset=self.position)
         except KafkaError as error:
-            raise self._unreadable(batch.header, error) from error
+            raise self._unreadable(header, error) from error
 
     def _unreadable(self, header: BatchHeader, error: KafkaError) -> KafkaError:
         """The same error, saying where and what to do about it."""
@@ -202,10 +177,3 @@ class FetchedChunk:
     def _advance(self, offset: int) -> None:
         nothing_left = self._index >= len(self._batches) and not self._records
         self.position = self.next_offset if nothing_left else offset
-
-
-def _positions(batches: list[tuple[BatchHeader, memoryview]]) -> Iterator[int]:
-    position = 0
-    for _, batch in batches:
-        yield position
-        position += len(batch)
