@@ -194,6 +194,7 @@ class Broker:
             context.gate = gate.Gate(context, context.authorizer)
         if config.audit.sinks:
             self._trail = audit_wiring.begin_audit(context, me, self._current_config)
+            self._listeners.observers.append(partial(audit_wiring.note_login, self._trail))
             if context.gate is not None and context.audit is not None:
                 context.gate.report_to(context.audit.refused)
         context.coordinators.begin(context)

@@ -9,11 +9,24 @@ from odradek.broker.audit.sinks import AuditFileSink, AuditTopicSink
 from odradek.broker.audit.trail import FLUSH_SECONDS, AuditSink, AuditTrail
 from odradek.broker.audit.watching import RequestAudit
 from odradek.broker.context import BrokerContext
+from odradek.broker.security.login import LoginAttempt
 from odradek.config.broker import BrokerConfig
 from odradek.model.ids import BrokerId
 from odradek.security.audit import parse_rules
 
-__all__ = ["FLUSH_SECONDS", "begin_audit"]
+__all__ = ["FLUSH_SECONDS", "begin_audit", "note_login"]
+
+
+def note_login(trail: AuditTrail, attempt: LoginAttempt) -> None:
+    """A login, or an attempt at one that failed."""
+    detail = attempt.mechanism if attempt.reason is None else f"{attempt.mechanism}: {attempt.reason}"
+    trail.login(
+        "done" if attempt.reason is None else "failed",
+        principal=attempt.principal,
+        host=attempt.host,
+        listener=attempt.listener,
+        detail=detail,
+    )
 
 
 def begin_audit(broker: BrokerContext, me: BrokerId, config: Callable[[], BrokerConfig]) -> AuditTrail:
