@@ -8,6 +8,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Final, Self
 
@@ -49,10 +50,12 @@ class Side:
         return self
 
     def __exit__(self, *error: object) -> None:
-        children = psutil.Process(self._process.pid).children(recursive=True)
+        ended = self._process.poll() is not None
+        children = [] if ended else psutil.Process(self._process.pid).children(recursive=True)
         assert self._process.stdin is not None
         assert self._process.stdout is not None
-        self._process.stdin.close()
+        with suppress(BrokenPipeError):
+            self._process.stdin.close()
         try:
             self._process.wait(20)
         except subprocess.TimeoutExpired:
@@ -102,6 +105,7 @@ class Side:
 
     def cpu_seconds(self) -> float:
         """CPU time of the process and all below it, user and system, those that have ended included."""
+        self.check()
         process = psutil.Process(self._process.pid)
         for member in [process, *process.children(recursive=True)]:
             try:
