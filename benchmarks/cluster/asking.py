@@ -1,6 +1,7 @@
 """What a cluster says of itself, over plain connections: who controls it, who leads what, who is in sync.
 
-A client library asks on its own schedule; these ask when told to, so that a wait ends when what it waits for is there.
+A client library asks on its own schedule; these ask when the benchmark wants it, so that a wait ends
+when what it waits for is there.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""When a write is acknowledged again, told by a client that never waits: it asks who leads, writes there, and asks again.
+"""When a write is acknowledged again, seen by a client that never waits: it asks who leads, writes there, and asks again.
 
 A client library has its own back-off, which would be most of what is measured. This one knocks every few milliseconds.
 """
@@ -21,7 +21,7 @@ _TIMEOUT_MS: Final = 30_000
 
 
 class Knocker:
-    """Writes to partition 0 of a topic from a thread of its own, until it is told to stop; `begin` it, then `since`."""
+    """Writes to partition 0 of a topic from a thread of its own, until `stop` is called; `begin` it, then `since`."""
 
     def __init__(self, cluster: Cluster, topic: str) -> None:
         self._addresses = {broker: cluster.address(broker) for broker in BROKERS}

@@ -70,7 +70,7 @@ class KafkaNode:
     """A running node; use it as a context manager.
 
     `settings` override Kafka's defaults by their own names. `bootstrap` is `host:port`, `pid` the process. A node of a
-    cluster is told its ports (for clients, for controllers) and the cluster's id.
+    cluster gets its ports (for clients, for controllers) and the cluster's id.
     """
 
     def __init__(

@@ -52,13 +52,13 @@ def differences(result: pd.DataFrame, wanted: pd.DataFrame) -> list[str]:
     got, wanted = got.loc[common], wanted.loc[common]
     for column in ("airline", "departures", "cancellations"):
         wrong = got[column].to_numpy() != wanted[column].to_numpy()
-        problems += _told(column, wrong, got, wanted)
+        problems += _differences(column, wrong, got, wanted)
     ours, theirs = got["mean_delay"].to_numpy(float), wanted["mean_delay"].to_numpy(float)
     equal = np.isclose(ours, theirs, rtol=0, atol=DELAY_TOLERANCE, equal_nan=True)
-    return problems + _told("mean_delay", ~equal, got, wanted)
+    return problems + _differences("mean_delay", ~equal, got, wanted)
 
 
-def _told(column: str, wrong: np.ndarray, got: pd.DataFrame, wanted: pd.DataFrame) -> list[str]:
+def _differences(column: str, wrong: np.ndarray, got: pd.DataFrame, wanted: pd.DataFrame) -> list[str]:
     if not wrong.any():
         return []
     first = int(np.flatnonzero(wrong)[0])

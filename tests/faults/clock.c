@@ -10,12 +10,12 @@
 #include <unistd.h>
 
 static volatile int64_t *ahead_ns;
-static int (*told)(clockid_t, struct timespec *);
+static int (*real_clock_gettime)(clockid_t, struct timespec *);
 
 __attribute__((constructor)) static void begin(void) {
     const char *path = getenv("ODRADEK_FAULTS_CLOCK");
     int file = path ? open(path, O_RDONLY | O_CLOEXEC) : -1;
-    told = dlsym(RTLD_NEXT, "clock_gettime");
+    real_clock_gettime = dlsym(RTLD_NEXT, "clock_gettime");
     if (file < 0)
         return;
     void *page = mmap(NULL, sizeof(int64_t), PROT_READ, MAP_SHARED, file, 0);
@@ -25,7 +25,7 @@ __attribute__((constructor)) static void begin(void) {
 }
 
 int clock_gettime(clockid_t id, struct timespec *now) {
-    int failed = told(id, now);
+    int failed = real_clock_gettime(id, now);
     if (!failed && id == CLOCK_REALTIME && ahead_ns) {
         int64_t ns = (int64_t)now->tv_sec * 1000000000 + now->tv_nsec + *ahead_ns;
         now->tv_sec = ns / 1000000000;

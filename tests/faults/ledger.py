@@ -1,4 +1,4 @@
-"""What a producer was told of each of its records: where it is, that it is there, or nothing."""
+"""What a producer knows of each of its records: where it is, that it is there, or nothing."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class Ledger:
         self._places = array("q")
 
     @property
-    def told(self) -> array[int]:
+    def places(self) -> array[int]:
         """The `place` of each record; below 0 where that is not known."""
         return self._places
 
@@ -40,7 +40,7 @@ class Ledger:
 
     @property
     def placeless_count(self) -> int:
-        """Of those acknowledged, the ones whose place was not told."""
+        """Of those acknowledged, the ones whose place is unknown."""
         return sum(answer == _SOMEWHERE for answer in self._places)
 
     def contradicts(self, number: int, partition: int, offset: int) -> bool:

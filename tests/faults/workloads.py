@@ -35,7 +35,7 @@ class WorkFindings:
     commits_read: int = 0
     wrongs: dict[str, list[str]] = field(default_factory=dict)
     troubles: Counter[str] = field(default_factory=Counter)
-    """Errors that the clients were told, and that they outlived."""
+    """Errors that the clients got, and that they outlived."""
     seconds_to_catch_up: float = 0.0
     replaced: list[str] = field(default_factory=list)
     """Whose client library stood still (`standstill.py`)."""

@@ -17,7 +17,7 @@ from tests.faults.ledger import Ledger
 
 
 class Writer:
-    """One producer in a thread of its own; `ledger` is what it was told of its records."""
+    """One producer in a thread of its own; `ledger` is what it knows of its records."""
 
     def __init__(self, name: str, address: str, topic: str, *, partitions: int, per_second: int) -> None:
         self.name = name
@@ -109,7 +109,7 @@ class Findings:
     read_count: int = 0
     acknowledged_count: int = 0
     placeless_count: int = 0
-    """Of these, the ones whose place was not told."""
+    """Of these, the ones whose place is unknown."""
     lost: list[str] = field(default_factory=list)
     doubled: list[str] = field(default_factory=list)
     misplaced: list[str] = field(default_factory=list)

@@ -88,7 +88,7 @@ class Attack:
 
 @dataclass(slots=True, kw_only=True)
 class Stage:
-    """One run of one attack. `wrongs` decides its verdict, `notes` are told beside it."""
+    """One run of one attack. `wrongs` decides its verdict, `notes` are shown beside it."""
 
     attack: Attack
     scale: Scale

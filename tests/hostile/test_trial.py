@@ -1,4 +1,4 @@
-"""The stage sees harm: attacks that do it by other means than the network are told by the verdict."""
+"""The stage sees harm: attacks that do it by other means than the network show in the verdict."""
 
 from __future__ import annotations
 

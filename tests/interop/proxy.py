@@ -1,6 +1,6 @@
 """A TCP proxy in front of a broker that understands frames: it records requests, and loses answers on demand.
 
-Clients find their way back to it because the broker behind it is told to advertise the proxy's address.
+Clients find their way back to it because the broker behind it advertises the proxy's address.
 """
 
 from __future__ import annotations

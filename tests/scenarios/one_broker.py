@@ -1,4 +1,4 @@
-"""A production broker on the test's own event loop, and a client that says exactly what it is told to say."""
+"""A production broker on the test's own event loop, and a client that says exactly what a test wants."""
 
 import asyncio
 import itertools

@@ -327,7 +327,7 @@ async def test_it_says_what_is_missing(scene: Any, make_batch: Any, name: str) -
         elif name in WITHOUT_TOPIC:
             assert not codes
         else:
-            assert codes, "someone must be told"
+            assert codes, "someone must hear of it"
             assert codes <= {3, 100}
 
 

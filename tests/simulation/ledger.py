@@ -43,7 +43,7 @@ class Ledger:
     partition: str
     sent: dict[bytes, Sent] = field(default_factory=dict)
     acknowledged: dict[bytes, int] = field(default_factory=dict)
-    """Values and the offsets that producers were told."""
+    """Values and the offsets that producers got."""
     committed: dict[int, bytes] = field(default_factory=dict)
     """What readers saw below the high watermark, by offset."""
     removable_below: int = 0
@@ -62,7 +62,7 @@ class Ledger:
             raise AssertionError(f"two records have the value {value!r}")
 
     def acknowledge(self, value: bytes, offset: int) -> None:
-        """A producer was told that `value` is at `offset`."""
+        """A producer learns that `value` is at `offset`."""
         if not self.is_committed(offset):
             self._fail(f"{value[:40]!r} is acknowledged at {offset}, which is above every high watermark")
         known = self.acknowledged.setdefault(value, offset)

@@ -68,7 +68,7 @@ def test_a_crashed_hosts_session_ends_after_its_timeout_and_nothing_of_it_is_cal
         async def live() -> None:
             registry = await store.connect("a")
             registry.on_expired = lambda: calls.append("expired")
-            registry.watch("/ids", lambda: calls.append("told"))
+            registry.watch("/ids", lambda: calls.append("changed"))
             await registry.commit([Create(path="/ids/1", data=b"", ephemeral=True)])
             await asyncio.sleep(0.5)
 

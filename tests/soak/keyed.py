@@ -57,13 +57,13 @@ class KeyedWriter(ClientThread):
         self.unanswered_count = self._producer.flush(_FLUSH_SECONDS)
 
     def _delivered(self, key: str, number: int) -> Any:
-        def told(error: Any, _: Any) -> None:
+        def on_delivery(error: Any, _: Any) -> None:
             if error is None:
                 self.acknowledged[key] = max(self.acknowledged.get(key, -1), number)
             else:
                 self.troubles[error.name()] += 1
 
-        return told
+        return on_delivery
 
 
 def wrong_keys(address: str, writer: KeyedWriter, timeout_s: float) -> list[str]:

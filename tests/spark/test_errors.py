@@ -15,7 +15,7 @@ from pyspark.errors import PySparkException
 Finish = Callable[[Any], None]
 
 
-def told(error: PySparkException) -> str:
+def message_of(error: PySparkException) -> str:
     text = str(error)
     assert "Traceback" not in text
     return "\n".join(text.splitlines()[:2])
@@ -25,10 +25,10 @@ def test_errors_of_batch_reads(topic: Any, read: Any) -> None:
     topic.send(b"no json")
     with pytest.raises(PySparkException) as planned:
         read(topic, subscibe="x")
-    assert "unknown option 'subscibe'; did you mean subscribe?" in told(planned.value)
+    assert "unknown option 'subscibe'; did you mean subscribe?" in message_of(planned.value)
     with pytest.raises(PySparkException) as executed:
         read(topic, valueDecode="json", valueSchema="n INT").collect()
-    assert f"the value at {topic.name}-0 offset 0 is not JSON" in told(executed.value)
+    assert f"the value at {topic.name}-0 offset 0 is not JSON" in message_of(executed.value)
 
 
 def test_errors_of_streams(topic: Any, read_stream: Any, tmp_path: Path, run_to_end: Finish) -> None:
@@ -43,7 +43,7 @@ def test_errors_of_streams(topic: Any, read_stream: Any, tmp_path: Path, run_to_
         query = stream.writeStream.format("noop").option("checkpointLocation", str(tmp_path / str(number)))
         with pytest.raises(PySparkException) as caught:
             run_to_end(query.trigger(availableNow=True).start())
-        assert words in told(caught.value)
+        assert words in message_of(caught.value)
 
 
 def test_errors_of_writes(topic: Any, spark: Any) -> None:
@@ -53,14 +53,14 @@ def test_errors_of_writes(topic: Any, spark: Any) -> None:
 
     with pytest.raises(PySparkException) as planned:
         write(spark.range(3), topic=topic.name)
-    assert "a write needs a column value; there are id" in told(planned.value)
+    assert "a write needs a column value; there are id" in message_of(planned.value)
     with pytest.raises(PySparkException) as executed:
         write(spark.sql("SELECT 'a' AS value, CAST(NULL AS STRING) AS topic"))
-    assert "row 0 of this task cannot be written: its topic is null" in told(executed.value)
+    assert "row 0 of this task cannot be written: its topic is null" in message_of(executed.value)
 
 
 def test_a_broker_that_is_not_there_is_named(spark: Any) -> None:
     servers = {"kafka.bootstrap.servers": "127.0.0.1:1", "kafka.default.api.timeout.ms": "1500"}
     with pytest.raises(PySparkException) as caught:
         spark.read.format("odradek").options(**servers, subscribe="t").load().count()
-    assert "cannot connect to 127.0.0.1:1" in told(caught.value)
+    assert "cannot connect to 127.0.0.1:1" in message_of(caught.value)

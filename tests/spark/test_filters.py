@@ -1,4 +1,4 @@
-"""Filters of a batch read reach the source, when Spark is told to pass them on."""
+"""Filters of a batch read reach the source, when a setting makes Spark pass them on."""
 
 from __future__ import annotations
 

@@ -66,7 +66,7 @@ async def write(
     """The bytes of a response; what it refuses goes into the log."""
     key, version = header.api_key, header.api_version
     if charge is not None:
-        message = charge.told(version, message)
+        message = charge.with_throttle_time(version, message)
     try:
         steps = encode_response_steps(key, version, header.correlation_id, message)
         chunks = await broker.turns.begin().drive(steps)

@@ -18,25 +18,25 @@ class HeldLoopLog:
 
     def __init__(self, now: Callable[[], float]) -> None:
         self._now = now
-        self._told_at = float("-inf")
-        self._untold_count = 0
+        self._reported_at = float("-inf")
+        self._unreported_count = 0
         self._totals = HeldCounts()
 
     def __call__(self, held: LoopHeld) -> None:
         now = self._now()
         if held.is_over:
             self._totals.add(held.seconds)
-        if held.is_over and now - self._told_at < _EVENT_SECONDS_MIN:
-            self._untold_count += 1
+        if held.is_over and now - self._reported_at < _EVENT_SECONDS_MIN:
+            self._unreported_count += 1
             return
-        self._told_at = now
-        untold_count, self._untold_count = self._untold_count, 0
+        self._reported_at = now
+        unreported_count, self._unreported_count = self._unreported_count, 0
         _log.warning(
             "event_loop_held",
             held_ms=round(held.seconds * 1000),
             cpu_ms=None if held.cpu_seconds is None else round(held.cpu_seconds * 1000),
             is_over=held.is_over,
-            not_told_since=untold_count,
+            unreported_count=unreported_count,
             count=self._totals.count,
             total_ms=round(self._totals.seconds * 1000),
             longest_ms=round(self._totals.seconds_max * 1000),

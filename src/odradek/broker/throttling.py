@@ -114,7 +114,7 @@ class Charge:
             return encode(message.replace(throttle_time_ms=delay_ms))
         return chunks
 
-    def told(self, version: int, message: Message) -> Message:
+    def with_throttle_time(self, version: int, message: Message) -> Message:
         """A response that says how long the client must wait, as far as is known before it is written."""
         delay_ms = math.ceil(self._delay * 1000)
         is_more = delay_ms > getattr(message, "throttle_time_ms", 0)

@@ -29,7 +29,7 @@ class BrokerImage:
     """A live broker and where it is reached.
 
     `host` and `port` are for other brokers; `endpoints` are for clients, by the name of the listener. A host of "" means the
-    machine of the broker that is asked: clients are told the address that they already use, with this port.
+    machine of the broker that is asked: clients get the address that they already use, with this port.
     """
 
     broker_id: BrokerId

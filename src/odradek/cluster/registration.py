@@ -1,7 +1,7 @@
 """How a broker makes itself known: the document at /brokers/ids/N, which lives as long as the broker's session.
 
 The number that the store gives the node when it is made is the broker's epoch: every start of a broker has a higher one, and
-what an earlier incarnation still has under way is told apart by it.
+what an earlier incarnation still has under way is recognised by it.
 
 A node that is made again begins at version 0 again, so a version does not say whose registration it is that one is about to
 remove. The node at /brokers/lives/N does: each registration writes it, and who removes one checks it (`RegistrationRemoval`).

@@ -45,7 +45,7 @@ class UpdateDoesNotFit(OdradekError):
 
 
 class SyncAnswer(NamedTuple):
-    """What a broker is told. `payload` is empty when there is nothing new."""
+    """The answer to a broker. `payload` is empty when there is nothing new."""
 
     controller_epoch: int
     version: int

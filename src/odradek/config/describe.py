@@ -32,7 +32,7 @@ SINCE_KAFKA_4_4: Final = frozenset(
         "log.remote.copy.lag.ms",
     }
 )
-"""Known, without effect, and newer than the Kafka that clients take this broker for: told only where someone set them."""
+"""Known, without effect, and newer than the Kafka that clients take this broker for: shown only where someone set them."""
 
 _MIN_IN_SYNC: Final = "min.insync.replicas"
 

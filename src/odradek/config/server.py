@@ -28,7 +28,7 @@ class ServerConfig(Section):
     node_id: Int = setting(default=1, valid=at_least(0), synonyms=("broker.id",), importance=HIGH, meaning=
         "This broker's number, unique in its cluster.")
     broker_rack: String | None = setting(default=None, meaning=
-        "Where this broker stands: told to clients.")
+        "Where this broker stands: clients see it.")
     num_io_threads: Int = setting(default=8, valid=at_least(1), importance=HIGH, dynamic=CLUSTER_WIDE,
         as_started=True, meaning=
         "Threads for what blocks: fsync and reads from a cold disk. They start when they are needed.")

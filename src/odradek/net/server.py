@@ -68,7 +68,7 @@ class Server:
         self._empty = asyncio.Event()
         self._empty.set()
         self.pace: Callable[[str], tuple[float, bool]] = lambda host: (0.0, False)
-        """Told of each new connection's address: seconds for which it must wait, and whether it is closed after them."""
+        """Called with each new connection's address: seconds for which it must wait, and whether it is closed after them."""
         self.requests = RequestBudget(
             limits.request_bytes_max, limits.frame_bytes_max, on_free=self._something_is_free
         )

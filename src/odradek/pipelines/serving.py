@@ -78,7 +78,7 @@ class _Serving:
     ) -> None:
         self._terms, self._launch, self._should_kill = terms, launch, should_kill
         self._clock, self._entropy, self._pause, self._tell = clock, entropy, pause, tell
-        self._told_owner: str | None = None
+        self._announced_owner: str | None = None
         self._ask_owner_at = 0.0
         self._supervisor: Supervisor | None = None
 
@@ -115,7 +115,7 @@ class _Serving:
             topics, self._launch, self._clock, self._entropy, name=self._terms.name, policy=self._terms.policy
         )
         self._supervisor.begin(documents, statuses)
-        self._told_owner = None
+        self._announced_owner = None
         self._tell(f"supervising {len(documents)} pipelines of {self._terms.servers}")
 
     def _say_who_has_it(self, topics: SupervisedTopics) -> None:
@@ -124,8 +124,8 @@ class _Serving:
             return
         self._ask_owner_at = now + ASK_OWNER_EVERY_S
         owner = topics.owner()
-        if owner is not None and owner != self._told_owner and not topics.supervises:
-            self._told_owner = owner
+        if owner is not None and owner != self._announced_owner and not topics.supervises:
+            self._announced_owner = owner
             self._tell(
                 f"{owner} supervises the pipelines of {self._terms.servers}: this one waits until that ends"
             )

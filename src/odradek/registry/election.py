@@ -32,7 +32,7 @@ CONTROLLER: Final = "/controller"
 CONTROLLER_EPOCH: Final = "/controller_epoch"
 _RETRY_SECONDS: Final = (0.05, 2.0)
 _LOOK_SECONDS: Final = 15.0
-"""Between looks at the registry when nothing is told: no watch is lost, but a cluster that lost its controller would be."""
+"""Between looks at the registry when nothing is reported: no watch is lost, but a cluster that lost its controller would be."""
 _RESIGN_SECONDS: Final = 5.0
 _log = events.get("election")
 
@@ -48,7 +48,7 @@ class Election:
     """Stands for controller from `start` on, again after each defeat, until `resign` or `close`.
 
     `on_elected` runs in a task of its own, which is cancelled when the term ends; if it fails, the office is given up and,
-    after a while, sought again. `on_deposed` follows the end of every term. `on_controller` is told the data of `/controller`
+    after a while, sought again. `on_deposed` follows the end of every term. `on_controller` gets the data of `/controller`
     (None while there is none) and the epoch whenever they change. The registry's `on_expired` is taken over, and what was
     set there is still called; the session is renewed here.
     """
@@ -120,7 +120,7 @@ class Election:
         await self._depose()
         self._leave_registry()
 
-    # -- being told ------------------------------------------------------------------------------------------
+    # -- notifications ------------------------------------------------------------------------------------------
 
     def _attend(self) -> Callable[[], None]:
         registry, before = self._registry, self._registry.on_expired

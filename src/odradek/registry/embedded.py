@@ -317,7 +317,7 @@ class EmbeddedRegistry:
                 if is_well:
                     _log.warning("registry_not_read", path=self._journal.path, reason=str(error))
                 is_well = False
-            except Exception:  # noqa: BLE001 - the root of this task: without it no watch would be told any more
+            except Exception:  # noqa: BLE001 - the root of this task: without it no watch would fire any more
                 _log.exception("registry_look_failed")
             await asyncio.sleep(_LOOK_SECONDS if self._others else _LOOK_ALONE_SECONDS)
 

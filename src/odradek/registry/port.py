@@ -103,7 +103,7 @@ class Registry(Protocol):
 
         A child that was removed and made again is another one, even if both happened in one commit.
         It may be called without need, also after a lost connection is back, and it is never lost: a change that follows a read
-        made after `watch` returned is told. Returns a function that ends the watch.
+        made after `watch` returned is reported. Returns a function that ends the watch.
         """
 
     async def renew(self) -> None:

@@ -66,7 +66,7 @@ class SharedJournal:
         self.position = 0
         self.is_loaded = False
         self.touched: dict[str, None] = {}
-        """Paths that `accept` changed, and whose watchers were not told."""
+        """Paths that `accept` changed, and whose watchers have not been called."""
         self._disk = disk
         self._directory = directory
         self._head_file = disk.open(self.lock_path, create=True)
@@ -125,7 +125,7 @@ class SharedJournal:
             bodies, length = lines_of(content, self.path, position=self.position)
             news = News(bodies=bodies, position=self.position + length)
             return news if news.position == head.length else None
-        file, news = self._read_anew(head.length)
+        file, news = self._read_whole(head.length)
         if news.state is not None and (news.state.generation, news.position) == (
             head.generation,
             head.length,
@@ -134,7 +134,7 @@ class SharedJournal:
         file.close()  # it is being replaced just now
         return None
 
-    def _read_anew(self, length: int | None) -> tuple[DiskFile, News]:
+    def _read_whole(self, length: int | None) -> tuple[DiskFile, News]:
         """The file that has the journal's name now, up to `length` if it is known."""
         file = self._disk.open(self.path, create=True)
         try:
@@ -169,7 +169,7 @@ class SharedJournal:
         if (
             news is None
         ):  # the head is of no use: the name leads to the journal, and all that reads is part of it
-            file, news = self._read_anew(None)
+            file, news = self._read_whole(None)
             if (problem := self._lacking(news)) is not None:
                 file.close()
                 raise RegistryError(problem)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 
 
 class Watches:
-    """Callbacks by path; they run on the loop, never within the call that told them."""
+    """Callbacks by path; they run on the loop, never within the call that reports the change."""
 
     __slots__ = ("_by_path", "_count", "_due")
 

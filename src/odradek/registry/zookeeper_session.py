@@ -6,7 +6,7 @@ for them. What kazoo would do by itself, and must not:
 - After an expiry it opens another session and goes on. Here a session is over once and for all: kazoo's thread sets `_is_over`
   under `_guard` before it gives up the old session, and no request is handed to it after that.
 - It sends what was queued while the connection was lost, however much later. Here requests wait on this side, and are not sent
-  once their asker was told that they failed.
+  once their caller knows that they failed.
 - Watches fall with the connection. Here they are set again before any other request of a new connection.
 """
 
@@ -78,12 +78,12 @@ class Session:
         self.password = b""
         self.is_connected = False
         self.on_connected: Callable[[], None] = lambda: None
-        """The connection came (back); what is watched will be told."""
+        """The connection came (back); watchers will be called."""
         self.on_suspended: Callable[[], None] = lambda: None
         self.on_over: Callable[[], None] = lambda: None
         """Called once, unless `close` was called before."""
         self.on_watched: Callable[[str], None] = lambda path: None
-        """The node or its children may have changed, and the next change will be told, too."""
+        """The node or its children may have changed, and the next change will be reported, too."""
         self._config = config
         self._watched = watched
         self._timeout_s = config.session_timeout_ms / 1000
@@ -342,8 +342,8 @@ class Session:
     def _arming(self, path: str, kind: str) -> list[tuple[_Send, asyncio.Future[Any]]]:
         """The requests that watch the node and its children again, after an event of this kind (NONE: at first).
 
-        The node goes first: where it is missing its children cannot be watched, but its creation is told. A watcher is
-        told once both are set: that covers what happened meanwhile.
+        The node goes first: where it is missing its children cannot be watched, but its creation is reported. A watcher is
+        called once both are set: that covers what happened meanwhile.
         """
         watcher = self._watchers.setdefault(path, _Watcher(self, path))
         sends: list[_Send] = []

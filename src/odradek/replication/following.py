@@ -11,8 +11,8 @@ may have changed is known (`_dirty`): thousands of partitions in which nothing h
 error leaves the session until its pause is over, for else the leader would answer with that error at once, again and again.
 
 A partition that is followed under another leader epoch is another `Followed`. The answer to a question that was asked for the
-old one is recognised by that, and dropped. What the leader told of the old one counts no more, so the partition leaves the
-session and comes back to it in one request: else the leader would be silent about a high watermark that it told before.
+old one is recognised by that, and dropped. What the leader said of the old one counts no more, so the partition leaves the
+session and comes back to it in one request: else the leader would be silent about a high watermark that it sent before.
 """
 
 from __future__ import annotations
@@ -274,7 +274,7 @@ class FetchState:
                 self._dirty[key] = None
 
     def resend(self, chosen: Iterable[Followed]) -> None:
-        """Say again how far they are, though the leader was told: a request of ours that was given up may have reached it late,
+        """Say again how far they are, though the leader knows it: a request of ours that was given up may have reached it late,
         and what it says of an earlier time is what the leader believes since. It does not look at what rests."""
         for followed in chosen:
             self._asked.pop(followed.key, None)

@@ -1,7 +1,7 @@
 """Waiters for a partition's records, and how many bytes each move of its marks brings them.
 
 There are three marks: the log's end, which followers wait for, the high watermark, and the last stable offset below it. Bytes
-are counted from when the partition was opened: appended, below the high watermark, and told to be stable.
+are counted from when the partition was opened: appended, below the high watermark, and known to be stable.
 """
 
 from __future__ import annotations

@@ -408,7 +408,7 @@ class _FetchLoop:
 
     async def _begin_again(self, followed: Followed, partition: Partition, leader_start: int) -> None:
         """The leader has nothing at our end. It lies below the leader's log, so what we have is of no use to anyone; or above
-        it, which epochs would have told if our log knew any: then it is empty."""
+        it, which epochs would have shown if our log knew any: then it is empty."""
         if leader_start < 0:
             leader_start = await self._leader_start(followed, partition)
             if not self._may_act(followed):

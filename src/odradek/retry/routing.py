@@ -124,7 +124,7 @@ class Routing:
         return [*self.topics, *self._home]
 
     def received(self, record: ConsumerRecord) -> ReceivedRecord:
-        """What a consumer returned: a record of a retry topic is told by its headers where it was first."""
+        """What a consumer returned: the headers of a record in a retry topic say where it was first."""
         place = TopicPartition(record.topic, record.partition)
         if record.topic not in self._home:
             return ReceivedRecord(place=place, offset=record.offset, record=record, attempt=1, due_ms=0)

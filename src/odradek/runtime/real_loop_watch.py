@@ -105,7 +105,7 @@ class LoopWatch:
             self._look_closer.set()
 
     def _look(self) -> None:
-        told_of = 0.0
+        reported_beat_at = 0.0
         while True:
             if self._look_closer.wait(self._pause_s):
                 self._look_closer.clear()
@@ -117,8 +117,8 @@ class LoopWatch:
                 continue
             if not self._stack:
                 self._stack = self._sample()
-            if held_s > _STILL_HELD_S and told_of != beat_at:
-                told_of = beat_at
+            if held_s > _STILL_HELD_S and reported_beat_at != beat_at:
+                reported_beat_at = beat_at
                 self._on_held(LoopHeld(seconds=held_s, cpu_seconds=None, stack=self._sample(), is_over=False))
 
     def _sample(self) -> tuple[str, ...]:

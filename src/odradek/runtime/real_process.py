@@ -15,7 +15,7 @@ else:
     ctypes = lazy("ctypes")
 
 _ENOUGH: Final = 1_048_576
-"""Where there is no limit at all: what Linux gives a process at most unless told otherwise."""
+"""Where there is no limit at all: what Linux gives a process at most unless something sets another limit."""
 
 
 def raise_limit() -> None:

@@ -86,7 +86,7 @@ class Turns:
         self._queued_since_look = False
         """One long request is not in the queue most of the time: it works, or waits for the controller."""
         self.on_busy: Callable[[bool], None] = lambda is_busy: None
-        """Told when long work begins, and when it is over; now and then, too, when it never is."""
+        """Called when long work begins, and when it is over; now and then, too, when it never is."""
 
     def begin(self) -> Turn:
         """For a piece of work that begins now."""

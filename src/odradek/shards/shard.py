@@ -151,7 +151,7 @@ class Shard(Generic[M]):
         await self._released(Outcome(None))
 
     def close(self) -> None:
-        """Others coordinate from now on: waiters are told to look for them. Idempotent."""
+        """Others coordinate from now on: waiters get the error that makes them look for the others. Idempotent."""
         if self.state is not ShardState.CLOSED:
             self.state = ShardState.CLOSED
             self._loading.cancel()

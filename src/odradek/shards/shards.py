@@ -117,7 +117,7 @@ def _absolute(value: int) -> int:
 def decided(shard: Shard[M], operation: Operation[M, T]) -> T:
     """The reply of an operation at once, for the broker's own use: it may not be shown, for nothing is durable yet.
 
-    For callers that must not wait for other brokers. Raises as `Shard.execute`; a write that fails later is not told.
+    For callers that must not wait for other brokers. Raises as `Shard.execute`; a write that fails later is not reported.
     """
     replies: list[T] = []
 

@@ -188,7 +188,7 @@ def _archive(given: GivenOptions) -> ArchiveOptions | None:
 
 
 def write_options(options: Mapping[str, str], use: Use) -> WriteOptions:
-    """Check the options of a write. Streams mark their records for deduplication unless told not to."""
+    """Check the options of a write. Streams mark their records for deduplication unless an option forbids it."""
     given = given_options(options, use)
     exactly_once = _exactly_once(given, use)
     boolean(given, "includeHeaders", True)

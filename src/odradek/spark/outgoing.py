@@ -44,7 +44,7 @@ it is.
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Marks:
-    """Where a row came from, told in headers so that a reader can recognise it when it comes twice."""
+    """Where a row came from, in headers, so that a reader can recognise it when it comes twice."""
 
     query: str
     batch: int

@@ -15,7 +15,7 @@ from odradek.model.errors import OdradekError
 
 
 @contextmanager
-def told_in_one_line() -> Iterator[None]:
+def errors_in_one_line() -> Iterator[None]:
     """Around what Spark calls: an `OdradekError` that leaves the block, and ends the process, has no traceback."""
     try:
         yield

@@ -19,7 +19,7 @@ from odradek.model.errors import ConfigError
 from odradek.model.lazy import lazy
 from odradek.spark.options import WriteOptions
 from odradek.spark.outgoing import Marks, RowFormat, row_format
-from odradek.spark.plain_errors import told_in_one_line
+from odradek.spark.plain_errors import errors_in_one_line
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -51,11 +51,11 @@ class BatchSink(DataSourceArrowWriter):
             raise ConfigError('a topic cannot be overwritten: use .mode("append")')
         self._write = _write_of(options, schema)
 
-    @told_in_one_line()
+    @errors_in_one_line()
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         return self._write.write(iterator, _marks_if(self._write.options))
 
-    @told_in_one_line()
+    @errors_in_one_line()
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
         self._write.commit(messages)
 
@@ -69,11 +69,11 @@ class StreamSink(DataSourceStreamArrowWriter):
     def __init__(self, options: WriteOptions, schema: StructType) -> None:
         self._write = _write_of(options, schema)
 
-    @told_in_one_line()
+    @errors_in_one_line()
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         return self._write.write(iterator, _marks_if(self._write.options))
 
-    @told_in_one_line()
+    @errors_in_one_line()
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 - Spark's name
         self._write.commit(messages)
 

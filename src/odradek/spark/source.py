@@ -35,7 +35,7 @@ from odradek.spark import tables
 from odradek.spark.offsets import OffsetRange, StreamOffset, from_document, ranges_between, to_document
 from odradek.spark.option_table import Use, applies
 from odradek.spark.options import ArchiveOptions, ReadOptions, WriteOptions, read_options, write_options
-from odradek.spark.plain_errors import told_in_one_line
+from odradek.spark.plain_errors import errors_in_one_line
 from odradek.spark.reading.planning import grouped, split
 from odradek.spark.reading.schema import check_read_schema, read_ddl
 from odradek.spark.zip_directories import share_zip_directories
@@ -75,7 +75,7 @@ class OdradekDataSource(DataSource):
     def name(cls) -> str:
         return "odradek"
 
-    @told_in_one_line()
+    @errors_in_one_line()
     def schema(self) -> str:
         if not tables.is_table(self.options):
             return read_ddl(read_options(self.options, Use.READ).projection)
@@ -83,7 +83,7 @@ class OdradekDataSource(DataSource):
         readable = {key: value for key, value in given.items() if applies(key, Use.READ)}
         return read_ddl(read_options(readable, Use.READ).projection, tables.comment_of(given))
 
-    @told_in_one_line()
+    @errors_in_one_line()
     def reader(self, schema: StructType) -> BatchReader:
         options = _checked_read(self.options, Use.BATCH_READ, schema)
         kind = FilteringBatchReader if options.pushes_filters and _process_pushes_filters() else BatchReader
@@ -97,13 +97,13 @@ class OdradekDataSource(DataSource):
         except OdradekError as error:
             return RefusedStreamReader(ErrorValue.of(error))
 
-    @told_in_one_line()
+    @errors_in_one_line()
     def writer(self, schema: StructType, overwrite: bool) -> sink.BatchSink:
         return sink.BatchSink(
             _checked_write(self.options, Use.BATCH_WRITE, schema), schema, overwrite=overwrite
         )
 
-    @told_in_one_line()
+    @errors_in_one_line()
     def streamWriter(self, schema: StructType, overwrite: bool) -> sink.StreamSink:  # noqa: N802 - Spark's name
         # `overwrite` is complete mode: each batch is the whole result, and all of it is appended.
         return sink.StreamSink(_checked_write(self.options, Use.STREAM_WRITE, schema), schema)
@@ -172,10 +172,10 @@ def _read(
     history: History | None = None,
 ) -> Iterator[pa.RecordBatch]:
     if isinstance(partition, KeptPartition) and history is not None:
-        with told_in_one_line():
+        with errors_in_one_line():
             yield from history.read(partition.value, options, spark_schema.arrow_schema(schema), keys)
     if isinstance(partition, RangePartition) and partition.extents:
-        with told_in_one_line():
+        with errors_in_one_line():
             yield from fetch.read_ranges(partition.extents, options, spark_schema.arrow_schema(schema), keys)
 
 
@@ -194,7 +194,7 @@ class BatchReader(DataSourceReader):
         self._history = history
         self._pruning: Pruning | None = None
 
-    @told_in_one_line()
+    @errors_in_one_line()
     def partitions(self) -> Sequence[InputPartition]:
         for warning in self._options.warnings:
             log.warning("%s", warning)
@@ -218,7 +218,7 @@ class FilteringBatchReader(BatchReader):
     every other use of it, too (Spark 5 does not).
     """
 
-    @told_in_one_line()
+    @errors_in_one_line()
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802 - Spark's name
         self._pruning = pruning.pruning_of(filters)
         return filters  # Spark applies all of them: what is pruned is only what none of them would keep
@@ -236,11 +236,11 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._planner: StreamProgress | None = None
         self._publisher: OffsetPublisher | None = None
 
-    @told_in_one_line()
+    @errors_in_one_line()
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name
         return to_document(self._progress().initial())
 
-    @told_in_one_line()
+    @errors_in_one_line()
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
         before = from_document(start)
         self._publish(before)
@@ -258,11 +258,11 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         latest = self._progress().known_latest()
         return None if latest is None else to_document(latest)
 
-    @told_in_one_line()
+    @errors_in_one_line()
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name
         self._progress().prepare_available_now()
 
-    @told_in_one_line()
+    @errors_in_one_line()
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         """Pure: after a restart Spark asks again with the offsets it journaled."""
         ranges = ranges_between(from_document(start), from_document(end))
@@ -295,7 +295,7 @@ class RefusedStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def __init__(self, reason: ErrorValue[OdradekError]) -> None:
         self._reason = reason
 
-    @told_in_one_line()
+    @errors_in_one_line()
     def _refuse(self) -> NoReturn:
         raise self._reason.exception()
 

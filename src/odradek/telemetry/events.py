@@ -75,7 +75,7 @@ def get(room: str) -> Events:
 def caused_by_peers(room: str) -> Events:
     """Events of `room` that any client of a listener can cause as often as it likes, by what it asks or by how it behaves.
 
-    In a broker's own output there is a limit of their number, for each event and address. How many were dropped is told.
+    In a broker's own output there is a limit of their number, for each event and address. The log says how many were dropped.
     """
     return Events(logging.getLogger(f"{_ROOT}.{room}"), is_limited=True)
 
@@ -110,8 +110,8 @@ class _Limiting(logging.Filter):
         self._limiter = LineLimiter(burst=lines_max)
 
     def filter(self, record: logging.LogRecord) -> bool:
-        for answer, told_count in self._limiter.overdue(record.created):
-            self._tell(record, answer, told_count)
+        for cause, overdue_count in self._limiter.overdue(record.created):
+            self._tell(record, cause, overdue_count)
         if not getattr(record, "odradek_limited", record.name == _ASYNCIO):
             return True
         values: dict[str, Any] = getattr(record, "odradek_values", {})

@@ -1,6 +1,6 @@
 """How many lines of a log each cause may have. A pure core: no clock, no output.
 
-Each cause has a bucket of lines that fills again with time. What finds it empty is dropped and counted. The count is told with
+Each cause has a bucket of lines that fills again with time. What finds it empty is dropped and counted. The count comes with
 the cause's next line, or by itself once the cause was quiet for a while. Causes are many, and strangers choose them: beyond a
 number of causes the others share one bucket for each event.
 """
@@ -54,7 +54,7 @@ class LineLimiter:
         return len(self._buckets)
 
     def admit(self, cause: Cause, now: float) -> int | None:
-        """None when the line is to be dropped, else how many of its cause were dropped since the last that was told."""
+        """None when the line is to be dropped, else how many of its cause were dropped since the last that was reported."""
         bucket = self._bucket(cause, now)
         passed = max(0.0, now - bucket.filled_at)  # a wall clock may be set back
         bucket.lines = min(self._burst, bucket.lines + passed * self._per_second)
@@ -68,7 +68,7 @@ class LineLimiter:
         return dropped_count
 
     def overdue(self, now: float) -> list[tuple[Cause, int]]:
-        """Causes that are quiet by now, with what was dropped of each; it is told once. Cheap: it looks once a second."""
+        """Causes that are quiet by now, with what was dropped of each; it is reported once. Cheap: it looks once a second."""
         if 0.0 <= now - self._looked_at < 1.0:
             return []
         self._looked_at = now

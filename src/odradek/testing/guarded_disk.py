@@ -5,7 +5,7 @@ its tests, so tests and the simulator use this disk: the call raises, and `viola
 error.
 
 What counts as the loop's thread: one on which an event loop is running. The simulator's offload runs work on threads of its
-own, on which no loop runs, so nothing has to be told to it. An offload of a test that runs work where it is asked for says so
+own, on which no loop runs, so the guard allows it everything. An offload of a test that runs work where it is asked for says so
 with `off_loop`. Places that may do it all the same are in `ALLOWED`, each with its reason.
 """
 

@@ -35,7 +35,7 @@ class TransactionSettings:
     timeout_ms_max: int
     two_phase_commit: bool
     retry_seconds: float
-    """A request that meets a transaction not yet complete looks again after this pause, if it cannot be told when,"""
+    """A request that meets a transaction not yet complete looks again after this pause, if it cannot know when,"""
     retry_seconds_max: float
     """and waits at most so long."""
 

@@ -50,7 +50,7 @@ class TransactionState(IntEnum):
 
     @property
     def is_prepared(self) -> bool:
-        """Decided, but not yet told to all partitions."""
+        """Decided, but not all partitions know it yet."""
         return self in (TransactionState.PREPARE_COMMIT, TransactionState.PREPARE_ABORT)
 
     @property

@@ -25,7 +25,7 @@ class RowChanges:
 
 
 def changes_of(columns: Columns, keys: KeyFormat) -> RowChanges:
-    """ValueError never: what cannot be read is skipped, and told."""
+    """Never raises ValueError: what cannot be read is skipped, and reported."""
     raw_keys = cells(columns.keys, columns.row_count)
     values = cells(columns.values, columns.row_count)
     last_timestamp_ms = memoryview(columns.timestamps).cast("B").cast("q")[columns.row_count - 1]

@@ -268,11 +268,11 @@ def test_an_expired_session_loses_its_nodes_and_may_not_commit(store: Store, eve
             await other.sync()
             return await other.get("/ids/1") is None
 
-        async def told_once() -> bool:
+        async def called_once() -> bool:
             return len(answers) == 1
 
         await eventually(gone)
-        await eventually(told_once)
+        await eventually(called_once)
         assert await other.get("/late") is None
 
     store.run(scenario)
@@ -289,10 +289,10 @@ def test_renewing_begins_another_session_without_the_old_nodes(store: Store, eve
             session = registry.session_id
             await store.expire(registry)
 
-            async def was_told(wanted: int = number) -> bool:
+            async def was_called(wanted: int = number) -> bool:
                 return len(answers) == wanted
 
-            await eventually(was_told)
+            await eventually(was_called)
             await registry.renew()
             assert registry.session_id != session
             await registry.sync()
@@ -341,10 +341,10 @@ def test_a_watch_hears_of_each_kind_of_change(store: Store, eventually: Eventual
         calls: dict[str, int] = {"/t": 0, "/t/a": 0}
 
         def count(path: str) -> Callable[[], None]:
-            def told() -> None:
+            def was_called() -> None:
                 calls[path] += 1
 
-            return told
+            return was_called
 
         for path in calls:
             registry.watch(path, count(path))
@@ -353,10 +353,10 @@ def test_a_watch_hears_of_each_kind_of_change(store: Store, eventually: Eventual
             before = dict(calls)
             await writer.commit([operation])
 
-            async def told() -> bool:
+            async def was_called() -> bool:
                 return all(calls[path] > before[path] for path in watched)
 
-            await eventually(told)
+            await eventually(was_called)
 
         await change(Create(path="/t/a", data=b""), "/t", "/t/a")
         await change(Put(path="/t/a", data=b"", version=0), "/t/a")
@@ -381,13 +381,13 @@ def test_a_watch_of_a_parent_hears_of_a_child_that_is_replaced_in_one_commit(
         calls: list[int] = []
         registry.watch("/t", lambda: calls.append(1))
         await registry.children("/t")
-        told_before = len(calls)
+        calls_before = len(calls)
         await writer.commit([Delete(path="/t/a", version=0), Create(path="/t/a", data=b"")])
 
-        async def told() -> bool:
-            return len(calls) > told_before
+        async def was_called() -> bool:
+            return len(calls) > calls_before
 
-        await eventually(told)
+        await eventually(was_called)
 
     store.run(scenario)
 
@@ -404,10 +404,10 @@ def test_a_watch_that_was_ended_is_not_called(store: Store, eventually: Eventual
         before = len(ended)
         await registry.commit([Create(path="/a", data=b"")])
 
-        async def told() -> bool:
+        async def was_called() -> bool:
             return bool(going_on)
 
-        await eventually(told)
+        await eventually(was_called)
         assert len(ended) == before
 
     store.run(scenario)
@@ -423,10 +423,10 @@ def test_watches_tell_of_an_expired_sessions_nodes(store: Store, eventually: Eve
         assert await heir.get("/controller") is not None
         await store.expire(dying)
 
-        async def told_and_gone() -> bool:
+        async def called_and_gone() -> bool:
             return bool(seen) and await heir.get("/controller") is None
 
-        await eventually(told_and_gone)
+        await eventually(called_and_gone)
 
     store.run(scenario)
 
@@ -448,11 +448,11 @@ def test_watches_go_on_in_a_renewed_session(store: Store, eventually: Eventually
         versions.clear()
         await other.commit([Put(path="/a", data=b"", version=0)])
 
-        async def told_and_changed() -> bool:
+        async def called_and_changed() -> bool:
             node = await registry.get("/a")
             return bool(versions) and node is not None and node.version == 1
 
-        await eventually(told_and_changed)
+        await eventually(called_and_changed)
 
     store.run(scenario)
 

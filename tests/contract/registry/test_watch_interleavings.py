@@ -1,4 +1,4 @@
-"""No watch is lost: whatever is interleaved, once all is quiet a client that re-reads when told knows the truth."""
+"""No watch is lost: whatever is interleaved, once all is quiet a client that reads again after each call knows the truth."""
 
 from __future__ import annotations
 
@@ -48,8 +48,8 @@ class Watcher:
         registry.on_expired = self._expired
         for path in (root, *(f"{root}/{name}" for name in _NAMES)):
             self._again[path] = False
-            registry.watch(path, lambda path=path: self._told(path))
-            self._told(path)
+            registry.watch(path, lambda path=path: self._changed(path))
+            self._changed(path)
 
     def _expired(self) -> None:
         self._tasks.append(asyncio.ensure_future(self._renew()))
@@ -63,9 +63,9 @@ class Watcher:
             else:
                 break
         for path in self._again:
-            self._told(path)
+            self._changed(path)
 
-    def _told(self, path: str) -> None:
+    def _changed(self, path: str) -> None:
         if self._again[path]:
             return
         self._again[path] = True

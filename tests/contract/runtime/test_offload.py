@@ -20,16 +20,16 @@ def tell(request: pytest.FixtureRequest) -> Iterator[Callable[[Story], Any]]:
     """Runs a story with an Offload of two threads."""
     if request.param == "threads":
         offload = ThreadOffload(2)
-        yield lambda story: asyncio.run(_told(story, offload))
+        yield lambda story: asyncio.run(_outcome_of(story, offload))
         offload.close()
         return
     with World(1) as world:
         host = world.host("broker")
         host.boot()
-        yield lambda story: world.run(lambda: host.spawn(_told(story, host.life.offload)))
+        yield lambda story: world.run(lambda: host.spawn(_outcome_of(story, host.life.offload)))
 
 
-async def _told(story: Story, offload: Offload) -> Any:
+async def _outcome_of(story: Story, offload: Offload) -> Any:
     return await asyncio.wait_for(story(offload), 30)
 
 

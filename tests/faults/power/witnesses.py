@@ -60,7 +60,7 @@ class Testimony:
 
 
 class _Thread:
-    """Does `step` until it is told to stop; what a step raises is a failure to report, and ends it."""
+    """Does `step` until `stop` is called; what a step raises is a failure to report, and ends it."""
 
     def __init__(self, name: str, step: Callable[[int], None]) -> None:
         self.name = name
@@ -111,7 +111,7 @@ class Transactions:
         """A retriable failure is tried again; any other leaves the transaction unknown, and begins again."""
         try:
             if self._producer is None:
-                self._begin_anew()
+                self._begin_again()
             self._transact(number)
         except confluent_kafka.KafkaException as error:
             if error.args[0].fatal():
@@ -122,7 +122,7 @@ class Transactions:
                 return
             raise
 
-    def _begin_anew(self) -> None:
+    def _begin_again(self) -> None:
         self._producer = transactional_producer(self.address, self.name, self.log)
         self._again(lambda: self._producer.init_transactions(_ASK_SECONDS))
         consumer = confluent_kafka.Consumer(
@@ -227,7 +227,7 @@ class Witnesses:
 
     def testimony(self) -> Testimony:
         return Testimony(
-            records={writer.name: array("q", writer.ledger.told) for writer in self.writers},
+            records={writer.name: array("q", writer.ledger.places) for writer in self.writers},
             transactions={self._transactions.name: dict(self._transactions.ended)},
             group_offsets={self._commits.name: self._commits.acknowledged},
             topics=list(self._commits.topics),

@@ -1,4 +1,4 @@
-"""What a run's programs are told, and where they keep how far they are: as Spark does it."""
+"""What a run's programs get to know, and where they keep how far they are: as Spark does it."""
 
 from __future__ import annotations
 

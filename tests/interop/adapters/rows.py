@@ -27,7 +27,7 @@ class Row:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sent:
-    """What the client says about a record that it sent. With acks=0 no broker told it an offset: -1."""
+    """What the client says about a record that it sent. With acks=0 no broker gave it an offset: -1."""
 
     partition: int
     offset: int
@@ -60,7 +60,7 @@ class AbsentError(Exception):
 
 
 class Client(Protocol):
-    """A third-party client, told only where to bootstrap."""
+    """A third-party client that knows only where to bootstrap."""
 
     name: str
 

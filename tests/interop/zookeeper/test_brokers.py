@@ -141,7 +141,7 @@ def test_the_doctor_looks_at_zookeeper_and_makes_nothing_there(
 ) -> None:
     connect = zookeeper.address + chroot
 
-    def told(where: str) -> str:
+    def finding_of(where: str) -> str:
         pairs = ("--set", f"zookeeper.connect={where}", "--set", "zookeeper.connection.timeout.ms=2000")
         main(["doctor", "--data", str(tmp_path / "nothing"), "--listen", "127.0.0.1:0", *pairs])
         return next(
@@ -149,9 +149,9 @@ def test_the_doctor_looks_at_zookeeper_and_makes_nothing_there(
         )
 
     for _ in range(2):
-        assert told(connect) == f"ok    zookeeper {connect}: reached; no cluster there yet"
+        assert finding_of(connect) == f"ok    zookeeper {connect}: reached; no cluster there yet"
     start_broker(connect)
-    assert told(connect).endswith("brokers that live: 0")
-    assert told("127.0.0.1:1/x").startswith(
+    assert finding_of(connect).endswith("brokers that live: 0")
+    assert finding_of("127.0.0.1:1/x").startswith(
         "fail  zookeeper 127.0.0.1:1/x: cannot reach ZooKeeper at 127.0.0.1:1"
     )

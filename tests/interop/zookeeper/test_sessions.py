@@ -91,7 +91,7 @@ async def test_a_cut_longer_than_the_session_ends_it_and_nothing_goes_on_until_i
     while await other.children("/ids"):
         gone.clear()
         await gone.wait()
-    assert expired == [], "no one has told it yet"
+    assert expired == [], "it has not heard of it yet"
     await cable.heal()
     await eventually(lambda: expired)
     for _ in range(3):
@@ -206,12 +206,12 @@ async def test_a_watch_follows_many_changes_made_through_another_connection_to_t
         assert node is not None
         seen.append(node.version)
 
-    def told() -> None:
+    def on_change() -> None:
         task = asyncio.ensure_future(read())
         reading.add(task)
         task.add_done_callback(reading.discard)
 
-    registry.watch("/a", told)
+    registry.watch("/a", on_change)
     for version in range(60):
         if version % 20 == 10:
             await cable.cut()

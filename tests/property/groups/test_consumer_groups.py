@@ -46,15 +46,15 @@ subscriptions = st.sets(st.sampled_from(TOPICS)).map(sorted)
 
 @dataclass
 class Client:
-    """A member as a correct client behaves: it uses what it was told, and stops before it says that it has stopped."""
+    """A member as a correct client behaves: it uses what it was assigned, and stops before it says that it has stopped."""
 
     member_id: str
     topics: list[str]
     regex: str | None = None
     instance_id: str | None = None
     epoch: int = 0
-    told: set[tuple[UUID, int]] = field(default_factory=set)
-    """What it was told to use, last."""
+    assigned: set[tuple[UUID, int]] = field(default_factory=set)
+    """What it was assigned last."""
     uses: set[tuple[UUID, int]] = field(default_factory=set)
     must_say_all: bool = True
     silent_since_ms: int = 0
@@ -82,13 +82,13 @@ class Client:
         )
 
     def take(self, response: ConsumerGroupHeartbeatResponse, now_ms: int) -> None:
-        if self.uses <= self.told:
+        if self.uses <= self.assigned:
             self.late_since_ms = self.silent_since_ms
         self.silent_since_ms = now_ms
         self.epoch = response.member_epoch
         self.must_say_all = False
         if response.assignment is not None:
-            self.told = {
+            self.assigned = {
                 (partition.topic_id, n)
                 for partition in response.assignment.topic_partitions
                 for n in partition.partitions
@@ -96,11 +96,11 @@ class Client:
 
     def act(self) -> None:
         """Give up what is not its any more, then take what is: that may take a while, and heartbeats go on."""
-        self.uses = set(self.told)
+        self.uses = set(self.assigned)
 
     def drop_all(self) -> None:
         self.epoch = 0
-        self.told = set()
+        self.assigned = set()
         self.uses = set()
         self.must_say_all = True
 
@@ -190,7 +190,7 @@ class Groups(RuleBasedStateMachine):
             if self.bench.now_ms - client.silent_since_ms >= min(SESSION_MS, REBALANCE_MS):
                 client.drop_all()
             elif self.bench.now_ms - client.late_since_ms >= REBALANCE_MS:
-                client.uses &= client.told
+                client.uses &= client.assigned
 
     @rule()
     def the_coordinator_restarts(self) -> None:

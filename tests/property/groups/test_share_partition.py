@@ -23,7 +23,7 @@ MEMBERS = st.sampled_from(["a", "b", "c"])
 
 
 class Sharing(RuleBasedStateMachine):
-    """Members acquire, acknowledge, forget and die; a coordinator keeps what it was told, and restarts from it."""
+    """Members acquire, acknowledge, forget and die; a coordinator keeps what it heard, and restarts from it."""
 
     acquired = Bundle("acquired")
 

@@ -39,7 +39,7 @@ def test_a_planted_bug_is_found(name: str) -> None:
 
 
 class Script:
-    """Brokers 1, 2 and 3, of which the first leads; what follows is told step by step."""
+    """Brokers 1, 2 and 3, of which the first leads; what follows is written step by step."""
 
     def __init__(self) -> None:
         self.model = ReplicasModel(seed=1)

@@ -1,7 +1,7 @@
 """A coordinator that moves between two brokers, in any order of events: what was acknowledged is never lost nor overtaken.
 
 The log is a model of replication: a leader's record is acknowledged once every member of the ISR has it, a broker that is
-elected has everything acknowledged, and the old leader goes on believing that it leads until it is told.
+elected has everything acknowledged, and the old leader goes on believing that it leads until it hears the news.
 """
 
 from __future__ import annotations
@@ -225,7 +225,7 @@ class Cluster:
             self.acknowledged.append((offset, before))
 
     async def finish(self) -> tuple[list[int], int]:
-        """Everything heals; the offsets in the log in order, and the one that a consumer is told."""
+        """Everything heals; the offsets in the log in order, and the one that a consumer gets."""
         self.tell()
         for _ in range(5):
             self.replicate()

@@ -115,7 +115,7 @@ class FollowerAgainstModel(RuleBasedStateMachine):
         return result
 
     @invariant()
-    def the_log_is_what_it_was_told(self) -> None:
+    def the_log_is_what_it_received(self) -> None:
         if hasattr(self, "log"):
             assert (self.log.start_offset, self.log.end_offset) == (self.begin, self.end)
             assert self.contents() == [content for _, _, content in self.batches]

@@ -1,6 +1,6 @@
 """Random interleavings of clients, repeated and late requests, timeouts and restarts.
 
-Each transaction has a partition of its own, so that it can be told from every other one.
+Each transaction has a partition of its own, so that it differs from every other one.
 """
 
 from __future__ import annotations

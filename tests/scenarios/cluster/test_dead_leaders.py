@@ -134,8 +134,8 @@ async def test_news_of_a_death_that_comes_with_the_question_is_heard_first(
 
 
 async def test_a_broker_that_left_is_named_a_while_longer(scene: Any, wire: Any, known: ClusterImage) -> None:
-    """librdkafka that is told in one answer that a partition moved, and that its old broker is no more, loses sight of it for a
-    second (seen in 2.16.0): its thread for that broker ends before it has let go of the partition."""
+    """If librdkafka learns from one answer that a partition moved, and that its old broker is no more, it loses sight of the
+    partition for a second (seen in 2.16.0): its thread for that broker ends before it has let go of the partition."""
     link = scene.broker.context.cluster
     before = link.image
     link.show(

@@ -1,4 +1,4 @@
-"""What clients are told by a broker that listens, and has not yet heard who is in its cluster: nothing, until it has."""
+"""What clients hear from a broker that listens, and has not yet heard who is in its cluster: nothing, until it has."""
 
 from collections.abc import Callable
 from dataclasses import replace

@@ -41,7 +41,7 @@ SETTINGS = {
 
 
 class Member:
-    """A member of the group `g` that does at once what it is told."""
+    """A member of the group `g` that does at once what the coordinator asks."""
 
     def __init__(self, wire: Any, member_id: str, version: int = 1) -> None:
         self.wire = wire

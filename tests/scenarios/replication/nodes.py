@@ -41,7 +41,7 @@ FIRST_ID = UUID(int=1)
 
 
 class Controller:
-    """Grants every proposal, unless told not to; and hands images to those who are up."""
+    """Grants every proposal, unless a test forbids it; and hands images to those who are up."""
 
     def __init__(self) -> None:
         self.nodes: dict[int, Node] = {}

@@ -446,7 +446,7 @@ async def test_a_new_follower_hears_soon_where_the_log_begins_and_once(
         (answer,) = await asyncio.wait_for(asked, 60)
         assert (answer.log_start_offset, answer.records) == (1, b"")
         assert await session.ask(2, start_offset=start_offset, high_watermark=2, wait_ms=20) == [], (
-            "it was told"
+            "it has heard of it"
         )
 
 

@@ -1,4 +1,4 @@
-"""Transactions as partitions and readers see them: what is admitted, how far readers get, what they are told to leave out."""
+"""Transactions as partitions and readers see them: what is admitted, how far readers get, what they must leave out."""
 
 import asyncio
 from collections.abc import Callable
@@ -36,7 +36,7 @@ CLASSIC, NEWEST = 9, 12
 
 
 class Producer:
-    """A transactional producer that does exactly what it is told."""
+    """A transactional producer that does exactly what a test wants."""
 
     def __init__(self, wire: Any, batch_of: Callable[..., bytearray], name: str) -> None:
         self.wire = wire
@@ -229,7 +229,7 @@ async def test_a_long_poll_for_committed_records_ends_with_the_transaction_not_w
 async def test_a_long_poll_in_an_open_transaction_ends_when_its_records_are_deleted(
     scene: Any, wire: Any, producer_of: Any, make_fetch: Any
 ) -> None:
-    """The reader is told that it is out of range as soon as that is so; it waits at the transaction's first record."""
+    """The reader gets OFFSET_OUT_OF_RANGE as soon as that is so; it waits at the transaction's first record."""
     await wire.create("t")
     producer = await producer_of("one")
     assert await producer.add("t") == 0

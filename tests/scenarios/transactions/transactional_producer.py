@@ -1,4 +1,4 @@
-"""A transactional producer that says exactly what it is told to say, and what readers of committed records get."""
+"""A transactional producer that says exactly what a test wants, and what readers of committed records get."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ SMALL = {"transaction_state_log_num_partitions": "3"}
 
 
 class TransactionalProducer:
-    """A transactional producer that says exactly what it is told to say."""
+    """A transactional producer that says exactly what a test wants."""
 
     def __init__(self, wire: Any, batch_of: Callable[..., bytearray], name: str, end_version: int) -> None:
         self.wire = wire

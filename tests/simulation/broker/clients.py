@@ -138,7 +138,7 @@ async def create_topic(
 class ProducerClient:
     """Sends a source's batches, up to five at a time, until all are acknowledged.
 
-    What is acknowledged with another `acks` than all may be lost: the ledger is not told.
+    What is acknowledged with another `acks` than all may be lost: the ledger does not hear of it.
     """
 
     def __init__(
@@ -255,7 +255,7 @@ class ConsumerClient:
         self._version = _BY_ID_SINCE
 
     async def follow(self, finished: Callable[[], bool]) -> None:
-        """Read until told to stop."""
+        """Read until `stop`."""
         while not finished():
             try:
                 client = await self._connect()

@@ -1,7 +1,7 @@
 """What a cluster has committed, and that every possible leader has it: looked at after every turn of the loop.
 
 Committed is what lies below the highest high watermark that any replica ever had: some reader, or some producer that waits for
-acks=all, may have been told. From the moment at which that is so, every member of the ISR that is written in the registry, and
+acks=all, may know it. From the moment at which that is so, every member of the ISR that is written in the registry, and
 everyone who is eligible besides, has it durably and in the same leader epochs: the next leader comes from among them. This is
 true at every instant, while leaders are deposed and do not know it, and while proposals are under way; so a bug shows when it
 happens, and needs no reader who comes by.

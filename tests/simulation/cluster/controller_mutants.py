@@ -224,7 +224,7 @@ def deposed_controller_refuses() -> Patches:
 
 
 @mutant("row 25: now and then no broker hears of a change", _SCENARIO)
-def change_not_told() -> Patches:
+def change_not_sent() -> Patches:
     real = Publication._update
 
     async def update(self: Publication, epoch: int, version: int) -> Any:

@@ -24,7 +24,7 @@ _LOOK_S = 0.05
 
 
 class ClusterMonitor:
-    """`watch` until told to stop; `settled` when all should be well again."""
+    """`watch` until `stop`; `settled` when all should be well again."""
 
     def __init__(self, view: ClusterView) -> None:
         self._view = view

@@ -243,7 +243,7 @@ def waits_across_roles() -> Patches:
     yield patch.object(Replica, "end_role", lambda self, reason: self.readers.end())
 
 
-@mutant("row 21: a broker that was told to follow goes on leading", _SCENARIO)
+@mutant("row 21: a broker that must follow goes on leading", _SCENARIO)
 def leads_on() -> Patches:
     real = Partition.follow
 

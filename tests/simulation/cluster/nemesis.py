@@ -92,8 +92,8 @@ class Nemesis:
 
     def may_lose(self, keeper: ClusterKeeper, topic: TopicImage) -> bool:
         """Whether it may be in sync, or eligible, without having all that was committed: a bit of one of its files was flipped,
-        and it has not told yet what is damaged, or may have been the only one that had it; or its power failed, and it has not
-        told yet that it may lack what was in memory."""
+        and it has not reported yet what is damaged, or may have been the only one that had it; or its power failed, and it has
+        not reported yet that it may lack what was in memory."""
         if self._forgetful is keeper:
             return not self._is_heard(keeper)
         is_alone = int(topic.configs.get("min.insync.replicas", "1")) < 2
@@ -313,8 +313,8 @@ class Nemesis:
     def _rot(self, strike: Strike, hit: ClusterKeeper, rng: Random) -> None:
         """Kill the broker and flip a bit in one of its files; no second broker of a run may lose anything so.
 
-        Of a log, where the broker will look when it opens it, and can know that it was committed: beyond that, rot cannot be
-        told from a write that was torn.
+        Of a log, where the broker will look when it opens it, and can know that it was committed: beyond that, rot looks
+        like a write that was torn.
         """
         if self._rotten not in (None, hit) or not self._view.may_rot(hit):
             return

@@ -1,4 +1,4 @@
-"""Consumers of a simulated cluster. They read from leaders, or from followers, and check what they are told."""
+"""Consumers of a simulated cluster. They read from leaders, or from followers, and check what they get."""
 
 from __future__ import annotations
 

@@ -70,7 +70,7 @@ class CompactionHistory:
     offered_below: int = 0
     """What is not below was never offered to compaction."""
 
-    # ---- what producers and readers were told ------------------------------------------------------------------------
+    # ---- what producers and readers know ------------------------------------------------------------------------
 
     def acknowledge(self, identity: bytes, offset: int) -> None:
         """The record is durable; outside of transactions that is all it needs."""
@@ -88,7 +88,7 @@ class CompactionHistory:
         self.resolved(transaction, is_commit=is_commit)
 
     def resolved(self, transaction: str, *, is_commit: bool) -> None:
-        """It is over; where its marker is was never told."""
+        """It is over; where its marker is, no one said."""
         for sent in self.sent.values():
             if sent.transaction == transaction:
                 sent.fate = Fate.COMMITTED if is_commit else Fate.ABORTED

@@ -114,7 +114,7 @@ def flush(log: Log) -> None:
 
 
 class KeyedLog:
-    """Open from the start. The clock stands still unless told otherwise."""
+    """Open from the start. The clock stands still unless the test moves it."""
 
     def __init__(self, config: LogConfig, *, seed: int = 0, broker: BrokerConfig | None = None) -> None:
         self.config = replace(config, cleanup_policy=config.cleanup_policy | {"compact"})

@@ -21,13 +21,13 @@ class ConsumerGroupHistory(GroupHistory):
     users: dict[int, str] = field(default_factory=dict)
     tenures: dict[int, tuple[int, str]] = field(default_factory=dict)
     leases: dict[str, float] = field(default_factory=dict)
-    """Until when a member may believe what it was told last."""
+    """Until when a member may believe what it heard last."""
 
     def renewed(self, member: str, until_s: float) -> None:
         self.leases[member] = until_s
 
     def takes(self, member: str, partition: int, now_s: float) -> int:
-        """A member was told to use a partition; returns the tenure."""
+        """A member was assigned a partition; returns the tenure."""
         user = self.users.get(partition)
         if user not in (None, member) and self.leases.get(user or "", 0.0) > now_s:
             raise ViolationError(f"partition {partition} was given to {member} while {user} uses it")

@@ -32,7 +32,7 @@ from odradek.testing.sim.wire_client import WireClient
 
 SESSION_MS: Final = 3_000
 _REBALANCE_MS: Final = 6_000
-"""Longer than the session: who cannot be told to give back loses its session first."""
+"""Longer than the session: a member that cannot hear that it must give back loses its session first."""
 _LATER: Final = frozenset(
     {
         ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,

@@ -27,7 +27,7 @@ def everything_is_free() -> Patches:
     yield patch.object(ConsumerGroup, "is_free", is_free)
 
 
-@mutant("a member is believed to have given back what it was only told to", _SCENARIO)
+@mutant("a member is believed to have given back what it only should give back", _SCENARIO)
 def revocation_is_not_awaited() -> Patches:
     def uses(owned: Owned | None, holding: Holding) -> bool:
         return False

@@ -476,7 +476,7 @@ class ReplicasModel:
         self.history.compare(partitions)
 
     def round(self, replicas: Iterable[Replica]) -> None:
-        """A while in which everything arrives that these ask for and are told."""
+        """A while in which everything arrives that these ask for and that others send them."""
         self._clock.now += 0.3
         for replica in replicas:
             replica.seen = len(self.controller.versions) - 1

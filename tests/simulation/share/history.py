@@ -1,6 +1,6 @@
 """What a share group (KIP-932) in simulation was seen to do, and whether that may be.
 
-- What a member accepted or rejected, and was told so, is never given to anyone who asks after that.
+- What a member accepted or rejected, and the coordinator confirmed, is never given to anyone who asks after that.
 - A record is delivered at most as often as the group's limit says. A delivery counts for good once it was given back, so after
   so many releases that were answered no one gets it any more.
 - A record that no one accepted or rejected, and that cannot have been delivered often enough, is not done with.
@@ -34,7 +34,7 @@ class Said(NamedTuple):
 
 @dataclass(slots=True)
 class ShareHistory:
-    """Of one group. `now` counts what was told: requests and answers are ordered by it."""
+    """Of one group. `now` counts the events: requests and answers are ordered by it."""
 
     delivery_count_max: int
     now: int = 0

@@ -56,7 +56,7 @@ class ShareMember:
         self._epoch = 0
         self._session_epoch = 0
         self._assigned: set[int] = set()
-        self._told: set[int] = set()
+        self._last_assigned: set[int] = set()
         self._said: list[Said] = []
         """What it will say of records that it has."""
 
@@ -87,12 +87,12 @@ class ShareMember:
             await self._acknowledge(client)
         elif not is_calm() and rng.random() < 0.03:
             await asyncio.sleep(rng.uniform(0.5, 6.0))
-        elif self._assigned or self._told:
+        elif self._assigned or self._last_assigned:
             await self._fetch(client, is_calm=is_calm())
 
     def _end_session(self) -> None:
         self._session_epoch = 0
-        self._told = set()
+        self._last_assigned = set()
         self._said = []
 
     async def _heartbeat(self, client: WireClient) -> None:
@@ -137,7 +137,7 @@ class ShareMember:
         if self._is_refused(answer.error_code, "a ShareFetch"):
             return
         self._session_epoch += 1
-        self._told = set(self._assigned)
+        self._last_assigned = set(self._assigned)
         for topic in answer.responses:
             for data in topic.partitions:
                 self._hear(said, data.partition_index, data.acknowledge_error_code)
@@ -167,7 +167,7 @@ class ShareMember:
     def _fetch_request(self, said: list[Said]) -> fetching.ShareFetchRequest:
         topic_id = self._context.topic_ids[self._topic]
         wanted = sorted(self._assigned | {text.partition for text in said})
-        gone = sorted(self._told - self._assigned)
+        gone = sorted(self._last_assigned - self._assigned)
         return fetching.ShareFetchRequest(
             group_id=GROUP,
             member_id=self._member_id,

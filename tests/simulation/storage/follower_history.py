@@ -1,7 +1,7 @@
 """What a leader's log has, batch by batch, and what a follower's log may be after it copied from it: the plain meaning.
 
 The leader is a list of batches, outside of every host. It changes its mind as leaders do that are elected one after the other:
-its end is cut, and goes on under a new epoch. A follower's log is, at any time, what it was told; after a crash it is a part
+its end is cut, and goes on under a new epoch. A follower's log is, at any time, what it received; after a crash it is a part
 of that from the beginning on, no shorter than what it had said is durable.
 """
 

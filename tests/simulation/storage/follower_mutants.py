@@ -46,7 +46,7 @@ def old_checkpoints_believed() -> Patches:
 @mutant("the cut of the last segment is not synced", "follower")
 def cut_not_synced() -> Patches:
     def cut(disk: Any, path: str, plan: TruncationPlan) -> None:
-        file = disk.open(path, create=plan.is_anew)
+        file = disk.open(path, create=plan.starts_empty)
         if file.length() > plan.position:
             file.truncate(plan.position)
         file.close()

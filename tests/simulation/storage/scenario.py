@@ -2,7 +2,7 @@
 
 The plan of a run is drawn from its seed; the lives it is given say which disk faults each boot meets. After
 every boot, and once more at the end after the power was cut behind a clean close, the ledgers compare what
-the logs hold with what producers and readers were told.
+the logs hold with what producers and readers know.
 """
 
 from __future__ import annotations
@@ -278,7 +278,7 @@ class StorageScenario:
                     raise ViolationError(f"{partition.name}: {source.name}'s marker: {error}") from error
                 await asyncio.sleep(_RETRY_S)
             else:
-                source.transactions[-1].told_offset = offset
+                source.transactions[-1].reported_offset = offset
                 return offset
 
     def _append_marker(

@@ -1,7 +1,7 @@
 """A disk that takes away, or rots, what was acknowledged, just when the broker crashed: the next opening must say so.
 
 After a theft the opening is tried, and then everything is put back. What must be noticed follows from what the scenario itself
-was told, and from the files: records below an offset that was written down as durable, and that no one was allowed to delete.
+knows, and from the files: records below an offset that was written down as durable, and that no one was allowed to delete.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Simulated transactional producers, in both ways of speaking.
 
 A producer keeps its memory when connections break and brokers die; it gives up a transaction now and then, dies itself and
-comes back under its name, and shares that name with a zombie. What it asked for and what it was told goes into the history.
+comes back under its name, and shares that name with a zombie. Its requests and the answers go into the history.
 """
 
 from __future__ import annotations

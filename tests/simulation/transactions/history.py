@@ -1,7 +1,8 @@
 """The checker of transactions: what producers wrote and decided, and what readers of committed records got.
 
 Its anomalies have Jepsen's names. *Aborted read*: a record of a transaction that no one asked to commit, or whose abort was
-told. *Torn*: a part of a transaction. *Lost*: a commit was told, and its records are gone. *Duplicate*: a record twice.
+acknowledged. *Torn*: a part of a transaction. *Lost*: a commit was acknowledged, and its records are gone. *Duplicate*: a
+record twice.
 *Unstable*: what a reader saw is not there any more. *Stuck*: a transaction never ends (the scenario looks for that).
 """
 
@@ -19,7 +20,7 @@ class Fate(Enum):
     OPEN = "open"
     """No one asked to commit it yet: nothing of it may be read."""
     IN_DOUBT = "in doubt"
-    """A commit was asked for, and its answer never came, or told of another producer."""
+    """A commit was asked for, and its answer never came, or spoke of another producer."""
     COMMITTED = "committed"
     ABORTED = "aborted"
 

@@ -165,8 +165,8 @@ def no_timeouts() -> Patches:
     yield patch.object(TransactionMachine, "_find_overdue", lambda self, now: None)
 
 
-@mutant("readers of committed records are not told what was aborted", _SCENARIO)
-def aborted_transactions_untold() -> Patches:
+@mutant("readers of committed records do not learn what was aborted", _SCENARIO)
+def aborted_transactions_omitted() -> Patches:
     yield patch.object(Log, "aborted_transactions", lambda self, start_offset, end_offset: [])
 
 

@@ -1,4 +1,4 @@
-"""Simulated readers of committed records: the history is told what they get. Nothing may lie above the last stable offset."""
+"""Simulated readers of committed records: the history notes what they get. Nothing may lie above the last stable offset."""
 
 from __future__ import annotations
 

@@ -21,20 +21,20 @@ from odradek.testing.sim.failures import ViolationError
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class Transaction:
-    """One transaction of a source. `commit` is its coordinator's decision, made at once and told late."""
+    """One transaction of a source. `commit` is its coordinator's decision, made at once and sent late."""
 
     commit: bool
     epoch: int
     batches: list[Batch]
     in_doubt: list[Batch]
     first_offset: int = -1
-    """As last told; final once the first batch is acknowledged."""
+    """As last reported; final once the first batch is acknowledged."""
     marker_count: int = 0
     """How often a marker was sent."""
-    told_offset: int = -1
+    reported_offset: int = -1
     """Of the newest marker that a log took."""
     marker_floor: int = -1
-    """No marker is below it. What was sent before a crash may be in the log, or may not, where no one was told."""
+    """No marker is below it. What was sent before a crash may be in the log, or may not, where no one knows."""
     marker_offset: int = -1
     """Once a marker is acknowledged."""
 
@@ -181,7 +181,7 @@ def check_committed(
                 raise ViolationError(
                     f"{partition.name}: {record.value[:40]!r} is read before it is committed"
                 )
-            if transaction.marker_count == 1 and transaction.told_offset >= partition.high_watermark:
+            if transaction.marker_count == 1 and transaction.reported_offset >= partition.high_watermark:
                 raise ViolationError(
                     f"{partition.name}: {record.value[:40]!r} is read, its marker is in doubt"
                 )

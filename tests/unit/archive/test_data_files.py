@@ -1,4 +1,4 @@
-"""Files of a useful size, split as the table is, with what the table is told about them."""
+"""Files of a useful size, split as the table is, with what the table gets to know about them."""
 
 from __future__ import annotations
 

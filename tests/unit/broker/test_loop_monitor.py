@@ -35,7 +35,7 @@ def test_one_event_says_how_long_and_where_and_the_next_how_many_were_left_out(
     for clock.seconds in (0.0, 1.0, 2.0, 20.0):
         report(held())
     values = [record.odradek_values for record in caplog.records]  # type: ignore[attr-defined]
-    assert [entry["not_told_since"] for entry in values] == [0, 2]
+    assert [entry["unreported_count"] for entry in values] == [0, 2]
     assert (values[0]["held_ms"], values[0]["cpu_ms"]) == (250, 200)
     assert values[0]["stack"] == "outer (a.py:1) > inner (b.py:2)"
 

@@ -1,4 +1,4 @@
-"""A cluster in memory: a registry, controllers that come and go, and brokers that apply what they are told."""
+"""A cluster in memory: a registry, controllers that come and go, and brokers that apply what they get."""
 
 from __future__ import annotations
 
@@ -257,7 +257,7 @@ class FakeCluster:
                 await broker.ask()
 
     async def kill(self, *numbers: int) -> None:
-        """These brokers die, and the controller is told."""
+        """These brokers die, and the controller learns it."""
         for number in numbers:
             self.brokers[number].die()
         await self.controller.brokers_changed()

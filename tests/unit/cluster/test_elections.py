@@ -59,7 +59,7 @@ async def test_a_restart_that_the_registry_did_not_tell_of_is_a_death_all_the_sa
     led = next(index for index in range(3) if three.partition("t", index).leader == 2)
     before = three.partition("t", led)
     three.brokers[2].session.expire()
-    await three.brokers[2].start()  # no one told the controller
+    await three.brokers[2].start()  # the controller does not know it
     await three.brokers[2].ask()
     now = three.partition("t", led)
     assert now.leader != 2

@@ -43,7 +43,7 @@ async def test_a_topic_is_created_once_the_brokers_that_hold_it_know_it(three: A
         await asyncio.sleep(0)
     for number in (2, 3):
         assert not creating.done()
-        await three.brokers[number].ask()  # is told
+        await three.brokers[number].ask()  # the answer says it
         await asyncio.sleep(0)
         assert not creating.done()
         await three.brokers[number].ask()  # says that it has applied it

@@ -7,7 +7,7 @@
     ...
     enter A: epoch=1 has t/0-3
 
-`tests/unit/groups/consumer/README.md` lists the commands. A member's epoch is the one that it was last told.
+`tests/unit/groups/consumer/README.md` lists the commands. A member's epoch is the last one that it heard.
 """
 
 from __future__ import annotations
@@ -144,7 +144,7 @@ class ConsumerScript(Script):
         return self._beat(words[0], options)
 
     def do_ack(self, words: list[str], options: dict[str, str]) -> str:
-        """ack MEMBER: a heartbeat of a member that uses exactly what it was last told"""
+        """ack MEMBER: a heartbeat of a member that uses exactly what it last heard"""
         return self._beat(words[0], options, owned=self._had.get(words[0], []))
 
     def do_depart(self, words: list[str], options: dict[str, str]) -> str:
@@ -172,7 +172,7 @@ class ConsumerScript(Script):
         )
         return f"{group.group_state} epoch={group.group_epoch}/{group.assignment_epoch} {group.assignor_name} [{members}]"
 
-    # -- what they say and are told
+    # -- what they say and hear
 
     def _beat(
         self, member: str, options: Mapping[str, str], owned: list[TopicPartitions] | None = None

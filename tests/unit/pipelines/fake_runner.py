@@ -49,7 +49,7 @@ for play in sys.argv[3:]:
 with os.fdopen(commands, "rb") as lines:
     for line in lines:
         command = json.loads(line)["do"]
-        say(f"told {command}")
+        say(f"command {command}")
         if command == "stop":
             sys.exit(0)
         report(state={"pause": "paused", "resume": "running"}[command])

@@ -1,4 +1,4 @@
-"""A runner as a process: what it says, how it is told, how it ends. The runner is a script without Spark."""
+"""A runner as a process: what it says, how it gets commands, how it ends. The runner is a script without Spark."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ class Candidate:
         self.host = host
         self.election: Election
         self.registry: SimRegistry
-        self.told: list[tuple[bytes | None, int]] = []
+        self.announced: list[tuple[bytes | None, int]] = []
         self.terms: list[Term] = []
         self.in_office: Term | None = None
         self.ended: list[int] = []
@@ -32,7 +32,7 @@ class Candidate:
 
     def boot(self) -> None:
         self.in_office = None
-        self.told.clear()
+        self.announced.clear()
         life = self.host.boot()
         self.host.spawn(self._stand(life.runtime))
 
@@ -43,7 +43,7 @@ class Candidate:
             candidate=self.host.name.encode(),
             on_elected=self._elected,
             on_deposed=self._deposed,
-            on_controller=lambda data, epoch: self.told.append((data, epoch)),
+            on_controller=lambda data, epoch: self.announced.append((data, epoch)),
             entropy=runtime.entropy,
         )
         await self.election.start()
@@ -110,7 +110,7 @@ def test_one_of_three_is_elected_and_all_hear_of_it() -> None:
         first = await elected(store, candidates)
         assert [candidate for candidate in candidates if candidate.in_office] == [first]
         wanted = (first.host.name.encode(), 1)
-        await until(lambda: all(candidate.told[-1:] == [wanted] for candidate in candidates))
+        await until(lambda: all(candidate.announced[-1:] == [wanted] for candidate in candidates))
 
     play(1, scenario)
 

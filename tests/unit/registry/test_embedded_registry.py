@@ -78,7 +78,7 @@ async def test_a_journal_cut_at_any_byte_of_its_last_line_loses_that_commit_alon
     last_line = whole.rindex(b"\n", 0, len(whole) - 1) + 1
     for length in range(last_line, len(whole)):
         journal.write_bytes(whole[:length])
-        (tmp_path / LOCK_NAME).unlink()  # the power cut that tore the line came before anyone was told of it
+        (tmp_path / LOCK_NAME).unlink()  # the power cut that tore the line came before anyone heard of it
         reopened = EmbeddedRegistry.open(runtime, str(tmp_path))
         node = await reopened.get("/topics/a")
         assert node is not None

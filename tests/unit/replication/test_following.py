@@ -80,7 +80,7 @@ def answer(
     return FetchResponse(session_id=session_id, error_code=error, responses=topics if partitions else [])
 
 
-def told(number: int, code: ErrorCode = ErrorCode.NONE) -> PartitionData:
+def partition_data(number: int, code: ErrorCode = ErrorCode.NONE) -> PartitionData:
     return PartitionData(partition_index=number, error_code=code, high_watermark=0)
 
 
@@ -94,7 +94,7 @@ def following(*replicas: Replica) -> FetchState:
 def in_session(*replicas: Replica) -> FetchState:
     state = following(*replicas)
     state.next(0.0, TERMS)
-    state.answered(answer(*(told(replica.number) for replica in replicas)))
+    state.answered(answer(*(partition_data(replica.number) for replica in replicas)))
     return state
 
 
@@ -115,7 +115,7 @@ def test_later_requests_name_only_what_changed() -> None:
     assert asked(request) == {}
     assert request is not None
     assert (request.session_id, request.session_epoch) == (5, 1)
-    state.answered(answer(told(0)))
+    state.answered(answer(partition_data(0)))
     item.durable_offset = 3
     two.durable_offset = 99  # nothing was said of it: it cannot have changed by this loop
     request = state.next(0.0, TERMS)
@@ -140,7 +140,7 @@ def test_a_log_that_is_not_durable_up_to_its_end_is_asked_for_when_it_is() -> No
     assert asked(request) == {1: (1, 0, 0)}
     assert request is not None
     assert request.max_wait_ms < 10
-    state.answered(answer(told(1)))
+    state.answered(answer(partition_data(1)))
     assert asked(state.next(0.1, TERMS)) == {}
     state.answered(answer())
     item.durable_offset, item.is_durable = 7, True
@@ -175,7 +175,7 @@ def test_an_answer_is_dropped_when_the_epoch_changed_meanwhile() -> None:
     state.next(0.0, TERMS)
     replica.leader_epoch = LeaderEpoch(2)
     assert state.follow(replica)
-    assert state.answered(answer(told(0))) == []
+    assert state.answered(answer(partition_data(0))) == []
     assert asked(state.next(0.0, TERMS)) == {0: (2, 0, 0)}
 
 
@@ -185,9 +185,9 @@ def test_an_answer_is_dropped_when_the_partition_was_given_up_and_taken_up_again
     state.next(0.0, TERMS)
     state.unfollow(replica)
     state.follow(replica)
-    assert state.answered(answer(told(0))) == []
+    assert state.answered(answer(partition_data(0))) == []
     state.next(0.0, TERMS)
-    assert state.answered(answer(told(0))) != []
+    assert state.answered(answer(partition_data(0))) != []
 
 
 def test_under_another_epoch_a_partition_leaves_the_session_and_comes_back_in_one_request() -> None:
@@ -197,7 +197,7 @@ def test_under_another_epoch_a_partition_leaves_the_session_and_comes_back_in_on
     state.follow(item)
     request = state.next(0.0, TERMS)
     assert (forgotten(request), asked(request)) == ([0], {0: (2, 0, 0)})
-    state.answered(answer(told(0)))
+    state.answered(answer(partition_data(0)))
     request = state.next(0.0, TERMS)
     assert (forgotten(request), asked(request)) == ([], {})
 
@@ -220,7 +220,7 @@ def test_a_partition_in_trouble_is_left_out_until_its_pause_is_over_and_others_g
     item, two = Replica(0), Replica(1)
     state = following(item, two)
     state.next(0.0, TERMS)
-    result = state.answered(answer(told(0, ErrorCode.UNKNOWN_LEADER_EPOCH), told(1)))
+    result = state.answered(answer(partition_data(0, ErrorCode.UNKNOWN_LEADER_EPOCH), partition_data(1)))
     assert result is not None
     state.pause(result[0][0], 0.0, 1.0, 0.5)
     request = state.next(0.0, TERMS)
@@ -236,7 +236,7 @@ def test_a_partition_in_trouble_is_left_out_until_its_pause_is_over_and_others_g
 def test_when_all_are_paused_there_is_nothing_to_ask_and_a_time_to_wait() -> None:
     state = following(Replica(0))
     state.next(0.0, TERMS)
-    result = state.answered(answer(told(0, ErrorCode.KAFKA_STORAGE_ERROR)))
+    result = state.answered(answer(partition_data(0, ErrorCode.KAFKA_STORAGE_ERROR)))
     assert result is not None
     state.pause(result[0][0], 10.0, 1.0, 0.5)
     assert state.next(10.0, TERMS) is None
@@ -251,7 +251,7 @@ def test_a_new_epoch_ends_the_pause() -> None:
     replica = Replica(0)
     state = following(replica)
     state.next(0.0, TERMS)
-    result = state.answered(answer(told(0, ErrorCode.FENCED_LEADER_EPOCH)))
+    result = state.answered(answer(partition_data(0, ErrorCode.FENCED_LEADER_EPOCH)))
     assert result is not None
     state.pause(result[0][0], 0.0, 100.0, 0.5)
     replica.leader_epoch = LeaderEpoch(2)
@@ -299,14 +299,14 @@ def test_a_leader_without_sessions_gets_everything_each_time() -> None:
 
 
 def test_each_answer_calls_for_one_thing() -> None:
-    assert verdict(told(0)) is FetchResultAction.TAKE
+    assert verdict(partition_data(0)) is FetchResultAction.TAKE
     assert (
-        verdict(told(0).replace(diverging_epoch=EpochEndOffset(epoch=3, end_offset=9)))
+        verdict(partition_data(0).replace(diverging_epoch=EpochEndOffset(epoch=3, end_offset=9)))
         is FetchResultAction.CUT
     )
-    assert verdict(told(0, ErrorCode.OFFSET_OUT_OF_RANGE)) is FetchResultAction.BEGIN_AGAIN
+    assert verdict(partition_data(0, ErrorCode.OFFSET_OUT_OF_RANGE)) is FetchResultAction.BEGIN_AGAIN
     for code in (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.CORRUPT_MESSAGE, ErrorCode.UNKNOWN_TOPIC_ID):
-        assert verdict(told(0, code)) is FetchResultAction.PAUSE
+        assert verdict(partition_data(0, code)) is FetchResultAction.PAUSE
 
 
 def test_the_longer_nothing_happens_the_longer_it_waits_up_to_a_limit() -> None:
@@ -320,7 +320,7 @@ def test_the_longer_nothing_happens_the_longer_it_waits_up_to_a_limit() -> None:
         state.answered(answer())
     assert waits == [500, 500, 500, 1000, 2000, 3000, 3000, 3000]
     state.next(0.0, TERMS)
-    state.answered(answer(told(0)))
+    state.answered(answer(partition_data(0)))
     request = state.next(0.0, TERMS)
     assert request is not None
     assert request.max_wait_ms == 500

@@ -410,7 +410,7 @@ def test_an_answer_to_an_earlier_proposal_is_ignored() -> None:
 
 
 def test_replicas_that_went_with_a_confirmed_proposal_are_forgotten_when_their_state_arrives() -> None:
-    """A reassignment completed by it: its answer told the epoch, and names no replicas. Found by the simulator."""
+    """A reassignment completed by it: its answer gave the epoch, and names no replicas. Found by the simulator."""
     leading = Leading(ME, TWO)
     joining = leading.fetch(THREE, 100)
     assert joining is not None

@@ -51,7 +51,7 @@ class Asking:
 
 
 class Controlling:
-    """A controller that answers when told to, with what it is told."""
+    """A controller that answers when the test says so, with what the test gives it."""
 
     def __init__(self) -> None:
         self.asked: list[tuple[AlterPartitionRequest, asyncio.Future[Message]]] = []

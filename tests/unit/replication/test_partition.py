@@ -1,4 +1,4 @@
-"""A led partition on a real log: when acknowledgements come, what readers see, and who is told."""
+"""A led partition on a real log: when acknowledgements come, what readers see, and who hears of it."""
 
 import asyncio
 from collections.abc import Callable
@@ -24,7 +24,7 @@ NAME = TopicPartition("t", 0)
 
 
 class HeldOffload:
-    """Runs work when told to, so that a test decides what happens while a flush is under way."""
+    """Runs work when the test says so; so that a test decides what happens while a flush is under way."""
 
     def __init__(self) -> None:
         self.waiting: list[tuple[asyncio.Future[Any], Callable[..., Any], tuple[object, ...]]] = []
@@ -48,7 +48,7 @@ class HeldOffload:
 
 
 class Seen:
-    """A watcher that remembers the high watermarks it was told."""
+    """A watcher that remembers the high watermarks that it heard."""
 
     def __init__(self) -> None:
         self.marks: list[int] = []

@@ -11,7 +11,7 @@ from types import ModuleType
 import pytest
 from tests.unit.spark.test_flights_check import DEMO
 
-TOLD = '{"event": "started", "jvm": 0}\n{"event": "batch", "number": 0, "rows": 5}\n'
+EVENTS = '{"event": "started", "jvm": 0}\n{"event": "batch", "number": 0, "rows": 5}\n'
 
 
 @pytest.fixture
@@ -30,7 +30,7 @@ def program(directory: Path, text: str) -> Path:
 
 
 def test_it_is_killed_in_the_middle_and_leaves_no_process(killable: ModuleType, tmp_path: Path) -> None:
-    text = f"print('noise'); sys.stdout.write({TOLD!r}); sys.stdout.flush(); time.sleep(60)"
+    text = f"print('noise'); sys.stdout.write({EVENTS!r}); sys.stdout.flush(); time.sleep(60)"
     with killable.KillablePipeline("h:1", tmp_path, program(tmp_path, text)) as pipeline:
         events = pipeline.events()
         assert [next(events)["event"], next(events)["rows"]] == ["started", 5]
@@ -40,14 +40,14 @@ def test_it_is_killed_in_the_middle_and_leaves_no_process(killable: ModuleType, 
 
 
 def test_a_life_ends_with_its_last_event(killable: ModuleType, tmp_path: Path) -> None:
-    text = f'sys.stdout.write({TOLD!r}); print(\'{{"event": "read back"}}\')'
+    text = f'sys.stdout.write({EVENTS!r}); print(\'{{"event": "read back"}}\')'
     with killable.KillablePipeline("h:1", tmp_path, program(tmp_path, text)) as pipeline:
         assert [event["event"] for event in pipeline.events()] == ["started", "batch", "read back"]
         pipeline.wait()
 
 
 def test_a_program_that_fails_is_reported_with_its_last_words(killable: ModuleType, tmp_path: Path) -> None:
-    text = f"sys.stdout.write({TOLD!r}); sys.exit('there is no topic flights')"
+    text = f"sys.stdout.write({EVENTS!r}); sys.exit('there is no topic flights')"
     with (
         pytest.raises(killable.PipelineFailedError, match="before it was done: there is no topic flights"),
         killable.KillablePipeline("h:1", tmp_path, program(tmp_path, text)) as pipeline,
@@ -56,7 +56,7 @@ def test_a_program_that_fails_is_reported_with_its_last_words(killable: ModuleTy
 
 
 def test_an_error_of_the_demo_ends_the_program(killable: ModuleType, tmp_path: Path) -> None:
-    text = f"sys.stdout.write({TOLD!r}); sys.stdout.flush(); time.sleep(60)"
+    text = f"sys.stdout.write({EVENTS!r}); sys.stdout.flush(); time.sleep(60)"
     pids = []
 
     def follow() -> None:

@@ -12,10 +12,10 @@ from pyspark.serializers import read_int
 from pyspark.util import handle_worker_exception
 
 from odradek.model.errors import ConfigError, ErrorCode, KafkaError
-from odradek.spark.plain_errors import told_in_one_line
+from odradek.spark.plain_errors import errors_in_one_line
 
 
-@told_in_one_line()
+@errors_in_one_line()
 def fail(error: Exception) -> None:
     raise error
 

@@ -1,4 +1,4 @@
-"""The schema that Spark is told and the one that batches have are the same."""
+"""The schema that Spark gets and the one that batches have are the same."""
 
 from __future__ import annotations
 

@@ -39,7 +39,7 @@ def windows(kind: WindowKind, *, final: bool = False) -> WindowProcessor:
     return WindowProcessor(open_windows(kind, LIST), LIST, final=final)
 
 
-def told(processor: KeyedProcessor, rows: list[tuple[str, int]]) -> list[tuple[Any, ...]]:
+def outputs_of(processor: KeyedProcessor, rows: list[tuple[str, int]]) -> list[tuple[Any, ...]]:
     """Rows (key, time); each says (key, start, end, the times that it holds)."""
     given_rows = [
         InputRow(0, {"key": key}, {"new": {"x": at}, "old": None}, at, None, [place, 0, 0, place])
@@ -53,7 +53,7 @@ def told(processor: KeyedProcessor, rows: list[tuple[str, int]]) -> list[tuple[A
 
 
 def test_tumbling_windows_drop_what_is_late() -> None:
-    assert told(windows(TUMBLING), [("a", 1), ("a", 9), ("b", 12), ("a", 5), ("a", 13)]) == [
+    assert outputs_of(windows(TUMBLING), [("a", 1), ("a", 9), ("b", 12), ("a", 5), ("a", 13)]) == [
         ("a", 0, 10, [1]),
         ("a", 0, 10, [1, 9]),
         ("b", 10, 20, [12]),
@@ -62,7 +62,7 @@ def test_tumbling_windows_drop_what_is_late() -> None:
 
 
 def test_hopping_windows_overlap_and_grace_lets_late_records_in() -> None:
-    assert told(windows(HOPPING), [("a", 6), ("b", 12), ("a", 7)]) == [
+    assert outputs_of(windows(HOPPING), [("a", 6), ("b", 12), ("a", 7)]) == [
         ("a", 0, 10, [6]),
         ("a", 5, 15, [6]),
         ("b", 5, 15, [12]),
@@ -73,14 +73,16 @@ def test_hopping_windows_overlap_and_grace_lets_late_records_in() -> None:
 
 
 def test_a_window_is_final_when_another_key_moves_time_on() -> None:
-    assert told(windows(TUMBLING, final=True), [("a", 1), ("b", 3), ("a", 9), ("c", 10), ("c", 11)]) == [
+    assert outputs_of(
+        windows(TUMBLING, final=True), [("a", 1), ("b", 3), ("a", 9), ("c", 10), ("c", 11)]
+    ) == [
         ("a", 0, 10, [1, 9]),
         ("b", 0, 10, [3]),
     ]
 
 
 def test_sessions_merge_and_delete_what_they_were() -> None:
-    assert told(windows(SESSION), [("a", 1), ("a", 7), ("a", 4), ("a", 30)]) == [
+    assert outputs_of(windows(SESSION), [("a", 1), ("a", 7), ("a", 4), ("a", 30)]) == [
         ("a", 1, 1, [1]),
         ("a", 7, 7, [7]),
         ("a", 1, 1, None),
@@ -94,7 +96,10 @@ def test_sessions_merge_and_delete_what_they_were() -> None:
 @given(st.lists(st.integers(10, 50), min_size=1, max_size=8))
 def test_sliding_windows_hold_what_lies_in_them(times: list[int]) -> None:
     """In the end there is a window that ends at each record, and it holds what lies in it."""
-    last = {(start, end): held for _, start, end, held in told(windows(SLIDING), [("a", at) for at in times])}
+    last = {
+        (start, end): held
+        for _, start, end, held in outputs_of(windows(SLIDING), [("a", at) for at in times])
+    }
     for at in times:
         assert (at - 10, at) in last
     for (start, end), held in last.items():
@@ -309,7 +314,7 @@ def test_a_processor_without_its_method_is_refused_before_it_runs() -> None:
 def test_a_sliding_window_is_final_when_no_record_can_lie_in_it_any_more() -> None:
     kind = SlidingWindows(size_ms=5, grace_ms=0)
     rows = [("a", 10), ("a", 15), ("a", 15), ("b", 16)]
-    assert told(windows(kind, final=True), rows) == [("a", 5, 10, [10]), ("a", 10, 15, [10, 15, 15])]
+    assert outputs_of(windows(kind, final=True), rows) == [("a", 5, 10, [10]), ("a", 10, 15, [10, 15, 15])]
 
 
 def test_an_aggregate_that_is_null_is_no_session() -> None:

@@ -33,7 +33,7 @@ PREPARED = Prepared(
 
 
 class World:
-    """Shards and partitions that answer as they are told, and note what happens."""
+    """Shards and partitions that answer as the test says, and note what happens."""
 
     def __init__(self) -> None:
         self.answers: dict[TopicPartition, list[ErrorCode]] = {}

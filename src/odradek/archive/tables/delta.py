@@ -246,7 +246,9 @@ def _statistics(file: DataFile) -> dict[str, Any]:
         high = {"topic": bounds.topics[1], "partition": bounds.partitions[1], "offset": bounds.offsets[1]}
     if file.timestamps_us is not None:
         low["timestamp"] = _instant(file.timestamps_us[0])
-        high["timestamp"] = _instant(file.timestamps_us[1] + 999)  # told in milliseconds, so never too early
+        high["timestamp"] = _instant(
+            file.timestamps_us[1] + 999
+        )  # stated in milliseconds, so never too early
     split = {name for name, _ in file.partition_values}
     low = {name: value for name, value in low.items() if name not in split}
     high = {name: value for name, value in high.items() if name not in split}

@@ -7,7 +7,7 @@ The controller takes the broker's registration away, and need not wait for its s
 would cost an election and no record.
 
 And until the next image tells who leads instead, this broker names no dead leader to clients. librdkafka asks a few
-milliseconds after a death: told of a leader that is dead it asks again after a second, told of none it does so after a tenth of
+milliseconds after a death: if the answer names a dead leader, it asks again after a second; if it names none, after a tenth of
 that. So an answer waits a moment for the look, and for the election (`undecided_for`). But what is seen here is only hearsay,
 and may come from a firewall between brokers that clients do not see: it is forgotten after a while.
 """

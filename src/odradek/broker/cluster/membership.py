@@ -345,7 +345,7 @@ class ClusterMembership:
             except UpdateDoesNotFit:
                 self._has_applied = False
             except OdradekError as error:
-                await self._not_told(controller, error)
+                await self._report_failed(controller, error)
                 await pause.rest()
             except Exception:  # noqa: BLE001 - the root of a task: without it this broker would never hear of anything
                 _log.exception("following_failed", controller=controller)
@@ -453,7 +453,7 @@ class ClusterMembership:
             self._has_applied = True
             self._cluster.changed()
 
-    async def _not_told(self, controller: BrokerId, error: OdradekError) -> None:
+    async def _report_failed(self, controller: BrokerId, error: OdradekError) -> None:
         """No news: the controller is gone or deposed, moved to another address, or does not know us."""
         code = error.code if isinstance(error, KafkaError) else None
         if code in (ErrorCode.STALE_BROKER_EPOCH, ErrorCode.BROKER_ID_NOT_REGISTERED):

@@ -206,7 +206,7 @@ class FollowerWaiting(_Waiting):
         self._answer()
 
     def take_over(self, partition: Partition, offset: Offset) -> None:
-        """Watch one that rested, whose high watermark the follower knows to be `told`: more may happen before the answer."""
+        """Watch one that rested, whose high watermark the follower knows to be `offset`: more may happen before the answer."""
         self._known[partition] = offset
         self._partitions.append(partition)
         partition.watch_end(self)

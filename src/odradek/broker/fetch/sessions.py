@@ -58,7 +58,7 @@ class WantedPartition:
 
 @dataclass(slots=True)
 class _Cached:
-    """A wanted partition and what the client was last told about it."""
+    """A wanted partition and what the client last heard about it."""
 
     wanted: WantedPartition
     high_watermark: int = -1
@@ -151,7 +151,7 @@ class FetchSession:
             self.wake(key)
 
     def is_news(self, key: PartitionKey, high_watermark: int, log_start_offset: int) -> bool:
-        """Whether the client was last told something else."""
+        """Whether the client last heard something else."""
         cached = self.partitions.get(key)
         return (
             cached is None
@@ -160,13 +160,13 @@ class FetchSession:
         )
 
     def lags_in_start(self, wanted: WantedPartition, start_offset: int) -> bool:
-        """Whether the client's log begins below `start_offset`, and it was not told of that."""
+        """Whether the client's log begins below `start_offset`, and the client does not know that."""
         cached = self.partitions.get(wanted.key)
         known_start_offset = -1 if cached is None else cached.log_start_offset
         return wanted.log_start_offset < start_offset != known_start_offset
 
-    def told_high_watermark(self, key: PartitionKey) -> int:
-        """The one that the client was last told; -1 when none."""
+    def sent_high_watermark(self, key: PartitionKey) -> int:
+        """The one that the client last heard; -1 when none."""
         cached = self.partitions.get(key)
         return -1 if cached is None else cached.high_watermark
 

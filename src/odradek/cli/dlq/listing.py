@@ -103,7 +103,7 @@ def letter_lines(letter: DeadLetter, is_redriven: bool, *, with_stacktrace: bool
     if letter.origin is not None:
         yield f"  origin   {letter.origin}  {time_text(letter.origin.timestamp_ms)}".rstrip()
     else:
-        yield "  origin   not told by its headers"
+        yield "  origin   its headers do not say"
     yield f"  error    {failure.exception}: {_one_line(failure.message)}"
     if failure.stage:
         yield f"  stage    {failure.stage}"

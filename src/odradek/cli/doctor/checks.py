@@ -345,10 +345,12 @@ def check_bootstrap(bootstrap: str) -> Iterator[Finding]:
         return
     yield ok(about, f"cluster {cluster.cluster_id} with {len(cluster.brokers)} broker(s)")
     for broker in cluster.brokers:
-        yield _check_told(f"told address of broker {broker.broker_id}", broker.host, broker.port, bootstrap)
+        yield _check_advertised(
+            f"advertised address of broker {broker.broker_id}", broker.host, broker.port, bootstrap
+        )
 
 
-def _check_told(about: str, host: str, port: int, bootstrap: str) -> Finding:
+def _check_advertised(about: str, host: str, port: int, bootstrap: str) -> Finding:
     address = format_address(host, port)
     advice = "clients are sent there: correct advertised.listeners of that broker"
     try:

@@ -120,7 +120,7 @@ def consume(
     properties: tuple[str, ...],
     bootstrap: str,
 ) -> None:
-    """Print the records of a topic, and wait for more unless told where to end.
+    """Print the records of a topic, and wait for more unless an option says where to end.
 
     \b
     odradek consume flights --from 1h --keys

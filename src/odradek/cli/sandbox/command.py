@@ -1,4 +1,4 @@
-"""`odradek sandbox`: three brokers on this machine, and the story of what a Kafka does, told by doing it."""
+"""`odradek sandbox`: three brokers on this machine, and the story of what a Kafka does, as it does it."""
 
 from __future__ import annotations
 

@@ -149,7 +149,7 @@ WORDS: Final = {
         "[Enter] следующий урок или команда (help):",
     ),
     "ui.end": (
-        "The story is told. Play on, or quit.",
+        "That was the story. Play on, or quit.",
         "История рассказана. Можно играть дальше или выйти: quit.",
     ),
     "ui.starting": ("starting {count} brokers …", "запускаем брокеры: {count} …"),

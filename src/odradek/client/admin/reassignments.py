@@ -76,4 +76,4 @@ def list_reassignments() -> Exchange:
 
 def _check(code: int, message: str | None) -> None:
     if code != ErrorCode.NONE:
-        raise KafkaError(ErrorCode.of(code), message or "the moves cannot be told or changed")
+        raise KafkaError(ErrorCode.of(code), message or "the broker cannot list or change the moves")

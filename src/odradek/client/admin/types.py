@@ -24,7 +24,7 @@ class NewTopic:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CreatedTopic:
-    """A topic that was created, or would be with `validate_only`. Numbers are -1 and configs None if not told."""
+    """A topic that was created, or would be with `validate_only`. Numbers are -1 and configs None if the broker sends none."""
 
     name: str
     topic_id: UUID = ZERO_UUID

@@ -98,7 +98,7 @@ class ConsumerCore:
     # -- where to read
 
     def assign(self, partitions: Iterable[TopicPartition]) -> list[str]:
-        """Take over an assignment; returns the topics in it, to be told to `want`."""
+        """Take over an assignment; returns the topics in it, for `want`."""
         if self.group is not None and self.group.subscribed:
             raise OdradekError("this consumer has subscribed: unsubscribe before you assign partitions")
         chosen = _each(partitions)
@@ -109,7 +109,7 @@ class ConsumerCore:
     def subscribe(
         self, topics: Iterable[str] | str | None, pattern: str | None, listener: RebalanceListener | None
     ) -> Subscription:
-        """Note who listens; the subscription is to be told to `join`."""
+        """Note who listens; the caller passes the subscription to `join`."""
         group = self.need_group()
         if self.assignment.states and not group.subscribed:
             raise OdradekError("this consumer was assigned partitions: unsubscribe before you subscribe")

@@ -81,9 +81,9 @@ async def ask_offsets(
     )
     response = await cluster.ask(broker, request, ListOffsetsResponse, timeout_s=timeout_s)
     answers = OffsetAnswers(found={}, errors={})
-    for topic_told in response.topics:
-        for partition in topic_told.partitions:
-            tp = TopicPartition(topic_told.name, partition.partition_index)
+    for topic_response in response.topics:
+        for partition in topic_response.partitions:
+            tp = TopicPartition(topic_response.name, partition.partition_index)
             code = ErrorCode.of(partition.error_code)
             if code is not ErrorCode.NONE:
                 answers.errors[tp] = KafkaError(code, f"{tp}: {code.meaning}")
@@ -196,9 +196,9 @@ async def ask_epoch_ends(
     response = await cluster.ask(broker, request, OffsetForLeaderEpochResponse, timeout_s=timeout_s)
     ends: dict[TopicPartition, LeaderEpochEnd] = {}
     errors: dict[TopicPartition, KafkaError] = {}
-    for topic_told in response.topics:
-        for partition in topic_told.partitions:
-            tp = TopicPartition(topic_told.topic, partition.partition)
+    for topic_response in response.topics:
+        for partition in topic_response.partitions:
+            tp = TopicPartition(topic_response.topic, partition.partition)
             code = ErrorCode.of(partition.error_code)
             if code is ErrorCode.NONE:
                 ends[tp] = LeaderEpochEnd(

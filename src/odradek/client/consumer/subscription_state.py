@@ -102,7 +102,7 @@ class PartitionState:
         return self.stop_offset is not None and at is not None and at >= self.stop_offset
 
     def fetch_bytes(self, at_most: int) -> int:
-        """How much to ask for: near the stop no more than is left, as far as that can be told."""
+        """How much to ask for: near the stop no more than is left, as far as that is known."""
         if self.stop_offset is None or self.fetch_offset is None or not self.bytes_per_record:
             return at_most
         left = (self.stop_offset - self.fetch_offset) * self.bytes_per_record

@@ -34,7 +34,7 @@ class GroupMember:
 
     member_id: str
     group_instance_id: str | None = None
-    told: MemberSubscription
+    subscription: MemberSubscription
 
 
 Members = Mapping[str, GroupMember]
@@ -91,7 +91,9 @@ def assign_cooperatively(members: Members, counts: PartitionCounts) -> GroupAssi
     """Without what someone else still has: that follows in the next round."""
     stickiness = _Stickiness(members, counts, _owned_by_fields)
     holders = {
-        tp: member_id for member_id, member in members.items() for tp in _owned_by_fields(member.told)[0]
+        tp: member_id
+        for member_id, member in members.items()
+        for tp in _owned_by_fields(member.subscription)[0]
     }
     claimed = stickiness.owners
     return {
@@ -140,7 +142,7 @@ class _Stickiness:
         generations: dict[TopicPartition, int] = {}
         twice: set[TopicPartition] = set()
         for member_id in _in_order(members):
-            owned, generation = owned_of(members[member_id].told)
+            owned, generation = owned_of(members[member_id].subscription)
             for tp in owned:
                 known = generations.get(tp)
                 if known is not None and generation < known:
@@ -238,7 +240,7 @@ def _readers(members: Members, counts: PartitionCounts) -> dict[str, list[str]]:
     """Topic by topic, who may read it, in order. Only topics with partitions and readers."""
     readers: dict[str, list[str]] = {}
     for member_id in _in_order(members):
-        for topic in dict.fromkeys(members[member_id].told.topics):
+        for topic in dict.fromkeys(members[member_id].subscription.topics):
             if counts.get(topic, 0) > 0:
                 readers.setdefault(topic, []).append(member_id)
     return readers

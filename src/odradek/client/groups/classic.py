@@ -198,7 +198,7 @@ class ClassicMember(MembershipState):
         return stalled or (self.phase is ClassicPhase.FAILED and self.problem is None)
 
     def poll_began(self, now: float) -> None:
-        """The user polls, and errors were told: try again."""
+        """The user polls, and has seen the errors: try again."""
         self.polled_at = now
         if self.awaits_poll:
             self._to_join(now)
@@ -275,7 +275,7 @@ class ClassicMember(MembershipState):
                     member.member_id: GroupMember(
                         member_id=member.member_id,
                         group_instance_id=member.group_instance_id,
-                        told=read_subscription(member.metadata),
+                        subscription=read_subscription(member.metadata),
                     )
                     for member in response.members
                 }
@@ -387,7 +387,7 @@ class ClassicMember(MembershipState):
 
     def _group_topics(self) -> tuple[str, ...]:
         return tuple(
-            dict.fromkeys(topic for member in self._members.values() for topic in member.told.topics)
+            dict.fromkeys(topic for member in self._members.values() for topic in member.subscription.topics)
         )
 
     # -- requests

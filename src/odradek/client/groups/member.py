@@ -94,7 +94,7 @@ class MembershipState:
         self.member_id = ""
         self.generation = NO_GENERATION
         self.owned: Partitions = ()
-        """What the user's side reads, as far as it has told."""
+        """What the user's side reads, as far as it has said."""
         self.handover: Handover | None = None
         self._problem: ErrorValue[KafkaError] | None = None
         self.in_poll = False

@@ -31,7 +31,7 @@ _ASSIGNMENT_VERSION: Final = 3
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MemberSubscription:
-    """What one member told the others."""
+    """What one member says to the others."""
 
     topics: tuple[str, ...] = ()
     owned: Partitions = ()
@@ -118,7 +118,7 @@ def write_sticky_data(owned: Iterable[TopicPartition], generation: int) -> bytes
 
 
 def read_sticky_data(content: bytes | None) -> tuple[Partitions, int]:
-    """(owned, generation); nothing where a member has told nothing, or nothing that can be read."""
+    """(owned, generation); nothing where a member has said nothing, or nothing that can be read."""
     if not content:
         return (), NO_GENERATION
     owned: list[TopicPartition] = []

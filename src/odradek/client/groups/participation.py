@@ -96,7 +96,7 @@ class Participation:
         self._polled_as: GroupMetadata | None = None
         """Who the member was at the end of the last poll at which it was in its group."""
         self._done_number = 0
-        """The last handover that the user's side has done; the service may not have been told yet."""
+        """The last handover that the user's side has done; the service may not know it yet."""
 
     @property
     def metadata(self) -> GroupMetadata:
@@ -121,7 +121,7 @@ class Participation:
         if handover is None and self.member.problem is not None:
             problem = self.member.problem
             if problem.code is not ErrorCode.FENCED_INSTANCE_ID:
-                self.member.problem = None  # told once; the next poll tries again
+                self.member.problem = None  # raised once; the next poll tries again
             raise problem
         return handover if self.has_handover else None
 
@@ -131,7 +131,7 @@ class Participation:
         return handover is not None and handover.number > self._done_number
 
     def poll_began(self) -> bool:
-        """True when the service is to be told (`membership.polled`)."""
+        """True when the service must hear of it (`membership.polled`)."""
         self.member.in_poll = True
         self.member.polled_at = self._clock.monotonic()
         return self.subscribed and self.member.awaits_poll

@@ -145,7 +145,7 @@ class ReconcilingMember(MembershipState):
         return stalled or (self.phase is ConsumerPhase.FAILED and self.problem is None)
 
     def poll_began(self, now: float) -> None:
-        """The user polls, and errors were told: try again."""
+        """The user polls, and has seen the errors: try again."""
         self.polled_at = now
         if self.awaits_poll:
             self._join(now)

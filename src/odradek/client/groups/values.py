@@ -65,8 +65,8 @@ class Handover:
 
 
 class RebalanceListener:
-    """Told of changes to what a consumer reads, inside `poll`. Override what you need; methods may be coroutines with
-    an AsyncConsumer. Partitions are handed to others only after `partitions_revoked` has returned.
+    """Its methods are called when what a consumer reads changes, inside `poll`. Override what you need; with an AsyncConsumer,
+    methods may be coroutines. Partitions are handed to others only after `partitions_revoked` has returned.
     """
 
     def partitions_revoked(self, partitions: Partitions) -> Awaitable[None] | None:

@@ -1,4 +1,4 @@
-"""What is listening there, if not Kafka? Told from the first bytes that came back."""
+"""What is listening there, if not Kafka? The first bytes that came back show it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Failures that no one has been told about yet: `flush` and `close` raise them, so that none is lost in silence."""
+"""Failures that no one has seen yet: `flush` and `close` raise them, so that none is lost in silence."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _REMEMBERED_MAX: Final = 1_000
 
 
 class FailureLog:
-    """Batches that failed. One whose `Delivery` someone looked at, or gave a callback to, counts as told."""
+    """Batches that failed. One whose `Delivery` someone looked at, or gave a callback to, counts as seen."""
 
     __slots__ = ("_batches", "_forgotten_count")
 
@@ -22,14 +22,14 @@ class FailureLog:
         self._forgotten_count = 0
 
     def note(self, batch: ProducerBatch, error: Exception) -> None:
-        """On the loop. Beyond a thousand batches only the records are counted, told or not."""
+        """On the loop. Beyond a thousand batches only the records are counted, seen or not."""
         if len(self._batches) < _REMEMBERED_MAX:
             self._batches.append((batch, ErrorValue.of(error)))
         else:
             self._forgotten_count += batch.record_count
 
     def take(self) -> DeliveryError | None:
-        """The error to raise, if there is something to tell; it is told once. From any thread."""
+        """The error to raise, if there is something to tell; it is raised once. From any thread."""
         first: ErrorValue[Exception] | None = None
         record_count = self._forgotten_count
         self._forgotten_count = 0

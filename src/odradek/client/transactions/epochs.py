@@ -1,4 +1,4 @@
-"""Which epoch a producer has after a transaction, told without asking its coordinator. Pure."""
+"""Which epoch a producer has after a transaction, without a question to its coordinator. Pure."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """The controller's view of brokers: who is in service, and what follows for partitions when that changes.
 
 A broker that registers is taken into service with its first report, for only then is known which of its replicas are damaged.
-If it comes back, whatever its former self led or was in sync with is decided first, as if that had died (the registry may not
-have told). A broker that was in service under the last controller goes on as it was; until it reports, it keeps its place, but
+If it comes back, whatever its former self led or was in sync with is decided first, as if that had died (the registry may
+not say so). A broker that was in service under the last controller goes on as it was; until it reports, it keeps its place, but
 not for ever. A broker whose registration is gone is dead; one that is there and says nothing is treated as if it was leaving.
 
 Every look at the partitions is of all of them, so a change that could not be committed is made up for by the next.

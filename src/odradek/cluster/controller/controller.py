@@ -1,7 +1,7 @@
 """The controller: the one place where topics come, change and go, and where it is decided who leads.
 
 It checks a change against the current image, commits it to the registry, lets the broker apply the next image (open and
-remove logs), and only then shows it: what an image shows can be used, and a client that was told "created" can produce
+remove logs), and only then shows it: what an image shows can be used, and a client that got the answer "created" can produce
 at once. One change runs at a time, and once begun it runs to its end, whether or not its asker is still there.
 
 This class is the face; `changes.py` holds the steps that every change takes, and `topics.py`, `settings.py`, `brokers.py`,
@@ -271,7 +271,7 @@ class Controller:
     async def sync(self, report: BrokerReport, *, max_wait_s: float) -> SyncAnswer:
         """Hear what a broker reports, and tell it what is new as soon as something is, or nothing after `max_wait_s`.
 
-        The local broker is told nothing in its answer: images come to it through `apply`.
+        The answer tells the local broker nothing: images come to it through `apply`.
         STALE_BROKER_EPOCH or BROKER_ID_NOT_REGISTERED when another incarnation, or none, is registered; NOT_CONTROLLER.
         """
         self.brokers.heard(report)

@@ -1,4 +1,4 @@
-"""Who has been told what: the images that the controller made, and how far each broker has applied them.
+"""Who knows what: the images that the controller made, and how far each broker has applied them.
 
 The local broker applies images one after another in a task of its own (`apply`); what it has applied is what the controller
 shows. Remote brokers ask for what is new (long polls) and say by that what they have applied.
@@ -138,7 +138,7 @@ class Publication:
         )
 
     def end(self) -> None:
-        """Nothing is told any more; waiters are refused."""
+        """Nothing is published any more; waiters are refused."""
         self._is_over = True
         self._wake()
 

@@ -2,7 +2,7 @@
 
 The log holds a group as it was when its last generation became stable, or empty. What happens between two such moments
 (members that join, generations that were formed and never assigned) is soft: after a restart the group is in its last stable
-generation, and members that know of a later one are told to join again. That is safe because no one was given partitions in
+generation, and members that know of a later one must join again. That is safe because no one was given partitions in
 it: an assignment leaves only once its record is durable.
 """
 

@@ -177,7 +177,7 @@ def _take_over(joining: Join, holder: ClassicGroupMember, member_id: str) -> Non
     group.keep_alive(holder, step.now)
     group.update(holder, joining.protocols, joining.rebalance_timeout_ms, joining.request.session_timeout_ms)
     holder.joining = joining.ticket
-    holder.is_new = False  # it has been told an id before: while it waits, it is alive
+    holder.is_new = False  # it has got an id before: while it waits, it is alive
     if group.state is ClassicGroupState.STABLE and group.choose_protocol() == group.protocol_name:
         _stay_stable(joining, holder, leader_before)
     elif group.state is ClassicGroupState.PREPARING:
@@ -200,7 +200,7 @@ def _stay_stable(joining: Join, member: ClassicGroupMember, leader_before: str |
         is_leader = group.leader_id == member.member_id
         response = joined(group, member, tell_members=True, skip_assignment=is_leader)
     else:
-        # Older clients cannot be told to skip the assignment (KIP-814): a leader that finds another's id takes itself for a
+        # No response makes older clients skip the assignment (KIP-814): a leader that finds another's id takes itself for a
         # follower, and asks for the assignment it had.
         response = joined(group, member, tell_members=False, leader_id=leader_before)
     answer_join(member, response, step)

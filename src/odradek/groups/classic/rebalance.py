@@ -1,7 +1,7 @@
 """How a classic group gets from one generation to the next.
 
-    prepare   members are told to join again (by their heartbeats), and waited for
-    complete  those that joined are the next generation; its leader is told who they are
+    prepare   heartbeat responses make members join again; the group waits for them
+    complete  those that joined are the next generation; its leader learns who they are
     (sync)    the leader's assignment makes the generation stable: `syncing.py`
 
 The first rebalance of an empty group waits `group.initial.rebalance.delay.ms`, and again as long as members keep coming, up

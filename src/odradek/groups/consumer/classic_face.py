@@ -1,7 +1,7 @@
 """Members of the classic protocol in a consumer group: their four requests, said in epochs (KIP-848's migration).
 
 A JoinGroup is a full heartbeat: it says what the member subscribes to and has, and is answered at once, with the member's epoch
-for a generation and never with the leader's part. A SyncGroup asks for what the member has now. A Heartbeat is told to join
+for a generation and never with the leader's part. A SyncGroup asks for what the member has now. A Heartbeat's answer is to join
 again when the member's epoch is behind, or when it has something to give back or to fetch.
 """
 
@@ -260,7 +260,7 @@ def _check_names(member: ConsumerGroupMember, request: SyncGroupRequest) -> None
     ):
         if given is not None and given != actual:
             raise KafkaError(
-                ErrorCode.INCONSISTENT_GROUP_PROTOCOL, f"the member was told {actual!r}, and says {given!r}"
+                ErrorCode.INCONSISTENT_GROUP_PROTOCOL, f"the member got {actual!r}, and says {given!r}"
             )
 
 

@@ -16,7 +16,7 @@ from odradek.model.errors import ErrorCode, KafkaError
 from odradek.model.ids import ZERO_UUID
 
 _EPOCHS_SINCE_VERSION: Final = 9
-"""Of OffsetCommit: before it, a member could not be told that its epoch is stale."""
+"""Of OffsetCommit: before it, no error code said that a member's epoch is stale."""
 
 
 def check_commit(

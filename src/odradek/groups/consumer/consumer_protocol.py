@@ -1,4 +1,4 @@
-"""What members of the classic protocol say and are told, in bytes that only they and this file look into."""
+"""What members of the classic protocol say and hear, in bytes that only they and this file look into."""
 
 from __future__ import annotations
 

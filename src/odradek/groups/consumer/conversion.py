@@ -3,7 +3,7 @@
 A classic group becomes a consumer group when a member of the consumer protocol joins it: its members keep what they have, and
 go on speaking the classic protocol. A consumer group becomes a classic one when its last member of the consumer protocol has
 gone, in three steps, each of which a crash may follow: the member is removed; the group's records are replaced; the members
-are told to join again. `group.consumer.migration.policy` says which way is open.
+must join again. `group.consumer.migration.policy` says which way is open.
 
 A group without members changes with the first member that joins it, whatever the policy.
 """
@@ -186,7 +186,7 @@ def _common_protocol(members: Iterable[ConsumerGroupMember]) -> str | None:
 def _classic_record(
     group: ConsumerGroup, members: list[ConsumerGroupMember], protocol: str, group_context: GroupContext
 ) -> NewRecord:
-    """Members that have come to the newest target stay in their generation; the others will be told to join again."""
+    """Members that have come to the newest target stay in their generation; the others will have to join again."""
     stored = []
     for member in members:
         classic, profile = member.profile.classic, member.profile

@@ -18,7 +18,7 @@ class ConsumerTimer(Enum):
     REBALANCE = "rebalance"
     """A member was to give partitions back, and did not say that it has."""
     JOIN = "join"
-    """A member of the classic protocol was told to join again, and did not."""
+    """A member of the classic protocol had to join again, and did not."""
     SYNC = "sync"
     """A member of the classic protocol joined, and did not ask for its assignment."""
     DOWNGRADE = "downgrade"

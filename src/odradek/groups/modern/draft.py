@@ -25,7 +25,7 @@ V_co = TypeVar("V_co", bound=Message, covariant=True)
 
 
 class ModernGroup(Group, Protocol[K, V]):
-    """A group whose members are told their partitions by the broker, in heartbeats.
+    """A group whose members get their partitions from the broker, in heartbeats.
 
     Three epochs: the group's grows whenever someone comes or goes, subscribes otherwise, or a topic changes; the assignment's
     says for which group epoch the target was worked out; a member's says which target it has come to.

@@ -78,7 +78,7 @@ class TargetContext(Protocol[G, K, V]):
 def retarget(draft: GroupDraft[G, K, V], context: TargetContext[G, K, V]) -> None:
     """Work out the target for the group's epoch, unless that is done already or was done too short a while ago.
 
-    UNKNOWN_SERVER_ERROR if no batch can hold a large one. A group's first is never large: its member would be told the epoch 0,
+    UNKNOWN_SERVER_ERROR if no batch can hold a large one. A group's first is never large: its member would get the epoch 0,
     which means that it has yet to join.
     """
     group, large_targets, now = draft.group, context.large_targets, context.now

@@ -44,7 +44,7 @@ class ShareMemberMetadata:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShareCurrentAssignment:
-    """What a member was told last."""
+    """What a member heard last."""
 
     epoch: int = 0
     previous_epoch: int = 0

@@ -127,7 +127,7 @@ def begin_to_read(draft: ShareDraft, topics: ClusterTopics) -> None:
 
 
 def settle(draft: ShareDraft, member_id: str, topics: ClusterTopics) -> None:
-    """The member is told its target, and is in the target's epoch.
+    """The member gets its target, and is in the target's epoch.
 
     Only what it subscribes to now: a target that knows its new subscription may be worked out only later.
     """
@@ -148,7 +148,7 @@ def settle(draft: ShareDraft, member_id: str, topics: ClusterTopics) -> None:
     draft.write_current(member_id, current)
 
 
-def told(assigned: Assigned) -> Assignment:
+def as_assignment(assigned: Assigned) -> Assignment:
     return Assignment(
         topic_partitions=[
             TopicPartitions(topic_id=topic_id, partitions=sorted(assigned[topic_id]))

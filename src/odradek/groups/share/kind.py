@@ -22,12 +22,12 @@ from odradek.groups.share.group import ShareGroup, StateTopic
 from odradek.groups.share.heartbeats import (
     JOIN_EPOCH,
     LEAVE_EPOCH,
+    as_assignment,
     begin_to_read,
     check_heartbeat,
     check_member,
     enter,
     settle,
-    told,
 )
 from odradek.groups.share.settings import ShareSettings
 from odradek.groups.share.targets import ShareTargets
@@ -96,7 +96,7 @@ class ShareGroups:
                 member_id=request.member_id,
                 member_epoch=after.epoch,
                 heartbeat_interval_ms=settings.heartbeat_interval_ms,
-                assignment=told(after.assigned) if tell else None,
+                assignment=as_assignment(after.assigned) if tell else None,
             )
         )
 

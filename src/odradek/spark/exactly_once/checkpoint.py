@@ -41,7 +41,7 @@ def batch_input(checkpoint: str, batch: int) -> BatchInput:
     ends = _sources(checkpoint, batch)
     try:
         starts = _sources(checkpoint, batch - 1) if batch else []
-    except ConfigError:  # Spark was told to keep one batch alone
+    except ConfigError:  # Spark's settings keep one batch alone
         starts = []
     offsets: dict[TopicPartition, int] = {}
     for document in ends:

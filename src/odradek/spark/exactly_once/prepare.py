@@ -73,7 +73,7 @@ def take_name(servers: str, sink_id: str, terms: BatchTerms) -> TransactionName:
     names = _names.get((servers, sink_id))
     if (
         names is None or names.process != os.getpid() or names.driver.producer_id != driver.producer_id
-    ):  # another producer id: the epochs of the one before were used up, and which is newer cannot be told
+    ):  # another producer id: the epochs of the one before were used up, and which is newer is unknown
         names = _names[servers, sink_id] = _Names(driver)
     elif driver.producer_epoch < names.driver.producer_epoch:
         raise ProducerFencedError(

@@ -19,7 +19,7 @@ from odradek.spark.exactly_once.inputs import KnownTopics, check_repeated, check
 from odradek.spark.exactly_once.task import BatchName, is_written
 from odradek.spark.options import ExactlyOnceOptions, WriteOptions
 from odradek.spark.outgoing import Marks, RowFormat
-from odradek.spark.plain_errors import told_in_one_line
+from odradek.spark.plain_errors import errors_in_one_line
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -63,7 +63,7 @@ class TwoPhaseWrite:
         self._servers = options.client["bootstrap.servers"]
         self._terms: BatchTerms | None = None
 
-    @told_in_one_line()
+    @errors_in_one_line()
     def __getstate__(self) -> dict[str, Any]:
         if self._terms is None:
             self._terms = self._with_driver(lambda driver: driver.begin(fence_again=self._delivery.resuming))

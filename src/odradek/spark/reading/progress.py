@@ -174,7 +174,7 @@ class StreamProgress:
         return waiting < least and waited_ms < self._options.max_trigger_delay_ms
 
     def _report(self, losses: list[str]) -> None:
-        """Each loss is told once, however often Spark asks."""
+        """Each loss is reported once, however often Spark asks."""
         news = [loss for loss in losses if loss not in self._warned]
         self._warned.update(news)
         report_loss(news, fail=self._options.fail_on_data_loss)

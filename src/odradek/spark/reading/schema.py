@@ -1,4 +1,4 @@
-"""A read's schema: the DDL that Spark is told, and the Arrow schema that every batch then has, to the
+"""A read's schema: the DDL that Spark gets, and the Arrow schema that every batch then has, to the
 letter.
 
 Spark compares Arrow schemas exactly: a `timestamp[ms]` or a missing time zone fails the query. The JVM parses

@@ -111,7 +111,7 @@ class CleanedSegment:
     def finish(self, end_offset: int, modified_ms: int, *, has_transaction_index: bool) -> None:
         """All batches are in: say where the segment ends, and make the files durable.
 
-        `has_transaction_index`: an original has one, so this must have one, too, to be told from one that is missing.
+        `has_transaction_index`: an original has one, so this must have one, too, to differ from one that is missing.
         """
         self._say_end(end_offset)
         self._write()

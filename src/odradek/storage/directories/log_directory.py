@@ -111,7 +111,7 @@ class LogDirectory:
         self.cleaned_offsets: dict[TopicPartition, int] = {}
         """Up to where compaction got."""
         self.high_watermarks: dict[TopicPartition, int] = {}
-        """As last told."""
+        """As last reported."""
         self.held: dict[TopicPartition, UUID] = {}
         self._held_as_written: bytes | None = None
         """Logs that were made here, by the ids of their topics, also such as are lost."""
@@ -320,8 +320,8 @@ class LogDirectory:
                 contents[naming.HELD_REPLICAS] = held
             yield
         files = tuple((name, data) for name, data in contents.items() if self._written.get(name) != data)
-        is_bound_anew = any(name == naming.RECOVERY_POINTS for name, _ in files)
-        is_due = is_bound_anew or extents != self._extent_file.content
+        writes_recovery_points = any(name == naming.RECOVERY_POINTS for name, _ in files)
+        is_due = writes_recovery_points or extents != self._extent_file.content
         return Checkpoint(files=files, extents=extents if is_due else None, forgotten=forgotten)
 
     def _held_data(self) -> bytes:

@@ -346,8 +346,8 @@ class LogManager:
         await self._deleted.remove()
 
     async def write_checkpoints(self, high_watermarks: Mapping[TopicPartition, int] | None = None) -> None:
-        """Write down from where recovery would start, where logs begin, and their high watermarks. Of a log whose high
-        watermark no one ever told, what is durable stands in for it.
+        """Write down from where recovery would start, where logs begin, and their high watermarks. For a log whose
+        high watermark was never given, what is durable stands in for it.
         """
         self._openings.has_made_logs = False
         if not await self._checkpoints.write_all(high_watermarks):

@@ -194,14 +194,18 @@ class Durability:
         plan = truncation.plan
         self.truncation = truncation
         self.truncation_count = truncation.number
-        self.flushed_offset = plan.end_offset if plan.is_anew else min(self.flushed_offset, plan.end_offset)
-        gone = [writer for writer in self._sealed if plan.is_anew or writer.base_offset >= plan.base_offset]
+        self.flushed_offset = (
+            plan.end_offset if plan.starts_empty else min(self.flushed_offset, plan.end_offset)
+        )
+        gone = [
+            writer for writer in self._sealed if plan.starts_empty or writer.base_offset >= plan.base_offset
+        ]
         self._sealed = [writer for writer in self._sealed if writer not in gone]
         self._closing += [*gone, *closing]
         self._unflushed_since = None
         for path in list(self._files):
             file = naming.parse_offset_file(path.rpartition("/")[2])
-            if file is not None and (plan.is_anew or file.offset > plan.end_offset):
+            if file is not None and (plan.starts_empty or file.offset > plan.end_offset):
                 del self._files[path]
 
     def truncation_finished(self) -> None:

@@ -72,7 +72,7 @@ class RepairJob:
 
 
 class Health:
-    """Whether a log can be used, and what its callers are told when it cannot."""
+    """Whether a log can be used, and what its callers hear when it cannot."""
 
     __slots__ = ("_on_broken", "_topic_partition", "fault")
 

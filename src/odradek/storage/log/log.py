@@ -467,7 +467,7 @@ class Log:
 
     @property
     def awaits_truncation(self) -> bool:
-        """The files have not followed a truncation: appends are refused until a `flush_job` ran, and `flushed` was told."""
+        """The files have not followed a truncation: appends are refused until a `flush_job` ran, and `flushed` was called."""
         return self.truncation.awaits_files
 
     # ---- losing the beginning ----------------------------------------------------------------------------------------

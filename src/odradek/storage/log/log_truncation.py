@@ -155,7 +155,7 @@ class LogTruncation:
             start_offset=start_offset,
             recovery_point=self._durability.recovery_point(end_offset),
             high_watermark_max=min(self.high_watermark_max, end_offset),
-            is_anew=not position,
+            starts_empty=not position,
             sweeps=sweeps,
         )
 

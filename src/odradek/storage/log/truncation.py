@@ -51,14 +51,14 @@ class TruncationPlan:
     """Everything below it is durable, whatever a checkpoint says."""
     high_watermark_max: int
     """What a checkpoint says of the high watermark above it is of the time before."""
-    is_anew: bool
+    starts_empty: bool
     """Nothing is kept: the segment is a new one."""
     sweeps: bool
     """A compaction that had begun to replace segments is undone."""
     is_done: bool = False
 
     def format(self) -> bytes:
-        values = {field.name: str(int(getattr(self, field.name))) for field in fields(self)}
+        values = {_in_file(field.name): str(int(getattr(self, field.name))) for field in fields(self)}
         return checkpoints.sealed({"version": _VERSION, **values})
 
     @classmethod
@@ -68,11 +68,16 @@ class TruncationPlan:
         try:
             if values["version"] != _VERSION:
                 raise BadCheckpointError(f"version {values['version']} is unknown")
-            numbers = {field.name: int(values[field.name]) for field in fields(cls)}
+            numbers = {field.name: int(values[_in_file(field.name)]) for field in fields(cls)}
         except (KeyError, ValueError) as error:
             raise BadCheckpointError(f"it does not follow its format: {error}") from None
-        flags = {name: bool(numbers.pop(name)) for name in ("is_anew", "sweeps", "is_done")}
+        flags = {name: bool(numbers.pop(name)) for name in ("starts_empty", "sweeps", "is_done")}
         return cls(**numbers, **flags)  # type: ignore[arg-type]
+
+
+def _in_file(field_name: str) -> str:
+    """The name of a field in the file `truncation`, whose format does not change."""
+    return "is_anew" if field_name == "starts_empty" else field_name
 
 
 def read_plan(disk: Disk, directory: str) -> TruncationPlan | None:
@@ -89,7 +94,7 @@ def carry_out(disk: Disk, directory: str, plan: TruncationPlan) -> None:
     """Make the files what the plan says, durably. It may be done again, also after it was interrupted anywhere."""
     path = naming.join(directory, naming.offset_file(plan.base_offset, naming.LOG))
     begun = path + naming.TEMPORARY
-    is_begun = plan.is_anew and disk.exists(begun)
+    is_begun = plan.starts_empty and disk.exists(begun)
     for name in disk.list_directory(directory):
         file = naming.parse_offset_file(name)
         if file is None:
@@ -106,7 +111,7 @@ def carry_out(disk: Disk, directory: str, plan: TruncationPlan) -> None:
     if is_begun:
         disk.rename(begun, path)
     start = naming.join(directory, naming.START_OFFSET)
-    if plan.is_anew and disk.exists(start):
+    if plan.starts_empty and disk.exists(start):
         disk.remove(start)  # it may begin earlier than it did
     _cut_log(disk, path, plan)
     _cut_transactions(disk, directory, plan)
@@ -116,14 +121,14 @@ def carry_out(disk: Disk, directory: str, plan: TruncationPlan) -> None:
 
 def _goes(file: naming.OffsetFile, plan: TruncationPlan, *, is_begun: bool) -> bool:
     if file.kind == naming.SNAPSHOT:
-        return plan.is_anew or file.offset > plan.end_offset
-    if plan.is_anew and file.offset == plan.base_offset and file.kind == naming.LOG:
+        return plan.starts_empty or file.offset > plan.end_offset
+    if plan.starts_empty and file.offset == plan.base_offset and file.kind == naming.LOG:
         return is_begun  # else it is the new one already, or will be when it is cut
-    return plan.is_anew or file.offset > plan.base_offset
+    return plan.starts_empty or file.offset > plan.base_offset
 
 
 def _cut_log(disk: Disk, path: str, plan: TruncationPlan) -> None:
-    file = disk.open(path, create=plan.is_anew)
+    file = disk.open(path, create=plan.starts_empty)
     try:
         if file.length() > plan.position:
             file.truncate(plan.position)
@@ -162,7 +167,7 @@ def _cut_epochs(disk: Disk, directory: str, plan: TruncationPlan) -> None:
         epochs = EpochHistory(checkpoints.parse_epochs(disk.read(path)))
     except BadCheckpointError:
         return  # an opening ignores it, and reads the epochs off the batches
-    if epochs.truncate_from_end(0 if plan.is_anew else plan.end_offset):
+    if epochs.truncate_from_end(0 if plan.starts_empty else plan.end_offset):
         disk.replace(path, checkpoints.format_epochs(epochs.entries))
 
 
@@ -232,7 +237,7 @@ class Truncation:
         self.refused = None
         try:
             self._cut_files()
-            if not self.plan.is_anew:
+            if not self.plan.starts_empty:
                 self._replay()
             write_plan(self._disk, self._directory, replace(self.plan, is_done=True))
         except OSError as error:

@@ -34,7 +34,7 @@ def finish_truncation(disk: Disk, opening: Opening) -> TruncationNoted:
         log.info("truncation_finished", directory=directory, end_offset=plan.end_offset)
         carry_out(disk, directory, plan)
         write_plan(disk, directory, replace(plan, is_done=True))
-    first_offset = plan.base_offset if plan.is_anew else opening.first_offset
+    first_offset = plan.base_offset if plan.starts_empty else opening.first_offset
     opening = replace(opening, start_offset=plan.start_offset)
     believed = _believe(
         opening, first_offset=first_offset, recovery_point=plan.recovery_point, end_offset=plan.end_offset

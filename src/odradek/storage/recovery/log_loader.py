@@ -256,7 +256,7 @@ class LogLoader:
             start_offset=start_offset if self._damage_offset is None else self._damage_offset,
             recovery_point=end_offset,
             high_watermark_max=self._high_watermark_max,
-            is_anew=False,
+            starts_empty=False,
             sweeps=False,
             is_done=True,
         )

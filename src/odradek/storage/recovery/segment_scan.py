@@ -41,7 +41,7 @@ class ScannedSegment:
 
 
 OnBatch = Callable[[BatchHeader, memoryview, int], None]
-"""Told of each good batch, and at which byte it begins. The bytes are good until the next one comes."""
+"""Called for each good batch, with the byte at which it begins. The bytes are good until the next one comes."""
 
 
 class _Scan:

@@ -73,7 +73,7 @@ class SegmentWriter:
     def rest(self) -> bool:
         """Give the descriptors back until the files are used again; False where that cannot be.
 
-        What was written must be synced before: an error of the disk is told to those alone who have the file open.
+        What was written must be synced before: the kernel reports an error of the disk only to those that have the file open.
         """
         if self.resting or self.closed or self.sealed or self.write_count != self._synced_write_count:
             return False

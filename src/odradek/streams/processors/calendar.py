@@ -17,7 +17,7 @@ _PAGES: Final[Fields] = {"page": "all"}
 
 
 class Calendar:
-    """A view of the state: make one where it is needed. A time may be noted several times for a key; it is told once."""
+    """A view of the state: make one where it is needed. A time may be noted several times for a key; it is given once."""
 
     def __init__(self, state: TaskState, name: str = "calendar") -> None:
         self._state = state

@@ -102,7 +102,7 @@ class Inode:
         self._unsynced.clear()
 
     def flip_bit(self, position: int, bit: int) -> None:
-        """Bit rot: wrong in the cache and on the platter, and no one was told."""
+        """Bit rot: wrong in the cache and on the platter, and no one knows."""
         for content in (self.cache, self.platter):
             if position < len(content):
                 content[position] ^= 1 << bit

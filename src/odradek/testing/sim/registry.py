@@ -37,7 +37,7 @@ class RegistryConditions:
     lag_s: Span = (0.0, 0.03)
     """How far the replica that a client reads from is behind."""
     watch_delay_s: Span = (0.0, 0.01)
-    """From the replica's change to the watch being told."""
+    """From the replica's change to the call of the watch."""
     loss: float = 0.0
     """The share of requests during which the connection breaks; half of them reached the store."""
     reconnect_s: Span = (0.01, 0.2)
@@ -272,7 +272,7 @@ class SimRegistry:
         self._store.at(self._replica_due, self._catch_up_to, self._made + len(self._behind))
 
     def session_ended(self, session: int) -> None:
-        """The store ended it; who is connected is told after a while, others find out when they are back."""
+        """The store ended it; connected clients hear of it after a while, others when they are back."""
         if self._is_connected:
             self._later(self._conditions.latency_s, self._learn_of_end, session)
 
@@ -328,7 +328,7 @@ class SimRegistry:
             and self._is_connected
         ):
             self._is_over = True
-            self._store.world.trace.note("registry session end told", self.name, session)
+            self._store.world.trace.note("registry session end reported", self.name, session)
             self.on_expired()
 
     # -- sessions --------------------------------------------------------------------------------------------

@@ -184,7 +184,7 @@ class Scene:
         )
         self.controllers: list[FakeController] = []
         self.registration = registration(ME)
-        self.told = 0
+        self.report_count = 0
         """How often this broker's report was asked for."""
 
     async def load(self, term: Term) -> Controller:
@@ -193,7 +193,7 @@ class Scene:
         return cast(Controller, made)
 
     def report(self) -> BrokerReport:
-        self.told += 1
+        self.report_count += 1
         return BrokerReport(broker_id=ME, broker_epoch=-1)
 
     async def join(self) -> None:
@@ -228,7 +228,7 @@ def registration(broker: BrokerId, *, directory: str = "") -> Registration:
     )
 
 
-def told(epoch: int, topics: Sequence[TopicImage] = ()) -> ClusterSyncResponse:
+def sync_response(epoch: int, topics: Sequence[TopicImage] = ()) -> ClusterSyncResponse:
     payload = at_once(snapshot(image(OTHER, epoch, topics=topics)))
     return ClusterSyncResponse(
         controller_epoch=epoch, version=epoch << 32, kind=UpdateKind.SNAPSHOT, payload=payload
@@ -266,7 +266,7 @@ async def test_a_mistake_while_following_ends_no_following(scene: Scene) -> None
         if len(scene.link.asked) == 1:
             raise ZeroDivisionError("a mistake of ours")
         if len(scene.link.asked) == 2:
-            return told(1)
+            return sync_response(1)
         return await scene.link.never(broker, request)
 
     scene.link.answer = answer
@@ -281,7 +281,7 @@ async def test_a_mistake_while_reporting_ends_no_reporting(scene: Scene) -> None
 
     async def answer(broker: BrokerId, request: ClusterSyncRequest) -> Message:
         if request.version < 0:
-            return told(1)
+            return sync_response(1)
         if request.max_wait_ms:
             return await scene.link.never(broker, request)
         reports.append(True)
@@ -302,7 +302,7 @@ async def test_a_mistake_while_reporting_ends_no_reporting(scene: Scene) -> None
 async def test_what_cannot_be_reported_now_is_reported_with_the_next_question(scene: Scene) -> None:
     async def answer(broker: BrokerId, request: ClusterSyncRequest) -> Message:
         if request.version < 0:
-            return told(1)
+            return sync_response(1)
         if request.max_wait_ms:
             return await scene.link.never(broker, request)
         raise PeerUnreachable("no one there")
@@ -314,10 +314,10 @@ async def test_what_cannot_be_reported_now_is_reported_with_the_next_question(sc
     for count in (1, 2):
         scene.membership.report_now()
 
-        def told_so_often(count: int = count) -> bool:
+        def reported_so_often(count: int = count) -> bool:
             return sum(report.max_wait_ms == 0 for report in scene.link.reports) == count
 
-        await until(told_so_often)
+        await until(reported_so_often)
 
 
 async def test_a_mistake_while_looking_after_brokers_is_followed_by_another_look(scene: Scene) -> None:
@@ -380,7 +380,7 @@ async def test_a_controller_whose_image_cannot_be_taken_is_put_away_and_the_offi
 
     async def answer(broker: BrokerId, request: ClusterSyncRequest) -> Message:
         if request.version < 0:
-            return told(1)
+            return sync_response(1)
         return await scene.link.never(broker, request)
 
     scene.link.answer = answer
@@ -472,7 +472,7 @@ async def test_who_leaves_waits_only_for_those_who_could_take_over(
 
     async def answer(broker: BrokerId, request: ClusterSyncRequest) -> Message:
         if request.version < 0:
-            return told(1, [topic])
+            return sync_response(1, [topic])
         if not request.max_wait_ms:
             assert b'"leaving":true' in request.payload
             handed_over.set()

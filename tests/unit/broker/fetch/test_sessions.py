@@ -47,7 +47,7 @@ def plan(
     )
 
 
-def told(
+def partition_data(
     partition: int, *, high_watermark: int = 0, has_records: bool = False, has_news: bool = False
 ) -> SentPartition:
     return SentPartition(
@@ -146,12 +146,12 @@ def test_an_incremental_response_mentions_only_what_changed() -> None:
     sessions = make()
     session = plan(sessions, 0, 0, [want(0)]).session
     assert session is not None
-    assert session.changed(told(0, high_watermark=5))
-    assert not session.changed(told(0, high_watermark=5))
-    assert session.changed(told(0, high_watermark=6))
-    assert session.changed(told(0, high_watermark=6, has_records=True))
-    assert session.changed(told(0, high_watermark=-1, has_news=True))
-    assert session.changed(told(0, high_watermark=6)), "the end of the trouble is news too"
+    assert session.changed(partition_data(0, high_watermark=5))
+    assert not session.changed(partition_data(0, high_watermark=5))
+    assert session.changed(partition_data(0, high_watermark=6))
+    assert session.changed(partition_data(0, high_watermark=6, has_records=True))
+    assert session.changed(partition_data(0, high_watermark=-1, has_news=True))
+    assert session.changed(partition_data(0, high_watermark=6)), "the end of the trouble is news too"
 
 
 def test_what_is_forgotten_and_wanted_in_one_request_is_reported_again() -> None:
@@ -159,17 +159,17 @@ def test_what_is_forgotten_and_wanted_in_one_request_is_reported_again() -> None
     session = plan(sessions, 0, 0, [want(0), want(1)]).session
     assert session is not None
     for number in (0, 1):
-        assert session.changed(told(number, high_watermark=7))
+        assert session.changed(partition_data(number, high_watermark=7))
     again = plan(sessions, session.session_id, 1, [want(0), want(1)], [named("t", 0)])
     assert again.session is session
-    assert [session.changed(told(number, high_watermark=7)) for number in (0, 1)] == [True, False]
+    assert [session.changed(partition_data(number, high_watermark=7)) for number in (0, 1)] == [True, False]
 
 
 def test_a_partition_that_was_served_goes_to_the_back() -> None:
     sessions = make()
     first = plan(sessions, 0, 0, [want(0), want(1), want(2)])
     assert first.session is not None
-    first.session.changed(told(0, has_records=True))
+    first.session.changed(partition_data(0, has_records=True))
     again = plan(sessions, first.session_id, 1)
     assert [item.key.partition for item in again.wanted] == [1, 2, 0]
 

@@ -1,4 +1,4 @@
-"""Which transactional batches a partition takes, by what their coordinator says, and how clients of each version are told."""
+"""Which transactional batches a partition takes, by what their coordinator says, and the error for each client version."""
 
 from collections.abc import Mapping
 from pathlib import Path

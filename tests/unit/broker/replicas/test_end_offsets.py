@@ -63,7 +63,7 @@ class FakeContext:
         return self.answer
 
 
-def told(code: ErrorCode = ErrorCode.NONE, offset: int = 42) -> ListOffsetsResponse:
+def offsets_response(code: ErrorCode = ErrorCode.NONE, offset: int = 42) -> ListOffsetsResponse:
     response = ListOffsetsPartitionResponse(partition_index=0, error_code=code, offset=offset)
     return ListOffsetsResponse(topics=[ListOffsetsTopicResponse(name="t", partitions=[response])])
 
@@ -78,14 +78,14 @@ async def test_a_leader_knows_it_itself_once_its_disk_has_everything() -> None:
 
 async def test_another_leader_is_asked() -> None:
     broker = FakeContext(OTHER)
-    broker.answer = told()
+    broker.answer = offsets_response()
     assert await end_of(broker) == 42
 
 
 @pytest.mark.parametrize(
     ("answer", "code"),
     [
-        (told(ErrorCode.NOT_LEADER_OR_FOLLOWER), ErrorCode.NOT_LEADER_OR_FOLLOWER),
+        (offsets_response(ErrorCode.NOT_LEADER_OR_FOLLOWER), ErrorCode.NOT_LEADER_OR_FOLLOWER),
         (ListOffsetsResponse(), ErrorCode.UNKNOWN_SERVER_ERROR),
         (OdradekError("unreachable"), ErrorCode.NETWORK_EXCEPTION),
     ],

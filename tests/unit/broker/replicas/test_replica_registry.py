@@ -1,4 +1,4 @@
-"""Why a replica cannot be used: told as often as it is asked, and nothing is kept of those who were told."""
+"""Why a replica cannot be used: the answer is the same as often as it is asked, and nothing is kept of the askers."""
 
 import traceback
 from uuid import UUID

@@ -34,7 +34,7 @@ LOCK_MS = 30_000
 
 
 class Keeper:
-    """Keeps what it is told, unless it is to refuse."""
+    """Keeps what it gets, unless it is to refuse."""
 
     def __init__(self) -> None:
         self.state: ShareState | None = None

@@ -33,7 +33,7 @@ def group(
         subscription = MemberSubscription(
             topics=tuple(names), owned=owned, generation=generation, user_data=sticky
         )
-        members[member_id] = GroupMember(member_id=member_id, told=subscription)
+        members[member_id] = GroupMember(member_id=member_id, subscription=subscription)
     return members
 
 
@@ -58,7 +58,7 @@ def test_roundrobin_skips_who_does_not_read_the_topic() -> None:
 
 def test_static_members_come_first_by_their_instance_ids() -> None:
     members = group({"x": "a", "y": "a", "z": "a"})
-    members["z"] = GroupMember(member_id="z", group_instance_id="one", told=members["z"].told)
+    members["z"] = GroupMember(member_id="z", group_instance_id="one", subscription=members["z"].subscription)
     assigned = ASSIGNORS["range"].assign(members, {"a": 3})
     assert assigned == {"z": partitions("a0"), "x": partitions("a1"), "y": partitions("a2")}
 

@@ -1,4 +1,4 @@
-"""The fate of a record: told once, to everyone who asks, from whichever thread."""
+"""The fate of a record: reported once, to every thread that asks."""
 
 from __future__ import annotations
 

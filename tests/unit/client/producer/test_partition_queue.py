@@ -258,7 +258,7 @@ steps = st.lists(
 
 
 class Trial:
-    """A queue and a model broker, and what the user was told."""
+    """A queue and a model broker, and what the user saw."""
 
     def __init__(self) -> None:
         self.queue = queue_of(established=False)

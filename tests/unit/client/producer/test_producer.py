@@ -453,13 +453,13 @@ async def test_a_callback_may_not_wait_for_its_own_producer(broker: Any, within:
     def work() -> None:
         with Producer(broker.bootstrap, **QUICK) as producer:
 
-            def told(_: Any) -> None:
+            def on_done(_: Any) -> None:
                 try:
                     producer.flush()
                 except RuntimeError as error:
                     caught.append(error)
 
-            producer.send("t", b"v").add_done_callback(told)
+            producer.send("t", b"v").add_done_callback(on_done)
             producer.flush(10)
 
     await within(aside(work))

@@ -313,7 +313,7 @@ async def test_what_was_deleted_on_a_full_disk_is_not_missed_wherever_a_crash_co
 
 
 async def test_a_truncated_log_is_not_missed_wherever_a_crash_comes(lab: Lab, small: LogConfig) -> None:
-    for anew in (None, 0, 500):
+    for restart_offset in (None, 0, 500):
         number, is_over = 0, False
         while not is_over:
             number += 1
@@ -327,10 +327,10 @@ async def test_a_truncated_log_is_not_missed_wherever_a_crash_comes(lab: Lab, sm
                     CrashAt(number=here.disk.point_count + number, kind=kind, rng=Random(number))
                 )
                 try:
-                    if anew is None:
+                    if restart_offset is None:
                         log.truncate_to(15)
                     else:
-                        log.restart_at(anew)
+                        log.restart_at(restart_offset)
                     await directories.write_extents()
                     here.flush(log)
                     await directories.write_extents()
@@ -345,7 +345,7 @@ async def test_a_truncated_log_is_not_missed_wherever_a_crash_comes(lab: Lab, sm
                 here.disk.crash(kind)
                 here.mount()
                 log = await opened(here.directories(), small)
-                ends = {None: range(15, 18), 0: range(3), 500: range(500, 503)}[anew]
+                ends = {None: range(15, 18), 0: range(3), 500: range(500, 503)}[restart_offset]
                 assert log.end_offset == 60 or log.end_offset in ends
                 assert not is_over or log.end_offset == ends[-1]
         assert number > 10

@@ -299,7 +299,7 @@ def _known_high_watermarks(reading: Reading, plan: SessionFetchPlan) -> dict[Par
     session = plan.session
     return {
         partition: Offset(
-            max(wanted.high_watermark, -1 if session is None else session.told_high_watermark(wanted.key))
+            max(wanted.high_watermark, -1 if session is None else session.sent_high_watermark(wanted.key))
         )
         for partition, wanted in reading.partitions.items()
     }

@@ -1,7 +1,7 @@
 """ElectLeaders (43). Versions 0-2: elections on demand, of preferred leaders, or of any replica without a leader (KIP-460).
 
 The controller answers; others forward the request to it. Without a list all partitions are meant, and of these only what was
-done or failed is told, as in Kafka.
+done or failed is reported, as in Kafka.
 """
 
 from __future__ import annotations
@@ -96,7 +96,7 @@ async def _results(
     outcomes: dict[TopicPartition, KafkaError | None],
     topics: dict[str, None] | None = None,
 ) -> list[ReplicaElectionResult]:
-    """By topic; `topics` are named even if nothing is told about them."""
+    """By topic; `topics` are named even if there is nothing to report about them."""
     results: dict[str, list[PartitionResult]] = {name: [] for name in topics or ()}
     turn = broker.turns.begin()
     for name, error in outcomes.items():

@@ -11,7 +11,7 @@ Versions
      6  flexible
      7  response: protocol type; the protocol name may be null (KIP-559)
      8  a reason, for logs (KIP-800)
-     9  response: the leader may be told to skip the assignment (KIP-814)
+     9  response: it may make the leader skip the assignment (KIP-814)
 """
 
 from __future__ import annotations
