@@ -36,7 +36,7 @@ demo: $(READY) ## 336,776 flights through a broker and a Spark pipeline that is 
 	@$(BIN)/python examples/flights/demo.py
 
 test: $(READY) ## every test that CI runs, JOBS=3 at a time: some of them wait
-	$(BIN)/python -m pytest -q -n $(JOBS) --dist worksteal
+	$(BIN)/python -m pytest -q -n $(JOBS) --dist loadscope
 
 quick: $(READY) ## units and properties of what changed since the last commit, or SINCE=main: the fast loop
 	@$(BIN)/python -m tools.quick $(SINCE)

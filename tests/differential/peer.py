@@ -55,18 +55,18 @@ class Peer:
         version: int | None = None,
         *,
         line: str = "",
-        only: Callable[[Any], Any] = lambda answer: answer,
+        only: Callable[[Any], Any] = lambda reply: reply,
     ) -> Any:
         """Send a request, and note the answer under the name `step`; `only` cuts out what is to be noted."""
         used = self._version(request, version)
         try:
-            answer = self._line_named(line).call(request, used, self.script + line)
+            response = self._line_named(line).call(request, used, self.script + line)
         except (ConnectionError, TimeoutError) as failed:
             self._close(line)
             self._note(step, request, used, SILENCE if isinstance(failed, TimeoutError) else CLOSED)
             return None
-        self._note(step, request, used, plain(only(answer), used, self.names))
-        return answer
+        self._note(step, request, used, plain(only(response), used, self.names))
+        return response
 
     def quietly(self, request: Message, version: int | None = None, *, line: str = "") -> Any:
         """Send a request whose answer is not compared."""
@@ -78,43 +78,41 @@ class Peer:
         """Ask quietly, again and again, until the answer is one that is `done`; or long enough: what is asked next
         shows what is wrong."""
         for _ in range(ASKING_AGAIN_MAX):
-            if done(answer := self.quietly(request, version, line=line)):
+            if done(response := self.quietly(request, version, line=line)):
                 break
             time.sleep(ASKING_AGAIN_SECONDS)
-        return answer
+        return response
 
     def send(self, request: Message, version: int | None = None, *, line: str = "") -> None:
         """Send a request whose answer comes later, or never."""
         self._line_named(line).send(request, self._version(request, version), self.script + line)
 
-    def note(self, step: str, request: Message, answer: Any) -> None:
+    def note(self, step: str, request: Message, response: Any) -> None:
         """Note an answer in the newest version that a script got quietly."""
         version = self._version(request, None)
-        self._note(step, request, version, plain(answer, version, self.names))
+        self._note(step, request, version, plain(response, version, self.names))
 
     def unanswered(self, request: Message, version: int | None = None) -> None:
         """Send a request that is not answered when all goes well."""
         self._line.send(request, self._version(request, version), self.script)
         self._line.forget()
 
-    def answered(
-        self, step: str, *, line: str = "", only: Callable[[Any], Any] = lambda answer: answer
-    ) -> Any:
+    def answered(self, step: str, *, line: str = "", only: Callable[[Any], Any] = lambda reply: reply) -> Any:
         """Note the answer to what was sent first on this line."""
-        request, version, answer = self._line_named(line).receive()
-        self._note(step, request, version, plain(only(answer), version, self.names))
-        return answer
+        request, version, response = self._line_named(line).receive()
+        self._note(step, request, version, plain(only(response), version, self.names))
+        return response
 
     def ask_raw(self, step: str, frame: bytes, *, head: int | None = None) -> None:
         """Send a frame made by hand on a connection of its own; note the answer's first bytes, or the end of it."""
         line = Line(self.address)
         try:
-            answer = line.call_raw(frame)[:head].hex()
+            response = line.call_raw(frame)[:head].hex()
         except ConnectionError:
-            answer = CLOSED
+            response = CLOSED
         finally:
             line.close()
-        self.steps.append({"step": step, "api": "raw", "version": 0, "answer": answer})
+        self.steps.append({"step": step, "api": "raw", "version": 0, "answer": response})
 
     def close(self) -> None:
         self._line.close()
@@ -127,9 +125,9 @@ class Peer:
             raise NotServedError(api.name)
         return api.latest_stable if version is None else version
 
-    def _note(self, step: str, request: Message, version: int, answer: Any) -> None:
+    def _note(self, step: str, request: Message, version: int, response: Any) -> None:
         name = api_of(request).name
-        self.steps.append({"step": step, "api": name, "version": version, "answer": answer})
+        self.steps.append({"step": step, "api": name, "version": version, "answer": response})
 
     def _line_named(self, name: str) -> Line:
         if not name:
@@ -168,9 +166,9 @@ class Line:
     def receive(self) -> tuple[Message, int, Any]:
         """The request, its version and the answer to it."""
         request, version, expected = self._sent.pop(0)
-        correlation_id, answer = decode_response(api_of(request).key, version, self._frame())
+        correlation_id, response = decode_response(api_of(request).key, version, self._frame())
         assert correlation_id == expected
-        return request, version, answer
+        return request, version, response
 
     def forget(self) -> None:
         """Expect no answer to the request that was sent last."""

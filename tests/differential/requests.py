@@ -43,8 +43,8 @@ def create(*topics: CreatableTopic, validate_only: bool = False) -> CreateTopics
 
 def make_topic(peer: Peer, name: str, partitions: int = 1, **settings: str) -> str:
     """Create a topic quietly, and wait until each of its partitions is led."""
-    answer = peer.quietly(create(topic(name, partitions, **settings)))
-    assert answer.topics[0].error_code == 0, answer
+    response = peer.quietly(create(topic(name, partitions, **settings)))
+    assert response.topics[0].error_code == 0, response
     wait_until_led(peer, name, partitions)
     return name
 
@@ -52,12 +52,12 @@ def make_topic(peer: Peer, name: str, partitions: int = 1, **settings: str) -> s
 def wait_until_led(peer: Peer, name: str, partitions: int = 1) -> None:
     request = list_offsets(name, *((partition, -1) for partition in range(partitions)))
     peer.until(
-        lambda answer: not any(partition.error_code for partition in answer.topics[0].partitions), request
+        lambda response: not any(partition.error_code for partition in response.topics[0].partitions), request
     )
 
 
 def wait_until_gone(peer: Peer, name: str) -> None:
-    peer.until(lambda answer: answer.topics[0].error_code == 3, metadata(name))
+    peer.until(lambda response: response.topics[0].error_code == 3, metadata(name))
 
 
 def metadata(*names: str | None, creating: bool = False, **more: Any) -> MetadataRequest:

@@ -84,12 +84,12 @@ def main() -> int:
     with tempfile.TemporaryDirectory(prefix="odradek-faults-") as temporary:
         directory = chosen.keep or Path(temporary)
         began = time.monotonic()
-        result = run(terms, directory, tell=lambda line: _say(line, answer))
-        _say(result.text(time.monotonic() - began), sys.stdout)
+        run_result = run(terms, directory, tell=lambda line: _say(line, answer))
+        _say(run_result.text(time.monotonic() - began), sys.stdout)
         if chosen.json is not None:
             chosen.json.parent.mkdir(parents=True, exist_ok=True)
-            chosen.json.write_text(json.dumps(result.as_json(), indent=2) + "\n")
-    code = 0 if result.is_clean else 1
+            chosen.json.write_text(json.dumps(run_result.as_json(), indent=2) + "\n")
+    code = 0 if run_result.is_clean else 1
     if left:  # Python would wait for them
         os._exit(code)
     return code

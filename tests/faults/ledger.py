@@ -36,12 +36,12 @@ class Ledger:
 
     @property
     def acknowledged_count(self) -> int:
-        return sum(answer != UNKNOWN for answer in self._places)
+        return sum(known_place != UNKNOWN for known_place in self._places)
 
     @property
     def placeless_count(self) -> int:
         """Of those acknowledged, the ones whose place is unknown."""
-        return sum(answer == _SOMEWHERE for answer in self._places)
+        return sum(known_place == _SOMEWHERE for known_place in self._places)
 
     def contradicts(self, number: int, partition: int, offset: int) -> bool:
         """Whether the record was said to be elsewhere."""
@@ -50,7 +50,9 @@ class Ledger:
     def lost(self, is_there: Callable[[int], bool]) -> list[int]:
         """Those that were acknowledged, and are not there."""
         return [
-            number for number, answer in enumerate(self._places) if answer != UNKNOWN and not is_there(number)
+            number
+            for number, known_place in enumerate(self._places)
+            if known_place != UNKNOWN and not is_there(number)
         ]
 
 

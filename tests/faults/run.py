@@ -125,7 +125,7 @@ class Result:
 
 def run(terms: Terms, directory: Path, *, tell: Callable[[str], None] = lambda line: None) -> Result:
     """Raises AssertionError when the cluster does not heal, or cannot be read."""
-    result = Result(terms)
+    run_result = Result(terms)
     tell(f"seed {terms.seed}: {BROKERS} brokers in {directory}")
     with ExitStack() as ending:
         site = Site.open(
@@ -136,18 +136,18 @@ def run(terms: Terms, directory: Path, *, tell: Callable[[str], None] = lambda l
             zookeeper=terms.zookeeper,
             full=terms.full,
         )
-        result.absent = site.absent
-        _live(site, terms, result, tell)
+        run_result.absent = site.absent
+        _live(site, terms, run_result, tell)
         counts = {_TOPIC: terms.partitions}
-        if result.work is not None:
+        if run_result.work is not None:
             counts |= {SOURCE: PARTITIONS, COPIES: PARTITIONS}
         placement = [broker.terms.directory for broker in site.fleet.brokers]
-        result.differing = [
+        run_result.differing = [
             differing_replica
             for name, count in counts.items()
             for differing_replica in differing_replicas(placement, name, count)
         ]
-    return result
+    return run_result
 
 
 def _live(site: Site, terms: Terms, result: Result, tell: Callable[[str], None]) -> None:
@@ -166,8 +166,8 @@ def _live(site: Site, terms: Terms, result: Result, tell: Callable[[str], None])
             for number in range(terms.writers)
         ]
         work = _work(fleet.bootstrap, terms)
-        for item in (*writers, *([work] if work else [])):
-            item.start()
+        for worker in (*writers, *([work] if work else [])):
+            worker.start()
         faults = _torment(site, terms, result, writers, tell)
         result.seconds_to_full_isr = _until_healed(fleet, terms.partitions)
         tell(f"healed after {result.seconds_to_full_isr:.1f} s")

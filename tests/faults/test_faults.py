@@ -14,13 +14,13 @@ from tests.faults.run import Terms, run
 def test_nothing_acknowledged_is_lost_or_doubled_by_kills_pauses_and_restarts(tmp_path: Path) -> None:
     terms = Terms(seconds=10.0, seed=20, per_second=600, session_seconds=2.0, rest_seconds=(0.2, 1.0))
 
-    result = run(terms, tmp_path)
+    run_result = run(terms, tmp_path)
 
-    assert result.is_clean, result.text(0.0)
-    assert result.findings.acknowledged_count > 1000
-    assert result.faults  # how many there were, the machine decides
-    assert result.work is not None
-    assert result.work.copied_count > 100
+    assert run_result.is_clean, run_result.text(0.0)
+    assert run_result.findings.acknowledged_count > 1000
+    assert run_result.faults  # how many there were, the machine decides
+    assert run_result.work is not None
+    assert run_result.work.copied_count > 100
 
 
 def test_nothing_acknowledged_is_lost_when_a_brokers_disk_is_wiped_or_an_older_one(tmp_path: Path) -> None:
@@ -34,8 +34,8 @@ def test_nothing_acknowledged_is_lost_when_a_brokers_disk_is_wiped_or_an_older_o
         faults_min=2,
     )
 
-    result = run(terms, tmp_path)
+    run_result = run(terms, tmp_path)
 
-    assert result.is_clean, result.text(0.0)
-    assert result.findings.acknowledged_count > 500
-    assert result.faults
+    assert run_result.is_clean, run_result.text(0.0)
+    assert run_result.findings.acknowledged_count > 500
+    assert run_result.faults

@@ -81,8 +81,8 @@ def _word(outcome: Outcome) -> str:
 
 def _write(file: Path, seed: int, outcomes: list[Outcome]) -> None:
     file.parent.mkdir(parents=True, exist_ok=True)
-    answer = {"seed": seed, "outcomes": [outcome.as_json() for outcome in outcomes]}
-    file.write_text(json.dumps(answer, indent=2, default=str) + "\n")
+    response = {"seed": seed, "outcomes": [outcome.as_json() for outcome in outcomes]}
+    file.write_text(json.dumps(response, indent=2, default=str) + "\n")
 
 
 def _say(line: str) -> None:

@@ -89,10 +89,10 @@ class Lane(ABC):
             asked = MetadataRequest(
                 topics=[MetadataRequestTopic(name=self._topic)], allow_auto_topic_creation=False
             )
-            answer = peer.ask(asked, 8)
-        partitions = answer.topics[0].partitions
+            response = peer.ask(asked, 8)
+        partitions = response.topics[0].partitions
         leaders = [
-            broker for broker in answer.brokers if partitions and broker.node_id == partitions[0].leader_id
+            broker for broker in response.brokers if partitions and broker.node_id == partitions[0].leader_id
         ]
         if not leaders:
             raise RefusedError("the topic has no leader")
@@ -115,8 +115,8 @@ class ProduceLane(Lane):
     def _act(self, peer: Peer) -> None:
         data = [PartitionProduceData(index=0, records=batch(records(b"x" * 100), 1))]
         topics = [TopicProduceData(name=self._topic, partition_data=data)]
-        answer = peer.ask(ProduceRequest(acks=-1, timeout_ms=10_000, topic_data=topics), 8)
-        _expect(answer.responses[0].partition_responses[0].error_code)
+        response = peer.ask(ProduceRequest(acks=-1, timeout_ms=10_000, topic_data=topics), 8)
+        _expect(response.responses[0].partition_responses[0].error_code)
 
 
 class FetchLane(Lane):

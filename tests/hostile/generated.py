@@ -197,16 +197,16 @@ def _with_size(frame: Frame) -> bytes:
 
 def _wrong_answer(peer: Peer, place: int, frame: Frame, *, reads_answers: bool) -> str | None:
     try:
-        answer = peer.receive()
+        response = peer.receive()
     except TimeoutError:
         return "has no answer"
     except OSError:
         return "is in order, and its connection is closed"
-    if _SIZE.unpack_from(answer)[0] != place:
+    if _SIZE.unpack_from(response)[0] != place:
         return "is answered out of order"
     if reads_answers:
         try:
-            decode_response(*frame.api_and_version, answer)
+            decode_response(*frame.api_and_version, response)
         except MalformedMessage as error:
             return f"has an answer that cannot be read: {error}"
     return None

@@ -46,13 +46,19 @@ class Latencies:
 
     @classmethod
     def of(cls, answers: Sequence[Answered]) -> Self:
-        values = sorted(latency_ms for answer in answers for latency_ms in _with_omitted(answer.latency_ms))
+        values = sorted(
+            latency_ms for answered in answers for latency_ms in _with_omitted(answered.latency_ms)
+        )
         return cls(
             count=len(answers),
             p50_ms=_quantile(values, 0.5),
             p99_ms=_quantile(values, 0.99),
             max_ms=values[-1] if values else 0.0,
-            troubles=dict(Counter(trouble for answer in answers for trouble in answer.trouble).most_common()),
+            troubles=dict(
+                Counter(
+                    trouble for answered_request in answers for trouble in answered_request.trouble
+                ).most_common()
+            ),
         )
 
 
@@ -84,11 +90,11 @@ class Bystander:
         self._reader.start()
 
     def answers(self, first_due: float, last_due: float) -> list[Answered]:
-        return [item for item in self._answers.copy() if first_due <= item.due < last_due]
+        return [answered for answered in self._answers.copy() if first_due <= answered.due < last_due]
 
     def kinds_since(self, moment: float) -> set[str]:
         """The lanes that had an answer, to a request that was due after the moment."""
-        return {item.kind for item in self._answers.copy() if item.due >= moment}
+        return {answered.kind for answered in self._answers.copy() if answered.due >= moment}
 
     def __enter__(self) -> Self:
         return self
@@ -106,13 +112,16 @@ class Bystander:
         self._process.stdout.close()
 
     def _read(self) -> None:
-        for answer in self._lines():
-            self._answers.append(answer)
+        for line_fields in self._lines():
+            self._answers.append(line_fields)
 
     def _lines(self) -> Iterator[Answered]:
         assert self._process.stdout is not None
         for line in self._process.stdout:
-            answer = json.loads(line)
+            line_fields = json.loads(line)
             yield Answered(
-                kind=answer["kind"], due=answer["due"], done=answer["done"], trouble=tuple(answer["trouble"])
+                kind=line_fields["kind"],
+                due=line_fields["due"],
+                done=line_fields["done"],
+                trouble=tuple(line_fields["trouble"]),
             )

@@ -59,10 +59,10 @@ class Peer:
         asked = api.latest_stable if version is None else version
         self._correlation_id += 1
         self.send(request_frame(message, asked, self._correlation_id, client_id=self._client_id))
-        correlation_id, answer = decode_response(api.key, asked, self.receive())
+        correlation_id, response = decode_response(api.key, asked, self.receive())
         if correlation_id != self._correlation_id:
             raise ConnectionError(f"answer {correlation_id} to request {self._correlation_id}")
-        return answer
+        return response
 
     def send(self, data: bytes) -> None:
         self.socket.sendall(data)

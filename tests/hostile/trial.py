@@ -163,7 +163,7 @@ def _play(stage: Stage, outcome: Outcome) -> None:
     }
     during = bystander.answers(attacked, calm)
     for lane in sorted(_LANES):
-        own = Latencies.of([answer for answer in during if answer.kind == lane])
+        own = Latencies.of([answered for answered in during if answered.kind == lane])
         outcome.lanes_p99_ms[lane] = round(own.p99_ms, 1)
     outcome.machine_load = round(os.getloadavg()[0], 1)
     outcome.most = watch.most

@@ -160,8 +160,8 @@ def connect(server: Server) -> Iterator[Callable[..., wire.Connection]]:
         return opened[-1]
 
     yield connection
-    for item in opened:
-        item.close()
+    for open_connection in opened:
+        open_connection.close()
 
 
 @pytest.fixture

@@ -133,9 +133,9 @@ def _send(sink: socket.socket, frame: bytes) -> bool:
 
 
 def _cut(*sockets: socket.socket) -> None:
-    for item in sockets:
+    for connection in sockets:
         try:
-            item.shutdown(socket.SHUT_RDWR)
+            connection.shutdown(socket.SHUT_RDWR)
         except OSError:
             pass
-        item.close()
+        connection.close()

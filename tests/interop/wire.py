@@ -58,15 +58,15 @@ class Connection:
     def receive(self) -> tuple[int, Reader]:
         """The next response: correlation id and body."""
         size = struct.unpack(">i", self._exactly(4))[0]
-        answer = Reader(self._exactly(size))
-        return answer.int32(), answer
+        body = Reader(self._exactly(size))
+        return body.int32(), body
 
     def call(self, api_key: int, version: int, body: bytes) -> Reader:
         """Send a request and return the body of its response."""
         sent = self.send(api_key, version, body)
-        received, answer = self.receive()
+        received, response = self.receive()
         assert received == sent
-        return answer
+        return response
 
     def rest_until_closed(self) -> bytes:
         """Everything the server still sends until it closes; fails when it does not close."""

@@ -22,9 +22,9 @@ def _callbacks_are_short(request: pytest.FixtureRequest) -> Iterator[None]:
     The one exception: the steps of the test's own task, which makes requests of 20,000 elements and reads their answers.
     """
     name = getattr(request.node, "originalname", request.node.name)
-    with callbacks_are_short(HELD_SECONDS_MAX, except_tasks_of=name) as result:
+    with callbacks_are_short(HELD_SECONDS_MAX, except_tasks_of=name) as held:
         yield
-    assert not result, "\n".join(result)
+    assert not held, "\n".join(held)
 
 
 @pytest.fixture

@@ -135,15 +135,15 @@ class Wire:
 
     async def values(self, topic: str, offset: int = 0, *, partition: int = 0) -> list[bytes | None]:
         """All values from an offset to the high watermark."""
-        result: list[bytes | None] = []
+        records: list[bytes | None] = []
         while True:
             data = await self.fetch(topic, offset, partition=partition)
             assert data.error_code == 0
             batches = split_batches(data.records)
             if not batches:
-                return result
+                return records
             for header, batch in batches:
-                result += [record.value for record in decode_batch(batch, header, from_offset=offset)]
+                records += [record.value for record in decode_batch(batch, header, from_offset=offset)]
                 offset = header.next_offset
 
 

@@ -199,7 +199,7 @@ async def test_what_describe_configs_names_again_and_again_is_described_once(sce
     wire = await scene.connect()
     broker = DescribeConfigsResource(resource_type=4, resource_name="1", configuration_keys=None)
     response = await wire.call("DescribeConfigs", 4, DescribeConfigsRequest(resources=[broker] * 2500))
-    assert [result.resource_name for result in response.results] == ["1"]
+    assert [entry.resource_name for entry in response.results] == ["1"]
 
 
 async def test_a_large_answer_is_the_same_as_many_small_ones(scene: Any) -> None:
@@ -226,8 +226,12 @@ async def test_the_settings_of_many_new_topics_are_returned_as_far_as_the_answer
     assert {(topic.error_code, topic.num_partitions) for topic in response.topics} == {(ErrorCode.NONE, 1)}
     answers = [topic for topic in response.topics if topic.configs is not None]
     assert answers == response.topics[: len(answers)]
-    assert 1000 - len(answers[0].configs) < sum(len(item.configs) for item in answers) <= 1000
-    assert {item.topic_config_error_code for item in answers} == {ErrorCode.NONE}
+    assert (
+        1000 - len(answers[0].configs)
+        < sum(len(answered_request.configs) for answered_request in answers)
+        <= 1000
+    )
+    assert {answered.topic_config_error_code for answered in answers} == {ErrorCode.NONE}
     rest = response.topics[len(answers) :]
     assert {item.topic_config_error_code for item in rest} == {ErrorCode.INVALID_REQUEST}
 

@@ -255,14 +255,14 @@ async def test_a_topic_created_while_the_broker_stops_is_there_afterwards_or_was
     creating = asyncio.ensure_future(wire.create("t", partitions=5))
     stopping = asyncio.ensure_future(broker.stop())
     try:
-        answer = (await creating).error_code
+        reply = (await creating).error_code
     except (ConnectionError, asyncio.IncompleteReadError):
-        answer = None
+        reply = None
     await stopping
     await scene.stop()
     await scene.start()
     wire = await scene.connect()
     response = await wire.produce("t", [b"x"], partition=4)
-    if answer == 0:
+    if reply == 0:
         assert response.error_code == 0
     assert response.error_code in (0, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)

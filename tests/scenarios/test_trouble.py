@@ -217,10 +217,10 @@ async def test_a_refused_batch_is_forgotten_without_the_garbage_collector(
     batch[-1] ^= 1
     gc.collect()
     gc.disable()
-    earlier = {id(item) for item in gc.get_objects() if isinstance(item, KafkaError)}
+    earlier = {id(thing_alive) for thing_alive in gc.get_objects() if isinstance(thing_alive, KafkaError)}
 
     def left() -> list[KafkaError]:
-        errors = [item for item in gc.get_objects() if isinstance(item, KafkaError)]
+        errors = [thing_alive for thing_alive in gc.get_objects() if isinstance(thing_alive, KafkaError)]
         return [error for error in errors if error.__traceback__ and id(error) not in earlier]
 
     try:

@@ -87,7 +87,9 @@ def main(
     if seed is not None:
         sys.exit(max(_one(name, seed, _plan(name, seed, faults, smaller), trace) for name in names))
     plans = [
-        (name, item, plans_of(name).draw(item)) for name in names for item in range(first, first + seed_count)
+        (name, number, plans_of(name).draw(number))
+        for name in names
+        for number in range(first, first + seed_count)
     ]
     if part is not None:
         for name, item, plan in _half(plans, 1) if part == "odd" else plans:

@@ -65,9 +65,9 @@ def hunted(name: str) -> Outcome:
     """Hunt the mutant of this name until a seed finds it."""
     started_s = time.process_time()
     mutant = next(named for named in BANK if named.name == name)
-    result = hunt(mutant, range(_SEEDS_MAX))
-    failure = result.found.failure if result.found is not None else None
-    return Outcome(name, mutant.scenario, result.seeds_tried, failure, time.process_time() - started_s)
+    run_result = hunt(mutant, range(_SEEDS_MAX))
+    failure = run_result.found.failure if run_result.found is not None else None
+    return Outcome(name, mutant.scenario, run_result.seeds_tried, failure, time.process_time() - started_s)
 
 
 def measure(scenario: str, progress: Progress) -> int:

@@ -57,11 +57,11 @@ def _batches(partition: Partition) -> Iterator[bytes]:
     log = partition.log
     offset = log.start_offset
     while offset < log.end_offset:
-        answer = log.read(offset, _READ_BYTES, end_offset=log.end_offset, at_least_one=True)
-        yield bytes(answer.records)
-        if answer.next_offset <= offset:
+        fetched = log.read(offset, _READ_BYTES, end_offset=log.end_offset, at_least_one=True)
+        yield bytes(fetched.records)
+        if fetched.next_offset <= offset:
             return
-        offset = answer.next_offset
+        offset = fetched.next_offset
 
 
 def _newest(partition: Partition) -> Newest:
@@ -82,13 +82,13 @@ def _newest(partition: Partition) -> Newest:
                 if read_control(batch).kind is ControlKind.COMMIT:
                     take(records)
                 continue
-            result = [
+            collected = [
                 (record.key or b"", record.offset, record.value) for record in decode_batch(batch, header)
             ]
             if header.is_transactional:
-                undecided.setdefault(header.producer_id, []).extend(result)
+                undecided.setdefault(header.producer_id, []).extend(collected)
             else:
-                take(result)
+                take(collected)
     for records in undecided.values():
         take(records)
     return {key: (offset, value) for key, (offset, value) in newest.items() if value is not None}

@@ -13,10 +13,10 @@ pytestmark = pytest.mark.sim
 
 
 def test_a_sweep_prints_a_table_and_says_that_each_seed_ran_twice() -> None:
-    result = CliRunner().invoke(main, ["--seeds", "2", "--first", "1", "--scenario", "storage"])
-    assert result.exit_code == 0, result.output
-    assert ["storage", "2"] in [line.split()[:2] for line in result.output.splitlines()]
-    assert "each seed ran twice, with different hash seeds" in result.output
+    invocation = CliRunner().invoke(main, ["--seeds", "2", "--first", "1", "--scenario", "storage"])
+    assert invocation.exit_code == 0, invocation.output
+    assert ["storage", "2"] in [line.split()[:2] for line in invocation.output.splitlines()]
+    assert "each seed ran twice, with different hash seeds" in invocation.output
 
 
 def test_one_seed_runs_again_from_the_line_that_a_failure_prints(tmp_path: Path) -> None:
@@ -38,9 +38,9 @@ def test_one_seed_runs_again_from_the_line_that_a_failure_prints(tmp_path: Path)
 
 
 def test_a_fault_that_does_not_exist_is_refused() -> None:
-    result = CliRunner().invoke(main, ["--seed", "1", "--faults", "flood@3"])
-    assert result.exit_code != 0
-    assert "flood@3" in str(result.exception)
+    invocation = CliRunner().invoke(main, ["--seed", "1", "--faults", "flood@3"])
+    assert invocation.exit_code != 0
+    assert "flood@3" in str(invocation.exception)
 
 
 def test_plans_are_read_as_they_are_written() -> None:

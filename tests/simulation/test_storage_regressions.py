@@ -104,8 +104,8 @@ def names(log: Log) -> list[str]:
     """
     results = []
     for offset in reversed(range(log.start_offset, log.end_offset)):
-        answer = log.read(offset, 1, end_offset=log.end_offset, at_least_one=True)
-        (header, batch), *_ = split_batches(answer.records)
+        fetched = log.read(offset, 1, end_offset=log.end_offset, at_least_one=True)
+        (header, batch), *_ = split_batches(fetched.records)
         (record,) = decode_batch(batch, header, from_offset=offset)
         assert record.offset == offset
         results.append((record.value or b"").split(b"/")[0].decode())
@@ -152,8 +152,8 @@ def test_every_batch_that_may_be_in_flight_is_recognised_after_a_restart() -> No
     log.close()
     again = machine.open(clean=True, recovery_point=5)
     for number, offset in enumerate(offsets):
-        result = append(again, f"r{number}", producer_id=7, sequence=number)
-        assert (result.duplicate, result.first_offset) == (True, offset)
+        appended = append(again, f"r{number}", producer_id=7, sequence=number)
+        assert (appended.duplicate, appended.first_offset) == (True, offset)
     assert append(again, "r5", producer_id=7, sequence=5).first_offset == 5
 
 

@@ -434,12 +434,12 @@ def test_a_paused_process_does_nothing_while_time_and_its_kernel_go_on() -> None
             host.spawn(tick())
             await asyncio.sleep(2.5)
             host.life.pause()
-            answer = peer.spawn(ask())
+            asking = peer.spawn(ask())
             await asyncio.sleep(5)
             assert len(seen) == 2
             host.life.resume()
             await asyncio.sleep(2)
-            return await answer
+            return await asking
 
         assert world.run(main) >= 7.5
     assert [when for _, when in seen] == pytest.approx([1, 2, 7.5, 8.5, 9.5])

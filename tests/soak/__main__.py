@@ -29,9 +29,9 @@ def main() -> int:
     terms = Terms.of(seconds, seed)
     _say(f"seed {seed}, {seconds / 60:.0f} minutes; samples in {file}")
     with tempfile.TemporaryDirectory(prefix="odradek-soak-") as temporary:
-        result = run(terms, chosen.keep or Path(temporary), file, tell=_say)
-    _show(file, result, chosen.output)
-    return 0 if result.is_clean else 1
+        run_result = run(terms, chosen.keep or Path(temporary), file, tell=_say)
+    _show(file, run_result, chosen.output)
+    return 0 if run_result.is_clean else 1
 
 
 def _arguments() -> argparse.Namespace:

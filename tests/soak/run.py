@@ -156,7 +156,7 @@ def _broken_threads() -> Iterator[list[str]]:
 
 def run(terms: Terms, directory: Path, file: Path, *, tell: Callable[[str], None]) -> Result:
     """Brokers live below `directory`; samples go to `file`. AssertionError when what was written cannot be read."""
-    result = Result(terms=terms)
+    run_result = Result(terms=terms)
     settings = {
         "default.replication.factor": "3",
         "min.insync.replicas": "2",
@@ -174,14 +174,14 @@ def run(terms: Terms, directory: Path, file: Path, *, tell: Callable[[str], None
         _make_topics(fleet.bootstrap)
         bystander = ending.enter_context(Bystander(fleet.bootstrap, _BYSTANDER_TOPIC))
         company = _company(fleet, terms)
-        for item in (*company.writers, company.work, *company.threads):
-            item.start()
+        for worker in (*company.writers, company.work, *company.threads):
+            worker.start()
         _watch(Sampler(fleet, bystander, file), terms, tell)
-        _finish(fleet, company, result, tell)
-        _look_back(fleet, result)
-        result.wrongs["threads that broke"] = broken
-    result.growths = [growth(name, points) for name, points in sorted(series(file).items())]
-    return result
+        _finish(fleet, company, run_result, tell)
+        _look_back(fleet, run_result)
+        run_result.wrongs["threads that broke"] = broken
+    run_result.growths = [growth(name, points) for name, points in sorted(series(file).items())]
+    return run_result
 
 
 def _make_topics(address: str) -> None:
@@ -233,13 +233,13 @@ def _company(fleet: Fleet, terms: Terms) -> _Company:
 def _watch(sampler: Sampler, terms: Terms, tell: Callable[[str], None]) -> None:
     """Until the time is over, or Ctrl-C: what was written until then is checked all the same."""
     ends = time.monotonic() + terms.seconds
-    answer = 0.0
+    held_since = 0.0
     try:
         while (now := time.monotonic()) < ends:
             sampler.look()
-            if now - answer > 60.0:
+            if now - held_since > 60.0:
                 tell(f"{(ends - now) / 60:.0f} minutes to go")
-                answer = now
+                held_since = now
             time.sleep(max(min(now + terms.look_every_s, ends) - time.monotonic(), 0.0))
     except KeyboardInterrupt:
         tell("the run ends early; a second Ctrl-C ends the check, too")

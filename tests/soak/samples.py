@@ -93,7 +93,7 @@ def _lag_ms(address: tuple[str, int]) -> float:
 
 def series(file: Path) -> dict[str, list[tuple[float, float]]]:
     """By name, (seconds, value): "broker 1 rss_bytes", "bystander p99_ms". A last line that is cut off is left out."""
-    result: dict[str, list[tuple[float, float]]] = {}
+    records: dict[str, list[tuple[float, float]]] = {}
     for text in file.read_text().splitlines():
         try:
             line = json.loads(text)
@@ -101,8 +101,8 @@ def series(file: Path) -> dict[str, list[tuple[float, float]]]:
             break
         for name, value in line["bystander"].items():
             if name != "count" and line["bystander"]["count"]:
-                result.setdefault(f"bystander {name}", []).append((line["seconds"], value))
+                records.setdefault(f"bystander {name}", []).append((line["seconds"], value))
         for node_id, figures in line["brokers"].items():
             for name, value in (figures or {}).items():
-                result.setdefault(f"broker {node_id} {name}", []).append((line["seconds"], value))
-    return result
+                records.setdefault(f"broker {node_id} {name}", []).append((line["seconds"], value))
+    return records

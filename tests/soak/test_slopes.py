@@ -37,9 +37,9 @@ def test_a_steady_rise_of_the_second_half_is_growth(points: list[Point], is_grow
 
 
 def test_the_slope_is_that_of_the_line_under_the_noise() -> None:
-    result = growth("broker 1 rss_bytes", _noisy(100 * MEBIBYTE, 40 * MEBIBYTE, MEBIBYTE))
+    slope = growth("broker 1 rss_bytes", _noisy(100 * MEBIBYTE, 40 * MEBIBYTE, MEBIBYTE))
 
-    assert result.per_hour == pytest.approx(40 * MEBIBYTE, rel=0.05)
+    assert slope.per_hour == pytest.approx(40 * MEBIBYTE, rel=0.05)
 
 
 def test_a_run_that_was_cut_off_in_the_middle_of_a_line_has_its_series(tmp_path: Path) -> None:

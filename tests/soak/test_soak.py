@@ -15,10 +15,10 @@ from tests.soak.samples import series
 def test_nothing_is_lost_and_no_one_stands_still_where_everything_happens_at_once(tmp_path: Path) -> None:
     samples = tmp_path / "samples.jsonl"
 
-    result = run(Terms.of(30.0, 11), tmp_path / "brokers", samples, tell=lambda line: None)
+    run_result = run(Terms.of(30.0, 11), tmp_path / "brokers", samples, tell=lambda line: None)
 
-    assert result.is_clean, result.text()
-    assert result.ledger.acknowledged_count > 200
-    assert result.counts["seen_by_the_share_group"] > 0
-    assert result.counts["generated_frames"] > 0
+    assert run_result.is_clean, run_result.text()
+    assert run_result.ledger.acknowledged_count > 200
+    assert run_result.counts["seen_by_the_share_group"] > 0
+    assert run_result.counts["generated_frames"] > 0
     assert {f"broker {number} rss_bytes" for number in (1, 2)} <= series(samples).keys()

@@ -228,8 +228,8 @@ def consume(servers: str) -> Callable[..., Rows]:
         with Admin(servers) as admin:
             partitions = admin.describe_topics([topic.name])[topic.name].topic_partitions
             ends = {
-                item: result.offset
-                for item, result in admin.list_offsets(
+                item: offsets.offset
+                for item, offsets in admin.list_offsets(
                     dict.fromkeys(partitions, -1), isolation=int(committed)
                 ).items()
             }

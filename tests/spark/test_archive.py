@@ -195,5 +195,5 @@ def test_a_driver_that_is_killed_leaves_no_double_and_no_gap(
     run(topic)
     assert all_faults(check()) == []
     assert open_archive(place).state().positions == {
-        TopicPartition(topic.name, item): 40 for item in range(2)
+        TopicPartition(topic.name, number): 40 for number in range(2)
     }

@@ -368,8 +368,8 @@ def test_two_live_drivers_write_nothing_twice(
             assert sorted(committed(topic), key=int) == numbers(0, 240)
             assert first.poll() is None, "it is alive, and has tasks' transactions to decide"
             still.unlink()
-            _, answer = first.communicate(timeout=QUERY_TIMEOUT_S)
+            _, errors = first.communicate(timeout=QUERY_TIMEOUT_S)
         finally:
             first.kill()
-    assert "another query uses sink" in answer
+    assert "another query uses sink" in errors
     assert sorted(committed(topic), key=int) == numbers(0, 240)

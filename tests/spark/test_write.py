@@ -128,8 +128,8 @@ def test_a_batch_that_was_written_twice_is_read_once(
     source, target = new_topic(), new_topic()
     source.send_numbers(0, 10)
     copy(read_stream(source), target, tmp_path / "c", run_to_end)
-    for item in (tmp_path / "c" / "commits").iterdir():  # as if the driver had died before it took note
-        item.unlink()
+    for file in (tmp_path / "c" / "commits").iterdir():  # as if the driver had died before it took note
+        file.unlink()
     copy(read_stream(source), target, tmp_path / "c", run_to_end)
     target.send(b"by another hand", b"by another hand")
     assert len(consume(target)) == 22

@@ -112,8 +112,8 @@ class MarkerWire:
         other = self.brokers[broker]
         if other is None:
             raise OdradekError(f"broker {broker} is unreachable")
-        answer: Message = _through_bytes(WriteTxnMarkersResponse, await other.serve(arrived))
-        return answer
+        response: Message = _through_bytes(WriteTxnMarkersResponse, await other.serve(arrived))
+        return response
 
 
 def _through_bytes(cls: Any, message: Message) -> Any:

@@ -137,10 +137,10 @@ def test_children_are_the_names_one_level_below_sorted(store: Store) -> None:
 
 def test_created_numbers_grow_with_every_creation_anywhere(store: Store) -> None:
     async def scenario() -> None:
-        item, other = await store.open(), await store.open()
+        first, other = await store.open(), await store.open()
         seen = []
         for round_ in range(4):
-            registry = (item, other)[round_ % 2]
+            registry = (first, other)[round_ % 2]
             await registry.commit([Create(path="/brokers/1", data=b"")])
             await registry.commit([Create(path=f"/other/{round_}", data=b"")])
             seen.append((await registry.get("/brokers/1")).created)

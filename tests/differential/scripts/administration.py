@@ -57,9 +57,9 @@ def _electing(peer: Peer) -> None:
     peer.ask("unregistering an unknown broker", UnregisterBrokerRequest(broker_id=9))
 
 
-def _mine(answer: Any) -> Any:
-    result = [topic for topic in answer.replica_election_results if topic.topic == "ad-one"]
-    return answer.replace(replica_election_results=result)
+def _mine(response: Any) -> Any:
+    result = [topic for topic in response.replica_election_results if topic.topic == "ad-one"]
+    return response.replace(replica_election_results=result)
 
 
 def _moving(peer: Peer) -> None:
@@ -143,7 +143,7 @@ def _quorum(peer: Peer) -> None:
     peer.ask("the quorum of nothing", DescribeQuorumRequest(topics=[]))
 
 
-def _without_offsets(answer: Any) -> Any:
+def _without_offsets(response: Any) -> Any:
     """How far the metadata's log is differs from run to run."""
 
     def still(item: Any) -> Any:
@@ -154,22 +154,22 @@ def _without_offsets(answer: Any) -> Any:
             replica_directory_id=UUID(int=0),
         )
 
-    partition = answer.topics[0].partitions[0]
+    partition = response.topics[0].partitions[0]
     voters, observers = map(still, partition.current_voters), map(still, partition.observers)
     quiet = partition.replace(
         high_watermark=0, leader_epoch=0, current_voters=list(voters), observers=list(observers)
     )
-    return answer.replace(topics=[answer.topics[0].replace(partitions=[quiet])])
+    return response.replace(topics=[response.topics[0].replace(partitions=[quiet])])
 
 
 def _resources(peer: Peer) -> None:
-    def mine(answer: Any) -> Any:
-        results = answer.config_resources
-        return answer.replace(
+    def mine(response: Any) -> Any:
+        results = response.config_resources
+        return response.replace(
             config_resources=[
-                item
-                for item in results
-                if item.resource_type != TOPIC or item.resource_name.startswith("ad-")
+                outcome
+                for outcome in results
+                if outcome.resource_type != TOPIC or outcome.resource_name.startswith("ad-")
             ]
         )
 

@@ -17,7 +17,7 @@ def script(peer: Peer) -> None:
             f"version {version}",
             ApiVersionsRequest(),
             version,
-            only=lambda answer: answer.replace(api_keys=[]),
+            only=lambda response: response.replace(api_keys=[]),
         )
     peer.ask("no software name", ApiVersionsRequest(client_software_version="1"), 3, only=_without_apis)
     peer.ask(
@@ -40,5 +40,5 @@ def script(peer: Peer) -> None:
     peer.ask_raw("a version that is no longer served", PRODUCE_2)
 
 
-def _without_apis(answer: object) -> object:
-    return answer.replace(api_keys=[])
+def _without_apis(response: object) -> object:
+    return response.replace(api_keys=[])

@@ -27,10 +27,10 @@ def _disks(name: str, *partitions: int) -> DescribeLogDirsRequest:
     return DescribeLogDirsRequest(topics=[DescribableLogDirTopic(topic=name, partitions=list(partitions))])
 
 
-def _without_bytes(answer: object) -> object:
+def _without_bytes(response: object) -> object:
     """The size of the disk is the machine's."""
     results = [
-        result.replace(total_bytes=int(result.total_bytes > 0), usable_bytes=int(result.usable_bytes > 0))
-        for result in answer.results
+        entry.replace(total_bytes=int(entry.total_bytes > 0), usable_bytes=int(entry.usable_bytes > 0))
+        for entry in response.results
     ]
-    return answer.replace(results=results)
+    return response.replace(results=results)

@@ -34,8 +34,10 @@ BY_NAME = 9
 def script(peer: Peer) -> None:
     make_topic(peer, "co-one", 3)
     find = FindCoordinatorRequest(key_type=0, coordinator_keys=["co-group", "co-member", "co-none"])
-    peer.until(lambda answer: not any(coordinator.error_code for coordinator in answer.coordinators), find)
-    peer.until(lambda answer: answer.groups[0].error_code not in (14, 16), fetch("co-group"), BY_NAME)
+    peer.until(
+        lambda response: not any(coordinator.error_code for coordinator in response.coordinators), find
+    )
+    peer.until(lambda reply: reply.groups[0].error_code not in (14, 16), fetch("co-group"), BY_NAME)
     _simple(peer)
     _fetching(peer)
     _members(peer)

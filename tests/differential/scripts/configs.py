@@ -124,10 +124,10 @@ def _describing(peer: Peer) -> None:
 def _settings(peer: Peer, step: str, expected: dict[str, str | None]) -> None:
     """Note the topic's own settings once they are as expected."""
 
-    def own(answer: Any) -> dict[str, set[str]]:
+    def own(response: Any) -> dict[str, set[str]]:
         return {
             config.name: words(config.value)
-            for config in answer.results[0].configs
+            for config in response.results[0].configs
             if config.config_source == 1
         }
 
@@ -135,7 +135,7 @@ def _settings(peer: Peer, step: str, expected: dict[str, str | None]) -> None:
         return set((value or "").split(","))
 
     wanted = {key: words(value) for key, value in expected.items()}
-    peer.until(lambda answer: own(answer) == wanted, describe(TOPIC, "cf-one"))
+    peer.until(lambda reply: own(reply) == wanted, describe(TOPIC, "cf-one"))
     peer.ask(step, describe(TOPIC, "cf-one", *expected))
 
 

@@ -33,8 +33,10 @@ FIRST, SECOND, STRANGER = "member-1", "member-2", "somebody else"
 def script(peer: Peer) -> None:
     make_topic(peer, "cg-one", 2)
     find = FindCoordinatorRequest(key_type=0, coordinator_keys=["cg-one", "cg-regex"])
-    peer.until(lambda answer: not any(coordinator.error_code for coordinator in answer.coordinators), find)
-    peer.until(lambda answer: answer.error_code not in (14, 16), beat("cg-one", STRANGER, 1))
+    peer.until(
+        lambda response: not any(coordinator.error_code for coordinator in response.coordinators), find
+    )
+    peer.until(lambda reply: reply.error_code not in (14, 16), beat("cg-one", STRANGER, 1))
     topic_id = peer.quietly(metadata("cg-one")).topics[0].topic_id
     _wrong(peer)
     _two(peer, _alone(peer, topic_id))
@@ -56,8 +58,8 @@ def beat(
     )
 
 
-def has_partitions(answer: Any) -> bool:
-    return bool(answer.assignment and answer.assignment.topic_partitions)
+def has_partitions(response: Any) -> bool:
+    return bool(response.assignment and response.assignment.topic_partitions)
 
 
 def describe(*groups: str, **more: Any) -> ConsumerGroupDescribeRequest:
@@ -90,7 +92,7 @@ def _wrong(peer: Peer) -> None:
 def _alone(peer: Peer, topic_id: UUID) -> int:
     peer.ask("joining an unknown topic", beat("cg-lonely", FIRST, 0, "cg-no"))
     joined = peer.ask("joining", beat("cg-one", FIRST, 0, "cg-one"))
-    peer.until(lambda answer: answer.groups[0].group_state != "Assigning", describe("cg-one"))
+    peer.until(lambda response: response.groups[0].group_state != "Assigning", describe("cg-one"))
     peer.ask("described before it took its partitions", describe("cg-one"))
     epoch = joined.member_epoch
     both = [TopicPartitions(topic_id=topic_id, partitions=[0, 1])]
@@ -121,13 +123,13 @@ def _alone(peer: Peer, topic_id: UUID) -> int:
     return int(epoch)
 
 
-def _listed(answer: Any) -> Any:
-    return answer.replace(groups=[group for group in answer.groups if group.group_id == "cg-one"])
+def _listed(response: Any) -> Any:
+    return response.replace(groups=[group for group in response.groups if group.group_id == "cg-one"])
 
 
 def _two(peer: Peer, epoch: int) -> None:
     peer.ask("a second joins", beat("cg-one", SECOND, 0, "cg-one"))
-    asked = peer.until(lambda answer: answer.assignment is not None, beat("cg-one", FIRST, epoch))
+    asked = peer.until(lambda response: response.assignment is not None, beat("cg-one", FIRST, epoch))
     kept = asked.assignment.topic_partitions
     peer.ask("rebalancing", describe("cg-one"), only=_states)
     given = peer.ask("the first gives one up", beat("cg-one", FIRST, epoch, owned=kept))
@@ -143,9 +145,9 @@ def _two(peer: Peer, epoch: int) -> None:
     peer.ask("after it was deleted", describe("cg-one"))
 
 
-def _states(answer: Any) -> Any:
-    group = answer.groups[0]
-    return answer.replace(
+def _states(response: Any) -> Any:
+    group = response.groups[0]
+    return response.replace(
         groups=[
             group.replace(
                 members=[
@@ -173,32 +175,33 @@ def _static(peer: Peer) -> None:
 
 
 def _regex(peer: Peer) -> None:
-    answer = peer.ask(
+    response = peer.ask(
         "joining by expression",
         beat("cg-regex", FIRST, 0, subscribed_topic_regex="cg-o.*"),
         only=_without_assignment,
     )
-    if not has_partitions(answer):
-        answer = peer.until(has_partitions, beat("cg-regex", FIRST, answer.member_epoch))
-    taken = answer.assignment.topic_partitions
-    peer.ask("taken by expression", beat("cg-regex", FIRST, answer.member_epoch, owned=taken))
+    if not has_partitions(response):
+        response = peer.until(has_partitions, beat("cg-regex", FIRST, response.member_epoch))
+    taken = response.assignment.topic_partitions
+    peer.ask("taken by expression", beat("cg-regex", FIRST, response.member_epoch, owned=taken))
     peer.ask("described with an expression", describe("cg-regex"), only=_without_epochs)
     peer.ask(
-        "an expression that is bad", beat("cg-regex", FIRST, answer.member_epoch, subscribed_topic_regex="[a")
+        "an expression that is bad",
+        beat("cg-regex", FIRST, response.member_epoch, subscribed_topic_regex="[a"),
     )
     peer.ask("leaving with an expression", beat("cg-regex", FIRST, -1))
 
 
-def _without_assignment(answer: Any) -> Any:
+def _without_assignment(response: Any) -> Any:
     """Whether the topics are known by then is up to the broker."""
-    return answer.replace(assignment=None, member_epoch=0)
+    return response.replace(assignment=None, member_epoch=0)
 
 
-def _without_epochs(answer: Any) -> Any:
+def _without_epochs(response: Any) -> Any:
     """When an expression is resolved is up to the broker, and so is how many epochs that takes."""
-    group = answer.groups[0]
+    group = response.groups[0]
     members = [member.replace(member_epoch=0) for member in group.members]
-    return answer.replace(groups=[group.replace(group_epoch=0, assignment_epoch=0, members=members)])
+    return response.replace(groups=[group.replace(group_epoch=0, assignment_epoch=0, members=members)])
 
 
 def _classic_join(group: str, member: str = "") -> JoinGroupRequest:
@@ -236,9 +239,9 @@ def _classic_member_of_a_new_group(peer: Peer) -> None:
     peer.ask("the new member leaves", beat("cg-mixed", FIRST, -1))
 
 
-def _without_generation(answer: Any) -> Any:
+def _without_generation(response: Any) -> Any:
     """A generation is the group's epoch, where it begins is the coordinator's affair."""
-    return answer.replace(generation_id=int(answer.generation_id > 0))
+    return response.replace(generation_id=int(response.generation_id > 0))
 
 
 def _new_member_of_a_classic_group(peer: Peer) -> None:
@@ -252,7 +255,7 @@ def _new_member_of_a_classic_group(peer: Peer) -> None:
     joins = beat("cg-turned", FIRST, 0, "cg-one")
     peer.ask("a new member joins a classic group", joins, only=_without_assignment)
     turned = describe("cg-turned")
-    peer.ask("the group has turned", turned, only=lambda answer: _states(_without_epochs(answer)))
+    peer.ask("the group has turned", turned, only=lambda response: _states(_without_epochs(response)))
     peer.ask(
         "the classic member's heartbeat in a group that turned",
         heartbeat("cg-turned", 1, known),
@@ -269,7 +272,7 @@ def _new_member_of_a_classic_group(peer: Peer) -> None:
     peer.ask("the classic member leaves it", leave("cg-turned", known), line=CLASSIC)
 
 
-def _without_bytes(answer: Any) -> Any:
-    group = answer.groups[0]
+def _without_bytes(response: Any) -> Any:
+    group = response.groups[0]
     members = [member.replace(member_metadata=b"", member_assignment=b"") for member in group.members]
-    return answer.replace(groups=[group.replace(members=members)])
+    return response.replace(groups=[group.replace(members=members)])

@@ -10,7 +10,7 @@ GROUP, TRANSACTION, SHARE = 0, 1, 2
 def script(peer: Peer) -> None:
     for kind in (GROUP, TRANSACTION):
         peer.until(
-            lambda answer: answer.coordinators[0].error_code == 0,
+            lambda response: response.coordinators[0].error_code == 0,
             FindCoordinatorRequest(key_type=kind, coordinator_keys=["co-one"]),
         )
         for version in (4, 5, 6):

@@ -87,8 +87,8 @@ def _by_id(
 def _sessions(peer: Peer) -> None:
     known = peer.quietly(metadata("fe-one")).topics[0].topic_id
 
-    def hide(answer: object) -> object:
-        return answer.replace(session_id=int(answer.session_id > 0))
+    def hide(response: object) -> object:
+        return response.replace(session_id=int(response.session_id > 0))
 
     opened = peer.ask("opening a session", _by_id((known, 0), (known, 1), session=(0, 0)), only=hide)
     number = opened.session_id

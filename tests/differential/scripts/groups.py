@@ -19,9 +19,11 @@ STRANGER = "somebody else"
 
 def script(peer: Peer) -> None:
     find = FindCoordinatorRequest(key_type=0, coordinator_keys=["gr-one", "gr-static", "gr-two", "gr-old"])
-    peer.until(lambda answer: not any(coordinator.error_code for coordinator in answer.coordinators), find)
-    peer.until(lambda answer: answer.error_code != 14, heartbeat("gr-one"))
-    peer.until(lambda answer: answer.error_code != 16, heartbeat("gr-one"))
+    peer.until(
+        lambda response: not any(coordinator.error_code for coordinator in response.coordinators), find
+    )
+    peer.until(lambda reply: reply.error_code != 14, heartbeat("gr-one"))
+    peer.until(lambda last_response: last_response.error_code != 16, heartbeat("gr-one"))
     _strangers(peer)
     _wrong_joins(peer)
     first = _one_member(peer)
@@ -102,10 +104,10 @@ def _wrong_joins(peer: Peer) -> None:
     peer.ask("what a refused join left behind", describe("gr-wrong"), only=_counting)
 
 
-def _counting(answer: Any) -> Any:
+def _counting(response: Any) -> Any:
     """Members alone, since their ids are not known here."""
-    group = answer.groups[0]
-    return answer.replace(groups=[group.replace(members=[], protocol_data=str(len(group.members)))])
+    group = response.groups[0]
+    return response.replace(groups=[group.replace(members=[], protocol_data=str(len(group.members)))])
 
 
 def _one_member(peer: Peer) -> str:
@@ -145,7 +147,7 @@ def _one_member(peer: Peer) -> str:
 def _two_members(peer: Peer, first: str) -> None:
     second = peer.quietly(join("gr-one"), line=B).member_id
     peer.send(join("gr-one", second, protocols=("roundrobin",)), line=B)
-    peer.until(lambda answer: answer.error_code == 27, heartbeat("gr-one", 1, first), line=A)
+    peer.until(lambda response: response.error_code == 27, heartbeat("gr-one", 1, first), line=A)
     peer.ask("a heartbeat while another joins", heartbeat("gr-one", 1, first), line=A)
     peer.ask("a sync while another joins", sync("gr-one", 1, first), line=A)
     peer.ask("rebalancing", describe("gr-one"))
@@ -209,8 +211,10 @@ def _old_versions(peer: Peer) -> None:
 
 
 def _listing(peer: Peer) -> None:
-    def mine(answer: Any) -> Any:
-        return answer.replace(groups=[group for group in answer.groups if group.group_id.startswith("gr-")])
+    def mine(response: Any) -> Any:
+        return response.replace(
+            groups=[group for group in response.groups if group.group_id.startswith("gr-")]
+        )
 
     for version in (0, 1, 2, 3, 4, 5):
         peer.ask(f"listing, version {version}", ListGroupsRequest(), version, only=mine)

@@ -23,16 +23,16 @@ def _init(**more: object) -> InitProducerIdRequest:
 
 
 def _producers(peer: Peer) -> int:
-    peer.until(lambda answer: answer.error_code == 0, _init())
+    peer.until(lambda reply: reply.error_code == 0, _init())
     for version in (0, 1, 2, 3, 4):
         peer.ask(f"an id, version {version}", _init(), version)
-    answer = peer.ask("an id", _init())
+    response = peer.ask("an id", _init())
     peer.ask("another id", _init())
     peer.ask("an id without a timeout", _init(transaction_timeout_ms=-1))
-    peer.ask("an id again", _init(producer_id=answer.producer_id, producer_epoch=0))
+    peer.ask("an id again", _init(producer_id=response.producer_id, producer_epoch=0))
     peer.ask("an id with an epoch alone", _init(producer_epoch=3))
     peer.ask("an id for an empty transactional id", _init(transactional_id=""))
-    return int(answer.producer_id)
+    return int(response.producer_id)
 
 
 def _send(

@@ -114,5 +114,5 @@ def _describing(peer: Peer) -> None:
     )
 
 
-def _mine(answer: object) -> object:
-    return answer.replace(topics=[topic for topic in answer.topics if topic.name.startswith("md-")])
+def _mine(response: object) -> object:
+    return response.replace(topics=[topic for topic in response.topics if topic.name.startswith("md-")])

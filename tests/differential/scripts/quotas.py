@@ -16,7 +16,7 @@ Entity = dict[str, str | None]
 
 def script(peer: Peer) -> None:
     _setting(peer)
-    peer.until(lambda answer: len(answer.entries or []) >= 5, DescribeClientQuotasRequest(components=[]))
+    peer.until(lambda response: len(response.entries or []) >= 5, DescribeClientQuotasRequest(components=[]))
     _finding(peer)
     _wrong(peer)
     _removing(peer)
@@ -97,5 +97,5 @@ def _removing(peer: Peer) -> None:
         ({"ip": "127.0.0.9"}, ("connection_creation_rate",)),
     ):
         peer.quietly(alter(entity, **dict.fromkeys(keys)))
-    peer.until(lambda answer: not answer.entries, find())
+    peer.until(lambda response: not response.entries, find())
     peer.ask("when all are removed", find())

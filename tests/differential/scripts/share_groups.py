@@ -46,8 +46,8 @@ def script(peer: Peer) -> None:
     make_topic(peer, "sh-two")
     topic_id = peer.quietly(metadata("sh-one")).topics[0].topic_id
     find = FindCoordinatorRequest(key_type=0, coordinator_keys=["sh-group"])
-    peer.until(lambda answer: answer.coordinators[0].error_code == 0, find)
-    peer.until(lambda answer: answer.error_code not in (14, 16), beat("sh-none", STRANGER, 1))
+    peer.until(lambda response: response.coordinators[0].error_code == 0, find)
+    peer.until(lambda reply: reply.error_code not in (14, 16), beat("sh-none", STRANGER, 1))
     peer.quietly(change(GROUP, "sh-group", ("share.auto.offset.reset", SET, "earliest")))
     _wrong(peer)
     epoch = _joining(peer)
@@ -106,18 +106,18 @@ def _joining(peer: Peer) -> int:
     return int(epoch)
 
 
-def _without_epoch(answer: Any) -> Any:
-    return answer.replace(member_epoch=0)
+def _without_epoch(response: Any) -> Any:
+    return response.replace(member_epoch=0)
 
 
-def _without_epochs(answer: Any) -> Any:
-    group = answer.groups[0]
+def _without_epochs(response: Any) -> Any:
+    group = response.groups[0]
     members = [member.replace(member_epoch=0) for member in group.members]
-    return answer.replace(groups=[group.replace(group_epoch=0, assignment_epoch=0, members=members)])
+    return response.replace(groups=[group.replace(group_epoch=0, assignment_epoch=0, members=members)])
 
 
-def _mine(answer: Any) -> Any:
-    return answer.replace(groups=[group for group in answer.groups if group.group_id == "sh-group"])
+def _mine(response: Any) -> Any:
+    return response.replace(groups=[group for group in response.groups if group.group_id == "sh-group"])
 
 
 def fetch(
@@ -161,14 +161,14 @@ def _fetching(peer: Peer, topic_id: UUID) -> None:
     peer.ask("fetching without a session", fetch(1, topic_id))
     peer.ask("closing no session", fetch(-1, None))
     epoch = 0
-    answer = peer.quietly(fetch(epoch, topic_id))
+    response = peer.quietly(fetch(epoch, topic_id))
     epoch = 1
     for _ in range(100):
-        if answer.responses and answer.responses[0].partitions[0].acquired_records:
+        if response.responses and response.responses[0].partitions[0].acquired_records:
             break
-        answer = peer.quietly(fetch(epoch, topic_id))
+        response = peer.quietly(fetch(epoch, topic_id))
         epoch += 1
-    peer.note("acquiring", fetch(epoch, topic_id), answer)
+    peer.note("acquiring", fetch(epoch, topic_id), response)
     peer.ask("while all is acquired", fetch(epoch, None))
     peer.ask("an epoch that was", fetch(epoch, None))
     epoch += 1

@@ -34,7 +34,7 @@ def script(peer: Peer) -> None:
     make_topic(peer, "tx-one", 2)
     for kind, name in ((1, "tx-a"), (0, "tx-group")):
         find = FindCoordinatorRequest(key_type=kind, coordinator_keys=[name])
-        peer.until(lambda answer: answer.coordinators[0].error_code == 0, find)
+        peer.until(lambda response: response.coordinators[0].error_code == 0, find)
     _wrong_starts(peer)
     _classic(peer)
     _newer(peer)
@@ -52,8 +52,8 @@ def init(name: str | None, who: int = -1, epoch: int = -1, timeout_ms: int = 60_
 
 def start(peer: Peer, name: str, version: int | None = None) -> tuple[int, int]:
     """A producer id and its epoch, when the coordinator is ready to give them."""
-    answer = peer.until(lambda item: item.error_code not in (14, 15, 16, 51), init(name), version)
-    return answer.producer_id, answer.producer_epoch
+    response = peer.until(lambda item: item.error_code not in (14, 15, 16, 51), init(name), version)
+    return response.producer_id, response.producer_epoch
 
 
 def add(
@@ -92,7 +92,7 @@ def ended(peer: Peer, name: str) -> None:
     """Wait until nothing of the transaction is left to do."""
     done = ("CompleteCommit", "CompleteAbort", "Empty")
     describe = DescribeTransactionsRequest(transactional_ids=[name])
-    peer.until(lambda answer: answer.transaction_states[0].transaction_state in done, describe)
+    peer.until(lambda response: response.transaction_states[0].transaction_state in done, describe)
 
 
 def _wrong_starts(peer: Peer) -> None:
@@ -264,9 +264,9 @@ def _showing(peer: Peer) -> None:
     peer.quietly(send("tx-s", who, epoch, "open", 0), CLASSIC_PRODUCE)
     peer.ask("describing", DescribeTransactionsRequest(transactional_ids=["tx-s", "tx-c"]))
 
-    def mine(answer: Any) -> Any:
-        result = [state for state in answer.transaction_states if state.transactional_id.startswith("tx-")]
-        return answer.replace(transaction_states=result)
+    def mine(response: Any) -> Any:
+        result = [state for state in response.transaction_states if state.transactional_id.startswith("tx-")]
+        return response.replace(transaction_states=result)
 
     for version in (0, 1, 2):
         peer.ask(

@@ -19,15 +19,15 @@ def main() -> int:
     chosen = parser.parse_args()
     seed = chosen.seed if chosen.seed is not None else random.SystemRandom().randrange(1 << 31)
     with tempfile.TemporaryDirectory(prefix="odradek-corruption-") as directory:
-        result = run(
+        run_result = run(
             chosen.trials,
             seed,
             Path(directory),
             kinds=[chosen.only] if chosen.only else None,
             tell=lambda line: print(line, file=sys.stderr, flush=True),  # noqa: T201
         )
-    sys.stdout.write(f"{result.text()}\n")
-    return 0 if result.is_clean else 1
+    sys.stdout.write(f"{run_result.text()}\n")
+    return 0 if run_result.is_clean else 1
 
 
 if __name__ == "__main__":

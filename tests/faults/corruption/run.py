@@ -78,7 +78,7 @@ def run(
     """Each trial damages `per_trial` files; what may keep a broker from starting is damaged alone."""
     rng = random.Random(seed)
     dataset = make(directory, seconds=seconds)
-    result = Result(seed)
+    run_result = Result(seed)
     deck: list[str] = []
     for _ in range(trials):
         drawn: list[str] = []
@@ -89,10 +89,10 @@ def run(
                 break
             drawn.append(deck.pop())
         outcome = _try(dataset, drawn, directory, rng)
-        result.note(outcome)
+        run_result.note(outcome)
         verdict = "clean" if outcome.finding.is_clean else f"BAD {outcome.finding.everything()}"[:2000]
-        tell(f"{result.trials}: {outcome.text()}: {verdict}")
-    return result
+        tell(f"{run_result.trials}: {outcome.text()}: {verdict}")
+    return run_result
 
 
 def _try(dataset: Dataset, kinds: list[str], directory: Path, rng: random.Random) -> Outcome:

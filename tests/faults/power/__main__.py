@@ -53,17 +53,17 @@ def main() -> int:
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # nothing stays mounted
     began = time.monotonic()
     with room() as directory:
-        result = run(
+        run_result = run(
             terms,
             directory,
             result=Result.resumed(terms, noted) if noted else None,
             tell=lambda line: _say(line, sys.stderr),
-            note=lambda result: _write_down(result, chosen.resume),
+            note=lambda outcome: _write_down(outcome, chosen.resume),
         )
-    text = json.dumps(result.as_json()) if chosen.json else result.text()
+    text = json.dumps(run_result.as_json()) if chosen.json else run_result.text()
     _say(text, sys.stdout)
     _say(f"{time.monotonic() - began:.0f} s", sys.stderr)
-    return 0 if result.is_clean != chosen.planted else 1
+    return 0 if run_result.is_clean != chosen.planted else 1
 
 
 def _write_down(result: Result, place: Path | None) -> None:

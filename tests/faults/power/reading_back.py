@@ -76,8 +76,8 @@ def _compare_records(address: str, testimony: Testimony, finding: Finding) -> No
         if number in seen[name]:
             finding.doubled.append(f"{name}:{number}")
         seen[name][number] = place(message.partition(), message.offset())
-    for name, answer in testimony.records.items():
-        for number, where in enumerate(answer):
+    for name, places in testimony.records.items():
+        for number, where in enumerate(places):
             if where == UNKNOWN:
                 continue
             if number not in seen[name]:
@@ -112,8 +112,8 @@ def _compare_transactions(address: str, name: str, ended: dict[int, str], findin
 def _committed(address: str, group: str) -> int:
     consumer = confluent_kafka.Consumer({"bootstrap.servers": address, "group.id": group, "log_level": 0})
     try:
-        (answer,) = consumer.committed([confluent_kafka.TopicPartition(CLAIMS, 0)], _ASK_SECONDS)
-        return int(answer.offset)
+        (committed,) = consumer.committed([confluent_kafka.TopicPartition(CLAIMS, 0)], _ASK_SECONDS)
+        return int(committed.offset)
     finally:
         consumer.close()
 

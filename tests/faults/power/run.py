@@ -109,7 +109,7 @@ def run(
     *,
     result: Result | None = None,
     tell: Callable[[str], None] = lambda line: None,
-    note: Callable[[Result], None] = lambda result: None,
+    note: Callable[[Result], None] = lambda run_result: None,
 ) -> Result:
     """Begin, or go on with a `result`; `note` is given it after each start. One that fails is bad, and the next is tried."""
     result = result if result is not None else Result(terms)

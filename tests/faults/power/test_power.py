@@ -19,12 +19,12 @@ def _images_can_be_mounted() -> None:
 
 def test_nothing_acknowledged_is_lost_by_power_cuts() -> None:
     with room() as directory:
-        result = run(
+        run_result = run(
             Terms(cuts=3, seed=7, per_second=300, kinds=(TOGETHER, ONE_AFTER_ANOTHER, ONE)), directory
         )
 
-    assert result.is_clean, result.text()
-    assert result.checked > 100
+    assert run_result.is_clean, run_result.text()
+    assert run_result.checked > 100
 
 
 def test_the_method_sees_what_is_acknowledged_before_it_is_durable() -> None:
@@ -32,6 +32,6 @@ def test_the_method_sees_what_is_acknowledged_before_it_is_durable() -> None:
         cuts=1, seed=7, per_second=300, kinds=(TOGETHER,), settings={"log.flush.before.ack": "false"}
     )
     with room() as directory:
-        result = run(terms, directory)
+        run_result = run(terms, directory)
 
-    assert result.lossy_cuts == 1, result.text()
+    assert run_result.lossy_cuts == 1, run_result.text()

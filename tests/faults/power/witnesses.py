@@ -188,8 +188,8 @@ class Commits:
     def step(self, number: int) -> None:
         try:
             claim = [confluent_kafka.TopicPartition(CLAIMS, 0, number + 1)]
-            (answer,) = self._consumer.commit(offsets=claim, asynchronous=False)
-            if answer.error is None:
+            (committed,) = self._consumer.commit(offsets=claim, asynchronous=False)
+            if committed.error is None:
                 self.acknowledged = number + 1
             if number % _TOPIC_EVERY == _TOPIC_EVERY - 1:
                 topic = f"made-{number}"
@@ -222,8 +222,8 @@ class Witnesses:
         self._threads = [_Thread("t1", self._transactions.step), _Thread("g1", self._commits.step)]
 
     def start(self) -> None:
-        for item in (*self.writers, *self._threads):
-            item.start()
+        for worker in (*self.writers, *self._threads):
+            worker.start()
 
     def testimony(self) -> Testimony:
         return Testimony(

@@ -98,9 +98,9 @@ def _run(terms: Terms, keep: Path | None) -> Result:
         name = terms.program.module.rpartition(".")[2]
         directory = (keep or Path(temporary)) / f"{name}-{terms.brokers}"
         directory.mkdir(parents=True, exist_ok=True)
-        result = run(terms, directory, tell=lambda line: _say(line, sys.stderr))
-    _say(result.text(), sys.stdout)
-    return result
+        run_result = run(terms, directory, tell=lambda line: _say(line, sys.stderr))
+    _say(run_result.text(), sys.stdout)
+    return run_result
 
 
 def _say(line: str, stream: TextIO) -> None:

@@ -67,10 +67,10 @@ def _is_disordered(before: list[bytes], after: list[bytes]) -> bool:
 
 
 def _by_key(rows: Sequence[Row]) -> defaultdict[bytes, list[bytes]]:
-    result: defaultdict[bytes, list[bytes]] = defaultdict(list)
+    records: defaultdict[bytes, list[bytes]] = defaultdict(list)
     for key, value in rows:
-        result[key].append(value)
-    return result
+        records[key].append(value)
+    return records
 
 
 def _names(rows: Counter[Row]) -> list[str]:

@@ -125,12 +125,12 @@ def kill(pid: int) -> bool:
 
 
 def _children(pid: int) -> list[int]:
-    result: list[int] = []
+    records: list[int] = []
     with suppress(OSError):
         for thread in Path(f"/proc/{pid}/task").iterdir():
             with suppress(OSError):
-                result += map(int, (thread / "children").read_text().split())
-    return result
+                records += map(int, (thread / "children").read_text().split())
+    return records
 
 
 def wait_until(condition: Callable[[], bool], timeout_s: float) -> bool:

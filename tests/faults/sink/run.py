@@ -131,7 +131,7 @@ def _brokers(count: int) -> str:
 
 def run(terms: Terms, directory: Path, *, tell: Callable[[str], None] = lambda line: None) -> Result:
     """What came of it. Nothing is raised for what the sink does wrong."""
-    result = Result(terms=terms)
+    run_result = Result(terms=terms)
     began = time.monotonic()
     with Cluster(brokers=terms.brokers, settings=terms.settings, data=directory / "cluster") as cluster:
         job = Job(
@@ -156,28 +156,28 @@ def run(terms: Terms, directory: Path, *, tell: Callable[[str], None] = lambda l
             try:
                 if not wait_until(lambda: progress.look() > 0, _UP_SECONDS):
                     raise AssertionError(f"nothing came out within {_UP_SECONDS:.0f} s")
-                _Killer(terms, cluster, program, job, result, tell).kill_all(progress)
+                _Killer(terms, cluster, program, job, run_result, tell).kill_all(progress)
             except AssertionError as problem:
-                result.problem = str(problem)
+                run_result.problem = str(problem)
             writer.finish()
             try:
                 source = read_rows(cluster.address, job.source, PARTITIONS, _END_SECONDS)
                 if not wait_until(lambda: progress.look() >= len(source), _END_SECONDS):
                     tell(f"{progress.count:,} of {len(source):,} records came out")
             except AssertionError as problem:
-                result.problem = result.problem or str(problem)
+                run_result.problem = run_result.problem or str(problem)
                 source = []
-            result.starts, result.failures = program.starts, program.failures
+            run_result.starts, run_result.failures = program.starts, program.failures
         progress.close()
         try:
             target = read_rows(cluster.address, job.target, PARTITIONS, _END_SECONDS)
         except AssertionError as problem:
-            result.problem = result.problem or str(problem)
+            run_result.problem = run_result.problem or str(problem)
         else:
-            result.outcome = compare(source, target)
-        result.batches = _batch_count(job)
-    result.seconds = time.monotonic() - began
-    return result
+            run_result.outcome = compare(source, target)
+        run_result.batches = _batch_count(job)
+    run_result.seconds = time.monotonic() - began
+    return run_result
 
 
 class _Killer:

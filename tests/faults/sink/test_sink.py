@@ -20,11 +20,11 @@ def test_a_sink_loses_and_doubles_nothing_when_its_parts_are_killed(tmp_path: Pa
         weights={DRIVER: 40, WORKER: 40, BROKER: 5, COORDINATOR: 15},
         rest_seconds=(0.1, 0.8),
     )
-    result = run(terms, tmp_path)
-    assert result.is_clean, result.text()
-    assert result.outcome is not None
-    assert result.outcome.target_count > 500
-    assert result.batches > 10
+    run_result = run(terms, tmp_path)
+    assert run_result.is_clean, run_result.text()
+    assert run_result.outcome is not None
+    assert run_result.outcome.target_count > 500
+    assert run_result.batches > 10
 
 
 @pytest.mark.spark
@@ -40,10 +40,10 @@ def test_a_query_on_spark_loses_and_doubles_nothing_when_its_parts_are_killed(
         weights={DRIVER: 20, WORKER: 60, COORDINATOR: 20},
         rest_seconds=(0.5, 1.5),
     )
-    result = run(terms, tmp_path)
-    assert result.is_clean, result.text()
-    assert result.outcome is not None
-    assert result.outcome.target_count > 500
+    run_result = run(terms, tmp_path)
+    assert run_result.is_clean, run_result.text()
+    assert run_result.outcome is not None
+    assert run_result.outcome.target_count > 500
 
 
 SOURCE: list[Row] = [(b"a", b"0"), (b"b", b"0"), (b"a", b"1"), (b"b", b"1"), (b"a", b"2")]

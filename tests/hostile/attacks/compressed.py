@@ -78,8 +78,8 @@ def _produce(stage: Stage, topic: str, made: bytes, partitions: int) -> list[int
         acks=-1, timeout_ms=30_000, topic_data=[TopicProduceData(name=topic, partition_data=data)]
     )
     with stage.connect() as peer:
-        answer = peer.ask(asked, 8)
-    return [partition.error_code for partition in answer.responses[0].partition_responses]
+        response = peer.ask(asked, 8)
+    return [partition.error_code for partition in response.responses[0].partition_responses]
 
 
 ATTACKS: Final = (

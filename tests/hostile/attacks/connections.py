@@ -114,8 +114,8 @@ def _mute(stage: Stage) -> None:
         entries=[EntryData(entity=entity, ops=[OpData(key="producer_byte_rate", value=1.0)])]
     )
     with stage.connect() as peer:
-        answer = peer.ask(asked, 1)
-    assert answer.entries[0].error_code == 0, answer
+        response = peer.ask(asked, 1)
+    assert response.entries[0].error_code == 0, response
 
 
 def _leave_while_muted(stage: Stage) -> None:

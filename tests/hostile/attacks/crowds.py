@@ -54,8 +54,8 @@ def _ask_for_all(stage: Stage) -> None:
 def _ask_again(stage: Stage, rounds: int) -> None:
     with stage.connect() as peer:
         for _ in range(rounds):
-            answer = peer.ask(MetadataRequest(topics=None, allow_auto_topic_creation=False), 12)
-            assert len(answer.topics) >= _WIDE_TOPICS, f"{len(answer.topics)} topics"
+            response = peer.ask(MetadataRequest(topics=None, allow_auto_topic_creation=False), 12)
+            assert len(response.topics) >= _WIDE_TOPICS, f"{len(response.topics)} topics"
 
 
 def _prepare_group(stage: Stage) -> None:
@@ -70,7 +70,7 @@ def _join_in_crowds(stage: Stage) -> None:
     topics = [f"{_GROUP_TOPIC}-{number}" for number in range(stage.scale.count(8, 2))]
     with stage.connect() as peer:
         for number in range(stage.scale.count(200, 30)):
-            answer = peer.ask(
+            response = peer.ask(
                 ConsumerGroupHeartbeatRequest(
                     group_id=_GROUP_TOPIC,
                     member_id=str(UUID(int=number + 1)),
@@ -82,7 +82,7 @@ def _join_in_crowds(stage: Stage) -> None:
                 ),
                 1,
             )
-            assert answer.error_code == 0, answer
+            assert response.error_code == 0, response
 
 
 def _produce_and_wait(stage: Stage) -> None:

@@ -26,8 +26,8 @@ def _prepare(stage: Stage) -> None:
 def _produce(stage: Stage) -> None:
     with stage.connect(timeout_s=20.0) as peer:
         peer.send(produce_frame(_OLD_TOPIC, 10))
-        _, answer = decode_response(0, 8, peer.receive())
-    code = answer.responses[0].partition_responses[0].error_code
+        _, response = decode_response(0, 8, peer.receive())
+    code = response.responses[0].partition_responses[0].error_code
     assert code == 0, f"the older topic takes no records: error {code}"
 
 
@@ -61,8 +61,8 @@ def _topics_to_the_limit(stage: Stage) -> None:
     """Topics made by asking for them, until there are no descriptors; an older topic is there after a restart."""
     names = [MetadataRequestTopic(name=f"new-{number}") for number in range(400)]
     with stage.connect() as peer:
-        answer = peer.ask(MetadataRequest(topics=names, allow_auto_topic_creation=True), 8)
-    codes = [topic.error_code for topic in answer.topics]
+        response = peer.ask(MetadataRequest(topics=names, allow_auto_topic_creation=True), 8)
+    codes = [topic.error_code for topic in response.topics]
     stage.notes["topics_made"] = codes.count(0)
     stage.notes["error_codes"] = sorted(set(codes))
     _produce(stage)

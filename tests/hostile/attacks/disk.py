@@ -39,8 +39,8 @@ def _fill_and_delete(stage: Stage) -> None:
     with stage.connect() as peer:
         while code == 0 and shutil.disk_usage(disk).free > _SPARE_BYTES:
             peer.send(frame)
-            _, answer = decode_response(_PRODUCE, 8, peer.receive())
-            code = answer.responses[0].partition_responses[0].error_code
+            _, response = decode_response(_PRODUCE, 8, peer.receive())
+            code = response.responses[0].partition_responses[0].error_code
         used_bytes = shutil.disk_usage(disk).used
         ballast = disk / "ballast"
         _fill(ballast)

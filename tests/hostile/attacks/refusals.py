@@ -49,8 +49,8 @@ def _produce_to_offline(stage: Stage) -> None:
         for _ in range(count):
             for frame in frames:
                 peer.send(frame)
-                _, answer = decode_response(_PRODUCE, 8, peer.receive())
-                codes.add(answer.responses[0].partition_responses[0].error_code)
+                _, response = decode_response(_PRODUCE, 8, peer.receive())
+                codes.add(response.responses[0].partition_responses[0].error_code)
     stage.notes["error_codes"] = sorted(codes)
     offline = {
         ErrorCode.KAFKA_STORAGE_ERROR,

@@ -217,10 +217,10 @@ def test_settings_of_an_unknown_topic_are_refused(admin, fresh):
 def test_the_brokers_own_settings_can_be_read(admin):
     cluster = admin.describe_cluster().result(SECONDS_MAX)
     resource = ConfigResource(ResourceType.BROKER, str(cluster.nodes[0].id))
-    result = admin.describe_configs([resource])[resource].result(SECONDS_MAX)
-    assert result["num.partitions"].value == "1"
-    assert result["auto.create.topics.enable"].value == "true"
-    assert result["message.max.bytes"].value == "1048588"
+    described = admin.describe_configs([resource])[resource].result(SECONDS_MAX)
+    assert described["num.partitions"].value == "1"
+    assert described["auto.create.topics.enable"].value == "true"
+    assert described["message.max.bytes"].value == "1048588"
 
 
 def test_deleted_records_are_gone_and_the_rest_stays(admin, topic, clients, row):
@@ -241,11 +241,11 @@ def test_deleted_records_are_gone_and_the_rest_stays(admin, topic, clients, row)
 
 
 def test_the_cluster_describes_itself(admin, server):
-    result = admin.describe_cluster().result(SECONDS_MAX)
-    assert len(result.cluster_id) == 22
-    assert [(node.host, node.port) for node in result.nodes] == [server.address]
-    assert result.controller.id == result.nodes[0].id
-    assert admin.list_topics(timeout=SECONDS_MAX).cluster_id == result.cluster_id
+    described = admin.describe_cluster().result(SECONDS_MAX)
+    assert len(described.cluster_id) == 22
+    assert [(node.host, node.port) for node in described.nodes] == [server.address]
+    assert described.controller.id == described.nodes[0].id
+    assert admin.list_topics(timeout=SECONDS_MAX).cluster_id == described.cluster_id
 
 
 def test_producing_to_a_new_name_creates_the_topic(admin, clients, row, fresh):

@@ -172,8 +172,8 @@ def test_aiokafka_describes_the_cluster(bootstrap, server):
         finally:
             await admin.close()
 
-    result = asyncio.run(run())
-    assert [(entry["host"], entry["port"]) for entry in result["brokers"]] == [server.address]
+    run_result = asyncio.run(run())
+    assert [(entry["host"], entry["port"]) for entry in run_result["brokers"]] == [server.address]
 
 
 def test_kcat_lists_brokers_topics_and_partitions(clients, topic, server):

@@ -91,8 +91,8 @@ def test_an_older_copy_that_takes_the_place_of_the_disk_is_recognised(
     create(admin_of(other), "alone", partitions=9, replicas=1)
     own = next(
         number
-        for number, item in topic_of(admin_of(other), "alone").partitions.items()
-        if item.leader == original.node_id
+        for number, partition in topic_of(admin_of(other), "alone").partitions.items()
+        if partition.leader == original.node_id
     )
     producer = Acknowledged(cluster.address)
     producer.send("shared", 0, 50)

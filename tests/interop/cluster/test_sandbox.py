@@ -15,9 +15,9 @@ def sandbox(*words: str, typed: str | None = None) -> subprocess.CompletedProces
 
 def test_every_claim_of_the_story_holds() -> None:
     process = sandbox("--auto", "--json")
-    result = json.loads(process.stdout)
-    assert [claim["text"] for claim in result["claims"] if not claim["holds"]] == []
-    assert result["all"] == result["held"] >= 20
+    document = json.loads(process.stdout)
+    assert [claim["text"] for claim in document["claims"] if not claim["holds"]] == []
+    assert document["all"] == document["held"] >= 20
     assert process.returncode == 0
 
 

@@ -138,10 +138,10 @@ def test_every_broker_tells_the_same(cluster: Cluster, admin: Any) -> None:
         for broker in cluster.brokers
     ]
 
-    assert all(sorted(item.brokers) == [1, 2, 3] for item in answers)
+    assert all(sorted(answered_request.brokers) == [1, 2, 3] for answered_request in answers)
     leaders = [
-        {number: partition.leader for number, partition in item.topics["known"].partitions.items()}
-        for item in answers
+        {number: partition.leader for number, partition in answered.topics["known"].partitions.items()}
+        for answered in answers
     ]
     assert leaders[0] == leaders[1] == leaders[2]
 
@@ -200,9 +200,9 @@ def test_a_group_goes_on_when_its_coordinator_is_killed(cluster: Cluster, admin:
 
     until(received)
     consumer.commit(offsets=[confluent_kafka.TopicPartition("grouped", 0, 40)], asynchronous=False)
-    result = admin.describe_consumer_groups(["survivors"])["survivors"].result(30)
+    described = admin.describe_consumer_groups(["survivors"])["survivors"].result(30)
 
-    cluster.broker(result.coordinator.id).kill()
+    cluster.broker(described.coordinator.id).kill()
 
     def committed() -> Any:
         try:

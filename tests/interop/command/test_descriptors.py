@@ -81,8 +81,8 @@ def crowd() -> Iterator[list[socket.socket]]:
     resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, min(hard, 4096)), hard))
     sockets: list[socket.socket] = []
     yield sockets
-    for item in sockets:
-        item.close()
+    for connection in sockets:
+        connection.close()
     resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
@@ -126,14 +126,14 @@ def test_a_crowd_of_connections_leaves_the_logs_and_the_registry_theirs(
         with wire.Connection(limited.address) as early:
             early.call(wire.API_VERSIONS, 0, b"")
             for _ in range(CROWD):
-                item = socket.create_connection(limited.address, timeout=30)
-                crowd.append(item)
+                connection = socket.create_connection(limited.address, timeout=30)
+                crowd.append(connection)
             crowd[-1].settimeout(30)
             assert crowd[-1].recv(1) == b"", "what there is no room for is closed at once"
             assert descriptor_count(process) < LIMIT * 3 // 4
             early.call(wire.API_VERSIONS, 0, b"")
-        for item in crowd:
-            item.close()
+        for connection in crowd:
+            connection.close()
         create(limited.bootstrap, ["later"])
         produce(limited.bootstrap, ["later"])
     log = limited.log_file.read_text()
@@ -177,8 +177,8 @@ def test_connections_are_refused_and_accepted_again_when_even_the_shares_are_too
         assert crowd[-1].recv(1) == b""
         for _ in range(20):
             early.call(wire.API_VERSIONS, 0, b"")
-        for item in crowd:
-            item.close()
+        for connection in crowd:
+            connection.close()
         resource.prlimit(process.pid, resource.RLIMIT_NOFILE, (LIMIT, LIMIT))
         with wire.Connection(limited.address) as later:
             later.call(wire.API_VERSIONS, 0, b"")

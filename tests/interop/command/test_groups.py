@@ -54,9 +54,9 @@ def test_a_place_to_start_is_the_groups_affair(run: Run, filled: str, name: str,
 def test_lag_as_a_table_and_as_json(run: Run, filled: str, name: str, bootstrap: str) -> None:
     with Admin(bootstrap) as admin:
         admin.alter_group_offsets(name, {TopicPartition(filled, 0): 4, TopicPartition(filled, 1): 10})
-    [answer] = json.loads(run("group", "describe", name, "--json"))
-    assert answer["lag"] == 6
-    assert [(entry["committed"], entry["end"], entry["lag"]) for entry in answer["offsets"]] == [
+    [described] = json.loads(run("group", "describe", name, "--json"))
+    assert described["lag"] == 6
+    assert [(entry["committed"], entry["end"], entry["lag"]) for entry in described["offsets"]] == [
         (4, 10, 6),
         (10, 10, 0),
     ]
@@ -141,8 +141,8 @@ def test_an_active_group_is_left_alone(
         assert "busy at" in errors[0]
         assert "stop them first" in errors[0]
         run("group", "delete", name, code=1)
-        [answer] = json.loads(run("group", "describe", name, "--json", "--members"))
-        assert answer["members"][0]["partitions"] == [f"{filled}-0", f"{filled}-1"]
+        [described] = json.loads(run("group", "describe", name, "--json", "--members"))
+        assert described["members"][0]["partitions"] == [f"{filled}-0", f"{filled}-1"]
     run("group", "delete", name)
     run("group", "describe", name, code=1)
     assert "there is no such group" in errors[0]
@@ -157,8 +157,8 @@ def test_transactions_are_listed_described_and_aborted(
         delivery = producer.send(filled, b"open", partition=0).result(SECONDS)
         listed = json.loads(run("txn", "list", "--state", "Ongoing", "--json"))
         assert name in {entry["transaction"] for entry in listed}
-        [answer] = json.loads(run("txn", "describe", name, "--json"))
-        assert (answer["state"], answer["partitions"]) == ("Ongoing", [f"{filled}-0"])
+        [described] = json.loads(run("txn", "describe", name, "--json"))
+        assert (described["state"], described["partitions"]) == ("Ongoing", [f"{filled}-0"])
         assert json.loads(run("txn", "find-hanging", "--topic", filled, "--older-than", "0s", "--json")) == []
         run(
             "txn",
@@ -172,7 +172,9 @@ def test_transactions_are_listed_described_and_aborted(
             code=1,
         )
         assert "no transaction that begins at" in errors[0]
-        run("txn", "abort", "--topic", filled, "--partition", "0", "--producer-id", str(answer["producer"]))
+        run(
+            "txn", "abort", "--topic", filled, "--partition", "0", "--producer-id", str(described["producer"])
+        )
         assert "aborted the transaction" in errors[0]
         with Admin(bootstrap) as admin:
             [state] = [
@@ -180,7 +182,7 @@ def test_transactions_are_listed_described_and_aborted(
                 for producer_description in admin.describe_producers([TopicPartition(filled, 0)])[
                     TopicPartition(filled, 0)
                 ]
-                if producer_description.producer_id == answer["producer"]
+                if producer_description.producer_id == described["producer"]
             ]
         assert state.transaction_start_offset is None
 

@@ -84,9 +84,9 @@ def test_forgetting_a_sink_commits_what_it_has_decided(run: Run, sink: PlainSink
 
 def test_a_forgotten_sink_may_come_back_and_doubles_nothing(run: Run, sink: PlainSink) -> None:
     decide_only(sink, sink.driver(), 0, b"a")
-    answer = json.loads(run("pipeline", "forget", sink.sink_id, "--json"))
-    assert answer["decided"] == {"query": "q", "batch": 0, "keyed": False, "carried_out": False}
-    assert len(answer["open"]) == 1
+    described = json.loads(run("pipeline", "forget", sink.sink_id, "--json"))
+    assert described["decided"] == {"query": "q", "batch": 0, "keyed": False, "carried_out": False}
+    assert len(described["open"]) == 1
     terms = sink.driver().begin()
     assert terms.decided is not None
     assert (terms.decided.batch, terms.decided.is_ended) == (0, True)

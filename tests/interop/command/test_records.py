@@ -326,12 +326,12 @@ def test_a_setting_without_effect_is_warned_about(run: Run, topic: Callable[...,
 
 
 def test_the_cluster_is_described(run: Run, bootstrap: str) -> None:
-    answer = run("cluster", "describe", "--json").json
-    assert isinstance(answer, dict)
-    [broker] = answer["brokers"]
+    described = run("cluster", "describe", "--json").json
+    assert isinstance(described, dict)
+    [broker] = described["brokers"]
     assert broker["address"] == bootstrap.replace("localhost", "127.0.0.1") or broker["address"]
     assert broker["directories"][0]["bytes"] >= 0
-    assert run("cluster", "describe").lines[0] == f"cluster {answer['cluster']}"
+    assert run("cluster", "describe").lines[0] == f"cluster {described['cluster']}"
 
 
 def test_the_doctor_reaches_a_running_broker(run: Run, bootstrap: str, tmp_path: Path) -> None:

@@ -31,7 +31,7 @@ def complaints(directory: Path) -> list[str]:
         jars = cached_peer()
     except PeerAbsentError as reason:
         pytest.skip(f"absent: {reason}")
-    files = sorted(str(item) for kind in KINDS for item in directory.glob(f"*.{kind}"))
+    files = sorted(str(file) for kind in KINDS for file in directory.glob(f"*.{kind}"))
     command = [
         java_command(),
         "-Xmx256M",

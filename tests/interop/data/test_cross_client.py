@@ -23,7 +23,7 @@ def test_all_clients_read_the_same_records(clients, topic, row, writer, codec):
         assert [
             (record.offset, record.key, record.value, record.headers) for record in results
         ] == expected, reader
-        stamps.add(tuple(item.timestamp_ms for item in results))
+        stamps.add(tuple(outcome.timestamp_ms for outcome in results))
     assert len(stamps) == 1
 
 

@@ -40,8 +40,8 @@ def test_librdkafka_sees_both_ends_and_points_in_time(bootstrap, stamped):
         assert consumer.get_watermark_offsets(ck.TopicPartition(stamped, 1), timeout=10) == (0, 0)
         asked = {STAMPS[0] - 5: 0, STAMPS[2]: 2, STAMPS[2] + 1: 3, STAMPS[3] + 1: 4, STAMPS[9] + 1: 4}
         for stamp, offset in asked.items():
-            result = consumer.offsets_for_times([ck.TopicPartition(stamped, 0, stamp)], timeout=10)
-            assert result[0].offset == offset, stamp
+            offsets = consumer.offsets_for_times([ck.TopicPartition(stamped, 0, stamp)], timeout=10)
+            assert offsets[0].offset == offset, stamp
         late = consumer.offsets_for_times([ck.TopicPartition(stamped, 0, STAMPS[9] + 99_000)], timeout=10)
         assert late[0].offset in {-1, 10}  # librdkafka's word for the end differs between its versions
     finally:
@@ -54,9 +54,9 @@ def test_kafka_python_sees_both_ends_and_points_in_time(bootstrap, stamped):
     try:
         assert consumer.beginning_offsets([place, empty]) == {place: 0, empty: 0}
         assert consumer.end_offsets([place, empty]) == {place: 10, empty: 0}
-        result = consumer.offsets_for_times({place: STAMPS[2] + 1, empty: 0})
-        assert (result[place].offset, result[place].timestamp) == (3, STAMPS[3])
-        assert result[empty] is None
+        offsets = consumer.offsets_for_times({place: STAMPS[2] + 1, empty: 0})
+        assert (offsets[place].offset, offsets[place].timestamp) == (3, STAMPS[3])
+        assert offsets[empty] is None
         assert consumer.offsets_for_times({place: STAMPS[9] + 99_000})[place] is None
     finally:
         consumer.close()
@@ -69,9 +69,9 @@ def test_aiokafka_sees_both_ends_and_points_in_time(bootstrap, stamped):
             consumer.assign([place, empty])
             assert await consumer.beginning_offsets([place, empty]) == {place: 0, empty: 0}
             assert await consumer.end_offsets([place, empty]) == {place: 10, empty: 0}
-            result = await consumer.offsets_for_times({place: STAMPS[2] + 1, empty: 0})
-            assert (result[place].offset, result[place].timestamp) == (3, STAMPS[3])
-            assert result[empty] is None
+            offsets = await consumer.offsets_for_times({place: STAMPS[2] + 1, empty: 0})
+            assert (offsets[place].offset, offsets[place].timestamp) == (3, STAMPS[3])
+            assert offsets[empty] is None
 
     asyncio.run(run())
 
@@ -114,10 +114,10 @@ def test_a_consumer_at_the_end_gets_only_what_comes_later(bootstrap, topic, clie
         consumer.seek_to_end(place)
         assert consumer.position(place) == 1
         clients["kafka-python"].produce(name, [row(value=b"after")])
-        result = []
-        while not result:
-            result = [record.value for batch in consumer.poll(timeout_ms=5000).values() for record in batch]
-        assert result == [b"after"]
+        records = []
+        while not records:
+            records = [record.value for batch in consumer.poll(timeout_ms=5000).values() for record in batch]
+        assert records == [b"after"]
     finally:
         consumer.close()
 

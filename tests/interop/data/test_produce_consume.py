@@ -103,7 +103,7 @@ def test_create_time_is_the_producers(client, topic, row):
     stamps = [1_600_000_000_123, 1_500_000_000_000, 1_700_000_000_999]
     client.produce(name, [row(value=b"v", timestamp_ms=stamp) for stamp in stamps])
     results = client.consume(name, count=3)
-    assert [(item.timestamp_ms, item.timestamp_type) for item in results] == [
+    assert [(outcome.timestamp_ms, outcome.timestamp_type) for outcome in results] == [
         (stamp, "CreateTime") for stamp in stamps
     ]
 
@@ -115,8 +115,8 @@ def test_log_append_time_is_the_brokers(client, topic, row):
     past = 1_500_000_000_000
     sent = client.produce(name, [row(value=b"v", timestamp_ms=past) for _ in range(3)])
     results = client.consume(name, count=3)
-    assert {item.timestamp_type for item in results} == {"LogAppendTime"}
-    assert all(item.timestamp_ms > past for item in results)
+    assert {outcome.timestamp_type for outcome in results} == {"LogAppendTime"}
+    assert all(outcome_of.timestamp_ms > past for outcome_of in results)
     assert [item.timestamp_ms for item in sent] == [item.timestamp_ms for item in results]
 
 

@@ -123,13 +123,13 @@ def member(bootstrap: str, group: str) -> Iterator[Callable[..., Member]]:
         return made[-1]
 
     yield make
-    for item in made:
-        if not item.closing.is_set():
-            item.close()
+    for client in made:
+        if not client.closing.is_set():
+            client.close()
 
 
 def owned(*members: Member) -> list[int]:
-    return sorted(partition for item in members for partition in getattr(item, "owned", ()))
+    return sorted(partition for group_member in members for partition in getattr(group_member, "owned", ()))
 
 
 def fill(clients, row, topic: str, count: int, partitions: int = 1) -> list[bytes]:
@@ -150,7 +150,11 @@ def test_members_come_and_go_and_share_the_partitions(member, topic, strategy):
     until(lambda: owned(first, second) == list(range(6)) and len(first.owned) == len(second.owned) == 3)
     third = member(name, **assignor)
     members = (first, second, third)
-    until(lambda: owned(*members) == list(range(6)) and {len(item.owned) for item in members} == {2})
+    until(
+        lambda: (
+            owned(*members) == list(range(6)) and {len(group_member.owned) for group_member in members} == {2}
+        )
+    )
     second.close()
     until(lambda: owned(first, third) == list(range(6)) and len(first.owned) == 3)
 
@@ -172,7 +176,7 @@ def test_more_members_than_partitions_idle_and_take_over(member, topic):
     until(lambda: owned(*members) == [0, 1] and sum(bool(item.owned) for item in members) == 2)
     busy = next(item for item in members if item.owned)
     busy.close()
-    rest = [item for item in members if item is not busy]
+    rest = [group_member for group_member in members if group_member is not busy]
     until(lambda: owned(*rest) == [0, 1] and sum(bool(item.owned) for item in rest) == 2)
 
 

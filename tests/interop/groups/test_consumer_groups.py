@@ -100,7 +100,9 @@ def until(check, *members):
     """Poll everyone until it is so."""
     deadline = time.monotonic() + SECONDS_MAX
     while not check():
-        assert time.monotonic() < deadline, [(item.partitions, item.values) for item in members]
+        assert time.monotonic() < deadline, [
+            (group_member.partitions, group_member.values) for group_member in members
+        ]
         for member in members:
             member.poll()
 
@@ -177,23 +179,23 @@ def test_a_member_that_dies_hands_its_partitions_on(member, bootstrap, group, to
 def test_a_regular_expression_finds_topics_that_are_made_later(member, bootstrap, server):
     stem = f"regex-{time.time_ns()}"
     server.create_topic(f"{stem}-a", 1)
-    item = member(**{"topic.metadata.refresh.interval.ms": 500}).subscribe(f"^{stem}-.*")
-    until(lambda: item.partitions == [(f"{stem}-a", 0)], item)
+    consumer = member(**{"topic.metadata.refresh.interval.ms": 500}).subscribe(f"^{stem}-.*")
+    until(lambda: consumer.partitions == [(f"{stem}-a", 0)], consumer)
     if server.kind == "odradek":  # Kafka looks at most every ten seconds
         server.create_topic(f"{stem}-b", 2)
-        until(lambda: len(item.partitions) == 3, item)
+        until(lambda: len(consumer.partitions) == 3, consumer)
 
 
 def test_a_topic_that_grows_and_one_that_is_made_after_it_was_subscribed_to(member, bootstrap, server):
     name, later = f"grows-{time.time_ns()}", f"later-{time.time_ns()}"
     server.create_topic(name, 1)
-    item = member(**{"topic.metadata.refresh.interval.ms": 500}).subscribe(name, later)
-    until(lambda: item.partitions == [(name, 0)], item)
+    consumer = member(**{"topic.metadata.refresh.interval.ms": 500}).subscribe(name, later)
+    until(lambda: consumer.partitions == [(name, 0)], consumer)
     server.create_topic(later, 1)
-    until(lambda: item.partitions == [(name, 0), (later, 0)], item)
+    until(lambda: consumer.partitions == [(name, 0), (later, 0)], consumer)
     admin = AdminClient({"bootstrap.servers": bootstrap})
     admin.create_partitions([NewPartitions(name, 3)])[name].result(SECONDS_MAX)
-    until(lambda: len(item.partitions) == 4, item)
+    until(lambda: len(consumer.partitions) == 4, consumer)
 
 
 def test_a_static_member_keeps_its_partitions_over_a_restart(member, bootstrap, group, topic):
@@ -228,8 +230,8 @@ def test_offsets_are_kept_for_who_comes_next(member, bootstrap, group, topic):
 def test_offsets_are_committed_in_a_transaction(member, bootstrap, topic):
     name, results = topic(partitions=4), topic()
     _produce(bootstrap, name, 40)
-    item = member().subscribe(name)
-    until(lambda: len(item.values) == 40, item)
+    consumer = member().subscribe(name)
+    until(lambda: len(consumer.values) == 40, consumer)
     producer = ck.Producer(
         {"bootstrap.servers": bootstrap, "transactional.id": f"txn-{time.time_ns()}", "log_level": 2}
     )
@@ -237,13 +239,15 @@ def test_offsets_are_committed_in_a_transaction(member, bootstrap, topic):
     for counts in (False, True):
         producer.begin_transaction()
         producer.produce(results, b"result")
-        positions = item.consumer.position(item.consumer.assignment())
-        producer.send_offsets_to_transaction(positions, item.consumer.consumer_group_metadata(), SECONDS_MAX)
+        positions = consumer.consumer.position(consumer.consumer.assignment())
+        producer.send_offsets_to_transaction(
+            positions, consumer.consumer.consumer_group_metadata(), SECONDS_MAX
+        )
         if counts:
             producer.commit_transaction(SECONDS_MAX)
         else:
             producer.abort_transaction(SECONDS_MAX)
-        matches = item.consumer.committed(
+        matches = consumer.consumer.committed(
             [ck.TopicPartition(name, number) for number in range(4)], timeout=10
         )
         assert [place.offset for place in matches] == ([10] * 4 if counts else [ck.OFFSET_INVALID] * 4)
@@ -255,7 +259,10 @@ def test_members_choose_the_assignor(member, bootstrap, group, topic, assignor):
     members = [member(**{"group.remote.assignor": assignor}).subscribe(*names) for _ in range(2)]
     until(lambda: all(len(item.partitions) == 2 for item in members), *members)
     if assignor == "range":
-        assert [{number for _, number in item.partitions} for item in members] in ([{0}, {1}], [{1}, {0}])
+        assert [{number for _, number in group_member.partitions} for group_member in members] in (
+            [{0}, {1}],
+            [{1}, {0}],
+        )
     admin = AdminClient({"bootstrap.servers": bootstrap})
     described = admin.describe_consumer_groups([group])[group].result(SECONDS_MAX)
     assert described.partition_assignor == assignor
@@ -395,8 +402,8 @@ def test_java_subscribes_by_a_pattern_and_comes_back(jars, bootstrap, group, ser
 
 def test_kafkas_tool_shows_the_group(jars, member, bootstrap, group, topic):
     name = topic(partitions=4)
-    item = member(**{"client.id": "shown"}).subscribe(name)
-    until(lambda: shared(name, 4, item), item)
+    consumer = member(**{"client.id": "shown"}).subscribe(name)
+    until(lambda: shared(name, 4, consumer), consumer)
     command = [
         java_command(),
         "-Xmx256M",
@@ -417,4 +424,4 @@ def test_kafkas_tool_shows_the_group(jars, member, bootstrap, group, topic):
         for word in expected:
             assert word in process.stdout, process.stdout
         for _ in range(3):
-            item.poll()
+            consumer.poll()

@@ -154,8 +154,8 @@ def test_kafka_reassign_partitions_moves_a_replica_between_directories(
 def test_kafka_log_dirs_shows_both_directories(java: Java, admin: Admin) -> None:
     admin.create_topics(["shown"])
     said = java(f"{TOOLS}.LogDirsCommand", "--describe", "--topic-list", "shown")
-    result: dict[str, Any] = json.loads(said.splitlines()[-1])
-    directories = result["brokers"][0]["logDirs"]
+    document: dict[str, Any] = json.loads(said.splitlines()[-1])
+    directories = document["brokers"][0]["logDirs"]
     assert len(directories) == 2
     assert [entry["partition"] for directory in directories for entry in directory["partitions"]] == [
         "shown-0"

@@ -70,8 +70,8 @@ def runner(language: str, bootstrap: str) -> Run:
             check=False,
         )
         assert process.returncode == 0, process.stdout + process.stderr[-4000:]
-        result: dict[str, Any] = json.loads(process.stdout.strip().splitlines()[-1])
-        return result
+        document: dict[str, Any] = json.loads(process.stdout.strip().splitlines()[-1])
+        return document
 
     return run
 
@@ -127,15 +127,15 @@ def test_a_group_goes_on_where_it_committed(run: Run, topic: Any) -> None:
 
 
 def test_partitions_are_shared_with_a_second_member_and_come_back(run: Run, topic: Any) -> None:
-    answer = run("rebalance", topic=topic(4), group=_name("group"), count=4)
-    assert answer == {"shared": [2, 2], "alone": 4}
+    report = run("rebalance", topic=topic(4), group=_name("group"), count=4)
+    assert report == {"shared": [2, 2], "alone": 4}
 
 
 @pytest.mark.parametrize("run", KIP_848, indirect=True)
 def test_the_consumer_protocol_shares_partitions_too(run: Run, bootstrap: str, topic: Any) -> None:
     name, group = topic(4), _name("kip-848")
-    answer = run("rebalance", topic=name, group=group, count=4, protocol="consumer")
-    assert answer == {"shared": [2, 2], "alone": 4}
+    report = run("rebalance", topic=name, group=group, count=4, protocol="consumer")
+    assert report == {"shared": [2, 2], "alone": 4}
     run("produce", topic=name, values=_values("x"))
     assert run("group", topic=name, group=group, count=10, protocol="consumer")["values"] == _values("x")
     asking = AdminClient({"bootstrap.servers": bootstrap})
@@ -147,25 +147,25 @@ def test_the_consumer_protocol_shares_partitions_too(run: Run, bootstrap: str, t
 def test_a_share_group_accepts_all_and_gets_twice_what_it_released(run: Run, topic: Any) -> None:
     name = topic(1)
     run("produce", topic=name, values=_values("x"))
-    answer = run("share", topic=name, group=_name("share"), count=10)
-    assert answer["accepted"] == _values("x")
-    assert sorted(answer["deliveries"].values()) == [1] * 5 + [2] * 5
+    report = run("share", topic=name, group=_name("share"), count=10)
+    assert report["accepted"] == _values("x")
+    assert sorted(report["deliveries"].values()) == [1] * 5 + [2] * 5
 
 
 @pytest.mark.parametrize("run", KIP_932, indirect=True)
 def test_two_consumers_share_one_partition(run: Run, topic: Any) -> None:
-    answer = run("share-two", topic=topic(1), group=_name("share"))
-    assert answer["accepted"] == answer["first"] + answer["second"]
-    assert min(answer["first"], answer["second"]) > 0
+    report = run("share-two", topic=topic(1), group=_name("share"))
+    assert report["accepted"] == report["first"] + report["second"]
+    assert min(report["first"], report["second"]) > 0
 
 
 @pytest.mark.parametrize("run", KIP_932, indirect=True)
 def test_records_of_a_silent_consumer_come_back_when_their_lock_ends(run: Run, topic: Any) -> None:
     name = topic(1)
     run("produce", topic=name, values=_values("x"))
-    answer = run("share-hold", topic=name, group=_name("share"), count=10)
-    assert answer["held"] > 0
-    assert answer["accepted"] == _values("x")
+    report = run("share-hold", topic=name, group=_name("share"), count=10)
+    assert report["held"] > 0
+    assert report["accepted"] == _values("x")
 
 
 def test_only_committed_transactions_are_seen(run: Run, topic: Any) -> None:
@@ -178,8 +178,8 @@ def test_only_committed_transactions_are_seen(run: Run, topic: Any) -> None:
 def test_records_and_offsets_move_in_one_transaction(run: Run, topic: Any) -> None:
     source, sink, group = topic(2), topic(2), _name("group")
     run("produce", topic=source, values=_values("moved"))
-    answer = run("copy", topic=source, sink=sink, group=group, id=_name("tx"), count=10)
-    assert answer == {"copied": 10}
+    report = run("copy", topic=source, sink=sink, group=group, id=_name("tx"), count=10)
+    assert report == {"copied": 10}
     run("produce", topic=source, values=_values("more"))
     assert run("copy", topic=source, sink=sink, group=group, id=_name("tx"), count=10) == {"copied": 10}
     assert run("consume", topic=sink, count=20)["values"] == _values("moved", "more")
@@ -189,9 +189,9 @@ def test_its_administrator_sees_groups_and_topics(run: Run, topic: Any) -> None:
     name, group = topic(3), _name("group")
     run("produce", topic=name, values=_values("x"))
     run("group", topic=name, group=group, count=10)
-    answer = run("admin", topic=_name("made"), group=group)
-    assert (answer["partitions"], answer["state"].upper(), answer["listed"]) == (3, "EMPTY", True)
-    assert answer["deleted"] == group
+    report = run("admin", topic=_name("made"), group=group)
+    assert (report["partitions"], report["state"].upper(), report["listed"]) == (3, "EMPTY", True)
+    assert report["deleted"] == group
     listed = run("admin", topic=_name("made"), group=_regrouped(run, name, group))
     assert listed["listed"]
 

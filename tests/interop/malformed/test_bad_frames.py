@@ -126,8 +126,8 @@ def test_an_unknown_version_drops_its_sender(server, connect, api_key, version):
 def test_requests_before_the_bad_one_are_answered(server, connect):
     peer = connect()
     peer.send(wire.API_VERSIONS, 0, b"")
-    received, answer = peer.receive()
-    assert (received, answer.int16()) == (1, 0)
+    received, response = peer.receive()
+    assert (received, response.int16()) == (1, 0)
     peer.send(wire.METADATA, 99, b"")
     assert peer.rest_until_closed() == b""
     server.assert_one_log_line(peer.name)

@@ -123,8 +123,8 @@ def test_sequences_are_kept_and_gaps_and_old_epochs_refused(connect, topic):
     name, peer = topic(), connect()
 
     def produce(*producer):
-        answer = wire.produce(peer, name, wire.batch(THREE, 3, producer=producer))
-        return answer.error_code, answer.base_offset
+        response = wire.produce(peer, name, wire.batch(THREE, 3, producer=producer))
+        return response.error_code, response.base_offset
 
     assert produce(701, 0, 0) == (0, 0)
     assert produce(701, 0, 3) == (0, 3)

@@ -48,12 +48,12 @@ def test_a_hundred_pipelined_requests_are_answered_in_order(connect, topic, serv
     peer.send_raw(bytes(stream))
     seen = 0
     for number, kind, produced_before in expected:
-        correlation_id, answer = peer.receive()
+        correlation_id, response = peer.receive()
         assert correlation_id == number
         if kind == "end":
-            answer.int32(), answer.string(), answer.int32(), answer.int32()
-            assert (answer.int16(), answer.int64()) == (0, -1)
-            end = answer.int64()
+            response.int32(), response.string(), response.int32(), response.int32()
+            assert (response.int16(), response.int64()) == (0, -1)
+            end = response.int64()
             # Kafka takes one request of a connection at a time. Here requests overlap (decision 0003): the end
             # counts all that was produced before it was asked for, and perhaps something of what came behind.
             assert end == produced_before if server_kind == "kafka" else produced_before <= end <= len(sent)
@@ -103,9 +103,9 @@ def test_a_slow_reader_gets_every_answer_in_the_end(connect, topic):
     body = wire.fetch_body(name, 0)
     peer.send_raw(b"".join(wire.frame(wire.FETCH, 4, 1000 + number, body) for number in range(10)))
     for number in range(10):
-        correlation_id, answer = peer.receive()
+        correlation_id, response = peer.receive()
         assert correlation_id == 1000 + number
-        assert value in wire.read_fetch(answer).records
+        assert value in wire.read_fetch(response).records
 
 
 @pytest.mark.usefixtures("bystander")
@@ -123,8 +123,8 @@ def test_frames_that_are_announced_and_never_sent_cost_little(server, connect):
 def test_hundreds_of_idle_connections_cost_little(server, connect):
     before = server.memory_bytes()
     idle = [connect() for _ in range(150)]
-    for item in idle[::40]:
-        assert item.call(wire.API_VERSIONS, 0, b"").int16() == 0
+    for connection in idle[::40]:
+        assert connection.call(wire.API_VERSIONS, 0, b"").int16() == 0
     if server.kind == "odradek":
         assert server.memory_bytes() - before < 150 * 40_000
 

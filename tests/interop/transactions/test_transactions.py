@@ -127,8 +127,8 @@ def made(request, bootstrap):
         return opened[-1]
 
     yield make
-    for item in opened:
-        item.close()
+    for connection in opened:
+        connection.close()
 
 
 def committed(bootstrap, name, partitions, *, isolation="read_committed"):
@@ -383,7 +383,7 @@ def test_a_killed_broker_tears_no_transaction_and_loses_none(server_kind, make_n
         assert result[0] == result[1], "torn"
         numbers = [int(value) for value in result[0]]
         assert len(set(numbers)) == len(numbers), "duplicate"
-        assert {item for item, fate in fates.items() if fate == "committed"} <= set(numbers), "lost"
+        assert {name for name, fate in fates.items() if fate == "committed"} <= set(numbers), "lost"
         assert not {item for item, fate in fates.items() if fate == "aborted"} & set(numbers), "aborted read"
         assert "Traceback" not in node.log_file.read_text()
     finally:

@@ -56,8 +56,12 @@ async def open_registry() -> AsyncIterator[Callable[..., Awaitable[ZooKeeperRegi
     opened = []
 
     async def made(connect: str, **settings: str) -> ZooKeeperRegistry:
-        answer = {"zookeeper.connect": connect, "zookeeper.session.timeout.ms": str(SESSION_MS), **settings}
-        config, warnings = BrokerConfig.load(answer)
+        broker_settings = {
+            "zookeeper.connect": connect,
+            "zookeeper.session.timeout.ms": str(SESSION_MS),
+            **settings,
+        }
+        config, warnings = BrokerConfig.load(broker_settings)
         assert warnings == []
         opened.append(await ZooKeeperRegistry.open(config.zookeeper, runtime))
         return opened[-1]
@@ -139,6 +143,6 @@ async def relay() -> AsyncIterator[Callable[[str], Awaitable[Relay]]]:
         return made[-1]
 
     yield start
-    for item in made:
+    for client in made:
         with suppress(OSError):
-            await item.cut()
+            await client.cut()

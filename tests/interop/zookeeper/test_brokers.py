@@ -27,8 +27,8 @@ def start_broker(tmp_path):
     started: list[OdradekNode] = []
 
     def start(connect: str, *, directory: str = "broker", **settings: str) -> OdradekNode:
-        answer = {**KAFKAS_EXAMPLE, "zookeeper.connect": connect, **settings}
-        node = OdradekNode(settings=answer, directory=tmp_path / directory)
+        broker_settings = {**KAFKAS_EXAMPLE, "zookeeper.connect": connect, **settings}
+        node = OdradekNode(settings=broker_settings, directory=tmp_path / directory)
         started.append(node)
         return node.start()
 

@@ -128,10 +128,10 @@ class Coordinator:
 
     @staticmethod
     def _answer(player: Player, ask: Ask, code: ErrorCode, now: float) -> None:
-        answer: Any = HeartbeatResponse(error_code=code)
+        response: Any = HeartbeatResponse(error_code=code)
         if ask.api == "SyncGroup":
-            answer = SyncGroupResponse(error_code=code)
-        player.core.answered(ask, answer, now)
+            response = SyncGroupResponse(error_code=code)
+        player.core.answered(ask, response, now)
 
 
 class Play:

@@ -162,10 +162,10 @@ class World:
         elif action == "restart":
             for ticket in self.bench.restart():
                 waiting = repr(ticket)[1:-1]
-                for item in self.clients:
-                    if item.waits_for == waiting:
-                        item.waits_for = None
-                        item.owned = None
+                for made_client in self.clients:
+                    if made_client.waits_for == waiting:
+                        made_client.waits_for = None
+                        made_client.owned = None
         elif client.alive and client.waits_for is None:
             client.go_on()
         self.settle()

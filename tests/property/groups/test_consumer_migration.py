@@ -99,10 +99,10 @@ class OldMember:
 
     def act(self) -> None:
         if self.waits_for is not None:
-            answer = self.bench.answers.pop(self.waits_for, None)
-            if answer is not None:
+            answered = self.bench.answers.pop(self.waits_for, None)
+            if answered is not None:
                 self.waits_for = None
-                self._answered(answer)
+                self._answered(answered)
         elif self.generation < 0:
             self._join()
         else:
@@ -161,9 +161,10 @@ class OldMember:
             member_id=self.member_id,
             assignments=[
                 SyncGroupRequestAssignment(
-                    member_id=item, assignment=assignment_bytes({UUID(int=1): share}, topics, SUBSCRIPTION)
+                    member_id=partition,
+                    assignment=assignment_bytes({UUID(int=1): share}, topics, SUBSCRIPTION),
                 )
-                for item, share in shares.items()
+                for partition, share in shares.items()
             ],
         )
         self.bench.execute(partial(sync, request=request, caller=CALLER, ticket=self._ticket()))

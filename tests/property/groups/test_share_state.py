@@ -47,7 +47,7 @@ def test_every_wanted_partition_has_a_reader_and_every_member_that_wants_one_has
         member: frozenset(UUID(int=topic) for topic in topics if topic in sizes)
         for member, topics in wishes.items()
     }
-    partitions = {UUID(int=item): range(size) for item, size in sizes.items()}
+    partitions = {UUID(int=partition_data): range(size) for partition_data, size in sizes.items()}
     target = assign(subscriptions, partitions, {})
     for _ in range(rounds):
         target = assign(subscriptions, partitions, target)
@@ -58,7 +58,10 @@ def test_every_wanted_partition_has_a_reader_and_every_member_that_wants_one_has
         for number in partitions[topic]
     }
     given_out = {
-        (item, number) for share in target.values() for item, numbers in share.items() for number in numbers
+        (partition, number)
+        for share in target.values()
+        for partition, numbers in share.items()
+        for number in numbers
     }
     assert given_out == wanted
     for member, topics in subscriptions.items():

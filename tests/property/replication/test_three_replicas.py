@@ -63,40 +63,40 @@ def joins_early() -> None:
     """Broker 2 is elected before it heard how far broker 1 was committed. Broker 1 comes back without its disk, and soon has
     everything that broker 2 knows to be committed, long before it has everything that is."""
     script = Script()
-    item, two, three = script.one, script.two, script.three
-    script.append(item, 20)
+    first, two, three = script.one, script.two, script.three
+    script.append(first, 20)
     assert two.partition is not None
     known = two.partition.high_watermark
     two.checkpoint = known
-    script.rounds(item, two, three)
+    script.rounds(first, two, three)
     script.model.stop(two, CrashKind.PROCESS_KILL)  # no one notices
-    script.dies(item)
+    script.dies(first)
     script.model.controller.live[two.broker] = two.broker_epoch
     two.seen = len(script.model.controller.versions) - 2
     script.model.reopen(two)
-    script.model.restart(item, with_new_disk=True)
-    script.rounds(item, two, count=1)
-    script.rounds(two, item, count=2)
+    script.model.restart(first, with_new_disk=True)
+    script.rounds(first, two, count=1)
+    script.rounds(two, first, count=2)
     script.dies(two)
     script.dies(three)
-    script.rounds(item)
+    script.rounds(first)
     script.model.calm_down()
 
 
 def old_fetch_comes_late() -> None:
     """Broker 3 comes back without its disk. Then a fetch arrives that it sent in its former life."""
     script = Script()
-    item, two, three = script.one, script.two, script.three
-    script.append(item, 20)
-    script.rounds(item, two, three, count=40)
+    first, two, three = script.one, script.two, script.three
+    script.append(first, 20)
+    script.rounds(first, two, three, count=40)
     script.model.remember_fetch(three)
     script.dies(three)
-    script.rounds(item, two)
+    script.rounds(first, two)
     script.model.restart(three, with_new_disk=True)
-    script.rounds(item, count=1)
+    script.rounds(first, count=1)
     script.model.repeat_fetch(three)
-    script.rounds(item, count=3)
-    script.dies(item)
+    script.rounds(first, count=3)
+    script.dies(first)
     script.dies(two)
     script.rounds(three)
     script.model.calm_down()

@@ -107,12 +107,12 @@ class FollowerAgainstModel(RuleBasedStateMachine):
         self.begin = self.log.start_offset
 
     def contents(self) -> list[bytes]:
-        result, offset = [], self.log.start_offset
+        records, offset = [], self.log.start_offset
         while offset < self.log.end_offset:
             read = self.log.read(offset, 1000, end_offset=self.log.end_offset, at_least_one=True)
-            result += [bytes(batch) for _, batch in split_batches(read.records)]
+            records += [bytes(batch) for _, batch in split_batches(read.records)]
             offset = read.next_offset
-        return result
+        return records
 
     @invariant()
     def the_log_is_what_it_received(self) -> None:

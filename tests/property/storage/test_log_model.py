@@ -59,8 +59,8 @@ class LogAgainstModel(RuleBasedStateMachine):
             self.counter += count
             timestamp = self.bench.now_ms + shift_ms
             batch = self.bench.batch(values, timestamp=timestamp)
-            result = self.log.append(batch, leader_epoch=0, now_ms=self.bench.now_ms)
-            assert (result.first_offset, result.last_offset) == (self.end, self.end + count - 1)
+            appended = self.log.append(batch, leader_epoch=0, now_ms=self.bench.now_ms)
+            assert (appended.first_offset, appended.last_offset) == (self.end, self.end + count - 1)
             for value in values:
                 self.model[self.end] = (timestamp, value)
                 self.end += 1
@@ -126,8 +126,8 @@ class LogAgainstModel(RuleBasedStateMachine):
     def search_by_time(self, part: float, shift_ms: int) -> None:
         wanted = self.model[min(self.start + int(part * (self.end - self.start)), self.end - 1)][0] + shift_ms
         expected = next((o for o in range(self.start, self.end) if self.model[o][0] >= wanted), None)
-        result = self.log.offset_for_timestamp(wanted)
-        assert (None if result is None else result.offset) == expected
+        offsets = self.log.offset_for_timestamp(wanted)
+        assert (None if offsets is None else offsets.offset) == expected
         latest = max(self.model[offset][0] for offset in range(self.start, self.end))
         assert self.log.max_timestamp_offset().timestamp == latest
 

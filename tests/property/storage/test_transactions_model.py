@@ -101,7 +101,7 @@ def test_a_reader_sees_what_is_committed_and_nothing_else_whatever_happens(
     for number, (what, which, more) in enumerate(steps):
         match what:
             case "send":
-                send(bench, log, model, writers, which, [b"%d.%d" % (number, item) for item in range(more)])
+                send(bench, log, model, writers, which, [b"%d.%d" % (number, index) for index in range(more)])
             case "end":
                 end(bench, log, model, writers, which, commit=more)
             case "late":
@@ -134,8 +134,8 @@ def end(bench: Bench, log: Any, model: Model, writers: Writers, producer: int, *
         writers.epochs[producer] += 1
         writers.sequences[producer] = 0
     marker = Marker(producer, writers.epochs[producer], 0, commit, bench.now_ms)
-    result = log.append_marker(marker, transaction_version=version, leader_epoch=0, now_ms=bench.now_ms)
-    assert result.first_offset == model.end
+    appended = log.append_marker(marker, transaction_version=version, leader_epoch=0, now_ms=bench.now_ms)
+    assert appended.first_offset == model.end
     if producer in model.open:
         model.ended.append(Ended(producer, model.open.pop(producer), model.end, commit))
     model.end += 1

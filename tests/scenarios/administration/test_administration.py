@@ -69,9 +69,9 @@ async def config_of(wire: Any, kind: int, name: str) -> dict[str, Any]:
         include_synonyms=True,
         include_documentation=True,
     )
-    result = (await wire.call("DescribeConfigs", 4, request)).results[0]
-    assert result.error_code == 0, result.error_message
-    return {entry.name: entry for entry in result.configs}
+    entry_of_response = (await wire.call("DescribeConfigs", 4, request)).results[0]
+    assert entry_of_response.error_code == 0, entry_of_response.error_message
+    return {entry.name: entry for entry in entry_of_response.configs}
 
 
 async def alter(wire: Any, kind: int, name: str, *changes: tuple[str, int, str | None]) -> int:
@@ -210,8 +210,8 @@ async def test_deleted_records_are_gone_for_readers(wire: Any) -> None:
     async def delete_up_to(offset: int) -> tuple[int, int]:
         partition = DeleteRecordsPartition(partition_index=0, offset=offset)
         request = DeleteRecordsRequest(topics=[DeleteRecordsTopic(name="t", partitions=[partition])])
-        item = (await wire.call("DeleteRecords", 2, request)).topics[0].partitions[0]
-        return item.error_code, item.low_watermark
+        partition_data = (await wire.call("DeleteRecords", 2, request)).topics[0].partitions[0]
+        return partition_data.error_code, partition_data.low_watermark
 
     assert await delete_up_to(2) == (0, 2)
     assert (await wire.fetch("t", 1)).error_code == ErrorCode.OFFSET_OUT_OF_RANGE
@@ -341,8 +341,8 @@ async def test_the_end_of_an_epoch_is_where_the_next_one_began(scene: Any, wire:
         request = OffsetForLeaderEpochRequest(
             replica_id=-1, topics=[OffsetForLeaderTopic(topic="t", partitions=[partition])]
         )
-        item = (await wire.call("OffsetForLeaderEpoch", 4, request)).topics[0].partitions[0]
-        return item.error_code, item.leader_epoch, item.end_offset
+        partition_data = (await wire.call("OffsetForLeaderEpoch", 4, request)).topics[0].partitions[0]
+        return partition_data.error_code, partition_data.leader_epoch, partition_data.end_offset
 
     assert await end_of(0) == (0, 0, 2)
     assert latest > 0
@@ -379,7 +379,7 @@ async def test_an_impossible_resource_is_distinguished_from_one_that_is_not_ther
     }
     resources = [DescribeConfigsResource(resource_type=kind, resource_name=name) for kind, name in cases]
     response = await wire.call("DescribeConfigs", 4, DescribeConfigsRequest(resources=resources))
-    assert [result.error_code for result in response.results] == list(cases.values())
+    assert [entry.error_code for entry in response.results] == list(cases.values())
 
 
 async def test_a_resource_named_twice_is_refused_both_times_and_not_changed(wire: Any) -> None:
@@ -393,14 +393,14 @@ async def test_a_resource_named_twice_is_refused_both_times_and_not_changed(wire
     response = await wire.call(
         "IncrementalAlterConfigs", 1, IncrementalAlterConfigsRequest(resources=resources)
     )
-    assert [item.error_code for item in response.responses] == [ErrorCode.INVALID_REQUEST]
+    assert [reply.error_code for reply in response.responses] == [ErrorCode.INVALID_REQUEST]
     replaced = [
         ReplacedResource(
             resource_type=TOPIC, resource_name="t", configs=[ReplacedConfig(name="retention.ms", value="1")]
         )
     ]
     response = await wire.call("AlterConfigs", 2, AlterConfigsRequest(resources=replaced * 2))
-    assert [item.error_code for item in response.responses] == [ErrorCode.INVALID_REQUEST]
+    assert [last_response.error_code for last_response in response.responses] == [ErrorCode.INVALID_REQUEST]
     assert (await config_of(wire, TOPIC, "t"))["retention.ms"].value == "5"
 
 

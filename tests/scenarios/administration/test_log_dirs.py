@@ -37,9 +37,9 @@ async def places(wire: Any) -> dict[tuple[str, int, bool], str]:
     """Where each log is, by topic, partition, and whether it is a future one."""
     response = await wire.call("DescribeLogDirs", 5, DescribeLogDirsRequest(topics=None))
     return {
-        (topic.name, partition.partition_index, partition.is_future_key): result.log_dir
-        for result in response.results
-        for topic in result.topics
+        (topic.name, partition.partition_index, partition.is_future_key): entry.log_dir
+        for entry in response.results
+        for topic in entry.topics
         for partition in topic.partitions
     }
 
@@ -102,10 +102,16 @@ async def test_a_move_under_way_is_shown_and_can_be_called_off(
         assert await move(wire, target, "t", 0) == [0], "asking twice changes nothing"
         response = await wire.call("DescribeLogDirs", 5, DescribeLogDirsRequest(topics=None))
         future = (
-            next(result for result in response.results if result.log_dir == target).topics[0].partitions[0]
+            next(
+                entry_of_response
+                for entry_of_response in response.results
+                if entry_of_response.log_dir == target
+            )
+            .topics[0]
+            .partitions[0]
         )
         assert (future.is_future_key, future.offset_lag) == (True, 5)
-        assert all(result.total_bytes > result.usable_bytes > 0 for result in response.results)
+        assert all(entry.total_bytes > entry.usable_bytes > 0 for entry in response.results)
         assert await move(wire, here, "t", 0) == [0]
         assert await places(wire) == {("t", 0, False): here}
         held.go.set()

@@ -156,7 +156,8 @@ async def test_no_election_is_needed_and_what_is_unknown_is_said(wire: Any) -> N
     response = await wire.call("ElectLeaders", 2, election(("t", [0, 1, 7]), ("none", [0])))
     assert response.error_code == 0
     assert [
-        [item.error_code for item in topic.partition_result] for topic in response.replica_election_results
+        [partition.error_code for partition in topic.partition_result]
+        for topic in response.replica_election_results
     ] == [[84, 84, 3], [3]]
     everything = await wire.call("ElectLeaders", 2, elect.ElectLeadersRequest(topic_partitions=None))
     assert [(topic.topic, topic.partition_result) for topic in everything.replica_election_results] == [
@@ -336,10 +337,10 @@ async def described(wire: Any, kind: int, name: str) -> dict[str, Any]:
     request = describe.DescribeConfigsRequest(
         resources=[resource], include_synonyms=True, include_documentation=True
     )
-    result = (await wire.call("DescribeConfigs", 4, request)).results[0]
-    if result.error_code:
-        return {"error": result.error_code}
-    return {config.name: config for config in result.configs}
+    entry = (await wire.call("DescribeConfigs", 4, request)).results[0]
+    if entry.error_code:
+        return {"error": entry.error_code}
+    return {config.name: config for config in entry.configs}
 
 
 async def listed(wire: Any, *kinds: int) -> set[tuple[int, str]]:
@@ -518,10 +519,10 @@ async def test_no_user_has_credentials_and_none_are_taken(wire: Any) -> None:
     names = [describe_user_scram_credentials.UserName(name=name) for name in ("a", "b", "b")]
     request = describe_user_scram_credentials.DescribeUserScramCredentialsRequest(users=names)
     response = await wire.call("DescribeUserScramCredentials", 0, request)
-    assert {result.user: result.error_code for result in response.results} == {"a": 91, "b": 92}
+    assert {entry.user: entry.error_code for entry in response.results} == {"a": 91, "b": 92}
     added = alter_scram.ScramCredentialUpsertion(
         name="u", mechanism=1, iterations=8192, salt=b"s", salted_password=b"p"
     )
     request = alter_scram.AlterUserScramCredentialsRequest(upsertions=[added])
     response = await wire.call("AlterUserScramCredentials", 0, request)
-    assert [result.error_code for result in response.results] == [33]
+    assert [entry_of_response.error_code for entry_of_response in response.results] == [33]

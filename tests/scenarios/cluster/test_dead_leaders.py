@@ -127,9 +127,9 @@ async def test_news_of_a_death_that_comes_with_the_question_is_heard_first(
         loop.call_soon(lambda: setattr(suspected, "died", frozenset([OTHER])))
 
     loop.call_soon(lost)
-    answer = metadata.handle(scene.broker.context, context, WANTED.replace(topics=None))
-    assert not isinstance(answer, MetadataResponse)
-    response = await answer
+    reply = metadata.handle(scene.broker.context, context, WANTED.replace(topics=None))
+    assert not isinstance(reply, MetadataResponse)
+    response = await reply
     assert [topic.partitions[0].leader_id for topic in response.topics if topic.name == "t"] == [-1]
 
 

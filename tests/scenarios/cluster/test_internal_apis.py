@@ -132,7 +132,7 @@ async def test_an_isr_that_cannot_be(
     data = PartitionData(
         partition_index=partition,
         leader_epoch=state.leader_epoch,
-        new_isr_with_epochs=[BrokerState(broker_id=item, broker_epoch=1) for item in isr],
+        new_isr_with_epochs=[BrokerState(broker_id=member, broker_epoch=1) for member in isr],
         partition_epoch=state.partition_epoch,
     )
     request = AlterPartitionRequest(

@@ -83,8 +83,8 @@ async def test_readers_find_a_compacted_table_also_after_a_restart(scene: Any, m
     assert state_of(left) == latest
     times = {record.offset: record.timestamp for record in left}
     for number in range(0, 120, 7):
-        result = await list_offset(wire, START_MS + number)
-        assert result.offset == min(offset for offset in times if times[offset] >= START_MS + number)
+        offsets = await list_offset(wire, START_MS + number)
+        assert offsets.offset == min(offset for offset in times if times[offset] >= START_MS + number)
     assert (await list_offset(wire, MAX_TIMESTAMP)).offset == 119
     await scene.stop()
     await scene.start(**RESTING)

@@ -66,8 +66,8 @@ async def test_list_offsets_counts_it(
     offset: int,
 ) -> None:
     await wire.create("t")
-    answer = await right_after_produce(wire, make_batch, make_produce, "ListOffsets", 7, asked)
-    assert (answer.error_code, answer.offset) == (0, offset)
+    response = await right_after_produce(wire, make_batch, make_produce, "ListOffsets", 7, asked)
+    assert (response.error_code, response.offset) == (0, offset)
 
 
 @pytest.mark.parametrize("offset", [TO_THE_END, 1])
@@ -75,7 +75,7 @@ async def test_delete_records_deletes_it(
     wire: Wire, make_batch: Callable[..., Any], make_produce: Callable[..., Any], offset: int
 ) -> None:
     await wire.create("t")
-    answer = await right_after_produce(
+    response = await right_after_produce(
         wire, make_batch, make_produce, "DeleteRecords", 2, delete_records(offset)
     )
-    assert (answer.error_code, answer.low_watermark) == (0, 1)
+    assert (response.error_code, response.low_watermark) == (0, 1)

@@ -165,7 +165,9 @@ async def test_large_compressed_batches_keep_their_place_among_small_ones(
         batch = make_batch([value], codec=codec, producer_id=1, producer_epoch=0, base_sequence=number)
         wire.send("Produce", 9, make_produce("t", batch))
     answers = [(await wire.receive()).responses[0].partition_responses[0] for _ in range(6)]
-    assert [(item.error_code, item.base_offset) for item in answers] == [(0, number) for number in range(6)]
+    assert [(answered.error_code, answered.base_offset) for answered in answers] == [
+        (0, number) for number in range(6)
+    ]
     assert await wire.values("t") == [b"small", noise] * 3
 
 
@@ -310,10 +312,12 @@ async def test_clients_that_do_not_read_cannot_make_the_broker_hold_more_than_it
     for _ in range(20):
         await wire.produce("t", [b"x" * 1_000_000])
     idle = [await scene.connect() for _ in range(30)]
-    for item in idle:
-        item.stop_reading()
+    for open_connection in idle:
+        open_connection.stop_reading()
         for _ in range(20):
-            item.send("Fetch", 11, make_fetch("t", 0, max_bytes=1 << 20, partition_max_bytes=1 << 20))
+            open_connection.send(
+                "Fetch", 11, make_fetch("t", 0, max_bytes=1 << 20, partition_max_bytes=1 << 20)
+            )
     answers = scene.broker.server.answers
     await until(lambda: answers.held_bytes > 0)
     assert (await wire.fetch("none", 0)).error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, (
@@ -321,7 +325,7 @@ async def test_clients_that_do_not_read_cannot_make_the_broker_hold_more_than_it
     )
     # Each answer was made while there was room, so the last one may go beyond it, once: by a batch and what is around it.
     assert answers.counters.peak_bytes <= (4 << 20) + (2 << 20)
-    for item in idle:
-        item.abort()
+    for open_connection in idle:
+        open_connection.abort()
     await until(lambda: answers.held_bytes == 0)
     assert len((await wire.fetch("t", 0)).records) > 1_000_000

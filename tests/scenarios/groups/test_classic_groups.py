@@ -121,8 +121,8 @@ async def two_members(scene: Any, version: int = 9) -> tuple[Member, Member]:
     while await first.heartbeat() != REBALANCE_IN_PROGRESS:
         pass
     first.send_join()
-    answer = await first.joined()
-    assert (await second.joined()).leader == answer.leader == first.member_id
+    response = await first.joined()
+    assert (await second.joined()).leader == response.leader == first.member_id
     second.send_sync()
     assigned = await first.sync({first.member_id: b"left", second.member_id: b"right"})
     assert (assigned.assignment, (await second.wire.receive()).assignment) == (b"left", b"right")
@@ -195,7 +195,7 @@ async def test_a_group_is_deleted_in_every_version_once_it_is_empty(groups: Any,
     async def delete() -> list[tuple[str, int]]:
         request = DeleteGroupsRequest(groups_names=["g", "nowhere"])
         response = await first.wire.call("DeleteGroups", version, request)
-        return [(result.group_id, result.error_code) for result in response.results]
+        return [(entry.group_id, entry.error_code) for entry in response.results]
 
     assert await delete() == [("g", NON_EMPTY_GROUP), ("nowhere", GROUP_ID_NOT_FOUND)]
     await first.leave()
@@ -266,8 +266,8 @@ async def test_a_member_that_dies_hands_its_partitions_on(scene: Any) -> None:
     await second.wire.receive()
     while await first.heartbeat() != REBALANCE_IN_PROGRESS:
         await asyncio.sleep(0.01)
-    answer = await first.join()
-    assert [member.member_id for member in answer.members] == [first.member_id]
+    response = await first.join()
+    assert [member.member_id for member in response.members] == [first.member_id]
     assert await second.heartbeat() == UNKNOWN_MEMBER_ID
 
 

@@ -273,8 +273,8 @@ async def test_offsets_are_deleted_on_request(offsets: Offsets) -> None:
         topic = OffsetDeleteRequestTopic(name="t", partitions=asked)
         return await offsets.wire.call("OffsetDelete", 0, OffsetDeleteRequest(group_id=group, topics=[topic]))
 
-    answer = await delete("g", 0, 5)
-    assert [partition.error_code for partition in answer.topics[0].partitions] == [
+    response = await delete("g", 0, 5)
+    assert [partition.error_code for partition in response.topics[0].partitions] == [
         0,
         UNKNOWN_TOPIC_OR_PARTITION,
     ]

@@ -325,10 +325,10 @@ async def test_the_records_come_in_every_version(wire: Any, version: int) -> Non
     await wire.produce("t", [b"a", b"b"])
     response = await anne.fetch()
     (partition,) = response.responses[0].partitions
-    result = [
+    records = [
         r.value for header, batch in split_batches(partition.records) for r in decode_batch(batch, header)
     ]
-    assert result == [b"a", b"b"]
+    assert records == [b"a", b"b"]
     assert response.acquisition_lock_timeout_ms == 30_000
     assert await anne.say(0, 1, ACCEPT) == 0
 
@@ -484,10 +484,10 @@ async def test_readers_of_committed_records_get_no_aborted_ones_and_wait_for_the
             committed=committed,
         )
         assert (await wire.call("EndTxn", 5, ended)).error_code == 0
-    result: list[tuple[int, int, int]] = []
-    while not result:
-        result = await anne.acquired()
-    assert result == [(3, 3, 1)], "1 was aborted, 2 and 4 are markers"
+    records: list[tuple[int, int, int]] = []
+    while not records:
+        records = await anne.acquired()
+    assert records == [(3, 3, 1)], "1 was aborted, 2 and 4 are markers"
 
 
 async def test_a_topic_that_is_deleted_and_made_again_is_read_from_its_beginning(wire: Any) -> None:
@@ -563,6 +563,6 @@ async def test_a_broker_that_stops_answers_its_waiters(scene: Any, wire: Any) ->
     other = await scene.connect()
     await id_of(other, "t")  # a round trip: the fetch has arrived before it
     stopping = asyncio.ensure_future(scene.broker.stop())
-    answer = await wire.receive()
-    assert answer.responses[0].partitions[0].error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+    response = await wire.receive()
+    assert response.responses[0].partitions[0].error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
     await stopping

@@ -80,7 +80,7 @@ class Controller:
     def state(self, index: int = 0) -> PartitionImage:
         return self.topics[TOPIC].partitions[index]
 
-    async def elect(self, leader: int, *answer: int, isr: tuple[int, ...] | None = None) -> None:
+    async def elect(self, leader: int, *response: int, isr: tuple[int, ...] | None = None) -> None:
         """Another leader for partition 0, under the next epoch."""
         old = self.state()
         self.has(
@@ -94,7 +94,7 @@ class Controller:
             topic_id=self.topics[TOPIC].topic_id,
             configs=self.topics[TOPIC].configs,
         )
-        await self.tell(*answer)
+        await self.tell(*response)
 
     def propose(self, leader: LeaderRole, proposal: IsrProposal) -> None:
         if not self.grants:
@@ -107,13 +107,13 @@ class Controller:
         )
         states[leader.name.partition] = changed
         self.topics[topic.name] = replace(topic, partitions=tuple(states))
-        answer = IsrAnswer(
+        isr_answer = IsrAnswer(
             leader=changed.leader,
             leader_epoch=changed.leader_epoch,
             isr=changed.isr,
             partition_epoch=changed.partition_epoch,
         )
-        asyncio.get_running_loop().call_soon(leader.isr_answered, proposal, answer)
+        asyncio.get_running_loop().call_soon(leader.isr_answered, proposal, isr_answer)
 
 
 class Node:
@@ -231,14 +231,14 @@ def led_by(leader: int, *replicas: int, epoch: int = 0) -> PartitionImage:
 
 def content(partition: Partition) -> list[tuple[int, int, bytes]]:
     """(Base offset, epoch, bytes) of every batch."""
-    result: list[tuple[int, int, bytes]] = []
+    records: list[tuple[int, int, bytes]] = []
     offset = partition.log.start_offset
     while offset < partition.log.end_offset:
         read = partition.log.read(offset, 1 << 20, end_offset=partition.log.end_offset, at_least_one=True)
         batches: list[tuple[BatchHeader, memoryview]] = split_batches(bytes(read.records))
-        result += [(item.base_offset, item.partition_leader_epoch, bytes(raw)) for item, raw in batches]
+        records += [(item.base_offset, item.partition_leader_epoch, bytes(raw)) for item, raw in batches]
         offset = read.next_offset
-    return result
+    return records
 
 
 async def until(condition: Callable[[], bool], what: str = "") -> None:

@@ -141,9 +141,9 @@ async def test_acks_all_is_answered_when_the_follower_asks_for_what_comes_next(
     stage.lead(ME, OTHER)
     producer = await stage.scene.connect()
     producer.send("Produce", 9, make_produce("t", make_batch([b"x"])))
-    result = await stage.fetch(0, wait_ms=10_000)
-    assert (result.error_code, result.high_watermark) == (0, 0)
-    assert len(result.records) > 0, "a follower reads what is not committed yet"
+    partition = await stage.fetch(0, wait_ms=10_000)
+    assert (partition.error_code, partition.high_watermark) == (0, 0)
+    assert len(partition.records) > 0, "a follower reads what is not committed yet"
     consumed = await stage.wire.fetch("t", 0)
     assert (consumed.high_watermark, consumed.records) == (0, b"")
     assert (await stage.fetch(1)).high_watermark in (0, 1)  # the leader's own flush may come last
@@ -155,9 +155,9 @@ async def test_acks_all_is_answered_when_the_follower_asks_for_what_comes_next(
 async def test_a_follower_that_waits_hears_of_a_high_watermark_that_it_does_not_know(stage: Stage) -> None:
     stage.lead(ME, OTHER)
     assert (await stage.wire.produce("t", [b"x"], acks=1)).error_code == 0
-    answer = await stage.fetch(1, wait_ms=10_000, high_watermark=0)
-    assert answer.high_watermark == 1
-    assert answer.records == b""
+    partition = await stage.fetch(1, wait_ms=10_000, high_watermark=0)
+    assert partition.high_watermark == 1
+    assert partition.records == b""
 
 
 @pytest.mark.parametrize(
@@ -216,8 +216,8 @@ async def test_records_are_deleted_when_the_follower_says_so(stage: Stage) -> No
     while (await stage.fetch(2)).log_start_offset != 1:
         pass
     await stage.fetch(2, start_offset=1)
-    (result,) = (await client.receive()).topics[0].partitions
-    assert (result.error_code, result.low_watermark) == (0, 1)
+    (partition,) = (await client.receive()).topics[0].partitions
+    assert (partition.error_code, partition.low_watermark) == (0, 1)
 
 
 async def test_records_that_a_follower_keeps_are_not_deleted_in_time(stage: Stage) -> None:
@@ -226,8 +226,8 @@ async def test_records_that_a_follower_keeps_are_not_deleted_in_time(stage: Stag
     await stage.fetch(1, wait_ms=10_000, high_watermark=0)
     wanted = DeleteRecordsPartition(partition_index=0, offset=-1)
     request = DeleteRecordsRequest(topics=[DeleteRecordsTopic(name="t", partitions=[wanted])], timeout_ms=1)
-    (result,) = (await stage.wire.call("DeleteRecords", 2, request)).topics[0].partitions
-    assert result.error_code == ErrorCode.REQUEST_TIMED_OUT
+    (partition,) = (await stage.wire.call("DeleteRecords", 2, request)).topics[0].partitions
+    assert partition.error_code == ErrorCode.REQUEST_TIMED_OUT
     assert stage.partition.start_offset == 1
 
 
@@ -318,8 +318,8 @@ async def test_a_new_leader_does_not_name_the_end_before_it_knows_how_far_it_is_
 
     assert (await latest()).error_code == code
     await stage.fetch(1, wait_ms=10_000, high_watermark=0)
-    result = await latest()
-    assert (result.error_code, result.offset) == (0, 1)
+    partition = await latest()
+    assert (partition.error_code, partition.offset) == (0, 1)
 
 
 class Session:
@@ -360,9 +360,9 @@ class Session:
 
     async def has_all(self, end_offset: int) -> None:
         """Ask from there, and go on until the high watermark is there, too."""
-        (answer,) = await self.ask(end_offset)
-        while answer.high_watermark < end_offset:
-            (answer,) = await self.ask(wait_ms=600_000)
+        (response,) = await self.ask(end_offset)
+        while response.high_watermark < end_offset:
+            (response,) = await self.ask(wait_ms=600_000)
 
     @property
     def resting(self) -> int:
@@ -388,8 +388,8 @@ async def test_what_a_follower_knows_all_about_rests_until_something_is_appended
     assert await session.ask(wait_ms=1) == [], "it goes on resting"
     waiting = await session.wait(wait_ms=10_000)
     await stage.append(b"x")
-    (result,) = await waiting
-    assert len(result.records) > 0
+    (partition,) = await waiting
+    assert len(partition.records) > 0
     assert session.resting == 0
 
 
@@ -398,8 +398,8 @@ async def test_a_follower_hears_of_what_happened_between_two_fetches(stage: Stag
     await session.ask(0)
     await session.ask(wait_ms=1)
     await stage.append(b"x")
-    (result,) = await session.ask()
-    assert len(result.records) > 0
+    (partition,) = await session.ask()
+    assert len(partition.records) > 0
 
 
 async def test_a_high_watermark_that_moves_wakes_what_rests(stage: Stage, session: Session) -> None:
@@ -428,8 +428,8 @@ async def test_what_is_appended_after_a_high_watermark_moved_does_not_wait_for_t
     stage.lead(ME, OTHER)
     assert session.resting == 0
     await stage.wire.produce("t", [b"y"], acks=1)
-    (result,) = await asyncio.wait_for(waiting, 60)
-    assert (result.high_watermark, len(result.records) > 0) == (1, True)
+    (partition,) = await asyncio.wait_for(waiting, 60)
+    assert (partition.high_watermark, len(partition.records) > 0) == (1, True)
 
 
 async def test_a_new_follower_hears_soon_where_the_log_begins_and_once(
@@ -443,8 +443,8 @@ async def test_a_new_follower_hears_soon_where_the_log_begins_and_once(
     follows = {"wait_ms": 600_000, "high_watermark": 2}
     for start_offset in (0, -1):
         asked = session.ask(2, again=True, start_offset=start_offset, **follows)
-        (answer,) = await asyncio.wait_for(asked, 60)
-        assert (answer.log_start_offset, answer.records) == (1, b"")
+        (partition,) = await asyncio.wait_for(asked, 60)
+        assert (partition.log_start_offset, partition.records) == (1, b"")
         assert await session.ask(2, start_offset=start_offset, high_watermark=2, wait_ms=20) == [], (
             "it has heard of it"
         )
@@ -460,8 +460,8 @@ async def test_a_new_follower_that_knows_where_the_log_begins_waits_for_records(
     stage.partition.leader().delete_records(1)
     waiting = await session.wait(offset=2, again=True, start_offset=1, high_watermark=2, wait_ms=600_000)
     await stage.wire.produce("t", [b"z"], acks=1)
-    (result,) = await asyncio.wait_for(waiting, 60)
-    assert len(result.records) > 0
+    (partition,) = await asyncio.wait_for(waiting, 60)
+    assert len(partition.records) > 0
 
 
 async def test_the_end_of_a_role_wakes_what_rests(stage: Stage, session: Session) -> None:
@@ -471,6 +471,6 @@ async def test_the_end_of_a_role_wakes_what_rests(stage: Stage, session: Session
     assert session.resting == 1
     waiting = await session.wait(wait_ms=10_000)
     stage.follow()
-    (answer,) = await waiting
-    assert answer.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+    (partition,) = await waiting
+    assert partition.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
     assert session.resting == 0

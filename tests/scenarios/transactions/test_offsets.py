@@ -109,8 +109,8 @@ async def fetch(wire: Any, *, stable: bool = False) -> tuple[int, int]:
         groups=[OffsetFetchRequestGroup(group_id="g", topics=topics)], require_stable=stable
     )
     response = await wire.call("OffsetFetch", 9, request)
-    (item,) = response.groups[0].topics[0].partitions
-    return item.committed_offset, item.error_code
+    (partition,) = response.groups[0].topics[0].partitions
+    return partition.committed_offset, partition.error_code
 
 
 async def settled(wire: Any) -> int:

@@ -342,7 +342,9 @@ async def test_requests_behind_one_that_waits_for_its_coordinator_keep_their_ord
         wire.send("Produce", CLASSIC, producer.request("t", [b"%d" % number]))
     responses = [await wire.receive() for _ in range(5)]
     results = [response.responses[0].partition_responses[0] for response in responses]
-    assert [(item.error_code, item.base_offset) for item in results] == [(0, number) for number in range(5)]
+    assert [(outcome.error_code, outcome.base_offset) for outcome in results] == [
+        (0, number) for number in range(5)
+    ]
 
 
 async def test_transactional_batches_need_a_transactional_id(wire: Any, producer_of: Any) -> None:
@@ -419,9 +421,11 @@ async def test_producers_are_described_with_their_transactions(wire: Any, produc
         TopicRequest(name="no/topic", partition_indexes=[0]),
     ]
     response = await wire.call("DescribeProducers", 0, DescribeProducersRequest(topics=topics))
-    result, missing = response.topics[0].partitions
+    partition, missing = response.topics[0].partitions
     assert (missing.error_code, response.topics[1].partitions[0].error_code) == (3, 17)
-    described = {active_producer.producer_id: active_producer for active_producer in result.active_producers}
+    described = {
+        active_producer.producer_id: active_producer for active_producer in partition.active_producers
+    }
     mine, other = described[producer.producer_id], described[9999]
     assert (mine.producer_epoch, mine.last_sequence, mine.current_txn_start_offset) == (producer.epoch, 1, 1)
     assert mine.last_timestamp == 1_700_000_000_001

@@ -95,7 +95,7 @@ async def test_one_partition_that_may_not_join_keeps_the_others_out(wire: Any, p
 async def test_brokers_add_and_verify_several_transactions_at_once(
     wire: Any, producer_of: Any, version: int
 ) -> None:
-    item, two = await producer_of(wire, name="one"), await producer_of(wire, name="two")
+    first, two = await producer_of(wire, name="one"), await producer_of(wire, name="two")
 
     def entry(
         producer: TransactionalProducer, *, verify_only: bool, topic: str = "t"
@@ -112,14 +112,14 @@ async def test_brokers_add_and_verify_several_transactions_at_once(
         request = AddPartitionsToTxnRequest(transactions=list(entries))
         response = await wire.call("AddPartitionsToTxn", version, request)
         return [
-            ErrorCode.of(result.topic_results[0].results_by_partition[0].partition_error_code).name
-            for result in response.results_by_transaction
+            ErrorCode.of(entry.topic_results[0].results_by_partition[0].partition_error_code).name
+            for entry in response.results_by_transaction
         ]
 
-    both = entry(item, verify_only=False), entry(two, verify_only=True)
+    both = entry(first, verify_only=False), entry(two, verify_only=True)
     assert await codes(*both) == ["NONE", "TRANSACTION_ABORTABLE"]
-    assert await codes(entry(item, verify_only=True)) == ["NONE"]
-    assert await codes(entry(item, verify_only=True, topic="none")) == ["UNKNOWN_TOPIC_OR_PARTITION"]
+    assert await codes(entry(first, verify_only=True)) == ["NONE"]
+    assert await codes(entry(first, verify_only=True, topic="none")) == ["UNKNOWN_TOPIC_OR_PARTITION"]
 
 
 async def test_a_groups_offsets_join_a_transaction(wire: Any, producer_of: Any) -> None:

@@ -66,8 +66,8 @@ class TransactionalProducer:
         async with asyncio.timeout(20):
             while True:
                 response = await self.wire.call("AddPartitionsToTxn", version, request)
-                (result,) = response.results_by_topic_v3_and_below
-                codes = [ErrorCode.of(item.partition_error_code) for item in result.results_by_partition]
+                (entry,) = response.results_by_topic_v3_and_below
+                codes = [ErrorCode.of(item.partition_error_code) for item in entry.results_by_partition]
                 if not BUSY & set(codes):
                     return codes
                 await asyncio.sleep(0.01)
@@ -150,7 +150,7 @@ async def described(wire: Any, name: str) -> Any:
 
 async def committed(wire: Any, make_fetch: Any, topic: str, partition: int = 0) -> list[bytes]:
     """What a reader of committed records gets, up to the last stable offset."""
-    result: list[bytes] = []
+    records: list[bytes] = []
     offset = 0
     while True:
         request = make_fetch(topic, offset, partition=partition).replace(isolation_level=READ_COMMITTED)
@@ -158,13 +158,13 @@ async def committed(wire: Any, make_fetch: Any, topic: str, partition: int = 0) 
         batches = split_batches(data.records)
         if not batches:
             assert offset == data.last_stable_offset
-            return result
+            return records
         aborted = [
             (transaction.producer_id, transaction.first_offset)
             for transaction in data.aborted_transactions or ()
         ]
         for header, batch in data_batches(batches, aborted=aborted):
-            result += [record.value or b"" for record in decode_batch(batch, header)]
+            records += [record.value or b"" for record in decode_batch(batch, header)]
         offset = batches[-1][0].next_offset
 
 

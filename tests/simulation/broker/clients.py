@@ -122,8 +122,8 @@ async def create_topic(
     while name not in context.topic_ids:
         try:
             client = await context.connect()
-            answer = await client.ask(CreateTopicsRequest(topics=[topic]), 5, CreateTopicsResponse)
-            code = answer.topics[0].error_code
+            response = await client.ask(CreateTopicsRequest(topics=[topic]), 5, CreateTopicsResponse)
+            code = response.topics[0].error_code
             if code != ErrorCode.TOPIC_ALREADY_EXISTS:
                 check_code(code, f"creating {name}")
             request = MetadataRequest(topics=[MetadataRequestTopic(name=name)])
@@ -187,9 +187,9 @@ class ProducerClient:
         source, rng = self._source, self._context.rng
         if source.is_idempotent and source.producer_id < 0:
             request = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=60_000)
-            answer = await client.ask(request, 4, InitProducerIdResponse)
-            check_code(answer.error_code, "InitProducerId")
-            source.producer_id = answer.producer_id
+            response = await client.ask(request, 4, InitProducerIdResponse)
+            check_code(response.error_code, "InitProducerId")
+            source.producer_id = response.producer_id
         again = deque(source.to_send_again())
         in_flight: deque[tuple[Batch, asyncio.Future[Message]]] = deque()
         while again or in_flight or not source.is_done:
@@ -227,8 +227,8 @@ class ProducerClient:
         )
         return ProduceRequest(acks=self._acks, timeout_ms=5000, topic_data=[topic_data])
 
-    def _acknowledged(self, batch: Batch, answer: ProduceResponse) -> None:
-        (topic,) = answer.responses
+    def _acknowledged(self, batch: Batch, response: ProduceResponse) -> None:
+        (topic,) = response.responses
         (partition,) = topic.partition_responses
         self._check_order(partition.error_code)
         check_code(partition.error_code, f"{self._partition}: batch {batch.first} of {self._source.name}")
@@ -279,11 +279,11 @@ class ConsumerClient:
         if data is None:
             self._offset = await self.offset_at(client, _EARLIEST)
             return
-        result = records_of(data, self._offset)
-        self._check_first(result, self._offset)
-        self._ledger.observe(result, data.high_watermark)
-        if result:
-            self._offset = result[-1].offset + 1
+        records = records_of(data, self._offset)
+        self._check_first(records, self._offset)
+        self._ledger.observe(records, data.high_watermark)
+        if records:
+            self._offset = records[-1].offset + 1
         await asyncio.sleep(rng.uniform(0, 0.1))
 
     def _check_first(self, result: list[Found], offset: int) -> None:
@@ -307,9 +307,9 @@ class ConsumerClient:
             partitions=[wanted],
         )
         request = FetchRequest(max_wait_ms=max_wait_ms, min_bytes=1, max_bytes=1 << 20, topics=[fetch_topic])
-        answer = await client.ask(request, self._version, FetchResponse)
-        check_code(answer.error_code, "Fetch")
-        data = answer.responses[0].partitions[0]
+        response = await client.ask(request, self._version, FetchResponse)
+        check_code(response.error_code, "Fetch")
+        data = response.responses[0].partitions[0]
         if data.error_code == ErrorCode.OFFSET_OUT_OF_RANGE and self._was_removed(offset):
             return None
         check_code(data.error_code, f"{self._partition}: a fetch at {offset}")
@@ -330,8 +330,8 @@ class ConsumerClient:
         name = self._partition
         partition = ListOffsetsPartition(partition_index=name.partition, timestamp=timestamp)
         topic = ListOffsetsTopic(name=name.topic, partitions=[partition])
-        answer = await client.ask(ListOffsetsRequest(replica_id=-1, topics=[topic]), 6, ListOffsetsResponse)
-        response = answer.topics[0].partitions[0]
+        reply = await client.ask(ListOffsetsRequest(replica_id=-1, topics=[topic]), 6, ListOffsetsResponse)
+        response = reply.topics[0].partitions[0]
         check_code(response.error_code, f"{name}: offset at {timestamp}")
         return response.offset
 
@@ -351,18 +351,18 @@ class ConsumerClient:
     async def _read_all(self, client: WireClient) -> None:
         start_offset = await self.offset_at(client, _EARLIEST)
         end_offset = await self.offset_at(client, _LATEST)
-        result: list[Found] = []
+        records: list[Found] = []
         offset = start_offset
         while offset < end_offset:
             data = await self.fetch(client, offset, 1 << 20, 0)
             piece = records_of(data, offset) if data is not None else []
             if not piece:
                 break
-            result += piece
+            records += piece
             offset = piece[-1].offset + 1
         if await self.offset_at(client, _EARLIEST) != start_offset:  # retention went by
             raise RefusedError
-        self._check_contents(result, start_offset, end_offset)
+        self._check_contents(records, start_offset, end_offset)
 
     def _check_contents(self, result: list[Found], start_offset: int, end_offset: int) -> None:
         self._ledger.check(result, start_offset=start_offset, end_offset=end_offset)
@@ -381,8 +381,8 @@ async def delete_records(context: ClientContext, partition: TopicPartition, offs
             wanted = DeleteRecordsPartition(partition_index=partition.partition, offset=offset)
             topic = DeleteRecordsTopic(name=partition.topic, partitions=[wanted])
             request = DeleteRecordsRequest(topics=[topic], timeout_ms=1000)
-            answer = await client.ask(request, 2, DeleteRecordsResponse)
-            check_code(answer.topics[0].partitions[0].error_code, f"{partition}: deleting below {offset}")
+            response = await client.ask(request, 2, DeleteRecordsResponse)
+            check_code(response.topics[0].partitions[0].error_code, f"{partition}: deleting below {offset}")
         finally:
             client.close()
     except (OSError, RefusedError):

@@ -122,8 +122,8 @@ class ChurnWork:
             name=CHURN, num_partitions=1, replication_factor=replication, assignments=[], configs=[]
         )
         request = CreateTopicsRequest(topics=[topic], timeout_ms=_TIMEOUT_MS)
-        answer = await client.ask(request, 5, CreateTopicsResponse)
-        expect(answer.topics[0].error_code, "creating churn", ErrorCode.TOPIC_ALREADY_EXISTS)
+        response = await client.ask(request, 5, CreateTopicsResponse)
+        expect(response.topics[0].error_code, "creating churn", ErrorCode.TOPIC_ALREADY_EXISTS)
         topic_id = await self._find_id(client)
         if topic_id is None or topic_id == self._last_id:
             raise RefusedError("the broker that was asked does not know the new topic yet")
@@ -131,9 +131,11 @@ class ChurnWork:
 
     async def _find_id(self, client: RoutedClient) -> UUID | None:
         request = MetadataRequest(topics=[MetadataRequestTopic(name=CHURN)], allow_auto_topic_creation=False)
-        answer = await client.ask(request, 12, MetadataResponse)
-        code = expect(answer.topics[0].error_code, "metadata of churn", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-        return answer.topics[0].topic_id if code is ErrorCode.NONE else None
+        response = await client.ask(request, 12, MetadataResponse)
+        code = expect(
+            response.topics[0].error_code, "metadata of churn", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        )
+        return response.topics[0].topic_id if code is ErrorCode.NONE else None
 
     async def _write_and_read(self, number: int) -> None:
         """By id, so that nothing of this topic can rightly be found in the next."""
@@ -157,8 +159,8 @@ class ChurnWork:
         assert self._last_id is not None
         wanted = DeleteTopicState(topic_id=self._last_id)
         request = DeleteTopicsRequest(topics=[wanted], timeout_ms=_TIMEOUT_MS)
-        answer = await client.ask(request, 6, DeleteTopicsResponse)
-        expect(answer.responses[0].error_code, "deleting churn", ErrorCode.UNKNOWN_TOPIC_ID)
+        response = await client.ask(request, 6, DeleteTopicsResponse)
+        expect(response.responses[0].error_code, "deleting churn", ErrorCode.UNKNOWN_TOPIC_ID)
         if await self._find_id(client) == self._last_id:
             raise RefusedError("the broker that was asked still knows it")
 
@@ -209,17 +211,17 @@ class ReassignWork:
         request = AlterPartitionReassignmentsRequest(
             timeout_ms=_TIMEOUT_MS, topics=[ReassignableTopic(name=PLAIN, partitions=[partition])]
         )
-        answer = await client.ask(request, 0, AlterPartitionReassignmentsResponse)
-        expect(answer.error_code, "reassigning")
-        expect(answer.responses[0].partitions[0].error_code, f"reassigning to {replicas}")
+        response = await client.ask(request, 0, AlterPartitionReassignmentsResponse)
+        expect(response.error_code, "reassigning")
+        expect(response.responses[0].partitions[0].error_code, f"reassigning to {replicas}")
 
     async def _elect(self, client: RoutedClient) -> None:
         wanted = TopicPartitions(
             topic=PLAIN, partitions=[self._rng.randrange(self._setting.plan.partition_count)]
         )
         request = ElectLeadersRequest(election_type=0, topic_partitions=[wanted], timeout_ms=_TIMEOUT_MS)
-        answer = await client.ask(request, 2, ElectLeadersResponse)
-        expect(answer.error_code, "electing")
-        for topic in answer.replica_election_results:
+        response = await client.ask(request, 2, ElectLeadersResponse)
+        expect(response.error_code, "electing")
+        for topic in response.replica_election_results:
             for partition in topic.partition_result:
                 expect(partition.error_code, "electing the preferred leader")

@@ -124,37 +124,37 @@ class RoutedClient:
 
     async def leader_of(self, partition: TopicPartition) -> Address:
         """RefusedError while the broker that is asked knows of none."""
-        result = self._leaders.get(partition)
-        if result is None:
-            result = self._leaders[partition] = await self._ask_leader(partition)
-        return result
+        leader = self._leaders.get(partition)
+        if leader is None:
+            leader = self._leaders[partition] = await self._ask_leader(partition)
+        return leader
 
     async def _ask_leader(self, partition: TopicPartition) -> Address:
         link = await self._link(self._anyone())
         request = MetadataRequest(
             topics=[MetadataRequestTopic(name=partition.topic)], allow_auto_topic_creation=False
         )
-        answer = await link.ask(request, 12, MetadataResponse)
-        (topic,) = answer.topics
+        response = await link.ask(request, 12, MetadataResponse)
+        (topic,) = response.topics
         check_code(topic.error_code, f"metadata of {partition.topic}")
         index = partition.partition
         for response_partition in topic.partitions:
             if response_partition.partition_index == index:
-                for broker in answer.brokers:
+                for broker in response.brokers:
                     if broker.node_id == response_partition.leader_id:
                         return broker.host, broker.port
         raise RefusedError(f"no leader for {partition}")
 
     async def coordinator_of(self, kind: int, key: str) -> Address:
-        result = self._coordinators.get((kind, key))
-        if result is None:
+        coordinator = self._coordinators.get((kind, key))
+        if coordinator is None:
             link = await self._link(self._anyone())
             request = FindCoordinatorRequest(key=key, key_type=kind)
-            answer = await link.ask(request, 2, FindCoordinatorResponse)
-            if answer.error_code != ErrorCode.NONE:
-                raise RefusedError(ErrorCode.of(answer.error_code).name)
-            result = self._coordinators[kind, key] = (answer.host, answer.port)
-        return result
+            response = await link.ask(request, 2, FindCoordinatorResponse)
+            if response.error_code != ErrorCode.NONE:
+                raise RefusedError(ErrorCode.of(response.error_code).name)
+            coordinator = self._coordinators[kind, key] = (response.host, response.port)
+        return coordinator
 
 
 def _first_group(request: Any) -> str | None:

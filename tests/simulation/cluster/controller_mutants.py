@@ -228,9 +228,9 @@ def change_not_sent() -> Patches:
     real = Publication._update
 
     async def update(self: Publication, epoch: int, version: int) -> Any:
-        answer = await real(self, epoch, version)
-        is_lost = answer.payload and answer.version % 7 == 3 and epoch == answer.controller_epoch
-        return answer._replace(payload=_renamed(answer.payload)) if is_lost else answer
+        response = await real(self, epoch, version)
+        is_lost = response.payload and response.version % 7 == 3 and epoch == response.controller_epoch
+        return response._replace(payload=_renamed(response.payload)) if is_lost else response
 
     yield patch.object(Publication, "_update", update)
 

@@ -84,12 +84,10 @@ class ClusterMonitor:
         if image is None:
             return "no one knows the cluster"
         for topic in image.topics.values():
-            for index, item in enumerate(topic.partitions):
-                others = [broker for broker in item.isr if broker != gone.broker_id]
-                if others and item.leader not in others:
-                    return (
-                        f"{topic.name}-{index}: leader {item.leader}, in sync {item.isr} of {item.replicas}"
-                    )
+            for index, partition in enumerate(topic.partitions):
+                others = [broker for broker in partition.isr if broker != gone.broker_id]
+                if others and partition.leader not in others:
+                    return f"{topic.name}-{index}: leader {partition.leader}, in sync {partition.isr} of {partition.replicas}"
         return None
 
     def _problem(self) -> str | None:
@@ -124,15 +122,15 @@ class ClusterMonitor:
         assert keeper.broker is not None
         replicas = replicas_of(keeper.broker)
         for topic in image.topics.values():
-            for index, item in enumerate(topic.partitions):
-                if keeper.broker_id not in item.replicas:
+            for index, partition in enumerate(topic.partitions):
+                if keeper.broker_id not in partition.replicas:
                     continue
                 held = replicas.get(TopicPartition(topic.name, index))
                 where = f"{topic.name}-{index} on {keeper.host.name}"
                 if held is None or held.topic_id != topic.topic_id:
                     yield f"{where} is not open"
-                elif held.is_leader != (item.leader == keeper.broker_id):
-                    yield f"{where}: it thinks otherwise of leading than the image, where {item.leader} leads"
+                elif held.is_leader != (partition.leader == keeper.broker_id):
+                    yield f"{where}: it thinks otherwise of leading than the image, where {partition.leader} leads"
                 elif not held.last_stable_offset == held.high_watermark == held.log.end_offset:
                     yield (
                         f"{where}: stable to {held.last_stable_offset}, high watermark {held.high_watermark}, "
@@ -167,8 +165,8 @@ def _essence(image: ClusterImage | None) -> object:
     if image is None:
         return None
     topics = [
-        (name, str(item.topic_id), [(p.leader, p.leader_epoch, p.partition_epoch) for p in item.partitions])
-        for name, item in sorted(image.topics.items())
+        (name, str(topic.topic_id), [(p.leader, p.leader_epoch, p.partition_epoch) for p in topic.partitions])
+        for name, topic in sorted(image.topics.items())
     ]
     return (
         image.controller_id,

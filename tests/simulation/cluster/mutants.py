@@ -302,8 +302,8 @@ def refusal_never_forgotten() -> Patches:
 
     real_update = InSync.update
 
-    def answered(self: InSync, proposal: IsrProposal, answer: IsrAnswer | KafkaError) -> bool:
-        return real_answered(self, proposal, answer) if isinstance(answer, IsrAnswer) else False
+    def answered(self: InSync, proposal: IsrProposal, response: IsrAnswer | KafkaError) -> bool:
+        return real_answered(self, proposal, response) if isinstance(response, IsrAnswer) else False
 
     real_answered = InSync.answered
     yield patch.object(InSync, "update", update)

@@ -107,9 +107,9 @@ class ClusterView:
 def _partitions(image: ClusterImage, topic: str | None) -> list[PartitionImage]:
     chosen: Iterable[PartitionImage] = (
         partition
-        for name, item in image.topics.items()
-        for partition in item.partitions
-        if (name == topic if topic else not item.internal)
+        for name, topic_image in image.topics.items()
+        for partition in topic_image.partitions
+        if (name == topic if topic else not topic_image.internal)
     )
     return [partition for partition in chosen if partition.isr]
 

@@ -165,13 +165,13 @@ class KeyedLog:
     ) -> AppendResult:
         """One batch. A transactional one belongs to the producer's transaction, or begins one."""
         sequence = self._sequences.get(producer_id, 0) if producer_id >= 0 else -1
-        result = self.send(pairs, codec, producer_id, sequence, transactional=transactional)
+        appended = self.send(pairs, codec, producer_id, sequence, transactional=transactional)
         self._sequences[producer_id] = sequence + len(pairs)
-        number = self._transaction_of(producer_id, result.first_offset) if transactional else -1
-        for offset, (key, value) in enumerate(pairs, result.first_offset):
+        number = self._transaction_of(producer_id, appended.first_offset) if transactional else -1
+        for offset, (key, value) in enumerate(pairs, appended.first_offset):
             kept = Record(offset, self.now_ms, TimestampType.CREATE_TIME, key, value, (), 0)
             self.model.written[offset] = Written(kept, producer_id, number)
-        return result
+        return appended
 
     def send(
         self,
@@ -204,11 +204,11 @@ class KeyedLog:
 
     def end_transaction(self, producer_id: int, *, is_commit: bool) -> None:
         marker = Marker(producer_id, 0, 1, is_commit, self.now_ms)
-        result = self.log.append_marker(marker, transaction_version=1, leader_epoch=0, now_ms=self.now_ms)
+        appended = self.log.append_marker(marker, transaction_version=1, leader_epoch=0, now_ms=self.now_ms)
         number = self.model.open.pop(producer_id, None)
         if number is not None:
             self.model.aborted[number] = not is_commit
-            self.model.markers[number] = result.first_offset
+            self.model.markers[number] = appended.first_offset
 
     def flush(self) -> None:
         flush(self.log)

@@ -118,10 +118,10 @@ class IdempotentWriter(Writer):
             if not self._in_doubt:
                 self._in_doubt = self.draw()
                 self._left -= 1
-            result = await self.append(partition, clock, self._in_doubt, 0, self._sequence)
-            await self.durable(partition, result.last_offset)
-            self.acknowledge(self._in_doubt, result.first_offset)
-            self._last = self._in_doubt, self._sequence, result.first_offset
+            appended = await self.append(partition, clock, self._in_doubt, 0, self._sequence)
+            await self.durable(partition, appended.last_offset)
+            self.acknowledge(self._in_doubt, appended.first_offset)
+            self._last = self._in_doubt, self._sequence, appended.first_offset
             self._sequence += len(self._in_doubt)
             self._in_doubt = []
             await asyncio.sleep(self.rng.uniform(0, 0.03))
@@ -131,10 +131,10 @@ class IdempotentWriter(Writer):
         if self._last is None or self._last[2] < partition.start_offset:
             return
         records, sequence, offset = self._last
-        result = await self.append(partition, clock, records, 0, sequence)
-        if not result.duplicate or result.first_offset != offset:
+        appended = await self.append(partition, clock, records, 0, sequence)
+        if not appended.duplicate or appended.first_offset != offset:
             raise ViolationError(
-                f"{self.history.name}: {self.name} sent sequence {sequence} again, at {offset}: {result}"
+                f"{self.history.name}: {self.name} sent sequence {sequence} again, at {offset}: {appended}"
             )
 
 
@@ -163,10 +163,10 @@ class TransactionalWriter(Writer):
             self._transaction = self._name
             for _ in range(self.rng.randint(1, 3)):
                 records = self.draw()
-                result = await self.append(partition, clock, records, self._life, sequence)
+                appended = await self.append(partition, clock, records, self._life, sequence)
                 sequence += len(records)
-                await self.durable(partition, result.last_offset)
-                self.acknowledge(records, result.first_offset)
+                await self.durable(partition, appended.last_offset)
+                self.acknowledge(records, appended.first_offset)
                 await asyncio.sleep(self.rng.uniform(0, self.rng.choice((0.02, 0.3))))
             self._decision = self.rng.random() < 0.6
             await self._end(partition, clock, is_commit=self._decision)
@@ -184,7 +184,7 @@ class TransactionalWriter(Writer):
         while True:
             now_ms = clock.wall_ms()
             try:
-                result = partition.leader().append_marker(
+                appended = partition.leader().append_marker(
                     self.producer_id,
                     self._life,
                     is_commit=is_commit,
@@ -195,6 +195,6 @@ class TransactionalWriter(Writer):
                 break
             except KafkaError as error:
                 await self.acknowledge_gaps(error)
-        await self.durable(partition, result.last_offset)
-        self.history.ended(self._name, result.first_offset, now_ms, is_commit=is_commit)
+        await self.durable(partition, appended.last_offset)
+        self.history.ended(self._name, appended.first_offset, now_ms, is_commit=is_commit)
         self._name = ""

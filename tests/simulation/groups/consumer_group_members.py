@@ -154,18 +154,18 @@ class ConsumerGroupMember:
 
     async def _heartbeat(self, client: WireClient) -> None:
         sent_s = asyncio.get_running_loop().time()
-        answer = await client.ask(self._request(), 1, ConsumerGroupHeartbeatResponse)
-        error = ErrorCode.of(answer.error_code)
+        response = await client.ask(self._request(), 1, ConsumerGroupHeartbeatResponse)
+        error = ErrorCode.of(response.error_code)
         if error is not ErrorCode.NONE:
             self._refused(error)
             return
         self._says_all = False
-        self.generation = answer.member_epoch
+        self.generation = response.member_epoch
         self._history.renewed(self.name, sent_s + SESSION_MS / 1000)
-        if answer.assignment is not None:
+        if response.assignment is not None:
             await self._take(
                 client,
-                sorted(n for partition in answer.assignment.topic_partitions for n in partition.partitions),
+                sorted(n for partition in response.assignment.topic_partitions for n in partition.partitions),
             )
 
     async def _take(self, client: WireClient, answers: list[int]) -> None:
@@ -191,8 +191,8 @@ class ConsumerGroupMember:
         )
         self._drop()
         self._member_number += 1
-        answer = await client.ask(request, 1, ConsumerGroupHeartbeatResponse)
-        error = ErrorCode.of(answer.error_code)
+        response = await client.ask(request, 1, ConsumerGroupHeartbeatResponse)
+        error = ErrorCode.of(response.error_code)
         if error is not ErrorCode.NONE:
             self._refused(error)
         await asyncio.sleep(self._rng.uniform(0, 3))
@@ -237,8 +237,8 @@ class ConsumerGroupMember:
                 )
             ],
         )
-        answer = await client.ask(request, self._commit_version, OffsetCommitResponse)
-        error = ErrorCode.of(answer.topics[0].partitions[0].error_code)
+        response = await client.ask(request, self._commit_version, OffsetCommitResponse)
+        error = ErrorCode.of(response.topics[0].partitions[0].error_code)
         if error is ErrorCode.NONE:
             self._history.acknowledged(sent)
         elif error in _LATER:

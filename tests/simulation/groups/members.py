@@ -147,16 +147,16 @@ class GroupMember:
             protocol_type="consumer",
             protocols=[JoinGroupRequestProtocol(name="simulated", metadata=self.name.encode())],
         )
-        answer = await client.ask(request, self._join_version, JoinGroupResponse)
-        if answer.error_code == ErrorCode.MEMBER_ID_REQUIRED:
-            self._member_id = answer.member_id
-        if not self._accepts(answer.error_code, "JoinGroup"):
+        response = await client.ask(request, self._join_version, JoinGroupResponse)
+        if response.error_code == ErrorCode.MEMBER_ID_REQUIRED:
+            self._member_id = response.member_id
+        if not self._accepts(response.error_code, "JoinGroup"):
             return
-        self._member_id, self.generation = answer.member_id, answer.generation_id
-        leads = answer.leader == answer.member_id and not answer.skip_assignment
+        self._member_id, self.generation = response.member_id, response.generation_id
+        leads = response.leader == response.member_id and not response.skip_assignment
         if dozes:
             await asyncio.sleep(self._rng.uniform(2.0, 8.0))
-        await self._sync(client, self._assignments(answer.members) if leads else [], newest)
+        await self._sync(client, self._assignments(response.members) if leads else [], newest)
 
     def _assignments(self, members: list[JoinGroupResponseMember]) -> list[SyncGroupRequestAssignment]:
         """Every partition to someone; who gets which moves with the generation."""
@@ -183,9 +183,9 @@ class GroupMember:
             group_instance_id=self._instance_id,
             assignments=assignments,
         )
-        answer = await client.ask(request, 3, SyncGroupResponse)
-        if self._accepts(answer.error_code, "SyncGroup"):
-            partitions = list(answer.assignment)
+        response = await client.ask(request, 3, SyncGroupResponse)
+        if self._accepts(response.error_code, "SyncGroup"):
+            partitions = list(response.assignment)
             self._history.assigned(self.name, self.generation, partitions, newest)
             for partition in partitions:
                 await check_offset(client, self._history, self._topic, partition)
@@ -198,15 +198,15 @@ class GroupMember:
             member_id=self._member_id,
             group_instance_id=self._instance_id,
         )
-        answer = await client.ask(request, 3, HeartbeatResponse)
-        self._accepts(answer.error_code, "Heartbeat")
+        response = await client.ask(request, 3, HeartbeatResponse)
+        self._accepts(response.error_code, "Heartbeat")
 
     async def _leave(self, client: WireClient) -> None:
         members = [MemberIdentity(member_id=self._member_id, group_instance_id=self._instance_id)]
         self.owned = None
-        answer = await client.ask(LeaveGroupRequest(group_id=GROUP, members=members), 3, LeaveGroupResponse)
-        if self._accepts(answer.error_code, "LeaveGroup"):
-            self._accepts(answer.members[0].error_code, "LeaveGroup")
+        response = await client.ask(LeaveGroupRequest(group_id=GROUP, members=members), 3, LeaveGroupResponse)
+        if self._accepts(response.error_code, "LeaveGroup"):
+            self._accepts(response.members[0].error_code, "LeaveGroup")
         self._member_id = ""
         await asyncio.sleep(self._rng.uniform(0, 3))
 
@@ -240,8 +240,8 @@ class GroupMember:
             group_instance_id=self._instance_id,
             topics=[_what(sent, self._topic, self._context.topic_ids[self._topic] if by_id else None)],
         )
-        answer = await client.ask(request, self._commit_version, OffsetCommitResponse)
-        code = answer.topics[0].partitions[0].error_code
+        response = await client.ask(request, self._commit_version, OffsetCommitResponse)
+        code = response.topics[0].partitions[0].error_code
         if code == ErrorCode.NONE:
             self._history.acknowledged(sent)
         elif ErrorCode.of(code) not in _LATER:
@@ -271,8 +271,8 @@ async def commit_alone(context: ClientContext, history: GroupHistory, topic: str
                 await find_coordinator(client)
                 sent = history.sends(0, -1)
                 request = OffsetCommitRequest(group_id=GROUP, topics=[_what(sent, topic, None)])
-                answer = await client.ask(request, 2, OffsetCommitResponse)
-                if answer.topics[0].partitions[0].error_code == ErrorCode.NONE:
+                response = await client.ask(request, 2, OffsetCommitResponse)
+                if response.topics[0].partitions[0].error_code == ErrorCode.NONE:
                     history.acknowledged(sent)
             finally:
                 client.close()
@@ -281,9 +281,9 @@ async def commit_alone(context: ClientContext, history: GroupHistory, topic: str
 
 
 async def find_coordinator(client: WireClient) -> None:
-    answer = await client.ask(FindCoordinatorRequest(key=GROUP), 2, FindCoordinatorResponse)
-    if answer.error_code != ErrorCode.NONE:
-        raise RefusedError(ErrorCode.of(answer.error_code).name)
+    response = await client.ask(FindCoordinatorRequest(key=GROUP), 2, FindCoordinatorResponse)
+    if response.error_code != ErrorCode.NONE:
+        raise RefusedError(ErrorCode.of(response.error_code).name)
 
 
 async def check_offset(client: WireClient, history: GroupHistory, topic: str, partition: int) -> None:
@@ -291,8 +291,8 @@ async def check_offset(client: WireClient, history: GroupHistory, topic: str, pa
     latest = history.latest(partition)
     wanted = OffsetFetchRequestTopics(name=topic, partition_indexes=[partition])
     request = OffsetFetchRequest(groups=[OffsetFetchRequestGroup(group_id=GROUP, topics=[wanted])])
-    answer = await client.ask(request, 9, OffsetFetchResponse)
-    (group,) = answer.groups
+    response = await client.ask(request, 9, OffsetFetchResponse)
+    (group,) = response.groups
     if group.error_code != ErrorCode.NONE:
         raise RefusedError(ErrorCode.of(group.error_code).name)
     history.found(partition, group.topics[0].partitions[0].committed_offset, latest)

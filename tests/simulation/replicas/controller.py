@@ -77,9 +77,9 @@ class ModelController:
             return KafkaError(ErrorCode.FENCED_LEADER_EPOCH)
         if proposal.partition_epoch != state.partition_epoch:
             return KafkaError(ErrorCode.INVALID_UPDATE_VERSION)
-        if any(not self._may_be_in_sync(item, epoch) for item, epoch in proposal.isr):
+        if any(not self._may_be_in_sync(member, epoch) for member, epoch in proposal.isr):
             return KafkaError(ErrorCode.INELIGIBLE_REPLICA)
-        self._change(isr=tuple(item for item, _ in proposal.isr))
+        self._change(isr=tuple(group_member for group_member, _ in proposal.isr))
         self._publish()
         return IsrAnswer(
             leader=broker,

@@ -244,12 +244,12 @@ class ReplicasModel:
         try:
             leader = partition.leader()
             leader.check_in_sync()
-            result = leader.append(split_batches(builder.build()), now_ms=self._clock.wall_ms())
-            future = leader.acknowledgement(result.last_offset)
+            appended = leader.append(split_batches(builder.build()), now_ms=self._clock.wall_ms())
+            future = leader.acknowledgement(appended.last_offset)
         except KafkaError:
             return
         for number, value in enumerate(values):
-            self.history.appended(result.first_offset + number, value, future)
+            self.history.appended(appended.first_offset + number, value, future)
 
     def _advance_flush(self, replica: Replica) -> None:
         partition = replica.partition
@@ -383,8 +383,8 @@ class ReplicasModel:
         )
         context: Any = SimpleNamespace(api_version=17, connection=SimpleNamespace(sends_uncopied=False))
         who = FetchingBroker(broker_id=fetch.follower, broker_epoch=fetch.broker_epoch)
-        (result,) = Reading(broker, context, FetchRequest(), [fetch.wanted], who).read()
-        return result.data
+        (partition_data,) = Reading(broker, context, FetchRequest(), [fetch.wanted], who).read()
+        return partition_data.data
 
     def remember_fetch(self, replica: Replica) -> None:
         """What it would ask now is what comes again."""
@@ -443,14 +443,16 @@ class ReplicasModel:
         proposed = self._proposals.pop(self._rng.randrange(len(self._proposals)))
         replica, leader, proposal = proposed.replica, proposed.leader, proposed.proposal
         is_alive = replica.partition is not None and replica.life == proposed.life
-        answer = self.controller.alter(replica.broker, proposed.broker_epoch, proposal)
+        isr_answer = self.controller.alter(replica.broker, proposed.broker_epoch, proposal)
         if not is_alive or not leader.wants(proposal):
             return
         is_lost = replica.is_cut_off or self._rng.random() < 0.3
-        if is_lost or (isinstance(answer, KafkaError) and answer.code is ErrorCode.STALE_BROKER_EPOCH):
+        if is_lost or (
+            isinstance(isr_answer, KafkaError) and isr_answer.code is ErrorCode.STALE_BROKER_EPOCH
+        ):
             self.propose(replica, leader, proposal)
         else:
-            leader.isr_answered(proposal, answer)
+            leader.isr_answered(proposal, isr_answer)
 
     def _check(self) -> None:
         self.history.poll()

@@ -166,11 +166,11 @@ def accepts_a_stale_broker_epoch() -> Patches:
 def forgets_a_proposal_of_unknown_fate() -> Patches:
     right = InSync.answered
 
-    def answered(self: InSync, proposal: IsrProposal, answer: IsrAnswer | KafkaError) -> bool:
-        if isinstance(answer, KafkaError) and proposal is self.proposal:
+    def answered(self: InSync, proposal: IsrProposal, response: IsrAnswer | KafkaError) -> bool:
+        if isinstance(response, KafkaError) and proposal is self.proposal:
             self.proposal = None
             return True
-        return right(self, proposal, answer)
+        return right(self, proposal, response)
 
     yield patch.object(InSync, "answered", answered)
     yield patch.object(InSync, "_keeps_up", lambda *_: False)

@@ -97,7 +97,7 @@ class ShareMember:
 
     async def _heartbeat(self, client: WireClient) -> None:
         joins = self._epoch == 0
-        answer = await client.ask(
+        response = await client.ask(
             ShareGroupHeartbeatRequest(
                 group_id=GROUP,
                 member_id=self._member_id,
@@ -107,16 +107,16 @@ class ShareMember:
             1,
             ShareGroupHeartbeatResponse,
         )
-        if ErrorCode.of(answer.error_code) in _BEGIN_AGAIN:
+        if ErrorCode.of(response.error_code) in _BEGIN_AGAIN:
             self._epoch = 0
             return
-        check_code(answer.error_code, f"the heartbeat of {self.name}")
-        self._epoch = answer.member_epoch
-        if answer.assignment is not None:
+        check_code(response.error_code, f"the heartbeat of {self.name}")
+        self._epoch = response.member_epoch
+        if response.assignment is not None:
             topic_id = self._context.topic_ids[self._topic]
             self._assigned = {
                 partition
-                for topic_partition in answer.assignment.topic_partitions
+                for topic_partition in response.assignment.topic_partitions
                 if topic_partition.topic_id == topic_id
                 for partition in topic_partition.partitions
             }
@@ -127,18 +127,18 @@ class ShareMember:
         history = self._history
         opens = self._session_epoch == 0
         said = [] if opens or self._rng.random() < 0.5 else self._taken()
-        for item in said:
-            history.says(item)
+        for reply in said:
+            history.says(reply)
         request = self._fetch_request(said)
         asked_at = history.asks()
         history.unanswered += 1
-        answer = await client.ask(request, self._version, fetching.ShareFetchResponse)
+        response = await client.ask(request, self._version, fetching.ShareFetchResponse)
         history.unanswered -= 1
-        if self._is_refused(answer.error_code, "a ShareFetch"):
+        if self._is_refused(response.error_code, "a ShareFetch"):
             return
         self._session_epoch += 1
         self._last_assigned = set(self._assigned)
-        for topic in answer.responses:
+        for topic in response.responses:
             for data in topic.partitions:
                 self._hear(said, data.partition_index, data.acknowledge_error_code)
                 self._check_partition(data.error_code)
@@ -231,11 +231,11 @@ class ShareMember:
                 )
             ],
         )
-        answer = await client.ask(request, self._version, acknowledging.ShareAcknowledgeResponse)
-        if self._is_refused(answer.error_code, "a ShareAcknowledge"):
+        response = await client.ask(request, self._version, acknowledging.ShareAcknowledgeResponse)
+        if self._is_refused(response.error_code, "a ShareAcknowledge"):
             return
         self._session_epoch += 1
-        for topic in answer.responses:
+        for topic in response.responses:
             for data in topic.partitions:
                 self._hear(said, data.partition_index, data.error_code)
 

@@ -134,8 +134,8 @@ class ShareScenario:
             try:
                 client = await self._context.connect()
                 try:
-                    answer = await client.ask(request, 1, IncrementalAlterConfigsResponse)
-                    check_code(answer.responses[0].error_code, "the group's setting")
+                    response = await client.ask(request, 1, IncrementalAlterConfigsResponse)
+                    check_code(response.responses[0].error_code, "the group's setting")
                     return
                 finally:
                     client.close()
@@ -170,8 +170,8 @@ class ShareScenario:
             timeout_ms=5_000,
             topic_data=[TopicProduceData(name=TOPIC, partition_data=[data])],
         )
-        answer = await client.ask(request, 9, ProduceResponse)
-        check_code(answer.responses[0].partition_responses[0].error_code, "a batch")
+        response = await client.ask(request, 9, ProduceResponse)
+        check_code(response.responses[0].partition_responses[0].error_code, "a batch")
 
     async def _check_offsets(self) -> None:
         """Until the group is done with everything that there is; later, with what it was done with before.
@@ -207,17 +207,17 @@ class ShareScenario:
             for index in range(self._plan.partition_count)
         ]
         request = ListOffsetsRequest(replica_id=-1, topics=[ListOffsetsTopic(name=TOPIC, partitions=asked)])
-        answer = await client.ask(request, 5, ListOffsetsResponse)
-        for partition in answer.topics[0].partitions:
+        reply = await client.ask(request, 5, ListOffsetsResponse)
+        for partition in reply.topics[0].partitions:
             check_code(partition.error_code, "the end of a partition")
-        return {response.partition_index: response.offset for response in answer.topics[0].partitions}
+        return {response.partition_index: response.offset for response in reply.topics[0].partitions}
 
     async def _starts(self, client: WireClient) -> dict[int, int]:
         """An empty partition that no one has read yet is done with."""
         topic = TopicAsked(topic_name=TOPIC, partitions=list(range(self._plan.partition_count)))
         request = DescribeShareGroupOffsetsRequest(groups=[GroupAsked(group_id=GROUP, topics=[topic])])
-        answer = await client.ask(request, 0, DescribeShareGroupOffsetsResponse)
-        group = answer.groups[0]
+        response = await client.ask(request, 0, DescribeShareGroupOffsetsResponse)
+        group = response.groups[0]
         if group.error_code == ErrorCode.GROUP_ID_NOT_FOUND:
             raise RefusedError(group.error_message or "")
         check_code(group.error_code, "the group's offsets")

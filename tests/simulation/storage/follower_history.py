@@ -216,15 +216,15 @@ def check_log(log: Log, results: Sequence[Copied], version: Version) -> None:
 
 def _check_aborted(log: Log, results: Sequence[Copied], expected: Producers) -> None:
     """Where the beginning of a transaction was deleted a log need not know it any more, nor one that was deleted as a whole."""
-    answer = log.aborted_transactions(log.start_offset, log.end_offset)
+    aborted = log.aborted_transactions(log.start_offset, log.end_offset)
     headers = [read_header(copied.content) for copied in results]
-    open_answers = list(answer)
+    open_answers = list(aborted)
     for marker, pid, first in expected.aborted:
         records = [h.base_offset for h in headers if h.producer_id == pid and first <= h.base_offset < marker]
         known = bool(open_answers) and open_answers[0][0] == pid and first <= open_answers[0][1] <= marker
         if known and open_answers[0][1] <= min(records, default=marker):
             open_answers.pop(0)
         elif records and marker >= log.start_offset:
-            raise ViolationError(f"aborted: {answer}, not {expected.aborted}")
+            raise ViolationError(f"aborted: {aborted}, not {expected.aborted}")
     if open_answers:
-        raise ViolationError(f"aborted: {answer}, not {expected.aborted}")
+        raise ViolationError(f"aborted: {aborted}, not {expected.aborted}")

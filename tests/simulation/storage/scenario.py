@@ -328,15 +328,17 @@ class StorageScenario:
         while True:
             now_ms = life.clock.wall_ms()
             try:
-                result = partition.leader().append(split_batches(source.build(batch, now_ms)), now_ms=now_ms)
+                appended = partition.leader().append(
+                    split_batches(source.build(batch, now_ms)), now_ms=now_ms
+                )
             except KafkaError as error:
                 if error.code is not ErrorCode.KAFKA_STORAGE_ERROR:
                     raise ViolationError(f"{partition.name}: {source.name} was refused: {error}") from error
                 await asyncio.sleep(_RETRY_S)  # a full disk, or an operator who is on his way
                 continue
-            if result.last_offset - result.first_offset != len(batch.values) - 1:
-                raise ViolationError(f"{partition.name}: {len(batch.values)} records became {result}")
-            return result.first_offset
+            if appended.last_offset - appended.first_offset != len(batch.values) - 1:
+                raise ViolationError(f"{partition.name}: {len(batch.values)} records became {appended}")
+            return appended.first_offset
 
     async def _acknowledge(self, partition: Partition, source: Source, batch: Batch, offset: int) -> None:
         await self._wait_for(partition, offset + len(batch.values) - 1)
@@ -426,14 +428,14 @@ class StorageScenario:
                 offset = self._rng.randrange(partition.start_offset, high_watermark)
                 max_bytes = self._rng.choice((1, 500, 1 << 20))
                 try:
-                    result = read_found(partition.log, offset, high_watermark, max_bytes)
+                    records = read_found(partition.log, offset, high_watermark, max_bytes)
                 except KafkaError as error:
                     if error.code is ErrorCode.KAFKA_STORAGE_ERROR and life.disk.failure_count:
                         return
                     raise
-                if not result or result[0].offset != offset:
-                    raise ViolationError(f"{partition.name}: a read at {offset} returned {result[:1]}")
-                self._ledgers[partition.name].observe(result, high_watermark)
+                if not records or records[0].offset != offset:
+                    raise ViolationError(f"{partition.name}: a read at {offset} returned {records[:1]}")
+                self._ledgers[partition.name].observe(records, high_watermark)
                 self._read_committed(life, partition)
 
     def _read_committed(self, life: HostLifetime, partition: Partition) -> None:
@@ -443,12 +445,12 @@ class StorageScenario:
             return
         offset = self._rng.randrange(partition.start_offset, stable)
         try:
-            result, _ = read_committed(partition.log, offset, stable, self._rng.choice((1, 500, 1 << 20)))
+            committed, _ = read_committed(partition.log, offset, stable, self._rng.choice((1, 500, 1 << 20)))
         except KafkaError as error:
             if error.code is ErrorCode.KAFKA_STORAGE_ERROR and life.disk.failure_count:
                 return
             raise
-        check_committed(partition, self._transactional[partition.name], result)
+        check_committed(partition, self._transactional[partition.name], committed)
 
     def _all_sent(self) -> bool:
         sources = (record_source for of_partition in self._sources.values() for record_source in of_partition)

@@ -78,21 +78,21 @@ class Store:
 
 def read_found(log: Log, offset: int, end_offset: int, max_bytes: int) -> list[Found]:
     """One read, as records from `offset` on."""
-    answer = log.read(offset, max_bytes, end_offset=end_offset, at_least_one=True)
-    return found_in(answer.records, offset)
+    fetched = log.read(offset, max_bytes, end_offset=end_offset, at_least_one=True)
+    return found_in(fetched.records, offset)
 
 
 def read_all(log: Log, max_bytes: int = 1 << 20) -> list[Found]:
     """Everything from the log's start to its end."""
-    result: list[Found] = []
+    records: list[Found] = []
     offset = log.start_offset
     while offset < log.end_offset:
         piece = read_found(log, offset, log.end_offset, max_bytes)
         if not piece:
             break
-        result += piece
+        records += piece
         offset = piece[-1].offset + 1
-    return result
+    return records
 
 
 def check_lookups(log: Log, results: Sequence[Found], rng: Random) -> None:
@@ -100,10 +100,10 @@ def check_lookups(log: Log, results: Sequence[Found], rng: Random) -> None:
     for wanted in rng.sample(results, min(len(results), 4)):
         time = wanted.timestamp + rng.choice((-1, 0, 1))
         expected = next((record.offset for record in results if record.timestamp >= time), None)
-        answer = log.offset_for_timestamp(time)
-        if (answer.offset if answer else None) != expected:
+        position = log.offset_for_timestamp(time)
+        if (position.offset if position else None) != expected:
             raise ViolationError(
-                f"{log.topic_partition}: time {time} is at offset {expected}, not at {answer}"
+                f"{log.topic_partition}: time {time} is at offset {expected}, not at {position}"
             )
         piece = read_found(log, wanted.offset, log.end_offset, 1)
         if not piece or piece[0] != wanted:

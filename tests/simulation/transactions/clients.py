@@ -250,16 +250,16 @@ class TransactionalClient:
             )
         request = self._ending
         self._habits.on_end()
-        answer = await client.ask(request, self._end_version, EndTxnResponse)
-        if answer.error_code == ErrorCode.INVALID_TXN_STATE:
+        response = await client.ask(request, self._end_version, EndTxnResponse)
+        if response.error_code == ErrorCode.INVALID_TXN_STATE:
             self._decided_otherwise(request)
             raise FencedError
-        check(answer.error_code, f"EndTxn of {self._transaction.name}")
+        check(response.error_code, f"EndTxn of {self._transaction.name}")
         if request.committed:
             self._history.committed(self._transaction)
         if self.with_epochs:
             self._late.requests.append((request, self._end_version))
-            self._identity = _Identity(producer_id=answer.producer_id, epoch=answer.producer_epoch)
+            self._identity = _Identity(producer_id=response.producer_id, epoch=response.producer_epoch)
         self._over()
 
     def _decided_otherwise(self, request: EndTxnRequest) -> None:
@@ -295,17 +295,17 @@ class TransactionalClient:
 
     async def _find_coordinator(self, client: WireClient) -> None:
         request = FindCoordinatorRequest(key=self._id, key_type=_TRANSACTION_KEY)
-        answer = await client.ask(request, 2, FindCoordinatorResponse)
-        check(answer.error_code, "FindCoordinator")
+        response = await client.ask(request, 2, FindCoordinatorResponse)
+        check(response.error_code, "FindCoordinator")
         request = FindCoordinatorRequest(key="any", key_type=_GROUP_KEY)
-        answer = await client.ask(request, 2, FindCoordinatorResponse)
-        check(answer.error_code, "FindCoordinator")
+        response = await client.ask(request, 2, FindCoordinatorResponse)
+        check(response.error_code, "FindCoordinator")
 
     async def _init(self, client: WireClient) -> None:
         request = InitProducerIdRequest(transactional_id=self._id, transaction_timeout_ms=self._timeout_ms)
-        answer = await client.ask(request, 4, InitProducerIdResponse)
-        check(answer.error_code, "InitProducerId")
-        self._identity = _Identity(producer_id=answer.producer_id, epoch=answer.producer_epoch)
+        response = await client.ask(request, 4, InitProducerIdResponse)
+        check(response.error_code, "InitProducerId")
+        self._identity = _Identity(producer_id=response.producer_id, epoch=response.producer_epoch)
 
     async def _add(self, client: WireClient, partition: TopicPartition) -> None:
         assert self._identity is not None
@@ -317,8 +317,8 @@ class TransactionalClient:
                 AddPartitionsToTxnTopic(name=partition.topic, partitions=[partition.partition])
             ],
         )
-        answer = await client.ask(request, min(self._end_version, 3), AddPartitionsToTxnResponse)
-        (topic,) = answer.results_by_topic_v3_and_below
+        response = await client.ask(request, min(self._end_version, 3), AddPartitionsToTxnResponse)
+        (topic,) = response.results_by_topic_v3_and_below
         check(topic.results_by_partition[0].partition_error_code, f"adding {partition}")
 
     async def _commit_offsets(self, client: WireClient, name: str) -> None:
@@ -352,9 +352,9 @@ class TransactionalClient:
             self._late.requests.append((request, self._produce_version))
             if not self._habits.is_resting() and self._rng.random() < 0.5:
                 raise FencedError  # the producer dies, and its request is still on the way
-        answer = await client.ask(request, self._produce_version, ProduceResponse)
-        (result,) = answer.responses[0].partition_responses
-        check(result.error_code, f"{value!r} for {partition}")
+        response = await client.ask(request, self._produce_version, ProduceResponse)
+        (partition_data,) = response.responses[0].partition_responses
+        check(partition_data.error_code, f"{value!r} for {partition}")
 
 
 async def deliver_late(context: ClientContext, request: Message, version: int) -> None:

@@ -93,8 +93,8 @@ def markers_before_the_decision() -> Patches:
 
     def released(self: Shard[Any], outcome: Outcome[Any]) -> Any:
         if isinstance(self._machine, TransactionMachine):
-            for answer in outcome.answers:
-                self._requests.answer(answer)
+            for reply in outcome.answers:
+                self._requests.answer(reply)
             outcome = replace(outcome, answers=())
         return real(self, outcome)
 
@@ -107,9 +107,9 @@ def answer_before_the_decision() -> Patches:
 
     def released(self: Shard[Any], outcome: Outcome[Any]) -> Any:
         real(self, replace(outcome, reply=None))
-        answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
-        answer.set_result(outcome.reply)
-        return answer
+        response: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        response.set_result(outcome.reply)
+        return response
 
     yield patch.object(Shard, "_released", released)
 

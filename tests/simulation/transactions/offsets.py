@@ -88,8 +88,8 @@ async def commit_offsets(
             )
         ],
     )
-    answer = await client.ask(request, version, TxnOffsetCommitResponse)
-    return answer.topics[0].partitions[0].error_code
+    response = await client.ask(request, version, TxnOffsetCommitResponse)
+    return response.topics[0].partitions[0].error_code
 
 
 class OffsetsReader:
@@ -129,9 +129,9 @@ class OffsetsReader:
             topics=[OffsetFetchRequestTopic(name=self._topic, partition_indexes=[0])],
             require_stable=True,
         )
-        answer = await client.ask(request, _STABLE_SINCE, OffsetFetchResponse)
-        partition = answer.topics[0].partitions[0] if answer.topics else None
-        code = ErrorCode.of(partition.error_code if partition else answer.error_code)
+        response = await client.ask(request, _STABLE_SINCE, OffsetFetchResponse)
+        partition = response.topics[0].partitions[0] if response.topics else None
+        code = ErrorCode.of(partition.error_code if partition else response.error_code)
         if code is not ErrorCode.NONE:
             if code.retriable:
                 raise RefusedError(code.name)

@@ -45,8 +45,8 @@ class CommittedReader:
                 client = await self._context.connect()
                 try:
                     while not finished():
-                        result, offset, _ = await self._fetch(client, offset)
-                        self._history.observe(self._partition, result)
+                        records, offset, _ = await self._fetch(client, offset)
+                        self._history.observe(self._partition, records)
                         await asyncio.sleep(self._context.rng.uniform(0.01, 0.2))
                 finally:
                     client.close()
@@ -60,11 +60,11 @@ class CommittedReader:
             try:
                 client = await self._context.connect()
                 try:
-                    result, is_stable = await self._read(client)
+                    records, is_stable = await self._read(client)
                 finally:
                     client.close()
                 if is_stable:
-                    return result
+                    return records
             except (OSError, RefusedError):
                 pass
             if asyncio.get_running_loop().time() > end_s:
@@ -74,13 +74,13 @@ class CommittedReader:
             await self._context.pause()
 
     async def _read(self, client: WireClient) -> tuple[list[Seen], bool]:
-        result: list[Seen] = []
+        records: list[Seen] = []
         offset = 0
         while True:
             piece, following, high_watermark = await self._fetch(client, offset)
-            result += piece
+            records += piece
             if following == offset:
-                return result, offset == high_watermark
+                return records, offset == high_watermark
             offset = following
 
     async def _fetch(self, client: WireClient, offset: int) -> tuple[list[Seen], int, int]:
@@ -97,9 +97,9 @@ class CommittedReader:
             isolation_level=_READ_COMMITTED,
             topics=[FetchTopic(topic=self._partition.topic, partitions=[wanted])],
         )
-        answer = await client.ask(request, 11, FetchResponse)
-        check(answer.error_code, "Fetch")
-        data = answer.responses[0].partitions[0]
+        response = await client.ask(request, 11, FetchResponse)
+        check(response.error_code, "Fetch")
+        data = response.responses[0].partitions[0]
         if self._leaders_change and data.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
             raise RefusedError("a leader of the past was asked, or one that knows too little yet")
         check(data.error_code, f"{self._partition}: a fetch at {offset}")
@@ -109,7 +109,7 @@ class CommittedReader:
             (transaction.producer_id, transaction.first_offset)
             for transaction in data.aborted_transactions or ()
         ]
-        result = [
+        records = [
             Seen(record.offset, record.value or b"")
             for header, batch in data_batches(batches, aborted=aborted)
             for record in decode_batch(batch, header, from_offset=offset)
@@ -117,7 +117,7 @@ class CommittedReader:
         following = batches[-1][0].next_offset if batches else offset
         if batches and following > data.last_stable_offset:
             raise ViolationError(f"{self._partition}: read above the last stable offset")
-        return result, following, data.high_watermark
+        return records, following, data.high_watermark
 
     def _check_stable(self, data: Any) -> None:
         if data.last_stable_offset < self._last_stable_offset and not self._leaders_change:

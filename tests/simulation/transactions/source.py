@@ -160,10 +160,10 @@ class TransactionSource:
 
 def read_committed(log: Log, offset: int, end_offset: int, max_bytes: int) -> tuple[list[Found], int]:
     """One read as a consumer of committed records makes it: what it hands on, and where it goes on."""
-    answer = log.read(offset, max_bytes, end_offset=end_offset, at_least_one=True)
-    aborted = log.aborted_transactions(offset, answer.next_offset)
-    batches = data_batches(split_batches(answer.records), aborted=aborted)
-    return decoded(batches, offset), answer.next_offset
+    fetched = log.read(offset, max_bytes, end_offset=end_offset, at_least_one=True)
+    aborted = log.aborted_transactions(offset, fetched.next_offset)
+    batches = data_batches(split_batches(fetched.records), aborted=aborted)
+    return decoded(batches, offset), fetched.next_offset
 
 
 def check_committed(

@@ -1,4 +1,4 @@
-"""One Spark session for the programs here. Without PySpark or Java they are skipped, and say what is absent."""
+"""The programs here share the Spark of `tests/spark`. Without PySpark or Java they are skipped, and say what is absent."""
 
 from __future__ import annotations
 
@@ -7,21 +7,21 @@ from collections.abc import Iterator
 
 import pytest
 from tests.interop.languages.prepare import AbsentError
+from tests.spark.conftest import spark  # noqa: F401 - a fixture
 from tests.streams.oracle.kafka import KafkaOracle
-from tests.streams.oracle.ours import OurDriver
+from tests.streams.oracle.ours import OurDriver, light_session
 
 from odradek.spark.java import find_java
 
 
 @pytest.fixture(scope="session")
-def ours() -> Iterator[OurDriver]:
+def ours(request: pytest.FixtureRequest) -> OurDriver:
     if importlib.util.find_spec("pyspark") is None:
         pytest.skip("PySpark is absent")
     problem = find_java().problem
     if problem is not None:
         pytest.skip(f"a usable Java is absent: {problem}")
-    with OurDriver() as driver:
-        yield driver
+    return OurDriver(light_session(request.getfixturevalue("spark")))
 
 
 @pytest.fixture(scope="session")

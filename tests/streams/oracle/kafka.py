@@ -104,10 +104,10 @@ class KafkaOracle:
         line = self._process.stdout.readline()
         if not line:
             raise OracleError(f"the oracle ended at seed {document['seed']}")
-        answer = json.loads(line)
-        if "error" in answer:
-            raise OracleError(f"seed {document['seed']}: {answer['error']}")
-        outputs: Outputs = answer["outputs"]
+        line_fields = json.loads(line)
+        if "error" in line_fields:
+            raise OracleError(f"seed {document['seed']}: {line_fields['error']}")
+        outputs: Outputs = line_fields["outputs"]
         return outputs
 
 

@@ -42,12 +42,12 @@ def missing(document: Document) -> str | None:
     return None
 
 
-def light_session() -> SparkSession:
+def light_session(running: SparkSession | None = None) -> SparkSession:
     """A session for many tiny programs: generated code and plans that adapt cost more than they bring.
 
     Where Spark runs already, it is a second session with settings of its own.
     """
-    active = pyspark_sql.SparkSession.getActiveSession()
+    active = pyspark_sql.SparkSession.getActiveSession() if running is None else running
     spark = _new_spark() if active is None else active.newSession()
     for name, value in _FOR_TINY_PROGRAMS.items():
         spark.conf.set(name, value)

@@ -74,5 +74,5 @@ def test_a_comparison_tells_other_sequences_and_other_final_values(ours: list[ob
 
 
 def test_keys_may_come_in_another_order() -> None:
-    item, other = [["a", ["x", 1], 5]], [["b", ["x", 1], 5], [["b", 0, 10], None, 7]]
-    assert not compare({"out": item + other}, {"out": other + item})
+    first, other = [["a", ["x", 1], 5]], [["b", ["x", 1], 5], [["b", 0, 10], None, 7]]
+    assert not compare({"out": first + other}, {"out": other + first})

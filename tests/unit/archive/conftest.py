@@ -147,7 +147,7 @@ class ListedTopics:
         results = set(self.records.get(partition, ()))
         if not committed:
             results |= set(self.aborted.get(partition, ()))
-        listed = [item for item in results if within.start <= item < within.end]
+        listed = [outcome for outcome in results if within.start <= outcome < within.end]
         return OffsetRuns.of(np.array(listed, np.int64))
 
     def is_compacted(self, topic: str) -> bool:

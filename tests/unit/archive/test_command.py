@@ -63,9 +63,9 @@ def test_status_is_a_table_with_a_line_below(archive: TestArchive, brokers: Any,
 
 def test_status_for_machines(archive: TestArchive, brokers: Any, capsys: Any) -> None:
     _, out, _ = run(capsys, "status", archive.place.path, "--json")
-    result = json.loads(out)
-    assert (result["format"], result["records"], result["files"]) == ("delta", 8, 2)
-    assert result["partitions"][1] == {
+    document = json.loads(out)
+    assert (document["format"], document["records"], document["files"]) == ("delta", 8, 2)
+    assert document["partitions"][1] == {
         "topic": "orders",
         "partition": 1,
         "archived_to": 0,

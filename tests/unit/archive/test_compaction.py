@@ -122,7 +122,9 @@ def data_files(archive: TestArchive) -> set[str]:
     root = archive.place.path
 
     return {
-        str(item.relative_to(root)) for item in Path(root).rglob("*.parquet") if "_delta_log" not in str(item)
+        str(path_of_file.relative_to(root))
+        for path_of_file in Path(root).rglob("*.parquet")
+        if "_delta_log" not in str(path_of_file)
     }
 
 
@@ -238,7 +240,8 @@ def test_lists_of_files_for_other_engines(archive_by_bucket: TestArchive) -> Non
     with open(f"{archive.place.path}/_redshift_manifest/manifest") as content:
         entries = json.load(content)["entries"]
     assert {entry["url"]: entry["meta"]["content_length"] for entry in entries} == {
-        f"file://{archive.place.path}/{item.path}": item.size_bytes for item in table.files()
+        f"file://{archive.place.path}/{path_of_file.path}": path_of_file.size_bytes
+        for path_of_file in table.files()
     }
 
 

@@ -20,7 +20,7 @@ def runs(members: list[int]) -> OffsetRuns:
 
 
 def members(offset_runs: OffsetRuns) -> set[int]:
-    return {item for start, end in offset_runs for item in range(start, end)}
+    return {number for start, end in offset_runs for number in range(start, end)}
 
 
 @given(offsets)

@@ -144,11 +144,11 @@ class ScriptedBroker:
         asked = Asked(api.name, header.api_version, message, connection)
         self.asked.append(asked)
         script = self.once[api.name].pop(0) if self.once[api.name] else self.on.get(api.name)
-        answer = script(asked) if script is not None else getattr(self, f"answer_{api.name}")(asked)
-        if answer is HANG_UP:
+        response = script(asked) if script is not None else getattr(self, f"answer_{api.name}")(asked)
+        if response is HANG_UP:
             return False
-        if answer is not SILENCE:
-            writer.writelines(encode_response(api.key, header.api_version, header.correlation_id, answer))
+        if response is not SILENCE:
+            writer.writelines(encode_response(api.key, header.api_version, header.correlation_id, response))
         return True
 
     def answer_ApiVersions(self, asked: Asked) -> Any:  # noqa: N802 - an API's name
@@ -213,12 +213,12 @@ class ScriptedBroker:
                     topic_id=topic.topic_id,
                     partition_responses=[
                         PartitionProduceResponse(
-                            index=item.index,
+                            index=partition.index,
                             error_code=code,
                             error_message=message,
-                            base_offset=next(self.offsets[topic.name, item.index]) if code == 0 else -1,
+                            base_offset=next(self.offsets[topic.name, partition.index]) if code == 0 else -1,
                         )
-                        for item in topic.partition_data
+                        for partition in topic.partition_data
                     ],
                 )
                 for topic in asked.message.topic_data

@@ -157,10 +157,10 @@ class FakeBroker:
 
     async def ask(self, *, max_wait_s: float = 0.0) -> SyncAnswer:
         """Ask the controller once, and apply what it tells."""
-        answer = await self.cluster.controller.sync(self.report(), max_wait_s=max_wait_s)
-        if answer.kind is not UpdateKind.NOTHING and self.cluster.controller_at is not self:
-            self.image = at_once(apply_update(self.image, answer.payload))
-        return answer
+        response = await self.cluster.controller.sync(self.report(), max_wait_s=max_wait_s)
+        if response.kind is not UpdateKind.NOTHING and self.cluster.controller_at is not self:
+            self.image = at_once(apply_update(self.image, response.payload))
+        return response
 
     async def propose(self, topic: str, index: int, isr: Sequence[int]) -> PartitionImage | KafkaError:
         """As a leader: who is in sync, with the brokers' epochs as this broker's image has them."""
@@ -171,7 +171,7 @@ class FakeBroker:
         proposal = ProposedIsr(
             leader_epoch=partition.leader_epoch,
             partition_epoch=partition.partition_epoch,
-            isr=tuple((BrokerId(item), epochs.get(BrokerId(item), -1)) for item in isr),
+            isr=tuple((BrokerId(member), epochs.get(BrokerId(member), -1)) for member in isr),
         )
         place = (known.topic_id, index)
         outcomes = await self.cluster.controller.alter_partitions(

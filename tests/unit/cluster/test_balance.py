@@ -42,7 +42,7 @@ def image_of(brokers: list[BrokerImage], lists: list[list[int]]) -> ClusterImage
 def assignment(image: ClusterImage, made: BalancePlan) -> list[tuple[int, ...]]:
     after = {move.name.partition: move.after for move in made.moves}
     partitions = image.topics["t"].partitions
-    return [tuple(after.get(index, item.replicas)) for index, item in enumerate(partitions)]
+    return [tuple(after.get(index, partition.replicas)) for index, partition in enumerate(partitions)]
 
 
 def test_a_drained_broker_holds_nothing_and_only_its_own_replicas_are_copied() -> None:

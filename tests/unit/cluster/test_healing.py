@@ -97,13 +97,16 @@ async def test_healing_goes_on_where_the_new_copy_is_in_sync_already(four: Any) 
     maintenance = await begun_healing(four)
     await four.all_ask()
     topic = four.controller.latest.topics["t"]
-    index = next(index for index, item in enumerate(topic.partitions) if item.adding)
+    index = next(index for index, partition_state in enumerate(topic.partitions) if partition_state.adding)
     partition = topic.partitions[index]
     await four.revive(4)
     await four.all_ask()
     image = four.controller.latest
     in_sync = replace(partition, isr=(*partition.isr, *partition.adding))
-    changed = tuple(in_sync if number == index else item for number, item in enumerate(topic.partitions))
+    changed = tuple(
+        in_sync if number == index else partition_data
+        for number, partition_data in enumerate(topic.partitions)
+    )
     moves = healing_to_cancel(image.with_topic(replace(topic, partitions=changed)), maintenance.healing)
     assert index not in {move.partition for move in moves}
     assert index in {move.partition for move in healing_to_cancel(image, maintenance.healing)}
@@ -112,7 +115,7 @@ async def test_healing_goes_on_where_the_new_copy_is_in_sync_already(four: Any) 
 async def test_a_move_that_someone_changed_is_not_given_up(four: Any) -> None:
     maintenance = await begun_healing(four)
     topic = four.controller.latest.topics["t"]
-    index = next(index for index, item in enumerate(topic.partitions) if item.adding)
+    index = next(index for index, partition in enumerate(topic.partitions) if partition.adding)
     (kept,) = set(topic.partitions[index].replicas) - {*topic.partitions[index].adding, 4}
     [other] = {1, 2, 3} - {kept, *topic.partitions[index].adding}
     target = (kept, BrokerId(other))
@@ -175,8 +178,8 @@ async def test_a_small_imbalance_is_left_alone(cluster: Any) -> None:
     await cluster.topic("t", partitions=20, replicas=2)
     moved = next(
         index
-        for index, item in enumerate(cluster.controller.latest.topics["t"].partitions)
-        if item.leader == 1
+        for index, partition in enumerate(cluster.controller.latest.topics["t"].partitions)
+        if partition.leader == 1
     )
     replicas = cluster.partition("t", moved).replicas
     turned = Reassignment(topic="t", partition=moved, replicas=tuple(reversed(replicas)))

@@ -49,7 +49,7 @@ async def test_proposals_that_come_at_once_share_a_commit(three: Any) -> None:
         (
             three.brokers[partition.leader],
             index,
-            [item for item in partition.isr if item != 3 or partition.leader == 3],
+            [member for member in partition.isr if member != 3 or partition.leader == 3],
         )
         for index, partition in enumerate(three.controller.latest.topics["t"].partitions)
     ]

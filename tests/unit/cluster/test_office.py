@@ -143,8 +143,8 @@ async def test_a_new_controller_knows_who_is_down(three: Any) -> None:
 async def test_who_claims_to_know_a_later_controller_is_not_believed_without_proof(three: Any) -> None:
     """Anyone can say so; the registry knows whether the term is over."""
     forged = replace(three.brokers[2].report(), controller_epoch=99, version=5)
-    answer = await three.controller.sync(forged, max_wait_s=0.0)
-    assert answer.kind is UpdateKind.SNAPSHOT
+    response = await three.controller.sync(forged, max_wait_s=0.0)
+    assert response.kind is UpdateKind.SNAPSHOT
     stranger = replace(forged, broker_id=BrokerId(77), broker_epoch=123)
     with pytest.raises(KafkaError) as refused:
         await three.controller.sync(stranger, max_wait_s=0.0)

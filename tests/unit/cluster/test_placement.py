@@ -87,9 +87,9 @@ def test_brokers_that_are_down_get_what_is_left_over_and_never_lead() -> None:
 
 
 def test_a_manual_assignment_may_name_brokers_that_are_down_beside_others() -> None:
-    item, two = BrokerId(1), BrokerId(2)
-    assert check_assignment({0: [2, 1]}, [item], absent=[two]) == [[2, 1]]
+    first, two = BrokerId(1), BrokerId(2)
+    assert check_assignment({0: [2, 1]}, [first], absent=[two]) == [[2, 1]]
     with pytest.raises(KafkaError, match="only brokers that are down"):
-        check_assignment({0: [2]}, [item], absent=[two])
+        check_assignment({0: [2]}, [first], absent=[two])
     with pytest.raises(KafkaError, match="broker 3, which is not registered"):
-        check_assignment({0: [1, 3]}, [item], absent=[two])
+        check_assignment({0: [1, 3]}, [first], absent=[two])

@@ -20,8 +20,8 @@ async def test_a_broker_learns_what_changed_as_soon_as_it_does(three: Any) -> No
     await asyncio.sleep(0)
     assert not asking.done()
     await three.controller.alter_topic_configs("t", lambda _: {"retention.ms": "5"})
-    answer = await asking
-    assert answer.kind is UpdateKind.DELTA
+    response = await asking
+    assert response.kind is UpdateKind.DELTA
     assert two.image == three.controller.latest
     assert (await two.ask()).kind is UpdateKind.NOTHING
 
@@ -30,8 +30,8 @@ async def test_a_broker_far_behind_gets_everything(three: Any) -> None:
     await three.topic("t")
     for number in range(200):
         await three.controller.alter_topic_configs("t", lambda _, n=number: {"retention.ms": str(n)})
-    answer = await three.brokers[2].ask()
-    assert answer.kind is UpdateKind.SNAPSHOT
+    response = await three.brokers[2].ask()
+    assert response.kind is UpdateKind.SNAPSHOT
     assert three.brokers[2].image == three.controller.latest
 
 

@@ -69,8 +69,8 @@ class ScriptTopics:
         del self._topics[name]
 
     def topic_id(self, name: str) -> UUID | None:
-        result = self._topics.get(name)
-        return None if result is None else result[0]
+        topic_id = self._topics.get(name)
+        return None if topic_id is None else topic_id[0]
 
     def topic_name(self, topic_id: UUID) -> str | None:
         return next((name for name, (known, _) in self._topics.items() if known == topic_id), None)

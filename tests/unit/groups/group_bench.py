@@ -167,8 +167,8 @@ class GroupBench:
             record = StoredRecord(key, value, len(self.written), self.wall_ms, producer_id, epoch)
             self.written.append(record)
             self.machine.replay(record)
-        for answer in outcome.answers:
-            assert isinstance(answer.ticket, NamedTicket)
-            assert answer.ticket.name not in self.answers, f"{answer.ticket} was answered twice"
-            self.answers[answer.ticket.name] = answer.response
+        for reply in outcome.answers:
+            assert isinstance(reply.ticket, NamedTicket)
+            assert reply.ticket.name not in self.answers, f"{reply.ticket} was answered twice"
+            self.answers[reply.ticket.name] = reply.response
         return outcome.reply

@@ -37,8 +37,8 @@ class Beside:
 
     def finish(self, world: World) -> None:
         target = self.begun.pop()
-        answer = target.compute()
-        world.bench.execute(lambda machine, now: target.write(machine, now, answer))
+        records = target.compute()
+        world.bench.execute(lambda machine, now: target.write(machine, now, records))
 
 
 class World:

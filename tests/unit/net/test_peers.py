@@ -47,7 +47,7 @@ class Broker:
         assert isinstance(request, HeartbeatRequest)
         self.asked.append(request.group_id)
         self.versions.append(header.api_version)
-        answer = encode_response(
+        response = encode_response(
             header.api_key, header.api_version, header.correlation_id, HeartbeatResponse()
         )
         if request.group_id in ("later", "never"):
@@ -55,10 +55,10 @@ class Broker:
             if request.group_id == "later":
                 self.waiting[len(self.waiting)] = future
                 future.add_done_callback(lambda _: None)
-            return self._when(future, answer)
+            return self._when(future, response)
         if request.group_id == "nonsense":
             return [b"\x00\x00\x00\x04\x7f\x7f\x7f\x7f"]
-        return answer
+        return response
 
     def _when(self, future: asyncio.Future[Chunks | None], answer: Chunks) -> Awaitable[Chunks | None]:
         async def work() -> Chunks | None:
@@ -130,8 +130,8 @@ async def test_a_broker_names_itself_and_speaks_the_highest_common_version() -> 
     broker = Broker()
     broker.offered[HEARTBEAT] = (0, 3)
     async with listening(broker) as address, peers_at(address) as peers:
-        answer = await peers.ask(OTHER, HEARTBEAT, heartbeat("g"))
-        assert isinstance(answer, HeartbeatResponse)
+        response = await peers.ask(OTHER, HEARTBEAT, heartbeat("g"))
+        assert isinstance(response, HeartbeatResponse)
     assert broker.software == ["odradek-broker"]
     assert broker.versions == [3]
 
@@ -275,9 +275,9 @@ async def test_closing_ends_those_who_wait_for_a_connection_too() -> None:
             for _ in range(10):
                 await asyncio.sleep(0)
             await peers.close()
-            for item in waiting:
+            for waiter in waiting:
                 with pytest.raises(PeerUnreachable, match="stopping"):
-                    await item
+                    await waiter
             with pytest.raises(PeerUnreachable, match="stopping"):
                 await peers.ask(OTHER, HEARTBEAT, heartbeat("g"))
     assert len(asyncio.all_tasks()) == 1

@@ -24,8 +24,8 @@ def test_what_is_left_out_has_kafkas_default() -> None:
 
 
 def test_messages_do_not_share_their_default_lists() -> None:
-    item, other = FetchRequest(), FetchRequest()
-    item.topics.append(FetchTopic())
+    first, other = FetchRequest(), FetchRequest()
+    first.topics.append(FetchTopic())
     assert other.topics == []
 
 

@@ -130,7 +130,7 @@ def test_what_is_not_a_record_is_refused_and_changes_nothing(record: tuple[objec
     with pytest.raises((TypeError, ValueError)):
         builder.append(*record)
     builder.append(0, None, b"after")
-    assert [item.value for item in decode_batch(builder.build())] == [b"before", b"after"]
+    assert [batch_bytes.value for batch_bytes in decode_batch(builder.build())] == [b"before", b"after"]
 
 
 def test_headers_may_repeat_be_empty_and_hold_any_text() -> None:

@@ -157,12 +157,12 @@ def test_many_keys_are_distinguished() -> None:
     count = 3000
     keys = new_key_map(count + 1, count, SEED)
     for number in range(count):
-        item = batch((b"key %d" % number, b""), base_offset=number)
-        assert note_keys(keys, item, read_header(item), 0) == -1
+        batch_bytes = batch((b"key %d" % number, b""), base_offset=number)
+        assert note_keys(keys, batch_bytes, read_header(batch_bytes), 0) == -1
     assert keys.key_count == count
     for number in range(1, count, 7):
-        item = batch((b"key %d" % number, b""), base_offset=number)
-        assert sieved(keys, item) == bytes(item)
+        batch_bytes = batch((b"key %d" % number, b""), base_offset=number)
+        assert sieved(keys, batch_bytes) == bytes(batch_bytes)
         assert sieved(keys, batch((b"key %d" % number, b""), base_offset=number - 1)) is None
 
 

@@ -229,9 +229,9 @@ async def test_a_whole_line_behind_the_head_is_kept_by_the_next_writer() -> None
     await first.commit([Put(path="/b", data=b"1", version=0)])
     disk.crash(CrashKind.POWER_LOSS)
     second = EmbeddedRegistry.open(process(medium, "second")[1], _DIRECTORY)
-    result = await second.get("/b")
-    assert result is not None
-    assert result.data == b"1"
+    version = await second.get("/b")
+    assert version is not None
+    assert version.data == b"1"
     await second.close()
 
 

@@ -235,8 +235,8 @@ async def test_who_was_ready_while_another_proposal_was_under_way_is_proposed_ne
     world.fetched(TWO, 0)
     world.fetched(THREE, 0)
     (first,) = world.proposed
-    answer = IsrAnswer(leader=ME, leader_epoch=LeaderEpoch(1), isr=(ME, TWO), partition_epoch=2)
-    world.proposer.isr_answered(first, answer)
+    isr_answer = IsrAnswer(leader=ME, leader_epoch=LeaderEpoch(1), isr=(ME, TWO), partition_epoch=2)
+    world.proposer.isr_answered(first, isr_answer)
     assert [broker for broker, _ in world.proposed[1].isr] == [ME, TWO, THREE]
 
 
@@ -260,8 +260,8 @@ async def test_who_was_removed_is_not_proposed_again_before_it_fetches(tmp_path:
     world.append()
     world.partition.check_in_sync_replicas(10.1)
     (proposal,) = world.proposed
-    answer = IsrAnswer(leader=ME, leader_epoch=LeaderEpoch(1), isr=(ME,), partition_epoch=2)
-    world.proposer.isr_answered(proposal, answer)
+    isr_answer = IsrAnswer(leader=ME, leader_epoch=LeaderEpoch(1), isr=(ME,), partition_epoch=2)
+    world.proposer.isr_answered(proposal, isr_answer)
     world.partition.check_in_sync_replicas(20.0)
     assert world.proposed == [proposal]
     world.fetched(TWO, 1, now=20.0)

@@ -109,14 +109,14 @@ def test_the_first_request_names_everything_and_asks_for_a_session() -> None:
 
 
 def test_later_requests_name_only_what_changed() -> None:
-    item, two = Replica(0), Replica(1)
-    state = in_session(item, two)
+    first, two = Replica(0), Replica(1)
+    state = in_session(first, two)
     request = state.next(0.0, TERMS)
     assert asked(request) == {}
     assert request is not None
     assert (request.session_id, request.session_epoch) == (5, 1)
     state.answered(answer(partition_data(0)))
-    item.durable_offset = 3
+    first.durable_offset = 3
     two.durable_offset = 99  # nothing was said of it: it cannot have changed by this loop
     request = state.next(0.0, TERMS)
     assert asked(request) == {0: (1, 3, 0)}
@@ -134,8 +134,8 @@ def test_the_leader_hears_of_a_high_watermark_that_moved() -> None:
 
 
 def test_a_log_that_is_not_durable_up_to_its_end_is_asked_for_when_it_is() -> None:
-    item, two = Replica(0, durable_offset=5, is_durable=False), Replica(1)
-    state = following(item, two)
+    first, two = Replica(0, durable_offset=5, is_durable=False), Replica(1)
+    state = following(first, two)
     request = state.next(0.0, TERMS)
     assert asked(request) == {1: (1, 0, 0)}
     assert request is not None
@@ -143,13 +143,13 @@ def test_a_log_that_is_not_durable_up_to_its_end_is_asked_for_when_it_is() -> No
     state.answered(answer(partition_data(1)))
     assert asked(state.next(0.1, TERMS)) == {}
     state.answered(answer())
-    item.durable_offset, item.is_durable = 7, True
+    first.durable_offset, first.is_durable = 7, True
     assert asked(state.next(0.2, TERMS)) == {0: (1, 7, 0)}
 
 
 def test_what_is_followed_no_longer_leaves_the_session() -> None:
-    item, two = Replica(0), Replica(1)
-    state = in_session(item, two)
+    first, two = Replica(0), Replica(1)
+    state = in_session(first, two)
     state.unfollow(two)
     request = state.next(0.0, TERMS)
     assert forgotten(request) == [1]
@@ -191,10 +191,10 @@ def test_an_answer_is_dropped_when_the_partition_was_given_up_and_taken_up_again
 
 
 def test_under_another_epoch_a_partition_leaves_the_session_and_comes_back_in_one_request() -> None:
-    item, two = Replica(0), Replica(1)
-    state = in_session(item, two)
-    item.leader_epoch = LeaderEpoch(2)
-    state.follow(item)
+    first, two = Replica(0), Replica(1)
+    state = in_session(first, two)
+    first.leader_epoch = LeaderEpoch(2)
+    state.follow(first)
     request = state.next(0.0, TERMS)
     assert (forgotten(request), asked(request)) == ([0], {0: (2, 0, 0)})
     state.answered(answer(partition_data(0)))
@@ -217,12 +217,12 @@ def test_following_again_under_the_same_epoch_changes_nothing() -> None:
 
 
 def test_a_partition_in_trouble_is_left_out_until_its_pause_is_over_and_others_go_on() -> None:
-    item, two = Replica(0), Replica(1)
-    state = following(item, two)
+    first, two = Replica(0), Replica(1)
+    state = following(first, two)
     state.next(0.0, TERMS)
-    result = state.answered(answer(partition_data(0, ErrorCode.UNKNOWN_LEADER_EPOCH), partition_data(1)))
-    assert result is not None
-    state.pause(result[0][0], 0.0, 1.0, 0.5)
+    partition = state.answered(answer(partition_data(0, ErrorCode.UNKNOWN_LEADER_EPOCH), partition_data(1)))
+    assert partition is not None
+    state.pause(partition[0][0], 0.0, 1.0, 0.5)
     request = state.next(0.0, TERMS)
     assert forgotten(request) == [0]
     assert request is not None
@@ -236,9 +236,9 @@ def test_a_partition_in_trouble_is_left_out_until_its_pause_is_over_and_others_g
 def test_when_all_are_paused_there_is_nothing_to_ask_and_a_time_to_wait() -> None:
     state = following(Replica(0))
     state.next(0.0, TERMS)
-    result = state.answered(answer(partition_data(0, ErrorCode.KAFKA_STORAGE_ERROR)))
-    assert result is not None
-    state.pause(result[0][0], 10.0, 1.0, 0.5)
+    partition = state.answered(answer(partition_data(0, ErrorCode.KAFKA_STORAGE_ERROR)))
+    assert partition is not None
+    state.pause(partition[0][0], 10.0, 1.0, 0.5)
     assert state.next(10.0, TERMS) is None
     assert state.due_in(10.0) == pytest.approx(0.02)
     request = state.next(10.1, TERMS)
@@ -251,9 +251,9 @@ def test_a_new_epoch_ends_the_pause() -> None:
     replica = Replica(0)
     state = following(replica)
     state.next(0.0, TERMS)
-    result = state.answered(answer(partition_data(0, ErrorCode.FENCED_LEADER_EPOCH)))
-    assert result is not None
-    state.pause(result[0][0], 0.0, 100.0, 0.5)
+    partition = state.answered(answer(partition_data(0, ErrorCode.FENCED_LEADER_EPOCH)))
+    assert partition is not None
+    state.pause(partition[0][0], 0.0, 100.0, 0.5)
     replica.leader_epoch = LeaderEpoch(2)
     state.follow(replica)
     assert asked(state.next(0.0, TERMS)) == {0: (2, 0, 0)}

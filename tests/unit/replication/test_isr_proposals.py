@@ -119,9 +119,9 @@ async def test_what_is_proposed_in_one_turn_goes_in_one_request_and_each_hears_i
         (2, 20),
     ]
     await controlling.answer(result(0, 1, 2), result(1, error_code=ErrorCode.INELIGIBLE_REPLICA))
-    (answer,) = broker.answers
-    assert isinstance(answer, IsrAnswer)
-    assert (answer.isr, answer.partition_epoch) == ((1, 2), 6)
+    (answered,) = broker.answers
+    assert isinstance(answered, IsrAnswer)
+    assert (answered.isr, answered.partition_epoch) == ((1, 2), 6)
     (refused,) = two.answers
     assert isinstance(refused, KafkaError)
     assert refused.code is ErrorCode.INELIGIBLE_REPLICA
@@ -195,9 +195,9 @@ async def test_an_outdated_proposal_is_reported_and_not_asked_again(code: ErrorC
     controlling.propose(item, 1)
     await controlling.next(1)
     await controlling.answer(result(0, error_code=code))
-    (answer,) = item.answers
-    assert isinstance(answer, KafkaError)
-    assert answer.code is code
+    (answered,) = item.answers
+    assert isinstance(answered, KafkaError)
+    assert answered.code is code
     await turns()
     assert len(controlling.asked) == 1
 

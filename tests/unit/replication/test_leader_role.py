@@ -99,8 +99,8 @@ async def test_a_shrunk_isr_is_proposed_and_counts_once_it_is_confirmed(world: W
     assert proposal.isr == ((ME, 10),)
     assert world.proposer.wants(proposal)
     assert not future.done()
-    answer = IsrAnswer(leader=ME, leader_epoch=LeaderEpoch(1), isr=(ME,), partition_epoch=2)
-    world.proposer.isr_answered(proposal, answer)
+    isr_answer = IsrAnswer(leader=ME, leader_epoch=LeaderEpoch(1), isr=(ME,), partition_epoch=2)
+    world.proposer.isr_answered(proposal, isr_answer)
     assert not future.done(), "no one said yet that broker 2 may not lead"
     world.lead(ME, partition_epoch=2)
     assert future.done()
@@ -113,8 +113,8 @@ async def test_a_late_answer_changes_nothing_under_another_leader_epoch(world: W
     world.fetched(TWO, 0)
     (proposal,) = world.proposed
     world.lead(ME, leader_epoch=2, partition_epoch=2)
-    answer = IsrAnswer(leader=ME, leader_epoch=LeaderEpoch(1), isr=(ME, TWO), partition_epoch=3)
-    world.proposer.isr_answered(proposal, answer)
+    isr_answer = IsrAnswer(leader=ME, leader_epoch=LeaderEpoch(1), isr=(ME, TWO), partition_epoch=3)
+    world.proposer.isr_answered(proposal, isr_answer)
     assert world.partition.leader().in_sync_count == 1
     assert not world.proposer.wants(proposal)
 

@@ -160,12 +160,12 @@ async def test_a_reply_that_a_log_at_a_standstill_holds_is_refused_after_a_while
     log = MemoryLog(durable=False)
     shard = await ready(log, patience_seconds=0.0)
     ticket = Ticket[str]()
-    answer = shard.answer_to(ticket)
+    response = shard.answer_to(ticket)
 
     for refused in (
         shard.execute(say("a", answers=[DeferredReply(ticket, "later")])),
         shard.execute(listen),
-        answer,
+        response,
     ):
         with pytest.raises(KafkaError, match="not durable within 0 s") as raised:
             await refused
@@ -270,7 +270,7 @@ async def test_when_the_log_refuses_waiting_requests_are_refused_and_the_machine
     log = MemoryLog()
     shard = await ready(log)
     ticket = Ticket[str]()
-    answer = shard.answer_to(ticket)
+    response = shard.answer_to(ticket)
 
     def wait(machine: Words, now: Moment) -> Outcome[None]:
         machine.waiting.append(ticket)
@@ -283,7 +283,7 @@ async def test_when_the_log_refuses_waiting_requests_are_refused_and_the_machine
         await shard.execute(say("lost"))
     assert refused.value.code is ErrorCode.COORDINATOR_NOT_AVAILABLE
     with pytest.raises(KafkaError, match="the disk is gone"):
-        await answer
+        await response
     with pytest.raises(KafkaError) as loading:
         await shard.execute(listen)
     assert loading.value.code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
@@ -294,7 +294,7 @@ async def test_a_log_that_loses_what_it_took_takes_the_reply_and_the_state_with_
     log = MemoryLog(durable=False)
     shard = await ready(log)
     ticket = Ticket[str]()
-    answer = shard.answer_to(ticket)
+    response = shard.answer_to(ticket)
     said = asyncio.ensure_future(shard.execute(say("one", answers=[DeferredReply(ticket, "never")])))
     await asyncio.sleep(0)
     log.lose(KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, "others lead"))
@@ -302,7 +302,7 @@ async def test_a_log_that_loses_what_it_took_takes_the_reply_and_the_state_with_
         await said
     assert lost.value.code is ErrorCode.NOT_COORDINATOR
     with pytest.raises(KafkaError):
-        await answer
+        await response
     shard.close()
 
 
@@ -343,7 +343,7 @@ async def test_transactional_records_count_when_their_marker_says_so_now_and_aft
 async def test_the_machine_hears_when_its_deadline_comes() -> None:
     shard = await ready(MemoryLog())
     ticket = Ticket[str]()
-    answer = shard.answer_to(ticket)
+    response = shard.answer_to(ticket)
 
     def wait(machine: Words, now: Moment) -> Outcome[None]:
         machine.waiting.append(ticket)
@@ -352,7 +352,7 @@ async def test_the_machine_hears_when_its_deadline_comes() -> None:
 
     await shard.execute(wait)
     async with asyncio.timeout(20):
-        assert await answer == "late"
+        assert await response == "late"
     assert await shard.execute(listen) == ["tick"]
     shard.close()
 
@@ -360,7 +360,7 @@ async def test_the_machine_hears_when_its_deadline_comes() -> None:
 async def test_a_closed_shard_refuses_those_who_wait_and_those_who_come() -> None:
     shard = await ready(MemoryLog())
     ticket = Ticket[str]()
-    answer = shard.answer_to(ticket)
+    response = shard.answer_to(ticket)
 
     def wait(machine: Words, now: Moment) -> Outcome[None]:
         machine.waiting.append(ticket)
@@ -370,7 +370,7 @@ async def test_a_closed_shard_refuses_those_who_wait_and_those_who_come() -> Non
     shard.close()
     shard.close()
     with pytest.raises(KafkaError) as waited:
-        await answer
+        await response
     with pytest.raises(KafkaError) as came:
         await shard.execute(listen)
     assert waited.value.code is came.value.code is ErrorCode.NOT_COORDINATOR
@@ -394,11 +394,11 @@ async def test_an_answer_whose_records_are_too_large_or_cannot_be_replayed_is_a_
         await asyncio.sleep(0.0)
         await asyncio.sleep(0.0)
         ticket = Ticket[str]()
-        answer = shard.answer_to(ticket)
+        response = shard.answer_to(ticket)
         with pytest.raises((KafkaError, ZeroDivisionError)):
             await shard.execute(say(word, answers=[DeferredReply(ticket, "never")]))
         with pytest.raises(KafkaError) as refused:
-            await answer
+            await response
         assert refused.value.code is ErrorCode.COORDINATOR_NOT_AVAILABLE
         with pytest.raises(KafkaError, match="being loaded"):
             await shard.execute(listen)
@@ -412,7 +412,7 @@ async def test_a_tick_that_fails_is_not_the_last(trouble: str) -> None:
     await asyncio.sleep(0.0)
     await asyncio.sleep(0.0)
     ticket = Ticket[str]()
-    answer = shard.answer_to(ticket)
+    response = shard.answer_to(ticket)
 
     def wait(machine: Failing, now: Moment) -> Outcome[None]:
         machine.waiting.append(ticket)
@@ -423,7 +423,7 @@ async def test_a_tick_that_fails_is_not_the_last(trouble: str) -> None:
     await shard.execute(wait)
     with pytest.raises(KafkaError) as refused:
         async with asyncio.timeout(20):
-            await answer
+            await response
     assert refused.value.code is ErrorCode.COORDINATOR_NOT_AVAILABLE
     with pytest.raises(KafkaError, match="being loaded"):
         await shard.execute(listen)
@@ -444,7 +444,7 @@ class Failing(Words):
         outcome = super().tick(now)
         if self.trouble == "too large":
             return Outcome(None, [NewRecord(bytes(200_000), b"")], outcome.answers)
-        self.waiting = [answer.ticket for answer in outcome.answers]
+        self.waiting = [reply.ticket for reply in outcome.answers]
         raise ZeroDivisionError
 
 
@@ -456,7 +456,7 @@ async def test_what_is_written_in_one_turn_is_one_batch_and_each_keeps_its_reply
     shard = await ready(log)
     said = [shard.execute(say(word)) for word in ("one", "two", "three")]
     assert log.end_offset == 0
-    assert [len(await item) for item in said] == [1, 2, 3]
+    assert [len(await reply) for reply in said] == [1, 2, 3]
     assert (len(log.batches), log.end_offset) == (1, 3)
     assert await (await ready(log)).execute(listen) == ["one", "two", "three"]
 
@@ -475,16 +475,16 @@ async def test_a_turn_that_the_log_refuses_takes_all_that_was_decided_in_it() ->
     log = MemoryLog()
     shard = await ready(log)
     ticket = Ticket[str]()
-    answer = shard.answer_to(ticket)
+    response = shard.answer_to(ticket)
     said = [
         shard.execute(say("one", answers=[DeferredReply(ticket, "never")])),
         shard.execute(say("two")),
         shard.execute(listen),
     ]
     log.refusal = KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "the disk is gone")
-    for item in [*said, answer]:
+    for reply in [*said, response]:
         with pytest.raises(KafkaError, match="the disk is gone"):
-            await item
+            await reply
     shard.close()
 
 
@@ -517,14 +517,14 @@ async def test_an_outcome_whose_turn_was_lost_before_it_counts_for_nothing() -> 
     log = MemoryLog()
     shard = await ready(log)
     ticket = Ticket[str]()
-    answer = shard.answer_to(ticket)
+    response = shard.answer_to(ticket)
     first = shard.execute(say("one"))
     log.refusal = KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "the disk is gone")
     with pytest.raises(KafkaError):
         await shard.execute(
             say("two", producer=BatchProducer(7, 0), answers=[DeferredReply(ticket, "never")])
         )
-    for item in (first, answer):
+    for item in (first, response):
         with pytest.raises(KafkaError):
             await item
     shard.close()

@@ -30,7 +30,9 @@ class Logs:
     def offsets(self, questions: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
         self.look_count += LATEST in questions.values()
         return {
-            item: self._answer(item, question) for item, question in questions.items() if item in self.spans
+            topic: self._answer(topic, question)
+            for topic, question in questions.items()
+            if topic in self.spans
         }
 
     def committed(self, group: str, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:

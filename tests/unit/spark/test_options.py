@@ -67,14 +67,14 @@ def test_option_names_are_looked_up_without_regard_to_case() -> None:
     ],
 )
 def test_an_unknown_option_is_an_error_that_names_the_nearest_known_one(typo: str, meant: str) -> None:
-    answer = refusal({**SUBSCRIBED, typo: "x"})
-    assert typo in answer
-    assert f"did you mean {meant}?" in answer
+    refusal_text = refusal({**SUBSCRIBED, typo: "x"})
+    assert typo in refusal_text
+    assert f"did you mean {meant}?" in refusal_text
 
 
 def test_an_option_like_no_other_lists_what_there_is() -> None:
-    answer = refusal({**SUBSCRIBED, "zzzzzz": "x"})
-    assert all(option.name in answer for option in OPTIONS)
+    refusal_text = refusal({**SUBSCRIBED, "zzzzzz": "x"})
+    assert all(option.name in refusal_text for option in OPTIONS)
 
 
 def test_servers_are_asked_for_when_missing() -> None:
@@ -163,8 +163,8 @@ def test_a_start_after_the_last_record_is_an_error_unless_asked_to_take_the_end(
 
 @pytest.mark.parametrize("name", ["endingOffsets", "endingTimestamp", "endingOffsetsByTimestamp"])
 def test_a_stream_has_no_end(name: str) -> None:
-    answer = refusal({**SUBSCRIBED, name: "latest"}, Use.STREAM_READ)
-    assert answer == f"option {name} does not apply to a streaming read, only to a batch read"
+    refusal_text = refusal({**SUBSCRIBED, name: "latest"}, Use.STREAM_READ)
+    assert refusal_text == f"option {name} does not apply to a streaming read, only to a batch read"
 
 
 def test_options_that_do_nothing_here_are_named_in_a_warning() -> None:

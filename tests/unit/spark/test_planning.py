@@ -21,13 +21,13 @@ def test_shares_add_up_to_the_limit_and_none_exceeds_its_backlog(
 ) -> None:
     shares = share(backlog, limit)
     assert sum(shares.values()) == min(limit, sum(backlog.values()))
-    assert all(0 < size <= backlog[item] for item, size in shares.items())
+    assert all(0 < size <= backlog[partition] for partition, size in shares.items())
 
 
 @settings(deadline=None, max_examples=100)
 @given(backlogs, st.integers(12, 5_000))
 def test_nothing_that_waits_starves(backlog: dict[TopicPartition, int], limit: int) -> None:
-    assert set(share(backlog, limit)) == {item for item, size in backlog.items() if size > 0}
+    assert set(share(backlog, limit)) == {partition for partition, size in backlog.items() if size > 0}
 
 
 def test_after_one_record_each_shares_follow_the_backlog() -> None:

@@ -39,7 +39,7 @@ class OneRecordAMillisecond:
         return dict.fromkeys(topics, 4)
 
     def offsets(self, questions: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
-        return {item: moment if moment < 100 else -1 for item, moment in questions.items()}
+        return {topic: moment if moment < 100 else -1 for topic, moment in questions.items()}
 
 
 def whole(partition: int = 0, topic: str = "t", start: int = 10, end: int = 100) -> OffsetRange:

@@ -48,8 +48,8 @@ def test_the_default_columns_have_the_types_of_sparks_kafka_connector() -> None:
 
 @pytest.mark.parametrize("ddl", ["a INT, b STRING", "struct<a: int, b: string>"])
 def test_a_decoded_value_is_a_struct_of_the_users_fields(ddl: str) -> None:
-    answer = read_ddl(projection(columns="value", valueDecode="json", valueSchema=ddl))
-    assert answer.lower().replace(": ", " ") == "`value` struct<a int, b string>"
+    schema = read_ddl(projection(columns="value", valueDecode="json", valueSchema=ddl))
+    assert schema.lower().replace(": ", " ") == "`value` struct<a int, b string>"
 
 
 def test_text_is_a_string() -> None:

@@ -133,8 +133,8 @@ def test_an_index_that_names_other_markers_is_reported(
 
 def test_an_index_of_broken_entries_is_reported(lab: Lab, aborted: AbortedTransaction) -> None:
     lab.write("00000000000000000000.txnindex", encode_aborted(aborted)[:-1])
-    (result,) = check_segment(lab.disk, f"{STEM}.log").problems
-    assert "whole entry" in result
+    (problem,) = check_segment(lab.disk, f"{STEM}.log").problems
+    assert "whole entry" in problem
     lab.write("00000000000000000000.txnindex", b"\x07" + encode_aborted(aborted)[1:])
-    (result,) = check_segment(lab.disk, f"{STEM}.log").problems
-    assert "version" in result
+    (problem,) = check_segment(lab.disk, f"{STEM}.log").problems
+    assert "version" in problem

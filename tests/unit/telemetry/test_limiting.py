@@ -52,17 +52,17 @@ def test_the_number_of_causes_is_bounded_however_many_hosts_there_are() -> None:
 )
 def test_every_line_passes_or_is_counted(steps: list[tuple[int, str, float]]) -> None:
     limiter = LineLimiter(burst=4, per_second=0.5, causes_max=4)
-    now, given_count, passed, answer = 1000.0, 0, 0, 0
+    now, given_count, passed, reported_count = 1000.0, 0, 0, 0
     for count, host, pause in steps:
         now += pause
-        answer += sum(dropped for _, dropped in limiter.overdue(now))
+        reported_count += sum(dropped for _, dropped in limiter.overdue(now))
         for _ in range(count):
             outcome = limiter.admit(ONE._replace(host=host), now)
             given_count += 1
             passed += outcome is not None
-            answer += outcome or 0
-    answer += sum(dropped for _, dropped in limiter.overdue(now + 1e6))
-    assert passed + answer == given_count
+            reported_count += outcome or 0
+    reported_count += sum(dropped for _, dropped in limiter.overdue(now + 1e6))
+    assert passed + reported_count == given_count
 
 
 @pytest.fixture

@@ -102,7 +102,7 @@ def test_the_watchdog_leaves_the_steps_of_one_coroutine_function_alone() -> None
 
 
 def test_the_garbage_collectors_time_is_no_ones() -> None:
-    cycles = [[item] for item in range(1_000_000)]
+    cycles = [[number] for number in range(1_000_000)]
 
     async def collects() -> None:
         gc.collect()
@@ -110,7 +110,7 @@ def test_the_garbage_collectors_time_is_no_ones() -> None:
     began = time.thread_time()
     gc.collect()
     seconds = time.thread_time() - began
-    with callbacks_are_short(seconds / 2) as result:
+    with callbacks_are_short(seconds / 2) as held:
         asyncio.run(collects())
-    assert not result
+    assert not held
     assert cycles

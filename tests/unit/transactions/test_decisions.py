@@ -157,11 +157,11 @@ v5 abort as stranger   MAPPING  MAPPING       MAPPING         CONCURRENT     CON
 
 
 def cells() -> list[tuple[str, str, str]]:
-    result = []
+    records = []
     for line in TABLE.strip().splitlines()[1:]:
         name, outcomes = line[:23].strip(), line[23:].split()
-        result += [(name, state, outcome) for state, outcome in zip(STATES, outcomes, strict=True)]
-    return result
+        records += [(name, state, outcome) for state, outcome in zip(STATES, outcomes, strict=True)]
+    return records
 
 
 @pytest.mark.parametrize(("name", "state", "expected"), cells())

@@ -87,13 +87,13 @@ async def test_rows_come_with_their_freshness(
     topic = make_topic(2)
     send(topic, {b"ann": b'{"n": 1}', b"a/b c": b"2"})
     async with serving(odradek_broker, {topic: {}}) as get:
-        status, answer = await get(f"/tables/{topic}/ann")
-        assert (status, answer["key"], answer["value"]) == (200, "ann", {"n": 1})
-        assert answer["freshness"]["lag"] == 0
-        assert [entry["partition"] for entry in answer["freshness"]["partitions"]] == [0, 1]
+        status, body = await get(f"/tables/{topic}/ann")
+        assert (status, body["key"], body["value"]) == (200, "ann", {"n": 1})
+        assert body["freshness"]["lag"] == 0
+        assert [entry["partition"] for entry in body["freshness"]["partitions"]] == [0, 1]
         assert (await get(f"/tables/{topic}/a%2Fb%20c?freshness=brief"))[1]["value"] == 2
-        status, answer = await get("/tables")
-        assert [entry["table"] for entry in answer["tables"]] == [topic]
+        status, body = await get("/tables")
+        assert [entry["table"] for entry in body["tables"]] == [topic]
 
 
 async def test_pages_of_a_range_follow_each_other(
@@ -105,9 +105,9 @@ async def test_pages_of_a_range_follow_each_other(
         values, token, pages = [], "", 0
         while token is not None:
             more = f"&token={token}" if token else ""
-            _, answer = await get(f"/tables/{topic}?from=002&to=020&limit=7&freshness=brief{more}")
-            values += [row["value"] for row in answer["rows"]]
-            token, pages = answer["next"], pages + 1
+            _, body = await get(f"/tables/{topic}?from=002&to=020&limit=7&freshness=brief{more}")
+            values += [row["value"] for row in body["rows"]]
+            token, pages = body["next"], pages + 1
         assert (values, pages) == (list(range(2, 20)), 3)
         assert [row["key"] for row in (await get(f"/tables/{topic}?prefix=01"))[1]["rows"]] == [
             f"01{digit}" for digit in range(10)
@@ -118,8 +118,8 @@ async def test_windows_of_a_key(odradek_broker: LocalBroker, make_topic: MakeTop
     topic = make_topic()
     send(topic, {b"ann" + struct.pack(">q", at): b"%d" % at for at in (0, 60_000, 120_000)})
     async with serving(odradek_broker, {topic: {"windows": "1m"}}) as get:
-        _, answer = await get(f"/tables/{topic}/ann?from=60000&to=1970-01-01T00:02:00Z")
-        assert [(row["window"], row["value"]) for row in answer["rows"]] == [
+        _, body = await get(f"/tables/{topic}/ann?from=60000&to=1970-01-01T00:02:00Z")
+        assert [(row["window"], row["value"]) for row in body["rows"]] == [
             ({"start_ms": 60_000, "end_ms": 120_000}, 60_000)
         ]
         assert len((await get(f"/tables/{topic}/ann"))[1]["rows"]) == 3
@@ -131,8 +131,8 @@ async def test_bytes_that_are_no_text_are_base64(
     topic = make_topic()
     send(topic, {b"ann": b"\xff", b"\xfe": b"text"})
     async with serving(odradek_broker, {topic: {"key": "bytes", "value": "bytes"}}) as get:
-        _, answer = await get(f"/tables/{topic}")
-        assert answer["rows"] == [
+        _, body = await get(f"/tables/{topic}")
+        assert body["rows"] == [
             {"key": "ann", "value_base64": "/w=="},
             {"key_base64": "/g==", "value": "text"},
         ]
@@ -162,9 +162,9 @@ async def test_errors_are_one_line_with_kafkas_code(
     topic = make_topic()
     send(topic, {struct.pack(">q", 1): b"{"})
     async with serving(odradek_broker, {topic: {"key": "long"}}) as get:
-        result, answer = await get(target.replace("TOPIC", topic))
-        assert (result, answer["error"]["code"], answer["error"]["name"]) == (status, int(code), code.name)
-        assert answer["error"]["message"]
+        result, body = await get(target.replace("TOPIC", topic))
+        assert (result, body["error"]["code"], body["error"]["name"]) == (status, int(code), code.name)
+        assert body["error"]["message"]
 
 
 async def test_other_methods_are_refused(odradek_broker: LocalBroker, make_topic: MakeTopic) -> None:
@@ -195,8 +195,8 @@ async def test_clients_that_do_not_read_hold_up_no_one_for_long(
         slow = [asyncio.create_task(get("/tables", take=False)) for _ in range(2)]
         await asyncio.sleep(0)
         await asyncio.sleep(0)
-        status, answer = await get("/tables")
-        assert (status, answer["error"]["name"]) == (503, "THROTTLING_QUOTA_EXCEEDED")
+        status, body = await get("/tables")
+        assert (status, body["error"]["name"]) == (503, "THROTTLING_QUOTA_EXCEEDED")
         for outcome in await asyncio.gather(*slow, return_exceptions=True):
             assert isinstance(outcome, TimeoutError)
         assert (await get("/tables"))[0] == 200
@@ -207,8 +207,8 @@ async def test_clients_that_do_not_read_hold_up_no_one_for_long(
 
 def fetched(url: str) -> Any:
     try:
-        with urllib.request.urlopen(url) as answer:
-            return json.load(answer)
+        with urllib.request.urlopen(url) as http_response:
+            return json.load(http_response)
     except urllib.error.HTTPError as error:
         return json.load(error)
 
@@ -287,14 +287,14 @@ def test_serve_answers_and_ends_at_a_signal(
         assert server.stdout is not None
         address = server.stdout.readline().removeprefix("ready ").strip()
         assert address.startswith("http://127.0.0.1:")
-        answer = fetched(f"{address}/tables/{counts}/7")
+        body = fetched(f"{address}/tables/{counts}/7")
         for _ in range(300):
-            if "error" not in answer:
+            if "error" not in body:
                 break
-            assert answer["error"]["name"] == "COORDINATOR_LOAD_IN_PROGRESS"
+            assert body["error"]["name"] == "COORDINATOR_LOAD_IN_PROGRESS"
             threading.Event().wait(0.1)
-            answer = fetched(f"{address}/tables/{counts}/7")
-        assert answer["value"] == 8
+            body = fetched(f"{address}/tables/{counts}/7")
+        assert body["value"] == 8
         assert command(capsys, "table", "get", counts, "7", "--server", address) == (0, "8\n", "")
         code, _, err = command(capsys, "table", "get", counts, "8", "--server", address)
         assert (code, "has no key" in err) == (1, True)

@@ -248,8 +248,8 @@ def test_kill_9_leaves_exactly_the_rows_below_the_position(tmp_path: Path, batch
         assert store.get(b"last") == (b"%d" % offset if offset else None)
         rows = dict(store.scan(b"", b"last", 1_000))
         assert rows == {
-            b"%04d" % (item % 1000): b"%d" % item + bytes(200)
-            for item in range(max(1, offset - 999), offset + 1)
+            b"%04d" % (number % 1000): b"%d" % number + bytes(200)
+            for number in range(max(1, offset - 999), offset + 1)
         }
         assert offset > 0 or batches < 2_500
     finally:

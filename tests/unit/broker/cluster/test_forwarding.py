@@ -44,10 +44,10 @@ class Elsewhere:
         assert broker == self.controller_id
         self.asked.append(cast(ForwardRequest, request).request_data)
         self.on_asked()
-        answer = self._answers.pop(0)
-        if isinstance(answer, PeerUnreachable):
-            raise answer
-        return answer
+        next_answer = self._answers.pop(0)
+        if isinstance(next_answer, PeerUnreachable):
+            raise next_answer
+        return next_answer
 
     async def controller_changed(self) -> None:
         await self._changed.wait()
@@ -173,10 +173,10 @@ async def deleted(
         chunks = await cast(Any, dispatcher.handle(cast(Connection, client), memoryview(frame)))
     if chunks is None:
         return None
-    answer = b"".join(chunks)[4:]
-    if answer == DONE.response_data:
-        return answer
-    return cast(DeleteTopicsResponse, decode_response(DELETE_TOPICS, VERSION, answer)[1])
+    response = b"".join(chunks)[4:]
+    if response == DONE.response_data:
+        return response
+    return cast(DeleteTopicsResponse, decode_response(DELETE_TOPICS, VERSION, response)[1])
 
 
 @pytest.mark.parametrize(("stays", "served_count"), [(True, 1), (False, 0)])
@@ -191,9 +191,9 @@ async def test_a_broker_that_became_controller_serves_what_waited_only_for_clien
         client.peer_finished = not stays
 
     cluster.on_asked = is_elected
-    answer = await deleted(FakeContext(cluster), client, lambda: served.append(None))
+    response = await deleted(FakeContext(cluster), client, lambda: served.append(None))
     assert len(served) == served_count
-    assert (answer is not None) is stays
+    assert (response is not None) is stays
 
 
 async def test_what_a_controller_refuses_is_answered_once_the_registry_confirmed_its_office(
@@ -218,8 +218,8 @@ async def test_what_was_committed_needs_no_other_proof_of_office(client: Client)
     cluster = Elsewhere(2)
     cluster.leads = True
     office = Office(cluster, ErrorCode.NOT_CONTROLLER)
-    answer = await deleted(FakeContext(cluster, office), client, office.commit)
-    assert answer == DeleteTopicsResponse(responses=[])
+    response = await deleted(FakeContext(cluster, office), client, office.commit)
+    assert response == DeleteTopicsResponse(responses=[])
     assert office.asked_count == 0
 
 

@@ -103,9 +103,9 @@ async def test_a_request_that_fails_fails_all_its_questions_and_no_later_one() -
     await turns()
     await requests.answer(1)
     assert await later[0] == "C"
-    for item in failed:
+    for failure in failed:
         with pytest.raises(NoPeers):
-            await item
+            await failure
 
 
 async def test_who_asked_may_go_away_before_and_after_the_request_is_made() -> None:
@@ -151,9 +151,9 @@ async def test_too_few_answers_fail_their_questions_and_what_is_asked_next_is_an
     await turns()
     await requests.answer(1)
     assert await later[0] == "C"
-    for item in failed:
+    for failure in failed:
         with pytest.raises(ValueError, match="shorter"):
-            await item
+            await failure
 
 
 async def test_a_broker_alone_has_no_one_to_ask() -> None:

@@ -51,10 +51,10 @@ class World:
         lane: str = "",
     ) -> Message:
         self.asked.append((broker, api_key, request))
-        answer = self.answers.pop(0)
-        if isinstance(answer, OdradekError):
-            raise answer
-        return answer
+        answered = self.answers.pop(0)
+        if isinstance(answered, OdradekError):
+            raise answered
+        return answered
 
     async def sleep(self, seconds: float) -> None:
         self.slept.append(seconds)

@@ -48,8 +48,8 @@ def test_those_who_read_find_their_records_whatever_others_leave_unread(address:
             assert has_begun(peer)
         with wire.Connection(address) as other:
             for offset in range(3):
-                result = wire.fetch(other, "t", offset, max_bytes=LARGE_BYTES + 1000)
-                assert len(result.records) >= LARGE_BYTES
+                fetched = wire.fetch(other, "t", offset, max_bytes=LARGE_BYTES + 1000)
+                assert len(fetched.records) >= LARGE_BYTES
 
 
 def test_answers_in_memory_that_are_left_unread_leave_others_some_room(address: tuple[str, int]) -> None:
@@ -63,6 +63,6 @@ def test_answers_in_memory_that_are_left_unread_leave_others_some_room(address: 
         assert all(has_begun(peer) for peer in selfish)
         with wire.Connection(address) as other:
             for _ in range(3):
-                result = wire.fetch(other, "t", 0, max_bytes=1 << 20, wait_ms=10_000, partition=3)
-                while not result.records:  # as consumers do
-                    result = wire.fetch(other, "t", 0, max_bytes=1 << 20, wait_ms=100, partition=3)
+                fetched = wire.fetch(other, "t", 0, max_bytes=1 << 20, wait_ms=10_000, partition=3)
+                while not fetched.records:  # as consumers do
+                    fetched = wire.fetch(other, "t", 0, max_bytes=1 << 20, wait_ms=100, partition=3)

@@ -71,14 +71,16 @@ def test_epoch_zero_opens_a_session_whose_partitions_need_not_be_named_again() -
     assert first.session_id != 0
     again = plan(sessions, first.session_id, 1)
     assert again.incremental
-    assert [item.key.partition for item in again.wanted] == [0, 1]
+    assert [wanted_partition.key.partition for wanted_partition in again.wanted] == [0, 1]
 
 
 def test_an_incremental_fetch_changes_adds_and_forgets_partitions() -> None:
     sessions = make()
     session_id = plan(sessions, 0, 0, [want(0), want(1)]).session_id
     changed = plan(sessions, session_id, 1, [want(1, offset=9), want(2)], [named("t", 0)])
-    assert [(item.key.partition, item.fetch_offset) for item in changed.wanted] == [(1, 9), (2, 0)]
+    assert [
+        (wanted_partition.key.partition, wanted_partition.fetch_offset) for wanted_partition in changed.wanted
+    ] == [(1, 9), (2, 0)]
 
 
 @pytest.mark.parametrize("epoch", [2, 7])
@@ -171,7 +173,7 @@ def test_a_partition_that_was_served_goes_to_the_back() -> None:
     assert first.session is not None
     first.session.changed(partition_data(0, has_records=True))
     again = plan(sessions, first.session_id, 1)
-    assert [item.key.partition for item in again.wanted] == [1, 2, 0]
+    assert [wanted_partition.key.partition for wanted_partition in again.wanted] == [1, 2, 0]
 
 
 def test_a_follower_takes_the_slot_of_a_consumer_and_none_takes_its_own() -> None:
@@ -207,7 +209,9 @@ def test_what_rests_is_not_looked_at_until_it_is_woken_or_named() -> None:
     assert plan(sessions, first.session_id, 1).wanted == []
     first.session.wake(named("t", 2))
     again = plan(sessions, first.session_id, 2, [want(1, offset=7)])
-    assert [(item.key.partition, item.fetch_offset) for item in again.wanted] == [(2, 0), (1, 7)]
+    assert [
+        (wanted_partition.key.partition, wanted_partition.fetch_offset) for wanted_partition in again.wanted
+    ] == [(2, 0), (1, 7)]
     assert stopped == [2, 1]
     plan(sessions, first.session_id, 3, [], [named("t", 0)])
     assert stopped == [2, 1, 0]

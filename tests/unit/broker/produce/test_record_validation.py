@@ -179,13 +179,13 @@ def test_a_topic_with_a_codec_of_its_own_stores_that_codec(wanted: str, sent: Co
 
 def test_what_is_checked_at_once_is_counted_expanded_and_over_the_whole_request() -> None:
     """Batches of a few kB each, of which none is too large by itself."""
-    item = batch(Codec.GZIP, count=1, size=INLINE_BYTES_MAX // 4)
-    assert len(item) < INLINE_BYTES_MAX // 100
+    batch_bytes = batch(Codec.GZIP, count=1, size=INLINE_BYTES_MAX // 4)
+    assert len(batch_bytes) < INLINE_BYTES_MAX // 100
     inline = InlineWork()
     for _ in range(3):
-        checked_batches(bytearray(item), terms(), inline)
+        checked_batches(bytearray(batch_bytes), terms(), inline)
     with pytest.raises(TakesLong):
-        checked_batches(bytearray(item), terms(), inline)
+        checked_batches(bytearray(batch_bytes), terms(), inline)
 
 
 def test_nothing_of_a_batch_is_done_that_is_too_large_for_what_is_left() -> None:

@@ -68,12 +68,19 @@ def test_a_long_value_is_shown_in_part() -> None:
 
 
 def test_a_letter_for_programs_holds_any_bytes() -> None:
-    answer = letter_json(letter(), False)
-    assert answer["key_base64"] == "a/8="
-    assert answer["value"] == '{"a":\n1}'
-    assert answer["headers"] == [{"name": "trace", "value": "\x00\x01"}, {"name": "empty", "value": None}]
-    assert answer["origin"] == {"topic": "orders", "partition": 2, "offset": 100, "timestamp": 5}
-    assert (answer["error"], answer["delivery_count"], answer["redriven"]) == ("KeyError", 4, False)
+    letter_fields = letter_json(letter(), False)
+    assert letter_fields["key_base64"] == "a/8="
+    assert letter_fields["value"] == '{"a":\n1}'
+    assert letter_fields["headers"] == [
+        {"name": "trace", "value": "\x00\x01"},
+        {"name": "empty", "value": None},
+    ]
+    assert letter_fields["origin"] == {"topic": "orders", "partition": 2, "offset": 100, "timestamp": 5}
+    assert (letter_fields["error"], letter_fields["delivery_count"], letter_fields["redriven"]) == (
+        "KeyError",
+        4,
+        False,
+    )
     assert letter_json(letter(origin=None), True)["origin"] is None
 
 

@@ -62,16 +62,16 @@ def test_a_name_that_does_not_resolve_is_explained() -> None:
 
 
 def test_advertising_loopback_to_the_network_is_a_warning() -> None:
-    answer = (Listener(host="localhost", port=9092),)
-    [result] = checks.check_advertised(
+    advertised = (Listener(host="localhost", port=9092),)
+    [finding] = checks.check_advertised(
         BrokerConfig(
-            network=NetworkConfig(listeners=(listening("0.0.0.0", 9092),), advertised_listeners=answer)
+            network=NetworkConfig(listeners=(listening("0.0.0.0", 9092),), advertised_listeners=advertised)
         )
     )
-    assert result.level is Level.WARN
-    assert "would connect to themselves" in result.seen
-    [result] = checks.check_advertised(BrokerConfig(network=NetworkConfig(advertised_listeners=answer)))
-    assert result.level is Level.OK
+    assert finding.level is Level.WARN
+    assert "would connect to themselves" in finding.seen
+    [finding] = checks.check_advertised(BrokerConfig(network=NetworkConfig(advertised_listeners=advertised)))
+    assert finding.level is Level.OK
 
 
 def test_a_data_directory_is_tried_and_left_as_it_was(tmp_path: Path) -> None:
@@ -119,8 +119,8 @@ def test_a_data_directory_of_another_broker_is_a_failure(tmp_path: Path) -> None
 )
 def test_space_runs_out_in_two_steps(free: int, level: Level, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(checks.shutil, "disk_usage", lambda path: SimpleNamespace(free=free))
-    [result] = checks.check_space("/anywhere")
-    assert result.level is level
+    [finding] = checks.check_space("/anywhere")
+    assert finding.level is level
 
 
 @pytest.mark.parametrize(("soft", "level"), [(1024, Level.WARN), (4096, Level.OK), (-1, Level.OK)])

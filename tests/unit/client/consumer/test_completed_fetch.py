@@ -39,11 +39,11 @@ def chunk(*batches: bytearray, start: int = 0, aborted: list[tuple[int, int]] | 
 
 
 def drain(made: FetchedChunk, step: int = 100) -> list[tuple[int, bytes | None]]:
-    result = []
+    records = []
     while not made.empty:
-        result += [(record.offset, record.value) for record in made.take(step)]
+        records += [(record.offset, record.value) for record in made.take(step)]
     made.take(step)
-    return result
+    return records
 
 
 TWO = (batch(10, b"a", b"b", b"c"), batch(13, b"d", b"e"))

@@ -71,7 +71,7 @@ class Log:
 
     def batches_from(self, offset: int) -> list[bytearray]:
         first = offset - offset % self.batch_records
-        return [self.batch(item) for item in range(first, self.end, self.batch_records)][:2]
+        return [self.batch(number) for number in range(first, self.end, self.batch_records)][:2]
 
     def batch(self, first: int) -> bytearray:
         builder = BatchBuilder()
@@ -178,9 +178,9 @@ async def test_ends_and_times_are_answered_without_an_assignment(
     async with consumer_of(broker) as consumer:
         assert await within(consumer.beginning_offsets([A])) == {A: 5}
         assert await within(consumer.end_offsets([A])) == {A: 20}
-        result = await within(consumer.offsets_for_times({A: 1_008}))
-        assert result[A] is not None
-        assert result[A].offset == 8
+        offsets = await within(consumer.offsets_for_times({A: 1_008}))
+        assert offsets[A] is not None
+        assert offsets[A].offset == 8
         assert await within(consumer.offsets_for_times({A: 99_999})) == {A: None}
         assert await within(consumer.partitions_for("t")) == (0,)
         with pytest.raises(KafkaError, match="topic 't' has partitions 0 to 0, not 4"):

@@ -57,8 +57,10 @@ class Scene:
         """Join as `me`; the SyncGroup that follows."""
         ask = self.due()
         assert ask.api == "JoinGroup"
-        answer = write_subscription(MemberSubscription(topics=("t",)))
-        members = [JoinGroupResponseMember(member_id=name, metadata=answer) for name in ("me", *others)]
+        metadata_bytes = write_subscription(MemberSubscription(topics=("t",)))
+        members = [
+            JoinGroupResponseMember(member_id=name, metadata=metadata_bytes) for name in ("me", *others)
+        ]
         self.answer(
             ask,
             JoinGroupResponse(
@@ -135,7 +137,7 @@ def test_a_leader_waits_until_it_knows_the_topics_of_all(make: Make) -> None:
     scene = make()
     scene.subscribe()
     ask = scene.due()
-    answer = write_subscription(MemberSubscription(topics=("t", "unknown")))
+    metadata_bytes = write_subscription(MemberSubscription(topics=("t", "unknown")))
     scene.answer(
         ask,
         JoinGroupResponse(
@@ -143,7 +145,7 @@ def test_a_leader_waits_until_it_knows_the_topics_of_all(make: Make) -> None:
             protocol_name="range",
             leader="me",
             member_id="me",
-            members=[JoinGroupResponseMember(member_id="me", metadata=answer)],
+            members=[JoinGroupResponseMember(member_id="me", metadata=metadata_bytes)],
         ),
     )
     assert scene.nothing_due()

@@ -101,7 +101,9 @@ def test_the_first_overdue_request_is_found_also_behind_patient_ones() -> None:
 
 
 def offers(**ranges: tuple[int, int]) -> PeerVersions:
-    return PeerVersions({api_by_name(name).key: VersionRange(*item) for name, item in ranges.items()}, "b:1")
+    return PeerVersions(
+        {api_by_name(name).key: VersionRange(*api_name) for name, api_name in ranges.items()}, "b:1"
+    )
 
 
 def test_the_highest_version_that_both_know_is_spoken() -> None:
@@ -185,7 +187,7 @@ async def test_requests_are_pipelined_and_every_answer_finds_its_own(broker: Any
         first = connection.send(MetadataRequest(topics=None))
         second = connection.send(MetadataRequest(topics=[]))
         assert connection.in_flight == 2
-        assert [len(item.topics) for item in await within(asyncio.gather(first, second))] == [2, 0]
+        assert [len(response.topics) for response in await within(asyncio.gather(first, second))] == [2, 0]
         assert connection.in_flight == 0
 
 
@@ -203,7 +205,7 @@ async def test_a_muted_broker_is_asked_again_only_when_the_time_is_over(broker: 
         held = [connection.send(MetadataRequest(topics=topics)) for topics in ([], None)]
         assert connection.in_flight == 2
         assert len(broker.requests("Metadata")) == 1
-        assert [len(item.topics) for item in await within(asyncio.gather(*held))] == [0, 1]
+        assert [len(response.topics) for response in await within(asyncio.gather(*held))] == [0, 1]
         await within(freed.wait())
         assert connection.writable
 
@@ -224,8 +226,8 @@ async def test_a_request_under_way_outlives_a_mute(
     broker: Any, within: Within, silence: object, clock: Any
 ) -> None:
     def answer_after_its_deadline(asked: Any) -> Any:
-        answer = encode_response(3, asked.version, 3, broker.answer_Metadata(asked))
-        asyncio.get_running_loop().call_later(0.1, broker.writers[-1].writelines, answer)
+        response = encode_response(3, asked.version, 3, broker.answer_Metadata(asked))
+        asyncio.get_running_loop().call_later(0.1, broker.writers[-1].writelines, response)
         return silence
 
     broker.once["Metadata"] += [throttling(broker, 30_000), answer_after_its_deadline]

@@ -78,10 +78,10 @@ def test_a_rule_of_the_users_own_is_asked_for_every_row() -> None:
 
 def sent(broker: Any) -> list[tuple[int, list[Any]]]:
     return [
-        (item.index, decode_batch(item.records))
+        (partition.index, decode_batch(partition.records))
         for request in broker.requests("Produce")
         for topic in request.topic_data
-        for item in topic.partition_data
+        for partition in topic.partition_data
     ]
 
 

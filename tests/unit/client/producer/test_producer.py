@@ -38,10 +38,10 @@ QUICK = {"linger_ms": 0, "retry_backoff_ms": 1, "retry_backoff_max_ms": 2, "reco
 def batches(broker: Any) -> list[Any]:
     """The batches of all Produce requests, in the order they came."""
     return [
-        item.records
+        partition.records
         for request in broker.requests("Produce")
         for topic in request.topic_data
-        for item in topic.partition_data
+        for partition in topic.partition_data
     ]
 
 
@@ -386,15 +386,17 @@ async def test_a_refusal_that_names_the_new_leader_saves_the_question(
     first.nodes = second.nodes = {1: first.port, 2: second.port}
 
     def refuse(asked: Any) -> Any:
-        answer = first.produced(asked, ErrorCode.NOT_LEADER_OR_FOLLOWER)
-        reply = answer.responses[0].partition_responses[0]
+        response = first.produced(asked, ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        reply = response.responses[0].partition_responses[0]
         moved = PartitionProduceResponse(
             index=reply.index,
             error_code=reply.error_code,
             current_leader=LeaderIdAndEpoch(leader_id=2, leader_epoch=4),
         )
         topic = TopicProduceResponse(
-            name=answer.responses[0].name, topic_id=answer.responses[0].topic_id, partition_responses=[moved]
+            name=response.responses[0].name,
+            topic_id=response.responses[0].topic_id,
+            partition_responses=[moved],
         )
         endpoint = NodeEndpoint(node_id=2, host="127.0.0.1", port=second.port)
         return ProduceResponse(responses=[topic], node_endpoints=[endpoint])

@@ -81,10 +81,10 @@ class World:
         request = ShareGroupHeartbeatRequest(
             group_id="g", member_id=member, member_epoch=epoch, subscribed_topic_names=names
         )
-        answer: ShareGroupHeartbeatResponse = self.written(
+        response: ShareGroupHeartbeatResponse = self.written(
             self.shares.heartbeat(self.machine, self.now, request=request, caller=CALLER)
         )
-        return answer
+        return response
 
     def joined(self, member: str, *topics: str) -> int:
         """The epoch of a member that has its first partitions."""
@@ -92,7 +92,7 @@ class World:
 
     def has(self, member: str) -> list[int]:
         described = self.shares.describe(self.machine, self.now, group_id="g").reply
-        (result,) = [item for item in described.members if item.member_id == member]
+        (result,) = [group_member for group_member in described.members if group_member.member_id == member]
         return [number for partition in result.assignment.topic_partitions for number in partition.partitions]
 
 
@@ -110,8 +110,8 @@ def test_two_members_have_half_of_the_partitions_each_and_the_last_has_all() -> 
     assert sorted(world.has("a") + world.has("b")) == [0, 1, 2, 3]
     assert len(world.has("a")) == len(world.has("b")) == 2
     world.beat("a", -1)
-    answer = world.beat("b", second.member_epoch)
-    assert answer.assignment is not None
+    response = world.beat("b", second.member_epoch)
+    assert response.assignment is not None
     assert sorted(world.has("b")) == [0, 1, 2, 3]
 
 
@@ -128,17 +128,17 @@ def test_an_unchanged_member_gets_nothing_and_nothing_is_written() -> None:
     world = World()
     epoch = world.joined("a", "t")
     written = len(world.records)
-    answer = world.beat("a", epoch)
-    assert (answer.assignment, answer.member_epoch, len(world.records)) == (None, epoch, written)
+    response = world.beat("a", epoch)
+    assert (response.assignment, response.member_epoch, len(world.records)) == (None, epoch, written)
 
 
 def test_a_topic_that_grows_is_shared_out_again() -> None:
     world = World()
     epoch = world.joined("a", "t")
     world.topics.counts["t"], world.topics.version = 6, 2
-    answer = world.beat("a", epoch)
-    assert answer.member_epoch == epoch + 1
-    answer = world.beat("a", answer.member_epoch)
+    response = world.beat("a", epoch)
+    assert response.member_epoch == epoch + 1
+    response = world.beat("a", response.member_epoch)
     assert world.has("a") == [0, 1, 2, 3, 4, 5]
 
 
@@ -169,8 +169,8 @@ def test_who_does_not_want_a_topic_any_more_loses_it_at_once_and_gets_the_other_
     world.now_ms += 1_000
     epoch = world.beat("a", 1).member_epoch
     assert world.has("a") == [0, 1, 2, 3]
-    answer = world.beat("a", epoch, "u")
-    assert answer.assignment is not None
+    response = world.beat("a", epoch, "u")
+    assert response.assignment is not None
     assert world.has("a") == []
     assert world.beat("a", 1).error_code == 0, "a heartbeat that was sent before is not fenced"
     world.now_ms += 1_000

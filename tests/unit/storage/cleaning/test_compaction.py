@@ -309,8 +309,8 @@ def test_times_lead_to_the_records_that_are_left() -> None:
     left = keyed.records()
     for timestamp in range(left[0].timestamp - 500, keyed.now_ms + 500, 97):
         expected = next((record.offset for record in left if record.timestamp >= timestamp), None)
-        answer = keyed.log.offset_for_timestamp(timestamp)
-        assert (answer.offset if answer else None) == expected
+        position = keyed.log.offset_for_timestamp(timestamp)
+        assert (position.offset if position else None) == expected
     latest = keyed.log.max_timestamp_offset()
     assert latest is not None
     assert latest.timestamp == max(record.timestamp for record in left)

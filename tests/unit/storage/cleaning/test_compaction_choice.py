@@ -44,9 +44,9 @@ def found(sealed: list[SegmentView], config: LogConfig = EAGER, **terms: int | N
 
 
 def test_all_sealed_segments_are_dirty_at_first() -> None:
-    answer = found(segments(100, 100))
-    assert answer is not None
-    assert (answer.first_dirty_offset, answer.end_offset, answer.dirty_ratio) == (0, 20, 1.0)
+    choice = found(segments(100, 100))
+    assert choice is not None
+    assert (choice.first_dirty_offset, choice.end_offset, choice.dirty_ratio) == (0, 20, 1.0)
 
 
 def test_a_log_with_too_little_that_is_dirty_rests() -> None:
@@ -58,25 +58,25 @@ def test_a_log_with_too_little_that_is_dirty_rests() -> None:
 
 
 def test_nothing_from_the_first_undecided_segment_on_is_touched() -> None:
-    answer = found(segments(100, 100, 100), limit_offset=29)
-    assert answer is not None
-    assert answer.end_offset == 20
+    choice = found(segments(100, 100, 100), limit_offset=29)
+    assert choice is not None
+    assert choice.end_offset == 20
     assert found(segments(100), limit_offset=9) is None
 
 
 @pytest.mark.parametrize("cleaned_offset", [-1, 4, 31, 1 << 50])
 def test_a_checkpoint_that_is_not_of_this_log_is_not_believed(cleaned_offset: int) -> None:
-    answer = found(segments(100, 100, 100), cleaned_offset=cleaned_offset, start_offset=5)
-    assert answer is not None
-    assert answer.first_dirty_offset == 5
+    choice = found(segments(100, 100, 100), cleaned_offset=cleaned_offset, start_offset=5)
+    assert choice is not None
+    assert choice.first_dirty_offset == 5
 
 
 def test_young_segments_wait() -> None:
     lag = replace(EAGER, min_compaction_lag_ms=100)
     old = NOW_MS - 100
-    answer = found(segments(100, 100, last_ms=old), lag)
-    assert answer is not None
-    assert answer.end_offset == 10
+    choice = found(segments(100, 100, last_ms=old), lag)
+    assert choice is not None
+    assert choice.end_offset == 10
     assert found(segments(100, last_ms=old + 1), lag) is None
 
 

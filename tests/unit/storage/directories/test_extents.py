@@ -68,12 +68,12 @@ def file_of_three_blocks() -> tuple[bytes, list[int], list[dict[TopicPartition, 
 
 def test_a_file_says_what_was_written_last_of_each_log() -> None:
     data, _, said = file_of_three_blocks()
-    result = decode(data)
-    assert result.extents == said[-1]
-    assert result.is_whole
-    assert result.go_with(b"")
-    assert result.go_with(b"0\n0\n")
-    assert not result.go_with(b"0\n1\nflights 0 9\n")
+    decoded = decode(data)
+    assert decoded.extents == said[-1]
+    assert decoded.is_whole
+    assert decoded.go_with(b"")
+    assert decoded.go_with(b"0\n0\n")
+    assert not decoded.go_with(b"0\n1\nflights 0 9\n")
 
 
 def test_what_is_cut_short_anywhere_says_what_came_before() -> None:
@@ -84,17 +84,17 @@ def test_what_is_cut_short_anywhere_says_what_came_before() -> None:
             with pytest.raises(BadCheckpointError):
                 decode(data[:length])
         else:
-            result = decode(data[:length])
-            assert result.extents == said[whole - 1]
-            assert result.is_whole == (length == ends[whole - 1])
+            decoded = decode(data[:length])
+            assert decoded.extents == said[whole - 1]
+            assert decoded.is_whole == (length == ends[whole - 1])
 
 
 @pytest.mark.parametrize("tail", [bytes(4), bytes(8), bytes(512), b"\xff" * 40])
 def test_what_a_power_cut_left_behind_the_last_block_says_nothing(tail: bytes) -> None:
     data, _, said = file_of_three_blocks()
-    result = decode(data + tail)
-    assert result.extents == said[-1]
-    assert not result.is_whole
+    decoded = decode(data + tail)
+    assert decoded.extents == said[-1]
+    assert not decoded.is_whole
 
 
 def test_a_flipped_bit_voids_its_block_and_what_follows() -> None:

@@ -90,13 +90,13 @@ async def test_each_gets_its_own_error_and_all_get_that_of_the_thread(error: Bas
     threads, trace = Threads(), Trace()
     making = LogCreationBatch(threads)
     good, bad = making.carry_out(trace.work("a")), making.carry_out(trace.work("b", fails_at="2"))
-    result = await asyncio.gather(good, bad, return_exceptions=True)
-    assert result[0] == "a is done"
-    assert isinstance(result[1], ValueError)
+    outcomes = await asyncio.gather(good, bad, return_exceptions=True)
+    assert outcomes[0] == "a is done"
+    assert isinstance(outcomes[1], ValueError)
     threads.error = error
     waiting = [making.carry_out(trace.work(name)) for name in "cd"]
-    result = await asyncio.gather(*waiting, return_exceptions=True)
-    assert result == [error, error]
+    outcomes = await asyncio.gather(*waiting, return_exceptions=True)
+    assert outcomes == [error, error]
 
 
 async def test_who_does_not_wait_any_more_is_no_trouble_to_others() -> None:

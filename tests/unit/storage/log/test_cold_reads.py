@@ -145,12 +145,12 @@ class ColdDisk:
 
     def is_at_hand(self, file: PosixFile, length: int, position: int) -> bool:
         end = min(position + length, file.length())
-        return all((file._path, item >> 12) in self.brought for item in range(position, end, 1 << 12))
+        return all((file._path, number >> 12) in self.brought for number in range(position, end, 1 << 12))
 
     def bring(self, file: PosixFile, length: int, position: int) -> None:
         assert asyncio._get_running_loop() is None, "the loop does not wait"
         end = position + length + (1 << 12)
-        self.brought.update((file._path, item >> 12) for item in range(position, end, 1 << 12))
+        self.brought.update((file._path, number >> 12) for number in range(position, end, 1 << 12))
 
 
 COLD = LogConfig(segment_bytes=1 << 20, index_interval_bytes=1000)
@@ -201,8 +201,8 @@ def test_a_search_by_time_reads_what_is_cold_on_threads_and_finds_the_same(
     for timestamp, end in questions:
         log = opened(tmp_path)
         disk = ColdDisk(monkeypatch)
-        result = asyncio.run(searched(log, first_from(timestamp, end)))
-        assert result == plain[questions.index((timestamp, end))]
+        run_result = asyncio.run(searched(log, first_from(timestamp, end)))
+        assert run_result == plain[questions.index((timestamp, end))]
         assert disk.brought
         monkeypatch.undo()
         log.close()

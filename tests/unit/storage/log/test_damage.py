@@ -23,13 +23,13 @@ LOG = "00000000000000000000.log"
 
 
 def batches_of(log: Any) -> list[Any]:
-    result: list[Any] = []
+    records: list[Any] = []
     offset = log.start_offset
     while offset < log.end_offset:
         read = log.read(offset, 1 << 20, end_offset=log.end_offset, at_least_one=True)
-        result += split_batches(bytearray(read.records))
+        records += split_batches(bytearray(read.records))
         offset = read.next_offset
-    return result
+    return records
 
 
 def damage(lab: Lab, name: str, position: int) -> None:

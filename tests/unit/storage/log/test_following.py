@@ -139,8 +139,8 @@ def test_what_the_leader_took_is_not_too_large_nor_too_old(lab: Lab) -> None:
 def test_times_are_those_of_the_leader_and_can_be_searched(lab: Lab, leader: Any) -> None:
     log = lab.open(LogConfig(message_timestamp_type="LogAppendTime"))
     log.append_as_follower([one(lab, 4, b"a", b"b", timestamps=(100, 300))], now_ms=lab.now_ms)
-    result = log.offset_for_timestamp(200)
-    assert (result.timestamp, result.offset) == (300, 5)
+    offsets = log.offset_for_timestamp(200)
+    assert (offsets.timestamp, offsets.offset) == (300, 5)
 
 
 def test_a_leader_epoch_that_began_without_records_is_replaced_by_the_next(lab: Lab) -> None:

@@ -44,9 +44,9 @@ def test_a_restart_finds_what_was_left_and_what_came_after(
     assert whole(log) == expected
     assert log.epoch_end_offset(0) == (0, offset)
     assert log.latest_epoch == 3
-    result = log.max_timestamp_offset()
-    assert result is not None
-    assert log.offset_for_timestamp(result.timestamp).offset <= result.offset
+    offsets = log.max_timestamp_offset()
+    assert offsets is not None
+    assert log.offset_for_timestamp(offsets.timestamp).offset <= offsets.offset
 
 
 def test_a_batch_that_holds_the_offset_goes_as_a_whole(lab: Lab) -> None:

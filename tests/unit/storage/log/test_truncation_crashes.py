@@ -54,13 +54,13 @@ def test_a_crash_at_any_point_leaves_the_log_as_it_was_or_as_it_is_to_be(
             here.disk.crash(kind)
         here.mount()
         log = here.open(small, clean=False, recovery_point=60)
-        result = whole(log)
-        if result == before:
+        content = whole(log)
+        if content == before:
             assert new_end < 0, number
             assert log.latest_epoch == 2
         else:
-            assert result[:offset] == before[:offset], number
-            assert all(epoch == 5 for _, epoch, _ in result[offset:]), number
+            assert content[:offset] == before[:offset], number
+            assert all(epoch == 5 for _, epoch, _ in content[offset:]), number
             assert log.end_offset >= max(new_end, offset), number
             assert log.latest_epoch == (5 if log.end_offset > offset else 1 if offset <= 30 else 2), number
         fetch(here, log, 3, epoch=7)
@@ -266,8 +266,8 @@ def test_truncations_one_after_another_are_carried_out_together(
             here.flush(log)
         except HostCrashed:
             here.mount()
-            result = whole(here.open(small, clean=False, recovery_point=60))
-            assert result in expected
+            content = whole(here.open(small, clean=False, recovery_point=60))
+            assert content in expected
             continue
         assert not log.awaits_truncation
         here.cut_power()

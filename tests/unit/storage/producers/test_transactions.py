@@ -30,9 +30,9 @@ class Writer:
         batch = self.lab.batch(
             *values, producer=(self.producer_id, self.epoch, self.sequence), transactional=transactional
         )
-        result = log.append(batch, leader_epoch=0, now_ms=self.lab.now_ms, guard=guard)
+        appended = log.append(batch, leader_epoch=0, now_ms=self.lab.now_ms, guard=guard)
         self.sequence += len(values)
-        return int(result.first_offset)
+        return int(appended.first_offset)
 
 
 def refused(call: Any, *arguments: Any, **more: Any) -> ErrorCode:
@@ -141,11 +141,11 @@ def test_a_batch_outside_of_its_producers_open_transaction_is_refused(lab: Lab) 
 
 def test_the_last_stable_offset_is_where_the_oldest_open_transaction_began(lab: Lab) -> None:
     log = lab.open()
-    item, two = Writer(lab, ONE), Writer(lab, TWO)
+    first, two = Writer(lab, ONE), Writer(lab, TWO)
     lab.append(log, b"plain")
-    item.send(log)
+    first.send(log)
     two.send(log)
-    item.send(log)
+    first.send(log)
     assert log.last_stable_offset(4) == 1
     lab.end(log, ONE, commit=True)
     assert log.last_stable_offset(5) == 2
@@ -207,13 +207,13 @@ def test_a_producer_with_an_open_transaction_never_expires(lab: Lab) -> None:
 
 def test_a_reader_hears_of_the_aborted_transactions_that_touch_what_it_reads(lab: Lab) -> None:
     log = lab.open()
-    item, two = Writer(lab, ONE), Writer(lab, TWO)
-    item.send(log)  # 0
+    first, two = Writer(lab, ONE), Writer(lab, TWO)
+    first.send(log)  # 0
     two.send(log)  # 1
     lab.end(log, TWO, commit=False)  # 2
     lab.append(log, b"plain")  # 3
     lab.end(log, ONE, commit=False)  # 4
-    item.send(log)  # 5
+    first.send(log)  # 5
     lab.end(log, ONE, commit=True)  # 6
     assert log.aborted_transactions(0, 7) == [(TWO, 1), (ONE, 0)]
     assert log.aborted_transactions(3, 7) == [(ONE, 0)]

@@ -53,8 +53,8 @@ def check_answers(lab: Lab, log: Any) -> None:
         assert int.from_bytes(bytes(records[:8]), "big") == offset
     for timestamp in range(lab.now_ms, lab.now_ms + 1100, 50):
         expected = next((offset for offset in range(90) if written[offset] >= timestamp), None)
-        result = log.offset_for_timestamp(timestamp)
-        assert (result.offset if result else None) == expected
+        offsets = log.offset_for_timestamp(timestamp)
+        assert (offsets.offset if offsets else None) == expected
 
 
 @pytest.mark.parametrize("clean", [True, False], ids=["clean", "crashed"])
