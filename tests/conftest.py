@@ -37,7 +37,7 @@ def garbage_collector_stays_on() -> Iterator[None]:
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """In workers, after the shuffle: long units of work first. All workers must have the same order."""
     if hasattr(config, "workerinput"):
-        items.sort(key=lambda item: rank_of(item.nodeid))
+        items.sort(key=lambda test: rank_of(test.nodeid))
 
 
 @pytest.hookimpl(optionalhook=True)

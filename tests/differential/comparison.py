@@ -86,8 +86,8 @@ def _differences(where: str, kafka: Any, here: Any) -> Iterator[Difference]:
             deeper = f"{where}{'' if where.endswith(': ') else '.'}{key}"
             yield from _differences(deeper, kafka.get(key, NOT_THERE), here.get(key, NOT_THERE))
     elif isinstance(kafka, list) and isinstance(here, list) and len(kafka) == len(here):
-        for index, (item, other) in enumerate(zip(kafka, here, strict=True)):
-            yield from _differences(f"{where}[{index}]", item, other)
+        for index, (kafkas, other) in enumerate(zip(kafka, here, strict=True)):
+            yield from _differences(f"{where}[{index}]", kafkas, other)
     elif kafka != here:
         yield Difference(where=where, kafka=kafka, here=here)
 

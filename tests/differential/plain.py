@@ -88,7 +88,7 @@ def plain(value: Any, version: int, names: Names, field: str = "") -> Any:
     """A message of that version as dicts, lists, strings and numbers."""
     if isinstance(value, Struct):
         _name_topic(value, names)
-        shown = (item for item in value.FIELDS if version in item.versions)
+        shown = (message_field for message_field in value.FIELDS if version in message_field.versions)
         return {named.name: plain(getattr(value, named.name), version, names, named.name) for named in shown}
     if isinstance(value, list):
         return _list(value, version, names, field)
@@ -102,7 +102,7 @@ def plain(value: Any, version: int, names: Names, field: str = "") -> Any:
         return (
             "<text>"
             if field in TEXTS and value
-            else _UUIDS.sub(lambda result: names.of("text id", result[0]), value)
+            else _UUIDS.sub(lambda fields: names.of("text id", fields[0]), value)
         )
     if isinstance(value, bytes | bytearray | memoryview):
         return batches(bytes(value), names) if field == "records" else bytes(value).hex()
@@ -134,16 +134,18 @@ def _list(values: list[Any], version: int, names: Names, field: str) -> Any:
     if identity is None or field in ORDERED:
         shown = [plain(value, version, names, field) for value in values]
         return sorted(shown, key=str) if field in UNORDERED else shown
-    result: dict[str, Any] = {}
-    for value in sorted(values, key=lambda item: _sortable(plain(getattr(item, identity), version, names))):
-        item = plain(value, version, names)
-        name = label = str(item.pop(identity))
+    fields: dict[str, Any] = {}
+    for value in sorted(
+        values, key=lambda element: _sortable(plain(getattr(element, identity), version, names))
+    ):
+        plain_value = plain(value, version, names)
+        name = label = str(plain_value.pop(identity))
         again = 1
-        while label in result:
+        while label in fields:
             again += 1
             label = f"{name} #{again}"
-        result[label] = item
-    return result
+        fields[label] = plain_value
+    return fields
 
 
 def _identity(values: list[Any]) -> str | None:
@@ -151,7 +153,7 @@ def _identity(values: list[Any]) -> str | None:
     if not isinstance(values[0], Struct):
         return None
     mine = [name for name in IDENTITIES if name in {field.name for field in values[0].FIELDS}]
-    given = {name: [getattr(item, name) not in ("", None) for item in values] for name in mine}
+    given = {name: [getattr(value, name) not in ("", None) for value in values] for name in mine}
     return next(
         (name for name in mine if all(given[name])), next((name for name in mine if any(given[name])), None)
     )

@@ -40,7 +40,7 @@ def _node(*, odradek: bool) -> KafkaNode | OdradekNode:
 
 
 def _drive(node: Node, scripts: list[str], *, keep: bool) -> int:
-    records = 0
+    difference_count = 0
     for script in scripts:
         try:
             steps = comparison.run(script, node.bootstrap)
@@ -52,10 +52,10 @@ def _drive(node: Node, scripts: list[str], *, keep: bool) -> int:
             _say(f"{script}: {len(steps)} answers recorded")
             continue
         for difference in comparison.compare(script, comparison.recorded(script), steps):
-            records += 1
+            difference_count += 1
             why = comparison.allowance(difference)
             _say(f"{difference}" + (f"\n    allowed {why.why}" if why else ""))
-    return 1 if records else 0
+    return 1 if difference_count else 0
 
 
 def _say(line: str) -> None:

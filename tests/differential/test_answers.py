@@ -34,7 +34,11 @@ def test_odradek_answers_as_kafka_did(script: str, bootstrap: str) -> None:
         else:
             needed.append(allowed)
     assert not unexplained, "\n".join(["", *map(str, unexplained)])
-    unneeded = [item for item in comparison.allowances_of(script) if item not in needed and not item.gap]
+    unneeded = [
+        allowance
+        for allowance in comparison.allowances_of(script)
+        if allowance not in needed and not allowance.gap
+    ]
     assert not unneeded
 
 

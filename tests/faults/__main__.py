@@ -80,11 +80,11 @@ def main() -> int:
         full=True,
         talkative=chosen.client_log is not None,
     )
-    answer = sys.stderr if chosen.client_log is None else _own_stderr(chosen.client_log)
+    client_log = sys.stderr if chosen.client_log is None else _own_stderr(chosen.client_log)
     with tempfile.TemporaryDirectory(prefix="odradek-faults-") as temporary:
         directory = chosen.keep or Path(temporary)
         began = time.monotonic()
-        run_result = run(terms, directory, tell=lambda line: _say(line, answer))
+        run_result = run(terms, directory, tell=lambda line: _say(line, client_log))
         _say(run_result.text(time.monotonic() - began), sys.stdout)
         if chosen.json is not None:
             chosen.json.parent.mkdir(parents=True, exist_ok=True)

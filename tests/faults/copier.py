@@ -90,7 +90,7 @@ class Copier(ClientThread):
         )
 
     def _copy(self, consumer: Any, producer: Any) -> None:
-        messages = [item for item in consumer.consume(_BATCH, 0.2) if item.error() is None]
+        messages = [polled for polled in consumer.consume(_BATCH, 0.2) if polled.error() is None]
         if not messages:
             return  # there is always something to copy: a client that stands still brings nothing, and no error
         self.busy_since = time.monotonic()

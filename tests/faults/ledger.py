@@ -61,6 +61,6 @@ def place(partition: int, offset: int) -> int:
     return (partition << _SHIFT) | offset
 
 
-def place_of(answer: int) -> tuple[int, int]:
+def place_of(known_place: int) -> tuple[int, int]:
     """Partition and offset."""
-    return answer >> _SHIFT, answer & ((1 << _SHIFT) - 1)
+    return known_place >> _SHIFT, known_place & ((1 << _SHIFT) - 1)

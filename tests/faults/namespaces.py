@@ -125,7 +125,7 @@ class Places:
     def partition(self, rng: random.Random) -> Iterator[str]:
         """One of several kinds of partition, for as long as the block lasts."""
         victim = rng.choice(self._ids)
-        other = rng.choice([item for item in self._ids if item != victim])
+        other = rng.choice([host_id for host_id in self._ids if host_id != victim])
         kind = rng.choice(_PARTITIONS)
         with self.without(self._links(kind, victim, other)):
             yield f"{kind}: broker {victim}"
@@ -141,9 +141,9 @@ class Places:
             self.heal()
 
     def _links(self, kind: str, victim: int, other: int) -> list[tuple[int, str]]:
-        others = [item for item in self._ids if item != victim]
-        to_others = [(victim, self.address(item)) for item in others]
-        from_others = [(item, self.address(victim)) for item in others]
+        others = [host_id for host_id in self._ids if host_id != victim]
+        to_others = [(victim, self.address(other_id)) for other_id in others]
+        from_others = [(peer_id, self.address(victim)) for peer_id in others]
         # ZooKeeper and the clients: the hub has no route of its own to cut
         to_hub = [(victim, HUB_ADDRESS), (victim, ZOOKEEPER_ADDRESS)]
         links = {

@@ -58,7 +58,7 @@ class Nemesis:
         return happened
 
     def summary(self) -> Counter[str]:
-        return Counter(item.kind for item in self.history)
+        return Counter(strike.kind for strike in self.history)
 
     # -- choosing
 

@@ -150,7 +150,7 @@ def run(terms: Terms, directory: Path, *, tell: Callable[[str], None] = lambda l
     return run_result
 
 
-def _live(site: Site, terms: Terms, result: Result, tell: Callable[[str], None]) -> None:
+def _live(site: Site, terms: Terms, run_result: Result, tell: Callable[[str], None]) -> None:
     """From the start of the brokers to their end."""
     with site.fleet as fleet:
         admin = AdminClient({"bootstrap.servers": fleet.bootstrap, "log_level": 0})
@@ -168,26 +168,28 @@ def _live(site: Site, terms: Terms, result: Result, tell: Callable[[str], None])
         work = _work(fleet.bootstrap, terms)
         for worker in (*writers, *([work] if work else [])):
             worker.start()
-        faults = _torment(site, terms, result, writers, tell)
-        result.seconds_to_full_isr = _until_healed(fleet, terms.partitions)
-        tell(f"healed after {result.seconds_to_full_isr:.1f} s")
-        _end(writers, result, 0 if work is None else len(work.replaced))
-        result.given_up = [failure for writer in writers for failure in writer.failures]
-        result.broken = [writer.broken for writer in writers if writer.broken is not None]
+        faults = _torment(site, terms, run_result, writers, tell)
+        run_result.seconds_to_full_isr = _until_healed(fleet, terms.partitions)
+        tell(f"healed after {run_result.seconds_to_full_isr:.1f} s")
+        _end(writers, run_result, 0 if work is None else len(work.replaced))
+        run_result.given_up = [failure for writer in writers for failure in writer.failures]
+        run_result.broken = [writer.broken for writer in writers if writer.broken is not None]
         gaps = [gap for writer in writers for gap in writer.watch.gaps]
-        result.gaps_s = by_fault(gaps, [(fault.began, fault.kind) for fault in faults])
-        result.work = work.finish(_HEAL_SECONDS) if work else None
-        result.findings = check(fleet.bootstrap, _TOPIC, terms.partitions, writers, timeout_s=300.0)
+        run_result.gaps_s = by_fault(gaps, [(fault.began, fault.kind) for fault in faults])
+        run_result.work = work.finish(_HEAL_SECONDS) if work else None
+        run_result.findings = check(fleet.bootstrap, _TOPIC, terms.partitions, writers, timeout_s=300.0)
         _until_healed(fleet, terms.partitions)
 
 
-def _end(writers: list[Writer], result: Result, known: int) -> None:
+def _end(writers: list[Writer], run_result: Result, known: int) -> None:
     """What a client that stands still got no answer to may be there or not. So many others are known to stand still."""
     unanswered = {writer.name: count for writer in writers if (count := writer.finish(_HEAL_SECONDS))}
     explained = max(stopped_clients() - known, 0) if unanswered else 0
-    result.stood_still = list(unanswered)[:explained]
-    left.extend(writer for writer in writers if writer.name in result.stood_still)
-    result.unanswered = sum(count for name, count in unanswered.items() if name not in result.stood_still)
+    run_result.stood_still = list(unanswered)[:explained]
+    left.extend(writer for writer in writers if writer.name in run_result.stood_still)
+    run_result.unanswered = sum(
+        count for name, count in unanswered.items() if name not in run_result.stood_still
+    )
 
 
 def _work(address: str, terms: Terms) -> Workloads | None:
@@ -197,7 +199,7 @@ def _work(address: str, terms: Terms) -> Workloads | None:
 
 
 def _torment(
-    site: Site, terms: Terms, result: Result, writers: list[Writer], tell: Callable[[str], None]
+    site: Site, terms: Terms, run_result: Result, writers: list[Writer], tell: Callable[[str], None]
 ) -> list[Happened]:
     rng = random.Random(terms.seed)
     nemesis = Nemesis(site.fleet, _TOPIC, rng, terms.session_seconds, extra=site.faults())
@@ -210,7 +212,7 @@ def _torment(
         count = sum(len(writer.ledger) for writer in writers)
         tell(f"{happened.kind}: {happened.victim}, {happened.seconds:.1f} s; {count:,} records sent so far")
         nemesis.pause(*terms.rest_seconds)
-    result.faults = dict(nemesis.summary())
+    run_result.faults = dict(nemesis.summary())
     return nemesis.history
 
 
@@ -221,7 +223,7 @@ def _until_healed(fleet: Fleet, partitions: int) -> float:
     state = "no one answered"
     while time.monotonic() < began + _HEAL_SECONDS:
         metadatas = admin.list_topics(_TOPIC, timeout=10).topics[_TOPIC].partitions
-        state = str({number: (item.leader, item.isrs) for number, item in metadatas.items()})
+        state = str({number: (metadata.leader, metadata.isrs) for number, metadata in metadatas.items()})
         if len(metadatas) == partitions and all(
             len(partition.isrs) == BROKERS for partition in metadatas.values()
         ):

@@ -105,20 +105,20 @@ class Site:
 
     def faults(self) -> dict[str, Callable[[Nemesis], str]]:
         """Those that this site can have beside those of every site."""
-        result: dict[str, Callable[[Nemesis], str]] = {}
+        strikes: dict[str, Callable[[Nemesis], str]] = {}
         if self.places is not None:
-            result["network partition"] = self._partition
-            result["rolling restart while partitioned"] = self._rolling_restart_while_partitioned
+            strikes["network partition"] = self._partition
+            strikes["rolling restart while partitioned"] = self._rolling_restart_while_partitioned
         if self.zookeeper is not None:
-            result["restart of ZooKeeper"] = self._restart_zookeeper
-            result["SIGSTOP of ZooKeeper"] = self._stop_zookeeper
+            strikes["restart of ZooKeeper"] = self._restart_zookeeper
+            strikes["SIGSTOP of ZooKeeper"] = self._stop_zookeeper
         if self.places is not None and self.zookeeper is not None:
-            result["session expiry"] = self._expire
+            strikes["session expiry"] = self._expire
         if self.clocks is not None:
-            result["clock jump"] = self._jump
+            strikes["clock jump"] = self._jump
         if self.disk is not None:
-            result["full disk"] = self._fill
-        return result
+            strikes["full disk"] = self._fill
+        return strikes
 
     def _partition(self, nemesis: Nemesis) -> str:
         assert self.places is not None
@@ -172,8 +172,10 @@ class Site:
             back = wait_for(lambda: sessions.owner(broker.node_id) not in (None, before), _BACK_SECONDS)
         if gone is None:
             return f"{who}, whose session did not end"
-        answer = f"back after {back:.1f} s" if back is not None else f"not back within {_BACK_SECONDS:.0f} s"
-        return f"{who}, ended after {gone:.1f} s, {answer}"
+        recovery_text = (
+            f"back after {back:.1f} s" if back is not None else f"not back within {_BACK_SECONDS:.0f} s"
+        )
+        return f"{who}, ended after {gone:.1f} s, {recovery_text}"
 
     def _jump(self, nemesis: Nemesis) -> str:
         assert self.clocks is not None

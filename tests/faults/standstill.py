@@ -28,14 +28,14 @@ def stopped_clients() -> int:
 
 def _switches() -> dict[str, int]:
     """How often each client's main thread went to sleep, by the thread's id."""
-    result = {}
+    gaps = {}
     for task in _TASKS.glob("*"):
         try:
             if (task / "comm").read_text().strip() == _MAIN:
                 lines = (task / "status").read_text().splitlines()
-                result[task.name] = next(
+                gaps[task.name] = next(
                     int(line.split()[1]) for line in lines if line.startswith("voluntary_ctxt_switches")
                 )
         except OSError:
             continue  # it has just ended
-    return result
+    return gaps

@@ -29,12 +29,12 @@ class Stuck:
 
 @pytest.mark.parametrize(("stopped", "answer"), [(0, ["stuck in commit:1"]), (1, [])])
 def test_only_a_client_that_stands_still_explains_why_a_worker_did_not_end(
-    monkeypatch: pytest.MonkeyPatch, stopped: int, answer: list[str]
+    monkeypatch: pytest.MonkeyPatch, stopped: int, still_busy: list[str]
 ) -> None:
     monkeypatch.setattr(crew, "stopped_clients", lambda: stopped)
     workers = Crew([Stuck])
     workers.start()
 
-    assert workers.finish(0.0) == answer
+    assert workers.finish(0.0) == still_busy
     assert workers.replaced == ["stuck"] * stopped
     assert [worker.name for worker in workers] == ["stuck"]

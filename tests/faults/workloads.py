@@ -49,7 +49,9 @@ class WorkFindings:
             "source": self.source_count,
             "copied": self.copied_count,
             "commits_read": self.commits_read,
-            "wrongs": {kind: result[:20] for kind, result in self.wrongs.items() if result},
+            "wrongs": {
+                kind: wrong_records[:20] for kind, wrong_records in self.wrongs.items() if wrong_records
+            },
             "troubles": dict(self.troubles),
             "seconds_to_catch_up": round(self.seconds_to_catch_up, 2),
             "clients_that_stood_still": self.replaced,
@@ -158,4 +160,6 @@ class Workloads:
 
     def _lost(self, sources: list[bytes]) -> list[str]:
         there = set(sources)
-        return [f"s:{item}" for item in self._writer.ledger.lost(lambda item: f"s:{item}".encode() in there)]
+        return [
+            f"s:{number}" for number in self._writer.ledger.lost(lambda index: f"s:{index}".encode() in there)
+        ]

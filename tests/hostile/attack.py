@@ -151,7 +151,9 @@ class Stage:
         create_topic(self.connect(), name, partitions=partitions, copies=copies, settings=settings)
 
     def worst_bystander_ms(self, first_due: float, last_due: float) -> float:
-        return max((item.latency_ms for item in self.bystander.answers(first_due, last_due)), default=0.0)
+        return max(
+            (answered.latency_ms for answered in self.bystander.answers(first_due, last_due)), default=0.0
+        )
 
 
 def create_topic(

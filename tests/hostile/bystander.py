@@ -146,9 +146,9 @@ class HeartbeatLane(Lane):
 
     def _connected(self) -> Peer:
         with self._any_broker() as peer:
-            result = peer.ask(FindCoordinatorRequest(key=_GROUP), 2)
-        _expect(result.error_code)
-        peer = Peer((result.host, result.port), timeout_s=_ANSWER_SECONDS, client_id="bystander")
+            coordinator = peer.ask(FindCoordinatorRequest(key=_GROUP), 2)
+        _expect(coordinator.error_code)
+        peer = Peer((coordinator.host, coordinator.port), timeout_s=_ANSWER_SECONDS, client_id="bystander")
         if not self._member_id:
             self._join(peer)
         return peer

@@ -54,25 +54,29 @@ def main() -> int:
             proxy.target = (host, int(port))
             for name, (version, work) in clients_at_work(jars).items():
                 seen.append(_observe(proxy, name, version, work))
-            seen += [_observe_language(proxy, node.bootstrap, item) for item in LANGUAGES.values()]
+            seen += [_observe_language(proxy, node.bootstrap, language) for language in LANGUAGES.values()]
         finally:
             node.stop()
     PAGE.write_text(page(_merged(seen)), encoding="utf-8")
     for named in seen:
         sys.stdout.write(f"{named.name} {named.version}: {named.trouble or f'{len(named.versions)} APIs'}\n")
-    return 1 if any(item.trouble and not item.trouble.startswith("absent") for item in seen) else 0
+    return (
+        1
+        if any(seen_client.trouble and not seen_client.trouble.startswith("absent") for seen_client in seen)
+        else 0
+    )
 
 
 def _observe(proxy: Proxy, name: str, version: str, work: Callable[[str], None]) -> Seen:
     proxy.recorded.clear()
-    item = Seen(name=name, version=version)
+    seen_client = Seen(name=name, version=version)
     try:
         work(proxy.bootstrap)
     except Exception as error:  # noqa: BLE001 - whatever a client raises is what the page must say
-        item.trouble = f"failed: {type(error).__name__}: {error}"
+        seen_client.trouble = f"failed: {type(error).__name__}: {error}"
     for request in list(proxy.recorded):
-        item.versions.setdefault(request.api_key, set()).add(request.api_version)
-    return item
+        seen_client.versions.setdefault(request.api_key, set()).add(request.api_version)
+    return seen_client
 
 
 def _observe_language(proxy: Proxy, bootstrap: str, language: Language) -> Seen:
@@ -155,7 +159,7 @@ def page(seen: list[Seen]) -> str:
     rows = []
     for key in sorted(handlers):
         api = APIS[key]
-        cells = [_range(item.versions.get(key, set())) for item in seen]
+        cells = [_range(seen_client.versions.get(key, set())) for seen_client in seen]
         served = f"{api.versions.min}–{api.latest_stable}"
         rows.append(f"| {key} | {api.name} | {served} | " + " | ".join(cells) + " |")
     missing = [api for key, api in sorted(APIS.items()) if key not in handlers]

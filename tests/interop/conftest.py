@@ -43,15 +43,15 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     asked = "interop" in config.option.markexpr
-    for item in items:
-        if item.path.is_relative_to(Path(__file__).parent):
-            if item.get_closest_marker("slow") and not asked:
-                item.add_marker(
+    for test in items:
+        if test.path.is_relative_to(Path(__file__).parent):
+            if test.get_closest_marker("slow") and not asked:
+                test.add_marker(
                     pytest.mark.skip(reason="takes long: `make interop` runs it (pytest -m interop)")
                 )
-            item.add_marker(pytest.mark.interop)
+            test.add_marker(pytest.mark.interop)
             # What third-party clients still call is theirs to renew.
-            item.add_marker(pytest.mark.filterwarnings("ignore::DeprecationWarning"))
+            test.add_marker(pytest.mark.filterwarnings("ignore::DeprecationWarning"))
 
 
 @pytest.fixture(scope="session")

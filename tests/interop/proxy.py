@@ -56,8 +56,8 @@ class Proxy:
         self._listener.shutdown(socket.SHUT_RDWR)
         self._listener.close()
         with self._lock:
-            for item in self._open:
-                _cut(item)
+            for connection in self._open:
+                _cut(connection)
 
     def _accept(self) -> None:
         while True:

@@ -242,17 +242,17 @@ class Fetched:
     records: bytes
 
 
-def read_fetch(answer: Reader) -> Fetched:
-    answer.int32()
-    assert answer.int32() == 1
-    answer.string()
-    assert answer.int32() == 1
-    answer.int32()
-    error_code, high_watermark = answer.int16(), answer.int64()
-    answer.int64()
-    for _ in range(answer.int32()):
-        answer.int64(), answer.int64()
-    return Fetched(error_code=error_code, high_watermark=high_watermark, records=answer.bytes_() or b"")
+def read_fetch(body: Reader) -> Fetched:
+    body.int32()
+    assert body.int32() == 1
+    body.string()
+    assert body.int32() == 1
+    body.int32()
+    error_code, high_watermark = body.int16(), body.int64()
+    body.int64()
+    for _ in range(body.int32()):
+        body.int64(), body.int64()
+    return Fetched(error_code=error_code, high_watermark=high_watermark, records=body.bytes_() or b"")
 
 
 def fetch(connection: Connection, topic: str, offset: int, **more: int) -> Fetched:

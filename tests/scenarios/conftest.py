@@ -29,11 +29,11 @@ def _callbacks_are_short(request: pytest.FixtureRequest) -> Iterator[None]:
 
 @pytest.fixture
 async def scene(tmp_path: Path) -> AsyncIterator[Scene]:
-    item = Scene(tmp_path)
+    new_scene = Scene(tmp_path)
     try:
-        yield item
+        yield new_scene
     finally:
-        await item.stop()
+        await new_scene.stop()
 
 
 @pytest.fixture

@@ -271,9 +271,9 @@ def error_codes(message: Any) -> set[int]:
         if field.name in ("error_code", "partition_error_code"):
             results.add(int(value))
         elif isinstance(value, list):
-            for item in value:
-                if hasattr(item, "FIELDS"):
-                    results |= error_codes(item)
+            for element in value:
+                if hasattr(element, "FIELDS"):
+                    results |= error_codes(element)
     return results
 
 
@@ -310,7 +310,7 @@ WITHOUT_TOPIC = {
 
 
 def versions_of(name: str) -> list[int]:
-    return [version for item, version in versions() if item == name]
+    return [version for api, version in versions() if api == name]
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -233,7 +233,7 @@ async def test_the_settings_of_many_new_topics_are_returned_as_far_as_the_answer
     )
     assert {answered.topic_config_error_code for answered in answers} == {ErrorCode.NONE}
     rest = response.topics[len(answers) :]
-    assert {item.topic_config_error_code for item in rest} == {ErrorCode.INVALID_REQUEST}
+    assert {reply.topic_config_error_code for reply in rest} == {ErrorCode.INVALID_REQUEST}
 
 
 @pytest.mark.parametrize("count", [2, 3000])

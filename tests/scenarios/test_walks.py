@@ -56,8 +56,8 @@ class Recorder:
 
     def _note(self, frame: FrameType, event: str, _: Any) -> None:
         if event == "call" and self._is_on:
-            _, result, file = frame.f_code.co_filename.partition("/src/odradek/")
-            if result:
+            _, inside, file = frame.f_code.co_filename.partition("/src/odradek/")
+            if inside:
                 self.calls.append(Step(file, frame.f_code.co_qualname))
 
     @contextmanager
@@ -86,9 +86,9 @@ class Recorder:
 
 @pytest.fixture
 def recorder() -> Iterator[Recorder]:
-    item = Recorder()
-    with item.of_new_threads():
-        yield item
+    calls = Recorder()
+    with calls.of_new_threads():
+        yield calls
 
 
 @pytest.mark.parametrize("request_name", FILES_MAX)
@@ -99,9 +99,9 @@ def test_a_walk_is_short_and_names_what_there_is(request_name: str) -> None:
     for file, function in walk:
         body: list[ast.stmt] = ast.parse((SOURCES / file).read_text(encoding="utf-8")).body
         for name in function.split("."):
-            result = [node for node in body if getattr(node, "name", None) == name]
-            assert result, f"{file} does not define {function}"
-            body = getattr(result[0], "body", [])
+            definitions = [node for node in body if getattr(node, "name", None) == name]
+            assert definitions, f"{file} does not define {function}"
+            body = getattr(definitions[0], "body", [])
 
 
 async def test_a_produce_request_takes_the_way_that_is_described(recorder: Recorder, scene: Scene) -> None:

@@ -92,8 +92,8 @@ def main(
         for number in range(first, first + seed_count)
     ]
     if part is not None:
-        for name, item, plan in _half(plans, 1) if part == "odd" else plans:
-            click.echo(json.dumps(_report_of(run_once(name, item, plan)[0])))
+        for name, seed_of_plan, plan in _half(plans, 1) if part == "odd" else plans:
+            click.echo(json.dumps(_report_of(run_once(name, seed_of_plan, plan)[0])))
         return
     arguments = ["--seeds", str(seed_count), "--first", str(first), "--scenario", scenario]
     sys.exit(_sweep(names, plans, [*arguments, "--part", "odd" if once else "all"], once=once))
@@ -107,7 +107,7 @@ def _plan(scenario: str, seed: int, faults: str | None, smaller: bool) -> Plan:
 
 def _half(plans: Sequence[_Planned], parity: int) -> list[_Planned]:
     """Of every two the one, and of every twenty one that both processes run."""
-    return [item for number, item in enumerate(plans) if number % 2 == parity or number % _COMPARED == 0]
+    return [seed for number, seed in enumerate(plans) if number % 2 == parity or number % _COMPARED == 0]
 
 
 def _report_of(run: Run) -> dict[str, Any]:

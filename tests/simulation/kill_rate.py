@@ -43,8 +43,8 @@ class Outcome(NamedTuple):
     @property
     def profile(self) -> str:
         """Of the seed that found it, where seeds have profiles."""
-        result = self.failure is not None and self.scenario == "cluster"
-        return profile_of(self.seeds_tried - 1) if result else ""
+        was_found = self.failure is not None and self.scenario == "cluster"
+        return profile_of(self.seeds_tried - 1) if was_found else ""
 
 
 def caught_by() -> dict[str, int]:
@@ -55,10 +55,12 @@ def caught_by() -> dict[str, int]:
 
 def note_seeds(outcomes: Iterable[Outcome]) -> None:
     """Write down which seeds found what; of bugs that were not hunted what is known stays."""
-    result = {outcome.name: outcome.seeds_tried - 1 for outcome in outcomes if outcome.failure is not None}
+    seeds_to_kill = {
+        outcome.name: outcome.seeds_tried - 1 for outcome in outcomes if outcome.failure is not None
+    }
     names = {mutant.name for mutant in BANK}
     known = {name: seed for name, seed in caught_by().items() if name in names}
-    _CAUGHT_BY.write_text(json.dumps(known | result, indent=1, sort_keys=True) + "\n")
+    _CAUGHT_BY.write_text(json.dumps(known | seeds_to_kill, indent=1, sort_keys=True) + "\n")
 
 
 def hunted(name: str) -> Outcome:

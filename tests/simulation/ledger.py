@@ -99,8 +99,8 @@ class Ledger:
         present = {record.offset: record.value for record in records}
         for offset, value in self.committed.items():
             if offset >= start_offset and present.get(offset) != value:
-                result = present.get(offset)
-                what = "is gone" if result is None else f"became {result[:40]!r}"
+                present_value = present.get(offset)
+                what = "is gone" if present_value is None else f"became {present_value[:40]!r}"
                 self._fail(f"the committed record {value[:40]!r} at {offset} {what}")
 
     def _check_range(self, records: Sequence[Found], start_offset: int, end_offset: int) -> None:

@@ -49,17 +49,19 @@ def _arguments() -> argparse.Namespace:
     return parser.parse_args()
 
 
-def _show(file: Path, result: Result | None, output: Path) -> None:
+def _show(file: Path, run_result: Result | None, output: Path) -> None:
     all_series = series(file)
     growths = (
-        result.growths if result else [growth(name, points) for name, points in sorted(all_series.items())]
+        run_result.growths
+        if run_result
+        else [growth(name, points) for name, points in sorted(all_series.items())]
     )
-    answer = table(growths) + "\nasyncio tasks are not counted: a broker has no way to be asked for them\n"
-    if result is not None:
-        answer += result.text() + "\n"
-        (output / "result.json").write_text(json.dumps(result.as_json(), indent=2) + "\n")
-    (output / "table.txt").write_text(answer)
-    sys.stdout.write(answer)
+    report = table(growths) + "\nasyncio tasks are not counted: a broker has no way to be asked for them\n"
+    if run_result is not None:
+        report += run_result.text() + "\n"
+        (output / "result.json").write_text(json.dumps(run_result.as_json(), indent=2) + "\n")
+    (output / "table.txt").write_text(report)
+    sys.stdout.write(report)
     minutes = max(points[-1][0] for points in all_series.values()) / 60
     draw(
         all_series,

@@ -246,24 +246,24 @@ def _watch(sampler: Sampler, terms: Terms, tell: Callable[[str], None]) -> None:
     sampler.look()
 
 
-def _finish(fleet: Fleet, company: _Company, result: Result, tell: Callable[[str], None]) -> None:
+def _finish(fleet: Fleet, company: _Company, run_result: Result, tell: Callable[[str], None]) -> None:
     """The unrest ends first, then the writers, then those who read what they wrote."""
     hanging = [company.visitor.finish(_SETTLE_SECONDS), company.stranger.finish(_SETTLE_SECONDS)]
     hanging += [company.churn.finish(_SETTLE_SECONDS), company.keyed.finish(_SETTLE_SECONDS)]
     unanswered = [writer.name for writer in company.writers if writer.finish(_SETTLE_SECONDS)]
     tell("everything is read back")
-    result.work = company.work.finish(_SETTLE_SECONDS)
+    run_result.work = company.work.finish(_SETTLE_SECONDS)
     sources = {
         message.value() for message in read_topic(fleet.bootstrap, SOURCE, PARTITIONS, _SETTLE_SECONDS)
     }
     readers = {"the new group": company.new_members, "the share group": company.share_members}
     for group, members in readers.items():
-        result.wrongs[f"not seen by {group}"] = _unseen(sources, members, _SETTLE_SECONDS)
+        run_result.wrongs[f"not seen by {group}"] = _unseen(sources, members, _SETTLE_SECONDS)
         hanging += [member.finish(_SETTLE_SECONDS) for member in members]
-    result.ledger = check(
+    run_result.ledger = check(
         fleet.bootstrap, _LEDGER, _LEDGER_PARTITIONS, company.writers, timeout_s=_SETTLE_SECONDS * 3
     )
-    result.wrongs |= {
+    run_result.wrongs |= {
         "the ledger's writers": [writer.broken for writer in company.writers if writer.broken is not None],
         "not answered": unanswered,
         "keys whose last value is another": wrong_keys(fleet.bootstrap, company.keyed, _SETTLE_SECONDS),
@@ -271,8 +271,8 @@ def _finish(fleet: Fleet, company: _Company, result: Result, tell: Callable[[str
         "generated frames": company.stranger.faults,
     }
     for thread in company.threads:
-        result.troubles.update(thread.troubles)
-    result.counts = {
+        run_result.troubles.update(thread.troubles)
+    run_result.counts = {
         "keys_written": sum(1 for _ in company.keyed.acknowledged),
         "topics_made_and_deleted": company.churn.made_count,
         "visits_of_the_third_broker": company.visitor.visits,
@@ -299,7 +299,7 @@ def _unseen(
     return sorted(value.decode() for value in missing)
 
 
-def _look_back(fleet: Fleet, result: Result) -> None:
+def _look_back(fleet: Fleet, run_result: Result) -> None:
     """What the brokers have to say."""
     ended = [str(broker.node_id) for broker in fleet.brokers if not broker.is_alive]
     tracebacks = [
@@ -307,4 +307,4 @@ def _look_back(fleet: Fleet, result: Result) -> None:
         for broker in fleet.brokers
         if (count := log_of(broker).read_bytes().count(b"Traceback"))
     ]
-    result.wrongs |= {"brokers that ended": ended, "tracebacks": tracebacks}
+    run_result.wrongs |= {"brokers that ended": ended, "tracebacks": tracebacks}

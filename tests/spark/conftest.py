@@ -44,12 +44,12 @@ def _absence() -> str | None:
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     here = Path(__file__).parent
-    mine = [item for item in items if item.path.is_relative_to(here)]
+    mine = [collected for collected in items if collected.path.is_relative_to(here)]
     absence = _absence() if mine else None
-    for item in mine:
-        item.add_marker(pytest.mark.spark)
+    for test in mine:
+        test.add_marker(pytest.mark.spark)
         if absence is not None:
-            item.add_marker(pytest.mark.skip(reason=absence))
+            test.add_marker(pytest.mark.skip(reason=absence))
 
 
 @pytest.fixture(scope="session")
@@ -228,8 +228,8 @@ def consume(servers: str) -> Callable[..., Rows]:
         with Admin(servers) as admin:
             partitions = admin.describe_topics([topic.name])[topic.name].topic_partitions
             ends = {
-                item: offsets.offset
-                for item, offsets in admin.list_offsets(
+                partition_data: offsets.offset
+                for partition_data, offsets in admin.list_offsets(
                     dict.fromkeys(partitions, -1), isolation=int(committed)
                 ).items()
             }

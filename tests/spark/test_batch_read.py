@@ -81,8 +81,8 @@ def test_ranges_begin_and_end_at_the_very_offset(new_topic: MakeTopic, read: Rea
 def test_timestamps_choose_the_first_record_at_or_after_them(topic: Any, read: Read) -> None:
     topic.send_numbers(100, 200)
     assert numbers(read(topic, startingTimestamp="150", endingTimestamp="160")) == list(range(150, 160))
-    item = json.dumps({topic.name: {"0": 190}})
-    assert numbers(read(topic, startingOffsetsByTimestamp=item, endingTimestamp="9999")) == list(
+    ends_json = json.dumps({topic.name: {"0": 190}})
+    assert numbers(read(topic, startingOffsetsByTimestamp=ends_json, endingTimestamp="9999")) == list(
         range(190, 200)
     )
 

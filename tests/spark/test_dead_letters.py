@@ -102,8 +102,8 @@ def test_a_dead_letter_of_a_batch_that_fails_is_not_there_and_comes_with_the_bat
 
 
 @guarded("DOUBLE")
-def priced(item: str, amount: float) -> float:
-    return {"tea": 3.0}[item] * amount
+def priced(product: str, amount: float) -> float:
+    return {"tea": 3.0}[product] * amount
 
 
 def test_what_a_function_raises_is_a_dead_letter_with_the_record_as_it_was_read(
@@ -137,14 +137,14 @@ def test_a_function_of_ones_own_decodes_what_has_no_decoder(
 
     @guarded("item STRING, amount INT", name="decode")
     def split(value: bytes) -> tuple[str, int]:
-        item, amount = value.decode().split(";")
-        return item, int(amount)
+        product, amount = value.decode().split(";")
+        return product, int(amount)
 
     @guarded("STRING")
-    def noted(item: str) -> str:
+    def noted(product: str) -> str:
         with calls.open("a") as file:
-            file.write(f"{item}\n")
-        return item
+            file.write(f"{product}\n")
+        return product
 
     rows = read(source).transform(split.apply, "order", "value").transform(noted.apply, "item", "order.item")
     (

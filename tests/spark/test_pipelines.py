@@ -28,14 +28,14 @@ def followed(spark: SparkSession, servers: str, tmp_path: Path) -> Follow:
 
     def run(
         pipeline: Callable[[SparkSession], Any],
-        answer: Callable[[Report], Command | None] = lambda report: None,
+        reply: Callable[[Report], Command | None] = lambda report: None,
     ) -> tuple[int, list[Report]]:
         commands: queue.Queue[Command] = queue.Queue()
         reports: list[Report] = []
 
         def say(report: Report) -> None:
             reports.append(report)
-            command = answer(report)
+            command = reply(report)
             if command is not None:
                 commands.put(command)
 

@@ -29,8 +29,8 @@ def test_the_readmes_streams_program_writes_totals(
     spark: Any, servers: str, consume: Callable[..., Rows], tmp_path: Path
 ) -> None:
     with Producer(servers) as producer:
-        for item, amount in [("tea", 2.5), ("tea", 1.5), ("jam", 4.0)]:
-            value = json.dumps({"item": item, "amount": amount}).encode()
+        for product, amount in [("tea", 2.5), ("tea", 1.5), ("jam", 4.0)]:
+            value = json.dumps({"item": product, "amount": amount}).encode()
             producer.send("orders", value, key=b"k")
         producer.flush()
     [block] = re.findall(r"```python\n(from odradek.streams.*?)```", README.read_text(), flags=re.DOTALL)

@@ -41,18 +41,18 @@ MESSAGES: list[type[Message]] = [cls for api in KAFKAS for cls in (api.request, 
 
 def read_definitions() -> dict[str, dict[str, Any]]:
     """`definitions.txt`, by name of message: its facts, and under "fields" those of its fields, nested."""
-    result = {}
+    api_names = {}
     for block in (RECORDED / "definitions.txt").read_text().strip().split("\n\n"):
         first, *lines = block.splitlines()
         message = read_facts(first)
-        result[message["name"]] = message
+        api_names[message["name"]] = message
         around = [message]
         for line in lines:
             del around[(len(line) - len(line.lstrip())) // 2 :]
             field = read_facts(line)
             around[-1]["fields"].append(field)
             around.append(field)
-    return result
+    return api_names
 
 
 def read_facts(line: str) -> dict[str, Any]:

@@ -26,11 +26,11 @@ class SimulatedStore:
             self._service = SimRegistryStore(world)
 
             async def main() -> T:
-                result = await scenario()
+                outcome = await scenario()
                 for registry in self._opened:
                     await registry.close()
                 self._opened.clear()
-                return result
+                return outcome
 
             return world.run(main)
 

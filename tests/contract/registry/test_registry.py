@@ -475,11 +475,11 @@ def test_a_commit_that_returned_happened_and_one_that_failed_can_be_read(store: 
             except RegistryError:
                 returned = False
             await registry.sync()
-            result = (await registry.get("/a")).version
-            assert result in ({version + 1} if returned else {version, version + 1})
+            node_version = (await registry.get("/a")).version
+            assert node_version in ({version + 1} if returned else {version, version + 1})
             await other.sync()
-            assert (await other.get("/a")).version == result
-            version = result
+            assert (await other.get("/a")).version == node_version
+            version = node_version
 
     store.run(scenario)
 

@@ -58,8 +58,8 @@ def _electing(peer: Peer) -> None:
 
 
 def _mine(response: Any) -> Any:
-    result = [topic for topic in response.replica_election_results if topic.topic == "ad-one"]
-    return response.replace(replica_election_results=result)
+    own_results = [topic for topic in response.replica_election_results if topic.topic == "ad-one"]
+    return response.replace(replica_election_results=own_results)
 
 
 def _moving(peer: Peer) -> None:
@@ -146,8 +146,8 @@ def _quorum(peer: Peer) -> None:
 def _without_offsets(response: Any) -> Any:
     """How far the metadata's log is differs from run to run."""
 
-    def still(item: Any) -> Any:
-        return item.replace(
+    def still(group: Any) -> Any:
+        return group.replace(
             log_end_offset=0,
             last_fetch_timestamp=0,
             last_caught_up_timestamp=0,

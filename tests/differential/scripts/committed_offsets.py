@@ -54,8 +54,10 @@ def commit(
 ) -> OffsetCommitRequest:
     text = more.pop("text", "note")
     partitions = [
-        OffsetCommitRequestPartition(partition_index=item, committed_offset=offset, committed_metadata=text)
-        for item, offset in offsets
+        OffsetCommitRequestPartition(
+            partition_index=partition, committed_offset=offset, committed_metadata=text
+        )
+        for partition, offset in offsets
     ]
     topics = [
         OffsetCommitRequestTopic(name=name, topic_id=more.pop("topic_id", UUID(int=0)), partitions=partitions)

@@ -50,8 +50,8 @@ def sync(
     group: str, generation: int = -1, member: str = "", *, static: str | None = None, **more: Any
 ) -> SyncGroupRequest:
     shares = [
-        SyncGroupRequestAssignment(member_id=item, assignment=data)
-        for item, data in more.pop("shares", {}).items()
+        SyncGroupRequestAssignment(member_id=group_member, assignment=data)
+        for group_member, data in more.pop("shares", {}).items()
     ]
     return SyncGroupRequest(
         group_id=group,

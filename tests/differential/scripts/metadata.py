@@ -40,7 +40,7 @@ def _names(peer: Peer) -> None:
         "an unknown topic, version 1",
         metadata("md-new-1", creating=True),
         1,
-        only=lambda item: item.topics[0].name,
+        only=lambda topic: topic.topics[0].name,
     )
     wait_until_led(peer, "md-new-1")
     peer.ask("the same topic twice", metadata("md-two", "md-two"))
@@ -79,7 +79,7 @@ def _creating(peer: Peer) -> None:
     peer.ask(
         "created by asking",
         metadata("md-new", creating=True),
-        only=lambda item: item.topics[0].replace(error_code=0, partitions=[], topic_id=UUID(int=0)),
+        only=lambda topic: topic.topics[0].replace(error_code=0, partitions=[], topic_id=UUID(int=0)),
     )
     wait_until_led(peer, "md-new")
     peer.ask("what asking created", metadata("md-new"))

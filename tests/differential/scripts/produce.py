@@ -46,7 +46,10 @@ def _targets(peer: Peer) -> None:
     for partition in (2, -1):
         _ask(peer, f"partition {partition}", "pr-one", batch("no"), partition=partition)
     _ask(peer, "an internal topic that does not exist", "__share_group_state", batch("no"))
-    data = [PartitionProduceData(index=item, records=batch(f"both {item}")) for item in (0, 7)]
+    data = [
+        PartitionProduceData(index=partition_data, records=batch(f"both {partition_data}"))
+        for partition_data in (0, 7)
+    ]
     both = [TopicProduceData(name="pr-one", partition_data=data)]
     peer.ask(
         "a partition beside an unknown one",

@@ -52,7 +52,7 @@ def init(name: str | None, who: int = -1, epoch: int = -1, timeout_ms: int = 60_
 
 def start(peer: Peer, name: str, version: int | None = None) -> tuple[int, int]:
     """A producer id and its epoch, when the coordinator is ready to give them."""
-    response = peer.until(lambda item: item.error_code not in (14, 15, 16, 51), init(name), version)
+    response = peer.until(lambda reply: reply.error_code not in (14, 15, 16, 51), init(name), version)
     return response.producer_id, response.producer_epoch
 
 
@@ -138,7 +138,7 @@ def _classic(peer: Peer) -> None:
     ended(peer, "tx-c")
     peer.ask("aborting again", end("tx-c", who, epoch, commit=False), CLASSIC_END)
     peer.until(
-        lambda item: item.topics[0].partitions[0].offset == 4, list_offsets("tx-one", (0, -1), isolation=1)
+        lambda reply: reply.topics[0].partitions[0].offset == 4, list_offsets("tx-one", (0, -1), isolation=1)
     )
     peer.ask("read committed", fetch("tx-one", 0, isolation_level=1), 12)
     peer.ask("read all", fetch("tx-one", 0), 12)
@@ -188,7 +188,9 @@ def _offsets(peer: Peer) -> None:
         return AddOffsetsToTxnRequest(**values)
 
     peer.until(
-        lambda item: item.groups[0].error_code not in (14, 16), fetch_offsets("tx-group", 0, name="tx-one"), 9
+        lambda reply: reply.groups[0].error_code not in (14, 16),
+        fetch_offsets("tx-group", 0, name="tx-one"),
+        9,
     )
     peer.ask("offsets before their group was added", commit(), CLASSIC_COMMIT)
     peer.ask("adding a group with an epoch too high", add_group(producer_epoch=epoch + 1), 3)
@@ -208,7 +210,7 @@ def _offsets(peer: Peer) -> None:
     peer.ask("stable offsets before the end", stable, 9)
     peer.ask("committing offsets", end("tx-o", who, epoch), CLASSIC_END)
     ended(peer, "tx-o")
-    peer.until(lambda item: item.groups[0].topics[0].partitions[0].committed_offset == 7, stable, 9)
+    peer.until(lambda described: described.groups[0].topics[0].partitions[0].committed_offset == 7, stable, 9)
     peer.ask("offsets after the end", stable, 9)
     peer.quietly(DeleteGroupsRequest(groups_names=[""]))  # other scripts expect that there is none
 
@@ -238,7 +240,7 @@ def _more_offsets(peer: Peer) -> None:
     peer.ask("aborting offsets", end("tx-p", who, epoch, commit=False))
     ended(peer, "tx-p")
     stable = fetch_offsets("tx-group", 0, name="tx-one", require_stable=True)
-    peer.until(lambda item: item.groups[0].topics[0].partitions[0].error_code == 0, stable, 9)
+    peer.until(lambda reply: reply.groups[0].topics[0].partitions[0].error_code == 0, stable, 9)
     peer.ask("offsets after they were aborted", stable, 9)
     peer.ask("offsets with the old epoch", commit())
 
@@ -265,8 +267,10 @@ def _showing(peer: Peer) -> None:
     peer.ask("describing", DescribeTransactionsRequest(transactional_ids=["tx-s", "tx-c"]))
 
     def mine(response: Any) -> Any:
-        result = [state for state in response.transaction_states if state.transactional_id.startswith("tx-")]
-        return response.replace(transaction_states=result)
+        own_states = [
+            state for state in response.transaction_states if state.transactional_id.startswith("tx-")
+        ]
+        return response.replace(transaction_states=own_states)
 
     for version in (0, 1, 2):
         peer.ask(

@@ -56,7 +56,7 @@ def main() -> int:
         run_result = run(
             terms,
             directory,
-            result=Result.resumed(terms, noted) if noted else None,
+            earlier=Result.resumed(terms, noted) if noted else None,
             tell=lambda line: _say(line, sys.stderr),
             note=lambda outcome: _write_down(outcome, chosen.resume),
         )
@@ -66,9 +66,9 @@ def main() -> int:
     return 0 if run_result.is_clean != chosen.planted else 1
 
 
-def _write_down(result: Result, place: Path | None) -> None:
+def _write_down(run_result: Result, place: Path | None) -> None:
     if place is not None:
-        place.with_suffix(".new").write_text(json.dumps(result.as_json()))
+        place.with_suffix(".new").write_text(json.dumps(run_result.as_json()))
         place.with_suffix(".new").replace(place)
 
 

@@ -41,7 +41,7 @@ class Finding:
 
     def everything(self) -> dict[str, list[str]]:
         kinds = ("lost", "doubled", "misplaced", "torn", "behind", "unusable")
-        return {kind: result for kind in kinds if (result := getattr(self, kind))}
+        return {kind: wrongs for kind in kinds if (wrongs := getattr(self, kind))}
 
     @property
     def is_clean(self) -> bool:
@@ -86,8 +86,8 @@ def _compare_records(address: str, testimony: Testimony, finding: Finding) -> No
                 finding.misplaced.append(f"{name}:{number} {_where(seen[name][number])}, not {_where(where)}")
 
 
-def _where(answer: int) -> str:
-    return "at {}/{}".format(*place_of(answer)) if answer >= 0 else "without an offset"
+def _where(places: int) -> str:
+    return "at {}/{}".format(*place_of(places)) if places >= 0 else "without an offset"
 
 
 def _compare_transactions(address: str, name: str, ended: dict[int, str], finding: Finding) -> None:

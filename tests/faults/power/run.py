@@ -107,39 +107,39 @@ def run(
     terms: Terms,
     directory: Path,
     *,
-    result: Result | None = None,
+    earlier: Result | None = None,
     tell: Callable[[str], None] = lambda line: None,
     note: Callable[[Result], None] = lambda run_result: None,
 ) -> Result:
-    """Begin, or go on with a `result`; `note` is given it after each start. One that fails is bad, and the next is tried."""
-    result = result if result is not None else Result(terms)
+    """Begin, or go on with an `earlier` run; `note` is given it after each start. One that fails is bad, and the next is tried."""
+    run_result = earlier if earlier is not None else Result(terms)
     failures = 0
-    while result.cuts.total() < terms.cuts and failures < _FAILURES_MAX:
-        start = result.starts
+    while run_result.cuts.total() < terms.cuts and failures < _FAILURES_MAX:
+        start = run_result.starts
         name = f"start {start}{', the registry survives' if start % 3 == 2 else ''}"
-        before, cuts_before, began = len(result.bad), result.cuts.total(), time.monotonic()
+        before, cuts_before, began = len(run_result.bad), run_result.cuts.total(), time.monotonic()
         home = directory / f"start-{start}"
         home.mkdir()
         try:
             cluster = PoweredCluster(home, terms.settings, registry_survives=start % 3 == 2)
             with cluster.running():
-                _one_start(cluster, terms, random.Random(f"{terms.seed}:{start}"), result, name)
+                _one_start(cluster, terms, random.Random(f"{terms.seed}:{start}"), run_result, name)
             failures = 0
         except (OdradekError, KafkaException, OSError, subprocess.SubprocessError, AssertionError):
             failures += 1
-            result.bad[f"{name}, which failed"] = {"unusable": [traceback.format_exc()]}
+            run_result.bad[f"{name}, which failed"] = {"unusable": [traceback.format_exc()]}
             _keep_logs(home, terms.keep)
-        result.starts += 1
-        note(result)
-        for bad, outcome in list(result.bad.items())[before:]:
+        run_result.starts += 1
+        note(run_result)
+        for bad, outcome in list(run_result.bad.items())[before:]:
             tell(f"{bad}: {outcome}"[:_TOLD_MAX])
-        seconds_each = (time.monotonic() - began) / max(result.cuts.total() - cuts_before, 1)
+        seconds_each = (time.monotonic() - began) / max(run_result.cuts.total() - cuts_before, 1)
         tell(
-            f"{name}: {result.cuts.total()} cuts ({seconds_each:.1f} s each), {len(result.bad)} of them bad, "
-            f"{result.checked:,} checked"
+            f"{name}: {run_result.cuts.total()} cuts ({seconds_each:.1f} s each), {len(run_result.bad)} of them bad, "
+            f"{run_result.checked:,} checked"
         )
         shutil.rmtree(home)
-    return result
+    return run_result
 
 
 def _keep_logs(home: Path, keep: Path | None) -> None:
@@ -152,14 +152,16 @@ def _keep_logs(home: Path, keep: Path | None) -> None:
         shutil.copy(log, place / log.name)
 
 
-def _one_start(cluster: PoweredCluster, terms: Terms, rng: random.Random, result: Result, name: str) -> None:
+def _one_start(
+    cluster: PoweredCluster, terms: Terms, rng: random.Random, run_result: Result, name: str
+) -> None:
     """Cut again and again while clients write; then look at what each cut left, and at the cluster itself."""
     logs = cluster.directory if terms.keep is not None else None
     witnesses = Witnesses(cluster.fleet.bootstrap, per_second=terms.per_second, logs=logs)
     witnesses.start()
     _wait_for(witnesses)
-    wanted = min(terms.cuts_per_start, terms.cuts - result.cuts.total())
-    before = len(result.bad)
+    wanted = min(terms.cuts_per_start, terms.cuts - run_result.cuts.total())
+    before = len(run_result.bad)
     left: list[Cut] = []
     was_cut_alone = False
     for _ in range(wanted):
@@ -176,9 +178,9 @@ def _one_start(cluster: PoweredCluster, terms: Terms, rng: random.Random, result
             )
             done = cut is not None
             left += [cut] if cut is not None else []
-        result.cuts[kind if done else _GIVEN_UP] += 1
+        run_result.cuts[kind if done else _GIVEN_UP] += 1
     if was_cut_alone:
-        _check_the_living(cluster, witnesses, result, name)
+        _check_the_living(cluster, witnesses, run_result, name)
     else:
         witnesses.finish(0.0)
     cluster.end()
@@ -188,22 +190,22 @@ def _one_start(cluster: PoweredCluster, terms: Terms, rng: random.Random, result
             line for topic in (LEDGER, TRANSFERS) for line in differing_replicas(placement, topic, PARTITIONS)
         ]
         if differing:
-            result.bad[f"{name}, replicas differ"] = {"misplaced": differing}
-        if len(result.bad) > before:
+            run_result.bad[f"{name}, replicas differ"] = {"misplaced": differing}
+        if len(run_result.bad) > before:
             _keep_logs(cluster.directory, terms.keep)
     with ThreadPoolExecutor(terms.examiners) as examiners:
         for cut, outcome in zip(
             left, examiners.map(lambda cut: cluster.examine(cut, terms.keep), left), strict=True
         ):
-            result.note(f"{name}, {cut.directory.name} ({cut.kind})", outcome)
+            run_result.note(f"{name}, {cut.directory.name} ({cut.kind})", outcome)
 
 
-def _check_the_living(cluster: PoweredCluster, witnesses: Witnesses, result: Result, name: str) -> None:
+def _check_the_living(cluster: PoweredCluster, witnesses: Witnesses, run_result: Result, name: str) -> None:
     name = f"{name}, after brokers lost power one by one"
     unanswered = witnesses.finish(_HEAL_SECONDS)
     if unanswered:
-        result.bad[f"{name}: clients"] = {"unusable": unanswered}
-    result.note(name, compare(cluster.fleet.bootstrap, witnesses.testimony()))
+        run_result.bad[f"{name}: clients"] = {"unusable": unanswered}
+    run_result.note(name, compare(cluster.fleet.bootstrap, witnesses.testimony()))
     wait_until_in_sync(cluster.fleet.bootstrap, (LEDGER, TRANSFERS))
 
 

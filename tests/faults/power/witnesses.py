@@ -47,8 +47,8 @@ class Testimony:
 
     @property
     def count(self) -> int:
-        answer = sum(1 for places in self.records.values() for place in places if place != UNKNOWN)
-        return answer + sum(len(ended) for ended in self.transactions.values())
+        known_count = sum(1 for places in self.records.values() for place in places if place != UNKNOWN)
+        return known_count + sum(len(ended) for ended in self.transactions.values())
 
     def as_json(self) -> dict[str, Any]:
         return {

@@ -76,8 +76,8 @@ def main() -> int:
         _say(f"planted, and not found: {', '.join(missed)}", sys.stdout)
     if chosen.json is not None:
         chosen.json.parent.mkdir(parents=True, exist_ok=True)
-        chosen.json.write_text(json.dumps([result.as_json() for result in results], indent=2) + "\n")
-    return 0 if all(result.is_clean for result in results) and not missed else 1
+        chosen.json.write_text(json.dumps([outcome.as_json() for outcome in results], indent=2) + "\n")
+    return 0 if all(run_result.is_clean for run_result in results) and not missed else 1
 
 
 def _finds(name: str, kills: int, seed: int) -> bool:

@@ -187,14 +187,14 @@ class _Killer:
         cluster: Cluster,
         program: Program,
         job: Job,
-        result: Result,
+        run_result: Result,
         tell: Callable[[str], None],
     ) -> None:
         self._terms = terms
         self._cluster = cluster
         self._program = program
         self._job = job
-        self._result = result
+        self._result = run_result
         self._tell = tell
         self._random = random.Random(terms.seed)
         self._reviving: threading.Thread | None = None

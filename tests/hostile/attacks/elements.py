@@ -77,15 +77,15 @@ def _attack(stage: Stage) -> None:
         if time.monotonic() > deadline or not stage.victim.is_alive:
             break
         came.append(_try(stage, blowing, case))
-    worst = sorted(came, key=lambda item: -max(item.seconds, item.bystander_ms / 1000))[:_WORST_COUNT]
+    worst = sorted(came, key=lambda trial: -max(trial.seconds, trial.bystander_ms / 1000))[:_WORST_COUNT]
     stage.notes["frames_tried"] = f"{len(came)} of {len(planned)}"
-    stage.notes["worst_frames"] = [asdict(item) for item in worst]
-    stage.notes["closed"] = sorted({item.api for item in came if item.outcome == "closed"})
-    silent = [item for item in came if item.outcome == "no answer" and item.api not in _PATIENCE]
+    stage.notes["worst_frames"] = [asdict(trial) for trial in worst]
+    stage.notes["closed"] = sorted({trial.api for trial in came if trial.outcome == "closed"})
+    silent = [trial for trial in came if trial.outcome == "no answer" and trial.api not in _PATIENCE]
     stage.must(
         not silent,
         f"{len(silent)} frames have no answer after {_ANSWER_SECONDS:.0f} s: "
-        + ", ".join(f"{item.api} v{item.version} {item.count} x {item.array}" for item in silent[:5]),
+        + ", ".join(f"{trial.api} v{trial.version} {trial.count} x {trial.array}" for trial in silent[:5]),
     )
     stage.must(bool(came), "no frame was tried")
 

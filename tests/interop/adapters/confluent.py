@@ -102,10 +102,10 @@ def _keep(answers: dict[int, Sent | RefusedError], number: int):  # type: ignore
 
 def _all_sent(answers: list[Sent | RefusedError]) -> list[Sent]:
     sent = []
-    for answer in answers:
-        if isinstance(answer, RefusedError):
-            raise answer
-        sent.append(answer)
+    for delivered in answers:
+        if isinstance(delivered, RefusedError):
+            raise delivered
+        sent.append(delivered)
     return sent
 
 

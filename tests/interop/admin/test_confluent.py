@@ -146,14 +146,17 @@ def test_partitions_can_be_added_and_never_taken_away(admin, topic, clients, row
 
 
 def test_settings_show_value_default_and_where_they_come_from(admin, topic):
-    result = _settings(admin, topic(**{"retention.ms": "123456"}))
-    assert (result["retention.ms"].value, result["retention.ms"].is_default) == ("123456", False)
-    assert result["retention.ms"].source == ConfigSource.DYNAMIC_TOPIC_CONFIG.value
-    assert result["segment.bytes"].value == "1073741824"
-    assert result["flush.ms"].source == ConfigSource.DEFAULT_CONFIG.value
-    assert result["cleanup.policy"].value == "delete"
-    assert result["max.message.bytes"].value == "1048588"
-    assert not result["retention.ms"].is_read_only
+    config_values = _settings(admin, topic(**{"retention.ms": "123456"}))
+    assert (config_values["retention.ms"].value, config_values["retention.ms"].is_default) == (
+        "123456",
+        False,
+    )
+    assert config_values["retention.ms"].source == ConfigSource.DYNAMIC_TOPIC_CONFIG.value
+    assert config_values["segment.bytes"].value == "1073741824"
+    assert config_values["flush.ms"].source == ConfigSource.DEFAULT_CONFIG.value
+    assert config_values["cleanup.policy"].value == "delete"
+    assert config_values["max.message.bytes"].value == "1048588"
+    assert not config_values["retention.ms"].is_read_only
 
 
 @pytest.fixture

@@ -49,9 +49,9 @@ def until(condition: Callable[[], Any]) -> Any:
     """What the condition gives once it is true; fails when that takes a minute."""
     deadline = time.monotonic() + _WAIT_SECONDS
     while time.monotonic() < deadline:
-        result = condition()
-        if result:
-            return result
+        condition_value = condition()
+        if condition_value:
+            return condition_value
         time.sleep(0.05)
     raise AssertionError("it did not come true within a minute")
 

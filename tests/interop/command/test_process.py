@@ -224,8 +224,8 @@ def test_what_was_acknowledged_survives_kill_9_again_and_again(start):
         worker.join()
         assert len(acknowledged) >= known + 2000
         node.start()
-    result = _everything(node.bootstrap, max(acknowledged) + 1)
-    assert {offset: result.get(offset) for offset in acknowledged} == acknowledged
+    records = _everything(node.bootstrap, max(acknowledged) + 1)
+    assert {offset: records.get(offset) for offset in acknowledged} == acknowledged
     assert "Traceback" not in node.log_file.read_text()
 
 

@@ -337,8 +337,8 @@ def test_the_cluster_is_described(run: Run, bootstrap: str) -> None:
 def test_the_doctor_reaches_a_running_broker(run: Run, bootstrap: str, tmp_path: Path) -> None:
     report = run("doctor", "--data", str(tmp_path), "--listen", "127.0.0.1:0", "-b", bootstrap, "--json").json
     assert isinstance(report, list)
-    broker, answer = report[-2:]
-    assert (broker["level"], answer["level"]) == ("ok", "ok")
+    broker, report_line = report[-2:]
+    assert (broker["level"], report_line["level"]) == ("ok", "ok")
     assert broker["about"] == f"broker at {bootstrap}"
 
 

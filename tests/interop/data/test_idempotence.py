@@ -73,7 +73,7 @@ def _kafka_python(bootstrap, name):
     )
     try:
         sent = [producer.send(name, value=b"%d" % number, partition=0) for number in range(RECORDS)]
-        assert [item.get(timeout=30).offset for item in sent] == list(range(RECORDS))
+        assert [acknowledged.get(timeout=30).offset for acknowledged in sent] == list(range(RECORDS))
     finally:
         producer.close(timeout=10)
 

@@ -49,7 +49,7 @@ def test_fetch_sessions_notice_records_in_any_of_many_idle_partitions(bootstrap,
             clients["confluent-kafka"].produce(name, [row(value=b"ping", partition=number)])
             results = []
             for _ in range(20):
-                results = [item for batch in consumer.poll(timeout_ms=1000).values() for item in batch]
+                results = [record for batch in consumer.poll(timeout_ms=1000).values() for record in batch]
                 if results:
                     break
             assert [(text.partition, text.value) for text in results] == [(number, b"ping")]

@@ -23,8 +23,8 @@ def stamped(topic, clients, row):
     name = topic(partitions=2, **{"retention.ms": "-1"})
     stamps = [*STAMPS[:4], STAMPS[9] + 60_000, *STAMPS[5:]]
     rows = [row(value=b"%d" % n, timestamp_ms=stamp) for n, stamp in enumerate(stamps)]
-    for item in rows:  # a batch each, so that the time index has something to say
-        clients["confluent-kafka"].produce(name, [item])
+    for sent_row in rows:  # a batch each, so that the time index has something to say
+        clients["confluent-kafka"].produce(name, [sent_row])
     return name
 
 

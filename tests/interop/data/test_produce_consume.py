@@ -116,8 +116,8 @@ def test_log_append_time_is_the_brokers(client, topic, row):
     sent = client.produce(name, [row(value=b"v", timestamp_ms=past) for _ in range(3)])
     results = client.consume(name, count=3)
     assert {outcome.timestamp_type for outcome in results} == {"LogAppendTime"}
-    assert all(outcome_of.timestamp_ms > past for outcome_of in results)
-    assert [item.timestamp_ms for item in sent] == [item.timestamp_ms for item in results]
+    assert all(outcome.timestamp_ms > past for outcome in results)
+    assert [sent_row.timestamp_ms for sent_row in sent] == [outcome.timestamp_ms for outcome in results]
 
 
 def test_reading_may_start_at_the_earliest_record(client, topic, row):

@@ -74,9 +74,9 @@ def test_the_cluster_suite_runs_and_says_what_failed(tmp_path, server_kind):
     assert run.main([*flags, "--only", "cluster", "--cluster-part", "failures"]) == 0
     document = json.loads((tmp_path / "results.json").read_text())
     assert document["cluster"]["failed"] == []
-    result = {(entry["measure"], entry["quantity"]): entry["value"] for entry in document["samples"]}
-    assert result["3 brokers: kill -9 to the next acknowledgement", "ms"] > 0
-    assert result["3 brokers: restart of a broker to full ISR", "s"] > 0
+    sample_values = {(entry["measure"], entry["quantity"]): entry["value"] for entry in document["samples"]}
+    assert sample_values["3 brokers: kill -9 to the next acknowledgement", "ms"] > 0
+    assert sample_values["3 brokers: restart of a broker to full ISR", "s"] > 0
 
 
 def test_each_round_of_the_cluster_suite_begins_with_another_contender():
@@ -84,27 +84,27 @@ def test_each_round_of_the_cluster_suite_begins_with_another_contender():
 
 
 def test_a_case_that_fails_is_reported_and_costs_no_other_figure(monkeypatch):
-    answer = []
+    noted = []
     revived = []
     monkeypatch.setattr("benchmarks.cluster.failing.revive", revived.append)
-    suite = ClusterSuite([], {}, SMOKE, _Noted(answer))
-    item = Up(key="odradek", title="Odradek", cluster="the cluster")
+    suite = ClusterSuite([], {}, SMOKE, _Noted(noted))
+    up_claim = Up(key="odradek", title="Odradek", cluster="the cluster")
 
     def case(up, number):
         yield from up.samples("produce", "1 KiB", number, {"MB/s": (1.0, "higher")})
         raise TimeoutError("catching up took longer than 90 s")
 
-    assert [sample.value for sample in suite._taken(item, case, 0, 1)] == [1.0]
+    assert [sample.value for sample in suite._taken(up_claim, case, 0, 1)] == [1.0]
     assert suite.failed == ["round 1, Odradek: catching up took longer than 90 s"]
     assert revived == ["the cluster"]
 
 
 class _Noted:
-    def __init__(self, answer):
-        self._noted = answer
+    def __init__(self, noted):
+        self._noted = noted
 
     def say(self, text):
         self._noted.append(text)
 
-    def show(self, item, rounds):
-        self._noted.append(item.measure)
+    def show(self, up, rounds):
+        self._noted.append(up.measure)

@@ -31,8 +31,8 @@ def table_of(script: str) -> dict[str, int]:
 def test_a_worker_that_dies_twice_loses_and_doubles_what_its_guarantee_allows(
     script: str, loses: bool, doubles: bool
 ) -> None:
-    answer = table_of(script)
-    assert answer["orders"] == ORDER_COUNT
-    assert answer["times that the worker was killed"] == 2
-    assert (answer["orders lost"] > 0) is loses
-    assert (answer["orders handled more than once"] > 0) is doubles
+    rows = table_of(script)
+    assert rows["orders"] == ORDER_COUNT
+    assert rows["times that the worker was killed"] == 2
+    assert (rows["orders lost"] > 0) is loses
+    assert (rows["orders handled more than once"] > 0) is doubles

@@ -173,11 +173,13 @@ def test_cooperative_members_keep_what_they_may_keep(member, topic):
 def test_more_members_than_partitions_idle_and_take_over(member, topic):
     name = topic(partitions=2)
     members = [member(name) for _ in range(4)]
-    until(lambda: owned(*members) == [0, 1] and sum(bool(item.owned) for item in members) == 2)
-    busy = next(item for item in members if item.owned)
+    until(lambda: owned(*members) == [0, 1] and sum(bool(idle_member.owned) for idle_member in members) == 2)
+    busy = next(joined_member for joined_member in members if joined_member.owned)
     busy.close()
     rest = [group_member for group_member in members if group_member is not busy]
-    until(lambda: owned(*rest) == [0, 1] and sum(bool(item.owned) for item in rest) == 2)
+    until(
+        lambda: owned(*rest) == [0, 1] and sum(bool(remaining_member.owned) for remaining_member in rest) == 2
+    )
 
 
 def test_a_member_that_is_killed_hands_its_partitions_on(bootstrap, group, member, topic):
@@ -383,10 +385,15 @@ def test_administrators_list_describe_and_delete_groups(bootstrap, group, member
     assert described_member.client_id == "who"
     assert {place.partition for place in described_member.assignment.topic_partitions} == {0, 1}
     asked = [ck.ConsumerGroupTopicPartitions(group)]
-    result = admin.list_consumer_group_offsets(asked)[group].result(SECONDS_MAX)
-    assert {(place.partition, place.offset) for place in result.topic_partitions} == {(0, 2), (1, 2)}
+    committed_offsets = admin.list_consumer_group_offsets(asked)[group].result(SECONDS_MAX)
+    assert {(place.partition, place.offset) for place in committed_offsets.topic_partitions} == {
+        (0, 2),
+        (1, 2),
+    }
     listed = admin.list_consumer_groups().result(SECONDS_MAX)
-    assert (group, ck.ConsumerGroupState.STABLE) in {(item.group_id, item.state) for item in listed.valid}
+    assert (group, ck.ConsumerGroupState.STABLE) in {
+        (group_member.group_id, group_member.state) for group_member in listed.valid
+    }
     with pytest.raises(ck.KafkaException):
         admin.delete_consumer_groups([group])[group].result(SECONDS_MAX)
     entry.close()
@@ -398,7 +405,7 @@ def test_administrators_list_describe_and_delete_groups(bootstrap, group, member
     again.close()
     admin.delete_consumer_groups([group])[group].result(SECONDS_MAX)
     listed = admin.list_consumer_groups().result(SECONDS_MAX)
-    assert group not in {item.group_id for item in listed.valid}
+    assert group not in {listed_group.group_id for listed_group in listed.valid}
 
 
 def test_groups_go_on_after_the_broker_was_killed(make_node, server_kind, group, row):

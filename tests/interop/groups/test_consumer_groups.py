@@ -257,7 +257,7 @@ def test_offsets_are_committed_in_a_transaction(member, bootstrap, topic):
 def test_members_choose_the_assignor(member, bootstrap, group, topic, assignor):
     names = [topic(partitions=2), topic(partitions=2)]
     members = [member(**{"group.remote.assignor": assignor}).subscribe(*names) for _ in range(2)]
-    until(lambda: all(len(item.partitions) == 2 for item in members), *members)
+    until(lambda: all(len(joined_member.partitions) == 2 for joined_member in members), *members)
     if assignor == "range":
         assert [{number for _, number in group_member.partitions} for group_member in members] in (
             [{0}, {1}],

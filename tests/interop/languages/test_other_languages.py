@@ -140,7 +140,7 @@ def test_the_consumer_protocol_shares_partitions_too(run: Run, bootstrap: str, t
     assert run("group", topic=name, group=group, count=10, protocol="consumer")["values"] == _values("x")
     asking = AdminClient({"bootstrap.servers": bootstrap})
     listed = asking.list_consumer_groups().result(30).valid
-    assert {item.group_id: item.type.name for item in listed}[group] == "CONSUMER"
+    assert {listed_group.group_id: listed_group.type.name for listed_group in listed}[group] == "CONSUMER"
 
 
 @pytest.mark.parametrize("run", KIP_932, indirect=True)

@@ -107,16 +107,19 @@ def test_a_bad_batch_with_acks_0_closes_its_sender_alone(server, connect, topic)
 def test_one_bad_partition_does_not_spoil_the_others(connect, topic):
     name, peer = topic(partitions=3), connect()
     good, bad = wire.batch(THREE, 3), wire.batch(THREE, 3, crc=1)
-    data = [wire.int32(n) + wire.bytes_(item) for n, item in ((0, good), (1, bad), (2, good), (9, good))]
+    data = [
+        wire.int32(n) + wire.bytes_(record_set)
+        for n, record_set in ((0, good), (1, bad), (2, good), (9, good))
+    ]
     head = wire.string(None) + wire.int16(-1) + wire.int32(10_000)
     response = peer.call(wire.PRODUCE, 7, head + wire.array([wire.string(name) + wire.array(data)]))
     response.int32(), response.string()
-    result = {}
+    codes = {}
     for _ in range(response.int32()):
         index, code = response.int32(), response.int16()
         response.int64(), response.int64(), response.int64()
-        result[index] = code
-    assert result == {0: 0, 1: CORRUPT, 2: 0, 9: 3}
+        codes[index] = code
+    assert codes == {0: 0, 1: CORRUPT, 2: 0, 9: 3}
 
 
 def test_sequences_are_kept_and_gaps_and_old_epochs_refused(connect, topic):

@@ -63,8 +63,8 @@ def test_an_invalid_topic_name_is_refused_and_leaves_no_file(server, connect, na
 
 def test_an_invalid_name_is_not_created_by_asking_for_it(connect):
     peer = connect()
-    result = _metadata_codes(peer, ["in valid", "fine-by-asking"], create=True)
-    assert result["in valid"] == INVALID_TOPIC
+    codes = _metadata_codes(peer, ["in valid", "fine-by-asking"], create=True)
+    assert codes["in valid"] == INVALID_TOPIC
     assert wire.produce(peer, "in valid", ONE).error_code in {UNKNOWN_TOPIC, INVALID_TOPIC}
 
 
@@ -133,9 +133,9 @@ def test_a_request_for_more_topics_than_anyone_has_is_answered(connect):
 
 
 def test_the_same_topic_twice_in_one_request_is_refused_both_times(connect):
-    item = wire.create_topics_body("twice")[4:-5]
+    topic_bytes = wire.create_topics_body("twice")[4:-5]
     response = connect().call(
-        wire.CREATE_TOPICS, 2, wire.array([item, item]) + wire.int32(1000) + wire.int8(0)
+        wire.CREATE_TOPICS, 2, wire.array([topic_bytes, topic_bytes]) + wire.int32(1000) + wire.int8(0)
     )
     response.int32()
     codes = set()

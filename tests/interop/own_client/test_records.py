@@ -144,8 +144,8 @@ def test_arrow_holds_what_records_hold(bootstrap: str, topic: MakeTopic) -> None
             assert set(rows["topic"].to_pylist()) == {name}
             seen[partition] += zip(rows["offset"].to_pylist(), rows["value"].to_pylist(), strict=True)
             assert rows["headers"][0].as_py()[0]["key"] == "n"
-    for partition, result in seen.items():
-        assert result == [(n, b"%d" % (2 * n + partition)) for n in range(250)]
+    for partition, values in seen.items():
+        assert values == [(n, b"%d" % (2 * n + partition)) for n in range(250)]
 
 
 def test_a_consumer_waits_for_what_is_yet_to_come(bootstrap: str, topic: MakeTopic) -> None:

@@ -356,9 +356,9 @@ def test_librdkafka_reads_what_we_commit_and_we_what_it_commits(
     settings = {"bootstrap.servers": bootstrap, "group.id": name, "enable.auto.commit": False}
     reader = confluent_kafka.Consumer(settings)
     reader.assign([confluent_kafka.TopicPartition(into, 0, 0)])
-    result = [message.value() for message in reader.consume(2, SECONDS)]
+    values = [message.value() for message in reader.consume(2, SECONDS)]
     reader.close()
-    assert result == [b"ours", b"theirs"]
+    assert values == [b"ours", b"theirs"]
 
 
 def test_an_admin_sees_transactions_and_can_end_one(

@@ -164,9 +164,9 @@ def committed(bootstrap, name, partitions, *, isolation="read_committed"):
 def soon_committed(bootstrap, name, partitions, expected):
     """What is committed, once it is `expected` or time is up: a commit is answered before all its markers are written."""
     deadline = time.monotonic() + SECONDS
-    while (result := committed(bootstrap, name, partitions)) != expected and time.monotonic() < deadline:
+    while (seen_values := committed(bootstrap, name, partitions)) != expected and time.monotonic() < deadline:
         pass
-    return result
+    return seen_values
 
 
 def transact(producer, name, values, *, commit, partitions=2):
@@ -276,8 +276,8 @@ def test_a_commit_whose_answer_is_lost_commits_once(proxied, lost):
 def offsets_of(bootstrap, group, name):
     consumer = ck.Consumer({"bootstrap.servers": bootstrap, "group.id": group, "log_level": 2})
     try:
-        (result,) = consumer.committed([ck.TopicPartition(name, 0)], timeout=SECONDS)
-        return result.offset
+        (committed_offset,) = consumer.committed([ck.TopicPartition(name, 0)], timeout=SECONDS)
+        return committed_offset.offset
     finally:
         consumer.close()
 
@@ -379,12 +379,14 @@ def test_a_killed_broker_tears_no_transaction_and_loses_none(server_kind, make_n
             worker.join()
             node.start()
         Confluent(node.bootstrap, "killed")  # fences whatever is left
-        result = committed(node.bootstrap, "t", 2)
-        assert result[0] == result[1], "torn"
-        numbers = [int(value) for value in result[0]]
+        seen_values = committed(node.bootstrap, "t", 2)
+        assert seen_values[0] == seen_values[1], "torn"
+        numbers = [int(value) for value in seen_values[0]]
         assert len(set(numbers)) == len(numbers), "duplicate"
         assert {name for name, fate in fates.items() if fate == "committed"} <= set(numbers), "lost"
-        assert not {item for item, fate in fates.items() if fate == "aborted"} & set(numbers), "aborted read"
+        assert not {
+            transaction_value for transaction_value, fate in fates.items() if fate == "aborted"
+        } & set(numbers), "aborted read"
         assert "Traceback" not in node.log_file.read_text()
     finally:
         node.stop()

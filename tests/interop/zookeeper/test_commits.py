@@ -120,8 +120,8 @@ async def test_a_watch_that_ended_is_set_again_when_someone_watches_again(
         answers: list[int] = []
         end = registry.watch("/a", lambda replies=answers: replies.append(1))
         await registry.get("/a")
-        await eventually(lambda answer=answers: answer)
+        await eventually(lambda reply=answers: reply)
         answers.clear()
         await other.commit([Create(path=f"/a/{number}", data=b"")])
-        await eventually(lambda answer=answers: answer)
+        await eventually(lambda second_reply=answers: second_reply)
         end()

@@ -40,7 +40,7 @@ def _tree(client, path: str) -> list[str]:
         below = client.get_children(path)
     except NoAuthError:
         return [path]
-    return [path, *(item for name in below for item in _tree(client, f"{path}/{name}"))]
+    return [path, *(child for name in below for child in _tree(client, f"{path}/{name}"))]
 
 
 async def _fill(registry) -> None:
@@ -105,7 +105,7 @@ async def test_what_was_made_without_access_lists_is_closed_when_they_come(
     secured = await open_registry(zookeeper.address + chroot, **LOGIN)
     for path in before:
         acl, _ = await asyncio.to_thread(_acl, zookeeper.address, path)
-        assert [item.id.scheme for item in acl] == ["digest"]
+        assert [permission.id.scheme for permission in acl] == ["digest"]
     await secured.commit([Delete(path="/topics/flights", version=0)])
 
 

@@ -122,9 +122,9 @@ class Coordinator:
 
     @staticmethod
     def _drain(waiting: dict[str, tuple[Player, Ask]]) -> list[tuple[Player, Ask]]:
-        result = list(waiting.values())
+        joined = list(waiting.values())
         waiting.clear()
-        return result
+        return joined
 
     @staticmethod
     def _answer(player: Player, ask: Ask, code: ErrorCode, now: float) -> None:

@@ -141,20 +141,20 @@ class OldMember:
         self.bench.execute(partial(join, request=request, caller=CALLER, ticket=self._ticket()))
         self.act()
 
-    def _answered(self, answer: Any) -> None:
-        if self._must_begin_again(answer.error_code):
+    def _answered(self, reply: Any) -> None:
+        if self._must_begin_again(reply.error_code):
             return
-        if isinstance(answer, JoinGroupResponse):
-            self.member_id, self.generation = answer.member_id, answer.generation_id
-            ids = [member.member_id for member in answer.members]
+        if isinstance(reply, JoinGroupResponse):
+            self.member_id, self.generation = reply.member_id, reply.generation_id
+            ids = [member.member_id for member in reply.members]
             self._sync(ids)
-        elif isinstance(answer, SyncGroupResponse):
-            parts = read_assignment(bytes(answer.assignment)).assigned_partitions
+        elif isinstance(reply, SyncGroupResponse):
+            parts = read_assignment(bytes(reply.assignment)).assigned_partitions
             self.uses = {n for assigned_partitions in parts for n in assigned_partitions.partitions}
 
     def _sync(self, ids: list[str]) -> None:
         topics = self.bench.changing
-        shares = {item: range(place, COUNT, len(ids)) for place, item in enumerate(ids)}
+        shares = {member_id: range(place, COUNT, len(ids)) for place, member_id in enumerate(ids)}
         request = SyncGroupRequest(
             group_id=GROUP,
             generation_id=self.generation,

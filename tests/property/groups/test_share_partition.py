@@ -123,7 +123,9 @@ class Sharing(RuleBasedStateMachine):
     @rule()
     def restart(self) -> None:
         """Only what was kept is left: acquired records come back with their earlier count."""
-        batches = [item for offset, item in sorted(self.kept.items()) if offset >= self.kept_start]
+        batches = [
+            kept_batch for offset, kept_batch in sorted(self.kept.items()) if offset >= self.kept_start
+        ]
         self.partition = SharePartition(self.kept_start, lambda: LIMITS, batches)
         for offset in list(self.owner):
             del self.owner[offset]
@@ -160,7 +162,7 @@ TestSharing.settings = settings(max_examples=80, stateful_step_count=40, deadlin
 
 
 def acknowledged(partition: SharePartition, *ranges: tuple[int, int, Any]) -> list[StateBatch]:
-    return partition.acknowledge("a", [AcknowledgedRange(*item) for item in ranges], now_ms=0)
+    return partition.acknowledge("a", [AcknowledgedRange(*offset_range) for offset_range in ranges], now_ms=0)
 
 
 def test_one_bad_range_leaves_everything_as_it_was() -> None:

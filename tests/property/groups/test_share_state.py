@@ -30,7 +30,7 @@ def batches_of(known: Known) -> list[StateBatch]:
 @settings(deadline=None, max_examples=200)
 @given(KNOWN, KNOWN, st.integers(0, OFFSETS))
 def test_the_newer_word_counts_for_each_offset(old: Known, new: Known, start_offset: int) -> None:
-    expected = {offset: item for offset, item in (old | new).items() if offset >= start_offset}
+    expected = {offset: state for offset, state in (old | new).items() if offset >= start_offset}
     assert list(combined(batches_of(old), batches_of(new), start_offset)) == batches_of(expected)
 
 

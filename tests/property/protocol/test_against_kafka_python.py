@@ -65,7 +65,7 @@ def plain(value: Any) -> Any:
     if isinstance(value, Struct):
         return {field.name: plain(getattr(value, field.name)) for field in value.FIELDS}
     if isinstance(value, list | tuple):
-        return [plain(item) for item in value]
+        return [plain(element) for element in value]
     if isinstance(value, memoryview | bytearray):
         return bytes(value)
     return value

@@ -59,10 +59,10 @@ def both(ask: Callable[[Any], object]) -> tuple[object, object]:
 
 
 def sieved(made: Any, *arguments: Any) -> object:
-    result = made.sieve(*arguments)
+    sieve_outcome = made.sieve(*arguments)
     return (
-        result.batch and bytes(result.batch[HEADER_BYTES:]),
-        *result[1:],
+        sieve_outcome.batch and bytes(sieve_outcome.batch[HEADER_BYTES:]),
+        *sieve_outcome[1:],
     )  # the header's place may hold anything
 
 

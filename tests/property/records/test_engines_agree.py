@@ -60,13 +60,13 @@ def _columns(module: Any, data: bytes, frame: Frame, from_offset: int) -> Outcom
     return _outcome(read)
 
 
-def _as_values(item: object) -> object:
+def _as_values(batch_part: object) -> object:
     """Buffers as bytes, so that columns can be compared; validity without the bits behind the last row."""
-    if isinstance(item, (bytes, bytearray, memoryview)):
-        return bytes(item)
-    if isinstance(item, tuple):
-        return tuple(_as_values(part) for part in item)
-    return item
+    if isinstance(batch_part, (bytes, bytearray, memoryview)):
+        return bytes(batch_part)
+    if isinstance(batch_part, tuple):
+        return tuple(_as_values(part) for part in batch_part)
+    return batch_part
 
 
 def _assert_agreement(data: bytes, frame: Frame, from_offset: int = 0) -> None:

@@ -208,7 +208,7 @@ class Cluster:
         self._clients.append(loop.create_task(self._commit(broker, self.issued)))
 
     async def _commit(self, broker: int, offset: int) -> None:
-        before = frozenset(item for item, _ in self.acknowledged)
+        before = frozenset(committed_offset for committed_offset, _ in self.acknowledged)
         request = CommitRequest(
             group_id=GROUP,
             committer=Committer(),
@@ -270,12 +270,14 @@ async def run(steps: list[str], turns: int) -> Cluster:
             actions[step]()
             for _ in range(turns):
                 await asyncio.sleep(0)
-    written, answer = await cluster.finish()
+    written, final_offset = await cluster.finish()
     position = {offset: place for place, offset in enumerate(written)}
     for offset, before in cluster.acknowledged:
         assert offset in position, f"the acknowledged commit {offset} is lost"
-        assert all(position[item] < position[offset] for item in before), f"{offset} was overtaken"
-    assert answer == written[-1]
+        assert all(position[earlier_offset] < position[offset] for earlier_offset in before), (
+            f"{offset} was overtaken"
+        )
+    assert final_offset == written[-1]
     return cluster
 
 

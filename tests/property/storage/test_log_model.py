@@ -115,11 +115,11 @@ class LogAgainstModel(RuleBasedStateMachine):
 
     @rule(max_bytes=st.sampled_from([1, 300, 5000]))
     def read_everything(self, max_bytes: int) -> None:
-        result = {
+        stored = {
             record.offset: (record.timestamp, record.value)
             for record in self.bench.records(self.log, max_bytes)
         }
-        assert result == {offset: record for offset, record in self.model.items() if offset >= self.start}
+        assert stored == {offset: record for offset, record in self.model.items() if offset >= self.start}
 
     @precondition(lambda self: self.end > self.start)
     @rule(part=st.floats(0, 1), shift_ms=st.integers(-1000, 1000))

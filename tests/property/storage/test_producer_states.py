@@ -45,11 +45,11 @@ def test_each_sequence_is_in_the_log_once_whatever_is_sent(
         sequence = (expected + sequence_step) % (SEQUENCE_MAX + 1)
         batch = bench.batch([b"v"] * count, producer=(producer, epoch, sequence))
         numbers = [(sequence + number) % (SEQUENCE_MAX + 1) for number in range(count)]
-        result = attempt(bench, log, batch)
-        if isinstance(result, KafkaError):
-            assert result.code in REFUSALS
+        outcome = attempt(bench, log, batch)
+        if isinstance(outcome, KafkaError):
+            assert outcome.code in REFUSALS
             assert epoch < newest.get(producer, 0) or sequence != expected
-        elif result.duplicate:
+        elif outcome.duplicate:
             assert all(number in done for number in numbers)
         else:
             assert producer not in newest or (epoch >= newest[producer] and sequence == expected)

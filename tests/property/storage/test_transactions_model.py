@@ -56,7 +56,7 @@ class Model:
         return max(min([*self.open.values(), self.end]), self.start)
 
     def visible(self) -> dict[int, bytes]:
-        committed = {item.first for item in self.ended if item.commit} | {-1}
+        committed = {transaction.first for transaction in self.ended if transaction.commit} | {-1}
         return {
             offset: value
             for offset, (value, first) in self.values.items()
@@ -65,9 +65,9 @@ class Model:
 
     def aborted(self, start: int, end: int) -> list[tuple[int, int]]:
         return [
-            (item.producer, item.first)
-            for item in self.ended
-            if not item.commit and item.marker >= start and item.first < end
+            (transaction.producer, transaction.first)
+            for transaction in self.ended
+            if not transaction.commit and transaction.marker >= start and transaction.first < end
         ]
 
 

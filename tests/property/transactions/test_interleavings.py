@@ -111,7 +111,7 @@ class World:
         assert replayed.select(lambda *_: True).reply == self.machine.select(lambda *_: True).reply
         self.machine = replayed
         decided = {
-            name for name, item in self.machine.select(lambda *_: True).reply if item.state.is_prepared
+            name for name, state in self.machine.select(lambda *_: True).reply if state.state.is_prepared
         }
         assert self.machine.decided == decided == self.machine.unclaimed
 
@@ -201,8 +201,8 @@ def finish(world: World, number: int) -> None:
 
 def time_out(world: World) -> None:
     world.now = Moment(world.now.wall_ms + 30, world.now.monotonic_ms + 30)
-    for name, item in world.machine.select(lambda *_: True).reply:
-        overdue = Overdue(transactional_id=name, identity=item.identity)
+    for name, state in world.machine.select(lambda *_: True).reply:
+        overdue = Overdue(transactional_id=name, identity=state.identity)
         world.run(
             lambda fresh, overdue=overdue: world.machine.abort_overdue(
                 overdue, fresh_producer_id=fresh, now=world.now

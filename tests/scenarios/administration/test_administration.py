@@ -69,9 +69,9 @@ async def config_of(wire: Any, kind: int, name: str) -> dict[str, Any]:
         include_synonyms=True,
         include_documentation=True,
     )
-    entry_of_response = (await wire.call("DescribeConfigs", 4, request)).results[0]
-    assert entry_of_response.error_code == 0, entry_of_response.error_message
-    return {entry.name: entry for entry in entry_of_response.configs}
+    topic_result = (await wire.call("DescribeConfigs", 4, request)).results[0]
+    assert topic_result.error_code == 0, topic_result.error_message
+    return {entry.name: entry for entry in topic_result.configs}
 
 
 async def alter(wire: Any, kind: int, name: str, *changes: tuple[str, int, str | None]) -> int:

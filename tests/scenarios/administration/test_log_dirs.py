@@ -102,11 +102,7 @@ async def test_a_move_under_way_is_shown_and_can_be_called_off(
         assert await move(wire, target, "t", 0) == [0], "asking twice changes nothing"
         response = await wire.call("DescribeLogDirs", 5, DescribeLogDirsRequest(topics=None))
         future = (
-            next(
-                entry_of_response
-                for entry_of_response in response.results
-                if entry_of_response.log_dir == target
-            )
+            next(directory for directory in response.results if directory.log_dir == target)
             .topics[0]
             .partitions[0]
         )

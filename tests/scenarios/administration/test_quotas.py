@@ -29,7 +29,7 @@ def entry(entity: dict[str, str | None], **limits: float | None) -> Any:
 async def set_quota(wire: Any, entity: dict[str, str | None], **limits: float | None) -> None:
     request = alter.AlterClientQuotasRequest(entries=[entry(entity, **limits)])
     response = await wire.call("AlterClientQuotas", 1, request)
-    assert [entry_of_response.error_code for entry_of_response in response.entries] == [0], response
+    assert [quota_entry.error_code for quota_entry in response.entries] == [0], response
 
 
 async def described(wire: Any, *components: Any, strict: bool = False) -> Any:
@@ -59,10 +59,10 @@ async def test_quotas_are_kept_described_and_survive_a_restart(scene: Any) -> No
     description = await described(wire, ("user", 0, "u"))
     assert [
         (
-            {part.entity_type: part.entity_name for part in entry_of_response.entity},
-            {v.key: v.value for v in entry_of_response.values},
+            {part.entity_type: part.entity_name for part in quota_entry.entity},
+            {v.key: v.value for v in quota_entry.values},
         )
-        for entry_of_response in description.entries
+        for quota_entry in description.entries
     ] == [({"client-id": None, "user": "u"}, {"producer_byte_rate": 10.0})]
     assert len((await described(wire)).entries) == 2
     assert not (await described(wire, ("user", 0, "u"), strict=True)).entries
@@ -82,7 +82,7 @@ async def test_each_entry_succeeds_or_fails_by_itself_and_nothing_changes_when_o
     request = alter.AlterClientQuotasRequest(entries=entries, validate_only=True)
     for validate_only, count in ((True, 0), (False, 1)):
         response = await wire.call("AlterClientQuotas", 1, request.replace(validate_only=validate_only))
-        assert [entry_of_response.error_code for entry_of_response in response.entries] == [0, 42, 42, 42, 42]
+        assert [quota_entry.error_code for quota_entry in response.entries] == [0, 42, 42, 42, 42]
         assert len((await described(wire)).entries) == count
 
 
@@ -286,9 +286,7 @@ async def test_quotas_of_more_entities_than_one_document_takes_are_refused(
         entries=[entry({"client-id": name}, producer_byte_rate=1e9) for name in names]
     )
     response = await wire.call("AlterClientQuotas", 1, request)
-    assert [entry_of_response.error_code for entry_of_response in response.entries] == [
-        ErrorCode.POLICY_VIOLATION
-    ] * 3
+    assert [quota_entry.error_code for quota_entry in response.entries] == [ErrorCode.POLICY_VIOLATION] * 3
     assert "3" in response.entries[0].error_message
     await set_quota(wire, {"client-id": "client-0"}, producer_byte_rate=1e9)
     assert len((await described(wire)).entries) == 2
@@ -300,8 +298,6 @@ async def test_quotas_that_take_more_bytes_than_a_registry_does_are_refused(wire
         entries=[entry({"client-id": name}, producer_byte_rate=1e9) for name in names]
     )
     response = await wire.call("AlterClientQuotas", 1, request)
-    assert {entry_of_response.error_code for entry_of_response in response.entries} == {
-        ErrorCode.POLICY_VIOLATION
-    }
+    assert {quota_entry.error_code for quota_entry in response.entries} == {ErrorCode.POLICY_VIOLATION}
     assert "/quotas" in response.entries[0].error_message
     assert not (await described(wire)).entries

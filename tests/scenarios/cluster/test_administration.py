@@ -137,7 +137,9 @@ def error_codes(message: Any) -> set[int]:
         if field.name == "error_code":
             results.add(int(value))
         elif isinstance(value, list):
-            results |= {code for item in value if hasattr(item, "FIELDS") for code in error_codes(item)}
+            results |= {
+                code for element in value if hasattr(element, "FIELDS") for code in error_codes(element)
+            }
     return results - {0}
 
 
@@ -364,7 +366,9 @@ async def test_a_brokers_own_settings_outrank_those_of_all_and_both_those_of_its
         (key, "1000", 4),
     ]
     of_all = await described(wire, BROKER, "")
-    assert {name: (item.value, item.config_source) for name, item in of_all.items()} == {
+    assert {
+        name: (entity_config.value, entity_config.config_source) for name, entity_config in of_all.items()
+    } == {
         key: ("2000", 3),
         "min.insync.replicas": ("1", 3),
     }
@@ -406,9 +410,9 @@ async def test_a_groups_default_follows_its_brokers_dynamic_setting(wire: Any) -
 async def test_every_setting_has_a_type_and_a_meaning(wire: Any) -> None:
     await wire.create("t")
     for kind, name in ((TOPIC, "t"), (BROKER, "1"), (GROUP, "g"), (METRICS, "m")):
-        for item in (await described(wire, kind, name)).values():
-            assert item.config_type > 0
-            assert item.documentation
+        for entity_config in (await described(wire, kind, name)).values():
+            assert entity_config.config_type > 0
+            assert entity_config.documentation
 
 
 async def test_a_groups_settings_are_kept_described_and_listed(scene: Any) -> None:
@@ -525,4 +529,4 @@ async def test_no_user_has_credentials_and_none_are_taken(wire: Any) -> None:
     )
     request = alter_scram.AlterUserScramCredentialsRequest(upsertions=[added])
     response = await wire.call("AlterUserScramCredentials", 0, request)
-    assert [entry_of_response.error_code for entry_of_response in response.results] == [33]
+    assert [failure.error_code for failure in response.results] == [33]

@@ -85,7 +85,10 @@ async def test_a_broker_joins_one_of_another_version_that_it_can_talk_to(
     await register(neighbour, other)
     await scene.start(odradek_registry_dir=str(shared), node_id="1")
     await neighbour.sync()
-    assert {item: result.speaks for item, (result, _) in (await registered(neighbour)).items()} == {
+    assert {
+        broker_id: registration_bytes.speaks
+        for broker_id, (registration_bytes, _) in (await registered(neighbour)).items()
+    } == {
         BrokerId(1): SPEAKS,
         BrokerId(2): (1, 2),
     }

@@ -85,10 +85,10 @@ async def test_the_first_batch_comes_whole_however_small_the_limit_and_the_other
     await wire.create("t")
     for _ in range(3):
         await wire.produce("t", [b"x" * 1000])
-    item = await wire.fetch("t", 0, partition_max_bytes=1, max_bytes=1)
-    two = await wire.fetch("t", 0, partition_max_bytes=2 * len(item.records) + 10)
-    assert len(item.records) > 1000
-    assert len(two.records) == 2 * len(item.records)
+    partition = await wire.fetch("t", 0, partition_max_bytes=1, max_bytes=1)
+    two = await wire.fetch("t", 0, partition_max_bytes=2 * len(partition.records) + 10)
+    assert len(partition.records) > 1000
+    assert len(two.records) == 2 * len(partition.records)
 
 
 async def test_offsets_outside_of_the_log_are_refused_and_its_end_is_not(wire: Any) -> None:

@@ -273,7 +273,7 @@ async def test_a_member_that_dies_hands_its_partitions_on(scene: Any) -> None:
 
 async def test_the_leave_of_several_members_answers_for_each(groups: Any) -> None:
     first, second = await two_members(groups)
-    members = [MemberIdentity(member_id=item) for item in (second.member_id, "nobody")]
+    members = [MemberIdentity(member_id=member_id) for member_id in (second.member_id, "nobody")]
     response = await first.wire.call("LeaveGroup", 5, LeaveGroupRequest(group_id="g", members=members))
     assert [member.error_code for member in response.members] == [0, UNKNOWN_MEMBER_ID]
 

@@ -157,7 +157,7 @@ async def test_several_groups_at_once(offsets: Offsets) -> None:
     await offsets.commit("t", 0, 9, group_id="h")
     topics = [OffsetFetchRequestTopics(name="t", partition_indexes=[0])]
     request = OffsetFetchRequest(
-        groups=[OffsetFetchRequestGroup(group_id=item, topics=topics) for item in ("g", "h", "none")]
+        groups=[OffsetFetchRequestGroup(group_id=group_id, topics=topics) for group_id in ("g", "h", "none")]
     )
     response = await offsets.wire.call("OffsetFetch", 8, request)
     assert [

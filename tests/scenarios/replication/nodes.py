@@ -236,7 +236,9 @@ def content(partition: Partition) -> list[tuple[int, int, bytes]]:
     while offset < partition.log.end_offset:
         read = partition.log.read(offset, 1 << 20, end_offset=partition.log.end_offset, at_least_one=True)
         batches: list[tuple[BatchHeader, memoryview]] = split_batches(bytes(read.records))
-        records += [(item.base_offset, item.partition_leader_epoch, bytes(raw)) for item, raw in batches]
+        records += [
+            (header.base_offset, header.partition_leader_epoch, bytes(raw)) for header, raw in batches
+        ]
         offset = read.next_offset
     return records
 

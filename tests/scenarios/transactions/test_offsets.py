@@ -116,9 +116,9 @@ async def fetch(wire: Any, *, stable: bool = False) -> tuple[int, int]:
 async def settled(wire: Any) -> int:
     """The offset once no transaction has a say any more."""
     async with asyncio.timeout(20):
-        while (result := await fetch(wire, stable=True))[1] == ErrorCode.UNSTABLE_OFFSET_COMMIT:
+        while (offsets := await fetch(wire, stable=True))[1] == ErrorCode.UNSTABLE_OFFSET_COMMIT:
             await asyncio.sleep(0.01)
-    return result[0]
+    return offsets[0]
 
 
 async def commit(wire: Any, offset: int) -> int:
@@ -224,9 +224,9 @@ async def test_a_transaction_goes_on_after_a_restart(ready: Any, scene: Any, com
     await scene.start(**SMALL)
     wire = producer.wire = await connected(scene)
     async with asyncio.timeout(20):
-        while (result := await fetch(wire, stable=True)) == (-1, 0) or result[1] in BUSY:
+        while (offsets := await fetch(wire, stable=True)) == (-1, 0) or offsets[1] in BUSY:
             await asyncio.sleep(0.01)
-    assert result[1] == ErrorCode.UNSTABLE_OFFSET_COMMIT
+    assert offsets[1] == ErrorCode.UNSTABLE_OFFSET_COMMIT
     await producer.end(committed=committed)
     assert await settled(wire) == (7 if committed else 3)
 

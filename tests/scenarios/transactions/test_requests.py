@@ -153,12 +153,12 @@ async def test_markers_can_be_written_by_hand(wire: Any, make_fetch: Any, produc
         ],
     )
     response = await wire.call("WriteTxnMarkers", 1, WriteTxnMarkersRequest(markers=[marker]))
-    result = [
+    codes = [
         [ErrorCode.of(partition.error_code) for partition in topic.partitions]
         for topic in response.markers[0].topics
     ]
     unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    assert result == [[ErrorCode.NONE, unknown], [unknown]]
+    assert codes == [[ErrorCode.NONE, unknown], [unknown]]
     assert await stable(wire, make_fetch, "t", 0)
     assert not await stable(wire, make_fetch, "t", 1)
 

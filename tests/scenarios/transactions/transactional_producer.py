@@ -67,7 +67,9 @@ class TransactionalProducer:
             while True:
                 response = await self.wire.call("AddPartitionsToTxn", version, request)
                 (entry,) = response.results_by_topic_v3_and_below
-                codes = [ErrorCode.of(item.partition_error_code) for item in entry.results_by_partition]
+                codes = [
+                    ErrorCode.of(partition.partition_error_code) for partition in entry.results_by_partition
+                ]
                 if not BUSY & set(codes):
                     return codes
                 await asyncio.sleep(0.01)
@@ -134,9 +136,9 @@ class TransactionalProducer:
         """The state, once no transaction is being completed."""
         async with asyncio.timeout(20):
             while True:
-                item = await self.state()
-                if item.error_code not in BUSY and not item.transaction_state.startswith("Prepare"):
-                    return str(item.transaction_state)
+                state = await self.state()
+                if state.error_code not in BUSY and not state.transaction_state.startswith("Prepare"):
+                    return str(state.transaction_state)
                 await asyncio.sleep(0.01)
 
 
@@ -144,8 +146,8 @@ async def described(wire: Any, name: str) -> Any:
     response = await wire.call(
         "DescribeTransactions", 0, DescribeTransactionsRequest(transactional_ids=[name])
     )
-    (item,) = response.transaction_states
-    return item
+    (state,) = response.transaction_states
+    return state
 
 
 async def committed(wire: Any, make_fetch: Any, topic: str, partition: int = 0) -> list[bytes]:

@@ -286,9 +286,9 @@ class ConsumerClient:
             self._offset = records[-1].offset + 1
         await asyncio.sleep(rng.uniform(0, 0.1))
 
-    def _check_first(self, result: list[Found], offset: int) -> None:
-        if result and result[0].offset != offset:
-            raise ViolationError(f"{self._partition}: a fetch at {offset} returned {result[0]}")
+    def _check_first(self, records: list[Found], offset: int) -> None:
+        if records and records[0].offset != offset:
+            raise ViolationError(f"{self._partition}: a fetch at {offset} returned {records[0]}")
 
     async def fetch(
         self, client: WireClient, offset: int, max_bytes: int, max_wait_ms: int
@@ -364,8 +364,8 @@ class ConsumerClient:
             raise RefusedError
         self._check_contents(records, start_offset, end_offset)
 
-    def _check_contents(self, result: list[Found], start_offset: int, end_offset: int) -> None:
-        self._ledger.check(result, start_offset=start_offset, end_offset=end_offset)
+    def _check_contents(self, records: list[Found], start_offset: int, end_offset: int) -> None:
+        self._ledger.check(records, start_offset=start_offset, end_offset=end_offset)
 
 
 def records_of(data: PartitionData, offset: int) -> list[Found]:

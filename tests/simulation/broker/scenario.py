@@ -91,7 +91,7 @@ class BrokerScenario:
         self._sources = [
             (name, self._source(seed, number, name, is_idempotent))
             for number, (name, is_idempotent) in enumerate(
-                (name, item) for name in names for item in (True, True, False)
+                (name, with_id) for name in names for with_id in (True, True, False)
             )
         ]
 

@@ -118,7 +118,7 @@ class BrokerTrial:
 
     async def torment_while(self, running: Sequence[asyncio.Task[None]]) -> None:
         """Strike until it is time for calm, or one of the clients saw a promise broken."""
-        await self.torment(lambda: any(_has_failed(item) for item in running))
+        await self.torment(lambda: any(_has_failed(task) for task in running))
 
     async def settle(
         self,
@@ -134,9 +134,9 @@ class BrokerTrial:
         """
         deadline_s = self.world.loop.time() + seconds_max
         while not is_settled():
-            for item in running:
-                if item.done():
-                    item.result()
+            for task in running:
+                if task.done():
+                    task.result()
             if self.world.loop.time() > deadline_s:
                 raise ViolationError(f"not settled {seconds_max:.0f} s after the last fault: {seen()}")
             await asyncio.sleep(0.5)

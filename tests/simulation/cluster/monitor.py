@@ -151,12 +151,12 @@ class ClusterMonitor:
             held = replicas_of(broker).get(name)
             if held is None:
                 continue
-            result = keeper.host.name, content_of(held)
+            content = keeper.host.name, content_of(held)
             if first is None:
-                first = result
-            elif result[1] != first[1]:
+                first = content
+            elif content[1] != first[1]:
                 raise ViolationError(
-                    f"{name}: {first[0]} and {result[0]} differ: {difference(first[1], result[1])}"
+                    f"{name}: {first[0]} and {content[0]} differ: {difference(first[1], content[1])}"
                 )
 
 

@@ -344,12 +344,12 @@ def commits_with_too_few() -> Patches:
 
 @mutant("row 32: out of range, a follower drops everything and begins where its leader does", _SCENARIO)
 def begins_again_too_soon() -> Patches:
-    async def act(self: _FetchLoop, followed: Followed, data: Any, result: Any) -> None:
+    async def act(self: _FetchLoop, followed: Followed, data: Any, outcome: Any) -> None:
         partition: Any = followed.replica
         if data.diverging_epoch.epoch >= 0:
             partition.follower().restart_at(max(0, data.log_start_offset))
         else:
-            await real(self, followed, data, result)
+            await real(self, followed, data, outcome)
 
     real = _FetchLoop._act
     yield patch.object(_FetchLoop, "_act", act)

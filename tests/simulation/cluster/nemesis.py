@@ -185,7 +185,9 @@ class Nemesis:
             case "isolate" | "exile":  # the exile's clients still reach it
                 self._cut_registry(hit)
                 others = [*brokers, *(client.name for client in self._clients if kind == "isolate")]
-                undo = self._links.block([(me, item) for item in others] + [(item, me) for item in others])
+                undo = self._links.block(
+                    [(me, other) for other in others] + [(other, me) for other in others]
+                )
 
                 def let_in() -> None:
                     undo()

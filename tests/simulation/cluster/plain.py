@@ -109,8 +109,8 @@ class PlainWork:
         ]
         await gather_all(
             *(
-                self._setting.somewhere(ProducerClient(context, name, item, start_s=0.0).run())
-                for name, item in sources
+                self._setting.somewhere(ProducerClient(context, name, source, start_s=0.0).run())
+                for name, source in sources
             )
         )
 

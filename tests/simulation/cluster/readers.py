@@ -40,12 +40,12 @@ class ClusterConsumer(ConsumerClient):
         self._high_watermark = 0
         await super().read_all()
 
-    def _check_contents(self, result: list[Found], start_offset: int, end_offset: int) -> None:
+    def _check_contents(self, value: list[Found], start_offset: int, end_offset: int) -> None:
         """Who led in the past may say that the partition ends early, but not for ever."""
         if end_offset < self._ledger.high_watermark and self._behind_count < _BEHIND_COUNT_MAX:
             self._behind_count += 1
             raise RefusedError("it ends too early")
-        super()._check_contents(result, start_offset, end_offset)
+        super()._check_contents(value, start_offset, end_offset)
 
     def _was_removed(self, offset: int) -> bool:
         """Who led in the past, or follows far behind, may not have what another has."""
@@ -62,9 +62,9 @@ class KeyedReader(ClusterConsumer):
         self._sources = sources
         self._name = partition
 
-    def _check_first(self, result: list[Found], offset: int) -> None:
-        if result and result[0].offset < offset:
-            raise ViolationError(f"{self._name}: a fetch at {offset} returned {result[0]}")
+    def _check_first(self, value: list[Found], offset: int) -> None:
+        if value and value[0].offset < offset:
+            raise ViolationError(f"{self._name}: a fetch at {offset} returned {value[0]}")
 
     def _check_contents(self, results: list[Found], start_offset: int, end_offset: int) -> None:
         self._ledger.observe(results, end_offset)
@@ -88,9 +88,9 @@ def check_newest(where: str, ledger: Ledger, sources: list[RecordSource], presen
                 continue
             if not source.is_tombstone(number):
                 raise ViolationError(f"{where}: the newest of {key!r}, {value[:40]!r} at {offset}, is gone")
-            for old, result in present.items():
-                sent = ledger.sent[result]
+            for old, present_value in present.items():
+                sent = ledger.sent[present_value]
                 if old < offset and sent.producer == source.name and source.key_of(sent.number) == key:
                     raise ViolationError(
-                        f"{where}: {result[:40]!r} at {old} was deleted at {offset}, and is there again"
+                        f"{where}: {present_value[:40]!r} at {old} was deleted at {offset}, and is there again"
                     )

@@ -210,7 +210,7 @@ class ClusterScenario:
             async with asyncio.timeout(seconds_max):
                 return await task
         except TimeoutError:
-            undone = [item for work in self._works for item in work.undone()]
+            undone = [undone_work for work in self._works for undone_work in work.undone()]
             raise ViolationError(f"stuck: after {seconds_max:.0f} s {otherwise}: {undone}") from None
         except asyncio.CancelledError:
             for guard in self._guards:

@@ -32,7 +32,7 @@ class ClusterView:
     def image(self) -> ClusterImage | None:
         """The newest that any broker knows."""
         images = [image_of(broker) for _, broker in self.up()]
-        return max(images, key=lambda item: (item.controller_epoch, item.version), default=None)
+        return max(images, key=lambda keeper: (keeper.controller_epoch, keeper.version), default=None)
 
     def who(self, role: str, rng: Random) -> ClusterKeeper | None:
         """A broker that has the role now; any that lives where no one has."""
@@ -49,7 +49,7 @@ class ClusterView:
         if role == "controller":
             return self._by_id.get(image.controller_id)
         if role == "fresh":
-            return max(self.keepers, key=lambda item: item.up_since_s)
+            return max(self.keepers, key=lambda keeper: keeper.up_since_s)
         if role == "any":
             return None
         partitions = _partitions(image, _ROLE_TOPICS.get(role))

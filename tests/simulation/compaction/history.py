@@ -147,24 +147,24 @@ class CompactionHistory:
         for key, sent in self._latest().items():
             if sent.offset in present or sent.offset < log.start_offset:
                 continue
-            result = newest.get(key, -1)
-            if result > sent.offset:
+            newest_offset = newest.get(key, -1)
+            if newest_offset > sent.offset:
                 continue  # one in doubt has replaced it
             if not sent.is_tombstone:
                 self._fail(f"{key!r} has lost its newest value, at {sent.offset}")
             if now_ms < sent.sent_ms + self.delete_retention_ms:
                 self._fail(f"the tombstone of {key!r} at {sent.offset} went too early")
-            if result >= 0:
-                self._fail(f"{key!r} was deleted at {sent.offset}, and is back at {result}")
+            if newest_offset >= 0:
+                self._fail(f"{key!r} was deleted at {sent.offset}, and is back at {newest_offset}")
 
     def _latest(self) -> dict[bytes, Sent]:
-        result: dict[bytes, Sent] = {}
+        expected: dict[bytes, Sent] = {}
         for sent in self.sent.values():
             if sent.fate is Fate.COMMITTED and sent.offset > (
-                result[sent.key].offset if sent.key in result else -1
+                expected[sent.key].offset if sent.key in expected else -1
             ):
-                result[sent.key] = sent
-        return result
+                expected[sent.key] = sent
+        return expected
 
     def _check_tail(self, log: Log, records: list[Record]) -> None:
         present = {record.offset for record in records}

@@ -50,4 +50,4 @@ class ConsumerGroupHistory(GroupHistory):
     def latest(self, partition: int) -> SentCommit | None:
         """Of the last tenure: an answer may reach its member long after another has the partition, and has committed."""
         acked = [commit for commit in self.commits.get(partition, ()) if commit.number_of_ack is not None]
-        return max(acked, key=lambda item: (item.generation, item.number_of_ack or 0), default=None)
+        return max(acked, key=lambda place: (place.generation, place.number_of_ack or 0), default=None)

@@ -71,7 +71,7 @@ class GroupHistory:
     def latest(self, partition: int) -> SentCommit | None:
         """The commit that was acknowledged last: what a fetch that begins now must at least find."""
         acked = [commit for commit in self.commits.get(partition, ()) if commit.number_of_ack is not None]
-        return max(acked, key=lambda item: item.number_of_ack or 0, default=None)
+        return max(acked, key=lambda tenure: tenure.number_of_ack or 0, default=None)
 
     def found(self, partition: int, offset: int, latest: SentCommit | None) -> None:
         """A fetch that began when `latest` was the last acknowledged found `offset`."""

@@ -160,7 +160,9 @@ class GroupMember:
 
     def _assignments(self, members: list[JoinGroupResponseMember]) -> list[SyncGroupRequestAssignment]:
         """Every partition to someone; who gets which moves with the generation."""
-        ids = [member.member_id for member in sorted(members, key=lambda item: item.metadata)]
+        ids = [
+            member.member_id for member in sorted(members, key=lambda partition_data: partition_data.metadata)
+        ]
         return [
             SyncGroupRequestAssignment(
                 member_id=member_id,

@@ -111,8 +111,8 @@ class LeaderHistory:
 
     def fetch(self, offset: int) -> list[Copied]:
         """Some of what follows `offset`."""
-        result = [batch for batch in self.batches if batch.next_offset > offset]
-        return result[: self.rng.choice((1, 3, 20))]
+        later_batches = [batch for batch in self.batches if batch.next_offset > offset]
+        return later_batches[: self.rng.choice((1, 3, 20))]
 
     def end_of(self, epoch: int) -> tuple[int, int]:
         """The largest epoch up to `epoch` that is known here, and where it ends; (-1, -1) without any."""

@@ -59,8 +59,8 @@ def steal(
 
     Everything below `noted` was written down as durable. Below `removable_below` segments may have been deleted.
     """
-    result = [(path, _segments(medium, f"{path}/{name}")) for path in paths]
-    path, segments = max(result, key=lambda entry: len(entry[1]))
+    segments_by_path = [(path, _segments(medium, f"{path}/{name}")) for path in paths]
+    path, segments = max(segments_by_path, key=lambda entry: len(entry[1]))
     if not segments or any(segment.name.endswith(naming.SWAP) for segment in segments):
         return None
     is_clean = naming.CLEAN_SHUTDOWN in medium.folder(path).names

@@ -199,7 +199,7 @@ def check_at_rest(partition: Partition, sources: Sequence[TransactionSource], rn
 
 
 def _check_ongoing(partition: Partition, source: TransactionSource) -> int | None:
-    result = partition.ongoing_transaction(source.producer_id)
+    ongoing = partition.ongoing_transaction(source.producer_id)
     last = source.transactions[-1] if source.transactions else None
     if last is None or last.is_over:
         allowed: tuple[int | None, ...] = (None,)
@@ -208,12 +208,12 @@ def _check_ongoing(partition: Partition, source: TransactionSource) -> int | Non
     elif last.first_is_acknowledged:
         allowed = (last.first_offset,)
     else:
-        return result  # its first batch is in doubt: it may be anywhere, or nowhere
-    if result not in allowed:
+        return ongoing  # its first batch is in doubt: it may be anywhere, or nowhere
+    if ongoing not in allowed:
         raise ViolationError(
-            f"{partition.name}: {source.name}'s open transaction is at {result}, not {allowed}"
+            f"{partition.name}: {source.name}'s open transaction is at {ongoing}, not {allowed}"
         )
-    return result
+    return ongoing
 
 
 def _check_aborted(partition: Partition, sources: Sequence[TransactionSource], rng: Random) -> None:

@@ -100,7 +100,7 @@ def test_a_grouped_table_takes_old_values_back(app: Streams, said: Said) -> None
 
 def test_python_functions_reduce_and_aggregate(app: Streams) -> None:
     words = app.stream("words", key="STRING", value="STRING")
-    words.group_by_key().reduce(lambda item, other: item + other).to("joined")
+    words.group_by_key().reduce(lambda product, other: product + other).to("joined")
     words.group_by_key().aggregate(
         lambda: {"n": 0}, lambda key, value, so_far: {"n": so_far["n"] + len(value)}, schema="n INT"
     ).to("lengths")

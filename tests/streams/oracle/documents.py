@@ -44,19 +44,19 @@ def upstream(node: Node) -> list[str]:
 
 
 def kinds(document: Document) -> dict[str, str]:
-    result: dict[str, str] = {}
+    types: dict[str, str] = {}
     for node in document["nodes"]:
         op = node["op"]
         if op in _KINDS:
             kind = _KINDS[op]
         elif op in _SAME_KIND:
-            kind = result[upstream(node)[0]]
+            kind = types[upstream(node)[0]]
         elif op == "toStream":
-            kind = STREAM if result[node["in"]] == TABLE else WINDOWED_STREAM
+            kind = STREAM if types[node["in"]] == TABLE else WINDOWED_STREAM
         else:
             kind = TABLE if node["window"] is None else WINDOWED_TABLE
-        result[node["id"]] = kind
-    return result
+        types[node["id"]] = kind
+    return types
 
 
 def operators(document: Document) -> set[str]:

@@ -29,9 +29,9 @@ def _first_failing(document: Document, fails: Fails) -> Document | None:
     for candidate in smaller_ones(document):
         batch.append(candidate)
         if len(batch) == BATCH:
-            result = _failing(batch, fails)
-            if result is not None:
-                return result
+            failing = _failing(batch, fails)
+            if failing is not None:
+                return failing
             batch = []
     return _failing(batch, fails) if batch else None
 
@@ -83,7 +83,7 @@ def _fewer_operators(document: Document) -> Iterator[Document]:
                 for above in upstream(node):
                     if kind[above] != GLOBAL:
                         moved = {**sink, "in": above}
-                        nodes = [moved if item is sink else item for item in document["nodes"]]
+                        nodes = [moved if plan_node is sink else plan_node for plan_node in document["nodes"]]
                         yield pruned({**document, "nodes": nodes})
 
 

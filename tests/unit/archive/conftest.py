@@ -53,11 +53,14 @@ def rows(partition: TopicPartition, offsets: Iterable[int]) -> Any:
             pa.array([partition.topic] * count, pa.string()),
             pa.array([partition.partition] * count, pa.int32()),
             pa.array(listed, pa.int64()),
-            pa.array([item * HOUR_US for item in listed], SCHEMA.field("timestamp").type),
+            pa.array([entry * HOUR_US for entry in listed], SCHEMA.field("timestamp").type),
             pa.array([b"key"] * count, pa.binary()),
-            pa.array([b"value %d" % item for item in listed], pa.binary()),
+            pa.array([b"value %d" % number for number in listed], pa.binary()),
             pa.array([[{"key": "h", "value": b"x"}]] * count, HEADERS),
-            pa.array([f"{item // 4} %/=é" if item // 4 else None for item in listed], pa.string()),
+            pa.array(
+                [f"{listed_entry // 4} %/=é" if listed_entry // 4 else None for listed_entry in listed],
+                pa.string(),
+            ),
         ],
         schema=SCHEMA,
     )
@@ -103,7 +106,9 @@ class TestArchive:
         """All rows, through a table that knows nothing of earlier ones, by offset."""
         table = open_archive(self.place)
         reader = FileReader(place=table.place, schema=table.schema)
-        results = [row for file in table.files() for item in reader.read(file) for row in item.to_pylist()]
+        results = [
+            row for file in table.files() for read_row in reader.read(file) for row in read_row.to_pylist()
+        ]
         return sorted(results, key=lambda row: (row["topic"], row["partition"], row["offset"]))
 
     def offsets(self) -> list[int]:

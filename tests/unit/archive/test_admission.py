@@ -25,7 +25,7 @@ def batch(
 def state(positions: dict[TopicPartition, int], **batches: int) -> ArchiveState:
     return ArchiveState(
         version=1,
-        archived={item: extent(item, 0, end) for item, end in positions.items()},
+        archived={partition: extent(partition, 0, end) for partition, end in positions.items()},
         batches={("s", query): number for query, number in batches.items()},
     )
 

@@ -122,6 +122,6 @@ def test_what_is_wrong_is_said_in_one_line(
 ) -> None:
 
     given = [word.format(place=archive.place.path) for word in words]
-    result, out, err = run(capsys, *given)
-    assert (result, out, err.count("\n")) == (code, "", 1)
+    exit_code, out, err = run(capsys, *given)
+    assert (exit_code, out, err.count("\n")) == (code, "", 1)
     assert re.search(line, err)

@@ -235,7 +235,9 @@ def test_lists_of_files_for_other_engines(archive_by_bucket: TestArchive) -> Non
         directory = data_file.path.removeprefix(table.data_directory).rpartition("/")[0]
         with open(f"{root}/{directory}/manifest") as lines:
             listed += lines.read().splitlines()
-    assert sorted(listed) == sorted(f"file://{archive.place.path}/{item.path}" for item in table.files())
+    assert sorted(listed) == sorted(
+        f"file://{archive.place.path}/{table_file.path}" for table_file in table.files()
+    )
     assert write_file_list(table, ListStyle.REDSHIFT) == "_redshift_manifest/manifest"
     with open(f"{archive.place.path}/_redshift_manifest/manifest") as content:
         entries = json.load(content)["entries"]

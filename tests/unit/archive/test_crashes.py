@@ -44,9 +44,9 @@ class Mortal:
 
         def step(*arguments: Any, **more: Any) -> Any:
             self._step(f"before {name}")
-            result = real(*arguments, **more)
+            returned = real(*arguments, **more)
             self._step(f"after {name}")
-            return result
+            return returned
 
         self._patch.setattr(owner, name, step)
 
@@ -64,7 +64,7 @@ class Mortal:
 
 @pytest.fixture
 def mortal(monkeypatch: pytest.MonkeyPatch) -> Mortal:
-    result = Mortal(monkeypatch)
+    mortal_calls = Mortal(monkeypatch)
     for owner, name in (
         (data_files._OpenFile, "write"),
         (data_files._OpenFile, "close"),
@@ -76,8 +76,8 @@ def mortal(monkeypatch: pytest.MonkeyPatch) -> Mortal:
         (store.LocalObjects, "put_if_absent"),
         (store.os, "link"),
     ):
-        result.watch(owner, name)
-    return result
+        mortal_calls.watch(owner, name)
+    return mortal_calls
 
 
 def drive(archive: TestArchive) -> None:

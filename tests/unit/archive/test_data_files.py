@@ -61,7 +61,9 @@ def test_a_file_that_is_large_enough_is_closed_and_order_is_kept(tmp_path: Path)
     batches = [rows(ORDERS, range(start, start + 50)) for start in range(0, 500, 50)]
     files = written(tmp_path, *batches, file_bytes=3_000)
     assert len(files) > 2
-    offsets = [item for file in files for item in pq.read_table(tmp_path / file.path)["offset"].to_pylist()]
+    offsets = [
+        offset for file in files for offset in pq.read_table(tmp_path / file.path)["offset"].to_pylist()
+    ]
     assert offsets == list(range(500))
     assert all(file.size_bytes >= 3_000 for file in files[:-1])
 

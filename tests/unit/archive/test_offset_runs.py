@@ -36,14 +36,14 @@ def test_a_set_holds_its_members_once_in_as_few_runs_as_possible(listed: list[in
 @given(st.lists(offsets, max_size=5))
 def test_union(several: list[list[int]]) -> None:
     assert members(OffsetRuns.union(map(runs, several))) == set().union(*several)
-    assert OffsetRuns.union(map(runs, several)) == runs([item for listed in several for item in listed])
+    assert OffsetRuns.union(map(runs, several)) == runs([offset for listed in several for offset in listed])
 
 
 @given(offsets, offsets)
-def test_difference_and_intersection(item: list[int], other: list[int]) -> None:
-    assert members(runs(item).minus(runs(other))) == set(item) - set(other)
-    assert members(runs(item).within(runs(other))) == set(item) & set(other)
-    assert runs(item).minus(runs(other)) == runs(sorted(set(item) - set(other)))
+def test_difference_and_intersection(mine: list[int], other: list[int]) -> None:
+    assert members(runs(mine).minus(runs(other))) == set(mine) - set(other)
+    assert members(runs(mine).within(runs(other))) == set(mine) & set(other)
+    assert runs(mine).minus(runs(other)) == runs(sorted(set(mine) - set(other)))
 
 
 def test_between_holds_the_start_and_not_the_end() -> None:

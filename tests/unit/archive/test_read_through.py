@@ -151,10 +151,10 @@ def test_a_read_takes_from_the_archive_what_it_has_and_the_rest_from_the_topic(
 def test_rows_of_the_archive_are_those_that_the_topic_gave(archive_by_bucket: TestArchive) -> None:
     archive_by_bucket.add(0, 0, 10)
     read = ReadThrough(archive_by_bucket, logs(10, 10), columns=f"{COLUMNS},record")
-    result, rest = read.divide(read.plan())
+    archived, rest = read.divide(read.plan())
     assert rest == []
     headers = [{"key": "h", "value": b"x"}]
-    assert result == [
+    assert archived == [
         {
             "topic": "orders",
             "partition": 0,

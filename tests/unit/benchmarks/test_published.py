@@ -70,10 +70,10 @@ def test_the_json_of_a_single_run_is_read_too(tmp_path: Path) -> None:
     path = tmp_path / "results.json"
     samples = [{**vars_of(sample("produce", 2.0))}]
     path.write_text(json.dumps({**run("yesterday"), "findings": [], "samples": samples}))
-    result = published.load(path)
-    assert result == Published([{**run("yesterday"), "shown": ["produce"]}], [sample("produce", 2.0)])
+    figures = published.load(path)
+    assert figures == Published([{**run("yesterday"), "shown": ["produce"]}], [sample("produce", 2.0)])
     assert published.load(tmp_path / "none.json") == Published([], [])
 
 
-def vars_of(item: Sample) -> dict[str, Any]:
-    return {name: getattr(item, name) for name in Sample.__slots__}
+def vars_of(figure: Sample) -> dict[str, Any]:
+    return {name: getattr(figure, name) for name in Sample.__slots__}

@@ -61,8 +61,8 @@ def dispatcher(*served: ApiHandler) -> Dispatcher:
     return Dispatcher(FakeContext(), {api.api_key: api for api in served or served_apis()})  # type: ignore[arg-type]
 
 
-def answering(api_key: int, answer: Callable[[], Any], *, holds: bool = False) -> ApiHandler:
-    return ApiHandler(api_key, lambda broker, context, request: answer(), holds=holds)
+def answering(api_key: int, response: Callable[[], Any], *, holds: bool = False) -> ApiHandler:
+    return ApiHandler(api_key, lambda broker, context, request: response(), holds=holds)
 
 
 def test_an_unknown_api_is_refused_by_its_number() -> None:

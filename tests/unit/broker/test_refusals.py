@@ -70,9 +70,13 @@ def test_one_event_names_the_first_and_counts_the_others(caplog: pytest.LogCaptu
 
 
 def test_the_reason_is_the_one_that_the_client_was_given() -> None:
-    result = CreatableTopicResult(name="t", error_code=17, error_message="no spaces")
-    [item] = refusals(CreateTopicsResponse(topics=[result]))
-    assert (item.code, item.reason, item.about) == (ErrorCode.INVALID_TOPIC_EXCEPTION, "no spaces", "t")
+    topic_result = CreatableTopicResult(name="t", error_code=17, error_message="no spaces")
+    [refusal] = refusals(CreateTopicsResponse(topics=[topic_result]))
+    assert (refusal.code, refusal.reason, refusal.about) == (
+        ErrorCode.INVALID_TOPIC_EXCEPTION,
+        "no spaces",
+        "t",
+    )
 
 
 def test_a_mistake_that_is_repeated_is_not_repeated_in_the_log(caplog: pytest.LogCaptureFixture) -> None:

@@ -63,8 +63,8 @@ class Run:
             nemesis = asyncio.create_task(self.torment())
             await asyncio.gather(*(self.client.spawn(self.produce(number)) for number in range(PRODUCERS)))
             await nemesis
-            result = await self.client.spawn(self.consume())
-        self.check(result)
+            consumed = await self.client.spawn(self.consume())
+        self.check(consumed)
         self.stop.set()
         await keeper
 

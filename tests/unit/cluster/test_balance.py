@@ -112,12 +112,12 @@ def test_a_plan_keeps_the_number_of_replicas_and_evens_them_out(
     )
     drained = data.draw(st.sets(st.sampled_from(ids), max_size=len(ids) - 3))
     image = image_of(brokers, lists)
-    made = plan(image, {}, drained=[BrokerId(item) for item in drained])
+    made = plan(image, {}, drained=[BrokerId(drained_id) for drained_id in drained])
     after = assignment(image, made)
-    assert [len(item) for item in after] == [len(item) for item in lists]
-    assert all(len(set(item)) == len(item) for item in after)
-    assert not any(set(item) & drained for item in after)
+    assert [len(replica_ids) for replica_ids in after] == [len(replicas_now) for replicas_now in lists]
+    assert all(len(set(replicas_then)) == len(replicas_then) for replicas_then in after)
+    assert not any(set(replicas_after) & drained for replicas_after in after)
     if len(set(racks)) == 1:
         counts = Counter(replica for replicas in after for replica in replicas)
-        left = [counts[item] for item in ids if item not in drained]
+        left = [counts[broker_id] for broker_id in ids if broker_id not in drained]
         assert max(left) - min(left) <= 1

@@ -246,8 +246,8 @@ async def test_a_topic_is_shown_only_once_it_can_be_used(world: World) -> None:
 async def test_many_who_ask_for_the_same_topic_at_once_get_it_once(world: World) -> None:
     controller = await world.start()
     outcomes = await asyncio.gather(*(controller.create_topics([TopicSpec(name="t")]) for _ in range(50)))
-    made = [item for [item] in outcomes if isinstance(item, TopicImage)]
-    refused = [item.code for [item] in outcomes if isinstance(item, KafkaError)]
+    made = [outcome for [outcome] in outcomes if isinstance(outcome, TopicImage)]
+    refused = [outcome_of.code for [outcome_of] in outcomes if isinstance(outcome_of, KafkaError)]
     assert len(made) == 1
     assert refused == [ErrorCode.TOPIC_ALREADY_EXISTS] * 49
     assert len(world.published) == 1

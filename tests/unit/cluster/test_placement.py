@@ -74,7 +74,7 @@ def test_brokers_that_may_not_get_replicas_get_none(mark: str) -> None:
 def test_brokers_that_are_down_get_what_is_left_over_and_never_lead() -> None:
     here, down = (
         brokers_in(None, None),
-        [BrokerImage(broker_id=BrokerId(item), host="", port=0) for item in (7, 8)],
+        [BrokerImage(broker_id=BrokerId(seed), host="", port=0) for seed in (7, 8)],
     )
     assert all({7, 8}.isdisjoint(replicas) for replicas in place(4, 2, here, first=0, absent=down))
     lists = place(4, 3, here, first=0, absent=down)

@@ -60,9 +60,9 @@ async def test_a_registration_is_removed_and_one_that_came_after_it_is_not(clust
     with pytest.raises(RegistryConflict):
         await other.commit(late.operations)
     assert (await registered(other))[BrokerId(1)][1] == epoch
-    result = await removal(other, BrokerId(1))
-    assert result is not None
-    await other.commit(result.operations)
+    removed = await removal(other, BrokerId(1))
+    assert removed is not None
+    await other.commit(removed.operations)
     assert await registered(other) == {}
 
 

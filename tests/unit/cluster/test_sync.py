@@ -132,8 +132,8 @@ def test_what_stays_the_same_is_the_same_object(image: ClusterImage, other: Clus
 @settings(deadline=None, max_examples=40)
 @given(topic=topics())
 def test_a_topic_reads_back_from_the_registry(topic: dict[str, TopicImage]) -> None:
-    for name, item in topic.items():
-        assert topic_from(name, topic_data(item)) == item
+    for name, value in topic.items():
+        assert topic_from(name, topic_data(value)) == value
 
 
 def test_a_partition_of_a_registry_of_one_broker_is_still_read() -> None:
@@ -209,7 +209,7 @@ async def test_others_are_served_while_a_large_image_is_written_and_read(topic_c
     partition = PartitionImage(
         leader=BrokerId(1), leader_epoch=LeaderEpoch(7), replicas=(BrokerId(1),), isr=(BrokerId(1),)
     )
-    item = 20 * TURN // topic_count
+    partition_count = 20 * TURN // topic_count
     names = [f"t{number}" for number in range(topic_count)]
     empty = ClusterImage(
         version=1, cluster_id="c", controller_id=BrokerId(1), brokers=(), topics={}, topics_by_id={}
@@ -217,7 +217,10 @@ async def test_others_are_served_while_a_large_image_is_written_and_read(topic_c
     image = empty.with_only_topics(
         {
             name: TopicImage(
-                name=name, topic_id=UUID(int=number + 1), partitions=(partition,) * item, configs={}
+                name=name,
+                topic_id=UUID(int=number + 1),
+                partitions=(partition,) * partition_count,
+                configs={},
             )
             for number, name in enumerate(names)
         }

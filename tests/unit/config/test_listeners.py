@@ -54,9 +54,9 @@ def test_an_ipv4_and_an_ipv6_listener_may_share_a_port_and_any_may_share_port_ze
 
 
 @pytest.mark.parametrize("item", ["INTERNAL", ":SSL", "INTERNAL:TLS", ""])
-def test_a_protocol_map_names_known_protocols(item: str) -> None:
+def test_a_protocol_map_names_known_protocols(text: str) -> None:
     with pytest.raises(ConfigError, match="expected NAME:PROTOCOL"):
-        parse_protocol_map("listener.security.protocol.map", [item])
+        parse_protocol_map("listener.security.protocol.map", [text])
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,7 @@ def test_it_holds_what_was_added_and_nothing_else(added: list[tuple[int, int]]) 
         ranges.add(start, start + size)
         model.update(range(start, start + size))
     assert [offset for offset in range(80) if offset in ranges] == sorted(model)
-    ends = [item for pair in ranges for item in pair]
+    ends = [bound for pair in ranges for bound in pair]
     assert ends == sorted(set(ends))  # they neither overlap nor touch
 
 

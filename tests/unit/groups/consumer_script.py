@@ -188,7 +188,9 @@ class ConsumerScript(Script):
             instance_id=options.get("instance"),
             rack_id=options.get("rack"),
             rebalance_timeout_ms=int(options.get("rebalance", "-1")),
-            subscribed_topic_names=None if topics is None else [item for item in topics.split(",") if item],
+            subscribed_topic_names=None
+            if topics is None
+            else [topic for topic in topics.split(",") if topic],
             subscribed_topic_regex=options.get("regex"),
             server_assignor=options.get("assignor"),
             topic_partitions=owned,
@@ -216,7 +218,10 @@ class ConsumerScript(Script):
     def _places(self, listed: Iterable[Any]) -> str:
         names = self.bench.changing.topic_name
         return (
-            ",".join(f"{names(item.topic_id) or '(gone)'}/{_runs(item.partitions)}" for item in listed)
+            ",".join(
+                f"{names(listed_group.topic_id) or '(gone)'}/{_runs(listed_group.partitions)}"
+                for listed_group in listed
+            )
             or "nothing"
         )
 

@@ -65,7 +65,7 @@ class BenchTopics:
         return self._topics[name][0] if name in self._topics else None
 
     def topic_name(self, topic_id: UUID) -> str | None:
-        return next((name for name, (result, _) in self._topics.items() if result == topic_id), None)
+        return next((name for name, (topic_uuid, _) in self._topics.items() if topic_uuid == topic_id), None)
 
     def partition_count(self, name: str) -> int:
         return self._topics[name][1] if name in self._topics else 0

@@ -203,7 +203,9 @@ class Script:
         """leave MEMBER... [instances=I,J]: members by id, and static ones by their instance id alone"""
         members = [MemberIdentity(member_id=_long(word)) for word in words]
         members += [
-            MemberIdentity(group_instance_id=item) for item in options.get("instances", "").split(",") if item
+            MemberIdentity(group_instance_id=instance)
+            for instance in options.get("instances", "").split(",")
+            if instance
         ]
         request = LeaveGroupRequest(group_id=options.get("group", GROUP), members=members)
         response = self.bench.execute(partial(leave, request=request))
@@ -304,7 +306,9 @@ class Script:
 
     def do_list(self, words: list[str], options: dict[str, str]) -> str:
         listed = self.bench.execute(list_groups)
-        return " ".join(f"{item.group_id}:{item.state}" for item in listed) or "nothing"
+        return (
+            " ".join(f"{listed_group.group_id}:{listed_group.state}" for listed_group in listed) or "nothing"
+        )
 
 
 # -- how things read

@@ -48,12 +48,12 @@ def test_it_agrees_with_a_plain_dictionary() -> None:
     chance = random.Random(7)
     deadlines, plain = Deadlines(), {}
     for _ in range(5_000):
-        item = due(chance.randrange(50))
+        deadline = due(chance.randrange(50))
         if chance.random() < 0.2:
-            deadlines.cancel(item)
-            plain.pop(item, None)
+            deadlines.cancel(deadline)
+            plain.pop(deadline, None)
         else:
-            plain[item] = chance.randrange(1_000)
-            deadlines.set(item, plain[item])
+            plain[deadline] = chance.randrange(1_000)
+            deadlines.set(deadline, plain[deadline])
         assert deadlines.next_ms() == min(plain.values(), default=None)
         assert deadlines.entry_count <= 64 + 4 * len(plain) + 1

@@ -120,7 +120,9 @@ def test_protocol_names_of_members_that_left_are_forgotten(bench: GroupBench) ->
 def test_members_that_could_never_form_a_group_do_not_fill_the_memory(bench: GroupBench) -> None:
     answers = [ask_to_join(bench, metadata=bytes(90_000), client_id=f"c{number}") for number in range(40)]
     refused = [answered for answered in answers if answered is not None]
-    assert {item.error_code for item in refused if item.error_code} == {ErrorCode.GROUP_MAX_SIZE_REACHED}
+    assert {response.error_code for response in refused if response.error_code} == {
+        ErrorCode.GROUP_MAX_SIZE_REACHED
+    }
     group: Any = bench.machine.groups["g"]
     held = sum(len(metadata) for member in group.members.values() for _, metadata in member.protocols)
     assert held == group.metadata_bytes <= 16 * 100_000

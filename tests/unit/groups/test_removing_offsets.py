@@ -111,9 +111,9 @@ def test_offsets_may_be_kept_for_longer_than_a_timestamp_reaches() -> None:
     bench = GroupBench(GroupSettings(offsets_retention_ms=1_000, offsets_retention_check_interval_ms=1_000))
     topic_id = bench.machine.dependencies.topics.topic_id("t") or UUID(int=0)
     for partition, retention_ms in enumerate((2**63 - 1, -(2**63), 5_000)):
-        item = Commit(topic="t", partition=partition, offset=1, topic_id=topic_id)
+        offset_commit = Commit(topic="t", partition=partition, offset=1, topic_id=topic_id)
         request = CommitRequest(
-            group_id="g", committer=Committer(), commits=[item], retention_ms=retention_ms
+            group_id="g", committer=Committer(), commits=[offset_commit], retention_ms=retention_ms
         )
         bench.execute(partial(commit, request=request))
     bench.advance(10_000)

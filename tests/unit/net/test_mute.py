@@ -135,5 +135,5 @@ async def test_new_connections_wait_or_are_closed_as_the_pace_says(handler: Hand
     with pytest.raises((asyncio.IncompleteReadError, ConnectionError)):
         await refused.receive()
     assert handler.handled == [b"hello"]
-    for item in (patient, refused):
-        item.writer.close()
+    for client in (patient, refused):
+        client.writer.close()

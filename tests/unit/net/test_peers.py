@@ -60,10 +60,10 @@ class Broker:
             return [b"\x00\x00\x00\x04\x7f\x7f\x7f\x7f"]
         return response
 
-    def _when(self, future: asyncio.Future[Chunks | None], answer: Chunks) -> Awaitable[Chunks | None]:
+    def _when(self, future: asyncio.Future[Chunks | None], reply: Chunks) -> Awaitable[Chunks | None]:
         async def work() -> Chunks | None:
             await future
-            return answer
+            return reply
 
         return work()
 

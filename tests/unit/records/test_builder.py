@@ -10,7 +10,7 @@ from odradek.records import BatchBuilder, Codec, check_crc, decode_batch, read_h
 def test_a_batch_is_full_at_its_limit_and_not_a_byte_later() -> None:
     probe = BatchBuilder()
     probe.append(0, b"k", b"v" * 50)
-    item = probe.size_bytes
+    record_bytes = probe.size_bytes
     probe.append(0, b"k", b"v" * 50)
     two = probe.size_bytes
     exact = BatchBuilder(max_bytes=two)
@@ -18,7 +18,7 @@ def test_a_batch_is_full_at_its_limit_and_not_a_byte_later() -> None:
     assert exact.size_bytes == two
     tight = BatchBuilder(max_bytes=two - 1)
     assert [tight.append(0, b"k", b"v" * 50) for _ in range(2)] == [True, False]
-    assert tight.size_bytes == item
+    assert tight.size_bytes == record_bytes
 
 
 def test_the_first_record_always_fits() -> None:

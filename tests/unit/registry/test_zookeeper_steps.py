@@ -27,7 +27,7 @@ from odradek.registry.zookeeper_steps import (
 @given(
     st.one_of(
         st.binary(max_size=40),
-        st.builds(lambda item, n: item * n, st.binary(max_size=9), st.integers(0, 9_000)),
+        st.builds(lambda operation, n: operation * n, st.binary(max_size=9), st.integers(0, 9_000)),
     )
 )
 def test_a_value_is_read_as_it_was_written(data: bytes) -> None:
@@ -69,7 +69,7 @@ def test_a_topic_of_ten_thousand_partitions_fits() -> None:
     chance = random.Random(7)
     partitions = []
     for _ in range(10_000):
-        replicas = tuple(BrokerId(item) for item in chance.sample(range(1000), 3))
+        replicas = tuple(BrokerId(number) for number in chance.sample(range(1000), 3))
         partitions.append(
             PartitionImage(
                 leader=replicas[0],

@@ -48,9 +48,9 @@ def test_a_damaged_batch_ends_what_is_taken_and_is_refused_when_it_is_the_first(
 def test_damage_in_one_partition_is_not_that_of_others() -> None:
     bad = batch(0)
     bad[-1] ^= 1
-    result = checked([bad, batch(0)])
-    assert isinstance(result[0], KafkaError)
-    assert offsets(result[1]) == [0]
+    checked_batches = checked([bad, batch(0)])
+    assert isinstance(checked_batches[0], KafkaError)
+    assert offsets(checked_batches[1]) == [0]
 
 
 def test_an_epoch_above_the_leaders_own_is_damage() -> None:

@@ -46,8 +46,8 @@ class Asking:
     def wants(self, proposal: IsrProposal) -> bool:
         return proposal is self.wanted
 
-    def isr_answered(self, proposal: IsrProposal, answer: IsrAnswer | KafkaError) -> None:
-        self.answers.append(answer)
+    def isr_answered(self, proposal: IsrProposal, reply: IsrAnswer | KafkaError) -> None:
+        self.answers.append(reply)
 
 
 class Controlling:
@@ -128,8 +128,8 @@ async def test_what_is_proposed_in_one_turn_goes_in_one_request_and_each_hears_i
 
 
 async def test_one_request_is_under_way_at_a_time() -> None:
-    controlling, item, two = Controlling(), Asking(0), Asking(1)
-    controlling.propose(item, 1)
+    controlling, first, two = Controlling(), Asking(0), Asking(1)
+    controlling.propose(first, 1)
     await controlling.next(1)
     controlling.propose(two, 1)
     await turns()
@@ -137,28 +137,28 @@ async def test_one_request_is_under_way_at_a_time() -> None:
     await controlling.answer(result(0, 1))
     assert await controlling.next(2) == [1]
     await controlling.answer(result(1, 1))
-    assert (len(item.answers), len(two.answers)) == (1, 1)
+    assert (len(first.answers), len(two.answers)) == (1, 1)
 
 
 @pytest.mark.parametrize("code", [ErrorCode.NOT_CONTROLLER, ErrorCode.STALE_BROKER_EPOCH, 999])
 async def test_a_controller_that_cannot_decide_is_asked_again(code: int) -> None:
-    controlling, item = Controlling(), Asking(0)
-    controlling.propose(item, 1)
+    controlling, asking = Controlling(), Asking(0)
+    controlling.propose(asking, 1)
     await controlling.next(1)
     await controlling.answer(error_code=code)
     assert await controlling.next(2) == [0]
-    assert item.answers == []
+    assert asking.answers == []
     await controlling.answer(result(0, error_code=code))
     assert await controlling.next(3) == [0]
     await controlling.answer()  # it forgot about it
     assert await controlling.next(4) == [0]
     await controlling.answer(result(0, 1))
-    assert len(item.answers) == 1
+    assert len(asking.answers) == 1
 
 
 async def test_an_unreachable_controller_is_asked_again_and_by_then_others_go_along() -> None:
-    controlling, item, two = Controlling(), Asking(0), Asking(1)
-    controlling.propose(item, 1)
+    controlling, first, two = Controlling(), Asking(0), Asking(1)
+    controlling.propose(first, 1)
     await controlling.next(1)
     controlling.asked[-1][1].set_exception(OdradekError("gone"))
     await asyncio.sleep(0)
@@ -168,16 +168,16 @@ async def test_an_unreachable_controller_is_asked_again_and_by_then_others_go_al
 
 
 async def test_what_the_partition_does_not_want_any_more_is_not_asked_again() -> None:
-    controlling, item = Controlling(), Asking(0)
-    controlling.propose(item, 1)
+    controlling, asking = Controlling(), Asking(0)
+    controlling.propose(asking, 1)
     await controlling.next(1)
-    item.wanted = None
+    asking.wanted = None
     controlling.asked[-1][1].set_exception(OdradekError("gone"))
     await turns()
     assert len(controlling.asked) == 1
-    later = controlling.propose(item, 1, 3)
+    later = controlling.propose(asking, 1, 3)
     assert await controlling.next(2) == [0]
-    assert item.wanted is later
+    assert asking.wanted is later
     await controlling.proposals.close()
 
 
@@ -191,11 +191,11 @@ async def test_what_the_partition_does_not_want_any_more_is_not_asked_again() ->
     ],
 )
 async def test_an_outdated_proposal_is_reported_and_not_asked_again(code: ErrorCode) -> None:
-    controlling, item = Controlling(), Asking(0)
-    controlling.propose(item, 1)
+    controlling, asking = Controlling(), Asking(0)
+    controlling.propose(asking, 1)
     await controlling.next(1)
     await controlling.answer(result(0, error_code=code))
-    (answered,) = item.answers
+    (answered,) = asking.answers
     assert isinstance(answered, KafkaError)
     assert answered.code is code
     await turns()
@@ -203,10 +203,10 @@ async def test_an_outdated_proposal_is_reported_and_not_asked_again(code: ErrorC
 
 
 async def test_once_closed_nothing_is_asked_any_more() -> None:
-    controlling, item = Controlling(), Asking(0)
-    controlling.propose(item, 1)
+    controlling, asking = Controlling(), Asking(0)
+    controlling.propose(asking, 1)
     await controlling.next(1)
     await controlling.proposals.close()
-    controlling.propose(item, 1, 2)
+    controlling.propose(asking, 1, 2)
     await turns()
     assert len(controlling.asked) == 1

@@ -133,8 +133,8 @@ async def test_a_cancellation_reaches_what_was_begun_outside_a_task() -> None:
     assert future.cancelled()
 
 
-async def _awaited(item: "asyncio.Future[int] | Begun[int]") -> int:
-    return await item
+async def _awaited(element: "asyncio.Future[int] | Begun[int]") -> int:
+    return await element
 
 
 def test_one_long_request_is_busy_also_while_it_waits_for_something_else() -> None:

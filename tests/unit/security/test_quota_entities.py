@@ -91,7 +91,7 @@ ENTITIES = [
 )
 def test_a_filter_finds_what_it_names(components, strict: bool, accepted: list[int]) -> None:
     wanted = Filter(components, strict=strict)
-    assert [number for number, item in enumerate(ENTITIES) if wanted.accepts(item)] == accepted
+    assert [number for number, entity in enumerate(ENTITIES) if wanted.accepts(entity)] == accepted
 
 
 @pytest.mark.parametrize(

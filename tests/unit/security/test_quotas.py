@@ -16,7 +16,7 @@ def entity(**names: str | None):
 
 def quotas_of(*limits, key: str = "producer_byte_rate", **terms) -> Quotas:
     quotas = Quotas(QuotaTerms(**terms))
-    quotas.update({item: {key: limit} for item, limit in limits})
+    quotas.update({limited_entity: {key: limit} for limited_entity, limit in limits})
     return quotas
 
 
@@ -43,7 +43,9 @@ def test_without_limits_nothing_is_active_measured_or_delayed() -> None:
 
 @pytest.mark.parametrize("level", range(len(LEVELS)))
 def test_the_most_specific_limit_counts(level: int) -> None:
-    quotas = quotas_of(*((item, 100.0 + number) for number, item in enumerate(LEVELS) if number >= level))
+    quotas = quotas_of(
+        *((quota_level, 100.0 + number) for number, quota_level in enumerate(LEVELS) if number >= level)
+    )
     assert quotas.amount_max(PRODUCE, "u", "c") == (100.0 + level) * 10
 
 

@@ -524,9 +524,9 @@ async def test_an_outcome_whose_turn_was_lost_before_it_counts_for_nothing() -> 
         await shard.execute(
             say("two", producer=BatchProducer(7, 0), answers=[DeferredReply(ticket, "never")])
         )
-    for item in (first, response):
+    for reply in (first, response):
         with pytest.raises(KafkaError):
-            await item
+            await reply
     shard.close()
 
 

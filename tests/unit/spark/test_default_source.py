@@ -46,9 +46,9 @@ def test_the_source_needs_neither_pyarrow_nor_the_client_to_be_found() -> None:
 def test_a_stream_that_cannot_be_says_why_when_it_is_first_asked_and_not_while_it_is_made() -> None:
     source = pytest.importorskip("odradek.spark.source", reason="PySpark is absent")
     options = {"kafka.bootstrap.servers": "h:1", "subscribe": "t", "endingOffsets": "latest"}
-    result = source.OdradekDataSource(options)
+    data_source = source.OdradekDataSource(options)
     schema = pytest.importorskip("pyspark.sql.types").StructType([])
-    reader = pickle.loads(pickle.dumps(result.streamReader(schema)))
+    reader = pickle.loads(pickle.dumps(data_source.streamReader(schema)))
     for ask in (reader.initialOffset, reader.getDefaultReadLimit, lambda: reader.partitions({}, {})):
         with pytest.raises(ConfigError, match="endingOffsets does not apply to a streaming read"):
             ask()

@@ -19,14 +19,14 @@ from odradek.spark.java import find_java, java_version
         ("The operation couldn't be completed. Unable to locate a Java Runtime.", None),
     ],
 )
-def test_every_vendors_way_to_say_a_version_is_understood(answer: str, version: int | None) -> None:
-    assert java_version(answer) == version
+def test_every_vendors_way_to_say_a_version_is_understood(version_text: str, version: int | None) -> None:
+    assert java_version(version_text) == version
 
 
-def fake_java(directory: Path, answer: str) -> Path:
+def fake_java(directory: Path, version_text: str) -> Path:
     program = directory / "bin" / "java"
     program.parent.mkdir(parents=True)
-    program.write_text(f"#!/bin/sh\necho '{answer}' >&2\n")
+    program.write_text(f"#!/bin/sh\necho '{version_text}' >&2\n")
     program.chmod(0o755)
     return program
 

@@ -148,6 +148,8 @@ def holds(record: Filter, offset: int) -> bool:
 
 @given(st.lists(bounds, max_size=4))
 def test_no_offset_is_lost_that_all_filters_keep(filters: list[Filter]) -> None:
-    kept = {offset for offset in range(10, 100) if all(holds(item, offset) for item in filters)}
+    kept = {
+        offset for offset in range(10, 100) if all(holds(pushed_filter, offset) for pushed_filter in filters)
+    }
     left = {offset for _, _, start, end in read(*filters) for offset in range(start, end)}
     assert kept <= left <= set(range(10, 100))

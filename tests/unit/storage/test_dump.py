@@ -127,8 +127,8 @@ def test_an_index_that_names_other_markers_is_reported(
     lab: Lab, aborted: AbortedTransaction, wrong: AbortedTransaction, problem: str
 ) -> None:
     lab.write("00000000000000000000.txnindex", encode_aborted(wrong))
-    (result,) = check_segment(lab.disk, f"{STEM}.log").problems
-    assert problem in result
+    (index_problem,) = check_segment(lab.disk, f"{STEM}.log").problems
+    assert problem in index_problem
 
 
 def test_an_index_of_broken_entries_is_reported(lab: Lab, aborted: AbortedTransaction) -> None:

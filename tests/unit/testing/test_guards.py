@@ -63,10 +63,10 @@ def test_every_allowed_place_is_there() -> None:
     from importlib import import_module
 
     for place in guarded_disk.ALLOWED:
-        result = import_module(place.module)
+        target = import_module(place.module)
         for name in place.function.split("."):
-            result = getattr(result, name)
-        assert callable(result), place
+            target = getattr(target, name)
+        assert callable(target), place
 
 
 def test_a_long_callback_is_found_by_name_and_waiting_is_not_counted() -> None:

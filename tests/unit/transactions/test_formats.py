@@ -125,6 +125,6 @@ def test_what_a_newer_version_wrote_is_distinguished_from_damage() -> None:
 
 def test_equal_states_have_equal_bytes() -> None:
     names = [TopicPartition(topic, index) for topic in "cab" for index in (2, 0, 1)]
-    item = transaction(TransactionState.ONGOING, partitions=frozenset(names))
+    ongoing = transaction(TransactionState.ONGOING, partitions=frozenset(names))
     other = transaction(TransactionState.ONGOING, partitions=frozenset(reversed(names)))
-    assert encode_value(item, BUMPING) == encode_value(other, BUMPING)
+    assert encode_value(ongoing, BUMPING) == encode_value(other, BUMPING)

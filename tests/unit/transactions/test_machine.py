@@ -307,9 +307,11 @@ async def test_a_timeout_that_races_a_commit_leaves_one_outcome(
     overdue = work.overdue if work is not None else ()
 
     def abort() -> None:
-        for item in overdue:
+        for overdue_transaction in overdue:
             log.run(
-                lambda machine, entry=item: machine.abort_overdue(entry, fresh_producer_id=None, now=log.now)
+                lambda machine, entry=overdue_transaction: machine.abort_overdue(
+                    entry, fresh_producer_id=None, now=log.now
+                )
             )
 
     def commit() -> bool:

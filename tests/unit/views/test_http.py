@@ -162,8 +162,8 @@ async def test_errors_are_one_line_with_kafkas_code(
     topic = make_topic()
     send(topic, {struct.pack(">q", 1): b"{"})
     async with serving(odradek_broker, {topic: {"key": "long"}}) as get:
-        result, body = await get(target.replace("TOPIC", topic))
-        assert (result, body["error"]["code"], body["error"]["name"]) == (status, int(code), code.name)
+        http_status, body = await get(target.replace("TOPIC", topic))
+        assert (http_status, body["error"]["code"], body["error"]["name"]) == (status, int(code), code.name)
         assert body["error"]["message"]
 
 

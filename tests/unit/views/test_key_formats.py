@@ -47,9 +47,9 @@ def test_numbers_are_stored_in_their_order_and_come_back(name: str, data: st.Dat
 
 
 @given(st.text(), st.text())
-def test_text_is_stored_in_the_order_of_code_points(item: str, other: str) -> None:
+def test_text_is_stored_in_the_order_of_code_points(key: str, other: str) -> None:
     keys = key_format("string")
-    assert (keys.encode(item) < keys.encode(other)) == (item < other)
+    assert (keys.encode(key) < keys.encode(other)) == (key < other)
 
 
 @given(JSON_VALUES)
@@ -64,11 +64,11 @@ def test_json_comes_back_however_it_was_written(value: Any) -> None:
     st.lists(st.integers(-(2**70), 2**70) | st.floats(allow_nan=False, allow_infinity=False), max_size=3),
     st.data(),
 )
-def test_json_arrays_of_numbers_are_stored_in_their_order(item: list[float], data: st.DataObject) -> None:
+def test_json_arrays_of_numbers_are_stored_in_their_order(key: list[float], data: st.DataObject) -> None:
     other = data.draw(st.lists(st.integers(-(2**70), 2**70), max_size=3))
-    floats = [list(map(float, entry)) for entry in (item, other)]
+    floats = [list(map(float, entry)) for entry in (key, other)]
     if floats[0] != floats[1]:
-        assert (ordered_json.encode(item) < ordered_json.encode(other)) == (floats[0] < floats[1])
+        assert (ordered_json.encode(key) < ordered_json.encode(other)) == (floats[0] < floats[1])
 
 
 @given(st.lists(JSON_SCALARS, max_size=3), st.lists(JSON_SCALARS, max_size=2))
@@ -121,13 +121,15 @@ def test_formats_that_are_not_there_are_named_with_those_that_are() -> None:
 
 @given(st.binary(max_size=4), st.integers(0, 2**42), st.binary(max_size=4), st.integers(0, 2**42))
 def test_windows_of_a_key_stand_together_by_their_starts(
-    item: bytes, one_ms: int, other: bytes, other_ms: int
+    decoded_key: bytes, one_ms: int, other: bytes, other_ms: int
 ) -> None:
     keys = windowed(key_format("bytes"), "1 minute")
-    stored = [keys.stored(key + struct.pack(">q", at)) for key, at in ((item, one_ms), (other, other_ms))]
-    assert (stored[0] < stored[1]) == ((item, one_ms) < (other, other_ms))
-    assert keys.decode(stored[0]) == WindowedKey(item, one_ms, one_ms + 60_000)
-    assert keys.encode((item, one_ms)) == stored[0]
+    stored = [
+        keys.stored(key + struct.pack(">q", at)) for key, at in ((decoded_key, one_ms), (other, other_ms))
+    ]
+    assert (stored[0] < stored[1]) == ((decoded_key, one_ms) < (other, other_ms))
+    assert keys.decode(stored[0]) == WindowedKey(decoded_key, one_ms, one_ms + 60_000)
+    assert keys.encode((decoded_key, one_ms)) == stored[0]
 
 
 def test_a_session_has_its_end_before_its_start_in_the_topic() -> None:

@@ -27,8 +27,8 @@ VERSION = HERE.name.removeprefix("kafka-")
 
 CLIENTS = f"kafka-clients-{VERSION}.jar"
 COORDINATORS = {
-    f"kafka-{item}-coordinator-{VERSION}.jar": f"org.apache.kafka.coordinator.{item}.generated."
-    for item in ("group", "transaction", "share")
+    f"kafka-{key_type}-coordinator-{VERSION}.jar": f"org.apache.kafka.coordinator.{key_type}.generated."
+    for key_type in ("group", "transaction", "share")
 }
 MESSAGES = "org.apache.kafka.common.message."
 KNOWN_ELSEWHERE = 66
@@ -45,7 +45,12 @@ def main(jars: Path) -> None:
     definitions = dict(_definitions(jars))
     lines = [line for definition in definitions.values() for line in [*_facts(definition), ""]]
     (HERE / "definitions.txt").write_text("\n".join(lines))
-    asked = [line for cls, item in definitions.items() if _is_recorded(item) for line in _samples(cls, item)]
+    asked = [
+        line
+        for cls, message_definition in definitions.items()
+        if _is_recorded(message_definition)
+        for line in _samples(cls, message_definition)
+    ]
     answered = _java(jars, "encode", "\n".join(json.dumps(line) for line in asked)).splitlines()
     encoded = zip(asked, answered, strict=True)
     (HERE / "bytes.txt").write_text(

@@ -338,10 +338,10 @@ async def test_a_mistake_while_registering_again_ends_no_registering(
     epoch = scene.membership.broker_epoch
     mistakes = [ZeroDivisionError("a mistake of ours")]
 
-    async def mistaken(registry: Any, item: Registration, **more: Any) -> int:
+    async def mistaken(registry: Any, broker: Registration, **more: Any) -> int:
         if mistakes:
             raise mistakes.pop()
-        return await register(registry, item, **more)
+        return await register(registry, broker, **more)
 
     monkeypatch.setattr("odradek.broker.cluster.membership.register", mistaken)
     scene.session.expire()

@@ -58,7 +58,7 @@ async def test_what_is_asked_at_once_shares_a_request_and_what_comes_meanwhile_s
     await requests.answer(0)
     assert requests.questions() == [["a", "b"], ["c", "d"]]
     await requests.answer(1)
-    assert [await item for item in first + second] == ["A", "B", "C", "D"]
+    assert [await request for request in first + second] == ["A", "B", "C", "D"]
 
 
 async def test_brokers_do_not_wait_for_each_other() -> None:
@@ -79,7 +79,7 @@ async def test_two_questions_with_one_key_never_share_a_request() -> None:
     await requests.answer(0)
     await requests.answer(1)
     assert requests.questions() == [["x1", "y"], ["x2"]]
-    assert [await item for item in asked] == ["X1", "Y", "X2"]
+    assert [await request for request in asked] == ["X1", "Y", "X2"]
 
 
 async def test_so_many_requests_are_under_way_and_no_more() -> None:

@@ -96,8 +96,8 @@ async def test_an_answer_of_the_former_controller_leads_to_the_next() -> None:
         AllocateProducerIdsResponse(producer_id_start=-1, producer_id_len=5),
     ],
 )
-async def test_without_a_block_clients_must_try_again(answer: Any) -> None:
-    world = World(OTHER, *[answer] * 5)
+async def test_without_a_block_clients_must_try_again(reply: Any) -> None:
+    world = World(OTHER, *[reply] * 5)
     with pytest.raises(KafkaError) as refused:
         await world.blocks().allocate()
     assert refused.value.code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS

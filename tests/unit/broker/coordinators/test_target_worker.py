@@ -45,8 +45,8 @@ async def until(is_so: Callable[[], bool]) -> None:
 
 
 def target(epoch: int, write: Callable[[Any], None]) -> LargeTarget:
-    def written(machine: Any, now: Any, answer: Any) -> Outcome[None]:
-        write(answer)
+    def written(machine: Any, now: Any, outcome: Any) -> Outcome[None]:
+        write(outcome)
         return Outcome(None)
 
     return LargeTarget(group_id="g", epoch=epoch, compute=lambda: {"member": epoch}, write=written)
@@ -72,7 +72,7 @@ async def test_a_target_that_no_batch_can_hold_is_not_worked_out_again_for_the_s
     offload.may_end.set()
     worker = worker_on(offload)
 
-    def refuse(answer: Any) -> None:
+    def refuse(outcome: Any) -> None:
         raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, "too large")
 
     worker.begin(target(1, refuse))
@@ -89,7 +89,7 @@ async def test_an_operation_may_begin_the_next_one_while_it_drops_a_target() -> 
     worker = worker_on(offload)
     answers: list[Any] = []
 
-    def begin_next(answer: Any) -> None:
+    def begin_next(outcome: Any) -> None:
         assert worker.is_wanted("g", 2)
         worker.begin(target(2, answers.append))
 

@@ -90,9 +90,9 @@ async def test_another_leader_is_asked() -> None:
         (OdradekError("unreachable"), ErrorCode.NETWORK_EXCEPTION),
     ],
 )
-async def test_what_the_other_does_not_tell_is_refused(answer: Any, code: ErrorCode) -> None:
+async def test_what_the_other_does_not_tell_is_refused(reply: Any, code: ErrorCode) -> None:
     broker = FakeContext(OTHER)
-    broker.answer = answer
+    broker.answer = reply
     with pytest.raises(KafkaError) as refused:
         await end_of(broker)
     assert refused.value.code is code

@@ -69,14 +69,14 @@ def of_topic(*, topic_id: UUID, partitions: list[Any]) -> tuple[UUID, list[Any]]
 
 async def test_operations_share_flushes() -> None:
     shards = FlushedTogether()
-    answer = kept(
+    entries = kept(
         broker(shards),
         request(4 * AT_ONCE),
         lambda store, place, asked: store.initialize(place, 0, 0),
         lambda partition, outcome: (partition, outcome),
         of_topic,
     )
-    outcomes = await asyncio.wait_for(answer, timeout=60)
+    outcomes = await asyncio.wait_for(entries, timeout=60)
     assert outcomes == [(TOPIC, [(number, None) for number in range(4 * AT_ONCE)])]
     assert shards.flushes == 4
 

@@ -89,12 +89,12 @@ def test_a_broker_is_heard_in_a_process_with_thousands_of_descriptors(tmp_path: 
     reading, writing = os.pipe()
     high = fcntl.fcntl(reading, fcntl.F_DUPFD_CLOEXEC, 2000)
     try:
-        item = broker(1, tmp_path)
-        item.process = EndsWhenLookedAt()  # type: ignore[assignment]
+        broker_process = broker(1, tmp_path)
+        broker_process.process = EndsWhenLookedAt()  # type: ignore[assignment]
         with os.fdopen(high, "rb") as stdout:
-            item.process.stdout = stdout  # type: ignore[union-attr]
+            broker_process.process.stdout = stdout  # type: ignore[union-attr]
             os.write(writing, b"ready 127.0.0.1:9092\n")
-            assert item.wait_until_ready(5.0) == "127.0.0.1:9092"
+            assert broker_process.wait_until_ready(5.0) == "127.0.0.1:9092"
     finally:
         os.close(reading)
         os.close(writing)

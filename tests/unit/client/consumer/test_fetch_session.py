@@ -131,4 +131,7 @@ def test_whenever_the_broker_answers_it_holds_exactly_what_is_wanted(
             session.refused(code)
         else:
             session.answered(session_id)
-            assert broker.held == {(item.topic_id, tp): item for tp, item in partition_fetches.items()}
+            assert broker.held == {
+                (fetch_of_partition.topic_id, tp): fetch_of_partition
+                for tp, fetch_of_partition in partition_fetches.items()
+            }

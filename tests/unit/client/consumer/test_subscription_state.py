@@ -112,7 +112,10 @@ def test_each_leader_is_asked_for_its_own(make: Callable[..., Assignment]) -> No
     assignment = make()
     at(assignment, A, B)
     partition_fetches = plan(assignment, image(1, 2)).partition_fetches
-    assert {broker: set(item) for broker, item in partition_fetches.items()} == {1: {A}, 2: {B}}
+    assert {broker: set(partition_fetch) for broker, partition_fetch in partition_fetches.items()} == {
+        1: {A},
+        2: {B},
+    }
 
 
 def test_fetching_runs_ahead_of_polling(make: Callable[..., Assignment]) -> None:

@@ -95,9 +95,9 @@ def test_callbacks_are_called_once_before_or_after_and_their_errors_stop_no_one(
 
     delivery = Delivery(batch, 0, 100)
     delivery.add_done_callback(broken)
-    delivery.add_done_callback(lambda item: answers.append("early"))
+    delivery.add_done_callback(lambda metadata: answers.append("early"))
     batch.settle(base_offset=0)
-    delivery.add_done_callback(lambda item: answers.append("late"))
+    delivery.add_done_callback(lambda second_metadata: answers.append("late"))
     assert answers == ["early", "late"]
     assert "delivery_callback_failed" in caplog.text
 

@@ -65,9 +65,9 @@ def numbers(batches: list[ProducerBatch]) -> list[BatchIdentity | None]:
 
 
 def answer(
-    queue: PartitionQueue, batch: ProducerBatch, result: AttemptResult, *, may_retry: bool = True
+    queue: PartitionQueue, batch: ProducerBatch, outcome: AttemptResult, *, may_retry: bool = True
 ) -> ProduceErrorAction:
-    return queue.answered(batch, result, may_retry=may_retry)
+    return queue.answered(batch, outcome, may_retry=may_retry)
 
 
 def test_batches_are_numbered_by_their_records_in_the_order_they_are_sent() -> None:
@@ -289,8 +289,8 @@ class Trial:
             for batch in list(self.queue.in_flight):
                 self.settle(batch, LOST)
 
-    def settle(self, batch: ProducerBatch, result: AttemptResult) -> None:
-        verdict = answer(self.queue, batch, result)
+    def settle(self, batch: ProducerBatch, outcome: AttemptResult) -> None:
+        verdict = answer(self.queue, batch, outcome)
         if verdict is ProduceErrorAction.DELIVERED:
             self.delivered.append(batch.order[0])
         elif verdict is ProduceErrorAction.GIVE_UP:

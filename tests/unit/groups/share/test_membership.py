@@ -92,8 +92,14 @@ class World:
 
     def has(self, member: str) -> list[int]:
         described = self.shares.describe(self.machine, self.now, group_id="g").reply
-        (result,) = [group_member for group_member in described.members if group_member.member_id == member]
-        return [number for partition in result.assignment.topic_partitions for number in partition.partitions]
+        (described_member,) = [
+            group_member for group_member in described.members if group_member.member_id == member
+        ]
+        return [
+            number
+            for partition in described_member.assignment.topic_partitions
+            for number in partition.partitions
+        ]
 
 
 def refused(world: World, *beat: Any) -> ErrorCode:

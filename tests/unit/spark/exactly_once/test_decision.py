@@ -64,9 +64,9 @@ def test_a_decision_comes_back_as_it_was(members: list[Participant], query: str,
 def test_its_metadata_fits_what_brokers_take(count: int, query: str) -> None:
     offsets = decision(*many(count), query=query).to_offsets()
     assert max(len(offset.metadata.encode()) for offset in offsets.values()) < METADATA_MAX_BYTES
-    result = decision_in("s", offsets)
-    assert result is not None
-    assert result.participants == tuple(many(count))
+    decided = decision_in("s", offsets)
+    assert decided is not None
+    assert decided.participants == tuple(many(count))
 
 
 def test_more_tasks_than_it_can_name_are_refused() -> None:

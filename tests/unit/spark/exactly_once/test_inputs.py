@@ -122,15 +122,15 @@ def fingerprint(directory: Path, start: object, end: object) -> str:
 
 def test_a_fingerprint_tells_what_a_batch_has_read(tmp_path: Path) -> None:
     start, end = {"a": {"0": 5}}, {"a": {"0": 9}}
-    item = fingerprint(tmp_path, start, end)
-    assert len(item) == 16
-    assert fingerprint(tmp_path, start, {**end, "@from": {"b": {"0": 0}}}) == item, (
+    range_fingerprint = fingerprint(tmp_path, start, end)
+    assert len(range_fingerprint) == 16
+    assert fingerprint(tmp_path, start, {**end, "@from": {"b": {"0": 0}}}) == range_fingerprint, (
         "it says where partitions began"
     )
-    assert fingerprint(tmp_path, {**start, "@from": {"b": {"0": 0}}}, end) == item
-    assert fingerprint(tmp_path, {"a": {"0": 6}}, end) != item
-    assert fingerprint(tmp_path, start, {"a": {"0": 8}}) != item
-    assert fingerprint(tmp_path, start, {"logOffset": 3}) != item
+    assert fingerprint(tmp_path, {**start, "@from": {"b": {"0": 0}}}, end) == range_fingerprint
+    assert fingerprint(tmp_path, {"a": {"0": 6}}, end) != range_fingerprint
+    assert fingerprint(tmp_path, start, {"a": {"0": 8}}) != range_fingerprint
+    assert fingerprint(tmp_path, start, {"logOffset": 3}) != range_fingerprint
     (tmp_path / "offsets" / "4").unlink()
     assert batch_input(str(tmp_path), 5).next_offsets == {}
 

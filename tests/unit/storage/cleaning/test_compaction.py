@@ -291,7 +291,7 @@ def test_a_read_at_a_removed_offset_gives_what_comes_next() -> None:
             got = [record.offset for record in decode_batch_all(read.records) if record.offset >= offset]
             assert read.next_offset > position
             position = read.next_offset
-        assert got[:1] == [item for item in present if item >= offset][:1]
+        assert got[:1] == [present_record for present_record in present if present_record >= offset][:1]
 
 
 def decode_batch_all(data: Buffer) -> list[Record]:

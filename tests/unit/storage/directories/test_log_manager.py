@@ -100,9 +100,9 @@ def test_the_first_directory_has_an_id_that_stays(lab: Lab) -> None:
 def test_an_identity_without_an_id_of_its_own_gets_one(lab: Lab) -> None:
     lab.write("meta.properties", b"version=0\ncluster.id=K\nbroker.id=1\n", directory="/data")
     directories = lab.directories()
-    result = directories.directory_id
+    directory_id = directories.directory_id
     directories.close()
-    assert f"directory.id={result}".encode() in lab.disk.read("/data/meta.properties")
+    assert f"directory.id={directory_id}".encode() in lab.disk.read("/data/meta.properties")
 
 
 def test_a_new_directory_takes_the_cluster_that_it_joins_and_one_with_data_does_not(lab: Lab) -> None:

@@ -161,8 +161,8 @@ def timed(directory: Path, codec: Codec = Codec.NONE) -> None:
     log = opened(directory)
     for number in range(300):
         builder = BatchBuilder(codec)
-        for item in range(3):
-            builder.append(number * 10 + item - 35 * (number % 7 == 0), None, os.urandom(3_000))
+        for index in range(3):
+            builder.append(number * 10 + index - 35 * (number % 7 == 0), None, os.urandom(3_000))
         log.append(split_batches(builder.build()), leader_epoch=0, now_ms=1)
     log.close()
 
@@ -212,7 +212,7 @@ def test_a_search_by_time_reads_what_is_cold_on_threads_and_finds_the_same(
         lambda log, beside, end=end: log.max_timestamp_offset(end_offset=end, beside=beside)
         for end in (None, 500)
     ]
-    assert tuple(asyncio.run(searched(log, item)) for item in look) == latest
+    assert tuple(asyncio.run(searched(log, read)) for read in look) == latest
     log.close()
 
 

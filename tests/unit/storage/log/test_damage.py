@@ -390,7 +390,7 @@ def test_a_reader_that_meets_a_broken_batch_names_its_offset(lab: Lab, small: Lo
     log = lab.open(small, on_damaged=lambda name, error: heard.append((str(name), error.offset)))
     lab.fill(log, 60)
     lab.flush(log)
-    mark = next(item for item in lab.marks(LOG) if item.base_offset == 7)
+    mark = next(batch_mark for batch_mark in lab.marks(LOG) if batch_mark.base_offset == 7)
     damage(lab, LOG, mark.position + 16)
     for _ in range(2):
         with pytest.raises(DamagedBatchError) as caught:
@@ -406,7 +406,7 @@ def test_a_wrong_crc_is_found_when_it_is_asked_for(lab: Lab) -> None:
     before = batches_of(log)
     read = log.read(0, 1 << 20, end_offset=3)
     assert log.verify(read) is read
-    mark = next(item for item in lab.marks(LOG) if item.base_offset == 1)
+    mark = next(batch_mark for batch_mark in lab.marks(LOG) if batch_mark.base_offset == 1)
     damage(lab, LOG, mark.position + 80)
     with pytest.raises(DamagedBatchError) as caught:
         log.verify(log.read(0, 1 << 20, end_offset=3))

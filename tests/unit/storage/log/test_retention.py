@@ -160,7 +160,7 @@ def test_deleted_records_cannot_be_read_and_their_segments_go(lab: Lab, small: L
     assert lab.records(log)[0].offset == 35
     assert log.epoch_end_offset(0) == (0, 60)
     deleted = delete_due(lab, log)
-    assert {item.reason for item in deleted} == {DeletionReason.BELOW_START}
+    assert {segment.reason for segment in deleted} == {DeletionReason.BELOW_START}
     assert int(lab.segment_names()[0][:20]) <= 35
     assert log.start_offset == 35
     for offset in (-1, 61):

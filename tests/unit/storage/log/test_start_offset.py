@@ -184,13 +184,13 @@ async def test_a_doubt_that_ends_where_nothing_was_deleted_does_not_come_back(la
     ],
 )
 async def test_there_is_no_doubt_when(
-    lab: Lab, copy: str, checkpoint: str, repairable: bool, result: int
+    lab: Lab, copy: str, checkpoint: str, repairable: bool, offset_after: int
 ) -> None:
     await deleted_up_to(lab, 7)
     rot(lab, COPY, copy)
     rot(lab, CHECKPOINT, checkpoint)
     log = await opened_again(lab, repairable=repairable)
-    assert (log.start_offset, log.start_is_doubted) == (result, False)
+    assert (log.start_offset, log.start_is_doubted) == (offset_after, False)
 
 
 async def test_a_log_that_is_new_has_no_doubt_about_its_beginning(lab: Lab) -> None:

@@ -163,11 +163,11 @@ def test_recovery_makes_durable_what_it_found(lab: Lab) -> None:
     lab.fill(log, 50)
     lab.kill()  # all of it is in the page cache, none is on the platter
     log = lab.open(CONFIG, clean=False)
-    result = log.end_offset
-    assert log.flushed_offset == result == 50
+    end_offset = log.end_offset
+    assert log.flushed_offset == end_offset == 50
     lab.cut_power()
-    log = lab.open(CONFIG, clean=False, recovery_point=result)
-    assert len(lab.values(log)) == result
+    log = lab.open(CONFIG, clean=False, recovery_point=end_offset)
+    assert len(lab.values(log)) == end_offset
 
 
 def test_epochs_are_read_off_the_batches_when_their_file_is_gone_or_damaged(lab: Lab) -> None:
