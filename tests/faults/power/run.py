@@ -111,7 +111,7 @@ def run(
     tell: Callable[[str], None] = lambda line: None,
     note: Callable[[Result], None] = lambda run_result: None,
 ) -> Result:
-    """Begin, or go on with an `earlier` run; `note` is given it after each start. One that fails is bad, and the next is tried."""
+    """Begin, or go on with an `earlier` run; `note` gets it after each start. A start that fails is bad; the next is tried."""
     run_result = earlier if earlier is not None else Result(terms)
     failures = 0
     while run_result.cuts.total() < terms.cuts and failures < _FAILURES_MAX:
