@@ -6,8 +6,9 @@ What is reported:
   and the two record engines are twins on purpose;
 - a file name that says nothing: `utils.py`, `helpers.py`, `common.py`;
 - a word of the old vocabulary as an identifier (`RETIRED` says which word took its place);
-- a variable (of an assignment, a loop, a comprehension) or a parameter whose name does not say what it holds: `EMPTY`. The rule
-  leaves out the fields of a class: the class says what they belong to.
+- a name with a word in it that no one should have to look up: `find_anew`, `was_told`;
+- a variable (of an assignment, a loop, a comprehension) or a parameter whose name does not say what it holds: `EMPTY`, and in
+  tests `EMPTY_IN_TESTS`. The rule leaves out the fields of a class: the class says what they belong to.
 """
 
 from __future__ import annotations
@@ -42,6 +43,14 @@ SAYS_NOTHING: Final = frozenset(
     }
 )
 EMPTY: Final = frozenset({"one", "found", "told", "each"})
+EMPTY_IN_TESTS: Final = EMPTY | {"answer", "item", "result"}
+"""A test has many of each: `response`, `partition` or `records` says which."""
+HARD_WORDS: Final = {
+    "anew": "again, or what happens: starts_empty",
+    "told": "sent, reported, heard; or what it is",
+    "whoever": "the one that is meant",
+}
+"""As a part of a name: words between underscores."""
 RETIRED: Final = {
     "Circumstances": "RequestContext",
     "Parts": "BrokerContext",
@@ -78,7 +87,12 @@ def findings(root: Path) -> Iterator[str]:
             yield f"{where}: a file name that says nothing: name what the file holds"
         yield from (f"{where}:{line}: {name} is retired: {RETIRED[name]}" for line, name in _retired(text))
         yield from (
-            f"{where}:{line}: a variable named {name}: say what it holds" for line, name in _empty(text)
+            f"{where}:{line}: {word!r} in a name: write {HARD_WORDS[word]}" for line, word in _hard(text)
+        )
+        is_test = where.parts[0] == "tests"
+        yield from (
+            f"{where}:{line}: a variable named {name}: say what it holds"
+            for line, name in _empty(text, EMPTY_IN_TESTS if is_test else EMPTY)
         )
         if where.parts[0] == "src" and not _is_exempt(where):
             for name in _classes(text):
@@ -113,7 +127,14 @@ def _retired(text: str) -> Iterator[tuple[int, str]]:
             yield token.start[0], name
 
 
-def _empty(text: str) -> Iterator[tuple[int, str]]:
+def _hard(text: str) -> Iterator[tuple[int, str]]:
+    for token in tokenize.generate_tokens(io.StringIO(text).readline):
+        if token.type == tokenize.NAME and token.string not in EMPTY:
+            for word in HARD_WORDS.keys() & set(token.string.split("_")):
+                yield token.start[0], word
+
+
+def _empty(text: str, empty: frozenset[str]) -> Iterator[tuple[int, str]]:
     tree = ast.parse(text)
     fields = {
         statement.target
@@ -130,7 +151,7 @@ def _empty(text: str) -> Iterator[tuple[int, str]]:
                 pass
             case _:
                 continue
-        if name in EMPTY:
+        if name in empty:
             yield node.lineno, name
 
 

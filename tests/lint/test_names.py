@@ -50,12 +50,27 @@ def test_a_retired_word_is_found_as_an_identifier_and_not_in_prose(tmp_path: Pat
         "def f(*, found=()): ...",
         "with open('') as found: ...",
         "if (found := 1): ...",
+        "for item in (): ...",
+        "result, answer_count = 1, 2",
+        "def g(answer): ...",
     ],
 )
 def test_a_variable_whose_name_says_nothing_is_found(tmp_path: Path, line: str) -> None:
     write(tmp_path, "tests/a.py", f"{line}\n")
     (finding,) = findings(tmp_path)
     assert finding.startswith("tests/a.py:1: a variable named ")
+
+
+def test_some_names_say_too_little_for_tests_alone(tmp_path: Path) -> None:
+    write(tmp_path, "src/odradek/a.py", "for result in ():\n    item = answer = result\n")
+    assert list(findings(tmp_path)) == []
+
+
+@pytest.mark.parametrize("line", ["def find_anew(): ...", "x = a.was_told", "x = f(_told_of=1)"])
+def test_a_hard_word_in_a_name_is_found(tmp_path: Path, line: str) -> None:
+    write(tmp_path, "src/odradek/a.py", f"{line}\n")
+    (finding,) = findings(tmp_path)
+    assert " in a name: write " in finding
 
 
 def test_fields_words_and_names_with_more_in_them_are_left_alone(tmp_path: Path) -> None:

@@ -46,7 +46,7 @@ def unclean_elections() -> Patches:
 
 
 @mutant("row 28: the first replica that lives is elected, in sync or not", _SCENARIO)
-def elects_whoever_lives() -> Patches:
+def elects_any_live_broker() -> Patches:
     real = elections._with_leader
 
     def with_leader(
