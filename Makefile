@@ -55,6 +55,7 @@ check: $(READY) ## format, lint, types, imports
 	$(BIN)/python -m tests.lint.wording
 	$(BIN)/python -m tests.lint.late_imports
 	$(BIN)/python -m tests.lint.access_table
+	$(BIN)/python -m tests.lint.private_access
 	$(BIN)/python -m tools.sync_faces --check
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-cache

@@ -56,7 +56,7 @@ def sink_batches(running: Running, plan: Plan, round_number: int) -> Iterator[Sa
                 write(number)
                 if number >= WARM:
                     seconds[delivery].append(time.perf_counter() - began)
-        connections._producers.close()
+        connections.producer_pool.close()
     yield from running.samples("sink", f"{TASKS} tasks of {ROWS} rows", round_number, _figures(seconds))
 
 

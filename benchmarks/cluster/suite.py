@@ -112,7 +112,7 @@ class ClusterSuite:
         for number in range(rounds):
             for case in cases:
                 for item in in_turn(running, number):
-                    samples += self._taken(item, case, number, rounds)
+                    samples += self.samples_of(item, case, number, rounds)
         return samples
 
     def _many(self) -> list[Sample]:
@@ -122,10 +122,12 @@ class ClusterSuite:
             for contender in in_turn(self._who, number):
                 with ExitStack() as stack:
                     item = self._up(stack, contender)
-                    samples += self._taken(item, lambda up, turn: many(up, self._plan, turn), number, rounds)
+                    samples += self.samples_of(
+                        item, lambda up, turn: many(up, self._plan, turn), number, rounds
+                    )
         return samples
 
-    def _taken(self, item: Up, case: Case, number: int, rounds: int) -> list[Sample]:
+    def samples_of(self, item: Up, case: Case, number: int, rounds: int) -> list[Sample]:
         samples: list[Sample] = []
         try:
             for sample in case(item, number):

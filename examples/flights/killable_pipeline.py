@@ -31,12 +31,12 @@ class KillablePipeline:
     def __init__(self, servers: str, directory: Path, program: Path = PROGRAM) -> None:
         self._command = [sys.executable, str(program), servers, str(directory)]
         self._log = directory / "pipeline.log"
-        self._process: subprocess.Popen[str] | None = None
+        self.process: subprocess.Popen[str] | None = None
         self._jvm: int | None = None
 
     def __enter__(self) -> Self:
         with self._log.open("a") as log:
-            self._process = subprocess.Popen(
+            self.process = subprocess.Popen(
                 self._command,
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
@@ -49,23 +49,23 @@ class KillablePipeline:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        assert self._process is not None
+        assert self.process is not None
         if kind is not None:
             self.kill()
         try:
-            self._process.wait(END_TIMEOUT_S)
+            self.process.wait(END_TIMEOUT_S)
         except subprocess.TimeoutExpired:
             self.kill()
-            self._process.wait()
-        for pipe in (self._process.stdin, self._process.stdout):
+            self.process.wait()
+        for pipe in (self.process.stdin, self.process.stdout):
             if pipe is not None:
                 pipe.close()
 
     def events(self) -> Iterator[dict[str, Any]]:
         """What happens, as it happens, until `read back`. PipelineFailedError when it ends before that."""
-        assert self._process is not None
-        assert self._process.stdout is not None
-        for line in self._process.stdout:
+        assert self.process is not None
+        assert self.process.stdout is not None
+        for line in self.process.stdout:
             if not line.startswith("{"):
                 continue
             event = json.loads(line)
@@ -77,14 +77,14 @@ class KillablePipeline:
 
     def wait(self) -> None:
         """Until the process has ended, which it does by itself after its last event."""
-        assert self._process is not None
-        self._process.wait(END_TIMEOUT_S)
+        assert self.process is not None
+        self.process.wait(END_TIMEOUT_S)
 
     def kill(self) -> list[int]:
         """kill -9 of the JVM and of the driver's Python process; those that were there."""
-        assert self._process is not None
+        assert self.process is not None
         killed = []
-        for pid in filter(None, (self._jvm, self._process.pid)):
+        for pid in filter(None, (self._jvm, self.process.pid)):
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
                 killed.append(pid)

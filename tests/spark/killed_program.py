@@ -73,7 +73,7 @@ class KillingSink(StreamSink):
         if self.moment == STANDS_STILL:
             self.stand_still()
         if self.moment == "after the decision":
-            SinkDriver._carry_out = lambda driver, decision: self.kill()  # type: ignore[method-assign, misc]
+            SinkDriver.carry_out = lambda driver, decision: self.kill()  # type: ignore[method-assign, misc]
         if self.moment == "between two ends":
             Admin.end_transactions = end_one  # type: ignore[method-assign, assignment]
         super().commit(messages, batchId)

@@ -209,7 +209,7 @@ class FrameReader:
         """Move the beginning of a frame that the receive buffer cannot hold into a buffer of its own."""
         head = self._received[start : self._end]
         self._frame_bytes = size
-        self._frame = _mapping(size) if size > self._trusted_bytes_max else None
+        self._frame = new_mapping(size) if size > self._trusted_bytes_max else None
         if self._frame is None:
             self._frame = bytearray(min(size, self._trusted_bytes))
         self._frame[: len(head)] = head
@@ -231,7 +231,7 @@ class FrameReader:
         return [memoryview(frame)]
 
 
-def _mapping(size: int) -> mmap.mmap | None:
+def new_mapping(size: int) -> mmap.mmap | None:
     """Memory whose pages come when they are written to; None where the system refuses it, or knows no such thing."""
     with suppress(OSError, ValueError, AttributeError):
         return mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)

@@ -38,7 +38,7 @@ _contexts: Final = _Contexts()
 
 
 @cache
-def _library() -> ModuleType | None:
+def zstd_library() -> ModuleType | None:
     try:
         import zstandard  # late-import: without it cramjam does the work
     except ImportError:
@@ -48,7 +48,7 @@ def _library() -> ModuleType | None:
 
 def compress(data: Buffer, level: int) -> bytes:
     """One frame that tells its content size."""
-    library = _library()
+    library = zstd_library()
     if library is None:
         return bytes(cramjam.zstd.compress(data, level))
     compressor = _contexts.compressors.get(level)
@@ -63,7 +63,7 @@ def decompress(data: Buffer, allowed_bytes: int) -> Buffer:
     declared = declared_bytes(data)
     if declared is not None and declared > allowed_bytes:
         raise expands_too_far("zstd", len(data), allowed_bytes)
-    library = _library()
+    library = zstd_library()
     if declared is not None and library is not None:
         if _contexts.decompressor is None:
             _contexts.decompressor = library.ZstdDecompressor()

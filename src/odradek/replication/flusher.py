@@ -27,7 +27,7 @@ class Flusher:
 
     def __init__(self, offload: Offload, on_failure: OnFailure) -> None:
         self._offload = offload
-        self._on_failure = on_failure
+        self.on_failure = on_failure
         self._queued: dict[Partition, None] = {}
         self._under_way: dict[Partition, None] = {}
         self._workers: dict[asyncio.Task[None], None] = {}
@@ -68,7 +68,7 @@ class Flusher:
 
     def _done(self, partition: Partition, job: FlushJob, error: OSError | None) -> None:
         if error is not None:
-            self._on_failure(partition, error)
+            self.on_failure(partition, error)
         elif partition.retired is None:
             partition.log.flushed(job)
             partition.flushed()
@@ -77,7 +77,7 @@ class Flusher:
         """No one knows what these flushes did, so nothing they covered may ever be acknowledged."""
         for partition, _ in jobs:
             self._under_way.pop(partition, None)
-            self._on_failure(partition, OSError(errno.EIO, f"a flush ended without a result: {error!r}"))
+            self.on_failure(partition, OSError(errno.EIO, f"a flush ended without a result: {error!r}"))
 
     def _take(self) -> list[tuple[Partition, FlushJob]]:
         jobs: list[tuple[Partition, FlushJob]] = []

@@ -52,11 +52,11 @@ class _Descriptor:
 class PosixFile:
     """`DiskFile` over a descriptor. Safe to use from several threads at once, `close` included."""
 
-    __slots__ = ("_access", "_descriptor", "_mappable", "_path")
+    __slots__ = ("_access", "_descriptor", "_mappable", "path")
 
     def __init__(self, number: int, path: str, access: int = os.O_RDWR) -> None:
         self._descriptor: _Descriptor | None = _Descriptor(number)
-        self._path = path
+        self.path = path
         self._access: int | None = access
         """How it is opened again after a rest; None once it is closed."""
         self._mappable = True
@@ -65,13 +65,13 @@ class PosixFile:
         descriptor = self._descriptor
         if descriptor is None:
             if self._access is None:
-                raise OSError(errno.EBADF, "the file is closed", self._path)
-            descriptor = self._descriptor = _Descriptor(os.open(self._path, self._access | os.O_CLOEXEC))
+                raise OSError(errno.EBADF, "the file is closed", self.path)
+            descriptor = self._descriptor = _Descriptor(os.open(self.path, self._access | os.O_CLOEXEC))
         return descriptor
 
     def rest(self) -> bool:
         descriptor = self._descriptor
-        if descriptor is not None and not _names(self._path, descriptor.number):
+        if descriptor is not None and not _names(self.path, descriptor.number):
             return False
         self._descriptor = None
         return self._access is not None
@@ -84,7 +84,7 @@ class PosixFile:
                 return first
             return first + self._pread_rest(descriptor.number, length - len(first), position + len(first))
         except OSError as error:
-            error.filename = self._path
+            error.filename = self.path
             del descriptor  # who keeps the error keeps this frame, and must not keep the file open
             raise
 
@@ -137,7 +137,7 @@ class PosixFile:
                 rest = memoryview(data).cast("B")[written:]
                 written += _progress(os.pwrite(descriptor.number, rest, position + written))
         except OSError as error:
-            error.filename = self._path
+            error.filename = self.path
             del descriptor  # who keeps the error keeps this frame, and must not keep the file open
             raise
 
@@ -147,7 +147,7 @@ class PosixFile:
             for start in range(0, len(buffers), _IOV_MAX):
                 position = _write_vector(descriptor.number, buffers[start : start + _IOV_MAX], position)
         except OSError as error:
-            error.filename = self._path
+            error.filename = self.path
             del descriptor  # who keeps the error keeps this frame, and must not keep the file open
             raise
 
@@ -156,7 +156,7 @@ class PosixFile:
         try:
             os.ftruncate(descriptor.number, length)
         except OSError as error:
-            error.filename = self._path
+            error.filename = self.path
             del descriptor  # who keeps the error keeps this frame, and must not keep the file open
             raise
 
@@ -165,7 +165,7 @@ class PosixFile:
         try:
             _sync_descriptor(descriptor.number)
         except OSError as error:
-            error.filename = self._path
+            error.filename = self.path
             del descriptor  # who keeps the error keeps this frame, and must not keep the file open
             raise
 

@@ -73,7 +73,7 @@ class LoopWatch:
         self._stopping = False
         self._look_closer = threading.Event()
         self._beat_at, self._cpu_at = time.monotonic(), time.thread_time()
-        self._timer = self._loop.call_later(self._pause_s, self._beat)
+        self._timer = self._loop.call_later(self._pause_s, self.beat)
         self._thread = threading.Thread(target=self._look, name="odradek-loop-watch", daemon=True)
         self._thread.start()
 
@@ -84,14 +84,14 @@ class LoopWatch:
         self._look_closer.set()
         self._thread.join()
 
-    def _beat(self) -> None:
+    def beat(self) -> None:
         now, cpu = time.monotonic(), time.thread_time()
         passed_s, cpu_s = now - self._beat_at, cpu - self._cpu_at
         held_s = passed_s - self._pause_s
         stack, self._stack = self._stack, ()
         self._set_pace(is_busy=cpu_s > passed_s * _BUSY_SHARE)
         self._beat_at, self._cpu_at = now, cpu
-        self._timer = self._loop.call_later(self._pause_s, self._beat)
+        self._timer = self._loop.call_later(self._pause_s, self.beat)
         if held_s > self._limit_s:
             self.counts.add(held_s)
             self._on_held(LoopHeld(seconds=held_s, cpu_seconds=cpu_s, stack=stack))

@@ -144,10 +144,10 @@ def _admin(config: ClientConfig) -> Admin:
 
 
 _consumers: Final = Pool(_consumer, lambda consumer: consumer.close())
-_producers: Final = Pool(_producer, lambda producer: producer.close(timeout=0))
+producer_pool: Final = Pool(_producer, lambda producer: producer.close(timeout=0))
 _admins: Final = Pool(_admin, lambda admin: admin.close())
 _errands: Final = Errands()
-for _pool in (_consumers, _producers, _admins):
+for _pool in (_consumers, producer_pool, _admins):
     atexit.register(_pool.close)
 
 
@@ -166,7 +166,7 @@ def check_write_settings(config: ClientConfig) -> None:
 
 def close_idle() -> None:
     """Close the clients of this process that nothing uses now."""
-    for pool in (_consumers, _producers, _admins):
+    for pool in (_consumers, producer_pool, _admins):
         pool.close()
 
 
@@ -185,7 +185,7 @@ def reading(config: ClientConfig, record_count: int) -> Iterator[Consumer]:
 @contextmanager
 def sending(config: ClientConfig) -> Iterator[Producer]:
     """A producer to send with. Leaving the block waits until all is acknowledged; DeliveryError when something was not."""
-    with _producers.lend(config) as producer:
+    with producer_pool.lend(config) as producer:
         yield producer
         producer.flush()
 
@@ -214,7 +214,7 @@ def preparing(
 
     `committed`: the one before it under this id, if that is known to be committed: then no broker is asked how to go on.
     """
-    with _producers.lend(
+    with producer_pool.lend(
         {**TRANSACTION_DEFAULTS, **config, "transactional.id": transactional_id}
     ) as producer:
         if committed is None or not producer.resume_transactions(committed):

@@ -16,7 +16,7 @@ def _ends_before_it_decides() -> None:
 
     def decide_late(self: driver.SinkDriver, *given: Any) -> None:
         terms, name, participants = given[:3]
-        self._carry_out(
+        self.carry_out(
             Decision(
                 sink_id=self._sink_id,
                 query=name.query,

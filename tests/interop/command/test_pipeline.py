@@ -24,7 +24,7 @@ _numbers = itertools.count()
 def sink(bootstrap: str, topic: MakeTopic) -> Iterator[PlainSink]:
     with Admin(bootstrap) as admin:
         yield PlainSink(admin, bootstrap, f"sink-{time.time_ns()}-{next(_numbers)}", topic())
-        connections._producers.close()
+        connections.producer_pool.close()
 
 
 def listed(run: Run, sink: PlainSink) -> list[tuple[str, str]]:
@@ -42,7 +42,7 @@ def decide_only(sink: PlainSink, driver: SinkDriver, number: int, *values: bytes
     terms = driver.begin()
     tasks = [sink.run_task(terms, value) for value in values]
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(driver, "_carry_out", lambda decision: None)
+        patched.setattr(driver, "carry_out", lambda decision: None)
         driver.decide(terms, batch(number), tasks, {})
 
 

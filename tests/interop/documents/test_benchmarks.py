@@ -94,7 +94,7 @@ def test_a_case_that_fails_is_reported_and_costs_no_other_figure(monkeypatch):
         yield from up.samples("produce", "1 KiB", number, {"MB/s": (1.0, "higher")})
         raise TimeoutError("catching up took longer than 90 s")
 
-    assert [sample.value for sample in suite._taken(up_claim, case, 0, 1)] == [1.0]
+    assert [sample.value for sample in suite.samples_of(up_claim, case, 0, 1)] == [1.0]
     assert suite.failed == ["round 1, Odradek: catching up took longer than 90 s"]
     assert revived == ["the cluster"]
 

@@ -53,11 +53,11 @@ class PlainSink:
                 "partition": pa.array([partition] * len(values), pa.int32()),
             }
         )
-        with mock.patch.dict(prepare._names, clear=has_own_process):
+        with mock.patch.dict(prepare.known_names, clear=has_own_process):
             participant = prepare.prepare(client, self.sink_id, terms, [(self.topic, rows)])
-            names = dict(prepare._names)
+            names = dict(prepare.known_names)
         if not has_own_process:
-            prepare._names.update(names)
+            prepare.known_names.update(names)
         assert participant is not None
         return participant
 

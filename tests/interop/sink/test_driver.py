@@ -32,7 +32,7 @@ def admin(bootstrap: str) -> Iterator[Admin]:
 @pytest.fixture
 def sink(admin: Admin, bootstrap: str, topic: MakeTopic) -> Iterator[PlainSink]:
     yield PlainSink(admin, bootstrap, f"sink-{time.time_ns()}-{next(_numbers)}", topic())
-    connections._producers.close()
+    connections.producer_pool.close()
 
 
 @pytest.fixture
@@ -82,7 +82,7 @@ def test_a_decision_is_carried_out_by_the_next_driver(
     with monkeypatch.context() as patched:
         patched.setattr(
             driver,
-            "_carry_out",
+            "carry_out",
             lambda decision: admin.end_transactions(decision.identities()[:ended_before], committed=True),
         )
         driver.decide(terms, batch(0), tasks, {})
@@ -169,7 +169,7 @@ def test_a_decided_transaction_that_was_aborted_is_named_as_lost_and_the_user_ma
     terms = driver.begin()
     task = sink.run_task(terms, b"lost")
     with monkeypatch.context() as patched:
-        patched.setattr(driver, "_carry_out", lambda decision: None)
+        patched.setattr(driver, "carry_out", lambda decision: None)
         driver.decide(terms, batch(3), [task], {})
     admin.fence_producers(
         [participant_id(sink.sink_id, task.writer, terms.side, task.slot)]
@@ -223,7 +223,7 @@ def test_a_driver_that_stood_still_aborts_only_what_its_successor_can_no_longer_
         if progress != "written":
             with monkeypatch.context() as patched:
                 if progress == "decided":
-                    patched.setattr(successor, "_carry_out", lambda decision: None)
+                    patched.setattr(successor, "carry_out", lambda decision: None)
                 successor.decide(terms[0], batch(0), tasks, {})
         return transactions
 
@@ -330,7 +330,7 @@ def test_an_end_mark_that_comes_late_does_not_end_another_decision(
         terms = driver.begin()
         task = sink.run_task(terms, b"%d" % number)
         if number == 2:
-            monkeypatch.setattr(driver, "_carry_out", lambda decision: None)
+            monkeypatch.setattr(driver, "carry_out", lambda decision: None)
         driver.decide(terms, names[number], [task], {})
     alter(*late[0])
     sink.driver().begin()

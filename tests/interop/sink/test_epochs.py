@@ -55,7 +55,7 @@ def epochs() -> Iterator[Epochs]:
 def servers(epochs: Epochs) -> Iterator[str]:
     with LocalBroker({"transaction.state.log.num.partitions": "1"}) as broker:
         yield broker.address
-        connections._producers.close()
+        connections.producer_pool.close()
 
 
 @pytest.fixture(scope="module")
@@ -101,7 +101,7 @@ def test_rows_are_there_once_while_producer_ids_change(
                 if ended is not None:
                     patched.setattr(
                         driver,
-                        "_carry_out",
+                        "carry_out",
                         lambda decision, ended=ended: admin.end_transactions(
                             decision.identities()[:ended], committed=True
                         ),

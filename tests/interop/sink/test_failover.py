@@ -26,7 +26,7 @@ SETTINGS = {
 def cluster() -> Iterator[Cluster]:
     with Cluster(brokers=3, settings=SETTINGS) as running:
         yield running
-        connections._producers.close()
+        connections.producer_pool.close()
 
 
 @pytest.fixture(autouse=True)
@@ -54,13 +54,13 @@ def write_batch(sink: PlainSink, number: int, at: dict[str, Callable[[], None]])
         sink.run_task(terms, b"%d" % number, partition=task, has_own_process=False) for task in range(TASKS)
     ]
     at.get("written", _nothing)()
-    carry_out = driver._carry_out
+    carry_out = driver.carry_out
 
     def kill_and_carry_out(decision: Decision) -> None:
         at.get("decided", _nothing)()
         carry_out(decision)
 
-    driver._carry_out = kill_and_carry_out  # type: ignore[method-assign]
+    driver.carry_out = kill_and_carry_out  # type: ignore[method-assign]
     driver.decide(terms, batch(number), tasks, {})
 
 

@@ -31,7 +31,7 @@ _numbers = itertools.count()
 def servers() -> Iterator[str]:
     with LocalBroker(SETTINGS) as broker:
         yield broker.address
-        connections._producers.close()
+        connections.producer_pool.close()
 
 
 @pytest.fixture
@@ -57,7 +57,7 @@ def until_it_times_out(sink: PlainSink, terms: BatchTerms, task: Participant) ->
 def decide_only(driver: SinkDriver, terms: BatchTerms, *tasks: Participant) -> None:
     """And die before that is carried out."""
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(driver, "_carry_out", lambda decision: None)
+        patched.setattr(driver, "carry_out", lambda decision: None)
         driver.decide(terms, batch(0), tasks, {})
 
 

@@ -29,7 +29,7 @@ SCHEMA = StructType([StructField("value", BinaryType())])
 def sink(bootstrap: str, topic: Callable[..., str]) -> Iterator[PlainSink]:
     with Admin(bootstrap) as admin:
         yield PlainSink(admin, bootstrap, f"written-{time.time_ns()}", topic())
-    connections._producers.close()
+    connections.producer_pool.close()
 
 
 def new_writer(sink: PlainSink) -> StreamSink:
@@ -46,8 +46,8 @@ def test_batches_are_there_once_and_are_noted_as_carried_out(
     sink: PlainSink, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for number in range(4):
-        place = write._TaskPlace(attempt=0, query="q", batch=number)
-        monkeypatch.setattr(write, "_task_place", lambda place=place: place)
+        place = write.TaskPlace(attempt=0, query="q", batch=number)
+        monkeypatch.setattr(write, "task_place", lambda place=place: place)
         for _ in range(2):  # the second time all is passed over, as after a crash
             pickled = pickle.dumps(new_writer(sink))
             messages = [

@@ -122,7 +122,7 @@ async def test_a_topic_that_is_deleted_while_it_is_compacted_is_gone(scene: Any,
     request = DeleteTopicsRequest(topic_names=["table"], timeout_ms=5000)
     await wire.call("DeleteTopics", 5, request)
     await work
-    assert replicas._directories.log_directory_of(TopicPartition("table", 0)) is None
+    assert replicas.directories.log_directory_of(TopicPartition("table", 0)) is None
     await wire.create("table", **SETTINGS)
     assert await read_all(wire) == []
 

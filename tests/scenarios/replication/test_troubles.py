@@ -193,8 +193,8 @@ async def test_a_high_watermark_that_was_sent_under_an_epoch_that_ended_is_sent_
         await controller.tell(0)
         for index in (0, 1):
             await a.append_acknowledged(6, index)
-        flush = b.replicas._flusher.request
-        monkeypatch.setattr(b.replicas._flusher, "request", lambda partition: None)
+        flush = b.replicas.flusher.request
+        monkeypatch.setattr(b.replicas.flusher, "request", lambda partition: None)
         with (
             monkeypatch.context() as nobody_answers
         ):  # until both are followed: they have to come in one answer

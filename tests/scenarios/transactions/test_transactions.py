@@ -222,8 +222,8 @@ class Held:
         self.left = after
         self.reached = asyncio.Event()
         self.go = asyncio.Event()
-        self.write = LocalMarkers._write_one
-        patch.setattr(LocalMarkers, "_write_one", self._one(self))
+        self.write = LocalMarkers.write_one
+        patch.setattr(LocalMarkers, "write_one", self._one(self))
 
     @staticmethod
     def _one(held: Held) -> Any:
@@ -333,7 +333,7 @@ async def test_a_partition_that_is_offline_gets_its_marker_later(
 ) -> None:
     producer, other = await producer_of(wire), await producer_of(wire, name="other")
     await producer.write(b"v")
-    real, refusals = LocalMarkers._write_one, []
+    real, refusals = LocalMarkers.write_one, []
 
     async def write(markers: LocalMarkers, batch: MarkerBatch, name: TopicPartition) -> ErrorCode:
         if name.partition == 1 and batch.producer_id == producer.producer_id and len(refusals) < 3:
@@ -341,7 +341,7 @@ async def test_a_partition_that_is_offline_gets_its_marker_later(
             return ErrorCode.KAFKA_STORAGE_ERROR
         return await real(markers, batch, name)
 
-    monkeypatch.setattr(LocalMarkers, "_write_one", write)
+    monkeypatch.setattr(LocalMarkers, "write_one", write)
     await producer.end()
     await other.write(b"other", [0])
     assert await other.end() is ErrorCode.NONE

@@ -84,7 +84,7 @@ class Model:
         return records
 
 
-class _Inline:
+class InlineOffload:
     """Runs work where it is asked for."""
 
     async def run(self, work: Callable[..., T], *arguments: object) -> T:
@@ -143,7 +143,7 @@ class KeyedLog:
 
     def open(self) -> None:
         runtime = Runtime(
-            clock=self, entropy=SimEntropy(self.rng), disk=GuardedDisk(self.disk), offload=_Inline()
+            clock=self, entropy=SimEntropy(self.rng), disk=GuardedDisk(self.disk), offload=InlineOffload()
         )
         self.directories = LogManager.open(runtime, [HOME], node_id=1)
         self.log = _run(self.directories.open_log(PARTITION, _TOPIC_ID, self.config))

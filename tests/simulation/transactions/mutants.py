@@ -73,7 +73,7 @@ def marker_not_awaited() -> Patches:
             return by_image(self._image(), name, error.code)
         return ErrorCode.NONE
 
-    yield patch.object(LocalMarkers, "_write_one", write_one)
+    yield patch.object(LocalMarkers, "write_one", write_one)
 
 
 @mutant("after a restart no one finishes what was decided before", _SCENARIO)

@@ -66,8 +66,8 @@ class Mortal:
 def mortal(monkeypatch: pytest.MonkeyPatch) -> Mortal:
     mortal_calls = Mortal(monkeypatch)
     for owner, name in (
-        (data_files._OpenFile, "write"),
-        (data_files._OpenFile, "close"),
+        (data_files.OpenDataFile, "write"),
+        (data_files.OpenDataFile, "close"),
         (delta, "make_durable"),
         (iceberg, "make_durable"),
         (parquet, "make_durable"),

@@ -183,7 +183,7 @@ class ConsumerScript(Script):
             owned = self._owned(options["owns"])
         request = ConsumerGroupHeartbeatRequest(
             group_id=options.get("group", GROUP),
-            member_id=group_script._long(options.get("member", member)),
+            member_id=group_script.long_form(options.get("member", member)),
             member_epoch=epoch,
             instance_id=options.get("instance"),
             rack_id=options.get("rack"),

@@ -163,7 +163,7 @@ class Script:
             group_id=options.get("group", GROUP),
             session_timeout_ms=int(options.get("session", "10000")),
             rebalance_timeout_ms=int(options.get("rebalance", "60000")),
-            member_id=_long(options.get("member", "")),
+            member_id=long_form(options.get("member", "")),
             group_instance_id=options.get("instance"),
             protocol_type=options.get("type", "consumer"),
             protocols=[JoinGroupRequestProtocol(name=name, metadata=metadata) for name in names if name],
@@ -178,11 +178,11 @@ class Script:
         request = SyncGroupRequest(
             group_id=options.get("group", GROUP),
             generation_id=int(options["generation"]),
-            member_id=_long(words[0]),
+            member_id=long_form(words[0]),
             group_instance_id=options.get("instance"),
             protocol_name=options.get("protocol"),
             assignments=[
-                SyncGroupRequestAssignment(member_id=_long(member), assignment=self._assignment(word))
+                SyncGroupRequestAssignment(member_id=long_form(member), assignment=self._assignment(word))
                 for member, word in pairs
             ],
         )
@@ -194,14 +194,14 @@ class Script:
         request = HeartbeatRequest(
             group_id=options.get("group", GROUP),
             generation_id=int(options["generation"]),
-            member_id=_long(words[0]),
+            member_id=long_form(words[0]),
             group_instance_id=options.get("instance"),
         )
         return _code(self.bench.execute(partial(heartbeat, request=request)).error_code)
 
     def do_leave(self, words: list[str], options: dict[str, str]) -> str:
         """leave MEMBER... [instances=I,J]: members by id, and static ones by their instance id alone"""
-        members = [MemberIdentity(member_id=_long(word)) for word in words]
+        members = [MemberIdentity(member_id=long_form(word)) for word in words]
         members += [
             MemberIdentity(group_instance_id=instance)
             for instance in options.get("instances", "").split(",")
@@ -216,7 +216,7 @@ class Script:
         group_id = options.pop("group", GROUP)
         producer = options.pop("producer", None)
         committer = Committer(
-            member_id=_long(options.pop("member", "")),
+            member_id=long_form(options.pop("member", "")),
             instance_id=options.pop("instance", None),
             generation=int(options.pop("generation", "-1")),
             api_version=int(options.pop("version", "8")),
@@ -323,7 +323,7 @@ def _place(text: str) -> Place:
     return topic, int(partition)
 
 
-def _long(member: str) -> str:
+def long_form(member: str) -> str:
     """The member id behind `A#1`; other words stand for themselves."""
     return _NAME.sub(lambda match: f"{match[1]}-{UUID(int=int(match[2]))}", member)
 

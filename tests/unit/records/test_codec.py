@@ -68,8 +68,8 @@ def test_snappy_without_framing_is_read() -> None:
 def zstd_library(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     """Both ways to zstd, with and without the library that keeps contexts."""
     if request.param == "cramjam":
-        monkeypatch.setattr(zstd, "_library", lambda: None)
-    elif zstd._library() is None:
+        monkeypatch.setattr(zstd, "zstd_library", lambda: None)
+    elif zstd.zstd_library() is None:
         pytest.skip("zstandard is not installed")
     return str(request.param)
 

@@ -268,7 +268,7 @@ async def test_partitions_of_one_share_are_flushed_again_whatever_became_of_the_
         raise RuntimeError("a bug in what handles failures")
 
     asyncio.get_running_loop().set_exception_handler(lambda *_: None)
-    world.flusher._on_failure = fail
+    world.flusher.on_failure = fail
     world.append()
     partition.leader().append(batches(), now_ms=1_700_000_000_000)
     for _ in range(3):

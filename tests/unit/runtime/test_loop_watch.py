@@ -64,7 +64,7 @@ async def test_a_loop_that_does_nothing_is_looked_at_seldom_and_closely_again_on
     real = loop.call_later
 
     def call_later(delay: float, callback: Callable[..., object], *arguments: object) -> asyncio.TimerHandle:
-        if getattr(callback, "__func__", None) is LoopWatch._beat:
+        if getattr(callback, "__func__", None) is LoopWatch.beat:
             pauses.append(delay)
         return real(delay, callback, *arguments)
 

@@ -61,7 +61,7 @@ def test_an_error_of_the_demo_ends_the_program(killable: ModuleType, tmp_path: P
 
     def follow() -> None:
         with killable.KillablePipeline("h:1", tmp_path, program(tmp_path, text)) as pipeline:
-            pids.append(pipeline._process.pid)
+            pids.append(pipeline.process.pid)
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):

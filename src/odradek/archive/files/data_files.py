@@ -77,7 +77,7 @@ class _Seen:
         self.ranges[partition] = min(before[0], start), max(before[1], end)
 
 
-class _OpenFile:
+class OpenDataFile:
     """A file that is being written."""
 
     def __init__(
@@ -138,7 +138,7 @@ class FileWriter:
         self._root = root
         self._name = name
         self._layout = layout
-        self._open: dict[PartitionValues, _OpenFile] = {}
+        self._open: dict[PartitionValues, OpenDataFile] = {}
         self._done: list[DataFile] = []
         self._count = 0
 
@@ -154,13 +154,13 @@ class FileWriter:
             if file.is_full:
                 self._done.append(self._open.pop(values).close())
 
-    def _start(self, values: PartitionValues) -> _OpenFile:
+    def _start(self, values: PartitionValues) -> OpenDataFile:
         if len(self._open) >= OPEN_FILES_MAX:
             largest = max(self._open, key=lambda key: self._open[key].pending_bytes)
             self._done.append(self._open.pop(largest).close())
         relative = f"{self._layout.directory}{partition_path(values)}{self._name}-{self._count}.parquet"
         self._count += 1
-        file = self._open[values] = _OpenFile(self._system, self._root, relative, values, self._layout)
+        file = self._open[values] = OpenDataFile(self._system, self._root, relative, values, self._layout)
         return file
 
     def close(self) -> list[DataFile]:

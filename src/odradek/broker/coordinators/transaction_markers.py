@@ -102,19 +102,17 @@ class LocalMarkers:
         self._image = image
 
     async def write(self, batch: MarkerBatch) -> dict[TopicPartition, ErrorCode]:
-        outcomes = await asyncio.gather(
-            *(self._write_one(batch, partition) for partition in batch.partitions)
-        )
+        outcomes = await asyncio.gather(*(self.write_one(batch, partition) for partition in batch.partitions))
         return dict(zip(batch.partitions, outcomes, strict=True))
 
     async def write_for_another(self, batch: MarkerBatch) -> dict[TopicPartition, ErrorCode]:
         """Like `write`; REQUEST_TIMED_OUT for a partition whose marker is not durable soon."""
         outcomes = await asyncio.gather(
-            *(_soon(partial(self._write_one, batch, partition)) for partition in batch.partitions)
+            *(_soon(partial(self.write_one, batch, partition)) for partition in batch.partitions)
         )
         return dict(zip(batch.partitions, outcomes, strict=True))
 
-    async def _write_one(self, batch: MarkerBatch, name: TopicPartition) -> ErrorCode:
+    async def write_one(self, batch: MarkerBatch, name: TopicPartition) -> ErrorCode:
         try:
             if name.topic == CONSUMER_OFFSETS:
                 await self._end_offsets(batch, name.partition)

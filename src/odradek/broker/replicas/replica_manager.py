@@ -77,9 +77,9 @@ class ReplicaManager:
         member: ReplicationContext | None = None,
     ) -> None:
         self._runtime = runtime
-        self._directories = directories
+        self.directories = directories
         self._on_all_failed = on_all_failed
-        self._flusher = Flusher(runtime.offload, self._flush_failed)
+        self.flusher = Flusher(runtime.offload, self._flush_failed)
         self._cleaner: LogCleaner | None = None
         """Made, and imported, for the first log that is compacted."""
         self._compacts = True
@@ -90,7 +90,7 @@ class ReplicaManager:
             directories,
             self._held,
             self._roles,
-            self._flusher,
+            self.flusher,
             member,
             config_of=self._config_of,
             assume=self._assume,
@@ -167,14 +167,14 @@ class ReplicaManager:
         deleted, unless they follow by now: then their leader says in a moment where the log begins.
         """
         replica_ids = set[ReplicaId]()
-        for name in self._directories.damaged:
+        for name in self.directories.damaged:
             partition = self._partitions.get(name)
             if partition is not None:
                 state = self._held.assigned(partition.topic_id, name.partition)
                 counts = state is not None and self._held.me in (*state.isr, *state.eligible)
                 if counts or (state is not None and partition.log.damage_offset is not None):
                     replica_ids.add((partition.topic_id, name.partition))
-        for name in self._directories.doubtful:
+        for name in self.directories.doubtful:
             partition = self._partitions.get(name)
             if partition is not None and (partition.is_leader or not self._held.has_roles):
                 replica_ids.add((partition.topic_id, name.partition))
@@ -184,7 +184,7 @@ class ReplicaManager:
     def lost(self) -> frozenset[ReplicaId]:
         """Replicas that the image counts on, and that have not all that they had: they may lead only if that is accepted."""
         replica_ids = set(self._held.lost)
-        for name in self._directories.damaged:
+        for name in self.directories.damaged:
             partition = self._partitions.get(name)
             if partition is not None and partition.log.lacks_records and self._is_counted_on(partition):
                 replica_ids.add((partition.topic_id, name.partition))
@@ -194,7 +194,7 @@ class ReplicaManager:
     def uncertain(self) -> dict[ReplicaId, LogEnd]:
         """Replicas that may lack something, and where their logs end, while the image counts on them or no broker leads."""
         log_ends = dict[ReplicaId, LogEnd]()
-        for name in self._directories.damaged:
+        for name in self.directories.damaged:
             partition = self._partitions.get(name)
             if partition is None or not partition.log.is_uncertain:
                 continue
@@ -207,7 +207,7 @@ class ReplicaManager:
     @property
     def lacking(self) -> frozenset[ReplicaId]:
         """Replicas that no one counts on, and that lack what they had: any other is better."""
-        noted = [self._partitions.get(name) for name in self._directories.lack_notes]
+        noted = [self._partitions.get(name) for name in self.directories.lack_notes]
         return frozenset(
             (partition.topic_id, partition.name.partition)
             for partition in noted
@@ -220,7 +220,7 @@ class ReplicaManager:
 
     def directory_states(self) -> list[DirectoryState]:
         states = []
-        for directory in self._directories.all():
+        for directory in self.directories.all():
             if directory.offline is not None:
                 states.append(DirectoryState(path=directory.path, offline=True))
                 continue
@@ -228,7 +228,7 @@ class ReplicaManager:
             held = [
                 partition
                 for partition in self._held
-                if self._directories.log_directory_of(partition.name) == directory.path
+                if self.directories.log_directory_of(partition.name) == directory.path
             ]
             states.append(
                 DirectoryState(
@@ -257,8 +257,8 @@ class ReplicaManager:
             await self._decide(image, config, PendingSteps())
         await self._lanes.drain()
         self._opening.are_new = True
-        await self._directories.note_evidence()
-        if self._partitions and not all(directory.was_clean for directory in self._directories.all()):
+        await self.directories.note_evidence()
+        if self._partitions and not all(directory.was_clean for directory in self.directories.all()):
             seconds = round(self._runtime.clock.monotonic() - began, 3)
             _log.info("logs_recovered", count=len(self._partitions), seconds=seconds)
 
@@ -305,7 +305,7 @@ class ReplicaManager:
             for index, state in enumerate(topic.partitions)
             if self._held.me in state.replicas
         ]
-        for name in self._directories.strays(known):
+        for name in self.directories.strays(known):
             if not self._lanes.is_busy(name):  # it is being deleted
                 self._lanes.put(name, partial(self._set_stray_aside, name), pending=pending)
 
@@ -313,7 +313,7 @@ class ReplicaManager:
         if self._held.placed(name) is not None:
             return  # opening it tells what it is
         try:
-            await self._directories.set_stray_aside(
+            await self.directories.set_stray_aside(
                 name, lambda topic_id, index: self._held.assigned(topic_id, index) is not None
             )
         except KafkaError as error:
@@ -346,9 +346,9 @@ class ReplicaManager:
                         await asyncio.sleep(0)
         for topic_id in [applied_id for applied_id in self._applied if applied_id not in image.topics_by_id]:
             self._topic_gone(self._applied.pop(topic_id), pending)
-        self._directories.remove_deleted_soon()
+        self.directories.remove_deleted_soon()
         if self._held.has_roles:
-            for name in self._directories.lack_notes:
+            for name in self.directories.lack_notes:
                 if self._opening.owes_note(name) and not self._lanes.is_busy(name):
                     self._put(name, pending)
 
@@ -412,7 +412,7 @@ class ReplicaManager:
     async def reconfigure(self, image: ClusterImage, config: BrokerConfig) -> None:
         """The broker's settings changed, and with them what topics inherit."""
         self._config = config
-        self._directories.producer_expiration_ms = config.storage.producer_id_expiration_ms
+        self.directories.producer_expiration_ms = config.storage.producer_id_expiration_ms
         for topic in image.topics.values():
             self._reconfigure_topic(topic, config)
 
@@ -432,11 +432,11 @@ class ReplicaManager:
             if partition.retired is None:
                 await self._retain(partition, now_ms)
             await asyncio.sleep(0)  # tens of thousands of partitions must not hold the loop
-        await self._directories.remove_deleted()
+        await self.directories.remove_deleted()
 
     async def _retain(self, partition: Partition, now_ms: int) -> None:
         try:
-            await self._directories.apply_retention(partition.log, now_ms, below=partition.high_watermark)
+            await self.directories.apply_retention(partition.log, now_ms, below=partition.high_watermark)
         except KafkaError as error:
             _log.warning("retention_failed", partition=partition.name, reason=error.message)
 
@@ -446,7 +446,7 @@ class ReplicaManager:
         if self._config is None or not compacted or not self._compacts:
             return
         if self._cleaner is None:
-            self._cleaner = service.LogCleaner(self._runtime, self._directories)
+            self._cleaner = service.LogCleaner(self._runtime, self.directories)
         await self._cleaner.run_round(compacted, self._config)
 
     def stop_compacting(self) -> None:
@@ -469,7 +469,7 @@ class ReplicaManager:
         return sum(partition.log.end_offset for partition in self._held)
 
     async def write_checkpoints(self) -> None:
-        await self._directories.write_checkpoints(await self._high_watermarks())
+        await self.directories.write_checkpoints(await self._high_watermarks())
 
     async def _high_watermarks(self) -> dict[TopicPartition, int]:
         high_watermarks: dict[TopicPartition, int] = {}
@@ -480,12 +480,12 @@ class ReplicaManager:
         return high_watermarks
 
     async def write_extents(self) -> None:
-        await self._directories.write_extents()
+        await self.directories.write_extents()
 
     async def try_to_recover(self) -> None:
         """Give back partitions whose disk was full and is not any more."""
-        for log in self._directories.failed_logs():
-            await self._directories.repair(log)
+        for log in self.directories.failed_logs():
+            await self.directories.repair(log)
         pending = PendingSteps()
         for name in self._held.unopened:
             if not self._lanes.is_busy(name):
@@ -497,13 +497,13 @@ class ReplicaManager:
 
     async def record_created_logs(self) -> None:
         """Write down which logs there are, soon after one was made."""
-        await self._directories.record_created_logs()
+        await self.directories.record_created_logs()
 
     async def flush_by_time(self) -> None:
         """Flush what `flush.ms` says has waited long enough, and what keeps descriptors that others need."""
         for partition in self._held.timed:
             partition.flush_if_due()
-        for name in self._directories.take_crowding_logs():
+        for name in self.directories.take_crowding_logs():
             if (crowding := self._partitions.get(name)) is not None:
                 crowding.flush()
 
@@ -514,11 +514,11 @@ class ReplicaManager:
 
     def begin_move(self, partition: Partition, path: str) -> FolderCopy | None:
         """A copy to be filled, or None when the partition is at `path` already. KafkaError as in `LogManager`."""
-        copy = self._directories.begin_move(partition.name, path)
-        return None if self._directories.log_directory_of(partition.name) == path else copy
+        copy = self.directories.begin_move(partition.name, path)
+        return None if self.directories.log_directory_of(partition.name) == path else copy
 
     async def give_up_move(self, copy: FolderCopy) -> None:
-        await self._directories.give_up_move(copy)
+        await self.directories.give_up_move(copy)
 
     async def finish_move(self, partition: Partition, copy: FolderCopy) -> None:
         """Let the partition go on from its copy. Its clients are sent away for a moment, with an error they try again on.
@@ -526,7 +526,7 @@ class ReplicaManager:
         KafkaError when it cannot be done: the partition goes on where it was if its disk allows it.
         """
         await self._lanes.run(partition.name, partial(self._finish_move, partition, copy))
-        await self._directories.remove_deleted()
+        await self.directories.remove_deleted()
 
     async def _finish_move(self, partition: Partition, copy: FolderCopy) -> None:
         name, topic_id = partition.name, partition.topic_id
@@ -538,7 +538,7 @@ class ReplicaManager:
         self._roles.drop(partition)
         self._held.is_away(name, topic_id, moving)
         try:
-            log = await self._directories.move_log(name, copy, topic_id, partition.config)
+            log = await self.directories.move_log(name, copy, topic_id, partition.config)
         except KafkaError as error:
             partition.retire(error)
             await self._stay(partition, error)
@@ -548,7 +548,7 @@ class ReplicaManager:
 
     async def _stay(self, partition: Partition, reason: KafkaError) -> None:
         try:
-            log = await self._directories.open_log(
+            log = await self.directories.open_log(
                 partition.name, partition.topic_id, partition.config, if_absent=Absent.LOST
             )
         except KafkaError:
@@ -564,15 +564,15 @@ class ReplicaManager:
         ):  # deleted meanwhile: nothing waits for it, and its name may be another's
             _log.warning("flush_of_retired_failed", partition=partition.name, error=error)
             return
-        self._directories.fail(partition.log, error)
+        self.directories.fail(partition.log, error)
 
     def _directory_failed(self, path: str, error: OSError) -> None:
         """What is in the directory cannot be trusted any more: all of it goes offline, until a restart."""
         _log.error("log_directory_offline", path=path, error=error)
         for held in self._held:
-            if self._directories.log_directory_of(held.name) == path:
+            if self.directories.log_directory_of(held.name) == path:
                 self._take_offline(held, f"the log directory {path} failed: {error}")
-        if self._directories.all_failed:
+        if self.directories.all_failed:
             self._on_all_failed()
 
     def _met_damage(self, name: TopicPartition, damage: DamagedBatchError) -> None:
@@ -590,10 +590,10 @@ class ReplicaManager:
         self._opening.is_closing = True
         await self._lanes.close()
         await self._roles.close()
-        await self._flusher.drain()
-        await self._directories.write_checkpoints(await self._high_watermarks())
+        await self.flusher.drain()
+        await self.directories.write_checkpoints(await self._high_watermarks())
         closing = KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, "the broker is stopping")
         for partition in self._held:
             partition.retire(closing)
             self._held.remove(partition)
-        await self._directories.close_logs()
+        await self.directories.close_logs()

@@ -271,7 +271,7 @@ def check_clock(config: BrokerConfig) -> Iterator[Finding]:
     elif newest_s > now_s + CLOCK_AHEAD_S:
         seen = f"the data directory was changed {newest_s - now_s:.0f} s in the future"
         yield warn("clock", seen, "it went back: retention may keep data for longer")
-    elif _unsynchronised():
+    elif is_unsynchronised():
         yield warn("clock", "the system says that it is not synchronised", "run a time service (NTP)")
     else:
         yield ok("clock", time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(now_s)))
@@ -284,7 +284,7 @@ def _modified_s(path: str) -> float:
         return 0.0
 
 
-def _unsynchronised() -> bool:
+def is_unsynchronised() -> bool:
     """Linux's own opinion (adjtimex); False where it cannot be had."""
     try:
         libc = ctypes.CDLL(None, use_errno=True)

@@ -171,7 +171,7 @@ class SinkDriver:
                 f"another query uses sink {self._sink_id!r} since batch {name.batch} of query {name.query} began, and this one"
                 " must stop: a sinkId is for one query at a time",
             ) from None
-        self._carry_out(decision)
+        self.carry_out(decision)
 
     def sweep(self) -> None:
         """Abort what lost attempts left open, now: it holds back readers of what has been decided."""
@@ -213,7 +213,7 @@ class SinkDriver:
         if decided is None or decided.driver != (last.producer_id, last.producer_epoch):
             return None
         if not decided.is_ended:
-            self._carry_out(decided)
+            self.carry_out(decided)
         return following, decided
 
     def _shut_out_others(self) -> tuple[TransactionIdentity, Decision | None]:
@@ -222,7 +222,7 @@ class SinkDriver:
         driver = self._admin.fence_producers([name])[name]
         decided = last_decision(self._admin, self._sink_id)
         if decided is not None and not decided.is_ended:
-            self._carry_out(decided)
+            self.carry_out(decided)
         return driver, decided
 
     def _check_age(self, terms: BatchTerms, name: BatchName) -> None:
@@ -235,7 +235,7 @@ class SinkDriver:
                 " (brokers allow transaction.max.timeout.ms), or maxOffsetsPerTrigger lower"
             )
 
-    def _carry_out(self, decision: Decision) -> None:
+    def carry_out(self, decision: Decision) -> None:
         """Commit its transactions, and note that they are. Without the note the next `begin` commits them again, in vain."""
         identities = decision.identities()
         if identities:

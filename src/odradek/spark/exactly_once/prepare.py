@@ -49,7 +49,7 @@ class _Names:
             }
 
 
-_names: Final[dict[tuple[str, str], _Names]] = {}
+known_names: Final[dict[tuple[str, str], _Names]] = {}
 """By servers and sink."""
 
 
@@ -70,11 +70,11 @@ def take_name(servers: str, sink_id: str, terms: BatchTerms) -> TransactionName:
     ProducerFencedError when a later batch has begun here meanwhile: its transactions may be decided already.
     """
     driver = terms.driver
-    names = _names.get((servers, sink_id))
+    names = known_names.get((servers, sink_id))
     if (
         names is None or names.process != os.getpid() or names.driver.producer_id != driver.producer_id
     ):  # another producer id: the epochs of the one before were used up, and which is newer is unknown
-        names = _names[servers, sink_id] = _Names(driver)
+        names = known_names[servers, sink_id] = _Names(driver)
     elif driver.producer_epoch < names.driver.producer_epoch:
         raise ProducerFencedError(
             ErrorCode.PRODUCER_FENCED,

@@ -74,7 +74,7 @@ class TwoPhaseWrite:
         terms = self._terms
         if terms is None:
             raise ConfigError("the batch has not begun: this writer was not made by Spark's driver")
-        place = _task_place()
+        place = task_place()
         name = self._name_of(place)
         sink_id = self._delivery.sink_id
         is_skipped = is_written(name, terms.decided, sink_id, taking_over=self._may_take_over(name))
@@ -139,7 +139,7 @@ class TwoPhaseWrite:
                 )
             )
 
-    def _name_of(self, place: _TaskPlace) -> BatchName:
+    def _name_of(self, place: TaskPlace) -> BatchName:
         if self._delivery.idempotence_key is not None:
             return BatchName(query=self._delivery.idempotence_key, batch=0, is_keyed=True)
         if place.query is None or place.batch is None:
@@ -238,13 +238,13 @@ class _OutgoingRows:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _TaskPlace:
+class TaskPlace:
     attempt: int
     query: str | None
     batch: int | None
 
 
-def _task_place() -> _TaskPlace:
+def task_place() -> TaskPlace:
     context = pyspark.TaskContext.get()
     if context is None:
         raise ConfigError("delivery=exactly_once writes in Spark's tasks only")
@@ -255,7 +255,7 @@ def _task_place() -> _TaskPlace:
         )
     query = context.getLocalProperty("sql.streaming.queryId")
     batch = context.getLocalProperty("streaming.sql.batchId")
-    return _TaskPlace(
+    return TaskPlace(
         attempt=context.attemptNumber(),
         query=query,
         batch=None if batch is None else int(batch),

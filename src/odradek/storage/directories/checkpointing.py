@@ -23,7 +23,7 @@ from odradek.telemetry import events
 
 log = events.get("storage")
 
-_LOOKED_AT_ONCE: Final = 500
+LOOKED_AT_ONCE: Final = 500
 _ROUNDS_BETWEEN_CHECKPOINTS: Final = 10
 """Of the extents: checkpoints speak of every log, so they follow truncations no sooner."""
 
@@ -92,7 +92,7 @@ class Checkpointing:
         """What changed of the extents of a directory's logs."""
         changed: dict[TopicPartition, Extent] = {}
         for number, opened in enumerate(list(self._moved)):
-            if number % _LOOKED_AT_ONCE == _LOOKED_AT_ONCE - 1:
+            if number % LOOKED_AT_ONCE == LOOKED_AT_ONCE - 1:
                 await asyncio.sleep(0)
             extent = self._take(directory, opened)
             if extent is not None:
@@ -175,7 +175,7 @@ class Checkpointing:
         await self._take_moved(directory)
         notes: dict[TopicPartition, NoteRemoval] = {}
         for number, (name, opened) in enumerate(list(self._logs.items())):
-            if number % _LOOKED_AT_ONCE == _LOOKED_AT_ONCE - 1:
+            if number % LOOKED_AT_ONCE == LOOKED_AT_ONCE - 1:
                 await asyncio.sleep(0)
             if self._logs.get(name) is not opened or self._placement.first(name) is not directory:
                 continue
@@ -196,7 +196,7 @@ class Checkpointing:
             except StopIteration as end:
                 checkpoint: Checkpoint = end.value
                 return checkpoint
-            if len(self._logs) > _LOOKED_AT_ONCE:
+            if len(self._logs) > LOOKED_AT_ONCE:
                 await asyncio.sleep(0)
 
     def of(self, directory: LogDirectory) -> Checkpoint:

@@ -14,7 +14,7 @@ from odradek.telemetry import events
 
 log = events.get("storage")
 
-_BYTES_MIN: Final = 1 << 20
+BYTES_MIN: Final = 1 << 20
 _GROWTH_MAX: Final = 4
 """The file is replaced when it is so many times as long as one that says the same at once, and not short."""
 
@@ -55,7 +55,7 @@ class ExtentFile:
     @property
     def takes_more(self) -> bool:
         """What changed may be appended; else the whole file must be replaced."""
-        limit = max(_BYTES_MIN, self._replaced_bytes * _GROWTH_MAX)
+        limit = max(BYTES_MIN, self._replaced_bytes * _GROWTH_MAX)
         return self._file is not None and self.content is not None and self._size_bytes < limit
 
     def replace(self, extents: Extents, checkpoints: Sequence[bytes]) -> None:

@@ -14,7 +14,7 @@ from odradek.storage.segment.batch_walk import Mark
 from odradek.storage.segment.segment import Segment
 
 _FEW_RECORDS: Final = 2_000
-_SMALL_BYTES: Final = 64 * 1024
+SMALL_BYTES: Final = 64 * 1024
 _SMALL_COMPRESSED_BYTES: Final = 4 * 1024
 """It may be a thousand times as much. Batches with no more than these are decoded on the event loop."""
 
@@ -106,7 +106,7 @@ def _of_batch(
 
 
 def _is_quick(segment: Segment, mark: Mark) -> bool:
-    if mark.size_bytes > _SMALL_BYTES:
+    if mark.size_bytes > SMALL_BYTES:
         return False
     header = read_header(segment.records.batch(mark))
     is_small = header.codec is Codec.NONE or mark.size_bytes <= _SMALL_COMPRESSED_BYTES

@@ -25,7 +25,7 @@ FRAMES = 4
 def frames(monkeypatch: pytest.MonkeyPatch) -> list[weakref.ref[object]]:
     """The memory of every large frame that is received."""
     made: list[weakref.ref[object]] = []
-    real = framing._mapping
+    real = framing.new_mapping
 
     def mapping(size: int) -> object:
         memory = real(size)
@@ -33,7 +33,7 @@ def frames(monkeypatch: pytest.MonkeyPatch) -> list[weakref.ref[object]]:
         made.append(weakref.ref(memory))
         return memory
 
-    monkeypatch.setattr(framing, "_mapping", mapping)
+    monkeypatch.setattr(framing, "new_mapping", mapping)
     return made
 
 

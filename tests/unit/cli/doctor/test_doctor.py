@@ -131,7 +131,7 @@ def test_few_open_files_are_a_warning(soft: int, level: Level, monkeypatch: pyte
 
 def test_a_clock_behind_the_data_is_a_warning(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     config = kept_in(tmp_path)
-    monkeypatch.setattr(checks, "_unsynchronised", lambda: False)
+    monkeypatch.setattr(checks, "is_unsynchronised", lambda: False)
     assert [finding.level for finding in checks.check_clock(config)] == [Level.OK]
     monkeypatch.setattr(checks.time, "time", lambda: tmp_path.stat().st_mtime - 3600)
     assert "went back" in next(iter(checks.check_clock(config))).advice

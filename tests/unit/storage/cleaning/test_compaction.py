@@ -231,7 +231,7 @@ def test_a_log_that_is_cut_under_its_compaction_holds_together(
     how: str, kind: CrashKind, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Between any two of the cleaner's steps, and between the end of work on a thread and its being known."""
-    monkeypatch.setattr(keyed_log._Inline, "run", _run_and_be_late)
+    monkeypatch.setattr(keyed_log.InlineOffload, "run", _run_and_be_late)
     done: list[int] = []
     for steps in range(50):
         keyed = filled(count=40, seed=steps)

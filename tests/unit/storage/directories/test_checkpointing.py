@@ -20,7 +20,7 @@ CONFIG = LogConfig()
 async def test_checkpoints_of_many_logs_let_others_go_on_and_speak_of_all(
     lab: Lab, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(checkpointing, "_LOOKED_AT_ONCE", 2)
+    monkeypatch.setattr(checkpointing, "LOOKED_AT_ONCE", 2)
     directories = lab.directories()
     names = [TopicPartition("flights", number) for number in range(9)]
     for name in names:

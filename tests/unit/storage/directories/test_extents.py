@@ -479,7 +479,7 @@ async def test_it_does_not_grow_without_end(lab: Lab, small: LogConfig) -> None:
     lab.disk.points = None
     from odradek.storage.directories import extent_file
 
-    limit, extent_file._BYTES_MIN = extent_file._BYTES_MIN, 1000  # type: ignore[misc]
+    limit, extent_file.BYTES_MIN = extent_file.BYTES_MIN, 1000  # type: ignore[misc]
     try:
         for _ in range(100):
             lab.fill(log, 1, value_bytes=1)
@@ -487,7 +487,7 @@ async def test_it_does_not_grow_without_end(lab: Lab, small: LogConfig) -> None:
             await directories.write_extents()
             sizes.append(lab.disk.length(EXTENTS))
     finally:
-        extent_file._BYTES_MIN = limit  # type: ignore[misc]
+        extent_file.BYTES_MIN = limit  # type: ignore[misc]
     assert max(sizes) < 1200
     lab.kill()
     remove_segment(lab, -1)

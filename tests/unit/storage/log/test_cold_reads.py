@@ -135,7 +135,7 @@ class ColdDisk:
 
         def pread(file: PosixFile, length: int, position: int) -> bytes:
             if asyncio._get_running_loop() is not None:
-                assert self.is_at_hand(file, length, position), f"{file._path} at {position} is cold"
+                assert self.is_at_hand(file, length, position), f"{file.path} at {position} is cold"
                 self.read_bytes_max = max(self.read_bytes_max, length)
             return real(file, length, position)
 
@@ -145,12 +145,12 @@ class ColdDisk:
 
     def is_at_hand(self, file: PosixFile, length: int, position: int) -> bool:
         end = min(position + length, file.length())
-        return all((file._path, number >> 12) in self.brought for number in range(position, end, 1 << 12))
+        return all((file.path, number >> 12) in self.brought for number in range(position, end, 1 << 12))
 
     def bring(self, file: PosixFile, length: int, position: int) -> None:
         assert asyncio._get_running_loop() is None, "the loop does not wait"
         end = position + length + (1 << 12)
-        self.brought.update((file._path, number >> 12) for number in range(position, end, 1 << 12))
+        self.brought.update((file.path, number >> 12) for number in range(position, end, 1 << 12))
 
 
 COLD = LogConfig(segment_bytes=1 << 20, index_interval_bytes=1000)
@@ -259,7 +259,7 @@ def test_large_batches_are_read_and_decoded_by_a_thread(
         return real(batch)
 
     monkeypatch.setattr(offset_by_time, "decode_batch", decode_batch)
-    monkeypatch.setattr(offset_by_time, "_SMALL_BYTES", 100)
+    monkeypatch.setattr(offset_by_time, "SMALL_BYTES", 100)
     first = asyncio.run(searched(log, first_from(1_500, None)))
     latest = asyncio.run(searched(log, lambda log, beside: log.max_timestamp_offset(beside=beside)))
     assert (first, latest) == plain
