@@ -37,6 +37,19 @@ def test_files_that_a_document_names_are_there(document: str) -> None:
     assert not missing, f"{document} names files that are not there: {', '.join(missing)}"
 
 
+@pytest.mark.parametrize(
+    ("index", "page"),
+    [
+        (f"{folder}/README.md", name.removeprefix(f"{folder}/"))
+        for folder in ("docs", "docs/decisions")
+        for name in DOCUMENTS
+        if str(Path(name).parent) == folder and Path(name).name != "README.md"
+    ],
+)
+def test_the_index_names_every_page(index: str, page: str) -> None:
+    assert f"({page})" in (ROOT / index).read_text(encoding="utf-8"), f"{index} lacks {page}"
+
+
 def rows_of_the_glossary() -> list[tuple[str, list[str], list[str]]]:
     """(Kafka's word, files, what to open in them) of the glossary's first table."""
     table = (
