@@ -108,8 +108,8 @@ class GroupedStream(Generic[TableT, StreamT]):
         return "every" if self._final else self._program.emit_or_default(asked)
 
     def agg(self, *aggregates: str, emit: Emit | None = None, name: str | None = None) -> TableT:
-        """A table of SQL aggregates, such as `agg("count(*) AS n", "sum(amount) AS total")`; docs/streams-reference.md lists the
-        functions.
+        """A table of SQL aggregates, such as `agg("count(*) AS n", "sum(amount) AS total")`; docs/streams-reference.md lists
+        the functions.
         """
         return self._results.table(
             self._program,

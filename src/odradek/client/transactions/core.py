@@ -24,7 +24,6 @@ from enum import Enum, auto
 from typing import Final
 
 from odradek.client.producer.request_plan import ProducerId
-from odradek.client.transactions.epochs import epoch_after_commit
 from odradek.client.transactions.error_actions import (
     FatalTransactionError,
     TransactionError,
@@ -52,6 +51,8 @@ class TransactionalState(Enum):
     FATAL = auto()
 
 
+_FORESEEABLE_EPOCH_MAX: Final = 32_000
+"""Near 32,767 the coordinator hands out another producer id, and a lost answer costs an epoch, too: then it is asked."""
 _MAY_BEGIN: Final = frozenset({TransactionalState.READY})
 _MAY_PREPARE: Final = frozenset({TransactionalState.OPEN})
 _MAY_COMMIT: Final = frozenset(
@@ -75,6 +76,12 @@ _IN_WORDS: Final = {
     TransactionalState.COMMITTING: "the transaction is being committed: call commit_transaction again to see it through",
     TransactionalState.ABORTING: "the transaction is being aborted: call abort_transaction again to see it through",
 }
+
+
+def epoch_after_commit(epoch: int, *, epoch_per_transaction: bool) -> int | None:
+    """The epoch that follows, without a question to the coordinator; None where only it can tell. `epoch_per_transaction`:
+    KIP-890."""
+    return epoch + 1 if epoch_per_transaction and epoch < _FORESEEABLE_EPOCH_MAX else None
 
 
 class TransactionCore:

@@ -15,7 +15,7 @@ from typing import Any, Final
 from odradek.client.groups.coordinator import GROUP, TRANSACTION, Coordinator
 from odradek.client.groups.values import OffsetAndMetadata
 from odradek.client.network.cluster import ClusterClient
-from odradek.client.transactions.epochs import epoch_after_commit
+from odradek.client.transactions.core import epoch_after_commit
 from odradek.client.transactions.error_actions import TransactionErrorAction, action_for_response, as_error
 from odradek.model.errors import ErrorCode, KafkaError
 from odradek.model.ids import TopicPartition
