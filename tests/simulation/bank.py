@@ -40,9 +40,8 @@ from odradek.runtime.ports import Buffer, DiskFile
 from odradek.storage.directories.log_directory import LogDirectory
 from odradek.storage.log import log_appender
 from odradek.storage.log.active_segment import ActiveSegment
-from odradek.storage.log.durability import Durability
+from odradek.storage.log.durability import Durability, FlushJob
 from odradek.storage.log.file_removal import RemovalJob
-from odradek.storage.log.flush_jobs import FlushJob
 from odradek.storage.log.log import Log
 from odradek.storage.log.log_appender import LogAppender
 from odradek.storage.log.log_jobs import LogJobs

@@ -9,8 +9,7 @@ from unittest.mock import patch
 from tests.simulation.mutant import Patches, mutant
 
 from odradek.storage.log import log_appender, truncation
-from odradek.storage.log.durability import Durability
-from odradek.storage.log.flush_jobs import FlushJob
+from odradek.storage.log.durability import Durability, FlushJob
 from odradek.storage.log.follower_append import portions
 from odradek.storage.log.leader_epochs import EpochHistory
 from odradek.storage.log.log_appender import LogAppender

@@ -21,7 +21,7 @@ from odradek.model.errors import ErrorCode, KafkaError
 from odradek.model.ids import TopicPartition
 from odradek.records import check_crc, split_batches
 from odradek.storage.directories.log_manager import LogManager
-from odradek.storage.log.flush_jobs import FlushJob
+from odradek.storage.log.durability import FlushJob
 from odradek.storage.log.log import Log
 from odradek.testing.sim.disk_faults import CrashKind, DiskFault
 from odradek.testing.sim.entropy import stream

@@ -192,7 +192,7 @@ async def test_a_flush_that_fails_is_reported_and_acknowledges_nothing(
     def broken(_: object) -> None:
         raise error
 
-    monkeypatch.setattr("odradek.storage.log.flush_jobs.FlushJob.run", broken)
+    monkeypatch.setattr("odradek.storage.log.durability.FlushJob.run", broken)
     await world.offload.release()
     assert world.failures == [(world.partition, error)]
     assert not future.done()

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from odradek.runtime.ports import Disk
 from odradek.storage.directories import naming
-from odradek.storage.log.flush_jobs import FlushJob
+from odradek.storage.log.durability import FlushJob
 from odradek.storage.log.lifetime import DISK_FULL, LogLifetime
 from odradek.storage.segment.segment import Segment
 

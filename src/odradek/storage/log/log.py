@@ -33,8 +33,8 @@ from odradek.storage.directories.steps import Steps, carry_out
 from odradek.storage.log.active_segment import Batches, LogFiles
 from odradek.storage.log.context import LogContext
 from odradek.storage.log.damage import OnDamaged
+from odradek.storage.log.durability import FlushJob
 from odradek.storage.log.file_removal import RemovalJob
-from odradek.storage.log.flush_jobs import FlushJob
 from odradek.storage.log.health import LogFault, OnBroken, RepairJob
 from odradek.storage.log.lacked_records import LackedRecords
 from odradek.storage.log.leader_epochs import EpochEnd, EpochStart

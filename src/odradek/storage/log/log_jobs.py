@@ -10,8 +10,8 @@ from collections.abc import Callable
 from odradek.config.topic import LogConfig
 from odradek.storage.log.active_segment import LogFiles
 from odradek.storage.log.context import LogContext
+from odradek.storage.log.durability import ClosingJob, FlushJob
 from odradek.storage.log.file_removal import RemovalJob
-from odradek.storage.log.flush_jobs import ClosingJob, FlushJob
 from odradek.storage.log.health import RepairJob
 from odradek.storage.log.lacked_records import LackedRecords
 from odradek.storage.log.log_truncation import LogTruncation
