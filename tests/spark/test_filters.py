@@ -24,7 +24,7 @@ def pushdown(spark: SparkSession) -> Iterator[None]:
 
 @pytest.fixture
 def poisoned(topic: Any) -> Any:
-    """A topic whose first ten records, at 0 to 9 ms, are no JSON: who reads one of them fails."""
+    """A topic whose first ten records, at 0 to 9 ms, are no JSON: a read of one of them fails."""
     topic.send_numbers(0, 10)
     for number in range(10, 20):
         topic.send(b'{"n": %d}' % number, key=b"k%d" % (number % 2), timestamp_ms=number)

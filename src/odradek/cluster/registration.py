@@ -4,7 +4,7 @@ The number that the store gives the node when it is made is the broker's epoch: 
 what an earlier incarnation still has under way is recognised by it.
 
 A node that is made again begins at version 0 again, so a version does not say whose registration it is that one is about to
-remove. The node at /brokers/lives/N does: each registration writes it, and who removes one checks it (`RegistrationRemoval`).
+remove. The node at /brokers/lives/N does: each registration writes it, and each removal checks it (`RegistrationRemoval`).
 
 That node stays, with what the broker said last: a broker that is down is still one of the cluster, until it is unregistered
 (`unregistered`). What earlier versions wrote there is empty.

@@ -59,7 +59,7 @@ class NetworkConfig(Section):
         dynamic=CLUSTER_WIDE, type_=STRING, meaning=
         "Other limits for certain addresses: ADDRESS:COUNT, separated by commas.")
     max_connection_creation_rate: Int = setting(default=INT_MAX, valid=at_least(0), dynamic=CLUSTER_WIDE, meaning=
-        "The most connections accepted in a second, over time; who comes faster waits.")
+        "The most connections accepted in a second, over time; faster ones wait.")
     queued_max_requests: Int = setting(default=500, valid=at_least(1), importance=HIGH, meaning=
         "Requests that may wait at once before the broker stops reading from connections.")
     queued_max_request_bytes: Long = setting(default=256 << 20, meaning=

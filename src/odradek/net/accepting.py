@@ -1,7 +1,7 @@
 """Listening sockets, and what accepts from them: it goes on when the process has no file descriptors left.
 
 asyncio's own server answers EMFILE with a traceback for each connection that waits, and begins to listen again as often: a
-minute of it is 50 MB of log. Here a spare descriptor is kept. When accepting fails for lack of descriptors, those who wait stay
+minute of it is 50 MB of log. Here a spare descriptor is kept. When accepting fails for lack of descriptors, waiters stay
 in the queue for a few turns of the loop: connections that have ended are noticed meanwhile, and make room. Then the spare one
 is given up, so that the connection can be accepted, and closed at once: its peer learns it, and the queue does not make the
 loop spin. Where even that fails, accepting pauses for a moment.
@@ -110,7 +110,7 @@ class _Acceptor:
         self._sockets = list(sockets)
         self._pauses: dict[socket.socket, asyncio.TimerHandle] = {}
         self._has_waited: dict[socket.socket, None] = {}
-        """Sockets at which those who wait are refused while there is no descriptor."""
+        """Sockets at which waiters are refused while there is no descriptor."""
         self._handing_over: dict[asyncio.Task[None], None] = {}
         self._spare = _spare_descriptor()
         self.port: Final = int(sockets[0].getsockname()[1])

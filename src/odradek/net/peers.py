@@ -3,7 +3,7 @@
 A lane is a connection of its own: what must not wait behind a long poll, or behind ten megabytes of records, goes on another.
 Requests of one lane are pipelined and answered in order.
 
-There are no tasks here. The first asker makes the connection, and who comes meanwhile waits for that attempt and shares its
+There are no tasks here. The first asker makes the connection, and later callers wait for that attempt and share its
 end; when the first one is cancelled, the next goes on. Attempts that fail, or end before anything was answered, are followed by
 a pause that doubles up to a second, and is varied by chance: brokers that lost the same peer do not all come back at once.
 """

@@ -85,7 +85,7 @@ class Share:
         self._pools = pools
         self._taken = [0] * len(pools)
         self.rank = len(pools) - 1
-        """0 for a frame that may take from `common` only; who may take from more is of a higher rank."""
+        """0 for a frame that may take from `common` only; a frame that may take from more has a higher rank."""
         self.place = 0
         """In the order in which shares began to wait."""
         self.owner = owner

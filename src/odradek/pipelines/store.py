@@ -1,7 +1,8 @@
 """Where the documents of pipelines are changed: compare and set, on a topic.
 
 Every writer uses the same transactional id. It fences all writers before it, reads the topic to its end, decides, and
-commits. So between what it read and what it wrote no one else has written: who tries is fenced, reads again, and decides again.
+commits. So between what it read and what it wrote no one else has written: a second writer is fenced; it reads and decides
+again.
 """
 
 from __future__ import annotations

@@ -39,7 +39,7 @@ class Acknowledgements:
                 future.set_result(None)
 
     def refuse(self, refusal: ErrorContent) -> None:
-        """All who wait get the error."""
+        """All waiters get the error."""
         waiting, self._waiting = self._waiting, deque()
         for _, future in waiting:
             if not future.done():

@@ -111,7 +111,7 @@ class InSync:
         self._awaits_eligible = False
         """Members left by our own proposal: whether they are eligible to lead comes with the next state."""
         self._awaits_replicas = False
-        """A reassignment may have been completed with our own proposal: who is a replica still comes with the next state."""
+        """A reassignment may have been completed with our own proposal: the replicas still come with the next state."""
         self._me = me
         self._brokers = brokers
         self._lag_s_max = lag_s_max
@@ -296,8 +296,8 @@ class InSync:
         return self._propose((*self.state.isr, follower))
 
     def late_expansion(self, high_watermark: int, *, end_offset: int) -> IsrProposal | None:
-        """The same for any that could not be proposed when it fetched. Only one that keeps up: who was just removed may still
-        have everything below a high watermark that stands still."""
+        """The same for any that could not be proposed when it fetched. Only one that keeps up: one that was just removed may
+        still have everything below a high watermark that stands still."""
         for broker, follower in self._followers.items():
             if self._is_caught_up(follower, end_offset):
                 proposal = self.expansion(broker, high_watermark)

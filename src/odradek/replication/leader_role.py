@@ -120,7 +120,7 @@ class LeaderRole:
         return False
 
     def seal(self, reason: ErrorContent) -> None:
-        """Refuse everything from now on. Those who wait go on waiting until `end`."""
+        """Refuse everything from now on. Waiters go on waiting until `end`."""
         self._end = reason
 
     def log_closed(self) -> None:
@@ -283,7 +283,7 @@ class LeaderRole:
         self.isr_changed()
 
     def isr_changed(self) -> None:
-        """The ISR, or who may join it, may be another: answer those who wait for it."""
+        """The ISR, or who may join it, may be another: answer its waiters."""
         self.settle()
         in_sync = self._in_sync
         wanted = self._config.min_insync_replicas

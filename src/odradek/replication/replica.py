@@ -1,4 +1,4 @@
-"""What a replica has whatever its role: its log, its high watermark, and those who wait for records or for its disk."""
+"""What a replica has whatever its role: its log, its high watermark, and the waiters for records or for its disk."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class Replica:
         self._request_flush = request_flush
         self._durable = Acknowledgements()
         self._truncated: list[asyncio.Future[None]] = []
-        """Those who wait for the files to follow a truncation."""
+        """Waiters until the files have followed a truncation."""
 
     # -- what is durable
 
@@ -65,7 +65,7 @@ class Replica:
             self._request_flush()
 
     def make_durable(self) -> int:
-        """Ask for a flush where one is due, and answer those who wait for what is durable already: below the result."""
+        """Ask for a flush where one is due, and answer the waiters for what is durable already: below the result."""
         log = self.log
         if log.config.flush_before_ack:
             durable_offset = log.flushed_offset

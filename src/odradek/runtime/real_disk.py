@@ -114,7 +114,7 @@ class PosixFile:
 
     def bring(self, length: int, position: int) -> None:
         buffer, end = bytearray(min(length, _BRING_BYTES)), position + length
-        with suppress(OSError):  # closed or removed meanwhile, or the disk fails: who reads it meets that
+        with suppress(OSError):  # closed or removed meanwhile, or the disk fails: a later read meets that
             descriptor = self._held()
             while position < end and (count := os.preadv(descriptor.number, [buffer], position)):
                 position += count

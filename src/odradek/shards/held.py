@@ -43,7 +43,7 @@ class WaitingRequests:
 
 
 class HeldOutcome(NamedTuple):
-    """An outcome, the future of its reply, and those who wait for its answers."""
+    """An outcome, the future of its reply, and the waiters for its answers."""
 
     outcome: Outcome[Any]
     released: asyncio.Future[Any]

@@ -91,7 +91,7 @@ class Shard(Generic[M]):
         return self._shard_log.leader_epoch
 
     def doubt(self, reason: KafkaError) -> None:
-        """Someone else seems to coordinate: refuse those who wait, and begin again from what the log holds."""
+        """Someone else seems to coordinate: refuse the waiters, and begin again from what the log holds."""
         self._restart(reason)
 
     def execute(self, operation: Operation[M, T]) -> asyncio.Future[T]:
@@ -237,7 +237,7 @@ class Shard(Generic[M]):
                     f"{self._name} ends at {last_offset}, and not at {self._last_offset}: others write there",
                 )
             committed = self._shard_log.committed(last_offset)
-        except Exception as error:  # noqa: BLE001 - the root of a callback: those who wait must hear of any end
+        except Exception as error:  # noqa: BLE001 - the root of a callback: waiters must hear of any end
             if not isinstance(error, KafkaError):
                 _log.exception("shard_not_written", shard=self._name)
                 error = KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"{self._name}: {error!r}")

@@ -162,7 +162,7 @@ class SinkChangelogs:
                 if stable[tp].offset < ends[tp].offset:
                     return (
                         f"{tp} has an open transaction below offset {ends[tp].offset}, though those of sink"
-                        f" {self.sink_id!r} were ended: who writes there? (odradek txn list)"
+                        f" {self.sink_id!r} were ended: does another program write there? (odradek txn list)"
                     )
             return None
 

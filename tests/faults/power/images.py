@@ -101,7 +101,7 @@ class Image:
 
 
 def copy_at_one_instant(images: Sequence[Image], target: Path) -> bool:
-    """Copy them all while nothing is written to any: who writes was paused. False if the kernel never was quiet for so long."""
+    """Copy them all while the writers are paused. False if the kernel never was quiet for so long."""
     for _ in range(_TRIES):
         before = [image.activity() for image in images]
         if None not in before:

@@ -6,7 +6,8 @@ everyone who is eligible besides, has it durably and in the same leader epochs: 
 true at every instant, while leaders are deposed and do not know it, and while proposals are under way; so a bug shows when it
 happens, and needs no reader who comes by.
 
-Of the registry itself: the leader is in sync, who is in sync has a replica, and epochs only grow, with each election by one.
+Of the registry itself: the leader is in sync, each broker in sync has a replica, and epochs only grow, by one with each
+election.
 """
 
 from __future__ import annotations

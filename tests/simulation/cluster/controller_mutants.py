@@ -134,7 +134,7 @@ def deposed_leader_decides() -> Patches:
 
 
 @mutant(
-    "row 23: who joins the ISR may have been restarted since, or be gone",
+    "row 23: a broker that joins the ISR may have been restarted since, or be gone",
     _SCENARIO,
     aside="it has what is committed, and holds back the rest until it is removed for lagging: it takes a little longer",
 )
@@ -285,7 +285,7 @@ def producer_ids_of_a_cluster_repeat() -> Patches:
 
 
 @mutant(
-    "row 23: who comes back and is elected leads what its former self led, before it was heard",
+    "row 23: a broker that comes back and is elected leads what its former self led, before it was heard",
     _SCENARIO,
     aside="followers are cut to the log of the leader; it must write before they ask: not met in 80 seeds",
 )

@@ -43,7 +43,7 @@ class ConsumerGroupHistory(GroupHistory):
             del self.users[partition]
 
     def sends(self, partition: int, generation: int) -> SentCommit:
-        """`generation`: the tenure that the member has, or believes to have; -1 for who is no member."""
+        """`generation`: the tenure that the member has, or believes to have; -1 without a membership."""
         self.newest_generation = self.tenures.get(partition, (-1, ""))[0]
         return GroupHistory.sends(self, partition, generation)
 

@@ -1,4 +1,4 @@
-"""A partition that leads others: what it answers, and what becomes of those who wait when the role ends."""
+"""A partition that leads others: what it answers, and what becomes of waiters when the role ends."""
 
 from pathlib import Path
 

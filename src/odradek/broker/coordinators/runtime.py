@@ -166,7 +166,7 @@ class CoordinatorRuntime:
     def coordinator_of(self, topic: str, key: str) -> tuple[int, BrokerId]:
         """The partition that a key belongs to, and the broker that coordinates it; COORDINATOR_NOT_AVAILABLE while no one does.
 
-        No service is made for the asking: who merely leads partitions needs none.
+        No service is made for the asking: a broker that only leads partitions needs none.
         """
         topic_image = self._topics().get(topic)
         if topic_image is None:

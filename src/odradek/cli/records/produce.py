@@ -59,7 +59,7 @@ ABANDON_S: Final = 2.0
 @click.option(
     "--transactional-id",
     metavar="NAME",
-    help="Send all of it in one transaction: who reads committed records sees everything at once, or nothing.",
+    help="Send all of it in one transaction: readers of committed records see everything at once, or nothing.",
 )
 @click.option("--acks", type=click.Choice(["all", "1", "0"]), default="all", show_default=True)
 @click.option(

@@ -542,7 +542,7 @@ class AsyncAdmin:
         return await self._session.calls.by_coordinator(GROUP, items, timeout_s)
 
     async def _describe_groups(self, group_ids: list[str], timeout_s: float) -> dict[str, GroupDescription]:
-        """In the new protocol first; who is not found there, or where there is none of it, in the classic one."""
+        """In the new protocol first; in the classic one for groups that it does not know, or where the broker lacks it."""
         wanted: dict[str, None] = dict.fromkeys(group_ids)
         group_descriptions: dict[str, GroupDescription] = {}
         try:

@@ -181,7 +181,7 @@ class AsyncProducer:
         await self._core.need_transactions().commit(timeout_s)
 
     async def prepare_transaction(self, timeout_s: float | None = None) -> TransactionIdentity:
-        """Send what waits and leave the transaction open: who has the returned identity can end it (KIP-939).
+        """Send what waits and leave the transaction open: the holder of the returned identity can end it (KIP-939).
 
         `Admin.end_transactions` does so, from any process. Here `commit_transaction` and `abort_transaction` do;
         `init_transactions` lets go of it, and aborts it unless it was ended. It is open until transaction.timeout.ms is over.
@@ -198,7 +198,7 @@ class AsyncProducer:
         return await self._core.need_transactions().resume(committed)
 
     async def abort_transaction(self, timeout_s: float | None = None) -> None:
-        """Undo it: who reads committed records sees nothing of it. What was not sent yet is dropped."""
+        """Undo it: readers of committed records see nothing of it. What was not sent yet is dropped."""
         await self._core.abort_transaction(timeout_s)
 
     async def send_offsets_to_transaction(

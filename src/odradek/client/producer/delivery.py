@@ -20,7 +20,7 @@ from odradek.telemetry import events
 _log = events.get("client")
 
 _waiting_lock: Final = threading.Lock()
-"""Guards every batch's list of waiters: taken only by those who wait and once per batch that has waiters."""
+"""Guards every batch's list of waiters: taken only by waiters, and once per batch that has waiters."""
 
 
 class RecordMetadata(NamedTuple):

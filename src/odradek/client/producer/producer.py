@@ -210,7 +210,7 @@ class Producer:
         self._loop.call(self._core.need_transactions().commit(timeout_s))
 
     def prepare_transaction(self, timeout_s: float | None = None) -> TransactionIdentity:
-        """Send what waits and leave the transaction open: who has the returned identity can end it (KIP-939).
+        """Send what waits and leave the transaction open: the holder of the returned identity can end it (KIP-939).
 
         `Admin.end_transactions` does so, from any process. Here `commit_transaction` and `abort_transaction` do;
         `init_transactions` lets go of it, and aborts it unless it was ended. It is open until transaction.timeout.ms is over.
@@ -227,7 +227,7 @@ class Producer:
         return self._loop.call(self._core.need_transactions().resume(committed))
 
     def abort_transaction(self, timeout_s: float | None = None) -> None:
-        """Undo it: who reads committed records sees nothing of it. What was not sent yet is dropped."""
+        """Undo it: readers of committed records see nothing of it. What was not sent yet is dropped."""
         self._loop.call(self._core.abort_transaction(timeout_s))
 
     def send_offsets_to_transaction(

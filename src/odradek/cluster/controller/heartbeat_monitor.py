@@ -15,7 +15,7 @@ from typing import Final
 from odradek.model.ids import BrokerId
 
 _OBSERVED_SECONDS_MAX: Final = 2.0
-"""What one look counts for at most: who was held up himself has not listened in the meantime."""
+"""What one look counts for at most: a controller that was held up has not listened in the meantime."""
 
 
 class HeartbeatMonitor:

@@ -149,7 +149,7 @@ class TopicChanges:
 
 
 def with_fewer_eligible(topic: TopicImage, rules: TopicRules) -> TopicImage:
-    """Under new rules: where the high watermark may move from now on, who is out of sync is not eligible any more."""
+    """Under new rules: where the high watermark may move from now on, replicas out of sync are not eligible any more."""
     partitions = tuple(
         renewed(partition, replace(partition, eligible=eligible_after(partition, partition.isr, rules)))
         if partition.eligible

@@ -12,7 +12,7 @@ class ClassicGroupState(Enum):
     EMPTY = "Empty"
     """No members; there may be offsets."""
     PREPARING = "PreparingRebalance"
-    """Members are joining; those who wait for the others wait with a ticket."""
+    """Members are joining; members that wait for the others wait with a ticket."""
     COMPLETING = "CompletingRebalance"
     """A generation was formed; its leader's assignment is awaited."""
     STABLE = "Stable"

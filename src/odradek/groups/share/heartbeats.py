@@ -101,7 +101,7 @@ def begin_to_read(draft: ShareDraft, topics: ClusterTopics) -> None:
     """Note the partitions that the members subscribe to: the group has a state in them from now on; those of deleted
     topics are gone.
 
-    What is new is shared out with the next target, which is due an assignment interval later: who joins first does not
+    What is new is shared out with the next target, which is due an assignment interval later: the first to join does not
     have everything until the others are there. Kafka does the same, because it first sets up the state.
     """
     known = {

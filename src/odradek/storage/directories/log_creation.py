@@ -47,7 +47,7 @@ class LogCreationBatch:
             for _, waiting in together:
                 waiting.cancel()
             raise
-        except BaseException as error:  # noqa: BLE001 - it belongs to those who wait
+        except BaseException as error:  # noqa: BLE001 - it belongs to the waiters
             outcomes = [error] * len(together)
         for (_, waiting), outcome in zip(together, outcomes, strict=True):
             if waiting.done():

@@ -96,7 +96,7 @@ class LogManager:
         self._shutdown = LogsShutdown(runtime.offload, self._placement, self._logs, self._checkpoints)
         self.cluster_id: Final = cluster_id
         self.directory_id = ""
-        """Of the first directory, for as long as it exists: who has it is this broker, and no other with the same number."""
+        """Of the first directory, for as long as it exists: its holder is this broker, and no other with the same number."""
 
     @classmethod
     def open(

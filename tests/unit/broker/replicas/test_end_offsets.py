@@ -26,7 +26,7 @@ NAME = TopicPartition("t", 0)
 
 
 class Leading:
-    """Its disk has not everything yet, but for those who wait."""
+    """Its disk has not everything yet, but for waiters."""
 
     high_watermark = 6
 

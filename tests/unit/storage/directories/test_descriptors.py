@@ -1,4 +1,4 @@
-"""Logs share descriptors: who is not written to gives its own back, and a lack of them is never the disk's fault."""
+"""Logs share descriptors: a log without writes gives its own back, and a lack of them is never the disk's fault."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Produce (0): append batches to partitions.
 
-Versions 3-13 (0-2 are listed for librdkafka's sake; who sends one is dropped, as Kafka does); topic ids from v13.
+Versions 3-13 (0-2 are listed for librdkafka's sake; a client that sends one is dropped, as Kafka does); topic ids from v13.
 
 acks=0 has no response: the broker can report an error only by closing the connection. acks=1 answers once the batch is in the
 log. acks=all answers once it is below the high watermark: on the disks of all in-sync replicas, unless `flush.before.ack` is
