@@ -27,7 +27,7 @@ class Stuck:
         return f"{self.name} in commit:1"
 
 
-@pytest.mark.parametrize(("stopped", "answer"), [(0, ["stuck in commit:1"]), (1, [])])
+@pytest.mark.parametrize(("stopped", "still_busy"), [(0, ["stuck in commit:1"]), (1, [])])
 def test_only_a_client_that_stands_still_explains_why_a_worker_did_not_end(
     monkeypatch: pytest.MonkeyPatch, stopped: int, still_busy: list[str]
 ) -> None:

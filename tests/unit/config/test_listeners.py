@@ -53,7 +53,7 @@ def test_an_ipv4_and_an_ipv6_listener_may_share_a_port_and_any_may_share_port_ze
     assert len(parse("PLAINTEXT://:0", "INTERNAL://:0")) == 2
 
 
-@pytest.mark.parametrize("item", ["INTERNAL", ":SSL", "INTERNAL:TLS", ""])
+@pytest.mark.parametrize("text", ["INTERNAL", ":SSL", "INTERNAL:TLS", ""])
 def test_a_protocol_map_names_known_protocols(text: str) -> None:
     with pytest.raises(ConfigError, match="expected NAME:PROTOCOL"):
         parse_protocol_map("listener.security.protocol.map", [text])

@@ -10,7 +10,7 @@ from odradek.spark.java import find_java, java_version
 
 
 @pytest.mark.parametrize(
-    ("answer", "version"),
+    ("version_text", "version"),
     [
         ('openjdk version "17.0.15" 2025-04-15\nOpenJDK Runtime Environment', 17),
         ('java version "1.8.0_292"', 8),

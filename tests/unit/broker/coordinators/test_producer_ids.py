@@ -88,7 +88,7 @@ async def test_an_answer_of_the_former_controller_leads_to_the_next() -> None:
 
 
 @pytest.mark.parametrize(
-    "answer",
+    "reply",
     [
         OdradekError("unreachable"),
         AllocateProducerIdsResponse(error_code=ErrorCode.STALE_BROKER_EPOCH),

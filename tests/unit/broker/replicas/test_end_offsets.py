@@ -83,7 +83,7 @@ async def test_another_leader_is_asked() -> None:
 
 
 @pytest.mark.parametrize(
-    ("answer", "code"),
+    ("reply", "code"),
     [
         (offsets_response(ErrorCode.NOT_LEADER_OR_FOLLOWER), ErrorCode.NOT_LEADER_OR_FOLLOWER),
         (ListOffsetsResponse(), ErrorCode.UNKNOWN_SERVER_ERROR),

@@ -175,7 +175,7 @@ async def test_a_doubt_that_ends_where_nothing_was_deleted_does_not_come_back(la
 
 
 @pytest.mark.parametrize(
-    ("copy", "checkpoint", "repairable", "result"),
+    ("copy", "checkpoint", "repairable", "offset_after"),
     [
         pytest.param("rotten", "sound", True, 7, id="the checkpoint of a clean close says it"),
         pytest.param("sound", "rotten", True, 7, id="the copy says it"),
