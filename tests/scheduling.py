@@ -1,8 +1,9 @@
 """Which tests run in one worker of `make test`, and which begin first.
 
-Some fixtures cost more than the tests that use them: a Spark session is a JVM that has to warm up. So all tests that need Spark
-are one unit of work, and one worker runs them. Elsewhere a file is a unit, since its tests share fixtures. Where each test has
-processes or a world of its own, each is a unit. Long units begin first, so that no worker ends late and alone.
+Some fixtures cost more than the tests that use them: a Spark session is a JVM that has to warm up. So the tests that need Spark
+are two units of work, each with one session, and one worker runs a unit. Elsewhere a file is a unit, since its tests share
+fixtures. Where each test has processes or a world of its own, each is a unit. Long units begin first, so that no worker ends
+late and alone.
 """
 
 from __future__ import annotations
@@ -11,15 +12,28 @@ from typing import Any, Final
 
 from xdist.scheduler import LoadScopeScheduling
 
-ONE_SPARK: Final = ("tests/spark/", "tests/streams/oracle/test_programs.py")
+ONE_SESSION: Final = {
+    "tests/spark/streams/": "streams on Spark",
+    "tests/streams/oracle/test_programs.py": "streams on Spark",
+    "tests/spark/": "Spark",
+}
+"""How the path of a test begins, and its unit; the first that fits counts."""
 APART: Final = ("tests/faults/", "tests/hostile/", "tests/simulation/")
-LONG: Final = (*ONE_SPARK, "tests/faults/", "tests/hostile/", "tests/interop/", "tests/simulation/")
+LONG: Final = (
+    "tests/spark/",
+    "tests/streams/",
+    "tests/faults/",
+    "tests/hostile/",
+    "tests/interop/",
+    "tests/simulation/",
+)
 
 
 def unit_of(node_id: str) -> str:
     """The unit of work that a test belongs to."""
-    if node_id.startswith(ONE_SPARK):
-        return "spark"
+    for prefix, unit in ONE_SESSION.items():
+        if node_id.startswith(prefix):
+            return unit
     return node_id if node_id.startswith(APART) else node_id.partition("::")[0]
 
 

@@ -9,9 +9,9 @@ from tests.scheduling import rank_of, unit_of
 @pytest.mark.parametrize(
     ("node_id", "unit"),
     [
-        ("tests/spark/test_write.py::test_a_row[1::2]", "spark"),
-        ("tests/spark/streams/test_streams_running.py::test_avro_is_read", "spark"),
-        ("tests/streams/oracle/test_programs.py::test_a_recorded_program[3 a::b]", "spark"),
+        ("tests/spark/test_write.py::test_a_row[1::2]", "Spark"),
+        ("tests/spark/streams/test_streams_running.py::test_avro_is_read", "streams on Spark"),
+        ("tests/streams/oracle/test_programs.py::test_a_recorded_program[3 a::b]", "streams on Spark"),
         ("tests/streams/oracle/test_recording.py::test_a_seed[3]", "tests/streams/oracle/test_recording.py"),
         ("tests/unit/net/test_peers.py::TestPeers::test_one", "tests/unit/net/test_peers.py"),
         (
@@ -20,7 +20,7 @@ from tests.scheduling import rank_of, unit_of
         ),
     ],
 )
-def test_a_unit_is_a_file_a_test_or_all_of_spark(node_id: str, unit: str) -> None:
+def test_a_unit_is_a_file_a_test_or_what_shares_a_session(node_id: str, unit: str) -> None:
     assert unit_of(node_id) == unit
 
 
