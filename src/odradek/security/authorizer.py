@@ -166,5 +166,5 @@ def made_of(class_name: str, key: str) -> Any:
 
 
 def index_of(acls: Iterable[Acl]) -> AclIndex:
-    """To ask about ACLs that some cluster told."""
+    """To ask about ACLs that some cluster has."""
     return AclIndex(acls)

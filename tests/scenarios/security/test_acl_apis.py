@@ -52,11 +52,11 @@ def selection(**other: Any) -> DeleteAclsFilter:
 
 
 async def described(wire: Wire, **other: Any) -> set[tuple[Any, ...]]:
-    answer = await wire.call("DescribeAcls", 3, every(**other))
-    assert answer.error_code == 0, answer.error_message
+    response = await wire.call("DescribeAcls", 3, every(**other))
+    assert response.error_code == 0, response.error_message
     return {
         (resource.resource_name, resource.pattern_type, acl.principal, acl.operation, acl.permission_type)
-        for resource in answer.resources
+        for resource in response.resources
         for acl in resource.acls
     }
 
@@ -71,7 +71,7 @@ async def secured(scene: Scene) -> Wire:
 async def test_acls_are_made_described_and_deleted(secured: Wire, version: int) -> None:
     creations = [creation(), creation("o", resource_pattern_type=PREFIXED, operation=WRITE), creation()]
     made = await secured.call("CreateAcls", version, CreateAclsRequest(creations=creations))
-    assert [result.error_code for result in made.results] == [0, 0, 0]
+    assert [created.error_code for created in made.results] == [0, 0, 0]
     orders = ("orders", LITERAL, "User:alice", READ, ALLOW)
     prefixed = ("o", PREFIXED, "User:alice", WRITE, ALLOW)
     assert await described(secured) == {orders, prefixed}
@@ -82,7 +82,7 @@ async def test_acls_are_made_described_and_deleted(secured: Wire, version: int) 
     }
     filters = [selection(operation=WRITE), selection(resource_name_filter="none"), selection(operation=READ)]
     gone = await secured.call("DeleteAcls", version, DeleteAclsRequest(filters=filters))
-    assert [[acl.resource_name for acl in result.matching_acls] for result in gone.filter_results] == [
+    assert [[acl.resource_name for acl in deleted.matching_acls] for deleted in gone.filter_results] == [
         ["o"],
         [],
         ["orders"],
@@ -100,7 +100,7 @@ async def test_each_acl_succeeds_or_fails_by_itself(secured: Wire) -> None:
         creation(operation=99),
     ]
     made = await secured.call("CreateAcls", 3, CreateAclsRequest(creations=creations))
-    codes = [result.error_code for result in made.results]
+    codes = [created.error_code for created in made.results]
     assert codes == [ErrorCode.INVALID_REQUEST, 0, *[ErrorCode.INVALID_REQUEST] * 4]
     assert "kafka-cluster" in made.results[0].error_message
     assert {row[0] for row in await described(secured)} == {"good"}
@@ -115,7 +115,7 @@ async def test_a_filter_that_means_nothing_is_refused_and_the_others_delete(secu
     ]
     gone = await secured.call("DeleteAcls", 3, DeleteAclsRequest(filters=filters))
     assert gone.filter_results[0].error_code == ErrorCode.INVALID_REQUEST
-    assert [len(result.matching_acls) for result in gone.filter_results[1:]] == [1, 1]
+    assert [len(deleted.matching_acls) for deleted in gone.filter_results[1:]] == [1, 1]
     assert {row[0] for row in await described(secured)} == {"payments"}
     refused = await secured.call("DescribeAcls", 3, every(pattern_type_filter=0))
     assert refused.error_code == ErrorCode.INVALID_REQUEST

@@ -199,26 +199,26 @@ async def failures(wire: Wire, authorizer: AclAuthorizer, family: str) -> list[s
         authorizer.update((acls, *NO_ACLS[1:]))
         when = "by id" if by_id else cell.rule.when
         request = request_of(cell.api.name, cell.version, when)
-        answer = await wire.call(cell.api.name, cell.version, request)
-        if is_served(cell, answer) is not expected:
-            codes = [code.name for code in codes_in(answer)]
+        response = await wire.call(cell.api.name, cell.version, request)
+        if is_served(cell, response) is not expected:
+            codes = [code.name for code in codes_in(response)]
             wrong.append(f"{cell}: {'refused' if expected else 'served'} ({', '.join(codes) or 'no error'})")
     return wrong
 
 
-def is_served(cell: Cell, answer: Any) -> bool:
+def is_served(cell: Cell, response: Any) -> bool:
     if cell.rule.refusal is not Refusal.OMITTED:
-        return cell.rule.code not in codes_in(answer)
-    values = [answer]
+        return cell.rule.code not in codes_in(response)
+    values = [response]
     for part in cell.rule.field.split("."):
         below = [getattr(value, part.removesuffix("[]")) for value in values]
         values = list(itertools.chain.from_iterable(below)) if part.endswith("[]") else below
     return bool({TOPIC, GROUP, TRANSACTIONAL_ID} & set(values))
 
 
-def codes_in(answer: Any) -> list[ErrorCode]:
-    codes = [error.code for error in refusals(answer)]
-    for topic in getattr(answer, "results_by_topic_v3_and_below", ()):
+def codes_in(response: Any) -> list[ErrorCode]:
+    codes = [error.code for error in refusals(response)]
+    for topic in getattr(response, "results_by_topic_v3_and_below", ()):
         codes += [ErrorCode.of(partition.partition_error_code) for partition in topic.results_by_partition]
     return codes
 

@@ -116,7 +116,7 @@ def test_a_filter_selects(wanted: AclFilter, selected: set[str]) -> None:
         acl("*", deny=True),
         acl("g", kind=GROUP, who="User:bob"),
     ]
-    assert {item.pattern.name for item in acls if wanted.selects(item)} == selected
+    assert {binding.pattern.name for binding in acls if wanted.selects(binding)} == selected
 
 
 def test_a_filter_with_an_unknown_number_is_refused_and_one_with_a_host_name_selects_nothing() -> None:
