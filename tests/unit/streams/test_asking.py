@@ -90,8 +90,8 @@ def test_tables_are_served_until_the_program_ends(odradek_broker: LocalBroker) -
         other = AskedTables(options, tables.tables)
         with pytest.raises(ConfigError, match="cannot listen"):
             other.serve("127.0.0.1", int(address.rpartition(":")[2]))
-        answer = asked_until_there(f"{address}/tables/served-totals/ann?freshness=brief")
-        assert (answer["key"], answer["value"], answer["freshness"]["lag"]) == ("ann", {"n": 1}, 0)
+        response = asked_until_there(f"{address}/tables/served-totals/ann?freshness=brief")
+        assert (response["key"], response["value"], response["freshness"]["lag"]) == ("ann", {"n": 1}, 0)
     finally:
         tables.close()
     with pytest.raises(urllib.error.URLError):
@@ -105,8 +105,8 @@ def asked_until_there(url: str) -> dict[str, Any]:
     while True:
         try:
             with urllib.request.urlopen(url, timeout=30) as response:
-                answer: dict[str, Any] = json.load(response)
-                return answer
+                reply: dict[str, Any] = json.load(response)
+                return reply
         except urllib.error.HTTPError as error:
             if error.code != 503:
                 raise
