@@ -17,9 +17,9 @@ class Outcomes:
         self.outcomes: dict[int, list[str]] = defaultdict(list)
 
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
-        for item in items:
-            marks = item.iter_markers("check")
-            self.numbers[item.nodeid] = tuple(number for mark in marks for number in mark.args)
+        for test in items:
+            marks = test.iter_markers("check")
+            self.numbers[test.nodeid] = tuple(number for mark in marks for number in mark.args)
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         if report.when == "call" or report.outcome != "passed":

@@ -90,25 +90,25 @@ class SecureScene(Scene):
 
 @pytest.fixture
 async def scene(tmp_path: Path, pems: Pems) -> AsyncIterator[SecureScene]:
-    item = SecureScene(tmp_path, pems)
+    secure_scene = SecureScene(tmp_path, pems)
     try:
-        yield item
+        yield secure_scene
     finally:
-        await item.stop()
+        await secure_scene.stop()
 
 
 async def log_in(wire: Wire, exchange: ClientExchange, mechanism: str) -> Any:
     """The last answer of a login."""
     handshake = await wire.call("SaslHandshake", 1, SaslHandshakeRequest(mechanism=mechanism))
     assert handshake.error_code == 0
-    answer: Any = None
+    last_reply: Any = None
     challenge = b""
     while (response := exchange.step(challenge)) is not None:
-        answer = await wire.call("SaslAuthenticate", 2, SaslAuthenticateRequest(auth_bytes=response))
-        if answer.error_code:
+        last_reply = await wire.call("SaslAuthenticate", 2, SaslAuthenticateRequest(auth_bytes=response))
+        if last_reply.error_code:
             break
-        challenge = answer.auth_bytes
-    return answer
+        challenge = last_reply.auth_bytes
+    return last_reply
 
 
 @pytest.fixture

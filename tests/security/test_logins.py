@@ -91,9 +91,9 @@ async def test_before_a_login_requests_are_small(scene: SecureScene, caught: Cal
 async def test_an_unknown_mechanism_is_answered_with_those_that_are_enabled(scene: SecureScene) -> None:
     await scene.secure("SASL_PLAINTEXT")
     wire = await scene.wire()
-    answer = await wire.call("SaslHandshake", 1, SaslHandshakeRequest(mechanism="GSSAPI"))
-    assert answer.error_code == ErrorCode.UNSUPPORTED_SASL_MECHANISM
-    assert answer.mechanisms == ["SCRAM-SHA-256", "SCRAM-SHA-512"]
+    response = await wire.call("SaslHandshake", 1, SaslHandshakeRequest(mechanism="GSSAPI"))
+    assert response.error_code == ErrorCode.UNSUPPORTED_SASL_MECHANISM
+    assert response.mechanisms == ["SCRAM-SHA-256", "SCRAM-SHA-512"]
     assert await wire.closed_by_broker()
 
 
@@ -103,8 +103,8 @@ async def test_every_failed_login_gets_the_same_answer(scene: SecureScene, caplo
     answers = []
     for exchange in (alice("hunter2"), ScramClient(SCRAM, "nemo", "hunter2", "nonce")):
         wire = await scene.wire()
-        answer = await log_in(wire, exchange, SCRAM)
-        answers.append((answer.error_code, answer.error_message, answer.auth_bytes))
+        response = await log_in(wire, exchange, SCRAM)
+        answers.append((response.error_code, response.error_message, response.auth_bytes))
         assert await wire.closed_by_broker()
     assert answers[0] == answers[1]
     assert answers[0][0] == ErrorCode.SASL_AUTHENTICATION_FAILED
@@ -153,10 +153,10 @@ async def test_a_session_lasts_as_long_as_the_setting_says(scene: SecureScene) -
 async def test_a_listener_without_sasl_takes_no_login(scene: SecureScene) -> None:
     await scene.secure("PLAINTEXT")
     wire = await scene.wire()
-    answer = await wire.call("SaslHandshake", 1, SaslHandshakeRequest(mechanism=SCRAM))
-    assert answer.error_code == ErrorCode.ILLEGAL_SASL_STATE
-    answer = await wire.call("SaslAuthenticate", 2, SaslAuthenticateRequest(auth_bytes=b"x"))
-    assert answer.error_code == ErrorCode.ILLEGAL_SASL_STATE
+    response = await wire.call("SaslHandshake", 1, SaslHandshakeRequest(mechanism=SCRAM))
+    assert response.error_code == ErrorCode.ILLEGAL_SASL_STATE
+    response = await wire.call("SaslAuthenticate", 2, SaslAuthenticateRequest(auth_bytes=b"x"))
+    assert response.error_code == ErrorCode.ILLEGAL_SASL_STATE
 
 
 def upsertion(name: str, password: str, iterations: int = 4096, number: int = 2) -> ScramCredentialUpsertion:
@@ -179,8 +179,8 @@ async def test_credentials_are_set_described_and_deleted(scene: SecureScene) -> 
         upsertions=[upsertion("bob", "pw"), upsertion("weak", "pw", 100), upsertion("odd", "pw", number=7)],
         deletions=[ScramCredentialDeletion(name="nemo", mechanism=1)],
     )
-    answer = await wire.call("AlterUserScramCredentials", 0, request)
-    assert {result.user: ErrorCode.of(result.error_code) for result in answer.results} == {
+    response = await wire.call("AlterUserScramCredentials", 0, request)
+    assert {entry.user: ErrorCode.of(entry.error_code) for entry in response.results} == {
         "nemo": ErrorCode.RESOURCE_NOT_FOUND,
         "bob": ErrorCode.NONE,
         "weak": ErrorCode.UNACCEPTABLE_CREDENTIAL,
@@ -188,7 +188,9 @@ async def test_credentials_are_set_described_and_deleted(scene: SecureScene) -> 
     }
     named = DescribeUserScramCredentialsRequest(users=[UserName(name="bob"), UserName(name="nemo")])
     described = await wire.call("DescribeUserScramCredentials", 0, named)
-    assert [(result.user, result.error_code) for result in described.results] == [
+    assert [
+        (entry_of_response.user, entry_of_response.error_code) for entry_of_response in described.results
+    ] == [
         ("bob", 0),
         ("nemo", ErrorCode.RESOURCE_NOT_FOUND),
     ]
@@ -204,5 +206,5 @@ async def test_credentials_are_set_described_and_deleted(scene: SecureScene) -> 
     gone = AlterUserScramCredentialsRequest(deletions=[ScramCredentialDeletion(name="bob", mechanism=2)])
     assert (await wire.call("AlterUserScramCredentials", 0, gone)).results[0].error_code == 0
     bob = await scene.wire()
-    answer = await log_in(bob, ScramClient(SCRAM, "bob", "pw", "n"), SCRAM)
-    assert answer.error_code == ErrorCode.SASL_AUTHENTICATION_FAILED
+    response = await log_in(bob, ScramClient(SCRAM, "bob", "pw", "n"), SCRAM)
+    assert response.error_code == ErrorCode.SASL_AUTHENTICATION_FAILED

@@ -72,8 +72,8 @@ async def test_plain_bytes_on_a_tls_port_end_in_one_line(
     await scene.secure("SSL")
     reader, writer = await asyncio.open_connection("127.0.0.1", scene.broker.port)  # type: ignore[union-attr]
     writer.write(said)
-    answer = await asyncio.wait_for(reader.read(), 20)
-    assert answer[:1] == b"\x15", "an alert, by which other clients know TLS"
+    alert = await asyncio.wait_for(reader.read(), 20)
+    assert alert[:1] == b"\x15", "an alert, by which other clients know TLS"
     writer.close()
     (line,) = caught("tls_handshake_failed")
     assert "came where TLS was expected" in line["reason"]
@@ -228,8 +228,8 @@ async def test_answers_wait_for_a_client_that_reads_slowly(scene: SecureScene) -
         while not answers.held_bytes:
             await asyncio.sleep(0.01)
     wire._writer.transport.resume_reading()  # type: ignore[attr-defined]
-    answer = await wire.receive()
-    sizes = [len(partition.records) for partition in answer.responses[0].partitions]
+    response = await wire.receive()
+    sizes = [len(partition.records) for partition in response.responses[0].partitions]
     assert 4 * len(value) < sum(sizes) < 5 * len(value), "what is copied for one answer has a bound"
     async with asyncio.timeout(20):
         while answers.held_bytes:

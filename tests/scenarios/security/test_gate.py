@@ -58,11 +58,11 @@ async def doors(scene: Scene) -> Doors:
     broker = await scene.start(**SETTINGS)
     authorizer = broker.context.authorizer
     assert isinstance(authorizer, AclAuthorizer)
-    result = Doors(scene, await scene.connect(), authorizer)
-    result.super_user()
+    new_doors = Doors(scene, await scene.connect(), authorizer)
+    new_doors.super_user()
     for topic in ("mine", "theirs"):
-        await result.wire.create(topic)
-    return result
+        await new_doors.wire.create(topic)
+    return new_doors
 
 
 async def test_allowed_partitions_of_a_request_are_written_and_the_others_refused(doors: Doors) -> None:
@@ -72,8 +72,8 @@ async def test_allowed_partitions_of_a_request_are_written_and_the_others_refuse
         name="theirs", partition_data=[PartitionProduceData(index=0, records=batch_of([b"b"]))]
     )
     request = request.replace(topic_data=[*request.topic_data, theirs])
-    answer = await doors.wire.call("Produce", 9, request)
-    codes = {topic.name: topic.partition_responses[0].error_code for topic in answer.responses}
+    response = await doors.wire.call("Produce", 9, request)
+    codes = {topic.name: topic.partition_responses[0].error_code for topic in response.responses}
     assert codes == {"mine": 0, "theirs": REFUSED}
     assert await doors.wire.values("mine") == [b"a"]
     doors.super_user()
@@ -94,11 +94,11 @@ async def test_a_refused_request_without_answer_closes_the_connection_and_writes
 async def test_topics_that_may_not_be_described_are_left_out_where_all_are_asked_for(doors: Doors) -> None:
     doors.only(allow("mine", DESCRIBE))
     for version in (0, 1, 9, 13):
-        answer = await doors.wire.call(
+        response = await doors.wire.call(
             "Metadata", version, MetadataRequest(topics=[] if version == 0 else None)
         )
-        assert [topic.name for topic in answer.topics] == ["mine"]
-        assert answer.brokers
+        assert [topic.name for topic in response.topics] == ["mine"]
+        assert response.brokers
     first = DescribeTopicPartitionsRequest(topics=[], response_partition_limit=1)
     pages = await doors.wire.call("DescribeTopicPartitions", 0, first)
     assert [topic.name for topic in pages.topics] == ["mine"]
@@ -114,13 +114,13 @@ async def test_a_topic_that_is_named_looks_the_same_whether_it_exists_or_not(
 ) -> None:
     doors.only()
     names = ["theirs", "absent"]
-    answer = await doors.wire.call(
+    response = await doors.wire.call(
         "Metadata", version, MetadataRequest(topics=[MetadataRequestTopic(name=name) for name in names])
     )
-    plain = [topic.replace(name="?") for topic in answer.topics]
+    plain = [topic.replace(name="?") for topic in response.topics]
     assert [topic.error_code for topic in plain] == [REFUSED, REFUSED]
     assert plain[0] == plain[1]
-    assert answer.brokers
+    assert response.brokers
 
 
 async def test_operations_are_those_that_the_asker_may_do(doors: Doors) -> None:
@@ -130,9 +130,9 @@ async def test_operations_are_those_that_the_asker_may_do(doors: Doors) -> None:
         include_topic_authorized_operations=True,
         include_cluster_authorized_operations=True,
     )
-    answer = await doors.wire.call("Metadata", 9, request)
-    assert answer.topics[0].topic_authorized_operations == 1 << READ | 1 << DESCRIBE
-    assert answer.cluster_authorized_operations == 1 << DESCRIBE
+    response = await doors.wire.call("Metadata", 9, request)
+    assert response.topics[0].topic_authorized_operations == 1 << READ | 1 << DESCRIBE
+    assert response.cluster_authorized_operations == 1 << DESCRIBE
     doors.only(allow("mine", READ))
     assert (await doors.wire.call("Metadata", 9, request)).cluster_authorized_operations == 0
     unasked = await doors.wire.call(
@@ -165,8 +165,8 @@ async def test_a_fetch_session_is_checked_each_time(doors: Doors) -> None:
     session = (await doors.wire.call("Fetch", 11, first)).session_id
     doors.only(allow("mine", READ))
     again = first.replace(topics=[], session_id=session, session_epoch=1)
-    answer = await doors.wire.call("Fetch", 11, again)
-    codes = {topic.topic: topic.partitions[0].error_code for topic in answer.responses}
+    response = await doors.wire.call("Fetch", 11, again)
+    codes = {topic.topic: topic.partitions[0].error_code for topic in response.responses}
     assert codes == {"theirs": REFUSED}
 
 
@@ -180,8 +180,8 @@ async def test_groups_and_offsets_that_may_not_be_described_are_left_out(doors: 
         "theirs",
     }
     doors.only(allow("g", DESCRIBE, kind=GROUP), allow("mine", DESCRIBE))
-    answer = await doors.wire.call("OffsetFetch", 8, from_all)
-    assert [topic.name for topic in answer.groups[0].topics] == ["mine"]
+    response = await doors.wire.call("OffsetFetch", 8, from_all)
+    assert [topic.name for topic in response.groups[0].topics] == ["mine"]
     assert [
         group.group_id for group in (await doors.wire.call("ListGroups", 4, ListGroupsRequest())).groups
     ] == ["g"]
@@ -238,8 +238,8 @@ async def test_a_forwarded_request_is_the_askers_and_only_who_acts_for_the_clust
         request = ForwardRequest(request_data=inner, principal=principal, client_host="10.0.0.1")
         return await doors.wire.call("Forward", 0, request)
 
-    def code_of(answer: Any) -> int:
-        return int(decode_response(api.key, 7, answer.response_data)[1].topics[0].error_code)  # type: ignore[attr-defined]
+    def code_of(response: Any) -> int:
+        return int(decode_response(api.key, 7, response.response_data)[1].topics[0].error_code)  # type: ignore[attr-defined]
 
     doors.only(allow("new", AclOperation.CREATE, who="User:alice"))
     assert (await forwarded("User:alice")).error_code == ErrorCode.CLUSTER_AUTHORIZATION_FAILED
@@ -253,10 +253,10 @@ async def test_a_forwarded_request_is_the_askers_and_only_who_acts_for_the_clust
 async def test_a_request_of_many_topics_takes_turns_and_every_topic_is_answered(doors: Doors) -> None:
     doors.only(allow("mine", DESCRIBE))
     names = [f"absent-{number}" for number in range(3000)]
-    answer = await doors.wire.call(
+    response = await doors.wire.call(
         "Metadata", 9, MetadataRequest(topics=[MetadataRequestTopic(name=name) for name in ["mine", *names]])
     )
-    codes = [topic.error_code for topic in answer.topics]
+    codes = [topic.error_code for topic in response.topics]
     assert codes == [0, *[REFUSED] * 3000]
 
 
@@ -266,8 +266,10 @@ async def test_many_topics_to_be_written_are_refused_one_by_one(doors: Doors) ->
         TopicProduceData(name=name, partition_data=[PartitionProduceData(index=0, records=batch_of([b"v"]))])
         for name in ["mine", *(f"absent-{number}" for number in range(600))]
     ]
-    answer = await doors.wire.call("Produce", 9, ProduceRequest(acks=-1, timeout_ms=5000, topic_data=topics))
-    codes = {topic.name: topic.partition_responses[0].error_code for topic in answer.responses}
+    response = await doors.wire.call(
+        "Produce", 9, ProduceRequest(acks=-1, timeout_ms=5000, topic_data=topics)
+    )
+    codes = {topic.name: topic.partition_responses[0].error_code for topic in response.responses}
     assert codes.pop("mine") == 0
     assert set(codes.values()) == {REFUSED}
     assert len(codes) == 600
