@@ -200,7 +200,7 @@ async def test_credentials_are_set_described_and_deleted(scene: SecureScene) -> 
     everyone = await wire.call(
         "DescribeUserScramCredentials", 0, DescribeUserScramCredentialsRequest(users=None)
     )
-    assert {result.user for result in everyone.results} == {"alice", "bob"}
+    assert {every_entry.user for every_entry in everyone.results} == {"alice", "bob"}
     bob = await scene.wire()
     assert (await log_in(bob, ScramClient(SCRAM, "bob", "pw", "n"), SCRAM)).error_code == 0
     gone = AlterUserScramCredentialsRequest(deletions=[ScramCredentialDeletion(name="bob", mechanism=2)])

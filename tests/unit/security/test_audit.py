@@ -15,8 +15,8 @@ def event(kind: str = "change", **values: object) -> AuditEvent:
     return AuditEvent(time_ms=1, broker=1, kind=kind, **{**known, **values})  # type: ignore[arg-type]
 
 
-def kept(text: str, item: AuditEvent, *, sample: float = 1.0, draw: float = 0.5) -> bool:
-    return AuditRules(text, sample=sample).keeps(item, lambda: draw)
+def kept(text: str, audited: AuditEvent, *, sample: float = 1.0, draw: float = 0.5) -> bool:
+    return AuditRules(text, sample=sample).keeps(audited, lambda: draw)
 
 
 @pytest.mark.parametrize(

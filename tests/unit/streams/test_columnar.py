@@ -97,7 +97,7 @@ def payload(draw: st.DrawFn, name: str, port: int) -> Any:
 
 @st.composite
 def rows(draw: st.DrawFn, name: str, key: str, begin: int, clock: int) -> list[InputRow]:
-    result = []
+    input_rows = []
     for place in range(draw(st.integers(0, 14))):
         port = draw(st.integers(0, len(payload_kinds(name)) - 1))
         when, partition = clock + draw(st.integers(-3, 25)), draw(st.integers(0, 1))
@@ -106,8 +106,8 @@ def rows(draw: st.DrawFn, name: str, key: str, begin: int, clock: int) -> list[I
             fields["n"] = draw(st.integers(0, 1))
         headers = draw(st.none() | st.just([{"key": "h", "value": b"%d" % place}]))
         order = [when, port, partition, begin + place, 0]
-        result.append(InputRow(port, fields, payload(draw, name, port), when, headers, order))
-    return result
+        input_rows.append(InputRow(port, fields, payload(draw, name, port), when, headers, order))
+    return input_rows
 
 
 def as_columns(given_rows: list[InputRow], name: str, key: str) -> TaskColumns:
