@@ -10,6 +10,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from pyspark.sql import functions as sf
 from tests.spark.conftest import QUERY_TIMEOUT_S, Rows, Topic
 
 from odradek.pipelines.program_file import MODULE, LoadedProgram
@@ -102,6 +103,55 @@ def test_a_failure_is_reported_with_its_record(followed: Follow, new_topic: Call
     assert isinstance(failed, Failed)
     assert (code, failed.is_final) == (1, False)
     assert str(failed.place) == f"{source.name}-0 at offset 1"
+
+
+def raising(spark: SparkSession, topic: Topic) -> Any:
+    def refuse(value):  # type: ignore[no-untyped-def]  # Spark looks for annotations, and knows few
+        raise ValueError(f"{value!r} is not for me")
+
+    rows = stream_of(spark, topic)
+    return rows.select(sf.udf(refuse)("value").alias("value")).writeStream.format("noop")
+
+
+def without_broker(spark: SparkSession, topic: Topic) -> Any:
+    elsewhere = Topic(topic.name, "127.0.0.1:1")
+    more = {"kafka.default.api.timeout.ms": "2000", "kafka.request.timeout.ms": "1000"}
+    return stream_of(spark, elsewhere, **more).writeStream.format("noop")
+
+
+@pytest.mark.parametrize(
+    ("program", "line"),
+    [
+        (raising, "ValueError: b'a' is not for me (the batch begins at {topic}-0 at offset 0)"),
+        (without_broker, "127.0.0.1:1"),
+    ],
+    ids=["function", "broker"],
+)
+def test_what_a_query_died_of_is_one_line(
+    followed: Follow,
+    new_topic: Callable[..., Topic],
+    program: Callable[[SparkSession, Topic], Any],
+    line: str,
+) -> None:
+    source = new_topic()
+    source.send(b"a")
+    code, reports = followed(lambda spark: program(spark, source))
+    failed = reports[-1]
+    assert isinstance(failed, Failed)
+    assert (code, failed.is_final) == (1, False)
+    assert line.format(topic=source.name) in failed.line
+    assert "\n" not in failed.line
+
+
+def test_a_checkpoint_that_cannot_be_written_is_reported(
+    followed: Follow, new_topic: Callable[..., Topic], tmp_path: Path
+) -> None:
+    (tmp_path / "checkpoint").write_text("a file where a directory is to be")
+    source = new_topic()
+    code, [failed] = followed(lambda spark: stream_of(spark, source).writeStream.format("noop"))
+    assert isinstance(failed, Failed)
+    assert (code, failed.is_final) == (1, False)
+    assert "checkpoint" in failed.line
 
 
 def test_what_is_no_pipeline_is_said_for_good(followed: Follow) -> None:

@@ -18,6 +18,10 @@ _BEGINNINGS: Final = "@from"
 _DECODER: Final = json.JSONDecoder()
 _OURS: Final = re.compile(r"odradek\.[\w.]+\.(?:CommitConflict|\w+Error): (.+)")
 _PYTHON: Final = re.compile(r"^(?:[\w.]*\.)?(\w+(?:Error|Exception|Interrupt)): (.+)$", re.MULTILINE)
+_RAISED_BY_JAVA: Final = re.compile(
+    r"^An error occurred while calling [^\n]*\n: (?:[\w$]+\.)*([\w$]+(?:Error|Exception)): ([^\n]+)"
+)
+"""What PySpark says of an exception that it has no class of its own for."""
 _TRACEBACK: Final = "Traceback (most recent call last)"
 _JAVA: Final = re.compile(r"^\s+at [\w.$]+\(", re.MULTILINE)
 _PLACE: Final = re.compile(r"(?P<topic>[A-Za-z0-9._-]+)-(?P<partition>\d+)(?: at)? offset (?P<offset>\d+)")
@@ -34,6 +38,9 @@ def failure_line(text: str) -> str:
         if raised:
             kind, message = raised[-1]
             return _cut(f"{kind}: {message}")
+    by_java = _RAISED_BY_JAVA.match(text)
+    if by_java is not None:
+        return _cut(f"{by_java[1]}: {by_java[2]}")
     lines = [line for line in text.splitlines() if line.strip()]
     return _cut(lines[0]) if lines else "it failed without a word"
 

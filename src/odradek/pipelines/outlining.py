@@ -1,5 +1,5 @@
-"""From a program to its outline. `python -m odradek.pipelines.outlining FILE ARGS` says the one of a file: what a user's file
-does when it is loaded stays in that process.
+"""From a program to its outline. `python -m odradek.pipelines.outlining SUFFIX FILE ARGS` says that of a file whose
+outputs end in the suffix: what a user's file does when it is loaded stays in that process.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from odradek.pipelines.outline import (
 )
 from odradek.pipelines.program_file import LoadedProgram, WrongProgram, load_program
 from odradek.streams.plan import keyed
+from odradek.streams.plan.beside import beside
 from odradek.streams.plan.operators import (
     AsTable,
     Exploded,
@@ -34,23 +35,24 @@ from odradek.streams.plan.operators import (
     walk,
 )
 from odradek.streams.plan.program import Program
-from odradek.streams.plan.sources import source_names
+from odradek.streams.plan.sources import can_be_named, source_names
 from odradek.streams.translation.translator import operators_with_old_values
 
 LOADING_MAX_S: Final = 120.0
 _NOT_STATE: Final = frozenset({"name", "inputs", "emit"})
 
 
-def outline_of(program: LoadedProgram) -> ProgramOutline:
+def outline_of(program: LoadedProgram, suffix: str = "") -> ProgramOutline:
     """Of a program that was loaded, before it is started."""
     if program.app is None:
         return ProgramOutline(kind=ProgramKind.PYSPARK)
-    return outline_of_streams(program.app.program)
+    plan = program.app.program
+    return outline_of_streams(beside(plan, suffix) if suffix else plan)
 
 
 def outline_of_streams(program: Program) -> ProgramOutline:
     """Of a plan."""
-    names, with_old = source_names(program.ends), operators_with_old_values(program.ends)
+    with_old = operators_with_old_values(program.ends)
     return ProgramOutline(
         kind=ProgramKind.STREAMS,
         app=program.name,
@@ -61,9 +63,8 @@ def outline_of_streams(program: Program) -> ProgramOutline:
                 topic=sink.topic if isinstance(sink, TopicSink) else None,
                 is_topic=isinstance(sink, TopicSink),
                 sources=tuple(
-                    SourceOutline(name=names[operator], topic=operator.topic)
-                    for operator in walk(sink)
-                    if isinstance(operator, TopicSource)
+                    SourceOutline(name=name, topic=source.topic)
+                    for source, name in source_names([sink]).items()
                 ),
                 states=tuple(
                     StateOutline(name=operator.name, kind=type(operator).__name__, shape=_shape(operator))
@@ -71,7 +72,7 @@ def outline_of_streams(program: Program) -> ProgramOutline:
                     if _is_keyed(operator)
                     or (isinstance(operator, AsTable | TopicSource) and operator in with_old)
                 ),
-                sources_named=False,
+                sources_named=can_be_named(sink),
             )
             for sink in program.ends
         ),
@@ -123,9 +124,9 @@ def _text(value: Any) -> str:
     return type(value).__name__ if " at 0x" in described else described
 
 
-def outline_of_file(file: Path, args: Sequence[str], servers: str) -> ProgramOutline:
-    """Of a program on this machine, loaded in a process of its own. WrongProgram when it is none."""
-    words = [sys.executable, "-m", "odradek.pipelines.outlining", str(file), *args]
+def outline_of_file(file: Path, args: Sequence[str], servers: str, suffix: str = "") -> ProgramOutline:
+    """Of a program on this machine, loaded in a process of its own. WrongProgram when it is none. `suffix`: of its outputs."""
+    words = [sys.executable, "-m", "odradek.pipelines.outlining", suffix, str(file), *args]
     environment = {**os.environ, "ODRADEK_BOOTSTRAP": servers}
     try:
         done = subprocess.run(
@@ -147,7 +148,7 @@ def outline_of_file(file: Path, args: Sequence[str], servers: str) -> ProgramOut
 def main(words: Sequence[str]) -> None:
     """Print the outline, or what is wrong, as JSON on the last line."""
     try:
-        content = outline_of(load_program(Path(words[0]), words[1:])).as_json()
+        content = outline_of(load_program(Path(words[1]), words[2:]), words[0]).as_json()
     except OdradekError as error:
         content = {"wrong": str(error)}
     sys.stdout.write(f"\n{json.dumps(content)}\n")

@@ -36,6 +36,7 @@ from odradek.pipelines.reports import (
     report_line,
 )
 from odradek.spark.offsets import from_document
+from odradek.streams.jvm import start_jvm
 from odradek.streams.plan.beside import beside
 
 if TYPE_CHECKING:
@@ -80,6 +81,7 @@ class PipelineRun:
         self._queries: list[StreamingQuery] = []
         self._names: tuple[str, ...] = ()
         """Of the queries of a plain program."""
+        self._with_named_sources: frozenset[str] = frozenset()
         self._last_batches: dict[str, int] = {}
         self._positions: dict[str, Offsets | None] = {}
         """Of each query, the next offsets; None where a source does not say."""
@@ -92,7 +94,7 @@ class PipelineRun:
             if self._terms.suffix and not app.program.name.endswith(self._terms.suffix):
                 app.program = beside(app.program, self._terms.suffix)
             run = app.start(checkpoint=self._terms.checkpoint, delivery=self._terms.delivery)
-            self._queries = list(run.queries.values())
+            self._queries, self._with_named_sources = list(run.queries.values()), run.with_named_sources
         else:
             assert self._program.pipeline is not None
             named = _named(self._program.pipeline(self._spark))
@@ -116,7 +118,9 @@ class PipelineRun:
     def outline(self) -> ProgramOutline:
         outline = outline_of(self._program)
         if self._program.app is not None:
-            return outline
+            named = self._with_named_sources
+            outputs = (replace(output, sources_named=output.name in named) for output in outline.outputs)
+            return replace(outline, outputs=tuple(outputs))
         return replace(outline, outputs=tuple(map(unknown_output, self._names)))
 
     def stop(self) -> None:
@@ -212,7 +216,7 @@ def light_session(terms: RunnerTerms, tasks: int | None) -> SparkSession:
     """A session for one pipeline. `tasks`: into how many an operator's keys are divided; Spark keeps that in the checkpoint."""
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     builder = sql.SparkSession.builder.appName(terms.name).master(terms.master or "local[*]")
-    settings = {
+    settings: dict[str, Any] = {
         "spark.sql.session.timeZone": "UTC",
         "spark.sql.streaming.stateStore.providerClass": _ROCKS_DB,
         "spark.ui.showConsoleProgress": "false",
@@ -228,10 +232,10 @@ def light_session(terms: RunnerTerms, tasks: int | None) -> SparkSession:
         tasks = tasks or 1
     if tasks is not None:
         settings["spark.sql.shuffle.partitions"] = str(tasks)
-    for key, value in {**settings, **dict(terms.conf)}.items():
-        builder = builder.config(key, value)
+    settings |= dict(terms.conf)
     logging.getLogger("py4j").setLevel(logging.ERROR)
-    return builder.getOrCreate()
+    start_jvm({"spark.master": terms.master or "local[*]", **settings})
+    return builder.config(map=settings).getOrCreate()
 
 
 def follow(run: PipelineRun, commands: queue.Queue[Command], say: Callable[[Report], None]) -> int:

@@ -5,11 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Final
 
 from odradek.pipelines.outline import OutputOutline, ProgramKind, ProgramOutline, StateOutline
-
-NO_CARRY: Final = "it is not tried yet that a pipeline starts from its changelog topics"
 
 
 class UpgradeMode(StrEnum):
@@ -68,6 +65,11 @@ def _verdict(mode: UpgradeMode, remarks: Iterator[_Remark], rebuilding: int | No
     return ModeVerdict(mode=mode, reasons=tuple(reasons), notes=notes)
 
 
+def are_versions(before: ProgramOutline, after: ProgramOutline) -> bool:
+    """Both are programs of odradek.streams, with sinks and state under the same names."""
+    return before.kind is after.kind is ProgramKind.STREAMS and before.app == after.app
+
+
 def _same_program(before: ProgramOutline | None, after: ProgramOutline) -> Iterator[_Remark]:
     """What state and position hang on."""
     if before is None:
@@ -101,6 +103,7 @@ def _keep(before: ProgramOutline | None, after: ProgramOutline, _: str) -> Itera
             yield _Reason(
                 text=f"{output.name}: its sources come, go or move, and have no names in its checkpoint"
             )
+        yield from _source_notes(output, same)
         yield from _topic_note(output, same)
     yield from _outputs_that_change(before, after)
 
@@ -130,7 +133,6 @@ def _shape_change(before: StateOutline, after: StateOutline) -> str | None:
 
 
 def _carry(before: ProgramOutline | None, after: ProgramOutline, delivery: str) -> Iterator[_Remark]:
-    yield _Reason(text=NO_CARRY)
     yield from _same_program(before, after)
     if delivery != "exactly_once":
         yield _Reason(
@@ -141,7 +143,18 @@ def _carry(before: ProgramOutline | None, after: ProgramOutline, delivery: str) 
         return
     if before is None or before.kind is not after.kind:
         return
+    if before.partitions != after.partitions:
+        yield _Reason(
+            text=f"partitions was {before.partitions}, and is {after.partitions}: keys lie in other tasks, and so in other"
+            " partitions of the changelog topics"
+        )
     for output, same in _outputs(before, after):
+        read_before = {source.topic for source in output.sources}
+        if read_before.isdisjoint(source.topic for source in same.sources):
+            yield _Reason(
+                text=f"{output.name} reads other topics only: its decisions do not say where to begin"
+            )
+        yield from _source_notes(output, same)
         if not output.is_topic or not same.is_topic:
             yield _Reason(text=f"{output.name} calls a function: no decision says how far it has come")
         known = {state.name: state for state in output.states}
@@ -189,6 +202,17 @@ def _outputs_that_change(before: ProgramOutline, after: ProgramOutline) -> Itera
         yield _Note(text=f"{name} is new: it reads its inputs from their beginning")
     for name in sorted(old_names - new_names):
         yield _Note(text=f"{name} is gone: nothing is written there any more")
+
+
+def _source_notes(output: OutputOutline, same: OutputOutline) -> Iterator[_Note]:
+    before = {source.topic for source in output.sources}
+    after = {source.topic for source in same.sources}
+    for topic in sorted(after - before):
+        yield _Note(
+            text=f"{output.name}: {topic} is read from its first record, or from where an earlier version stopped"
+        )
+    for topic in sorted(before - after):
+        yield _Note(text=f"{output.name}: {topic} is not read any more; what came of it stays in the state")
 
 
 def _topic_note(output: OutputOutline, same: OutputOutline) -> Iterator[_Note]:

@@ -10,10 +10,11 @@ from odradek import client
 from odradek.client import Admin, ConfigResource, NewTopic
 from odradek.client.admin.types import ConfigSource, ResourceType
 from odradek.model.errors import OdradekError
+from odradek.pipelines.carrying import make_new_changelogs, with_changelogs
 from odradek.pipelines.document import PipelineDocument, PipelineVersion
 from odradek.pipelines.outline import ProgramOutline
 from odradek.pipelines.store import PipelineStore, no_such_pipeline
-from odradek.pipelines.upgrade import ModeVerdict, UpgradeMode, verdicts
+from odradek.pipelines.upgrade import ModeVerdict, UpgradeMode, are_versions, verdicts
 
 _NAMED_MAX: Final = 3
 
@@ -29,22 +30,34 @@ class NextProgram:
     file: str
     args: tuple[str, ...]
     outline: ProgramOutline
+    continued: ProgramOutline
+    """With the suffix of the current version: what goes on under its names."""
 
 
 def look(store: PipelineStore, document: PipelineDocument, program: NextProgram) -> tuple[ModeVerdict, ...]:
     """What each mode would be. Nothing is changed."""
-    status = store.statuses().get(document.name)
-    before = None
-    if status is not None and status.version == document.current.number:
-        before = status.outline
+    before = _before(store, document)
     rebuilding = None if document.candidate is None else document.candidate.number
-    judged = verdicts(before, program.outline, delivery=document.delivery, rebuilding=rebuilding)
-    return tuple(
-        verdict
-        if verdict.mode is not UpgradeMode.REBUILD
-        else _with_topics(store.admin, verdict, program.outline, _suffix(document.next_number))
-        for verdict in judged
-    )
+    judged = verdicts(before, program.continued, delivery=document.delivery, rebuilding=rebuilding)
+
+    def looked_up(verdict: ModeVerdict) -> ModeVerdict:
+        if verdict.mode is UpgradeMode.REBUILD:
+            return _with_topics(store.admin, verdict, program.outline, _suffix(document.next_number))
+        if (
+            verdict.mode is UpgradeMode.CARRY
+            and before is not None
+            and are_versions(before, program.continued)
+        ):
+            return with_changelogs(store.admin, verdict, before, program.continued)
+        return verdict
+
+    return tuple(map(looked_up, judged))
+
+
+def _before(store: PipelineStore, document: PipelineDocument) -> ProgramOutline | None:
+    """What ran last; None where no supervisor has said so."""
+    status = store.statuses().get(document.name)
+    return status.outline if status is not None and status.version == document.current.number else None
 
 
 def _with_topics(admin: Admin, verdict: ModeVerdict, outline: ProgramOutline, suffix: str) -> ModeVerdict:
@@ -106,6 +119,9 @@ def upgrade(
     )
     if mode is UpgradeMode.REBUILD:
         _make_topics(store.admin, program.outline, version.suffix)
+    before = _before(store, document)
+    if mode is UpgradeMode.CARRY and before is not None:
+        make_new_changelogs(store.admin, before, program.continued)
 
     def decide(before: PipelineDocument | None) -> PipelineDocument:
         if before is None:

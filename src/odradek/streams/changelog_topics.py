@@ -1,8 +1,20 @@
-"""What changelog topics are called. No Spark."""
+"""What changelog topics are called, and what a sink notes about those that its query left. No Spark.
+
+A changelog is right up to a decision of its sink: that of the last batch that wrote to it. When a program begins with a new
+checkpoint and no longer has an operator, that operator's changelog stays behind. The sink's group notes the decision at which
+that happened, as the metadata of an offset of the topic. An operator that comes back later would not know what came between.
+"""
 
 from __future__ import annotations
 
+import json
+from collections.abc import Collection, Mapping
 from typing import Final
+
+from odradek.client import Admin
+from odradek.client.groups.values import OffsetAndMetadata
+from odradek.model.ids import TopicPartition
+from odradek.spark.exactly_once.decision import Decision, group_of
 
 SUFFIX: Final = "-changelog"
 
@@ -10,3 +22,54 @@ SUFFIX: Final = "-changelog"
 def changelog_topic(sink_id: str, operator: str) -> str:
     """Of an operator, in the query that writes to a sink: each query has a state of its own."""
     return f"{sink_id}-{operator}{SUFFIX}"
+
+
+def changelogs_among(topics: Collection[str], sink_id: str) -> list[str]:
+    """Those of a sink. Another sink whose id begins with this one and a hyphen has some of them, perhaps."""
+    return sorted(name for name in topics if name.startswith(f"{sink_id}-") and name.endswith(SUFFIX))
+
+
+class LeftChangelogs:
+    """What a sink noted of changelogs that were left."""
+
+    def __init__(self, admin: Admin, sink_id: str) -> None:
+        self._admin = admin
+        self._group = group_of(sink_id)
+
+    def note(self, topics: Mapping[str, str], decision: Decision) -> None:
+        """These topics, by their ids, have what was true at this decision, and nothing later. An older note stays."""
+        known = self._notes(topics)
+        new = {
+            _place(topic): OffsetAndMetadata(
+                offset=decision.batch,
+                metadata=json.dumps({"topic_id": topic_id, "driver": decision.driver}),
+            )
+            for topic, topic_id in topics.items()
+            if (known.get(topic) or {}).get("topic_id") != topic_id
+        }
+        if new:
+            self._admin.alter_group_offsets(self._group, new)
+
+    def are_current(self, topic: str, topic_id: str, decision: Decision) -> bool:
+        """Whether a changelog has all up to this decision. False: it was left at an earlier one."""
+        note = self._notes([topic]).get(topic)
+        if note is None or note.get("topic_id") != topic_id:
+            return True
+        return note.get("driver") == list(decision.driver)
+
+    def take_up(self, topic: str) -> None:
+        """An operator goes on with the changelog."""
+        if self._notes([topic]):
+            self._admin.delete_group_offsets(self._group, [_place(topic)])
+
+    def _notes(self, topics: Collection[str]) -> dict[str, dict[str, object]]:
+        offsets = self._admin.list_group_offsets(self._group, [_place(topic) for topic in topics])
+        return {
+            place.topic: json.loads(committed.metadata)
+            for place, committed in offsets.items()
+            if committed is not None and committed.metadata
+        }
+
+
+def _place(topic: str) -> TopicPartition:
+    return TopicPartition(topic, 0)

@@ -23,13 +23,13 @@ from odradek.model.errors import ConfigError, ErrorCode, KafkaError
 from odradek.model.ids import TopicPartition
 from odradek.runtime.real import SystemClock
 from odradek.spark import connections
-from odradek.spark.exactly_once.driver import SinkDriver
+from odradek.spark.exactly_once.driver import SinkDriver, last_decision
 from odradek.spark.offsets import OffsetRange
 from odradek.spark.option_table import Use
 from odradek.spark.options import read_options
 from odradek.spark.reading.fetch import read_ranges
 from odradek.spark.reading.schema import arrow_schema
-from odradek.streams.changelog_topics import SUFFIX, changelog_topic
+from odradek.streams.changelog_topics import LeftChangelogs, changelog_topic, changelogs_among
 from odradek.streams.places import CheckpointPlace
 
 if TYPE_CHECKING:
@@ -84,10 +84,12 @@ class SinkChangelogs:
     sink_id: str
     tasks: int
     decision: Decision | None
-    """None: the query goes on with its checkpoint, or nothing was decided yet."""
+    """The sink's last one; None: nothing was decided yet."""
     is_new: bool
     """The checkpoint is."""
     client: Mapping[str, str]
+    topics: set[str] = field(default_factory=set)
+    """Of the operators that were asked for."""
 
     @classmethod
     def open(
@@ -99,28 +101,37 @@ class SinkChangelogs:
         BatchLostError when that cannot be done any more.
         """
         given, client = _of_kafka(options), kafka_client(options, sink_id)
-        decision = None
         is_new = not checkpoint.has_files("commits")
-        if is_new:
-            with connections.administering(client) as admin:
+        with connections.administering(client) as admin:
+            if is_new:
                 timeout_s = connections.transaction_timeout_s(client)
                 decision = SinkDriver(admin, sink_id, transaction_timeout_s=timeout_s).retire()
-            if decision is not None:
-                checkpoint.remove()  # it has no batch that ended; the decision may have its first one
+            else:
+                decision = last_decision(admin, sink_id)
+        if is_new and decision is not None:
+            checkpoint.remove()  # it has no batch that ended; the decision may have its first one
         return cls(given, sink_id, tasks, decision, is_new, client)
 
     @property
+    def _resumes(self) -> bool:
+        """The query goes on at the decision, not with its checkpoint."""
+        return self.is_new and self.decision is not None
+
+    @property
     def source_options(self) -> dict[str, str]:
-        """Of what the query reads."""
+        """Of what the query reads. With a checkpoint they count for sources that it does not know: an earlier version may have
+        read them.
+        """
         return {} if self.decision is None else {"resume": "true", "sinkId": self.sink_id}
 
     @property
     def sink_options(self) -> dict[str, str]:
-        return {} if self.decision is None else {"resume": "true"}
+        return {"resume": "true"} if self._resumes else {}
 
     def of(self, operator: str) -> StateChangelog:
         """An operator's. ConfigError when it has the state of other tasks, or none though there should be some."""
         topic = changelog_topic(self.sink_id, operator)
+        self.topics.add(topic)
         with connections.administering(self.client) as admin:
             description = described(admin, topic)
             if description is None:
@@ -131,6 +142,7 @@ class SinkChangelogs:
                     f"topic {topic} has the state of {len(description.partitions)} tasks, and partitions={self.tasks}: keys"
                     f" would lie in other tasks. Set partitions={len(description.partitions)}"
                 )
+            self._take_up(admin, topic, description.topic_id.hex)
             ranges = self._ranges(admin, description) if self.is_new else {}
         changelog = StateChangelog(
             options=self.options, topic=topic, topic_id=description.topic_id.hex, ranges=ranges
@@ -139,11 +151,38 @@ class SinkChangelogs:
             return self._checked_empty(changelog)
         return changelog
 
-    def _check_absent(self, admin: Admin, topic: str) -> None:
-        if self.decision is None:
+    def leave_others(self) -> None:
+        """After all operators were asked for: note which changelogs the query does not go on with."""
+        if not self._resumes:
             return
-        prefix = f"{self.sink_id}-"
-        if not any(name.startswith(prefix) and name.endswith(SUFFIX) for name in admin.list_topics()):
+        assert self.decision is not None
+        with connections.administering(self.client) as admin:
+            left = [
+                name
+                for name in changelogs_among(admin.list_topics(), self.sink_id)
+                if name not in self.topics
+            ]
+            if left:
+                ids = {
+                    name: described.topic_id.hex for name, described in admin.describe_topics(left).items()
+                }
+                LeftChangelogs(admin, self.sink_id).note(ids, self.decision)
+
+    def _take_up(self, admin: Admin, topic: str, topic_id: str) -> None:
+        left = LeftChangelogs(admin, self.sink_id)
+        if self._resumes:
+            assert self.decision is not None
+            if not left.are_current(topic, topic_id, self.decision):
+                raise ConfigError(
+                    f"topic {topic} has state of an earlier version of the program, and no version since has kept it up to"
+                    f" date. Delete it to begin without state (odradek topic delete {topic}), or give the operator another name"
+                )
+        left.take_up(topic)
+
+    def _check_absent(self, admin: Admin, topic: str) -> None:
+        if not self._resumes:
+            return
+        if not changelogs_among(admin.list_topics(), self.sink_id):
             raise ConfigError(
                 f"there is no topic {topic}: the state of {self.sink_id!r} was in its checkpoint only, and this checkpoint is"
                 f" new. Give the old checkpoint; or write to another sink, from the beginning on"

@@ -14,6 +14,11 @@ else:
     fs = lazy("pyarrow.fs")
 
 
+_OFFSETS = "offsets"
+_BY_NAME = b"v2"
+"""What a file of offsets begins with that has them by the names of sources."""
+
+
 @dataclass(frozen=True, slots=True)
 class CheckpointPlace:
     """`uri`: a path, or an address such as `s3://bucket/checkpoints`."""
@@ -28,6 +33,18 @@ class CheckpointPlace:
         system, path = self._opened()
         chosen = fs.FileSelector(f"{path}/{name}", allow_not_found=True)
         return any(not entry.base_name.startswith(".") for entry in system.get_file_info(chosen))
+
+    def has_named_sources(self) -> bool | None:
+        """Whether the offsets in it are told apart by the names of sources; None where there are none yet."""
+        system, path = self._opened()
+        chosen = fs.FileSelector(f"{path}/{_OFFSETS}", allow_not_found=True)
+        batches = [
+            int(entry.base_name) for entry in system.get_file_info(chosen) if entry.base_name.isdigit()
+        ]
+        if not batches:
+            return None
+        with system.open_input_stream(f"{path}/{_OFFSETS}/{max(batches)}") as stream:
+            return bytes(stream.read(len(_BY_NAME))) == _BY_NAME
 
     def remove(self) -> None:
         """The directory with all that is in it, if there is one."""

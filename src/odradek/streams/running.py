@@ -19,6 +19,7 @@ from odradek.streams.changelogs import SinkChangelogs, make_compacted
 from odradek.streams.places import CheckpointPlace
 from odradek.streams.plan.operators import Called, Operator, TopicSink, TopicSource, walk
 from odradek.streams.plan.program import Program
+from odradek.streams.plan.sources import can_be_named, source_names
 from odradek.streams.processors.failures import LetterRules, Letters, unpacked_records
 from odradek.streams.records import StreamRecord
 from odradek.streams.session import session
@@ -49,11 +50,22 @@ number.
 """
 
 
+_SOURCES_BY_NAME: Final = "spark.sql.streaming.queryEvolution.enableSourceEvolution"
+"""A checkpoint that began with it takes sources that come, go and move."""
+
+
 class Run:
     """Queries that run. Leaving `with` stops them."""
 
-    def __init__(self, queries: Mapping[str, StreamingQuery], tables: AskedTables) -> None:
+    def __init__(
+        self,
+        queries: Mapping[str, StreamingQuery],
+        tables: AskedTables,
+        with_named_sources: frozenset[str] = frozenset(),
+    ) -> None:
         self.queries = dict(queries)
+        self.with_named_sources: Final = with_named_sources
+        """The outputs whose checkpoint knows their sources by names."""
         self._tables = tables
 
     def __getitem__(self, topic: str) -> TableView:
@@ -114,20 +126,23 @@ def start(
         AskedTables(_client_options(program), tables) if program.servers is not None else AskedTables({}, {})
     )
     rules = _letter_rules(program)
+    spark = session(program.name, program.spark, program.partitions)
+    by_name_before = spark.conf.get(_SOURCES_BY_NAME) or "false"
+    named: set[str] = set()
     try:
         for sink in sinks:
-            place = (
-                str(Path(checkpoint) / sink.name) if "://" not in checkpoint else f"{checkpoint}/{sink.name}"
-            )
+            place = _place_of(checkpoint, sink)
             changelogs = None
             if isinstance(sink, TopicSink) and delivery == "exactly_once" and changelog:
                 changelogs = SinkChangelogs.open(
-                    _client_options(program),
-                    _sink_id(program, sink),
-                    program.partitions,
-                    CheckpointPlace(place),
+                    _client_options(program), _sink_id(program, sink), program.partitions, place
                 )
-            frame = _translator(program, sinks, topics, rules[sink], changelogs).frame(sink.inputs[0])
+            names = _names_in(place, sink)
+            named.update([sink.name] if names else ())
+            spark.conf.set(_SOURCES_BY_NAME, str(bool(names)).lower())
+            frame = _translator(program, sinks, topics, rules[sink], changelogs, names).frame(sink.inputs[0])
+            if changelogs is not None:
+                changelogs.leave_others()
             if isinstance(sink, TopicSink):
                 if sink.is_changelog and sink.topic is not None:
                     tables[sink.topic] = AskedTable.of(sink, frame)
@@ -137,7 +152,7 @@ def start(
             else:
                 assert isinstance(sink, Called)
                 writer = frame.rows.writeStream.foreachBatch(_Calls(frame, sink, _client_options(program)))
-            writer = writer.queryName(f"{program.name}.{sink.name}").option("checkpointLocation", place)
+            writer = writer.queryName(f"{program.name}.{sink.name}").option("checkpointLocation", place.uri)
             writer = (
                 writer.trigger(availableNow=True) if until_now else writer.trigger(processingTime=interval)
             )
@@ -145,7 +160,23 @@ def start(
     except BaseException:
         Run(queries, asked).stop()
         raise
-    return Run(queries, asked)
+    finally:
+        spark.conf.set(_SOURCES_BY_NAME, by_name_before)
+    return Run(queries, asked, frozenset(named))
+
+
+def _place_of(checkpoint: str, sink: Operator) -> CheckpointPlace:
+    """Of one query's checkpoint, below that of the program."""
+    return CheckpointPlace(
+        f"{checkpoint}/{sink.name}" if "://" in checkpoint else str(Path(checkpoint) / sink.name)
+    )
+
+
+def _names_in(checkpoint: CheckpointPlace, sink: Operator) -> Mapping[TopicSource, str]:
+    """What an output's sources are called in its checkpoint; empty where they have no names. A checkpoint stays as it began."""
+    if not can_be_named(sink) or checkpoint.has_named_sources() is False:
+        return {}
+    return source_names([sink])
 
 
 class _Calls:
@@ -241,32 +272,41 @@ def _translator(
     topics: dict[str, int],
     rules: LetterRules,
     changelogs: SinkChangelogs | None = None,
+    names: Mapping[TopicSource, str] | None = None,
 ) -> Translator:
-    """`topics` numbers the sources, for all queries of a program."""
+    """`topics` numbers the sources, for all queries of a program. `names`: what Spark's checkpoint calls them."""
     spark = session(program.name, program.spark, program.partitions)
     more = {} if changelogs is None else changelogs.source_options
 
-    names: dict[int, str] = {}
+    read_topics: dict[int, str] = {}
 
     def read(source: TopicSource) -> RecordFrame:
         number = topics.setdefault(source.name, len(topics))
-        names[number] = source.topic
-        return _topic_frame(program, source, number, rules.of_source(source), more)
+        read_topics[number] = source.topic
+        name = (names or {}).get(source)
+        return _topic_frame(program, source, name, number, rules.of_source(source), more)
 
     of_operator = None if changelogs is None else changelogs.of
-    tasks = Tasks(program.partitions, of_operator, letters=rules.of, topics=names)
+    tasks = Tasks(program.partitions, of_operator, letters=rules.of, topics=read_topics)
     return Translator(spark=spark, read=read, ends=ends, tasks=tasks)
 
 
 def _topic_frame(
-    program: Program, source: TopicSource, number: int, letters: Letters | None, more: Mapping[str, str]
+    program: Program,
+    source: TopicSource,
+    name: str | None,
+    number: int,
+    letters: Letters | None,
+    more: Mapping[str, str],
 ) -> RecordFrame:
     """A topic as a stream from its first record; the first batch has all of a global table."""
     spark = session(program.name, program.spark, program.partitions)
     limit = {} if source.everywhere else {"maxOffsetsPerTrigger": str(ROWS_PER_BATCH)}
+    reader = spark.readStream.format("odradek")
+    if name is not None:
+        reader = reader.name(name)
     rows = (
-        spark.readStream.format("odradek")
-        .options(**_client_options(program))
+        reader.options(**_client_options(program))
         .option("subscribe", source.topic)
         .option("startingOffsets", "earliest")
         .options(**reading_options(source, letters))

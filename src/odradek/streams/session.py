@@ -7,6 +7,7 @@ import sys
 from typing import TYPE_CHECKING, Any, Final
 
 from odradek.model.lazy import lazy
+from odradek.streams.jvm import start_jvm
 
 if TYPE_CHECKING:
     import pyspark.sql as sql
@@ -26,16 +27,15 @@ def session(name: str, given: sql.SparkSession | None, tasks: int) -> sql.SparkS
     if spark is None:
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
         os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
-        spark = (
-            sql.SparkSession.builder.appName(name)
-            .master("local[*]")
-            .config("spark.ui.enabled", "false")
-            .config("spark.sql.shuffle.partitions", str(tasks))
-            .config("spark.sql.session.timeZone", "UTC")
-            .config("spark.driver.extraJavaOptions", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
-            .config("spark.sql.adaptive.enabled", "false")
-            .getOrCreate()
-        )
+        settings: dict[str, Any] = {
+            "spark.ui.enabled": "false",
+            "spark.sql.shuffle.partitions": str(tasks),
+            "spark.sql.session.timeZone": "UTC",
+            "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+            "spark.sql.adaptive.enabled": "false",
+        }
+        start_jvm({"spark.master": "local[*]", **settings})
+        spark = sql.SparkSession.builder.appName(name).master("local[*]").config(map=settings).getOrCreate()
         _keep_quiet(spark)
     if spark.conf.get(_STORE) != ROCKS_DB:
         spark.conf.set(_STORE, ROCKS_DB)

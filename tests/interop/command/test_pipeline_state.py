@@ -1,4 +1,4 @@
-"""State of pipelines in changelog topics, against a real broker: shown, exported, forgotten. No Spark."""
+"""State of pipelines in changelog topics, against a real broker: shown, exported, carried to another version. No Spark."""
 
 from __future__ import annotations
 
@@ -24,10 +24,13 @@ from odradek.pipelines.resetting import reset
 from odradek.pipelines.status import Phase, PipelineStatus
 from odradek.pipelines.status_writer import StatusWriter
 from odradek.pipelines.store import PipelineStore
+from odradek.pipelines.upgrade import UpgradeMode
+from odradek.pipelines.upgrading import NextProgram, UpgradeRefused, look, upgrade
 from odradek.runtime.real_clock import SystemClock
 from odradek.spark.exactly_once.decision import Decision, group_of
 from odradek.spark.exactly_once.driver import SinkDriver, last_decision
 from odradek.spark.exactly_once.task import BatchName
+from odradek.streams.changelog_topics import LeftChangelogs
 
 Run = Callable[..., str]
 _numbers = itertools.count()
@@ -140,6 +143,68 @@ def test_state_is_shown_and_exported_as_it_is_committed(
     assert errors == [
         f"odradek: pipeline {name} has no operator 'sums' with state: there is totals (output out)"
     ]
+
+
+@pytest.fixture
+def carry(store: PipelineStore, name: str) -> Callable[[ProgramOutline], NextProgram]:
+    return lambda program: NextProgram(file="/p.py", args=(), outline=program, continued=program)
+
+
+def reasons(store: PipelineStore, name: str, program: NextProgram) -> tuple[str, ...]:
+    verdicts = look(store, store.document(name), program)
+    return next(verdict.reasons for verdict in verdicts if verdict.mode is UpgradeMode.CARRY)
+
+
+def test_state_is_carried_when_its_topic_is_there(
+    store: PipelineStore,
+    name: str,
+    topic: Callable[..., str],
+    ran: Callable[..., ProgramOutline],
+    carry: Callable[[ProgramOutline], NextProgram],
+) -> None:
+    before = ran(outline(totals(), name=name))
+    decide(store.admin, f"{name}.out", topic())
+    [why] = reasons(store, name, carry(before))
+    assert why.endswith("the state of 'totals' is in its checkpoint only")
+    with pytest.raises(UpgradeRefused, match="cannot be upgraded by carry"):
+        upgrade(store, name, carry(before), UpgradeMode.CARRY, by="ann", now_ms=1)
+    changelog(store, before)
+    changed = upgrade(store, name, carry(before), UpgradeMode.CARRY, by="ann", now_ms=1)
+    assert (changed.current.way, changed.current.checkpoint) == ("carry", f"{name}/v2")
+
+
+def test_an_operator_that_is_new_gets_an_empty_changelog_and_must_not_find_an_old_one(
+    store: PipelineStore,
+    bootstrap: str,
+    name: str,
+    topic: Callable[..., str],
+    ran: Callable[..., ProgramOutline],
+    carry: Callable[[ProgramOutline], NextProgram],
+) -> None:
+    changelog(store, ran(outline(totals(), name=name)))
+    decide(store.admin, f"{name}.out", topic())
+    other, another = (outline(totals(name=operator), name=name) for operator in ("old", "new"))
+    write(bootstrap, changelog(store, other), (0, "ann", {"n": 1}))
+    [why] = reasons(store, name, carry(other))
+    assert "has state of an earlier version, which was not kept up to date since: delete it, or" in why
+    upgrade(store, name, carry(another), UpgradeMode.CARRY, by="ann", now_ms=1)
+    assert state_topics(another)[0].topic in store.admin.list_topics()
+
+
+def test_a_changelog_that_was_left_is_current_until_the_next_decision(
+    store: PipelineStore, name: str, topic: Callable[..., str]
+) -> None:
+    left = LeftChangelogs(store.admin, name)
+    inputs, changelog = topic(), topic(**{"cleanup.policy": "compact"})
+    first = decide(store.admin, name, inputs)
+    left.note({changelog: "1"}, first)
+    assert left.are_current(changelog, "1", first)
+    second = decide(store.admin, name, inputs, batch=1)
+    left.note({changelog: "1"}, second)
+    assert not left.are_current(changelog, "1", second), "the first note counts"
+    assert left.are_current(changelog, "2", second), "another topic of that name"
+    left.take_up(changelog)
+    assert left.are_current(changelog, "1", second)
 
 
 def test_a_pipeline_that_begins_again_has_no_state(

@@ -35,6 +35,11 @@ odradek.model.errors.KafkaError: INVALID_RECORD: the value at orders-7-2 offset 
         (USER, "ValueError: no price in {'item': 'pen'}"),
         (OURS, "INVALID_RECORD: the value at orders-7-2 offset 31 is not JSON: set decodeErrors"),
         ("\n[CANNOT_LOAD] what\n\tat org", "[CANNOT_LOAD] what"),
+        (
+            "An error occurred while calling o9.start.\n: java.io.IOException: mkdir of /a failed\n\tat java.x(Y.java:1)",
+            "IOException: mkdir of /a failed",
+        ),
+        ("An error occurred while calling o9.start.", "An error occurred while calling o9.start."),
         ("", "it failed without a word"),
         ("x" * 1_000, "x" * LINE_CHARS_MAX),
     ],

@@ -94,7 +94,10 @@ def _next_program(
     if file is None:
         file, args = current.program, current.args
     outline = outlining.outline_of_file(Path(file), args, bootstrap)
-    return upgrading.NextProgram(file=file, args=args, outline=outline)
+    continued = outline
+    if current.suffix:
+        continued = outlining.outline_of_file(Path(file), args, bootstrap, current.suffix)
+    return upgrading.NextProgram(file=file, args=args, outline=outline, continued=continued)
 
 
 def _show(verdicts: tuple[ModeVerdict, ...], as_json: bool) -> None:

@@ -1,4 +1,4 @@
-"""What the sources of a program are called when two programs are compared: after their topics."""
+"""What the sources of a query are called in Spark's checkpoints: after their topics, so that they can come, go and move."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ import re
 from collections import Counter
 from collections.abc import Iterable
 
-from odradek.streams.plan.operators import Operator, TopicSource, walk
+from odradek.streams.plan.operators import FrameSource, Operator, TopicSource, walk
 
 _SIGNS = {"_": "__", ".": "_d", "-": "_h"}
-"""Names of letters, digits and underscores, as Spark takes them. Different topics stay different."""
+"""Spark takes letters, digits and underscores. Different topics stay different."""
 
 
 def source_names(ends: Iterable[Operator]) -> dict[TopicSource, str]:
@@ -22,3 +22,19 @@ def source_names(ends: Iterable[Operator]) -> dict[TopicSource, str]:
             counts[name] += 1
             names[operator] = name if counts[name] == 1 else f"{name}_{counts[name]}"
     return names
+
+
+def can_be_named(end: Operator) -> bool:
+    """Whether Spark takes names for the sources of this output: then all of them need one, and each stands in the plan once.
+
+    A DataFrame of the user's is not ours to name. A stream that is read in two ways and merged again is in the plan twice.
+    """
+    operators = list(walk(end))
+    paths: Counter[int] = Counter({id(end): 1})
+    for operator in reversed(operators):
+        for source in operator.inputs:
+            paths[id(source)] += paths[id(operator)]
+    return not any(
+        isinstance(operator, FrameSource) or (isinstance(operator, TopicSource) and paths[id(operator)] > 1)
+        for operator in operators
+    )

@@ -1,0 +1,115 @@
+"""Spark's JVM, started so that what its Python workers chatter does not reach the user's terminal.
+
+A worker of transformWithState prints some lines whenever a query starts (pyspark 4.3), and has no switch for it. The JVM's
+standard error goes through a pipe of ours, and all other lines are passed on.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import threading
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, Final
+
+from odradek.model.lazy import lazy
+
+if TYPE_CHECKING:
+    import pyspark
+    from pyspark import java_gateway
+else:
+    pyspark = lazy("pyspark")
+    java_gateway = lazy("pyspark.java_gateway")
+
+_CHATTER: Final = (
+    b"Starting Streaming TransformWithStateIn",
+    b"Streaming TransformWithStateIn",
+)
+_LINE: Final = re.compile(rb"[^\r\n]*[\r\n]")
+"""A progress bar ends in a carriage return, and other lines follow it."""
+_CHUNK_BYTES: Final = 1 << 16
+_STANDARD_ERROR: Final = 2
+
+
+def start_jvm(settings: Mapping[str, str]) -> None:
+    """Start the JVM of this process, unless it has one. `settings`: of Spark; some count only when a JVM starts."""
+    context: Any = pyspark.SparkContext
+    with context._lock:
+        if context._gateway is not None:
+            return
+        conf = pyspark.SparkConf(loadDefaults=False)
+        conf.setAll(list(settings.items()))
+        reading, writing = os.pipe()
+        threading.Thread(target=_pass_on, args=[reading], name="odradek-jvm-stderr", daemon=True).start()
+        try:
+            launch: Any = java_gateway.launch_gateway
+            gateway = launch(conf, {"stderr": writing})
+        finally:
+            os.close(writing)
+        context._gateway, context._jvm = gateway, gateway.jvm
+
+
+def _write(data: bytes) -> None:
+    with suppress(OSError):  # no one reads it any more, and the JVM must not wait for that
+        os.write(_STANDARD_ERROR, data)
+
+
+def _pass_on(reading: int) -> None:
+    """Until the JVM ends."""
+    without_chatter = ChatterFilter(_write)
+    with os.fdopen(reading, "rb", buffering=0) as stream:
+        while chunk := stream.read(_CHUNK_BYTES):
+            without_chatter.feed(chunk)
+    without_chatter.end()
+
+
+class ChatterFilter:
+    """Passes lines on, but not the chatter, nor the empty line after each of its lines. The beginning of a line waits only as
+    long as it may be chatter.
+    """
+
+    def __init__(self, write: Callable[[bytes], object]) -> None:
+        self._write = write
+        self._held = b""
+        self._passes = False
+        """The line that has begun is passed on."""
+        self._was_chatter = False
+        """The line before was."""
+
+    def feed(self, data: bytes) -> None:
+        """What was written, cut anywhere."""
+        *lines, self._held = _split(self._held + data)
+        passed = b"".join(filter(None, map(self._whole, lines)))
+        if self._held and (self._passes or not _may_be_chatter(self._held)):
+            passed += self._held
+            self._held, self._passes, self._was_chatter = b"", True, False
+        if passed:
+            self._write(passed)
+
+    def end(self) -> None:
+        """Nothing more comes."""
+        if self._held:
+            self._write(self._held)
+            self._held = b""
+
+    def _whole(self, line: bytes) -> bytes | None:
+        """A line with its end, or the rest of one."""
+        if self._passes:
+            self._passes = False
+            return line
+        if line.startswith(_CHATTER):
+            self._was_chatter = True
+            return None
+        is_after, self._was_chatter = self._was_chatter, False
+        return None if is_after and line == b"\n" else line
+
+
+def _may_be_chatter(beginning: bytes) -> bool:
+    return any(beginning.startswith(chatter[: len(beginning)]) for chatter in _CHATTER)
+
+
+def _split(data: bytes) -> list[bytes]:
+    """Lines with their ends, and what follows the last of them, which may be nothing."""
+    lines = _LINE.findall(data)
+    return [*lines, data[sum(map(len, lines)) :]]
