@@ -97,6 +97,11 @@ ON_PURPOSE: Final = (
         why="Features that only Kafka's own controller, or APIs that are not served, could use.",
     ),
     Allowed(
+        places=("access/DescribeUserScramCredentials version 0: ",),
+        kafka=SILENCE,
+        why="Kafka never answers one who may not ask for credentials.",
+    ),
+    Allowed(
         places=("administration/the quorum, version 2: nodes.1.listeners.*",),
         why="Broker and controller are one here, and listen at one place.",
     ),

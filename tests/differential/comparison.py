@@ -58,6 +58,20 @@ def run(script: str, bootstrap: str) -> Steps:
     return peer.steps
 
 
+def settings_of(script: str) -> dict[str, str]:
+    """What its broker is started with; a script with settings of its own needs a broker of its own."""
+    return {**SETTINGS, **_own_settings(script)}
+
+
+def has_own_broker(script: str) -> bool:
+    return bool(_own_settings(script))
+
+
+def _own_settings(script: str) -> dict[str, str]:
+    settings: dict[str, str] = getattr(import_module(f"tests.differential.scripts.{script}"), "SETTINGS", {})
+    return settings
+
+
 def recorded(script: str) -> Steps:
     steps: Steps = json.loads((ANSWERS / f"{script}.json").read_text())
     return steps

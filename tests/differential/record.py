@@ -24,19 +24,24 @@ def main() -> int:
     parser.add_argument("--check", action="store_true")
     parser.add_argument("--odradek", action="store_true")
     options = parser.parse_args()
+    together = [script for script in options.scripts if not comparison.has_own_broker(script)]
+    alone = [[script] for script in options.scripts if comparison.has_own_broker(script)]
+    result = 0
     try:
-        with _node(odradek=options.odradek) as node:
-            return _drive(node, options.scripts, keep=not (options.check or options.odradek))
+        for scripts in filter(None, [together, *alone]):
+            with _node(comparison.settings_of(scripts[0]), odradek=options.odradek) as node:
+                result |= _drive(node, scripts, keep=not (options.check or options.odradek))
     except PeerAbsentError as reason:
         sys.stderr.write(f"absent: {reason}\n")
         return 3
+    return result
 
 
-def _node(*, odradek: bool) -> KafkaNode | OdradekNode:
+def _node(settings: dict[str, str], *, odradek: bool) -> KafkaNode | OdradekNode:
     if odradek:
-        return OdradekNode(settings=comparison.SETTINGS)
+        return OdradekNode(settings=settings)
     version = comparison.ANSWERS.name.removeprefix("kafka-")
-    return KafkaNode(fetch_peer(version=version), settings=comparison.SETTINGS)
+    return KafkaNode(fetch_peer(version=version), settings=settings)
 
 
 def _drive(node: Node, scripts: list[str], *, keep: bool) -> int:

@@ -21,8 +21,8 @@ def bootstrap() -> Iterator[str]:
 
 @pytest.mark.parametrize("script", comparison.SCRIPTS)
 def test_odradek_answers_as_kafka_did(script: str, bootstrap: str) -> None:
-    if script in ALONE:
-        with OdradekNode(settings=comparison.SETTINGS) as node:
+    if script in ALONE or comparison.has_own_broker(script):
+        with OdradekNode(settings=comparison.settings_of(script)) as node:
             steps = comparison.run(script, node.bootstrap)
     else:
         steps = comparison.run(script, bootstrap)

@@ -42,7 +42,7 @@ _ANSWERED_AS: Final[dict[str, dict[str, Any]]] = {
     "DeleteRecords": {"low_watermark": -1},
     "FindCoordinator": {"node_id": -1, "host": "", "port": -1},
     "InitProducerId": {"producer_id": -1, "producer_epoch": -1},
-    "DescribeConfigs": {"error_message": None},
+    "DescribeClientQuotas": {"entries": None},
 }
 """What else is said in an answer with an error, where that is not the default of the field."""
 _OTHER_ARRAYS: Final = {
@@ -61,6 +61,7 @@ def mirrored(
     """The answer of class `cls` to an element: a struct of the request, or a plain value such as a group's id."""
     values: dict[str, Any] = {}
     extra = _ANSWERED_AS.get(api.name, {})
+    has_own_error = any(field.name == "error_code" for field in cls.FIELDS)
     for field in cls.FIELDS:
         kind = field.kind
         if version not in field.versions:
@@ -73,6 +74,8 @@ def mirrored(
             values[field.name] = extra[field.name]
         elif isinstance(kind, ArrayKind):
             inner = _struct_of(kind)
+            if has_own_error and field.name != "entity":
+                continue
             if inner is not None and has_error(inner):
                 values[field.name] = [
                     mirrored(api, version, inner, below, code, message) for below in _array_in(element)
