@@ -52,9 +52,11 @@ def ours(pems: Pems, mechanism: str, password: str = "secret") -> dict[str, Any]
 def test_our_client_logs_in_and_says_why_it_cannot(broker: LocalBroker, pems: Pems, mechanism: str) -> None:
     with odradek.Admin(broker.address, **ours(pems, mechanism)) as admin:
         assert admin.describe_cluster().brokers
-    with odradek.Admin(broker.address, **ours(pems, mechanism, "wrong")) as admin:
-        with pytest.raises(KafkaError, match=r"cannot log in at .*: user or password is wrong \(user 'alice'"):
-            admin.describe_cluster()
+    with (
+        odradek.Admin(broker.address, **ours(pems, mechanism, "wrong")) as admin,
+        pytest.raises(KafkaError, match=r"cannot log in at .*: user or password is wrong \(user 'alice'"),
+    ):
+        admin.describe_cluster()
 
 
 @pytest.mark.check(7)
@@ -63,7 +65,10 @@ def test_our_client_logs_in_and_says_why_it_cannot(broker: LocalBroker, pems: Pe
     [
         ({"ssl_truststore_location": ""}, "an authority that is not trusted"),
         ({"security_protocol": "PLAINTEXT", "sasl_mechanism": ""}, "wants TLS: set security.protocol"),
-        ({"sasl_mechanism": "OAUTHBEARER", "sasl_oauthbearer_token": "x"}, "does not accept the mechanism OAUTHBEARER"),
+        (
+            {"sasl_mechanism": "OAUTHBEARER", "sasl_oauthbearer_token": "x"},
+            "does not accept the mechanism OAUTHBEARER",
+        ),
     ],
 )
 def test_errors_name_their_cause(
@@ -80,9 +85,9 @@ def test_a_certificate_for_another_host_is_refused_unless_any_will_do(pems: Pems
     settings = {"listeners": "SSL://127.0.0.1:0", "ssl.keystore.location": str(certificate)}
     secured: dict[str, Any] = {"security_protocol": "SSL", "ssl_truststore_location": pems.ca}
     with LocalBroker(settings) as made:
-        with odradek.Admin(made.address, **secured) as admin:
-            with pytest.raises(KafkaError, match="its certificate is for another host than 127"):
-                admin.describe_cluster()
+        words = "its certificate is for another host than 127"
+        with odradek.Admin(made.address, **secured) as admin, pytest.raises(KafkaError, match=words):
+            admin.describe_cluster()
         secured["ssl_endpoint_identification_algorithm"] = ""
         with odradek.Admin(made.address, **secured) as admin:
             assert admin.describe_cluster().brokers
@@ -201,5 +206,3 @@ async def test_brokers_log_in_to_each_other(tmp_path: Path, pems: Pems) -> None:
             await made.stop()
         for runtime in runtimes:
             runtime.offload.close()  # type: ignore[attr-defined]
-
-

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 from odradek.broker.background_work import BackgroundWork, Round
 from odradek.broker.cluster.disk_identity import DiskIdentity
-from odradek.broker.cluster.endpoints import registration
+from odradek.broker.cluster.endpoints import registration, server_limits
 from odradek.broker.cluster.link import ClusterLink
 from odradek.broker.context import BrokerContext, CoordinatorKinds
 from odradek.broker.coordinators.producer_ids import BlocksOfController, ProducerIds
@@ -45,7 +45,6 @@ from odradek.config.topic import topic_config
 from odradek.model.errors import KafkaError, OdradekError
 from odradek.model.ids import BrokerId
 from odradek.model.lazy import lazy
-from odradek.net.listening import ServerLimits
 from odradek.net.server import Server
 from odradek.registry import Registry, RegistryConflict, RegistryError
 from odradek.registry.election import Term
@@ -366,7 +365,7 @@ class Broker:
         config = broker.config
         server = self._server = Server(
             dispatcher := Dispatcher(broker, self._handlers, broker.quotas),
-            _limits(config, self._runtime),
+            server_limits(config, self._runtime),
             now=self._runtime.clock.monotonic,
             turns=broker.turns,
         )
@@ -508,7 +507,7 @@ class Broker:
         await broker.replicas.reconfigure(image, config)
         self._listeners.reconfigure(config.security)
         if self._server is not None:
-            self._server.limits = _limits(config, self._runtime)
+            self._server.limits = server_limits(config, self._runtime)
 
     async def _prune_share_state(self) -> None:
         shares = None if self._kinds is None else self._kinds.shares.made
@@ -552,27 +551,6 @@ def _pace(broker: BrokerContext, host: str) -> tuple[float, bool]:
     if not broker.quotas.limits_connections:
         return 0.0, False
     return broker.quotas.connection_from(host, broker.runtime.clock.monotonic())
-
-
-def _limits(config: BrokerConfig, runtime: Runtime) -> ServerLimits:
-    return ServerLimits(
-        frame_bytes_max=config.network.socket_request_max_bytes,
-        in_flight_max=config.network.queued_max_requests,
-        connections_max=config.network.max_connections,
-        descriptors_max=runtime.descriptors.connections,
-        connections_per_host_max=config.network.max_connections_per_ip,
-        connections_per_host_overrides=config.network.max_connections_per_ip_overrides,
-        idle_seconds_max=config.network.connections_max_idle_ms / 1000
-        if config.network.connections_max_idle_ms > 0
-        else 1e12,
-        request_bytes_max=config.network.queued_max_request_bytes
-        if config.network.queued_max_request_bytes > 0
-        else None,
-        response_bytes_max=config.network.queued_max_response_bytes,
-        backlog=config.network.socket_listen_backlog_size,
-        send_buffer_bytes=config.network.socket_send_buffer_bytes,
-        receive_buffer_bytes=config.network.socket_receive_buffer_bytes,
-    )
 
 
 def _check_configs(configs: object, config: BrokerConfig) -> None:

@@ -41,6 +41,8 @@ COMMANDS: Final = {
     "acl": ("odradek.cli.acl", "acl", "Say who may do what."),
     "audit": ("odradek.cli.audit", "audit", "Look at what was done, by whom."),
     "quota": ("odradek.cli.quota", "quota", "Limit what users, clients and addresses may use."),
+    "user": ("odradek.cli.user", "user", "Add, list and remove users that log in by SCRAM."),
+    "cert": ("odradek.cli.cert", "cert", "Make certificates, and look at them."),
     "config": ("odradek.cli.config", "config", "Show, explain and change settings."),
     "cluster": (
         "odradek.cli.cluster.cluster",

@@ -20,15 +20,35 @@ Command = TypeVar("Command", bound=Callable[..., Any])
 
 DEFAULT_BOOTSTRAP: Final = "127.0.0.1:9092"
 
-bootstrap_option: Final = click.option(
-    "--bootstrap",
-    "-b",
-    metavar="HOST:PORT",
-    envvar="ODRADEK_BOOTSTRAP",
-    default=DEFAULT_BOOTSTRAP,
-    show_default=True,
-    help="A broker of the cluster (several: separated by commas).",
-)
+
+def _keep_command_config(context: click.Context, _: click.Parameter, path: str | None) -> None:
+    context.meta[access.COMMAND_CONFIG] = path
+
+
+def bootstrap_option(command: Command) -> Command:
+    """Where the cluster is, and how to log in to it."""
+    for decorate in (
+        click.option(
+            "--command-config",
+            metavar="FILE",
+            envvar="ODRADEK_CLIENT_CONFIG",
+            expose_value=False,
+            callback=_keep_command_config,
+            help="A properties file that says how to connect: security.protocol, sasl.mechanism, ...",
+        ),
+        click.option(
+            "--bootstrap",
+            "-b",
+            metavar="HOST:PORT",
+            envvar="ODRADEK_BOOTSTRAP",
+            default=DEFAULT_BOOTSTRAP,
+            show_default=True,
+            help="A broker of the cluster (several: separated by commas).",
+        ),
+    ):
+        command = decorate(command)
+    return command
+
 
 json_option: Final = click.option("--json", "as_json", is_flag=True, help="Print JSON, for machines.")
 

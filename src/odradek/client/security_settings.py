@@ -14,6 +14,11 @@ from odradek.model.errors import ConfigError
 
 _STORE_TYPES: Final = one_of("", "PEM", "PKCS12", "JKS")
 _HOSTS: Final = Bounds(allowed="https, or nothing", accepts=lambda name: name.lower() in ("https", ""))
+OTHER_SPELLINGS: Final = {
+    "ssl.ca.location": "ssl_truststore_location",
+    "sasl.mechanisms": "sasl_mechanism",
+}
+"""librdkafka's names of what Kafka has under another."""
 
 
 @section()

@@ -13,7 +13,7 @@ from typing import Any, ClassVar, Final, Self
 
 from odradek.client.groups.assignors import assignors_of
 from odradek.client.network.address import Address, parse_bootstrap
-from odradek.client.security_settings import SecuritySettings
+from odradek.client.security_settings import OTHER_SPELLINGS, SecuritySettings
 from odradek.config.definition import (
     INT_MAX,
     Bounds,
@@ -43,15 +43,6 @@ _ANSWERS_TO: Final[Mapping[str, str]] = MappingProxyType(
     }
 )
 """What to say about settings that a Kafka user may well bring along."""
-
-
-_OTHER_SPELLINGS: Final[Mapping[str, str]] = MappingProxyType(
-    {
-        "ssl.ca.location": "ssl_truststore_location",
-        "sasl.mechanisms": "sasl_mechanism",
-    }
-)
-"""librdkafka's names of what Kafka has under another."""
 
 
 @section()
@@ -107,7 +98,7 @@ class ClientSettings(SecuritySettings):
         """Keyword arguments for a client from a mapping with Kafka's own names; values are checked later, by `of`."""
         names = {setting.key: name for name, setting in cls.settings.items()}
         names["bootstrap.servers"] = "bootstrap_servers"
-        names |= {key: name for key, name in _OTHER_SPELLINGS.items() if name in cls.settings}
+        names |= {key: name for key, name in OTHER_SPELLINGS.items() if name in cls.settings}
         arguments: dict[str, Any] = {}
         for key, value in config.items():
             if key not in names:

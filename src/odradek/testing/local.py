@@ -15,12 +15,22 @@ from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 from odradek.broker.app import Broker
 from odradek.config.broker import BrokerConfig
 from odradek.model.errors import OdradekError
+from odradek.model.lazy import lazy
 from odradek.runtime.real import ThreadOffload, real_runtime
+
+if TYPE_CHECKING:
+    from odradek.cli.serving import secure as serving_secure
+    from odradek.config import jaas
+    from odradek.config import sources as config_sources
+else:
+    serving_secure = lazy("odradek.cli.serving.secure")
+    jaas = lazy("odradek.config.jaas")
+    config_sources = lazy("odradek.config.sources")
 
 _START_SECONDS = 60.0
 _STOP_SECONDS = 60.0
@@ -28,11 +38,20 @@ _STOP_SECONDS = 60.0
 
 class LocalBroker:
     """A context manager, which may be entered again. `settings` are Kafka's broker settings; `data` keeps the data
-    between uses.
+    between uses. `secure`: TLS, logins by SCRAM, and ACLs; `client_settings` log in as its super user.
     """
 
-    def __init__(self, settings: Mapping[str, str] | None = None, *, data: Path | None = None) -> None:
+    def __init__(
+        self,
+        settings: Mapping[str, str] | None = None,
+        *,
+        data: Path | None = None,
+        secure: bool = False,
+    ) -> None:
         self._settings = dict(settings or {})
+        self._is_secure = secure
+        self.client_settings: dict[str, str] = {}
+        """What clients need besides the address, by Kafka's names (and librdkafka's); empty in plain text."""
         self._data = data
         self._temporary: tempfile.TemporaryDirectory[str] | None = None
         self._running: _Running | None = None
@@ -44,9 +63,11 @@ class LocalBroker:
         if self._running is not None:
             raise OdradekError(f"this broker already runs, on {self.address}")
         try:
-            config, _ = BrokerConfig.load(
-                {"listeners": "PLAINTEXT://127.0.0.1:0", "log.dirs": self._directory(), **self._settings}
-            )
+            directory = self._directory()
+            values = {"listeners": "PLAINTEXT://127.0.0.1:0", "log.dirs": directory}
+            if self._is_secure:
+                values |= self._secured(Path(directory) / "secure")
+            config, _ = BrokerConfig.load({**values, **self._settings})
             self._running = _Running(config)
             self.address = self._running.wait_until_ready()
         except BaseException:
@@ -59,6 +80,19 @@ class LocalBroker:
             return str(self._data)
         self._temporary = tempfile.TemporaryDirectory(prefix="odradek-")
         return self._temporary.name
+
+    def _secured(self, place: Path) -> Mapping[str, str]:
+        source = serving_secure.secure_source(str(place), "127.0.0.1:0", is_quiet=True)
+        client = config_sources.from_file(str(place / "client.properties")).values
+        login = jaas.parse_jaas(client["sasl.jaas.config"]).options
+        self.client_settings = {
+            "security.protocol": client["security.protocol"],
+            "sasl.mechanism": client["sasl.mechanism"],
+            "sasl.username": login["username"],
+            "sasl.password": login["password"],
+            "ssl.ca.location": client["ssl.truststore.location"],
+        }
+        return source.values
 
     def stop(self) -> None:
         """Stop cleanly and remove the temporary data; raises what went wrong meanwhile. Idempotent."""

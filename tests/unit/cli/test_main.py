@@ -50,7 +50,7 @@ def test_every_command_explains_itself_as_the_list_says(
     ("words", "line"),
     [
         (["nonsense"], "odradek: No such command 'nonsense'. (see odradek --help)\n"),
-        (["serve", "--colour"], "odradek: No such option '--colour'. (see odradek serve --help)\n"),
+        (["serve", "--zzz"], "odradek: No such option '--zzz'. (see odradek serve --help)\n"),
         (["topic", "create"], "odradek: Missing argument 'NAME'. (see odradek topic create --help)\n"),
         (
             ["config", "set", "novalue", "--topic", "t"],

@@ -1,4 +1,4 @@
-"""Where this broker is reached: what it registers, for clients and for other brokers."""
+"""Where this broker is reached: what it registers, for clients and for other brokers; and how much may come."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ from typing import Final
 from odradek.cluster.registration import Registration
 from odradek.config.broker import BrokerConfig
 from odradek.model.ids import BrokerId
+from odradek.net.listening import ServerLimits
+from odradek.runtime.ports import Runtime
 
 _EVERY: Final = ("", "0.0.0.0", "::")
 
@@ -41,4 +43,26 @@ def registration(
         endpoints=endpoints,
         rack=config.server.broker_rack,
         is_cordoned=config.cluster.odradek_broker_cordoned,
+    )
+
+
+def server_limits(config: BrokerConfig, runtime: Runtime) -> ServerLimits:
+    """Of connections and their requests, as the settings say."""
+    return ServerLimits(
+        frame_bytes_max=config.network.socket_request_max_bytes,
+        in_flight_max=config.network.queued_max_requests,
+        connections_max=config.network.max_connections,
+        descriptors_max=runtime.descriptors.connections,
+        connections_per_host_max=config.network.max_connections_per_ip,
+        connections_per_host_overrides=config.network.max_connections_per_ip_overrides,
+        idle_seconds_max=config.network.connections_max_idle_ms / 1000
+        if config.network.connections_max_idle_ms > 0
+        else 1e12,
+        request_bytes_max=config.network.queued_max_request_bytes
+        if config.network.queued_max_request_bytes > 0
+        else None,
+        response_bytes_max=config.network.queued_max_response_bytes,
+        backlog=config.network.socket_listen_backlog_size,
+        send_buffer_bytes=config.network.socket_send_buffer_bytes,
+        receive_buffer_bytes=config.network.socket_receive_buffer_bytes,
     )

@@ -7,17 +7,26 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final
 
+import click
+
 from odradek import client
+from odradek.client.security_settings import OTHER_SPELLINGS, SecuritySettings
 from odradek.model.errors import OdradekError
 from odradek.model.lazy import lazy
 
 if TYPE_CHECKING:
     from odradek.client.network import address as network_address
     from odradek.client.network import wrong_peer
+    from odradek.config import sources as config_sources
+    from odradek.security.tls import stores
 else:
     network_address = lazy("odradek.client.network.address")
     wrong_peer = lazy("odradek.client.network.wrong_peer")
+    config_sources = lazy("odradek.config.sources")
+    stores = lazy("odradek.security.tls.stores")
 
+COMMAND_CONFIG: Final = "odradek.command_config"
+"""Where a command's context keeps the path of `--command-config`."""
 PATIENCE_MS: Final = 10_000
 CONNECT_S: Final = 3.0
 CLIENT_ID: Final = "odradek-cli"
@@ -31,8 +40,23 @@ class NoBrokerError(OdradekError):
 def open_admin(bootstrap: str, *, patience_ms: int = PATIENCE_MS) -> Iterator[client.Admin]:
     """An admin client that gives up after `patience_ms`; NoBrokerError at once where nothing listens."""
     check_reachable(bootstrap)
-    with client.Admin(bootstrap, client_id=CLIENT_ID, default_api_timeout_ms=patience_ms) as admin:
+    settings = {"bootstrap.servers": bootstrap, "client.id": CLIENT_ID, **connection_settings()}
+    with client.Admin.from_config({**settings, "default.api.timeout.ms": str(patience_ms)}) as admin:
         yield admin
+
+
+def connection_settings() -> dict[str, str]:
+    """How to connect, by Kafka's names, as the file of `--command-config` says. What else is in it belongs to others."""
+    context = click.get_current_context(silent=True)
+    path = None if context is None else context.meta.get(COMMAND_CONFIG)
+    if not path:
+        return {}
+    values = config_sources.from_file(path).values
+    known = {setting.key: setting for setting in SecuritySettings.settings.values()}
+    chosen = {key: value for key, value in values.items() if key in known or key in OTHER_SPELLINGS}
+    if any(key in known and known[key].sensitive for key in chosen):
+        stores.read_secret_file("--command-config", path, others_may_read=False)
+    return chosen
 
 
 def check_reachable(bootstrap: str) -> None:

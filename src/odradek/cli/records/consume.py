@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from odradek import client
-from odradek.cli.cluster.access import CLIENT_ID, PATIENCE_MS, check_reachable
+from odradek.cli.cluster.access import CLIENT_ID, PATIENCE_MS, check_reachable, connection_settings
 from odradek.cli.options import bootstrap_option, complete_groups, pairs, topic_argument, unescaped
 from odradek.cli.records.moments import (
     START_FORMS,
@@ -146,6 +146,7 @@ def consume(
         "auto.offset.reset": "earliest",
         "default.api.timeout.ms": str(PATIENCE_MS),
         "isolation.level": isolation,
+        **connection_settings(),
         **_group_settings(group_id, where, partitions),
         **pairs(properties, "--property"),
     }

@@ -14,7 +14,7 @@ from typing import IO, TYPE_CHECKING, Final
 import click
 
 from odradek import client
-from odradek.cli.cluster.access import CLIENT_ID, check_reachable
+from odradek.cli.cluster.access import CLIENT_ID, check_reachable, connection_settings
 from odradek.cli.options import bootstrap_option, pairs, topic_argument, unescaped
 from odradek.cli.output import bytes_text, print_json, remark
 from odradek.cli.progress import progress_bar
@@ -124,6 +124,7 @@ def produce(
         "client.id": CLIENT_ID,
         "acks": acks,
         "compression.type": compression,
+        **connection_settings(),
         **({"transactional.id": transactional_id} if transactional_id else {}),
         **pairs(properties, "--property"),
     }

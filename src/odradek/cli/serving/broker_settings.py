@@ -12,13 +12,20 @@ from odradek.model.errors import ConfigError
 from odradek.model.lazy import lazy
 
 if TYPE_CHECKING:
+    from odradek.cli.serving import secure as serving_secure
     from odradek.registry import shared_journal
 else:
+    serving_secure = lazy("odradek.cli.serving.secure")
     shared_journal = lazy("odradek.registry.shared_journal")
 
 
 def gather(
-    file: str | None, settings: Sequence[str], listen: str | None, data: str | None, join: str | None = None
+    file: str | None,
+    settings: Sequence[str],
+    listen: str | None,
+    data: str | None,
+    join: str | None = None,
+    secure: str | None = None,
 ) -> Collected:
     """ConfigError for a flag that is not KEY=VALUE, an address that is none, a file that cannot be read."""
     short = []
@@ -26,7 +33,10 @@ def gather(
         short.append(Source(name="--join", values={"odradek.registry.dir": registry_of(join)}))
     if data is not None:
         short.append(Source(name="--data", values={"log.dirs": data}))
-    if listen is not None:
+    if secure is not None:
+        secured = serving_secure.secure_source(secure, listen)
+        short.append(secured)
+    elif listen is not None:
         address = format_address(*parse_host_port(listen))
         short.append(Source(name="--listen", values={"listeners": f"PLAINTEXT://{address}"}))
     from_path = [from_file(file)] if file is not None else []

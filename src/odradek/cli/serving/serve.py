@@ -44,6 +44,11 @@ else:
     metavar="N",
     help="Run N brokers as one cluster, each a process with a core of its own to use, on ports that follow one another.",
 )
+@click.option(
+    "--secure",
+    metavar="DIR",
+    help="With TLS, logins and ACLs: makes in DIR, once, an authority, a certificate, a first user; says how to connect.",
+)
 @click.option("--lifeline", type=int, hidden=True, help="A pipe: the broker stops when its other end closes.")
 @click.pass_context
 def serve(
@@ -56,6 +61,7 @@ def serve(
     log_level: str,
     join: str | None,
     brokers: int | None,
+    secure: str | None,
     lifeline: int | None,
 ) -> None:
     """Run a broker until SIGTERM or Ctrl-C.
@@ -66,12 +72,15 @@ def serve(
     """
     if brokers is not None:
         options = (*(["--log-json"] if log_json else []), "--log-level", log_level)
+        if secure is not None:  # before the brokers start: each of them finds it made
+            gather(file, settings, listen, data, secure=secure)
+            options += ("--secure", secure)
         collected = gather(file, settings, listen, data)
         context.exit(
             many_brokers.serve_many(brokers, collected, listen=listen, data=data, join=join, options=options)
         )
     with no_collections():
-        collected = gather(file, settings, listen, data, join)
+        collected = gather(file, settings, listen, data, join, secure)
         config, warnings = broker.BrokerConfig.load(collected.values)
         code = process.run(
             config,

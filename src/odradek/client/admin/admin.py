@@ -32,6 +32,7 @@ from odradek.client.admin.types import (
     ResourceType,
     TopicDescription,
 )
+from odradek.client.admin.users import UserChanges
 from odradek.client.consumer.offset_lookup import OffsetAndTimestamp
 from odradek.client.groups.values import (
     CommittedOffsets,
@@ -213,6 +214,14 @@ class Admin:
     def delete_acls(self, filters: Sequence[AclFilter], *, timeout_s: float | None = None) -> list[Acl]:
         """Remove the ACLs that any of the filters selects, and say which they were."""
         return self._loop.call(self._admin.delete_acls(filters, timeout_s=timeout_s))
+
+    def describe_users(self, *, timeout_s: float | None = None) -> dict[str, dict[str, int]]:
+        """Users that may log in by SCRAM: iterations by mechanism."""
+        return self._loop.call(self._admin.describe_users(timeout_s=timeout_s))
+
+    def alter_users(self, changes: UserChanges, *, timeout_s: float | None = None) -> None:
+        """Set passwords (`NewPassword`); delete the credentials of the mechanism that is named in place of one."""
+        self._loop.call(self._admin.alter_users(changes, timeout_s=timeout_s))
 
     def list_config_resources(
         self, kinds: Iterable[ResourceType] = (), *, timeout_s: float | None = None

@@ -8,7 +8,7 @@ from types import TracebackType
 from typing import Any, Self, Unpack
 
 from odradek.client.admin import acls as acl_requests
-from odradek.client.admin import groups, quotas, requests, transactions
+from odradek.client.admin import groups, quotas, requests, transactions, users
 from odradek.client.admin.calls import AlreadyDone, Failures
 from odradek.client.admin.group_descriptions import GroupDescription, GroupListing
 from odradek.client.admin.quotas import QuotaChanges, QuotaEntity
@@ -32,6 +32,7 @@ from odradek.client.admin.types import (
     ResourceType,
     TopicDescription,
 )
+from odradek.client.admin.users import UserChanges
 from odradek.client.consumer.offset_lookup import OffsetAndTimestamp, find_offsets
 from odradek.client.errors import PartialFailureError
 from odradek.client.groups.coordinator import GROUP, TRANSACTION
@@ -296,6 +297,15 @@ class AsyncAdmin:
         """Remove the ACLs that any of the filters selects, and say which they were."""
         answer = await self._session.one("delete_acls", timeout_s, acl_requests.delete_acls(filters))
         return list(Failures("delete_acls", answer.errors).raise_or(answer.results))
+
+    async def describe_users(self, *, timeout_s: float | None = None) -> dict[str, dict[str, int]]:
+        """Users that may log in by SCRAM: iterations by mechanism."""
+        return dict((await self._session.one("describe_users", timeout_s, users.describe_users())).results)
+
+    async def alter_users(self, changes: UserChanges, *, timeout_s: float | None = None) -> None:
+        """Set passwords (`NewPassword`); delete the credentials of the mechanism that is named in place of one."""
+        answer = await self._session.one("alter_users", timeout_s, users.alter_users(changes))
+        Failures("alter_users", answer.errors).raise_or(answer.results)
 
     async def list_config_resources(
         self, kinds: Iterable[ResourceType] = (), *, timeout_s: float | None = None

@@ -1,0 +1,94 @@
+"""`odradek cert`: certificates of an authority of one's own; show what a certificate says."""
+
+from __future__ import annotations
+
+import datetime
+import ssl
+from pathlib import Path
+from typing import Any
+
+import click
+
+from odradek.cli.output import remark
+from odradek.cli.serving.secure import write_private
+from odradek.model.errors import ConfigError
+from odradek.security.tls.authority import CertificateAuthority, CertificateRequest, IssuedCertificate
+from odradek.security.tls.contexts import TlsMaterial, names_in
+from odradek.security.tls.principal_mapping import distinguished_name
+from odradek.security.tls.stores import KeyMaterial
+
+directory_option = click.option(
+    "--dir", "directory", type=click.Path(path_type=Path), required=True, help="Where the authority is kept."
+)
+
+
+@click.group()
+def cert() -> None:
+    """Make certificates for brokers and clients, and look at them."""
+
+
+@cert.command()
+@click.argument("name")
+@directory_option
+@click.option(
+    "--host",
+    "hosts",
+    multiple=True,
+    metavar="NAME",
+    help="A host that a broker is reached by; several times.",
+)
+@click.option(
+    "--days", type=click.IntRange(min=1), default=397, show_default=True, help="How long it is valid."
+)
+def issue(name: str, directory: Path, hosts: tuple[str, ...], days: int) -> None:
+    """Make a key and a certificate, in DIR/NAME.pem; the authority, too, if DIR has none. For a broker name its hosts."""
+    now = datetime.datetime.now(datetime.UTC)
+    signer = _authority(directory, now)
+    request = CertificateRequest(name=name, hosts=hosts, is_server=bool(hosts), is_client=True, days=days)
+    path = directory / f"{name.partition(',')[0].rpartition('=')[2]}.pem"
+    write_private(path, signer.issue(request, now=now).pem)
+    remark(f"made {path}, signed by the authority in {directory / 'ca.pem'}")
+
+
+def _authority(directory: Path, now: datetime.datetime) -> CertificateAuthority:
+    key, certificate = directory / "ca.key", directory / "ca.pem"
+    if key.exists() and certificate.exists():
+        return CertificateAuthority(
+            IssuedCertificate(key=key.read_bytes(), certificate=certificate.read_bytes())
+        )
+    if key.exists() or certificate.exists():
+        raise ConfigError(f"{directory} holds only one of ca.key and ca.pem: nothing is made over it")
+    signer = CertificateAuthority.new("odradek", now=now)
+    directory.mkdir(parents=True, exist_ok=True, mode=0o700)
+    write_private(key, signer.issued.key)
+    certificate.write_bytes(signer.issued.certificate)
+    return signer
+
+
+@cert.command()
+@click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
+def show(file: Path) -> None:
+    """Say whom a certificate is for, who signed it, and when it expires."""
+    decoded = decoded_certificate(file.read_bytes(), str(file))
+    click.echo(f"subject  {distinguished_name(decoded.get('subject', ()))}")
+    click.echo(f"issuer   {distinguished_name(decoded.get('issuer', ()))}")
+    names = ", ".join(sorted(name for _, name in names_in(decoded))) or "none"
+    click.echo(f"hosts    {names}")
+    click.echo(f"expires  {decoded['notAfter']} ({days_left(decoded):.0f} days)")
+
+
+def decoded_certificate(content: bytes, where: str) -> Any:
+    """The first certificate of a PEM file, as `ssl` shows it. ConfigError where there is none."""
+    start = content.find(b"-----BEGIN CERTIFICATE-----")
+    if start < 0:
+        raise ConfigError(f"{where} holds no certificate in PEM")
+    try:
+        return TlsMaterial(key=KeyMaterial(key=b"", chain=content[start:])).certificate()
+    except ssl.SSLError:
+        raise ConfigError(f"{where} holds no certificate that can be read") from None
+
+
+def days_left(decoded: Any) -> float:
+    """Until it expires."""
+    expires = ssl.cert_time_to_seconds(decoded["notAfter"])
+    return (expires - datetime.datetime.now(datetime.UTC).timestamp()) / 86_400

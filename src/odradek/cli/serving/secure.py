@@ -1,0 +1,119 @@
+"""`odradek serve --secure DIR`: a CA, certificates, users and settings for a broker that lets no one in without a login.
+
+What is there already is used again; passwords are shown when they are made, and kept in files that only their owner can read.
+"""
+
+from __future__ import annotations
+
+import datetime
+import os
+import secrets
+import socket
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import click
+
+from odradek.config.listeners import format_address, parse_host_port
+from odradek.config.sources import Source
+from odradek.model.lazy import lazy
+
+if TYPE_CHECKING:
+    from odradek.config import properties as config_properties
+    from odradek.security.tls import authority
+else:
+    config_properties = lazy("odradek.config.properties")
+    authority = lazy("odradek.security.tls.authority")
+
+ADMIN, BROKER = "admin", "broker"
+MECHANISM: Final = "SCRAM-SHA-512"
+LISTENER: Final = "SASL_SSL"
+DEFAULT_LISTEN: Final = "127.0.0.1:9092"
+_PASSWORD_BYTES: Final = 18
+_SCRAM_MODULE: Final = "org.apache.kafka.common.security.scram.ScramLoginModule"
+_AUTHORIZER: Final = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
+
+
+def secure_source(directory: str, listen: str | None, *, is_quiet: bool = False) -> Source:
+    """The settings in DIR, made on the first run. ConfigError without `cryptography`."""
+    place = Path(directory).absolute()
+    settings = place / "server.properties"
+    address = format_address(*parse_host_port(listen or DEFAULT_LISTEN))
+    if not settings.exists():
+        words = _make(place, listen)
+        if not is_quiet:
+            click.echo(words, err=True)
+    values = config_properties.parse_properties(settings.read_text(encoding="utf-8")).values
+    return Source(name=str(settings), values={**values, "listeners": f"{LISTENER}://{address}"})
+
+
+def _make(place: Path, listen: str | None) -> str:
+    """What to say about it."""
+    place.mkdir(parents=True, exist_ok=True, mode=0o700)
+    now = datetime.datetime.now(datetime.UTC)
+    signer = authority.CertificateAuthority.new("odradek", now=now)
+    hosts = dict.fromkeys(("localhost", "127.0.0.1", "::1", socket.gethostname()))
+    host = parse_host_port(listen or DEFAULT_LISTEN)[0]
+    if host not in ("", "0.0.0.0", "::"):
+        hosts[host] = None
+    broker = signer.issue(authority.CertificateRequest(name="odradek-broker", hosts=list(hosts)), now=now)
+    passwords = {name: secrets.token_urlsafe(_PASSWORD_BYTES) for name in (ADMIN, BROKER)}
+    write_private(place / "ca.key", signer.issued.key)
+    (place / "ca.pem").write_bytes(signer.issued.certificate)
+    write_private(place / "broker.pem", broker.pem)
+    client = client_settings(place, passwords[ADMIN])
+    write_private(place / "client.properties", config_properties.format_properties(dict(client)).encode())
+    server = config_properties.format_properties(_server_settings(place, passwords))
+    write_private(place / "server.properties", server.encode())
+    address = format_address(*parse_host_port(listen or DEFAULT_LISTEN))
+    return _words(place, client, address)
+
+
+def write_private(path: Path, content: bytes) -> None:
+    """A file that only its owner can read, from its first byte on."""
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    with os.fdopen(descriptor, "wb") as file:
+        file.write(content)
+
+
+def _server_settings(place: Path, passwords: Mapping[str, str]) -> dict[str, str]:
+    users = ";".join(f"{MECHANISM}=[name={name},password={text}]" for name, text in passwords.items())
+    return {
+        "ssl.keystore.location": str(place / "broker.pem"),
+        "ssl.truststore.location": str(place / "ca.pem"),
+        "sasl.enabled.mechanisms": MECHANISM,
+        "sasl.jaas.config": f'{_SCRAM_MODULE} required username="{BROKER}" password="{passwords[BROKER]}";',
+        "odradek.scram.first.users": users,
+        "authorizer.class.name": _AUTHORIZER,
+        "super.users": f"User:{ADMIN};User:{BROKER}",
+    }
+
+
+def client_settings(place: Path, password: str) -> dict[str, str]:
+    """What Java's clients, ours and `odradek --command-config` read."""
+    return {
+        "security.protocol": LISTENER,
+        "sasl.mechanism": MECHANISM,
+        "sasl.jaas.config": f'{_SCRAM_MODULE} required username="{ADMIN}" password="{password}";',
+        "ssl.truststore.type": "PEM",
+        "ssl.truststore.location": str(place / "ca.pem"),
+    }
+
+
+def _words(place: Path, client: Mapping[str, str], address: str) -> str:
+    password = client["sasl.jaas.config"].rpartition('password="')[2].rstrip('";')
+    return f"""\
+made in {place}: an authority (ca.pem, ca.key), a certificate (broker.pem), settings (server.properties)
+the first user is {ADMIN}, its password {password} (kept in client.properties, which only you can read)
+
+  odradek    export ODRADEK_CLIENT_CONFIG={place}/client.properties; odradek topic list -b {address}
+  Java       --command-config {place}/client.properties
+  librdkafka bootstrap.servers={address} security.protocol={LISTENER} ssl.ca.location={place}/ca.pem
+             sasl.mechanisms={MECHANISM} sasl.username={ADMIN} sasl.password={password}
+  Python     odradek.Producer("{address}", security_protocol="{LISTENER}", sasl_mechanism="{MECHANISM}",
+               sasl_username="{ADMIN}", sasl_password="...", ssl_truststore_location="{place}/ca.pem")
+  Spark      .option("kafka.bootstrap.servers", "{address}").option("kafka.security.protocol", "{LISTENER}")
+               .option("kafka.sasl.mechanism", "{MECHANISM}").option("kafka.sasl.username", "{ADMIN}")
+               .option("kafka.sasl.password", "...").option("kafka.ssl.truststore.location", "{place}/ca.pem")
+"""

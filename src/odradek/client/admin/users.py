@@ -1,0 +1,95 @@
+"""Users and their SCRAM credentials (KIP-554): the messages and their answers. Passwords are salted here, and not sent."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from odradek.client.admin.calls import CallOutcome, Exchange
+from odradek.model.errors import ConfigError, ErrorCode, KafkaError
+from odradek.protocol.messages.security.alter_user_scram_credentials import (
+    AlterUserScramCredentialsRequest,
+    AlterUserScramCredentialsResponse,
+    ScramCredentialDeletion,
+    ScramCredentialUpsertion,
+)
+from odradek.protocol.messages.security.describe_user_scram_credentials import (
+    DescribeUserScramCredentialsRequest,
+    DescribeUserScramCredentialsResponse,
+)
+from odradek.security.sasl.credentials import MECHANISM_NUMBERS
+from odradek.security.sasl.scram import salted
+
+_NUMBERS: Final = {name: number for number, name in MECHANISM_NUMBERS.items()}
+_SALT_BYTES: Final = 16
+DEFAULT_ITERATIONS: Final = 8192
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewPassword:
+    """What a user is to log in with, by one mechanism."""
+
+    password: str = field(repr=False)
+    mechanism: str = "SCRAM-SHA-512"
+    iterations: int = DEFAULT_ITERATIONS
+
+
+UserChanges = Mapping[str, NewPassword | str]
+"""By user: a new password, or the name of the mechanism whose credentials are deleted."""
+
+
+def describe_users() -> Exchange:
+    """Of all users: iterations by mechanism."""
+
+    def read(response: DescribeUserScramCredentialsResponse) -> CallOutcome:
+        if response.error_code:
+            raise KafkaError(ErrorCode.of(response.error_code), response.error_message)
+        outcome = CallOutcome.none()
+        for result in response.results:
+            outcome.results[result.user] = {
+                MECHANISM_NUMBERS.get(info.mechanism, str(info.mechanism)): info.iterations
+                for info in result.credential_infos
+            }
+        return outcome
+
+    request = DescribeUserScramCredentialsRequest(users=None)
+    return Exchange(request=request, answer=DescribeUserScramCredentialsResponse, read=read)
+
+
+def alter_users(changes: UserChanges) -> Exchange:
+    """ConfigError for a mechanism that has no credentials."""
+    upsertions, deletions = [], []
+    for user, change in changes.items():
+        if isinstance(change, str):
+            deletions.append(ScramCredentialDeletion(name=user, mechanism=_number(change)))
+        else:
+            upsertions.append(_upsertion(user, change))
+    request = AlterUserScramCredentialsRequest(upsertions=upsertions, deletions=deletions)
+
+    def read(response: AlterUserScramCredentialsResponse) -> CallOutcome:
+        outcome = CallOutcome.none()
+        for result in response.results:
+            outcome.note(result.user, result.error_code, result.error_message)
+        return outcome
+
+    return Exchange(request=request, answer=AlterUserScramCredentialsResponse, read=read)
+
+
+def _number(mechanism: str) -> int:
+    number = _NUMBERS.get(mechanism)
+    if number is None:
+        raise ConfigError(f"mechanism {mechanism!r} has no stored credentials: use {', '.join(_NUMBERS)}")
+    return number
+
+
+def _upsertion(user: str, new: NewPassword) -> ScramCredentialUpsertion:
+    salt = secrets.token_bytes(_SALT_BYTES)
+    return ScramCredentialUpsertion(
+        name=user,
+        mechanism=_number(new.mechanism),
+        iterations=new.iterations,
+        salt=salt,
+        salted_password=salted(new.mechanism, new.password, salt, new.iterations),
+    )
