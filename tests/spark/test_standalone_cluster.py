@@ -38,10 +38,10 @@ orders.group_by_key().agg("count(*) AS n", name="counts").to(target, name="out")
 
 def until(look: Callable[[], Any], what: str) -> Any:
     deadline = time.monotonic() + PATIENCE_S
-    while not (result := look()):
+    while not (sight := look()):
         assert time.monotonic() < deadline, f"it did not come true: {what}"
         time.sleep(0.1)
-    return result
+    return sight
 
 
 class Daemon:
