@@ -24,6 +24,7 @@ from odradek.protocol.messages.configs.incremental_alter_configs import (
 from odradek.security.acls import Acl, AclPattern
 from odradek.security.audit import AUDIT_TOPIC
 
+pytestmark = pytest.mark.check(47)
 ME = "User:ANONYMOUS"
 
 

@@ -5,6 +5,7 @@ answer.
 from __future__ import annotations
 
 import asyncio
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -22,6 +23,8 @@ from odradek.protocol.messages.groups.list_groups import ListGroupsRequest
 from odradek.protocol.messages.groups.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup
 from odradek.protocol.messages.metadata.describe_topic_partitions import DescribeTopicPartitionsRequest
 from odradek.protocol.messages.metadata.metadata import MetadataRequest, MetadataRequestTopic
+from odradek.protocol.messages.security.create_acls import AclCreation, CreateAclsRequest
+from odradek.protocol.messages.security.delete_acls import DeleteAclsFilter, DeleteAclsRequest
 from odradek.protocol.messages.topics.create_topics import CreatableTopic, CreateTopicsRequest
 from odradek.security.acls import Acl, AclPattern
 from odradek.security.authorizer import AclAuthorizer
@@ -65,6 +68,7 @@ async def doors(scene: Scene) -> Doors:
     return new_doors
 
 
+@pytest.mark.check(41)
 async def test_allowed_partitions_of_a_request_are_written_and_the_others_refused(doors: Doors) -> None:
     doors.only(allow("mine", WRITE, READ))
     request = produce_request("mine", batch_of([b"a"]))
@@ -91,6 +95,7 @@ async def test_a_refused_request_without_answer_closes_the_connection_and_writes
     assert await (await doors.scene.connect()).values("mine") == []
 
 
+@pytest.mark.check(40)
 async def test_topics_that_may_not_be_described_are_left_out_where_all_are_asked_for(doors: Doors) -> None:
     doors.only(allow("mine", DESCRIBE))
     for version in (0, 1, 9, 13):
@@ -108,6 +113,7 @@ async def test_topics_that_may_not_be_described_are_left_out_where_all_are_asked
     assert pages.topics == []
 
 
+@pytest.mark.check(40)
 @pytest.mark.parametrize("version", [0, 4, 9, 12, 13])
 async def test_a_topic_that_is_named_looks_the_same_whether_it_exists_or_not(
     doors: Doors, version: int
@@ -123,6 +129,7 @@ async def test_a_topic_that_is_named_looks_the_same_whether_it_exists_or_not(
     assert response.brokers
 
 
+@pytest.mark.check(42)
 async def test_operations_are_those_that_the_asker_may_do(doors: Doors) -> None:
     doors.only(allow("mine", READ), allow(CLUSTER_NAME, DESCRIBE, kind=CLUSTER))
     request = MetadataRequest(
@@ -141,6 +148,7 @@ async def test_operations_are_those_that_the_asker_may_do(doors: Doors) -> None:
     assert unasked.topics[0].topic_authorized_operations == -(2**31)
 
 
+@pytest.mark.check(42)
 async def test_a_fetch_that_waits_is_refused_when_its_right_ends(doors: Doors) -> None:
     writer = await doors.scene.connect()
     doors.only(allow("mine", READ, WRITE))
@@ -153,6 +161,7 @@ async def test_a_fetch_that_waits_is_refused_when_its_right_ends(doors: Doors) -
     assert not data.records
 
 
+@pytest.mark.check(42)
 async def test_a_fetch_session_is_checked_each_time(doors: Doors) -> None:
     doors.only(allow("mine", READ), allow("theirs", READ))
     topics = [
@@ -273,3 +282,74 @@ async def test_many_topics_to_be_written_are_refused_one_by_one(doors: Doors) ->
     assert codes.pop("mine") == 0
     assert set(codes.values()) == {REFUSED}
     assert len(codes) == 600
+
+
+@pytest.mark.check(43)
+async def test_what_brokers_keep_for_themselves_no_client_writes(doors: Doors) -> None:
+    """Not even a super user: a record there is state of a group, and a control batch ends a transaction."""
+    await doors.wire.find_coordinator("g")
+    assert (
+        await doors.wire.produce("__consumer_offsets", [b"forged"])
+    ).error_code == ErrorCode.INVALID_TOPIC_EXCEPTION
+    control = batch_of(
+        [b"v"], producer_id=1, producer_epoch=0, base_sequence=0, transactional=True, control=True
+    )
+    answer = await doors.wire.call(
+        "Produce", 9, produce_request("mine", control).replace(transactional_id="x")
+    )
+    assert answer.responses[0].partition_responses[0].error_code == ErrorCode.INVALID_RECORD
+
+
+@pytest.mark.check(46)
+async def test_a_refused_request_counts_against_the_quota_of_its_user(doors: Doors) -> None:
+    quotas = doors.scene.broker.context.quotas  # type: ignore[union-attr]
+    quotas.update({(("user", "ANONYMOUS"),): {"producer_byte_rate": 1000.0}})
+    doors.only()
+    for _ in range(3):
+        answer = await doors.wire.call("Produce", 9, produce_request("mine", batch_of([b"v" * 10_000])))
+        assert answer.responses[0].partition_responses[0].error_code == REFUSED
+        if answer.throttle_time_ms > 0:
+            return
+    pytest.fail("a client that is refused is not slowed down")
+
+
+@pytest.mark.check(42)
+async def test_a_change_is_answered_when_every_broker_goes_by_it(tmp_path: Path) -> None:
+    first, second = Scene(tmp_path / "one"), Scene(tmp_path / "two")
+    own = {**SETTINGS, "super_users": ME}
+    try:
+        await first.start(**own)
+        registry = str(tmp_path / "one" / "data")
+        await second.start(**own, node_id="2", odradek_registry_dir=registry)
+        wire = await second.connect()
+        authorizers: list[Any] = [scene.broker.context.authorizer for scene in (first, second)]  # type: ignore[union-attr]
+        asked = ("User:alice", "10.0.0.1", READ, TOPIC, "orders")
+        for _ in range(5):
+            rules = [
+                AclCreation(
+                    resource_type=2,
+                    resource_name="orders",
+                    principal="User:alice",
+                    host="*",
+                    operation=3,
+                    permission_type=3,
+                )
+            ]
+            made = await wire.call("CreateAcls", 3, CreateAclsRequest(creations=rules))
+            assert made.results[0].error_code == 0
+            assert [authorizer.may(*asked) for authorizer in authorizers] == [True, True]
+            gone = DeleteAclsFilter(
+                resource_type_filter=2,
+                resource_name_filter="orders",
+                pattern_type_filter=3,
+                principal_filter=None,
+                host_filter=None,
+                operation=1,
+                permission_type=1,
+            )
+            answer = await wire.call("DeleteAcls", 3, DeleteAclsRequest(filters=[gone]))
+            assert len(answer.filter_results[0].matching_acls) == 1
+            assert [authorizer.may(*asked) for authorizer in authorizers] == [False, False]
+    finally:
+        await second.stop()
+        await first.stop()

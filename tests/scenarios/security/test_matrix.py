@@ -28,6 +28,7 @@ from odradek.security.acl_index import AclIndex, AclVerdict
 from odradek.security.acls import Acl, AclPattern
 from odradek.security.authorizer import AclAuthorizer
 
+pytestmark = pytest.mark.check(35, 36, 37, 38, 39)
 ME, HERE, ELSEWHERE = "User:ANONYMOUS", "127.0.0.1", "10.9.9.9"
 SETTINGS = {
     "authorizer_class_name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",

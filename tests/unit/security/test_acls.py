@@ -16,6 +16,7 @@ from odradek.security.authorizer import (
     parse_super_users,
 )
 
+pytestmark = pytest.mark.check(35, 36, 37, 38)
 TOPIC, GROUP, CLUSTER = AclResourceType.TOPIC, AclResourceType.GROUP, AclResourceType.CLUSTER
 READ, WRITE, DESCRIBE, ALL = AclOperation.READ, AclOperation.WRITE, AclOperation.DESCRIBE, AclOperation.ALL
 LITERAL, PREFIXED = PatternType.LITERAL, PatternType.PREFIXED
