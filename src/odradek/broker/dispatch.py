@@ -31,6 +31,7 @@ from odradek.protocol import (
     decode_request_header,
     encode_response,
 )
+from odradek.protocol.acls import CLUSTER_NAME, AclOperation, AclResourceType
 from odradek.protocol.api import BROKER_SOFTWARE
 from odradek.protocol.messages.metadata.api_versions import ApiVersion, ApiVersionsResponse
 from odradek.runtime.ports import Buffer
@@ -159,7 +160,7 @@ class Dispatcher:
             correlation_id=header.correlation_id,
             requester=requester or connection.requester,
         )
-        if self._quotas.active and connection.client_software[0] != BROKER_SOFTWARE:
+        if self._quotas.active and not self._is_of_broker(context):
             # Replication has throttles of its own; a muted broker would fall out of sync.
             now = self._broker.runtime.clock.monotonic
             charge = Charge(self._quotas, now, header.api_key, context, size_bytes)
@@ -254,6 +255,15 @@ class Dispatcher:
             served = self._broker.audit.watched(api, served)
         route = self._routes[api_key] = api, served
         return route
+
+    def _is_of_broker(self, context: RequestContext) -> bool:
+        """As far as the peer says so; with an authorizer it must be allowed what only brokers are, too."""
+        if context.connection.client_software[0] != BROKER_SOFTWARE:
+            return False
+        authorizer, asker = self._broker.authorizer, context.connection.requester
+        return authorizer is None or authorizer.may(
+            asker.principal, asker.host, AclOperation.CLUSTER_ACTION, AclResourceType.CLUSTER, CLUSTER_NAME
+        )
 
     def _refuse_api_versions(self, correlation_id: int) -> list[Buffer]:
         """Version 0 with error 35 and the supported range, so that the client can come again with one of them."""

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.scenarios.administration.test_quotas import set_quota
 from tests.scenarios.one_broker import Scene, Wire, batch_of, fetch_request, produce_request
 from tests.scenarios.security.test_matrix import SETTINGS
 
@@ -16,11 +17,13 @@ from odradek.cluster.image import NO_ACLS
 from odradek.model.errors import ErrorCode
 from odradek.protocol import RequestHeader, api_by_name, decode_response, encode_request
 from odradek.protocol.acls import CLUSTER_NAME, AclOperation, AclPermission, AclResourceType, PatternType
+from odradek.protocol.api import BROKER_SOFTWARE
 from odradek.protocol.messages.cluster.forward import ForwardRequest
 from odradek.protocol.messages.data.fetch import FetchPartition, FetchTopic
 from odradek.protocol.messages.data.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from odradek.protocol.messages.groups.list_groups import ListGroupsRequest
 from odradek.protocol.messages.groups.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup
+from odradek.protocol.messages.metadata.api_versions import ApiVersionsRequest
 from odradek.protocol.messages.metadata.describe_topic_partitions import DescribeTopicPartitionsRequest
 from odradek.protocol.messages.metadata.metadata import MetadataRequest, MetadataRequestTopic
 from odradek.protocol.messages.security.create_acls import AclCreation, CreateAclsRequest
@@ -353,3 +356,17 @@ async def test_a_change_is_answered_when_every_broker_goes_by_it(tmp_path: Path)
     finally:
         await second.stop()
         await first.stop()
+
+
+@pytest.mark.parametrize("is_allowed", [True, False])
+async def test_who_claims_to_be_a_broker_has_no_quota_only_if_it_may_act_as_one(
+    doors: Doors, is_allowed: bool
+) -> None:
+    await set_quota(doors.wire, {"client-id": "test"}, producer_byte_rate=1.0)
+    software = ApiVersionsRequest(client_software_name=BROKER_SOFTWARE, client_software_version="1")
+    assert (await doors.wire.call("ApiVersions", 3, software)).error_code == 0
+    may_act = allow(CLUSTER_NAME, AclOperation.CLUSTER_ACTION, kind=CLUSTER) if is_allowed else set()
+    doors.only(allow("mine", WRITE), may_act)
+    produced = await doors.wire.call("Produce", 9, produce_request("mine", batch_of([b"x" * 1000])))
+    assert produced.responses[0].partition_responses[0].error_code == 0
+    assert (produced.throttle_time_ms == 0) is is_allowed
