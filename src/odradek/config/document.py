@@ -27,7 +27,7 @@ The strongest first:
    `--listen HOST:PORT` for `listeners`);
 2. the environment: `ODRADEK_` and the key in capitals with `_` for each dot, such as
    `ODRADEK_LOG_RETENTION_HOURS=24`. Case does not matter. A few such names are not settings:
-   `ODRADEK_BOOTSTRAP`, `ODRADEK_DEBUG`, `ODRADEK_PURE`, and those of the project's own tests and
+   `ODRADEK_BOOTSTRAP`, `ODRADEK_CLIENT_CONFIG`, `ODRADEK_DEBUG`, `ODRADEK_PURE`, and those of the project's own tests and
    benchmarks;
 3. the file: `odradek serve server.properties`, in Java's properties format;
 4. the default.

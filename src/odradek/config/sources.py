@@ -23,7 +23,7 @@ else:
 
 ENVIRONMENT_PREFIX: Final = "ODRADEK_"
 RESERVED_VARIABLES: Final = frozenset(
-    {"ODRADEK_BOOTSTRAP", "ODRADEK_DEBUG", "ODRADEK_PURE", "ODRADEK_NO_EXTENSION"}
+    {"ODRADEK_BOOTSTRAP", "ODRADEK_CLIENT_CONFIG", "ODRADEK_DEBUG", "ODRADEK_PURE", "ODRADEK_NO_EXTENSION"}
 )
 """Variables that are not settings: for the command line, the choice of the record engine, and the build."""
 RESERVED_PREFIXES: Final = tuple(

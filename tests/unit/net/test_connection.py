@@ -256,6 +256,7 @@ async def test_a_lost_connection_cancels_what_it_waited_for() -> None:
         await until(lambda: echo.held[b"later:x"].cancelled())
 
 
+@pytest.mark.check(44)
 async def test_connections_beyond_the_limits_are_closed_at_once() -> None:
     echo = Echo()
     limits = ServerLimits(connections_max=3, connections_per_host_max=2)
@@ -273,6 +274,7 @@ async def test_connections_beyond_the_limits_are_closed_at_once() -> None:
             assert await read_frame(reader) == b"in"
 
 
+@pytest.mark.check(44)
 async def test_brokers_come_in_beyond_the_limit_and_the_longest_unused_client_gives_way() -> None:
     clock, echo = Clock(), Echo()
     server = Server(echo, ServerLimits(connections_max=2), now=clock)
@@ -322,6 +324,7 @@ class Clock:
         return self.seconds
 
 
+@pytest.mark.check(44)
 async def test_idle_connections_are_closed_and_those_that_wait_or_work_are_not() -> None:
     clock, echo = Clock(), Echo()
     server = Server(echo, ServerLimits(idle_seconds_max=600), now=clock)

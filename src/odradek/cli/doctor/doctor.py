@@ -25,6 +25,7 @@ from odradek.cli.doctor.checks import (
     ok,
     warn,
 )
+from odradek.cli.doctor.security import check_security
 from odradek.cli.doctor.zookeeper import check_zookeeper
 from odradek.cli.options import broker_settings_options, json_option
 from odradek.cli.serving.broker_settings import gather
@@ -111,6 +112,7 @@ def _findings(
         yield from check_identity(config)
         yield from check_listeners(config)
         yield from check_advertised(config)
+        yield from check_security(config)
         yield from check_zookeeper(config)
     if bootstrap:
         yield from check_bootstrap(bootstrap)

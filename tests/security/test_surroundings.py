@@ -1,0 +1,98 @@
+"""What stands around logins: keys of issuers, the doctor, limits that count before a login."""
+
+import asyncio
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.security.conftest import NOW, Pems, SecureScene
+from tests.security.test_mechanisms import JWKS
+
+from odradek.broker.security.issuer_keys import KeySource, _NoRedirects
+from odradek.cli.doctor.security import check_security
+from odradek.config.broker import BrokerConfig
+from odradek.config.sasl import SaslConfig
+from odradek.model.errors import ConfigError
+from odradek.runtime.real import real_runtime
+from odradek.security.tls.authority import CertificateRequest
+
+
+def source(url: str, **more: Any) -> KeySource:
+    return KeySource(SaslConfig(oauthbearer_jwks_endpoint_url=url, **more), real_runtime())
+
+
+@pytest.mark.check(30)
+@pytest.mark.parametrize(
+    "url",
+    [
+        "http://issuer/keys",
+        "https://issuer/keys",
+        "ftp://issuer/keys",
+        "file://elsewhere/etc/keys",
+        "keys.json",
+    ],
+)
+def test_keys_come_from_files_and_allowed_https_urls_only(url: str) -> None:
+    with pytest.raises(ConfigError, match="is not allowed"):
+        source(url, oauthbearer_allowed_urls=("https://other/keys",))
+
+
+@pytest.mark.check(30)
+def test_a_url_that_is_allowed_is_fetched_without_following_redirects() -> None:
+    assert source("https://issuer/keys", oauthbearer_allowed_urls=("https://issuer/keys",)).keys == {}
+    assert _NoRedirects().redirect_request(None, None, 302, "", {}, "file:///etc/passwd") is None  # type: ignore[func-returns-value]
+
+
+@pytest.mark.check(26)
+async def test_keys_in_a_file_are_fetched_again_when_a_token_names_a_new_one(tmp_path: Path) -> None:
+    path = tmp_path / "keys.json"
+    path.write_text(json.dumps({"keys": JWKS["keys"][:1]}))
+    keys = source(f"file://{path}", oauthbearer_jwks_endpoint_retry_backoff_ms=1)
+    assert set(keys.keys) == {"r"}
+    path.write_text(json.dumps(JWKS))
+    await keys.refresh()
+    assert set(keys.keys) == {"r"}, "it is not time"
+    keys.unknown_key("e")
+    await asyncio.sleep(0.01)
+    await keys.refresh()
+    assert set(keys.keys) == {"r", "e"}
+    path.write_text("nonsense")
+    keys.unknown_key("x")
+    await asyncio.sleep(0.01)
+    await keys.refresh()
+    assert set(keys.keys) == {"r", "e"}, "what is known stays"
+
+
+@pytest.mark.check(44)
+async def test_handshakes_that_stand_still_count_as_connections(scene: SecureScene) -> None:
+    await scene.secure("SSL", {"max.connections": "2"})
+    port = scene.broker.port  # type: ignore[union-attr]
+    silent = [await asyncio.open_connection("127.0.0.1", port) for _ in range(2)]
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    try:
+        ended = await asyncio.wait_for(reader.read(), 20)
+    except ConnectionError:
+        ended = b""
+    assert ended == b""
+    for _, other in [*silent, (reader, writer)]:
+        other.close()
+
+
+def test_the_doctor_says_what_is_open_and_what_expires(pems: Pems, tmp_path: Path) -> None:
+    old = tmp_path / "old.pem"
+    old.write_bytes(pems.authority.issue(CertificateRequest(name="b", hosts=["b"], days=3), now=NOW).pem)
+    old.chmod(0o600)
+    config, _ = BrokerConfig.load(
+        {
+            "listeners": "PLAINTEXT://:0,SSL://127.0.0.1:0,SASL_SSL://127.0.0.1:0",
+            "ssl.keystore.location": pems.broker,
+            "listener.name.ssl.ssl.keystore.location": str(old),
+            "sasl.enabled.mechanisms": "SCRAM-SHA-512",
+        }
+    )
+    findings = [(finding.level.value, finding.seen) for finding in check_security(config)]
+    assert [level for level, _ in findings] == ["warn", "warn", "ok", "warn"]
+    assert "anyone who reaches it" in findings[0][1]
+    assert "expires in 3 days" in findings[1][1]
+    assert "all of them may do everything" in findings[3][1]
