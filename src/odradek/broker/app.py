@@ -64,7 +64,9 @@ if TYPE_CHECKING:
     from odradek.broker.coordinators import transactions as coordinators_transactions
     from odradek.broker.share import wiring
     from odradek.runtime.real_loop_watch import LoopWatch
+    from odradek.security import principal_builder
 else:
+    principal_builder = lazy("odradek.security.principal_builder")
     audit_wiring = lazy("odradek.broker.audit.wiring")
     authorizers = lazy("odradek.broker.access.authorizers")
     gate = lazy("odradek.broker.access.gate")
@@ -268,6 +270,7 @@ class Broker:
             quotas=Quotas(quota_terms(config)),
             moves=LogDirMoves(replicas, runtime.offload),
             authorizer=authorizer,
+            principals=principal_builder.make_principals(config.access.principal_builder_class),
             turns=self.turns,
         )
 

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from odradek.groups.share.state import ShareStates
     from odradek.protocol.acls import RequiredAcl
     from odradek.security.authorizer import Authorizer
+    from odradek.security.principal_builder import BuiltPrincipals
     from odradek.transactions.machine import TransactionMachine
     from odradek.transactions.service import TransactionCoordinator
     from odradek.transactions.verification import TransactionVerifier
@@ -65,6 +66,8 @@ class BrokerContext:
     moves: LogDirMoves
     authorizer: Authorizer | None = None
     """Who decides what clients may do; None: they may do everything."""
+    principals: BuiltPrincipals | None = None
+    """Who clients act for, where that is not Kafka's own rule."""
     gate: RequestGate | None = None
     """Carries out what the authorizer decides, before handlers."""
     audit: RequestWatcher | None = None

@@ -158,7 +158,7 @@ class Dispatcher:
             api_version=version,
             client_id=header.client_id or "",
             correlation_id=header.correlation_id,
-            requester=requester or connection.requester,
+            requester=requester or self._asker(connection),
         )
         if self._quotas.active and not self._is_of_broker(context):
             # Replication has throttles of its own; a muted broker would fall out of sync.
@@ -182,6 +182,11 @@ class Dispatcher:
             return self._finish(response, connection, header, charge)
         return self._encoded(connection, header, charge, response)
 
+    def _asker(self, connection: Connection) -> Requester:
+        principals = self._broker.principals
+        known = connection.requester
+        return known if principals is None else principals.of(known, connection.listener.name)
+
     def _begun(self, response: Awaitable[Message], connection: Connection, header: RequestHeader) -> Reply:
         """Most often the work is done by its first step, and a task for it would cost more than the work."""
         assert isinstance(response, Coroutine)
@@ -201,7 +206,7 @@ class Dispatcher:
         self, connection: Connection, header: RequestHeader, frame: bytes, requester: Requester | None
     ) -> Chunks | None:
         """What the controller answers; without one, what this broker can say itself, or nothing if the peer has gone."""
-        asker = requester or connection.requester
+        asker = requester or self._asker(connection)
         answer = await self._broker.cluster.forwarding.answer(
             frame, asker.principal, asker.host, lambda: connection.peer_finished
         )

@@ -76,11 +76,10 @@ AREAS: Final = (
         """,
     ),
     Area(
-        name="Policies and principals of one's own",
+        name="Policies",
         reason=NOT_YET,
         keys="""
         alter.config.policy.class.name create.topic.policy.class.name early.start.listeners
-        principal.builder.class
         """,
     ),
     Area(

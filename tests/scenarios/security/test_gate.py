@@ -31,6 +31,7 @@ from odradek.protocol.messages.security.delete_acls import DeleteAclsFilter, Del
 from odradek.protocol.messages.topics.create_topics import CreatableTopic, CreateTopicsRequest
 from odradek.security.acls import Acl, AclPattern
 from odradek.security.authorizer import AclAuthorizer
+from odradek.security.principal_builder import AuthenticatedPeer
 
 ME = "User:ANONYMOUS"
 TOPIC, GROUP, CLUSTER = AclResourceType.TOPIC, AclResourceType.GROUP, AclResourceType.CLUSTER
@@ -370,3 +371,30 @@ async def test_who_claims_to_be_a_broker_has_no_quota_only_if_it_may_act_as_one(
     produced = await doors.wire.call("Produce", 9, produce_request("mine", batch_of([b"x" * 1000])))
     assert produced.responses[0].partition_responses[0].error_code == 0
     assert (produced.throttle_time_ms == 0) is is_allowed
+
+
+class ByListener:
+    """A principal builder: the name of the listener is the name of the user."""
+
+    def build(self, peer: AuthenticatedPeer) -> str:
+        assert peer.principal == ME
+        return f"User:{peer.listener_name.lower()}"
+
+
+async def test_a_principal_builder_says_who_a_connection_acts_for(scene: Scene) -> None:
+    listeners = "ALICE://127.0.0.1:0,BOB://127.0.0.1:0"
+    broker = await scene.start(
+        **{**SETTINGS, "super_users": "User:alice"},
+        listeners=listeners,
+        listener_security_protocol_map="ALICE:PLAINTEXT,BOB:PLAINTEXT",
+        inter_broker_listener_name="ALICE",
+        principal_builder_class=f"{__name__}.ByListener",
+    )
+    alice = await scene.connect()
+    assert (await alice.create("hers")).error_code == 0
+    bob = Wire(*await asyncio.open_connection("127.0.0.1", broker.addresses[1][1]))
+    try:
+        assert (await bob.create("his")).error_code == REFUSED
+        assert (await bob.produce("hers", [b"v"])).error_code == REFUSED
+    finally:
+        await bob.close()

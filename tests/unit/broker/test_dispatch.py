@@ -43,6 +43,7 @@ class FakeContext:
     config = BrokerConfig()
     gate = None
     audit = None
+    principals = None
 
 
 def frame(name: str, version: int, request: Any) -> memoryview:

@@ -1,0 +1,71 @@
+"""Who a connection acts for: a port (`principal.builder.class`).
+
+Kafka's own rule is the default: the user that logged in, else the name in the client's certificate by
+`ssl.principal.mapping.rules`, else `User:ANONYMOUS`. A class of one's own is given what that rule says, and may say something else.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from typing import Final, Protocol
+
+from odradek.model.errors import ConfigError
+from odradek.security.authorizer import made_of
+from odradek.security.principals import Requester
+
+DEFAULT_PRINCIPAL_BUILDER: Final = (
+    "org.apache.kafka.common.security.authenticator.DefaultKafkaPrincipalBuilder"
+)
+_KEY: Final = "principal.builder.class"
+_REMEMBERED_MAX: Final = 10_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AuthenticatedPeer:
+    """What is known of a client once it is authenticated, or need not be."""
+
+    principal: str
+    """By Kafka's rule."""
+    listener_name: str
+    client_host: str
+
+
+class PrincipalBuilder(Protocol):
+    """Made without arguments. The same peer always gets the same principal: answers are remembered."""
+
+    def build(self, peer: AuthenticatedPeer) -> str:
+        """The principal, as `Type:name`."""
+
+
+class BuiltPrincipals:
+    """What a builder says of the clients of one broker."""
+
+    def __init__(self, builder: PrincipalBuilder) -> None:
+        self._builder = builder
+        self.of = lru_cache(maxsize=_REMEMBERED_MAX)(self._build)
+
+    def _build(self, known: Requester, listener_name: str) -> Requester:
+        peer = AuthenticatedPeer(
+            principal=known.principal, listener_name=listener_name, client_host=known.host
+        )
+        principal = self._builder.build(peer)
+        type_, colon, name = principal.partition(":")
+        if not (type_ and colon and name):
+            raise ConfigError(
+                f"{_KEY}: it built {principal!r}, which is no principal: a type, a colon and a name"
+            )
+        return replace(known, principal=principal)
+
+
+def make_principals(class_name: str) -> BuiltPrincipals | None:
+    """None for Kafka's own rule. ConfigError when the class cannot be made."""
+    if not class_name or class_name == DEFAULT_PRINCIPAL_BUILDER:
+        return None
+    builder = made_of(class_name, _KEY)
+    if not hasattr(builder, "build"):
+        raise ConfigError(
+            f"{_KEY}={class_name}: the class has no method build; "
+            "see odradek.security.principal_builder.PrincipalBuilder"
+        )
+    return BuiltPrincipals(builder)
