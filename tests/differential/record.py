@@ -26,15 +26,15 @@ def main() -> int:
     options = parser.parse_args()
     together = [script for script in options.scripts if not comparison.has_own_broker(script)]
     alone = [[script] for script in options.scripts if comparison.has_own_broker(script)]
-    result = 0
+    differences = 0
     try:
         for scripts in filter(None, [together, *alone]):
             with _node(comparison.settings_of(scripts[0]), odradek=options.odradek) as node:
-                result |= _drive(node, scripts, keep=not (options.check or options.odradek))
+                differences |= _drive(node, scripts, keep=not (options.check or options.odradek))
     except PeerAbsentError as reason:
         sys.stderr.write(f"absent: {reason}\n")
         return 3
-    return result
+    return differences
 
 
 def _node(settings: dict[str, str], *, odradek: bool) -> KafkaNode | OdradekNode:

@@ -39,6 +39,7 @@ from odradek.cluster.image import (
 )
 from odradek.cluster.planning import ClusterDefaults
 from odradek.cluster.sync import BrokerReport
+from odradek.config.access import DEFAULT_PRINCIPAL_BUILDER
 from odradek.config.broker import BrokerConfig
 from odradek.config.listeners import format_address
 from odradek.config.topic import topic_config
@@ -270,7 +271,9 @@ class Broker:
             quotas=Quotas(quota_terms(config)),
             moves=LogDirMoves(replicas, runtime.offload),
             authorizer=authorizer,
-            principals=principal_builder.make_principals(config.access.principal_builder_class),
+            principals=None
+            if config.access.principal_builder_class == DEFAULT_PRINCIPAL_BUILDER
+            else principal_builder.make_principals(config.access.principal_builder_class),
             turns=self.turns,
         )
 

@@ -1,7 +1,8 @@
 """Who a connection acts for: a port (`principal.builder.class`).
 
 Kafka's own rule is the default: the user that logged in, else the name in the client's certificate by
-`ssl.principal.mapping.rules`, else `User:ANONYMOUS`. A class of one's own is given what that rule says, and may say something else.
+`ssl.principal.mapping.rules`, else `User:ANONYMOUS`. A class of one's own is given what that rule says, and may say
+something else.
 """
 
 from __future__ import annotations
@@ -14,9 +15,6 @@ from odradek.model.errors import ConfigError
 from odradek.security.authorizer import made_of
 from odradek.security.principals import Requester
 
-DEFAULT_PRINCIPAL_BUILDER: Final = (
-    "org.apache.kafka.common.security.authenticator.DefaultKafkaPrincipalBuilder"
-)
 _KEY: Final = "principal.builder.class"
 _REMEMBERED_MAX: Final = 10_000
 
@@ -58,10 +56,8 @@ class BuiltPrincipals:
         return replace(known, principal=principal)
 
 
-def make_principals(class_name: str) -> BuiltPrincipals | None:
-    """None for Kafka's own rule. ConfigError when the class cannot be made."""
-    if not class_name or class_name == DEFAULT_PRINCIPAL_BUILDER:
-        return None
+def make_principals(class_name: str) -> BuiltPrincipals:
+    """ConfigError when the class cannot be made."""
     builder = made_of(class_name, _KEY)
     if not hasattr(builder, "build"):
         raise ConfigError(

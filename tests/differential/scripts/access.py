@@ -99,7 +99,7 @@ def script(peer: Peer) -> None:
         )
     )
     peer.until(
-        lambda answer: answer.results[0].error_code != 0,
+        lambda response: response.results[0].error_code != 0,
         request_of("CreateAcls", 3).replace(
             creations=[acl(AclResourceType.GROUP, "none", OTHER, everything, ALLOW)]
         ),
@@ -113,19 +113,19 @@ def prepare(peer: Peer) -> None:
     topic = CreatableTopic(name=TOPIC, num_partitions=1, replication_factor=1)
     peer.quietly(CreateTopicsRequest(topics=[topic], timeout_ms=10_000))
 
-    def has_topic(answer: Any) -> bool:
-        return any(topic.name == TOPIC and topic.partitions for topic in answer.topics)
+    def has_topic(response: Any) -> bool:
+        return any(topic.name == TOPIC and topic.partitions for topic in response.topics)
 
-    answer = peer.until(has_topic, MetadataRequest(topics=None), 12)
-    Names.topic_id = next(topic.topic_id for topic in answer.topics if topic.name == TOPIC)
+    response = peer.until(has_topic, MetadataRequest(topics=None), 12)
+    Names.topic_id = next(topic.topic_id for topic in response.topics if topic.name == TOPIC)
     for kind, key in ((0, GROUP), (1, TRANSACTIONAL_ID)):
         wanted = FindCoordinatorRequest(coordinator_keys=[key], key_type=kind)
-        peer.until(lambda answer: answer.coordinators[0].error_code == 0, wanted)
+        peer.until(lambda response: response.coordinators[0].error_code == 0, wanted)
 
 
 def wait_for_rules(peer: Peer) -> None:
     request = request_of("Metadata", 12)
-    peer.until(lambda answer: answer.topics[0].error_code != 0, request, 12)
+    peer.until(lambda response: response.topics[0].error_code != 0, request, 12)
 
 
 def ask_in_every_version(peer: Peer, name: str) -> None:

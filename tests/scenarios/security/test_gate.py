@@ -1,5 +1,5 @@
 """What the matrix cannot show: what answers leave out, partial requests, long polls, forwarded requests, requests without
-answer.
+response.
 """
 
 from __future__ import annotations
@@ -298,10 +298,10 @@ async def test_what_brokers_keep_for_themselves_no_client_writes(doors: Doors) -
     control = batch_of(
         [b"v"], producer_id=1, producer_epoch=0, base_sequence=0, transactional=True, control=True
     )
-    answer = await doors.wire.call(
+    response = await doors.wire.call(
         "Produce", 9, produce_request("mine", control).replace(transactional_id="x")
     )
-    assert answer.responses[0].partition_responses[0].error_code == ErrorCode.INVALID_RECORD
+    assert response.responses[0].partition_responses[0].error_code == ErrorCode.INVALID_RECORD
 
 
 @pytest.mark.check(46)
@@ -310,9 +310,9 @@ async def test_a_refused_request_counts_against_the_quota_of_its_user(doors: Doo
     quotas.update({(("user", "ANONYMOUS"),): {"producer_byte_rate": 1000.0}})
     doors.only()
     for _ in range(3):
-        answer = await doors.wire.call("Produce", 9, produce_request("mine", batch_of([b"v" * 10_000])))
-        assert answer.responses[0].partition_responses[0].error_code == REFUSED
-        if answer.throttle_time_ms > 0:
+        response = await doors.wire.call("Produce", 9, produce_request("mine", batch_of([b"v" * 10_000])))
+        assert response.responses[0].partition_responses[0].error_code == REFUSED
+        if response.throttle_time_ms > 0:
             return
     pytest.fail("a client that is refused is not slowed down")
 
@@ -351,8 +351,8 @@ async def test_a_change_is_answered_when_every_broker_goes_by_it(tmp_path: Path)
                 operation=1,
                 permission_type=1,
             )
-            answer = await wire.call("DeleteAcls", 3, DeleteAclsRequest(filters=[gone]))
-            assert len(answer.filter_results[0].matching_acls) == 1
+            response = await wire.call("DeleteAcls", 3, DeleteAclsRequest(filters=[gone]))
+            assert len(response.filter_results[0].matching_acls) == 1
             assert [authorizer.may(*asked) for authorizer in authorizers] == [False, False]
     finally:
         await second.stop()
