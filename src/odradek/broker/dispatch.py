@@ -265,7 +265,7 @@ class Dispatcher:
         """As far as the peer says so; with an authorizer it must be allowed what only brokers are, too."""
         if context.connection.client_software[0] != BROKER_SOFTWARE:
             return False
-        authorizer, asker = self._broker.authorizer, context.connection.requester
+        authorizer, asker = self._broker.authorizer, self._asker(context.connection)
         return authorizer is None or authorizer.may(
             asker.principal, asker.host, AclOperation.CLUSTER_ACTION, AclResourceType.CLUSTER, CLUSTER_NAME
         )
