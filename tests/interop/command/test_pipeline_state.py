@@ -11,11 +11,13 @@ from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
+from click.testing import CliRunner
 from tests.unit.pipelines.conftest import document
 from tests.unit.pipelines.test_state import kept
 from tests.unit.pipelines.test_upgrade import outline, totals
 
 from odradek import Admin, NewTopic, Producer
+from odradek.cli.main import cli
 from odradek.model.ids import TopicPartition
 from odradek.pipelines.carrying import state_topics
 from odradek.pipelines.document import Desired
@@ -31,6 +33,7 @@ from odradek.spark.exactly_once.decision import Decision, group_of
 from odradek.spark.exactly_once.driver import SinkDriver, last_decision
 from odradek.spark.exactly_once.task import BatchName
 from odradek.streams.changelog_topics import LeftChangelogs
+from odradek.testing import LocalBroker
 
 Run = Callable[..., str]
 _numbers = itertools.count()
@@ -215,3 +218,16 @@ def test_a_pipeline_that_begins_again_has_no_state(
     reset(store, name, emptying_outputs=False, by="ann", now_ms=1)
     assert place not in store.admin.list_topics()
     assert last_decision(store.admin, f"{name}.out") is None
+
+
+def test_commands_log_in_to_a_broker_that_asks_for_it(tmp_path: Path) -> None:
+    file = tmp_path / "copy.py"
+    file.touch()
+    with LocalBroker(data=tmp_path / "data", secure=True) as broker:
+        settings = str(tmp_path / "data" / "secure" / "client.properties")
+        reach = ["-b", broker.address, "--command-config", settings]
+        made = CliRunner().invoke(cli, ["pipeline", "run", str(file), *reach])
+        assert made.exit_code == 0, made.exception
+        assert "copy" in CliRunner().invoke(cli, ["pipeline", "list", *reach]).output
+        shown = CliRunner().invoke(cli, ["pipeline", "state", "show", "copy", *reach])
+        assert "start it once" in str(shown.exception)
