@@ -78,9 +78,9 @@ def test_a_command_says_why_it_cannot_log_in(tmp_path: Path) -> None:
         file.write_text(re.sub(r'password="[^"]*"', 'password="no"', right).replace('password\\="', "x"))
         file.chmod(0o600)
         command = ["topic", "list", "-b", broker.address, "--command-config", str(file)]
-        result = CliRunner().invoke(cli, command)
-        assert isinstance(result.exception, OdradekError)
-        assert "user or password is wrong" in str(result.exception)
+        refused = CliRunner().invoke(cli, command)
+        assert isinstance(refused.exception, OdradekError)
+        assert "user or password is wrong" in str(refused.exception)
         file.chmod(0o644)
         assert "every user of this machine can read it" in str(CliRunner().invoke(cli, command).exception)
 
