@@ -49,6 +49,9 @@ ROWS_PER_BATCH: Final = 100_000
 number.
 """
 
+_OF_READERS: Final = frozenset({"kafka.isolation.level"})
+"""Options of a program that its sinks do not know."""
+
 
 _SOURCES_BY_NAME: Final = "spark.sql.streaming.queryEvolution.enableSourceEvolution"
 """A checkpoint that began with it takes sources that come, go and move."""
@@ -247,7 +250,8 @@ def outgoing(sink: TopicSink, frame: RecordFrame) -> DataFrame:
 def _topic_writer(
     program: Program, sink: TopicSink, frame: RecordFrame, delivery: str, options: Mapping[str, str]
 ) -> Any:
-    writer = outgoing(sink, frame).writeStream.format("odradek").options(**_client_options(program))
+    given = {name: value for name, value in _client_options(program).items() if name not in _OF_READERS}
+    writer = outgoing(sink, frame).writeStream.format("odradek").options(**given)
     writer = writer.option("delivery", delivery)
     if delivery == "exactly_once":
         writer = writer.option("sinkId", _sink_id(program, sink))

@@ -31,7 +31,8 @@ def test_a_program_is_started_again_with_its_state(
     tmp_path: Path,
 ) -> None:
     orders, users, totals, named = (new_topic() for _ in range(4))
-    app = Streams("running", servers=servers, emit="every", spark=spark)
+    committed = {"kafka.isolation.level": "read_committed"}
+    app = Streams("running", servers=servers, emit="every", spark=spark, options=committed)
     stream = app.stream(orders.name, key="STRING", value="item STRING, amount DOUBLE")
     table = app.table(users.name, key="STRING", value="name STRING")
     stream.group_by_key().agg("count(*) AS n", "sum(amount) AS total").to(totals.name)
