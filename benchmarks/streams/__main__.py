@@ -230,6 +230,7 @@ class RunningProgram:
         cpu, broker, began = self.side.cpu_seconds(), cpu_seconds(self._node.pid), time.monotonic()
         self._producer.commit()
         seconds = self.watch.until(work.expected, counted, self.side) - began
+        time.sleep(work.settle_s)
         millions = work.record_count / 1e6
         return {
             _RATE: work.record_count / seconds,

@@ -50,7 +50,7 @@ class TaskColumns:
             column("__key"),
             tuple(column(f"__payload{number}") for number in range(port_count)),
             column("__timestamp"),
-            column("__headers"),
+            _null_if_empty(column("__headers")),
             column("__order"),
         )
 
@@ -82,6 +82,14 @@ class TaskColumns:
             self.headers.take(chosen),
             self.orders.take(chosen),
         )
+
+
+def _null_if_empty(lists: pa.Array) -> pa.Array:
+    lengths = pc.fill_null(pc.list_value_length(lists), 0)
+    if not pc.any(pc.greater(lengths, 0)).as_py():
+        return pa.nulls(len(lists), lists.type)
+    places = pa.array(range(len(lists)), pa.int64())
+    return lists.take(pc.if_else(pc.equal(lengths, 0), None, places))
 
 
 @dataclass(frozen=True, slots=True)

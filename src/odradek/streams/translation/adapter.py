@@ -412,7 +412,8 @@ def _united(ports: list[Port], tasks: int) -> DataFrame:
                 port.key.alias("__key"),
                 *payloads,
                 "__timestamp",
-                "__headers",
+                # Spark writes a column of null lists in quadratic time: for each row, all before it again
+                sf.coalesce("__headers", sf.array().cast(_HEADERS)).alias("__headers"),
                 order.alias("__order"),
                 *more,
             )
