@@ -151,6 +151,8 @@ class FakeContext:
     runtime = real_runtime()
 
     config = BrokerConfig()
+    gate = None
+    audit = None
 
     def __init__(self, cluster: Elsewhere, office: Office | None = None) -> None:
         self.cluster = cluster
