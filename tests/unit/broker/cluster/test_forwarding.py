@@ -22,6 +22,7 @@ from odradek.protocol import Message, RequestHeader, decode_response, encode_req
 from odradek.protocol.messages.cluster.forward import ForwardRequest, ForwardResponse
 from odradek.protocol.messages.topics.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse
 from odradek.runtime.real import real_runtime
+from odradek.security.principals import UNKNOWN_REQUESTER
 
 DELETE_TOPICS, VERSION = 20, 5
 REFUSED = ForwardResponse(error_code=ErrorCode.NOT_CONTROLLER)
@@ -65,6 +66,7 @@ class Client:
     """A connection as a broker sees it."""
 
     peer_host = "client"
+    requester = UNKNOWN_REQUESTER
 
     def __init__(self) -> None:
         self.peer_finished = False
