@@ -154,6 +154,7 @@ class FakeContext:
 
     config = BrokerConfig()
     gate = None
+    principals = None
     audit = None
 
     def __init__(self, cluster: Elsewhere, office: Office | None = None) -> None:
