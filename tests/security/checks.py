@@ -1,11 +1,11 @@
-"""The 48 checks of security, by number. A test proves some of them: `@pytest.mark.check(17, 18)`, wherever it stands."""
+"""The 48 checks of security, by number. A check holds as far as its tests go. A test is of some of them: `@pytest.mark.check(17, 18)`, wherever it stands."""
 
 from typing import Final
 
 CHECKS: Final = {
     1: "TLS 1.2 and 1.3 only; older versions are refused",
     2: "no renegotiation, no compression",
-    3: "plain bytes on a TLS port: closed, nothing allocated",
+    3: "plain bytes on a TLS port: closed, in one line",
     4: "ssl.client.auth none, requested, required",
     5: "client certificates: untrusted, expired, of a wrong purpose, revoked are refused",
     6: "distinguished name to principal by ssl.principal.mapping.rules",
@@ -15,7 +15,7 @@ CHECKS: Final = {
     10: "ApiVersions once, then a handshake; a second handshake is refused",
     11: "small requests only before a login",
     12: "unknown mechanism: UNSUPPORTED_SASL_MECHANISM and those that are enabled",
-    13: "a failed login waits, says the same for every reason, takes constant time",
+    13: "a failed login says the same for every reason (its time is not measured)",
     14: "a failed login is a structured answer",
     15: "a login has a deadline",
     16: "handshake version 0, with bare tokens",
@@ -46,9 +46,9 @@ CHECKS: Final = {
     41: "partial batches",
     42: "changes count everywhere, long polls included",
     43: "control batches and internal topics are not writable",
-    44: "limits of connections, idle time, a share for brokers",
+    44: "limit of connections, idle time, a share for brokers",
     45: "limits of requests before anything is allocated",
     46: "quotas, of refused requests too",
     47: "audit, and secrets redacted everywhere",
-    48: "the registry: no world-readable secrets",
+    48: "no world-readable files with secrets (znodes: tests/interop/zookeeper)",
 }
