@@ -1,4 +1,7 @@
-"""The 48 checks of security, by number. A check holds as far as its tests go. A test is of some of them: `@pytest.mark.check(17, 18)`, wherever it stands."""
+"""The 48 checks of security, by number. A check holds as far as its tests go.
+
+A test of some of them is marked, wherever it stands: `@pytest.mark.check(17, 18)`.
+"""
 
 from typing import Final
 
