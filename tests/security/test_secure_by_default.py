@@ -56,6 +56,10 @@ def test_a_newcomer_logs_in_and_adds_users(tmp_path: Path) -> None:
         run = CliRunner().invoke(cli, ["user", "list", *reach])
         assert re.search(r"ann +SCRAM-SHA-512 +8192", run.output)
         assert CliRunner().invoke(cli, ["topic", "create", "t", *reach]).exit_code == 0
+        settings = str(tmp_path / "secure" / "server.properties")
+        examined = CliRunner().invoke(cli, ["doctor", settings, *reach]).output
+        assert f"ok    broker at {broker.address}" in examined
+        assert "has no effect" not in examined
         ann = {**config, "sasl.username": "ann", "sasl.password": "hunter2"}
         with odradek.Producer.from_config(ann) as producer, pytest.raises(KafkaError) as refused:
             producer.send("t", b"x").result(20)

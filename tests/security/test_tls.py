@@ -79,6 +79,17 @@ async def test_plain_bytes_on_a_tls_port_end_in_one_line(
     assert "came where TLS was expected" in line["reason"]
 
 
+async def test_a_client_that_only_looks_whether_anything_listens_is_no_failure(
+    scene: SecureScene, caught: Callable[..., Any]
+) -> None:
+    await scene.secure("SSL")
+    reader, writer = await asyncio.open_connection("127.0.0.1", scene.broker.port)  # type: ignore[union-attr]
+    writer.write_eof()
+    assert await asyncio.wait_for(reader.read(), 20) == b""
+    writer.close()
+    assert list(caught("tls_handshake_failed")) == []
+
+
 @pytest.mark.check(4, 6)
 async def test_required_certificates_name_the_client(scene: SecureScene) -> None:
     await scene.secure("SSL", {"ssl.client.auth": "required"})

@@ -25,17 +25,20 @@ def _keep_command_config(context: click.Context, _: click.Parameter, path: str |
     context.meta[access.COMMAND_CONFIG] = path
 
 
+command_config_option: Final = click.option(
+    "--command-config",
+    metavar="FILE",
+    envvar="ODRADEK_CLIENT_CONFIG",
+    expose_value=False,
+    callback=_keep_command_config,
+    help="A properties file that says how to connect: security.protocol, sasl.mechanism, ...",
+)
+
+
 def bootstrap_option(command: Command) -> Command:
     """Where the cluster is, and how to log in to it."""
     for decorate in (
-        click.option(
-            "--command-config",
-            metavar="FILE",
-            envvar="ODRADEK_CLIENT_CONFIG",
-            expose_value=False,
-            callback=_keep_command_config,
-            help="A properties file that says how to connect: security.protocol, sasl.mechanism, ...",
-        ),
+        command_config_option,
         click.option(
             "--bootstrap",
             "-b",

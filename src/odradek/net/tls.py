@@ -72,7 +72,8 @@ class InnerProtocol(Protocol):
 
 
 class TlsLayer(asyncio.BufferedProtocol):
-    """Used on the event loop only. `on_end` hears once how the handshake went: None, or why there is no TLS.
+    """Used on the event loop only. `on_end` hears once how the handshake went: None, or why there is no TLS. A server hears
+    None of a client, too, that left before its first byte.
 
     `accepted` gets the plain transport before the handshake, and says whether to begin it. `connection_lost` reaches the inner
     protocol in every case, `connection_made` only after the handshake.
@@ -154,7 +155,9 @@ class TlsLayer(asyncio.BufferedProtocol):
     def eof_received(self) -> bool:
         self._eof = True
         if not self._is_open:
-            if not self._has_ended:
+            if self._is_server and self._is_first_read:  # it only looked whether anything listens
+                self._failed(None)
+            else:
                 self._failed(
                     TlsFailure("the other side closed the connection during the TLS handshake", code=HUNG_UP)
                 )
@@ -215,7 +218,7 @@ class TlsLayer(asyncio.BufferedProtocol):
         self._deadline = None
         self._failed(TlsFailure(f"the TLS handshake took longer than {self._handshake_s:g} s", code=HUNG_UP))
 
-    def _failed(self, failure: TlsFailure) -> None:
+    def _failed(self, failure: TlsFailure | None) -> None:
         if self._has_ended:
             return
         self._has_ended = True

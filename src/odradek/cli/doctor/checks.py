@@ -341,7 +341,11 @@ def check_bootstrap(bootstrap: str) -> Iterator[Finding]:
         yield fail(about, seen, advice)
         return
     except (OdradekError, OSError) as error:
-        yield fail(about, " ".join(str(error).split()), "make sure that it is a broker, without TLS and SASL")
+        yield fail(
+            about,
+            " ".join(str(error).split()),
+            "make sure that it is a broker, and give --command-config where it wants a login",
+        )
         return
     yield ok(about, f"cluster {cluster.cluster_id} with {len(cluster.brokers)} broker(s)")
     for broker in cluster.brokers:

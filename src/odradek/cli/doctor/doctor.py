@@ -27,7 +27,7 @@ from odradek.cli.doctor.checks import (
 )
 from odradek.cli.doctor.security import check_security
 from odradek.cli.doctor.zookeeper import check_zookeeper
-from odradek.cli.options import broker_settings_options, json_option
+from odradek.cli.options import broker_settings_options, command_config_option, json_option
 from odradek.cli.serving.broker_settings import gather
 from odradek.config.broker import BrokerConfig
 from odradek.config.sources import Collected
@@ -51,6 +51,7 @@ _COLOURS = {Level.OK: "green", Level.WARN: "yellow", Level.FAIL: "red"}
     envvar="ODRADEK_BOOTSTRAP",
     help="Also look at a running broker.",
 )
+@command_config_option
 @json_option
 @click.pass_context
 def doctor(

@@ -64,9 +64,11 @@ def _make(place: Path, listen: str | None) -> str:
     write_private(place / "broker.pem", broker.pem)
     client = client_settings(place, passwords[ADMIN])
     write_private(place / "client.properties", config_properties.format_properties(dict(client)).encode())
-    server = config_properties.format_properties(_server_settings(place, passwords))
-    write_private(place / "server.properties", server.encode())
     address = format_address(*parse_host_port(listen or DEFAULT_LISTEN))
+    server = config_properties.format_properties(
+        {"listeners": f"{LISTENER}://{address}", **_server_settings(place, passwords)}
+    )
+    write_private(place / "server.properties", server.encode())
     return _words(place, client, address)
 
 
