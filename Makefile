@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 SEEDS  ?= 200
 CLUSTER_SEEDS ?= 2000
-JOBS   ?= 4
+JOBS   ?= 3
 MINUTES ?= 30
 FLAKES ?= 3
 FRAMES ?= 1000000
@@ -35,8 +35,8 @@ $(READY): pyproject.toml setup.py requirements/dev.txt requirements/pipeline.txt
 demo: $(READY) ## 336,776 flights through a broker and a Spark pipeline that is killed once: table, chart, archive, checked totals
 	@$(BIN)/python examples/flights/demo.py
 
-test: $(READY) ## every test that CI runs, JOBS=4 at a time: many of them wait
-	$(BIN)/python -m pytest -q -n $(JOBS) --dist loadscope
+test: $(READY) ## every test that CI runs, JOBS=3 at a time: some of them wait
+	$(BIN)/python -m pytest -q -n $(JOBS) --dist worksteal
 
 quick: $(READY) ## units and properties of what changed since the last commit, or SINCE=main: the fast loop
 	@$(BIN)/python -m tools.quick $(SINCE)

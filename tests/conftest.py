@@ -2,10 +2,8 @@
 
 import gc
 from collections.abc import Iterator
-from typing import Any
 
 import pytest
-from tests.scheduling import UnitScheduling, rank_of
 
 from odradek.runtime import real
 from odradek.testing import guarded_disk
@@ -31,18 +29,6 @@ def garbage_collector_stays_on() -> Iterator[None]:
     enabled = gc.isenabled()
     gc.enable()
     assert enabled, "the garbage collector is off"
-
-
-@pytest.hookimpl(trylast=True)
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """In workers, after the shuffle: long units of work first. All workers must have the same order."""
-    if hasattr(config, "workerinput"):
-        items.sort(key=lambda test: rank_of(test.nodeid))
-
-
-@pytest.hookimpl(optionalhook=True)
-def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> UnitScheduling | None:
-    return UnitScheduling(config, log) if config.getoption("dist") == "loadscope" else None
 
 
 @pytest.hookimpl(trylast=True)
