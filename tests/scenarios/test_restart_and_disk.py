@@ -88,7 +88,7 @@ async def test_a_full_disk_refuses_appends_and_gives_the_partition_back(
     full = True
 
     def write(self: PosixFile, data: Any, position: int) -> None:
-        if full and self._path.endswith("t-0/00000000000000000000.log"):
+        if full and self.path.endswith("t-0/00000000000000000000.log"):
             real_write(self, data[: len(data) // 2], position)
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         real_write(self, data, position)
@@ -122,7 +122,7 @@ async def test_a_failed_fsync_takes_the_directory_offline_for_good(
     real_sync = PosixFile.sync
 
     def sync(self: PosixFile) -> None:
-        if self._path.startswith(str(placement["a"])):
+        if self.path.startswith(str(placement["a"])):
             raise OSError(errno.EIO, os.strerror(errno.EIO))
         real_sync(self)
 

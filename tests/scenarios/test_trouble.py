@@ -79,7 +79,7 @@ async def test_changes_that_cannot_be_written_are_refused_and_work_once_there_is
     real_sync = PosixFile.sync
 
     def sync(self: PosixFile) -> None:  # of the line, and of the cut that should undo it
-        if self._path.endswith("registry.journal"):
+        if self.path.endswith("registry.journal"):
             no_space()
         real_sync(self)
 

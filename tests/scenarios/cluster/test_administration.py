@@ -519,7 +519,7 @@ async def test_everything_with_settings_is_listed(wire: Any) -> None:
 # -- credentials
 
 
-async def test_no_user_has_credentials_and_none_are_taken(wire: Any) -> None:
+async def test_users_have_credentials_once_they_are_given_some(wire: Any) -> None:
     names = [describe_user_scram_credentials.UserName(name=name) for name in ("a", "b", "b")]
     request = describe_user_scram_credentials.DescribeUserScramCredentialsRequest(users=names)
     response = await wire.call("DescribeUserScramCredentials", 0, request)
@@ -529,4 +529,8 @@ async def test_no_user_has_credentials_and_none_are_taken(wire: Any) -> None:
     )
     request = alter_scram.AlterUserScramCredentialsRequest(upsertions=[added])
     response = await wire.call("AlterUserScramCredentials", 0, request)
-    assert [failure.error_code for failure in response.results] == [33]
+    assert [(user.user, user.error_code) for user in response.results] == [("u", 0)]
+    request = describe_user_scram_credentials.DescribeUserScramCredentialsRequest(users=None)
+    response = await wire.call("DescribeUserScramCredentials", 0, request)
+    [described_user] = response.results
+    assert [(info.mechanism, info.iterations) for info in described_user.credential_infos] == [(1, 8192)]
