@@ -74,7 +74,7 @@ def test_settings_come_from_flags_environment_and_file(
     serve: Callable[..., Process], tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     path = tmp_path / "server.properties"
-    path.write_text("num.partitions=2\nnode.id=5\nauthorizer.class.name=Some\nmetric.reporters=Some\n")
+    path.write_text("num.partitions=2\nnode.id=5\nmetric.reporters=Some\n")
     process = serve(str(path), "--set", "num.partitions=4", ODRADEK_LOG_RETENTION_HOURS="3")
     address = address_of(process)
     assert main(["topic", "create", "t", "-b", address, "--json"]) == 0
@@ -86,7 +86,6 @@ def test_settings_come_from_flags_environment_and_file(
     assert json.loads(capfd.readouterr().out)["controller"] == 5
     _, error = stop(process)
     assert "metric.reporters is not supported yet and has no effect" in error
-    assert "every client may do everything" in error
 
 
 def test_a_port_in_use_is_one_line(serve: Callable[..., Process]) -> None:
