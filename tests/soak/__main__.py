@@ -26,8 +26,8 @@ def main() -> int:
         return 0
     seed = chosen.seed if chosen.seed is not None else random.SystemRandom().randrange(1 << 31)
     seconds = chosen.minutes * 60 if chosen.minutes is not None else chosen.hours * 3600
-    terms = Terms.of(seconds, seed)
-    _say(f"seed {seed}, {seconds / 60:.0f} minutes; samples in {file}")
+    terms = Terms.of(seconds, seed, chosen.pace)
+    _say(f"seed {seed}, {seconds / 60:.0f} minutes at {chosen.pace:g} of the usual rates; samples in {file}")
     with tempfile.TemporaryDirectory(prefix="odradek-soak-") as temporary:
         run_result = run(terms, chosen.keep or Path(temporary), file, tell=_say)
     _show(file, run_result, chosen.output)
@@ -40,6 +40,12 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--minutes", type=float, default=None, help="the same, in minutes")
     parser.add_argument("--seed", type=int, default=None, help="of what is random (drawn)")
     parser.add_argument(
+        "--pace",
+        type=_pace,
+        default=1.0,
+        help="a part of the usual rates, for a machine that has other work (1)",
+    )
+    parser.add_argument(
         "--output", type=Path, default=Path("artifacts/soak"), help="where samples, table and picture go"
     )
     parser.add_argument("--keep", type=Path, help="a directory for the brokers' data and logs, kept")
@@ -47,6 +53,13 @@ def _arguments() -> argparse.Namespace:
         "--again", action="store_true", help="only the table and the picture, of samples that are there"
     )
     return parser.parse_args()
+
+
+def _pace(text: str) -> float:
+    pace = float(text)
+    if not 0.01 <= pace <= 100:
+        raise argparse.ArgumentTypeError(f"'{text}' is no pace: give a number from 0.01 to 100")
+    return pace
 
 
 def _show(file: Path, run_result: Result | None, output: Path) -> None:

@@ -8,7 +8,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final, Self
 
@@ -48,11 +48,18 @@ class Terms:
     session_seconds: float = 6.0
 
     @classmethod
-    def of(cls, seconds: float, seed: int) -> Self:
-        """A short run looks more often, and has its visits all the same."""
-        look_every_s = max(min(seconds / 600, 10.0), 1.0)
-        return cls(
-            seconds=seconds, seed=seed, look_every_s=look_every_s, visit_pause_s=min(seconds / 5, 90.0)
+    def of(cls, seconds: float, seed: int, pace: float = 1.0) -> Self:
+        """A short run looks more often, and has its visits all the same; `pace` is a part of the usual rates."""
+        usual = cls(seconds=seconds, seed=seed)
+        return replace(
+            usual,
+            look_every_s=max(min(seconds / 600, 10.0), 1.0),
+            ledger_per_second=max(round(usual.ledger_per_second * pace), 2),
+            work_per_second=max(round(usual.work_per_second * pace), 1),
+            keyed_per_second=max(round(usual.keyed_per_second * pace), 1),
+            frames_per_second=usual.frames_per_second * pace,
+            churn_pause_s=usual.churn_pause_s / pace,
+            visit_pause_s=min(seconds / 5, 90.0),
         )
 
 
