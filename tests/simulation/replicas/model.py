@@ -381,7 +381,9 @@ class ReplicasModel:
             replicas=SimpleNamespace(leader=lead, leader_throttle=SimpleNamespace(is_active=False)),
             runtime=SimpleNamespace(clock=self._clock),
         )
-        context: Any = SimpleNamespace(api_version=17, connection=SimpleNamespace(sends_uncopied=False))
+        context: Any = SimpleNamespace(
+            api_version=17, access=None, connection=SimpleNamespace(sends_uncopied=False)
+        )
         who = FetchingBroker(broker_id=fetch.follower, broker_epoch=fetch.broker_epoch)
         (partition_data,) = Reading(broker, context, FetchRequest(), [fetch.wanted], who).read()
         return partition_data.data
