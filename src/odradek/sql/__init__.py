@@ -1,0 +1,1 @@
+"""SQL for streams and tables: ksqlDB's statements, on `odradek.streams`."""
