@@ -1,0 +1,183 @@
+"""ksqlDB's tokens and expressions, as a dialect of sqlglot.
+
+Calls of functions stay as they are written (`exp.Anonymous`): what they mean is decided by the table of functions.
+Names in a tree are as they are kept; each has the place where it stands.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, ClassVar, Final
+
+from sqlglot import Token, Tokenizer, TokenType, exp
+from sqlglot.dialects.dialect import Dialect
+from sqlglot.errors import ErrorLevel, ParseError, TokenError
+from sqlglot.parser import Parser
+
+from odradek.sql.errors import Position, SqlError
+
+_TYPE_BRACKETS: Final = {"(": 1, "<": 1, ")": -1, ">": -1}
+
+
+def _struct_field(parser: Any, struct: exp.Expr, field: exp.Expr) -> exp.Expr:
+    name = field.this if isinstance(field, exp.Column) else field
+    if not isinstance(name, exp.Identifier):
+        parser.raise_error("-> needs the name of a field")
+    return exp.Dot(this=struct, expression=name)
+
+
+class Ksql(Dialect):
+    """Expressions of ksqlDB."""
+
+    INDEX_OFFSET = 0
+    DPIPE_IS_STRING_CONCAT = True
+    STRICT_STRING_CONCAT = True
+
+    class Tokenizer(Tokenizer):
+        IDENTIFIERS: ClassVar = ["`", '"']
+        QUOTES: ClassVar = ["'"]
+        STRING_ESCAPES: ClassVar = ["'"]
+        RAW_STRINGS: ClassVar = [("$$", "$$")]
+        SINGLE_TOKENS: ClassVar = {**Tokenizer.SINGLE_TOKENS, "$": TokenType.DOLLAR}
+        KEYWORDS: ClassVar = {
+            "||": TokenType.DPIPE,
+            ">=": TokenType.GTE,
+            "<=": TokenType.LTE,
+            "<>": TokenType.NEQ,
+            "!=": TokenType.NEQ,
+            ":=": TokenType.COLON_EQ,
+            "->": TokenType.ARROW,
+            "=>": TokenType.FARROW,
+            "AND": TokenType.AND,
+            "OR": TokenType.OR,
+            "NOT": TokenType.NOT,
+            "IN": TokenType.IN,
+            "IS": TokenType.IS,
+            "NULL": TokenType.NULL,
+            "LIKE": TokenType.LIKE,
+            "ESCAPE": TokenType.ESCAPE,
+            "BETWEEN": TokenType.BETWEEN,
+            "CASE": TokenType.CASE,
+            "WHEN": TokenType.WHEN,
+            "THEN": TokenType.THEN,
+            "ELSE": TokenType.ELSE,
+            "END": TokenType.END,
+            "TRUE": TokenType.TRUE,
+            "FALSE": TokenType.FALSE,
+            "DISTINCT": TokenType.DISTINCT,
+            "AS": TokenType.ALIAS,
+            "FROM": TokenType.FROM,
+            "SELECT": TokenType.SELECT,
+        }
+
+    class Parser(Parser):
+        FUNCTIONS: ClassVar[dict[Any, Any]] = {}
+        FUNCTION_PARSERS: ClassVar = {
+            "CAST": lambda self: self._ksql_cast(),
+        }
+        NO_PAREN_FUNCTIONS: ClassVar[dict[Any, Any]] = {}
+        NO_PAREN_FUNCTION_PARSERS: ClassVar = {"CASE": lambda self: self._parse_case()}
+        TYPE_LITERAL_PARSERS: ClassVar[dict[Any, Any]] = {}
+        LAMBDAS: ClassVar = {
+            TokenType.FARROW: lambda self, names: exp.Lambda(
+                this=self._parse_disjunction(), expressions=names
+            ),
+        }
+        COLUMN_OPERATORS: ClassVar = {TokenType.DOT: None, TokenType.ARROW: _struct_field}
+        SUBQUERY_PREDICATES: ClassVar[dict[Any, Any]] = {}
+
+        def expression_of(self, tokens: Sequence[Token], text: str) -> exp.Expr:
+            """The tree of these tokens, all of them. SqlError for what is no expression."""
+            try:
+                (tree,) = self._parse(type(self)._parse_expression, list(tokens), text)
+            except ParseError as error:
+                raise _refused(error, tokens) from None
+            if tree is None:
+                raise SqlError("an expression is needed here", place(tokens[0]))
+            return _with_names_as_kept(tree)
+
+        def _parse_types(self, *_: Any, **__: Any) -> exp.Expr | None:
+            """Types stand in CAST only."""
+            return None
+
+        def _parse_type(self, *_: Any, **__: Any) -> exp.Expr | None:
+            return self._parse_column()
+
+        def _parse_window(self, this: exp.Expr | None, alias: bool = False) -> exp.Expr | None:
+            return this
+
+        def _ksql_cast(self) -> exp.Expr:
+            value = self._parse_disjunction()
+            if not self._match(TokenType.ALIAS):
+                self.raise_error("CAST needs AS and a type")
+            start, depth = self._index, 0
+            while self._curr and not (self._curr.text == ")" and depth == 0):
+                depth += _TYPE_BRACKETS.get(self._curr.text, 0)
+                self._advance()
+            if self._index == start:
+                self.raise_error("CAST needs a type after AS")
+            return exp.Cast(this=value, to=exp.Var(this=written(self._tokens[start : self._index])))
+
+
+def tokens_of(text: str) -> list[Token]:
+    """SqlError for a string or a name that does not end."""
+    try:
+        return list(Ksql.Tokenizer().tokenize(text))
+    except TokenError as error:
+        opened = _last_open_quote(text)
+        raise SqlError("a quote or a comment is opened and does not end", opened) from error
+
+
+def written(tokens: Sequence[Token]) -> str:
+    """The text of a type."""
+    return " ".join(
+        f"`{token.text}`" if token.token_type == TokenType.IDENTIFIER else token.text for token in tokens
+    )
+
+
+def expression_of(tokens: Sequence[Token], text: str) -> exp.Expr:
+    """SqlError for what is no expression."""
+    return Ksql.Parser(dialect=Ksql, error_level=ErrorLevel.IMMEDIATE).expression_of(tokens, text)
+
+
+def place(token: Token) -> Position:
+    """Where a token begins."""
+    return Position(token.line, max(1, token.col - (token.end - token.start)))
+
+
+def position_of(tree: exp.Expr) -> Position | None:
+    """Where the first thing of an expression stands that knows its place."""
+    known = [
+        Position(node.meta["line"], max(1, node.meta["col"] - (node.meta["end"] - node.meta["start"])))
+        for node in tree.walk()
+        if "line" in node.meta
+    ]
+    return min(known, default=None)
+
+
+def _with_names_as_kept(tree: exp.Expr) -> exp.Expr:
+    for name in list(tree.find_all(exp.Identifier)):
+        if not name.args.get("quoted"):
+            name.set("this", name.this.upper())
+            name.set("quoted", True)
+    return tree
+
+
+def _refused(error: ParseError, tokens: Sequence[Token]) -> SqlError:
+    details = error.errors[0] if error.errors else {}
+    described = (details.get("description") or str(error)).rstrip(".")
+    if described.startswith("Required keyword"):
+        described = "something is missing before or after it"
+    line, column, highlight = details.get("line"), details.get("col"), details.get("highlight") or ""
+    if line is None or column is None:
+        return SqlError(f"this is no expression: {described}", place(tokens[0]))
+    where = Position(line, max(1, column - max(0, len(highlight) - 1)))
+    return SqlError(f"unexpected {highlight!r} in an expression: {described}", where)
+
+
+def _last_open_quote(text: str) -> Position | None:
+    for mark in ("'", "`", '"', "/*"):
+        if text.count(mark) % 2:
+            start = text.rindex(mark)
+            return Position(text.count("\n", 0, start) + 1, start - text.rfind("\n", 0, start))
+    return None

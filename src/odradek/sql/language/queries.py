@@ -1,0 +1,101 @@
+"""A query as it is written: clauses are values of ours, expressions are sqlglot's trees."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+from sqlglot import exp
+
+from odradek.sql.errors import Position
+
+Expression: TypeAlias = exp.Expr
+JoinType: TypeAlias = Literal["inner", "left", "right", "outer"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SelectExpression:
+    """`alias` None: a name is made."""
+
+    expression: Expression
+    alias: str | None
+    position: Position
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SelectStar:
+    """`*`, of one source (`a.*`), or of a struct (`address->*`)."""
+
+    source: str | None = None
+    struct: Expression | None = None
+    position: Position
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NamedRelation:
+    """A stream or table. `alias`: its name when it has none of its own."""
+
+    name: str
+    alias: str
+    position: Position
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SubqueryRelation:
+    """A query in brackets, which is read as a source."""
+
+    query: Query
+    alias: str
+    position: Position
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Within:
+    """Of a join of two streams, in milliseconds: how much older and newer the right record may be.
+    `grace_ms` None: not said.
+    """
+
+    before_ms: int
+    after_ms: int
+    grace_ms: int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JoinRelation:
+    kind: JoinType
+    left: Relation
+    right: NamedRelation | SubqueryRelation
+    condition: Expression
+    within: Within | None
+    position: Position
+
+
+Relation: TypeAlias = NamedRelation | SubqueryRelation | JoinRelation
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WindowClause:
+    """`size_ms`: the gap of a session. `advance_ms`: of hopping windows. None: not said."""
+
+    kind: Literal["tumbling", "hopping", "session"]
+    size_ms: int
+    advance_ms: int | None = None
+    retention_ms: int | None = None
+    grace_ms: int | None = None
+    position: Position
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Query:
+    """`emit` None: a pull query, or a persistent query, which emits changes."""
+
+    select: tuple[SelectExpression | SelectStar, ...]
+    relation: Relation
+    window: WindowClause | None = None
+    where: Expression | None = None
+    group_by: tuple[Expression, ...] = ()
+    partition_by: tuple[Expression, ...] = ()
+    having: Expression | None = None
+    emit: Literal["changes", "final"] | None = None
+    limit: int | None = None
+    position: Position

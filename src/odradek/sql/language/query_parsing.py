@@ -1,0 +1,248 @@
+"""SELECT: the clauses of a query, in ksqlDB's order."""
+
+from __future__ import annotations
+
+from typing import Final, Literal
+
+from sqlglot import Token, exp
+
+from odradek.sql.errors import Position, SqlError
+from odradek.sql.language.dialect import expression_of, place
+from odradek.sql.language.queries import (
+    JoinRelation,
+    JoinType,
+    NamedRelation,
+    Query,
+    Relation,
+    SelectExpression,
+    SelectStar,
+    SubqueryRelation,
+    WindowClause,
+    Within,
+)
+from odradek.sql.language.reading import StatementReader
+
+_WINDOWS: Final = ("TUMBLING", "HOPPING", "SESSION")
+_ELSEWHERE: Final = {
+    "ORDER": "ORDER BY is not for streams: records come in their own order; TOPK says the largest values",
+    "UNION": "UNION is not supported: write INSERT INTO … SELECT for each part",
+    "INTERSECT": "INTERSECT is not supported: write a join",
+    "OFFSET": "OFFSET is not supported",
+}
+
+
+def _begins_clause(reader: StatementReader) -> bool:
+    word, after = reader.word(), reader.word(1)
+    if (
+        word in ("FROM", "WHERE", "HAVING")
+        or reader.follows("GROUP", "BY")
+        or reader.follows("PARTITION", "BY")
+    ):
+        return True
+    if word == "EMIT":
+        return after in ("CHANGES", "FINAL")
+    if word == "LIMIT":
+        return after.isdigit()
+    if word == "WINDOW":
+        return after in (*_WINDOWS, "(")
+    return word in ("ORDER", "UNION", "INTERSECT") and after != ""
+
+
+def _begins_join(reader: StatementReader) -> bool:
+    word, after = reader.word(), reader.word(1)
+    if word == "JOIN":
+        return True
+    return (word in ("INNER", "CROSS") and after == "JOIN") or (
+        word in ("LEFT", "RIGHT", "FULL") and after in ("JOIN", "OUTER")
+    )
+
+
+def _ends_item(reader: StatementReader) -> bool:
+    return reader.word() == "," or _begins_clause(reader)
+
+
+def _ends_condition(reader: StatementReader) -> bool:
+    return _begins_clause(reader) or _begins_join(reader)
+
+
+class QueryReader:
+    """Reads one query; subqueries are read by it, too."""
+
+    def __init__(self, reader: StatementReader, text: str) -> None:
+        self._reader = reader
+        self._text = text
+
+    def query(self) -> Query:
+        reader, where_it_begins = self._reader, self._reader.position()
+        reader.expect("SELECT")
+        if reader.follows("DISTINCT"):
+            raise SqlError(
+                "SELECT DISTINCT is not for streams",
+                reader.position(),
+                "Write GROUP BY with the columns, in a table.",
+            )
+        select = reader.listed(self._select_item)
+        reader.expect("FROM")
+        relation = self._relation()
+        window = self._window() if reader.follows("WINDOW") else None
+        where = self._clause("WHERE")
+        group_by = self._expressions("GROUP", "BY")
+        if window is None and reader.follows("WINDOW"):
+            window = self._window()
+        partition_by = self._expressions("PARTITION", "BY")
+        having = self._clause("HAVING")
+        emit: Literal["changes", "final"] | None = None
+        if reader.accept("EMIT"):
+            emit = "changes" if reader.choose("CHANGES", "FINAL") == "CHANGES" else "final"
+        limit = reader.whole() if reader.accept("LIMIT") else None
+        if reader.word() in _ELSEWHERE:
+            raise SqlError(_ELSEWHERE[reader.word()], reader.position())
+        return Query(
+            select=select,
+            relation=relation,
+            window=window,
+            where=where,
+            group_by=group_by,
+            partition_by=partition_by,
+            having=having,
+            emit=emit,
+            limit=limit,
+            position=where_it_begins,
+        )
+
+    def _clause(self, word: str) -> exp.Expr | None:
+        return self._reader.expression(_begins_clause) if self._reader.accept(word) else None
+
+    def _expressions(self, *words: str) -> tuple[exp.Expr, ...]:
+        """Expressions with commas, which may be in brackets together."""
+        if not self._reader.accept(*words):
+            return ()
+        made = self._reader.listed(lambda: self._reader.expression(_ends_item))
+        if len(made) == 1 and isinstance(made[0], exp.Tuple):
+            return tuple(made[0].expressions)
+        if len(made) == 1 and isinstance(made[0], exp.Paren):
+            return (made[0].this,)
+        return made
+
+    def _select_item(self) -> SelectExpression | SelectStar:
+        reader, where = self._reader, self._reader.position()
+        if reader.accept("*"):
+            return SelectStar(position=where)
+        tokens = reader.until(_ends_item)
+        if not tokens:
+            raise SqlError("an expression is needed here", where)
+        if len(tokens) > 2 and tokens[-1].text == "*" and tokens[-2].text in (".", "->"):
+            return self._star_of(tokens, where)
+        made = expression_of(tokens, self._text)
+        if isinstance(made, exp.Alias):
+            return SelectExpression(expression=made.this, alias=made.alias, position=where)
+        return SelectExpression(expression=made, alias=None, position=where)
+
+    def _star_of(self, tokens: list[Token], where: Position) -> SelectStar:
+        of = expression_of(tokens[:-2], self._text)
+        if tokens[-2].text == "->":
+            return SelectStar(struct=of, position=where)
+        if not isinstance(of, exp.Column):
+            raise SqlError(".* needs the name of a source before it", place(tokens[0]))
+        return SelectStar(source=of.name, position=where)
+
+    def _relation(self) -> Relation:
+        reader = self._reader
+        relation: Relation = self._source()
+        while _begins_join(reader):
+            where = reader.position()
+            kind = self._join_kind()
+            right = self._source()
+            within = self._within() if reader.accept("WITHIN") else None
+            reader.expect("ON")
+            condition = reader.expression(_ends_condition)
+            relation = JoinRelation(
+                kind=kind, left=relation, right=right, condition=condition, within=within, position=where
+            )
+        if reader.follows(","):
+            raise SqlError(
+                "several sources need a join", reader.position(), "Write a JOIN b ON a.key = b.key."
+            )
+        return relation
+
+    def _join_kind(self) -> JoinType:
+        reader = self._reader
+        kinds: dict[str, JoinType] = {"LEFT": "left", "RIGHT": "right", "FULL": "outer", "INNER": "inner"}
+        word = reader.word()
+        if word == "CROSS":
+            raise SqlError("CROSS JOIN is not supported: a join needs ON", reader.position())
+        if word in kinds:
+            reader.expect(word)
+            if word != "INNER":
+                reader.accept("OUTER")
+        reader.expect("JOIN")
+        return kinds.get(word, "inner")
+
+    def _source(self) -> NamedRelation | SubqueryRelation:
+        reader, where = self._reader, self._reader.position()
+        if reader.accept("("):
+            inner = self.query()
+            reader.expect(")")
+            return SubqueryRelation(query=inner, alias=self._alias() or "", position=where)
+        name = reader.name("the name of a stream or table")
+        return NamedRelation(name=name, alias=self._alias() or name, position=where)
+
+    def _alias(self) -> str | None:
+        reader = self._reader
+        if reader.accept("AS"):
+            return reader.name("an alias")
+        if (
+            not reader.follows_name()
+            or _begins_clause(reader)
+            or _begins_join(reader)
+            or reader.word() in ("ON", "WITHIN", *_ELSEWHERE)
+        ):
+            return None
+        return reader.name()
+
+    def _within(self) -> Within:
+        reader = self._reader
+        if reader.accept("("):
+            before_ms = reader.duration_ms()
+            reader.expect(",")
+            after_ms = reader.duration_ms()
+            reader.expect(")")
+        else:
+            before_ms = after_ms = reader.duration_ms()
+        grace_ms = reader.duration_ms() if reader.accept("GRACE", "PERIOD") else None
+        return Within(before_ms=before_ms, after_ms=after_ms, grace_ms=grace_ms)
+
+    def _window(self) -> WindowClause:
+        reader, where = self._reader, self._reader.position()
+        reader.expect("WINDOW")
+        kinds: dict[str, Literal["tumbling", "hopping", "session"]] = {
+            "TUMBLING": "tumbling",
+            "HOPPING": "hopping",
+            "SESSION": "session",
+        }
+        kind = kinds[reader.choose(*_WINDOWS)]
+        reader.expect("(")
+        lengths: dict[str, int] = {}
+        if kind == "session":
+            lengths["size_ms"] = reader.duration_ms()
+        else:
+            reader.expect("SIZE")
+            lengths["size_ms"] = reader.duration_ms()
+        while reader.accept(","):
+            if kind == "hopping" and reader.accept("ADVANCE", "BY"):
+                lengths["advance_ms"] = reader.duration_ms()
+            elif reader.accept("RETENTION"):
+                lengths["retention_ms"] = reader.duration_ms()
+            elif reader.accept("GRACE"):
+                reader.expect("PERIOD")
+                lengths["grace_ms"] = reader.duration_ms()
+            else:
+                raise reader.unexpected(
+                    *(["ADVANCE BY"] if kind == "hopping" else []), "RETENTION", "GRACE PERIOD"
+                )
+        reader.expect(")")
+        if kind == "hopping" and "advance_ms" not in lengths:
+            raise SqlError(
+                "a hopping window needs ADVANCE BY", where, "Write (SIZE 1 HOUR, ADVANCE BY 10 MINUTES)."
+            )
+        return WindowClause(kind=kind, position=where, **lengths)
