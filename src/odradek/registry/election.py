@@ -1,4 +1,4 @@
-"""Who is the controller: the session that owns `/controller`.
+"""Controller election and failover: the controller is the session that owns `/controller`.
 
 A candidate creates that node, ephemeral, and raises `/controller_epoch` in the same commit: each term has an epoch of its own,
 and a holder of `Term.check` in its commits can change nothing once another was elected. One task makes every transition;
@@ -38,19 +38,19 @@ _log = events.get("election")
 
 
 class Term(NamedTuple):
-    """One time in office. A commit that begins with `check` is refused once the term is over."""
+    """One term of a controller. A commit that begins with `check` is refused once the term is over."""
 
     epoch: int
     check: Check
 
 
 class Election:
-    """Stands for controller from `start` on, again after each defeat, until `resign` or `close`.
+    """A candidate for controller from `start` on, again after each election that it loses, until `resign` or `close`.
 
-    `on_elected` runs in a task of its own, which is cancelled when the term ends; if it fails, the office is given up and,
-    after a while, sought again. `on_deposed` follows the end of every term. `on_controller` gets the data of `/controller`
-    (None while there is none) and the epoch whenever they change. The registry's `on_expired` is taken over, and what was
-    set there is still called; the session is renewed here.
+    `on_elected` runs in a task of its own, which is cancelled when the term ends; if it fails, this broker resigns and,
+    after a while, is a candidate again. `on_deposed` follows the end of every term. `on_controller` gets the data of
+    `/controller` (None while there is none) and the epoch whenever they change. The registry's `on_expired` is taken over, and
+    what was set there is still called; the session is renewed here.
     """
 
     def __init__(
@@ -71,42 +71,42 @@ class Election:
         self._entropy = entropy
         self._announced: tuple[bytes | None, int] | None = None
         self._term: Term | None = None
-        self._office: asyncio.Task[None] | None = None
-        self._stands = False
+        self._term_task: asyncio.Task[None] | None = None
+        self._is_candidate = False
         self._session_is_over = False
         self._is_stale = False
         """What is read may be older than what this side already knows to have happened."""
         self._wake = asyncio.Event()
-        self._hurry = asyncio.Event()
+        self._skip_backoff = asyncio.Event()
         """Ends a back-off, which mere news does not."""
-        self._out = asyncio.Event()
+        self._has_left = asyncio.Event()
         self._run_task: asyncio.Task[None] | None = None
         self._leave_registry: Callable[[], None] = lambda: None
 
     @property
     def term(self) -> Term | None:
-        """The term in office, as far as this side knows."""
+        """The term of this side, as far as this side knows."""
         return self._term
 
     async def start(self) -> None:
-        """Begin to stand; returns before anyone is elected."""
-        self._stands = True
+        """Become a candidate; returns before anyone is elected."""
+        self._is_candidate = True
         self._wake.set()
         if self._run_task is None:
-            self._leave_registry = self._attend()
+            self._leave_registry = self._watch_registry()
             self._run_task = asyncio.create_task(self._run(), name="election")
 
     async def resign(self) -> None:
-        """Leave office and stand no more. Afterwards another may be elected, at the latest when the session ends."""
-        self._stands = False
-        self._out.clear()
+        """Resign, and be no candidate any more. Afterwards another may be elected, at the latest when the session ends."""
+        self._is_candidate = False
+        self._has_left.clear()
         self._wake.set()
-        self._hurry.set()
+        self._skip_backoff.set()
         if self._run_task is None or self._run_task.done():
             return
         try:
             async with asyncio.timeout(_RESIGN_SECONDS):
-                await self._out.wait()
+                await self._has_left.wait()
         except TimeoutError:
             _log.warning("controller_resignation_unheard")
 
@@ -122,13 +122,13 @@ class Election:
 
     # -- notifications ------------------------------------------------------------------------------------------
 
-    def _attend(self) -> Callable[[], None]:
+    def _watch_registry(self) -> Callable[[], None]:
         registry, before = self._registry, self._registry.on_expired
 
         def session_over() -> None:
             self._session_is_over = True
             self._wake.set()
-            self._hurry.set()
+            self._skip_backoff.set()
             before()
 
         registry.on_expired = session_over
@@ -146,7 +146,7 @@ class Election:
         failures = 0
         while True:
             self._wake.clear()
-            self._hurry.clear()
+            self._skip_backoff.clear()
             try:
                 await self._look()
                 failures = 0
@@ -172,7 +172,7 @@ class Election:
         seconds, awaited = _LOOK_SECONDS, self._wake
         if failures:
             shortest, longest = _RETRY_SECONDS
-            seconds, awaited = min(longest, shortest * 2.0 ** min(failures - 1, 10)), self._hurry
+            seconds, awaited = min(longest, shortest * 2.0 ** min(failures - 1, 10)), self._skip_backoff
         try:
             async with asyncio.timeout(seconds * (0.5 + 0.5 * self._entropy.uniform())):
                 await awaited.wait()
@@ -183,7 +183,7 @@ class Election:
 
     async def _look(self) -> None:
         """Compare what the registry says with what this side believes, and make the one step that follows."""
-        if self._session_is_over or not self._stands:
+        if self._session_is_over or not self._is_candidate:
             await self._depose()
         if self._session_is_over:
             await self._registry.renew()
@@ -197,12 +197,12 @@ class Election:
         if self._term is not None and (epoch is None or not is_ours or not self._is_of_term(epoch)):
             await self._depose()
         if controller is None:
-            if self._stands:
-                await self._stand(epoch)
+            if self._is_candidate:
+                await self._run_for_controller(epoch)
         elif is_ours and epoch is not None:
-            await self._hold(controller, epoch)
-        if not self._stands and not is_ours:
-            self._out.set()
+            await self._keep_or_resign(controller, epoch)
+        if not self._is_candidate and not is_ours:
+            self._has_left.set()
 
     async def _read(self) -> tuple[Node | None, Node | None]:
         """The node of the controller with the epoch of its term."""
@@ -217,7 +217,7 @@ class Election:
     def _is_of_term(self, epoch: Node) -> bool:
         return self._term is not None and self._term.check.version == epoch.version
 
-    async def _stand(self, epoch: Node | None) -> None:
+    async def _run_for_controller(self, epoch: Node | None) -> None:
         raised: Operation
         if epoch is None:
             number, version = 1, 0
@@ -227,43 +227,45 @@ class Election:
             raised = Put(path=CONTROLLER_EPOCH, data=b"%d" % number, version=epoch.version)
         await self._registry.commit([Create(path=CONTROLLER, data=self._candidate, ephemeral=True), raised])
         self._tell(self._candidate, number)
-        self._enter(number, version)
+        self._begin_term(number, version)
 
-    async def _hold(self, controller: Node, epoch: Node) -> None:
+    async def _keep_or_resign(self, controller: Node, epoch: Node) -> None:
         """The node is ours: of a commit whose outcome was unknown, of this term, or of one to be given up."""
-        if self._stands and self._term is None:
-            self._enter(int(epoch.data), epoch.version)
+        if self._is_candidate and self._term is None:
+            self._begin_term(int(epoch.data), epoch.version)
             return
-        failed = self._office is not None and self._office.done() and _failure(self._office) is not None
-        if self._stands and not failed:
+        failed = (
+            self._term_task is not None and self._term_task.done() and _failure(self._term_task) is not None
+        )
+        if self._is_candidate and not failed:
             return
         await self._depose()
         guard = Check(path=CONTROLLER_EPOCH, version=epoch.version)
         await self._registry.commit([guard, Delete(path=CONTROLLER, version=controller.version)])
         self._tell(None, int(epoch.data))
-        self._out.set()
+        self._has_left.set()
         if failed:
-            raise RegistryError("the office was given up: taking it failed")
+            raise RegistryError("resigned: taking over as controller failed")
 
-    # -- office ----------------------------------------------------------------------------------------------
+    # -- the term --------------------------------------------------------------------------------------------
 
-    def _enter(self, epoch: int, version: int) -> None:
+    def _begin_term(self, epoch: int, version: int) -> None:
         self._term = Term(epoch=epoch, check=Check(path=CONTROLLER_EPOCH, version=version))
         _log.info("controller_elected", epoch=epoch)
-        self._office = asyncio.create_task(self._serve(self._term), name=f"take office for term {epoch}")
-        self._office.add_done_callback(lambda done: self._wake.set())
+        self._term_task = asyncio.create_task(self._serve(self._term), name=f"controller of term {epoch}")
+        self._term_task.add_done_callback(lambda done: self._wake.set())
 
     async def _serve(self, term: Term) -> None:
         await self._on_elected(term)
 
     async def _depose(self) -> None:
         term, self._term = self._term, None
-        office, self._office = self._office, None
-        if term is None or office is None:
+        task, self._term_task = self._term_task, None
+        if term is None or task is None:
             return
-        office.cancel()
-        await asyncio.gather(office, return_exceptions=True)
-        error = _failure(office)
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+        error = _failure(task)
         if error is not None and not isinstance(error, OdradekError):
             _log.error("controller_failed", epoch=term.epoch, error=repr(error))
         _log.info("controller_deposed", epoch=term.epoch, reason=str(error or ""))

@@ -105,15 +105,15 @@ class FollowerRole:
         if replica.arrivals is not None:
             replica.arrivals.note(log.end_offset, asyncio.get_running_loop().time())
         replica.readers.appended(log.end_offset, log.size_bytes - size_bytes)
-        self.settle()
+        self.advance_high_watermark()
 
     def learned(self, high_watermark: int, start_offset: int) -> None:
-        """What the leader said with its records. It counts as far as our own log goes, now and as that grows; nothing of it may
-        come from an answer by which this log has yet to be cut."""
+        """The marks that the leader sent with its records. They count as far as our own log goes, now and as that grows. An
+        answer that tells this log to truncate has no marks for it: the caller truncates first."""
         self.follower()
         self._leader_high_watermark = high_watermark
         self._leader_start_offset = start_offset
-        self.settle()
+        self.advance_high_watermark()
         if self._replica.log.start_is_doubted:
             self._replica.log.begins_at(start_offset)
             self._replica.flush_if_due()
@@ -121,8 +121,8 @@ class FollowerRole:
     # -- truncation
 
     def truncate(self, diverging: EpochEnd) -> None:
-        """Cut the log to where it parts from the leader's: for the last epoch that we fetched in, the leader has `diverging` as
-        the newest epoch that is not newer, and where it ended (KIP-101, KIP-279, KIP-595)."""
+        """Truncate the log to where it diverges from the leader's. `diverging` is the leader's answer to the last epoch that
+        we fetched in: the newest of its own epochs that is not after ours, and its end offset (KIP-101, KIP-279, KIP-595)."""
         self.follower()
         replica, log = self._replica, self._replica.log
         ours = log.epoch_end_offset(diverging.epoch)
@@ -165,10 +165,10 @@ class FollowerRole:
             replica.arrivals.forget()
         replica.readers.forget_bytes()
         replica.readers.end()
-        self.settle()
+        self.advance_high_watermark()
 
-    def settle(self) -> None:
-        """Move the high watermark as far as it may go now, and ask for a flush where one is due."""
+    def advance_high_watermark(self) -> None:
+        """Advance the high watermark as far as it may go now, and ask for a flush where one is due."""
         replica = self._replica
         durable_offset = replica.make_durable()
         high_watermark = min(self._leader_high_watermark, durable_offset)

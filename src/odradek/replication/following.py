@@ -131,20 +131,20 @@ class FetchResultAction(Enum):
 
     TAKE = auto()
     """Append what it holds, if anything, and learn the marks."""
-    CUT = auto()
-    """The logs have parted."""
+    TRUNCATE = auto()
+    """The logs diverge: truncate ours."""
     BEGIN_AGAIN = auto()
     """The leader's log does not reach down to where ours ends."""
     PAUSE = auto()
     """It cannot be fetched now: try again later."""
 
 
-def verdict(data: PartitionData) -> FetchResultAction:
+def fetch_result_action(data: PartitionData) -> FetchResultAction:
     if data.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
         return FetchResultAction.BEGIN_AGAIN
     if data.error_code != ErrorCode.NONE:
         return FetchResultAction.PAUSE
-    return FetchResultAction.CUT if data.diverging_epoch.epoch >= 0 else FetchResultAction.TAKE
+    return FetchResultAction.TRUNCATE if data.diverging_epoch.epoch >= 0 else FetchResultAction.TAKE
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,8 +10,9 @@ The rules, and where they come from:
   ahead of it for ever.
 - It does not move while the confirmed ISR is smaller than `min.insync.replicas` (KIP-966), or than the number of replicas when
   that is less: what is readable then is on so many replicas, whichever replica goes next.
-- Nor does it while the controller takes a replica out of sync for eligible to lead, and after members left until that is known.
-  Its `min.insync.replicas` may be another: of its own file, or one that is on its way here.
+- It also stands still while the controller regards a replica out of the ISR as eligible to lead (KIP-966), and, after members
+  left, until the answer says whether it does. The controller's `min.insync.replicas` may differ from ours: it has a file of its
+  own, or a change is on its way here.
 - A follower joins when it has everything below the high watermark and reached this leader's epoch (KAFKA-7128): what earlier
   leaders committed may lie above the high watermark that this one knows. It must be the incarnation that the cluster knows
   (KIP-841, KIP-903): an older one may have lost what the newer one reported, and the reverse.
@@ -126,12 +127,12 @@ class InSync:
                 )
 
     def update(self, state: PartitionImage, brokers: Mapping[BrokerId, int], now: float) -> None:
-        """What the controller says now, of the same leadership.
+        """Take the state that the controller published, of the same leadership.
 
-        A newer state decides about a proposal under way, too: it holds the proposal, or made it fail. One that is known already
-        does not: the controller may be carrying the proposal out. But who knows a state from the answer to a proposal does not
-        know its replicas, nor who is eligible: a reassignment may have been completed with it. One that is none any more cannot
-        be added.
+        A newer state also decides a proposal under way: the state holds the proposal, or made it fail. A state of the same
+        epoch does not: the controller may be carrying the proposal out. But the answer to a proposal says neither the replicas
+        nor who is eligible, and a reassignment may have been completed with it. A broker that is no replica any more cannot be
+        added.
         """
         self._now = max(self._now, now)
         self._brokers = brokers
@@ -256,8 +257,10 @@ class InSync:
 
     # -- decisions
 
-    def high_watermark(self, current: int, *, durable_offset: int, end_offset: int, min_in_sync: int) -> int:
-        """Where it may stand now; never below `current`."""
+    def next_high_watermark(
+        self, current: int, *, durable_offset: int, end_offset: int, min_in_sync: int
+    ) -> int:
+        """How far the high watermark may advance now; never below `current`."""
         if self._awaits_eligible or not self.is_enough(min_in_sync):
             return current
         reachable = durable_offset
@@ -282,7 +285,7 @@ class InSync:
             and self._brokers.get(broker) == follower.broker_epoch
         )
 
-    def expansion(self, follower: BrokerId, high_watermark: int) -> IsrProposal | None:
+    def isr_expand_proposal(self, follower: BrokerId, high_watermark: int) -> IsrProposal | None:
         """The proposal that adds the follower, if it is due: it is then under way."""
         state = self._followers.get(follower)
         if self.proposal is not None or state is None or follower in self.state.isr:
@@ -295,21 +298,21 @@ class InSync:
             return None
         return self._propose((*self.state.isr, follower))
 
-    def late_expansion(self, high_watermark: int, *, end_offset: int) -> IsrProposal | None:
+    def late_expand_proposal(self, high_watermark: int, *, end_offset: int) -> IsrProposal | None:
         """The same for any that could not be proposed when it fetched. Only one that keeps up: one that was just removed may
         still have everything below a high watermark that stands still."""
         for broker, follower in self._followers.items():
             if self._is_caught_up(follower, end_offset):
-                proposal = self.expansion(broker, high_watermark)
+                proposal = self.isr_expand_proposal(broker, high_watermark)
                 if proposal is not None:
                     return proposal
         return None
 
-    def shrinkage(self, *, end_offset: int, now: float) -> IsrProposal | None:
+    def isr_shrink_proposal(self, *, end_offset: int, now: float) -> IsrProposal | None:
         """The proposal that removes those who lag, if there are any: it is then under way.
 
-        Who has everything is caught up, though it may have nothing to fetch for. So its time begins with this, not with its
-        last fetch, when more is appended.
+        A follower that has everything is caught up, even if it has had nothing to fetch. When more is appended, its lag counts
+        from now, not from its last fetch.
         """
         self._now = now = max(self._now, now)
         for follower in self._followers.values():

@@ -220,21 +220,21 @@ class LeaderRole:
             end_offset=self._replica.log.end_offset,
             now=now,
         )
-        proposal = in_sync.expansion(follower, self._replica.high_watermark)
+        proposal = in_sync.isr_expand_proposal(follower, self._replica.high_watermark)
         if proposal is not None:
             self._propose(proposal)
-        self.settle()
+        self.advance_high_watermark()
         if self._low_watermark:
             self._low_watermark.reached(in_sync.low_watermark(self._replica.log.start_offset) + 1)
 
     def check_in_sync_replicas(self, now: float) -> None:
-        """Propose to remove those who lag; to be called several times within `replica.lag.time.max.ms`."""
+        """Shrink the ISR: propose to remove those who lag. To be called several times within `replica.lag.time.max.ms`."""
         if self._end is not None or self._in_sync is None:
             return
-        proposal = self._in_sync.shrinkage(end_offset=self._replica.log.end_offset, now=now)
+        proposal = self._in_sync.isr_shrink_proposal(end_offset=self._replica.log.end_offset, now=now)
         if proposal is not None:
             self._propose(proposal)
-        self.settle()  # nothing waits any more for one that was about to join, and then fell silent
+        self.advance_high_watermark()  # nothing waits any more for one that was about to join, and then fell silent
         self._look_for_joiners()
         if self._low_watermark:
             self._low_watermark.reached(self.low_watermark + 1)
@@ -244,7 +244,7 @@ class LeaderRole:
         in_sync = self._in_sync
         if in_sync is None or in_sync.proposal is not None:
             return
-        proposal = in_sync.late_expansion(
+        proposal = in_sync.late_expand_proposal(
             self._replica.high_watermark, end_offset=self._replica.log.end_offset
         )
         if proposal is not None:
@@ -284,7 +284,7 @@ class LeaderRole:
 
     def isr_changed(self) -> None:
         """The ISR, or who may join it, may be another: answer its waiters."""
-        self.settle()
+        self.advance_high_watermark()
         in_sync = self._in_sync
         wanted = self._config.min_insync_replicas
         if self._acknowledgements and in_sync is not None and not in_sync.is_enough(wanted):
@@ -299,12 +299,12 @@ class LeaderRole:
             self._low_watermark.reached(self.low_watermark + 1)
         self._look_for_joiners()
 
-    def settle(self) -> None:
-        """Move the high watermark as far as it may go now, and ask for a flush where one is due."""
+    def advance_high_watermark(self) -> None:
+        """Advance the high watermark as far as it may go now, and ask for a flush where one is due."""
         replica = self._replica
         reachable = replica.make_durable()
         if self._in_sync is not None:
-            reachable = self._in_sync.high_watermark(
+            reachable = self._in_sync.next_high_watermark(
                 replica.high_watermark,
                 durable_offset=reachable,
                 end_offset=replica.log.end_offset,
@@ -343,7 +343,7 @@ class LeaderRole:
             if batches[0][0].attributes & TRANSACTIONAL_BIT:
                 replica.note_transaction(batches[0][0].producer_id, result.first_offset)
             replica.readers.appended(result.last_offset + 1, sum(header.size_bytes for header, _ in batches))
-        self.settle()
+        self.advance_high_watermark()
         return result
 
     def judged(self, refusal: KafkaError, now: float) -> KafkaError:
@@ -387,7 +387,7 @@ class LeaderRole:
             marker, transaction_version=transaction_version, leader_epoch=self.leader_epoch, now_ms=now_ms
         )
         replica.readers.appended(result.last_offset + 1, log.size_bytes - size_bytes)
-        self.settle()
+        self.advance_high_watermark()
         return result
 
     def acknowledgement(self, last_offset: int) -> asyncio.Future[None] | None:

@@ -267,7 +267,7 @@ class Partition:
 
     def reconfigure(self, config: LogConfig) -> None:
         self.log.reconfigure(config)
-        self._role.settle()
+        self._role.advance_high_watermark()
 
     def flush_if_due(self) -> None:
         """`flush.ms` may be over, or the start have moved, although nothing was appended since."""
@@ -285,7 +285,7 @@ class Partition:
             asyncio.get_running_loop().call_later(_TRY_AGAIN_S, self._look_at_truncation)
         else:
             self._replica.files_followed()
-        self._role.settle()
+        self._role.advance_high_watermark()
 
     def _look_at_truncation(self) -> None:
         if self.retired is not None:

@@ -38,7 +38,7 @@ from odradek.replication.following import (
     FetchState,
     FetchTerms,
     Followed,
-    verdict,
+    fetch_result_action,
 )
 from odradek.replication.partition import Partition
 from odradek.replication.throttle import ReplicationThrottle
@@ -358,7 +358,10 @@ class _FetchLoop:
 
     async def _checked(self, answers: list[tuple[Followed, PartitionData]]) -> list[Batches | KafkaError]:
         """The batches of each answer, or what is wrong with them."""
-        records = [data.records if verdict(data) is FetchResultAction.TAKE else None for _, data in answers]
+        records = [
+            data.records if fetch_result_action(data) is FetchResultAction.TAKE else None
+            for _, data in answers
+        ]
         if sum(len(record) for record in records if record) <= _INLINE_BYTES:
             return checked(records)
         return await self._fetchers.runtime.offload.run(checked, records)
@@ -368,7 +371,7 @@ class _FetchLoop:
             raise batches
         partition = _partition_of(followed)
         follower = partition.follower()
-        match verdict(data):
+        match fetch_result_action(data):
             case FetchResultAction.TAKE:
                 if batches:
                     check_epochs(batches, followed.leader_epoch)
@@ -380,7 +383,7 @@ class _FetchLoop:
                 if data.log_start_offset > partition.log.end_offset:
                     follower.restart_at(data.log_start_offset)
                 follower.learned(data.high_watermark, data.log_start_offset)
-            case FetchResultAction.CUT:
+            case FetchResultAction.TRUNCATE:
                 end = EpochEnd(data.diverging_epoch.epoch, data.diverging_epoch.end_offset)
                 follower.truncate(end)
             case FetchResultAction.BEGIN_AGAIN:

@@ -37,17 +37,17 @@ def high_watermark_of_one_follower() -> Patches:
         ends = [state.end_offset for broker, state in self.followers.items() if broker in self.state.isr]
         return max(current, min(durable_offset, max(ends, default=durable_offset)))
 
-    yield patch.object(InSync, "high_watermark", mark)
+    yield patch.object(InSync, "next_high_watermark", mark)
 
 
 @_mutant("the leader does not look at what is on its own disk")
 def leader_counts_what_it_appended() -> Patches:
-    right = InSync.high_watermark
+    right = InSync.next_high_watermark
 
     def mark(self: InSync, current: int, *, durable_offset: int, end_offset: int, min_in_sync: int) -> int:
         return right(self, current, durable_offset=end_offset, end_offset=end_offset, min_in_sync=min_in_sync)
 
-    yield patch.object(InSync, "high_watermark", mark)
+    yield patch.object(InSync, "next_high_watermark", mark)
 
 
 @_mutant("a follower fetches from its log's end, whether that is on disk or not")
@@ -59,12 +59,12 @@ def followers_report_what_is_not_durable() -> Patches:
     "a follower joins the ISR at the high watermark, though this leader's epoch began further on (KAFKA-7128)"
 )
 def joins_before_the_epoch_start() -> Patches:
-    right = InSync.expansion
+    right = InSync.isr_expand_proposal
 
     def expansion(self: InSync, follower: BrokerId, high_watermark: int) -> IsrProposal | None:
         return _without_epoch_start(right, self, follower, high_watermark)
 
-    yield patch.object(InSync, "expansion", expansion)
+    yield patch.object(InSync, "isr_expand_proposal", expansion)
 
 
 def _without_epoch_start(
@@ -125,10 +125,10 @@ def acknowledges_across_a_leader_change() -> Patches:
         if (waiting := shared.get(self._replica)) is not None:
             waiting.reached(self._replica.high_watermark)
 
-    follower = FollowerRole.settle
+    follower = FollowerRole.advance_high_watermark
     yield patch.object(LeaderRole, "__init__", init)
     yield patch.object(LeaderRole, "end", end)
-    yield patch.object(FollowerRole, "settle", settle)
+    yield patch.object(FollowerRole, "advance_high_watermark", settle)
 
 
 @_mutant("the high watermark goes by the confirmed ISR, without those whom a proposal adds (KIP-497)")
@@ -199,8 +199,8 @@ def high_watermark_beyond_the_log() -> Patches:
         with patch.object(Replica, "make_durable", believed):
             settled(self)
 
-    settled = FollowerRole.settle
-    yield patch.object(FollowerRole, "settle", settle)
+    settled = FollowerRole.advance_high_watermark
+    yield patch.object(FollowerRole, "advance_high_watermark", settle)
 
 
 @_mutant("what an older image says is done, too")

@@ -8,13 +8,13 @@ from unittest.mock import patch
 
 from tests.simulation.mutant import Patches, mutant
 
-from odradek.storage.log import log_appender, truncation
+from odradek.storage.log import file_truncation, log_appender
 from odradek.storage.log.durability import Durability, FlushJob
+from odradek.storage.log.file_truncation import Truncation, TruncationPlan, write_plan
 from odradek.storage.log.follower_append import portions
 from odradek.storage.log.leader_epochs import EpochHistory
 from odradek.storage.log.log_appender import LogAppender
 from odradek.storage.log.log_truncation import LogTruncation
-from odradek.storage.log.truncation import Truncation, TruncationPlan, write_plan
 from odradek.storage.producers.producer_state import Producers
 from odradek.storage.recovery import interrupted_truncation, log_loader
 from odradek.storage.recovery.producers_loader import ProducersLoader
@@ -29,7 +29,7 @@ def truncated_without_a_note() -> Patches:
         if plan.is_done:
             write_plan(disk, directory, plan)
 
-    yield patch.object(truncation, "write_plan", write_when_done)
+    yield patch.object(file_truncation, "write_plan", write_when_done)
 
 
 @mutant("a truncation leaves no note that older checkpoints are void", "follower")
@@ -37,7 +37,7 @@ def old_checkpoints_believed() -> Patches:
     def void_nothing(disk: Any, directory: str, plan: TruncationPlan) -> None:
         write_plan(disk, directory, replace(plan, recovery_point=OFFSET_MAX))
 
-    yield patch.object(truncation, "write_plan", void_nothing)
+    yield patch.object(file_truncation, "write_plan", void_nothing)
     yield patch.object(log_loader, "write_plan", void_nothing)
     yield patch.object(interrupted_truncation, "write_plan", void_nothing)
 
@@ -50,14 +50,14 @@ def cut_not_synced() -> Patches:
             file.truncate(plan.position)
         file.close()
 
-    yield patch.object(truncation, "_cut_log", cut)
+    yield patch.object(file_truncation, "_cut_log", cut)
 
 
 @mutant("segments behind the cut are left where they are", "follower")
 def later_segments_left() -> Patches:
-    real = truncation._goes
+    real = file_truncation._goes
     yield patch.object(
-        truncation,
+        file_truncation,
         "_goes",
         lambda file, plan, *, is_begun: file.kind != ".log" and real(file, plan, is_begun=is_begun),
     )
@@ -131,9 +131,9 @@ def producers_kept() -> Patches:
 
 @mutant("snapshots of producers behind the cut are kept", "follower")
 def snapshots_kept() -> Patches:
-    real = truncation._goes
+    real = file_truncation._goes
     yield patch.object(
-        truncation,
+        file_truncation,
         "_goes",
         lambda file, plan, *, is_begun: file.kind != ".snapshot" and real(file, plan, is_begun=is_begun),
     )
@@ -141,7 +141,7 @@ def snapshots_kept() -> Patches:
 
 @mutant("markers behind the cut go on aborting transactions", "follower")
 def aborted_transactions_kept() -> Patches:
-    yield patch.object(truncation, "_cut_transactions", lambda *arguments: None)
+    yield patch.object(file_truncation, "_cut_transactions", lambda *arguments: None)
     yield patch.object(TransactionIndex, "cut", lambda self, end_offset: None)
 
 

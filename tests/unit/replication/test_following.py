@@ -14,7 +14,13 @@ from odradek.protocol.messages.data.fetch import (
     FetchResponse,
     PartitionData,
 )
-from odradek.replication.following import FetchResultAction, FetchState, FetchTerms, pause_s, verdict
+from odradek.replication.following import (
+    FetchResultAction,
+    FetchState,
+    FetchTerms,
+    fetch_result_action,
+    pause_s,
+)
 
 FIRST = LeaderEpoch(1)
 TERMS = FetchTerms(
@@ -299,14 +305,16 @@ def test_a_leader_without_sessions_gets_everything_each_time() -> None:
 
 
 def test_each_answer_calls_for_one_thing() -> None:
-    assert verdict(partition_data(0)) is FetchResultAction.TAKE
+    assert fetch_result_action(partition_data(0)) is FetchResultAction.TAKE
     assert (
-        verdict(partition_data(0).replace(diverging_epoch=EpochEndOffset(epoch=3, end_offset=9)))
-        is FetchResultAction.CUT
+        fetch_result_action(partition_data(0).replace(diverging_epoch=EpochEndOffset(epoch=3, end_offset=9)))
+        is FetchResultAction.TRUNCATE
     )
-    assert verdict(partition_data(0, ErrorCode.OFFSET_OUT_OF_RANGE)) is FetchResultAction.BEGIN_AGAIN
+    assert (
+        fetch_result_action(partition_data(0, ErrorCode.OFFSET_OUT_OF_RANGE)) is FetchResultAction.BEGIN_AGAIN
+    )
     for code in (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.CORRUPT_MESSAGE, ErrorCode.UNKNOWN_TOPIC_ID):
-        assert verdict(partition_data(0, code)) is FetchResultAction.PAUSE
+        assert fetch_result_action(partition_data(0, code)) is FetchResultAction.PAUSE
 
 
 def test_the_longer_nothing_happens_the_longer_it_waits_up_to_a_limit() -> None:

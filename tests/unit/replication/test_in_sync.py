@@ -59,10 +59,10 @@ class Leading:
             end_offset=self.end_offset,
             now=now,
         )
-        return self.core.expansion(BrokerId(broker), self.mark)
+        return self.core.isr_expand_proposal(BrokerId(broker), self.mark)
 
     def high_watermark(self) -> int:
-        self.mark = self.core.high_watermark(
+        self.mark = self.core.next_high_watermark(
             self.mark,
             durable_offset=self.durable_offset,
             end_offset=self.end_offset,
@@ -71,7 +71,7 @@ class Leading:
         return self.mark
 
     def shrinkage(self, now: float) -> list[int] | None:
-        proposal = self.core.shrinkage(end_offset=self.end_offset, now=now)
+        proposal = self.core.isr_shrink_proposal(end_offset=self.end_offset, now=now)
         return None if proposal is None else [broker for broker, _ in proposal.isr]
 
 
@@ -482,7 +482,7 @@ def test_who_is_removed_is_not_proposed_again_when_the_answer_completed_its_reas
     completed = IsrAnswer(leader=ME, leader_epoch=LeaderEpoch(7), isr=(ME, THREE), partition_epoch=7)
     assert leading.core.answered(joining, completed)
     assert leading.fetch(2, EPOCH_START) is None
-    assert leading.core.late_expansion(leading.mark, end_offset=leading.end_offset) is None
+    assert leading.core.late_expand_proposal(leading.mark, end_offset=leading.end_offset) is None
 
 
 def test_who_is_removed_may_join_until_then() -> None:

@@ -146,7 +146,7 @@ class ClusterMembership:
         self._election = Election(
             self._registry,
             candidate=json.dumps({"broker": registration.broker_id}).encode(),
-            on_elected=self._elected,
+            on_elected=self._take_over_as_controller,
             on_deposed=self._deposed,
             on_controller=self._heard,
             entropy=self._entropy,
@@ -273,7 +273,8 @@ class ClusterMembership:
 
     # -- standing
 
-    async def _elected(self, term: Term) -> None:
+    async def _take_over_as_controller(self, term: Term) -> None:
+        """Controller failover: this broker was elected, and loads the state that the last controller left."""
         assert self._load_controller is not None
         controller = await self._load_controller(term)
         if self._has_applied:

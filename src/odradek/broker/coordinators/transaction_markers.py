@@ -115,14 +115,14 @@ class LocalMarkers:
     async def write_one(self, batch: MarkerBatch, name: TopicPartition) -> ErrorCode:
         try:
             if name.topic == CONSUMER_OFFSETS:
-                await self._end_offsets(batch, name.partition)
+                await self._append_offsets_marker(batch, name.partition)
             else:
-                await self._end(batch, name)
+                await self._append_marker(batch, name)
         except KafkaError as error:
             return by_image(self._image(), name, error.code)
         return ErrorCode.NONE
 
-    async def _end(self, batch: MarkerBatch, name: TopicPartition) -> None:
+    async def _append_marker(self, batch: MarkerBatch, name: TopicPartition) -> None:
         partition = self._replicas.leader(*name)
         leader = partition.leader()
         leader.check_in_sync()
@@ -147,7 +147,7 @@ class LocalMarkers:
         if refusal is not None:
             raise refusal
 
-    async def _end_offsets(self, batch: MarkerBatch, index: int) -> None:
+    async def _append_offsets_marker(self, batch: MarkerBatch, index: int) -> None:
         shard = self._groups.shards.shard(index)
         try:
             await shard.append_marker(

@@ -85,6 +85,11 @@ class ClassicGroup:
     # -- what the machine asks of every kind
 
     @property
+    def next_generation(self) -> int:
+        """The generation id that a completed rebalance begins."""
+        return self.generation + 1
+
+    @property
     def state_name(self) -> str:
         return self.state.value
 

@@ -82,7 +82,7 @@ def complete(machine: GroupMachine, group: ClassicGroup, step: GroupStep) -> Non
         _log.info("members_left_behind", group=group.group_id, count=len(absent))
     if not group.members:
         # The record makes it Empty, once it is replayed.
-        step.records.append(group.record(step.now, generation=group.generation + 1))
+        step.records.append(group.record(step.now, generation=group.next_generation))
         return
     if not _elect(group):
         _wait_for_members(machine, group, step)
@@ -102,7 +102,7 @@ def _elect(group: ClassicGroup) -> bool:
 
 
 def _begin_generation(machine: GroupMachine, group: ClassicGroup, step: GroupStep) -> None:
-    group.generation += 1
+    group.generation = group.next_generation
     group.protocol_name = group.choose_protocol()
     group.learn_topics()
     group.transition(ClassicGroupState.COMPLETING, step.now)

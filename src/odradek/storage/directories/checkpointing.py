@@ -17,8 +17,8 @@ from odradek.runtime.ports import Offload
 from odradek.storage.directories.extents import Extent
 from odradek.storage.directories.log_directory import Checkpoint, LogDirectory
 from odradek.storage.directories.placement import LogDirPlacement
+from odradek.storage.log.file_truncation import NoteRemoval
 from odradek.storage.log.log import Log
-from odradek.storage.log.truncation import NoteRemoval
 from odradek.telemetry import events
 
 log = events.get("storage")

@@ -322,10 +322,10 @@ class LogManager:
     async def apply_retention(
         self, opened: Log, now_ms: int, *, below: int | None = None
     ) -> list[DeletedSegment]:
-        """Delete what a log's settings no longer keep, its files included, and forget producers that are idle."""
+        """Delete what a log's settings no longer keep, its files included, and expire producer ids that are idle."""
         if opened.failed is not None and opened.failed.kind is FaultKind.BROKEN:
             return []
-        opened.producers.expire(now_ms, self.producer_expiration_ms)
+        opened.producers.expire_idle_producers(now_ms, self.producer_expiration_ms)
         deleted = opened.apply_retention(now_ms, below=below)
         job = opened.jobs.removal_job(now_ms)
         if job is not None:

@@ -17,8 +17,8 @@ from odradek.runtime.ports import Disk
 from odradek.storage.directories import naming
 from odradek.storage.directories.extents import Extent
 from odradek.storage.log.context import LogContext
+from odradek.storage.log.file_truncation import Truncation
 from odradek.storage.log.lifetime import DISK_FULL, NO_DESCRIPTORS, LogLifetime
-from odradek.storage.log.truncation import Truncation
 from odradek.storage.segment.writer import SegmentWriter
 
 

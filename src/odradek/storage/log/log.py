@@ -9,7 +9,7 @@ face of these parts, each with its own fields:
     log_appender.py     the leader's batches, a follower's, markers; `active_segment.py` writes and rolls
     durability.py       what survives a power cut, and what waits for a flush; `small_files.py`
     log_jobs.py         the work for other threads: flushes, removals, repairs, the last flush of a clean close
-    log_truncation.py   what is taken back from the end; `truncation.py` has the files' part
+    log_truncation.py   what is taken back from the end; `file_truncation.py` has the files' part
     log_retention.py    what goes at the beginning
     log_cleaning.py     what compaction may do
     lacked_records.py   what was durable here once, and is not here or not right

@@ -10,7 +10,7 @@ from odradek.storage.directories import naming
 from odradek.storage.log.active_segment import LogFiles
 from odradek.storage.log.context import LogContext
 from odradek.storage.log.results import DeletedSegment
-from odradek.storage.log.retention import DeletionReason, RetentionSegment, RetentionTerms, deletable
+from odradek.storage.log.retention_rules import DeletionReason, RetentionSegment, RetentionTerms, deletable
 from odradek.storage.log.segment_list import SegmentList
 from odradek.storage.segment.rolling import RollReason
 from odradek.storage.segment.segment import Segment

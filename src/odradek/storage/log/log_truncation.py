@@ -1,4 +1,4 @@
-"""Taking back what a log's end says: memory changes at once, the files follow (`truncation.py`)."""
+"""Taking back what a log's end says: memory changes at once, the files follow (`file_truncation.py`)."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from odradek.storage.directories import naming
 from odradek.storage.log.active_segment import LogFiles
 from odradek.storage.log.context import LogContext
 from odradek.storage.log.damage import DamagedBatchError
+from odradek.storage.log.file_truncation import NoteRemoval, Truncation, TruncationPlan
 from odradek.storage.log.lacked_records import LackedRecords
 from odradek.storage.log.log_cleaning import LogCleaning
 from odradek.storage.log.segment_list import SegmentList
-from odradek.storage.log.truncation import NoteRemoval, Truncation, TruncationPlan
 from odradek.storage.producers.producer_state import Producers
 from odradek.storage.recovery.context import OpenedLog
 from odradek.storage.segment.segment import Segment

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from odradek.runtime.ports import Buffer
-from odradek.storage.log.retention import DeletionReason
+from odradek.storage.log.retention_rules import DeletionReason
 
 
 class AppendResult(NamedTuple):

@@ -327,8 +327,8 @@ class Producers:
         if header.producer_id >= 0 and not header.is_control:
             self.put(written(self.get(header.producer_id), header, header.base_offset, now_ms))
 
-    def expire(self, now_ms: int, expiration_ms: int) -> int:
-        """Forget producers idle for longer, but for those within a transaction; return how many."""
+    def expire_idle_producers(self, now_ms: int, expiration_ms: int) -> int:
+        """Forget producer ids idle for longer (`producer.id.expiration.ms`), except within a transaction; return how many."""
         self.verifications.expire(now_ms, expiration_ms)
         idle = [
             state.producer_id

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from odradek.runtime.ports import Disk
 from odradek.storage.directories.checkpoints import BadCheckpointError
-from odradek.storage.log.truncation import TruncationPlan, carry_out, read_plan, write_plan
+from odradek.storage.log.file_truncation import TruncationPlan, carry_out, read_plan, write_plan
 from odradek.storage.recovery.context import Opening, log
 
 

@@ -28,8 +28,8 @@ from odradek.storage.directories.lack_notes import read_note
 from odradek.storage.directories.open_files import OpenFiles
 from odradek.storage.directories.steps import Steps
 from odradek.storage.log.damage import AbsentLogError, DamagedBatchError, LostRecordsError
+from odradek.storage.log.file_truncation import TruncationPlan, write_plan
 from odradek.storage.log.segment_list import SegmentList
-from odradek.storage.log.truncation import TruncationPlan, write_plan
 from odradek.storage.recovery.after_clean_shutdown import AfterCleanShutdown
 from odradek.storage.recovery.after_crash import AfterCrash
 from odradek.storage.recovery.context import LoadContext, OpenedLog, Opening, log

@@ -150,9 +150,9 @@ async def test_an_answer_that_comes_behind_a_marker_is_worth_nothing(partition: 
 async def test_a_verification_that_leads_nowhere_is_forgotten_in_time(partition: Partition) -> None:
     producers = partition.log.producers
     await admitted(partition, Coordinator(ErrorCode.NOT_COORDINATOR), 11)
-    producers.expire(NOW_MS + 999, 1000)
+    producers.expire_idle_producers(NOW_MS + 999, 1000)
     assert producers.verifications.under_way
-    producers.expire(NOW_MS + 1000, 1000)
+    producers.expire_idle_producers(NOW_MS + 1000, 1000)
     assert not producers.verifications.under_way
 
 

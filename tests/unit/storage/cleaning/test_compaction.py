@@ -395,7 +395,7 @@ def test_markers_go_once_nothing_is_left_of_their_transaction_and_their_time_is_
     keyed.end_transaction(6, is_commit=True)
     keyed.write((b"b", b"2"))
     keyed.roll()
-    keyed.log.producers.expire(keyed.now_ms + 10, 1)
+    keyed.log.producers.expire_idle_producers(keyed.now_ms + 10, 1)
 
     def markers() -> list[int]:
         return [header.base_offset for header, _ in keyed.batches() if header.is_control]

@@ -9,7 +9,7 @@ import pytest
 
 from odradek.config.topic import LogConfig
 from odradek.model.errors import ErrorCode, KafkaError
-from odradek.storage.log.retention import DeletionReason, RetentionSegment, RetentionTerms, deletable
+from odradek.storage.log.retention_rules import DeletionReason, RetentionSegment, RetentionTerms, deletable
 
 Lab = Any
 HOUR_MS = 3_600_000

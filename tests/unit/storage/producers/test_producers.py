@@ -186,8 +186,8 @@ def test_snapshots_of_what_recovery_cut_are_not_believed(lab: Lab, small: LogCon
 def test_idle_producers_are_forgotten_by_the_brokers_clock(lab: Lab) -> None:
     log = lab.open()
     lab.append(log, b"old times", timestamps=(1,), producer=(9, 0, 0))
-    assert log.producers.expire(lab.now_ms + 999, 1000) == 0
-    assert log.producers.expire(lab.now_ms + 1000, 1000) == 1
+    assert log.producers.expire_idle_producers(lab.now_ms + 999, 1000) == 0
+    assert log.producers.expire_idle_producers(lab.now_ms + 1000, 1000) == 1
     assert send(lab, log, 5).duplicate is False
 
 

@@ -197,9 +197,9 @@ def test_the_coordinators_epoch_is_known_after_a_restart(lab: Lab, how: str) -> 
 def test_a_producer_with_an_open_transaction_never_expires(lab: Lab) -> None:
     log = lab.open()
     Writer(lab, ONE).send(log)
-    assert log.producers.expire(lab.now_ms + 10**12, 1000) == 0
+    assert log.producers.expire_idle_producers(lab.now_ms + 10**12, 1000) == 0
     lab.end(log, ONE, commit=True)
-    assert log.producers.expire(lab.now_ms + 10**12, 1000) == 1
+    assert log.producers.expire_idle_producers(lab.now_ms + 10**12, 1000) == 1
 
 
 # -- aborted transactions
