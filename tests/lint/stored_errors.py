@@ -207,7 +207,8 @@ class _Visitor(ast.NodeVisitor):
             case ast.Constant(value=str() as text):
                 return self._is_exception(ast.parse(text, mode="eval").body)
             case ast.Subscript(value=holder, slice=content):
-                return _last_name(holder) not in _HOLDS_NO_INSTANCE and self._is_exception(content)
+                is_value = _last_name(holder) in ("Literal", *_HOLDS_NO_INSTANCE)
+                return not is_value and self._is_exception(content)
             case ast.BinOp(left=left, right=right):
                 return self._is_exception(left) or self._is_exception(right)
             case ast.Tuple(elts=elements):

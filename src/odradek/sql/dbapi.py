@@ -1,0 +1,289 @@
+"""Python's database API (PEP 249) for pull queries and statements; async iteration for push queries.
+
+with connect("http://127.0.0.1:8088") as connection:
+    cursor = connection.cursor()
+    cursor.execute("SELECT * FROM totals WHERE customer = ?", ["ann"])
+    print(cursor.fetchall())
+
+async for row in stream("SELECT * FROM orders EMIT CHANGES", properties={"auto.offset.reset": "earliest"}):
+    print(row["ITEM"])
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from decimal import Decimal
+from pathlib import Path
+from typing import Any, Final, Self
+
+from odradek.model.errors import OdradekError
+from odradek.sql.rest_client import DEFAULT_URL, OpenQuery, RestClient, ServerRefusal, ServerUnreachable
+
+apilevel: Final = "2.0"
+threadsafety: Final = 1
+paramstyle: Final = "qmark"
+
+_HAS_ROWS: Final = re.compile(
+    r"\s*(?:--[^\n]*\n\s*|/\*.*?\*/\s*)*(SELECT|PRINT)\b", re.IGNORECASE | re.DOTALL
+)
+_MARK: Final = re.compile(r"'(?:[^']|'')*'|`[^`]*`|--[^\n]*|(\?)")
+
+
+class Warning(Exception):  # noqa: A001 - PEP 249 wants this name
+    """PEP 249's; nothing raises it here."""
+
+
+class Error(OdradekError):
+    """PEP 249's."""
+
+
+class InterfaceError(Error):
+    """The API is used in a wrong way."""
+
+
+class DatabaseError(Error):
+    """What the server says. `code`: ksqlDB's."""
+
+    code: int | None = None
+
+
+class DataError(DatabaseError):
+    """PEP 249's; nothing raises it here."""
+
+
+class IntegrityError(DatabaseError):
+    """PEP 249's; nothing raises it here."""
+
+
+class InternalError(DatabaseError):
+    """PEP 249's; nothing raises it here."""
+
+
+class OperationalError(DatabaseError):
+    """The server cannot be reached, or went away."""
+
+
+class ProgrammingError(DatabaseError):
+    """A statement that is wrong."""
+
+
+class NotSupportedError(DatabaseError):
+    """ksqlDB has no such thing."""
+
+
+def connect(
+    url: str = DEFAULT_URL,
+    *,
+    user: str | None = None,
+    password: str = "",
+    ca: str | Path | None = None,
+    properties: Mapping[str, str] | None = None,
+) -> SqlConnection:
+    """`properties`: what SET would say, for all queries. No request is made yet."""
+    return SqlConnection(
+        RestClient(url=url, user=user, password=password, ca=None if ca is None else Path(ca)),
+        dict(properties or {}),
+    )
+
+
+class SqlConnection:
+    """Statements are on their own: there are no transactions, `commit` does nothing and `rollback` is refused."""
+
+    def __init__(self, client: RestClient, properties: Mapping[str, str]) -> None:
+        self._client = client
+        self._properties = properties
+        self._is_closed = False
+
+    def cursor(self) -> SqlCursor:
+        if self._is_closed:
+            raise InterfaceError("the connection is closed")
+        return SqlCursor(self._client, self._properties)
+
+    def commit(self) -> None:
+        """Every statement is for good when it returns."""
+
+    def rollback(self) -> None:
+        raise NotSupportedError("a statement that was run cannot be taken back: there are no transactions")
+
+    def close(self) -> None:
+        """Idempotent."""
+        self._is_closed = True
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+class SqlCursor:
+    """`description` has name and type (as text) of each column."""
+
+    arraysize = 100
+
+    def __init__(self, client: RestClient, properties: Mapping[str, str]) -> None:
+        self._client = client
+        self._properties = properties
+        self._query: OpenQuery | None = None
+        self._rows: Iterator[list[Any]] = iter(())
+        self.description: tuple[tuple[Any, ...], ...] | None = None
+        self.rowcount = -1
+
+    def execute(self, operation: str, parameters: Sequence[Any] = ()) -> Self:
+        """`?` stands for a parameter. A push query may be read too, row by row; `close` ends it."""
+        self._end()
+        text = _with_parameters(operation, parameters)
+        try:
+            if _HAS_ROWS.match(text):
+                self._query = self._client.query(text, properties=self._properties)
+                self._rows = iter(self._query)
+                self.description = tuple(
+                    (name, kind, None, None, None, None, None) for name, kind in self._query.columns
+                )
+            else:
+                self._client.execute(
+                    text if text.rstrip().endswith(";") else text + ";", properties=self._properties
+                )
+        except OdradekError as error:
+            raise _database_error(error) from error
+        return self
+
+    def executemany(self, operation: str, parameters: Sequence[Sequence[Any]]) -> Self:
+        for values in parameters:
+            self.execute(operation, values)
+        return self
+
+    def fetchone(self) -> tuple[Any, ...] | None:
+        if self.description is None:
+            raise InterfaceError("no query was run: there are no rows")
+        try:
+            row = next(self._rows, None)
+        except OdradekError as error:
+            raise _database_error(error) from error
+        return None if row is None else tuple(row)
+
+    def fetchmany(self, size: int | None = None) -> list[tuple[Any, ...]]:
+        rows = []
+        for _ in range(self.arraysize if size is None else size):
+            row = self.fetchone()
+            if row is None:
+                break
+            rows.append(row)
+        return rows
+
+    def fetchall(self) -> list[tuple[Any, ...]]:
+        return list(self)
+
+    def __iter__(self) -> Iterator[tuple[Any, ...]]:
+        while (row := self.fetchone()) is not None:
+            yield row
+
+    def close(self) -> None:
+        """Idempotent."""
+        self._end()
+        self.description = None
+
+    def _end(self) -> None:
+        if self._query is not None:
+            self._query.close()
+            self._query = None
+        self._rows, self.description = iter(()), None
+
+    def setinputsizes(self, sizes: Sequence[Any]) -> None:
+        """Does nothing, as PEP 249 allows."""
+
+    def setoutputsize(self, size: int, column: int | None = None) -> None:
+        """Does nothing, as PEP 249 allows."""
+
+
+async def stream(
+    text: str,
+    parameters: Sequence[Any] = (),
+    *,
+    url: str = DEFAULT_URL,
+    user: str | None = None,
+    password: str = "",
+    ca: str | Path | None = None,
+    properties: Mapping[str, str] | None = None,
+) -> AsyncIterator[dict[str, Any]]:
+    """The rows of a query as they come, by column. Leaving the loop ends the query."""
+    client = RestClient(url=url, user=user, password=password, ca=None if ca is None else Path(ca))
+    text = _with_parameters(text, parameters)
+    try:
+        query = await asyncio.to_thread(client.query, text, properties=properties)
+    except OdradekError as error:
+        raise _database_error(error) from error
+    names = [name for name, _ in query.columns]
+    rows = iter(query)
+    try:
+        while True:
+            reading = asyncio.create_task(asyncio.to_thread(next, rows, None))
+            try:
+                row = await asyncio.shield(reading)
+            except asyncio.CancelledError:
+                query.close()  # which ends the reading thread
+                await asyncio.gather(reading, return_exceptions=True)
+                raise
+            if row is None:
+                return
+            yield dict(zip(names, row, strict=True))
+    except OdradekError as error:
+        raise _database_error(error) from error
+    finally:
+        query.close()
+
+
+def _with_parameters(text: str, parameters: Sequence[Any]) -> str:
+    values = iter(parameters)
+    used = 0
+
+    def replaced(match: re.Match[str]) -> str:
+        nonlocal used
+        if match[1] is None:
+            return match[0]
+        used += 1
+        try:
+            return literal(next(values))
+        except StopIteration:
+            raise InterfaceError(f"there are {len(parameters)} parameters, and more question marks") from None
+
+    written = _MARK.sub(replaced, text)
+    if used != len(parameters):
+        raise InterfaceError(f"there are {len(parameters)} parameters, and {used} question marks")
+    return written
+
+
+def literal(value: Any) -> str:
+    """A Python value as ksqlDB's language writes it. InterfaceError for one that it cannot write."""
+    match value:
+        case None:
+            return "NULL"
+        case bool():
+            return "TRUE" if value else "FALSE"
+        case int() | Decimal():
+            return str(value)
+        case float() if value == value and abs(value) != float("inf"):
+            return f"{value:E}"
+        case str():
+            return "'" + value.replace("'", "''") + "'"
+        case list() | tuple():
+            return f"ARRAY[{', '.join(map(literal, value))}]"
+        case dict():
+            return (
+                f"MAP({', '.join(f'{literal(key)} := {literal(member)}' for key, member in value.items())})"
+            )
+    if hasattr(value, "isoformat"):
+        return f"'{value.isoformat()}'"
+    raise InterfaceError(f"a {type(value).__name__} cannot be a parameter: {value!r}")
+
+
+def _database_error(error: OdradekError) -> DatabaseError:
+    if isinstance(error, ServerUnreachable):
+        return OperationalError(str(error))
+    if not isinstance(error, ServerRefusal):
+        return DatabaseError(str(error))
+    made = (ProgrammingError if error.code // 100 == 400 else OperationalError)(error.message)
+    made.code = error.code
+    return made

@@ -1,0 +1,107 @@
+"""What the server and its engine say to each other: pickled values over a socket pair, each behind its length.
+
+Both ends are processes of one user, and the socket has no name: no one else can write to it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import pickle
+import socket
+import struct
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+_LENGTH: Final = struct.Struct(">I")
+
+
+# ---- from the server to the engine
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StartQuery:
+    """A persistent query. `build(app)` adds its operators to a program of streams. `checkpoint`: its directory."""
+
+    query_id: str
+    name: str
+    """Of the program: its transactions and changelogs are named after it."""
+    build: Callable[[Any], None]
+    servers: str
+    options: Mapping[str, str]
+    checkpoint: str
+    interval_ms: int = 500
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StartPush:
+    """A query whose rows go to a client. `build(app, give)` adds its operators, and ends them with `give(row)`."""
+
+    query_id: str
+    build: Callable[[Any, Callable[[list[Any]], None]], None]
+    servers: str
+    options: Mapping[str, str]
+    limit: int | None = None
+    interval_ms: int = 100
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StopQuery:
+    """Of either kind. There is no answer."""
+
+    query_id: str
+
+
+# ---- from the engine to the server
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueryStarted:
+    query_id: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueryRows:
+    """Rows of a push query: values as JSON shows them, in the order of its columns."""
+
+    query_id: str
+    rows: list[list[Any]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueryEnded:
+    """By itself. `problem`: what it died of, in one line; None when its limit is reached."""
+
+    query_id: str
+    problem: str | None = None
+
+
+def framed(message: Any) -> bytes:
+    content = pickle.dumps(message)
+    return _LENGTH.pack(len(content)) + content
+
+
+async def read_message(reader: asyncio.StreamReader) -> Any:
+    """The next one. asyncio.IncompleteReadError when the other end is gone."""
+    (length,) = _LENGTH.unpack(await reader.readexactly(_LENGTH.size))
+    return pickle.loads(await reader.readexactly(length))
+
+
+@dataclass(slots=True)
+class EngineChannel:
+    """The engine's end. `send` may be called from any thread; it waits while the server does not read."""
+
+    connection: socket.socket
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def send(self, message: Any) -> None:
+        with self._lock:
+            self.connection.sendall(framed(message))
+
+    def messages(self) -> Iterator[Any]:
+        """Until the server is gone."""
+        with self.connection.makefile("rb") as stream:
+            while len(header := stream.read(_LENGTH.size)) == _LENGTH.size:
+                content = stream.read(_LENGTH.unpack(header)[0])
+                yield pickle.loads(content)

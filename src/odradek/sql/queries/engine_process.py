@@ -1,0 +1,180 @@
+"""The process that runs queries: one JVM, one Spark session. `python -m odradek.sql.queries.engine_process DESCRIPTOR`.
+
+It is started with the first query that needs Spark. It knows nothing by itself: the server says what runs. When the server is
+gone it ends; when its JVM is gone it ends, too, and the server starts another one and says again what runs.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import socket
+import sys
+import tempfile
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from odradek.model.lazy import lazy
+from odradek.sql.queries.channel import (
+    EngineChannel,
+    QueryEnded,
+    QueryRows,
+    QueryStarted,
+    StartPush,
+    StartQuery,
+    StopQuery,
+)
+
+if TYPE_CHECKING:
+    from py4j import protocol as py4j_protocol
+
+    from odradek.pipelines import failure_line
+    from odradek.streams import app as streams_app
+    from odradek.streams import session as streams_session
+    from odradek.streams.running import Run
+else:
+    py4j_protocol = lazy("py4j.protocol")
+    failure_line = lazy("odradek.pipelines.failure_line")
+    streams_app = lazy("odradek.streams.app")
+    streams_session = lazy("odradek.streams.session")
+
+JVM_IS_GONE: Final = 70
+_WATCH_S: Final = 0.25
+
+
+@dataclass(slots=True)
+class _Running:
+    query_id: str
+    run: Run
+    checkpoint: Path | None = None
+    """To be removed with the query: of a push query."""
+
+
+@dataclass(slots=True)
+class EngineCore:
+    """Starts, watches and stops queries. `start` and `stop` run on one thread: in the order in which the server wants it."""
+
+    channel: EngineChannel
+    _running: dict[str, _Running] = field(default_factory=dict)
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+    _spark: Any = None
+
+    def start(self, order: StartQuery | StartPush) -> None:
+        """Answers QueryStarted or QueryEnded."""
+        query_id = order.query_id
+        checkpoint: Path | None = None
+        try:
+            if self._spark is None:
+                self._spark = streams_session.session("odradek-sql", None, 1)
+            if isinstance(order, StartPush):
+                checkpoint = Path(tempfile.mkdtemp(prefix="odradek-sql-push-"))
+                run = self._start_push(order, checkpoint)
+            else:
+                run = self._start_persistent(order)
+            with self._lock:
+                self._running[query_id] = _Running(query_id, run, checkpoint)
+            self.channel.send(QueryStarted(query_id=query_id))
+        except Exception as error:  # noqa: BLE001 - the root of a thread: the server hears of it
+            self._end_without_jvm(error)
+            if checkpoint is not None:
+                shutil.rmtree(checkpoint, ignore_errors=True)
+            self.channel.send(QueryEnded(query_id=query_id, problem=_line(error)))
+
+    def _start_persistent(self, order: StartQuery) -> Run:
+        app = streams_app.Streams(order.name, servers=order.servers, options=order.options, spark=self._spark)
+        order.build(app)
+        return app.start(checkpoint=order.checkpoint, interval=f"{order.interval_ms} milliseconds")
+
+    def _start_push(self, order: StartPush, checkpoint: Path) -> Run:
+        app = streams_app.Streams(
+            order.query_id, servers=order.servers, options=order.options, spark=self._spark
+        )
+        left = [order.limit]
+
+        def give(row: list[Any]) -> None:
+            if left[0] is not None:
+                if left[0] == 0:
+                    return
+                left[0] -= 1
+            self.channel.send(QueryRows(query_id=order.query_id, rows=[row]))
+            if left[0] == 0:
+                self.limit_reached(order.query_id)
+
+        order.build(app, give)
+        return app.start(
+            checkpoint=str(checkpoint),
+            delivery="at_least_once",
+            changelog=False,
+            interval=f"{order.interval_ms} milliseconds",
+        )
+
+    def limit_reached(self, query_id: str) -> None:
+        """Of a push query: it has all its rows. The query itself ends when the server says so."""
+        self.channel.send(QueryEnded(query_id=query_id))
+
+    def stop(self, query_id: str) -> None:
+        """Idempotent."""
+        with self._lock:
+            running = self._running.pop(query_id, None)
+        if running is not None:
+            self._stop(running)
+
+    def _stop(self, running: _Running) -> None:
+        try:
+            running.run.stop()
+        except Exception as error:  # noqa: BLE001 - it may have died a moment before
+            self._end_without_jvm(error)
+        if running.checkpoint is not None:
+            shutil.rmtree(running.checkpoint, ignore_errors=True)
+
+    def watch(self, ended: threading.Event) -> None:
+        """Until `ended`: tell the server of queries that die."""
+        while not ended.wait(_WATCH_S):
+            with self._lock:
+                all_running = list(self._running.values())
+            for running in all_running:
+                try:
+                    dead = [query for query in running.run.queries.values() if not query.isActive]
+                    problem = next((query.exception() for query in dead if query.exception()), None)
+                except Exception as error:
+                    self._end_without_jvm(error)
+                    raise
+                if not dead:
+                    continue
+                with self._lock:
+                    if self._running.pop(running.query_id, None) is None:
+                        continue  # it was stopped meanwhile
+                self._stop(running)
+                line = None if problem is None else _line(problem)
+                self.channel.send(QueryEnded(query_id=running.query_id, problem=line))
+
+    def _end_without_jvm(self, error: Exception) -> None:
+        if isinstance(error, py4j_protocol.Py4JNetworkError | ConnectionError | EOFError):
+            os._exit(JVM_IS_GONE)
+
+
+def _line(error: Exception) -> str:
+    return failure_line.failure_line(str(error))
+
+
+def main(descriptor: int) -> None:
+    channel = EngineChannel(socket.socket(fileno=descriptor))
+    core = EngineCore(channel)
+    ended = threading.Event()
+    threading.Thread(target=core.watch, args=[ended], name="odradek-sql-watch", daemon=True).start()
+    pool = ThreadPoolExecutor(1, thread_name_prefix="odradek-sql")
+    for message in channel.messages():
+        match message:
+            case StartQuery() | StartPush():
+                pool.submit(core.start, message)
+            case StopQuery():
+                pool.submit(core.stop, message.query_id)
+    ended.set()
+    os._exit(0)  # queries end where they are: they go on from their checkpoints
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]))

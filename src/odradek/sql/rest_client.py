@@ -1,0 +1,197 @@
+"""A client of the server's REST API, for the shell and for Python programs. It works with a ksqlDB server, too."""
+
+from __future__ import annotations
+
+import base64
+import http.client
+import json
+import socket
+import ssl
+import urllib.parse
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final, Self
+
+from odradek.model.errors import ConfigError, OdradekError
+
+DEFAULT_URL: Final = "http://127.0.0.1:8088"
+_CONNECT_S: Final = 5.0
+_MEDIA: Final = "application/vnd.ksql.v1+json"
+_DELIMITED: Final = "application/vnd.ksqlapi.delimited.v1"
+
+
+class ServerRefusal(OdradekError):
+    """What the server refused. `code`: ksqlDB's, such as 40001. `entities`: what the statements before it have answered."""
+
+    def __init__(self, code: int, message: str, entities: list[dict[str, Any]] | None = None) -> None:
+        super().__init__(message)
+        self.code: Final = code
+        self.message: Final = message
+        self.entities: Final = entities or []
+
+
+class ServerUnreachable(OdradekError):
+    """There is no server at the address, or it went away."""
+
+
+@dataclass(slots=True)
+class OpenQuery:
+    """A query that answers. Rows are lists of values as JSON has them. Close it when you do not read to its end."""
+
+    query_id: str | None
+    columns: tuple[tuple[str, str], ...]
+    """Name and type."""
+    _connection: http.client.HTTPConnection
+    _response: http.client.HTTPResponse
+
+    def __iter__(self) -> Iterator[list[Any]]:
+        """Until the query ends, or `close`. ServerRefusal for what it dies of."""
+        try:
+            for line in self._response:
+                if line.strip():
+                    yield _row(line)
+        except (OSError, http.client.HTTPException, ValueError, AttributeError) as error:
+            if self._connection.sock is None:
+                return  # it was closed by us
+            raise ServerUnreachable(f"the server went away while the query ran: {error}") from error
+        finally:
+            self.close()
+
+    def close(self) -> None:
+        """Idempotent, and from any thread."""
+        sock = self._connection.sock
+        if sock is not None:
+            with suppress(OSError):
+                sock.shutdown(socket.SHUT_RDWR)
+        with suppress(OSError):
+            self._connection.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+def _row(line: bytes) -> list[Any]:
+    row = json.loads(line)
+    if isinstance(row, dict):
+        raise ServerRefusal(row.get("error_code", 50000), row.get("message", str(row)))
+    assert isinstance(row, list)
+    return row
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RestClient:
+    """`url`: of the server. `ca`: a PEM file with the certificate authority of an https server, where the system has it not."""
+
+    url: str = DEFAULT_URL
+    user: str | None = None
+    password: str = field(default="", repr=False)
+    ca: Path | None = None
+    timeout_s: float = 60.0
+
+    def info(self) -> dict[str, Any]:
+        """Version, cluster and service id of the server."""
+        answer: dict[str, Any] = self._request("GET", "/info")["KsqlServerInfo"]
+        return answer
+
+    def execute(
+        self,
+        text: str,
+        *,
+        properties: Mapping[str, str] | None = None,
+        variables: Mapping[str, str] | None = None,
+    ) -> list[dict[str, Any]]:
+        """Statements other than SELECT and PRINT: what each answers. ServerRefusal for the first that is refused."""
+        body = {
+            "ksql": text,
+            "streamsProperties": dict(properties or {}),
+            "sessionVariables": dict(variables or {}),
+        }
+        entities: list[dict[str, Any]] = self._request("POST", "/ksql", body)
+        return entities
+
+    def query(
+        self,
+        text: str,
+        *,
+        properties: Mapping[str, str] | None = None,
+        variables: Mapping[str, str] | None = None,
+    ) -> OpenQuery:
+        """A SELECT or PRINT; returns when its columns are known."""
+        body = {
+            "sql": text,
+            "properties": dict(properties or {}),
+            "sessionVariables": dict(variables or {}),
+        }
+        connection = self._connection()
+        try:
+            response = self._sent(connection, "POST", "/query-stream", body, _DELIMITED)
+            if response.status != 200:
+                raise _refusal(response.status, response.read())
+            head = json.loads(response.readline())
+            if connection.sock is not None:
+                connection.sock.settimeout(None)  # rows may be long in coming
+        except BaseException:
+            connection.close()
+            raise
+        columns = tuple(zip(head["columnNames"], head["columnTypes"], strict=True))
+        return OpenQuery(head.get("queryId"), columns, connection, response)
+
+    def close_query(self, query_id: str) -> None:
+        self._request("POST", "/close-query", {"queryId": query_id})
+
+    def _request(self, method: str, path: str, body: Any = None) -> Any:
+        connection = self._connection()
+        try:
+            response = self._sent(connection, method, path, body, _MEDIA)
+            content = response.read()
+            if response.status != 200:
+                raise _refusal(response.status, content)
+            return json.loads(content) if content else None
+        except (OSError, http.client.HTTPException, ValueError) as error:
+            raise ServerUnreachable(f"the server at {self.url} gave no answer: {error}") from error
+        finally:
+            connection.close()
+
+    def _sent(
+        self, connection: http.client.HTTPConnection, method: str, path: str, body: Any, accept: str
+    ) -> http.client.HTTPResponse:
+        headers = {"Accept": accept, "Content-Type": _MEDIA}
+        if self.user is not None:
+            encoded = base64.b64encode(f"{self.user}:{self.password}".encode()).decode()
+            headers["Authorization"] = f"Basic {encoded}"
+        content = None if body is None else json.dumps(body).encode()
+        try:
+            connection.connect()
+            connection.sock.settimeout(self.timeout_s)
+            connection.request(method, path, content, headers)
+            return connection.getresponse()
+        except (OSError, http.client.HTTPException) as error:
+            reason = getattr(error, "strerror", None) or error
+            raise ServerUnreachable(
+                f"there is no SQL server at {self.url} ({reason}): start one with `odradek sql serve`, or name another"
+                " with --server"
+            ) from error
+
+    def _connection(self) -> http.client.HTTPConnection:
+        place = urllib.parse.urlsplit(self.url)
+        if place.scheme not in ("http", "https") or not place.hostname:
+            raise ConfigError(f"the address of a server is http://HOST:PORT, not {self.url!r}")
+        if place.scheme == "https":
+            context = ssl.create_default_context(cafile=None if self.ca is None else str(self.ca))
+            return http.client.HTTPSConnection(
+                place.hostname, place.port or 8088, timeout=_CONNECT_S, context=context
+            )
+        return http.client.HTTPConnection(place.hostname, place.port or 8088, timeout=_CONNECT_S)
+
+
+def _refusal(status: int, content: bytes) -> ServerRefusal:
+    try:
+        said = json.loads(content)
+        return ServerRefusal(said["error_code"], said["message"], said.get("entities"))
+    except (ValueError, KeyError, TypeError):
+        return ServerRefusal(status * 100, f"HTTP {status}: {content[:200].decode(errors='replace')}")

@@ -1,0 +1,327 @@
+"""ksqlDB's HTTP API, as an ASGI application. What a statement does is decided elsewhere: `SqlService` is what is needed of it.
+
+Source: ksqlDB's HTTP API reference.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Mapping
+from contextlib import aclosing
+from typing import Any, Final, Protocol
+
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import Response, StreamingResponse
+from starlette.routing import Route, WebSocketRoute
+from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.websockets import WebSocket, WebSocketDisconnect
+
+from odradek.model.errors import OdradekError
+from odradek.sql.queries.answer import QueryAnswer, RowsOut
+from odradek.sql.server.gate import DoorLimits, HttpUsers, SqlGate
+from odradek.sql.server.refusals import BAD_REQUEST, NOT_FOUND, SERVER_ERROR, RestRefusal, refusal_of
+from odradek.sql.server.row_formats import KSQL_V1, chosen, json_text
+from odradek.telemetry import events
+
+_log = events.caused_by_peers("sql")
+_BODY_BYTES_MAX: Final = 4 << 20
+_LINE_BYTES_MAX: Final = 4 << 20
+
+
+class SqlService(Protocol):
+    """What requests are handed to. Every method may raise an OdradekError, which the client gets."""
+
+    async def execute(
+        self,
+        text: str,
+        properties: Mapping[str, str],
+        variables: Mapping[str, str],
+        after_sequence: int | None,
+    ) -> list[dict[str, Any]]: ...
+
+    async def query(
+        self, text: str, properties: Mapping[str, str], variables: Mapping[str, str]
+    ) -> QueryAnswer: ...
+
+    async def insert(self, target: str, row: Mapping[str, Any]) -> None: ...
+
+    def close_query(self, query_id: str) -> bool: ...
+
+    def status(self, command_id: str) -> dict[str, Any] | None: ...
+
+    def statuses(self) -> dict[str, str]: ...
+
+    def info(self) -> dict[str, Any]: ...
+
+    async def health(self) -> dict[str, Any]: ...
+
+    def cluster(self) -> dict[str, Any]: ...
+
+    def check_property(self, name: str) -> None: ...
+
+
+def application(
+    service: SqlService, users: HttpUsers | None = None, limits: DoorLimits | None = None
+) -> ASGIApp:
+    """`users`: who may enter, by HTTP Basic; None: everyone."""
+    doors = _Doors(service)
+    app = Starlette(
+        routes=[
+            Route("/ksql", doors.statements, methods=["POST"]),
+            Route("/query", doors.query, methods=["POST"]),
+            Route("/query-stream", doors.query, methods=["POST"]),
+            Route("/inserts-stream", doors.inserts, methods=["POST"]),
+            Route("/close-query", doors.close_query, methods=["POST"]),
+            Route("/status", doors.statuses, methods=["GET"]),
+            Route("/status/{command_id:path}", doors.status, methods=["GET"]),
+            Route("/info", doors.info, methods=["GET"]),
+            Route("/v1/metadata", doors.info, methods=["GET"]),
+            Route("/v1/metadata/id", doors.server_id, methods=["GET"]),
+            Route("/healthcheck", doors.health, methods=["GET"]),
+            Route("/clusterStatus", doors.cluster, methods=["GET"]),
+            Route("/is_valid_property/{name:path}", doors.is_valid_property, methods=["GET"]),
+            Route("/", doors.root, methods=["GET"]),
+            WebSocketRoute("/ws/query", doors.web_socket),
+        ],
+        exception_handlers={Exception: _unexpected, OdradekError: _refused, HTTPException: _no_such_path},  # type: ignore[dict-item]
+    )
+    return SqlGate(app, users, limits or DoorLimits())
+
+
+class _Doors:
+    """The handlers."""
+
+    def __init__(self, service: SqlService) -> None:
+        self._service = service
+
+    async def statements(self, request: Request) -> Response:
+        body = await _json_body(request)
+        entities = await self._service.execute(
+            _text(body, "ksql"),
+            _settings(body),
+            _map(body, "sessionVariables"),
+            body.get("commandSequenceNumber"),
+        )
+        return _answer(entities)
+
+    async def query(self, request: Request) -> Response:
+        body = await _json_body(request)
+        text = _text(body, "sql" if "sql" in body else "ksql")
+        rows_out, kind = chosen(request.headers.get("accept", ""), path=request.url.path)
+        answer = await self._service.query(text, _settings(body), _map(body, "sessionVariables"))
+        return StreamingResponse(_written(answer, rows_out), media_type=kind)
+
+    async def inserts(self, request: Request) -> Response:
+        """The first line names the stream; each other line is a row. An answer for each row, in order."""
+        lines = _lines(request.stream())
+        try:
+            head = json.loads(await anext(lines))
+        except StopAsyncIteration:
+            raise RestRefusal(
+                BAD_REQUEST, "the first line must be an object with the member target"
+            ) from None
+        except ValueError as error:
+            raise RestRefusal(BAD_REQUEST, f"the first line is no JSON: {error}") from error
+        target = _text(head, "target")
+        as_array = "application/json" in request.headers.get("accept", "")
+        kind = "application/json" if as_array else "application/vnd.ksqlapi.delimited.v1"
+        return _WhileReading(self._acknowledged(target, lines, as_array), kind)
+
+    async def _acknowledged(
+        self, target: str, lines: AsyncIterator[bytes], as_array: bool
+    ) -> AsyncIterator[str]:
+        sequence = 0
+        async for line in lines:
+            before = ("[" if sequence == 0 else ",") if as_array else ""
+            try:
+                row = json.loads(line)
+                if not isinstance(row, dict):
+                    raise ValueError("a row is an object of column names and values")
+                await self._service.insert(target, row)
+            except (ValueError, OdradekError) as error:
+                refusal = (
+                    refusal_of(error)
+                    if isinstance(error, OdradekError)
+                    else RestRefusal(BAD_REQUEST, f"row {sequence} is no JSON: {error}")
+                )
+                said = {
+                    "status": "error",
+                    "seq": sequence,
+                    "error_code": refusal.code,
+                    "message": refusal.message,
+                }
+                yield before + json_text(said) + ("]" if as_array else "\n")
+                return
+            yield before + json_text({"status": "ok", "seq": sequence}) + ("" if as_array else "\n")
+            sequence += 1
+        if as_array:
+            yield "]" if sequence else "[]"
+
+    async def close_query(self, request: Request) -> Response:
+        query_id = _text(await _json_body(request), "queryId")
+        if not self._service.close_query(query_id):
+            raise RestRefusal(BAD_REQUEST, f"No query with id {query_id}")
+        return Response(status_code=200)
+
+    async def status(self, request: Request) -> Response:
+        command_id = request.path_params["command_id"]
+        status = self._service.status(command_id)
+        if status is None:
+            raise RestRefusal(NOT_FOUND, f"Command not found: {command_id}")
+        return _answer(status)
+
+    async def statuses(self, request: Request) -> Response:
+        return _answer({"commandStatuses": self._service.statuses()})
+
+    async def info(self, request: Request) -> Response:
+        return _answer({"KsqlServerInfo": self._service.info()})
+
+    async def server_id(self, request: Request) -> Response:
+        info = self._service.info()
+        scope = {"kafka-cluster": info["kafkaClusterId"], "ksql-cluster": info["ksqlServiceId"]}
+        return _answer({"scope": {"path": [], "clusters": scope}, "id": ""})
+
+    async def health(self, request: Request) -> Response:
+        health = await self._service.health()
+        return _answer(health, 200 if health["isHealthy"] else 503)
+
+    async def cluster(self, request: Request) -> Response:
+        return _answer({"clusterStatus": self._service.cluster()})
+
+    async def is_valid_property(self, request: Request) -> Response:
+        self._service.check_property(request.path_params["name"])
+        return _answer(True)
+
+    async def root(self, request: Request) -> Response:
+        return Response(status_code=307, headers={"Location": "/info"})
+
+    async def web_socket(self, socket: WebSocket) -> None:
+        """`?request={"ksql": …}`: the columns, then a message for each row."""
+        await socket.accept()
+        try:
+            body = json.loads(socket.query_params.get("request", ""))
+            answer = await self._service.query(
+                _text(body, "ksql"), _settings(body), _map(body, "sessionVariables")
+            )
+        except (ValueError, OdradekError) as error:
+            refusal = refusal_of(error) if isinstance(error, OdradekError) else None
+            await socket.close(1003, (refusal.message if refusal else f"request= is no JSON: {error}")[:120])
+            return
+        try:
+            columns = [{"name": column.name, "schema": {"type": column.type}} for column in answer.columns]
+            await socket.send_text(json_text(columns))
+            async for rows in answer.rows:
+                for row in rows:
+                    await socket.send_text(json_text({"row": {"columns": row}}))
+            await socket.close(1000, answer.final_message)
+        except WebSocketDisconnect:
+            pass
+        except OdradekError as error:
+            await socket.close(1011, str(error)[:120])
+        finally:
+            await answer.close()
+
+
+class _WhileReading(Response):
+    """A body that is written while the request is still being read: starlette's own would read the request away."""
+
+    def __init__(self, parts: AsyncIterator[str], media_type: str) -> None:
+        super().__init__(media_type=media_type)
+        del self.headers["content-length"]
+        self._parts = parts
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
+        async for part in self._parts:
+            await send({"type": "http.response.body", "body": part.encode(), "more_body": True})
+        await send({"type": "http.response.body", "body": b"", "more_body": False})
+
+
+async def _written(answer: QueryAnswer, out: RowsOut) -> AsyncIterator[str]:
+    """The body of a response. The client's going away ends the query."""
+    try:
+        yield out.begin(answer)
+        try:
+            async for rows in answer.rows:
+                text = out.rows(rows) if rows else out.idle()
+                if text:
+                    yield text
+        except OdradekError as error:
+            refusal = refusal_of(error)
+            yield out.problem(refusal.code, refusal.message)
+            return
+        yield out.end(answer)
+    finally:
+        await asyncio.shield(answer.close())
+
+
+async def _lines(chunks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+    """Lines that are not empty, as they come."""
+    held = b""
+    async with aclosing(chunks) as stream:  # type: ignore[type-var]
+        async for chunk in stream:
+            *whole, held = (held + chunk).split(b"\n")
+            for line in whole:
+                if line.strip():
+                    yield line
+            if len(held) > _LINE_BYTES_MAX:
+                raise RestRefusal(BAD_REQUEST, f"a line is longer than {_LINE_BYTES_MAX} bytes")
+    if held.strip():
+        yield held
+
+
+async def _json_body(request: Request) -> dict[str, Any]:
+    content = b""
+    async for chunk in request.stream():
+        content += chunk
+        if len(content) > _BODY_BYTES_MAX:
+            raise RestRefusal(BAD_REQUEST, f"the request is longer than {_BODY_BYTES_MAX} bytes")
+    try:
+        body = json.loads(content)
+    except ValueError as error:
+        raise RestRefusal(BAD_REQUEST, f"the request is no JSON: {error}") from error
+    if not isinstance(body, dict):
+        raise RestRefusal(BAD_REQUEST, "the request must be a JSON object")
+    return body
+
+
+def _text(body: Mapping[str, Any], name: str) -> str:
+    value = body.get(name) if isinstance(body, dict) else None
+    if not isinstance(value, str):
+        raise RestRefusal(BAD_REQUEST, f"the request needs the member {name}, a text")
+    return value
+
+
+def _map(body: Mapping[str, Any], name: str) -> dict[str, str]:
+    values = body.get(name) or {}
+    if not isinstance(values, dict):
+        raise RestRefusal(BAD_REQUEST, f"the member {name} must be an object")
+    return {key: value if isinstance(value, str) else json.dumps(value) for key, value in values.items()}
+
+
+def _settings(body: Mapping[str, Any]) -> dict[str, str]:
+    return {**_map(body, "streamsProperties"), **_map(body, "properties")}
+
+
+def _answer(value: Any, status: int = 200) -> Response:
+    return Response(json_text(value), status, media_type=KSQL_V1)
+
+
+async def _refused(_: Request, error: OdradekError) -> Response:
+    refusal = refusal_of(error)
+    return _answer(refusal.as_json(), refusal.status)
+
+
+async def _no_such_path(request: Request, error: HTTPException) -> Response:
+    refusal = RestRefusal(
+        error.status_code * 100, f"{request.method} {request.url.path[:200]}: {error.detail}"
+    )
+    return _answer(refusal.as_json(), refusal.status)
+
+
+async def _unexpected(request: Request, error: Exception) -> Response:
+    _log.error("sql_request_failed", path=request.url.path[:200], reason=f"{type(error).__name__}: {error}")
+    return _answer(refusal_of(error).as_json(), SERVER_ERROR // 100)

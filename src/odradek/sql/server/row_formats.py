@@ -1,0 +1,108 @@
+"""How rows are written to a response: the content types of /query and /query-stream. Pure.
+
+Source: ksqlDB's HTTP API reference, "Run a query" and "Run push and pull queries".
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import Any, Final
+
+from odradek.sql.queries.answer import QueryAnswer, RowsOut
+
+DELIMITED: Final = "application/vnd.ksqlapi.delimited.v1"
+JSON: Final = "application/json"
+KSQL_V1: Final = "application/vnd.ksql.v1+json"
+
+
+def json_text(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+
+
+def _header(answer: QueryAnswer) -> dict[str, Any]:
+    return {
+        "queryId": answer.query_id,
+        "columnNames": [column.name for column in answer.columns],
+        "columnTypes": [column.type for column in answer.columns],
+    }
+
+
+def _error(code: int, message: str) -> dict[str, Any]:
+    return {"@type": "generic_error", "error_code": code, "message": message}
+
+
+@dataclass(frozen=True, slots=True)
+class DelimitedRows:
+    """A header object, then an array for each row, each on a line."""
+
+    def begin(self, answer: QueryAnswer) -> str:
+        return json_text(_header(answer)) + "\n"
+
+    def rows(self, rows: list[list[Any]]) -> str:
+        return "".join(json_text(row) + "\n" for row in rows)
+
+    def idle(self) -> str:
+        return ""
+
+    def problem(self, code: int, message: str) -> str:
+        return json_text(_error(code, message)) + "\n"
+
+    def end(self, answer: QueryAnswer) -> str:
+        return ""
+
+
+@dataclass(frozen=True, slots=True)
+class ArrayRows:
+    """The same as one JSON array."""
+
+    def begin(self, answer: QueryAnswer) -> str:
+        return "[" + json_text(_header(answer))
+
+    def rows(self, rows: list[list[Any]]) -> str:
+        return "".join("," + json_text(row) for row in rows)
+
+    def idle(self) -> str:
+        return ""
+
+    def problem(self, code: int, message: str) -> str:
+        return "," + json_text(_error(code, message)) + "]"
+
+    def end(self, answer: QueryAnswer) -> str:
+        return "]"
+
+
+@dataclass(frozen=True, slots=True)
+class StreamedRows:
+    """As /query always did: an array whose members are a header, rows, and a final message, each on a line."""
+
+    def begin(self, answer: QueryAnswer) -> str:
+        header = {"queryId": answer.query_id or "", "schema": answer.schema}
+        return "[" + json_text({"header": header})
+
+    def rows(self, rows: list[list[Any]]) -> str:
+        return "".join(",\n" + json_text({"row": {"columns": row}}) for row in rows)
+
+    def idle(self) -> str:
+        return "\n"
+
+    def problem(self, code: int, message: str) -> str:
+        return ",\n" + json_text({"errorMessage": {"error_code": code, "message": message}}) + "]\n"
+
+    def end(self, answer: QueryAnswer) -> str:
+        return ",\n" + json_text({"finalMessage": answer.final_message}) + "]\n"
+
+
+def chosen(accept: str, *, path: str) -> tuple[RowsOut, str]:
+    """By the request's Accept header: how to write, and the Content-Type."""
+    wanted = [part.split(";")[0].strip() for part in accept.split(",")]
+    if path == "/query":
+        return StreamedRows(), KSQL_V1
+    for kind in wanted:
+        if kind == DELIMITED:
+            break
+        if kind == JSON:
+            return ArrayRows(), JSON
+        if kind == KSQL_V1:
+            return StreamedRows(), KSQL_V1
+    return DelimitedRows(), DELIMITED

@@ -1,0 +1,84 @@
+"""HTTP/1.1 and HTTP/2, in plain text or with TLS: hypercorn on a socket of ours."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import hypercorn.asyncio
+import hypercorn.config
+from starlette.types import ASGIApp
+
+from odradek.model.errors import ConfigError
+
+DEFAULT_PORT: Final = 8088
+_CLOSING_S: Final = 3.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HttpTerms:
+    """Where to listen, and with which certificate (PEM files); None: plain text."""
+
+    host: str = "127.0.0.1"
+    port: int = DEFAULT_PORT
+    certificate: Path | None = None
+    key: Path | None = None
+
+    @property
+    def scheme(self) -> str:
+        return "https" if self.certificate is not None else "http"
+
+
+def listening(terms: HttpTerms) -> socket.socket:
+    """ConfigError when the address cannot be had."""
+    try:
+        family, _, _, _, address = socket.getaddrinfo(terms.host, terms.port, type=socket.SOCK_STREAM)[0]
+        opened = socket.socket(family, socket.SOCK_STREAM)
+        try:
+            opened.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            opened.bind(address)
+            opened.listen(256)
+        except OSError:
+            opened.close()
+            raise
+    except OSError as error:
+        raise ConfigError(
+            f"cannot listen on {terms.host}:{terms.port}: {error.strerror or error}: give another --listen"
+        ) from error
+    opened.setblocking(False)
+    return opened
+
+
+def url(terms: HttpTerms, opened: socket.socket) -> str:
+    host, port = opened.getsockname()[:2]
+    return f"{terms.scheme}://{f'[{host}]' if ':' in host else host}:{port}"
+
+
+async def serve_http(
+    app: ASGIApp,
+    terms: HttpTerms,
+    opened: socket.socket,
+    ended: asyncio.Event,
+    on_ready: Callable[[str], object] = lambda address: None,
+) -> None:
+    """Until `ended`. `on_ready(URL)` when requests are answered."""
+    address = url(terms, opened)
+    config = hypercorn.config.Config()
+    config.bind = [f"fd://{opened.detach()}"]
+    config.accesslog = None
+    config.errorlog = None
+    config.include_server_header = False
+    config.graceful_timeout = _CLOSING_S
+    config.h2_max_concurrent_streams = 100
+    config.keep_alive_timeout = 60
+    if terms.certificate is not None:
+        config.certfile = str(terms.certificate)
+        config.keyfile = str(terms.key) if terms.key is not None else None
+        config.alpn_protocols = ["h2", "http/1.1"]
+    on_ready(address)
+    serve: Any = hypercorn.asyncio.serve
+    await serve(app, config, shutdown_trigger=ended.wait, mode="asgi")

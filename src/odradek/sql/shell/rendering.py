@@ -1,0 +1,308 @@
+"""What the server answers, as a person reads it: tables that fit the terminal, or JSON lines. No I/O."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from rich.cells import cell_len, set_cell_size
+
+Entity = Mapping[str, Any]
+_CELL_WIDTH_MIN: Final = 6
+
+
+@dataclass(frozen=True, slots=True)
+class TextTable:
+    """`title`: a line above it."""
+
+    columns: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+    title: str = ""
+
+    def lines(self, width: int) -> list[str]:
+        """At most `width` cells wide: columns that are too wide are wrapped."""
+        widths = _fitting(
+            [
+                max([cell_len(name), *(cell_len(row[index]) for row in self.rows)])
+                for index, name in enumerate(self.columns)
+            ],
+            width,
+        )
+        head = _line(self.columns, widths)
+        rule = "-+-".join("-" * cells for cells in widths)
+        shown = [*([self.title] if self.title else []), *head, rule]
+        for row in self.rows:
+            shown += _line(row, widths)
+        return [line.rstrip() for line in shown]
+
+
+@dataclass(frozen=True, slots=True)
+class LiveTable:
+    """Rows of a push query: each is drawn when it comes, so all columns have the same width."""
+
+    columns: tuple[str, ...]
+    width: int
+
+    @property
+    def _widths(self) -> list[int]:
+        count = max(1, len(self.columns))
+        return [max(_CELL_WIDTH_MIN, (self.width - 3 * (count - 1)) // count)] * count
+
+    def head(self) -> list[str]:
+        rule = "-+-".join("-" * cells for cells in self._widths)
+        return [*_line(self.columns, self._widths), rule]
+
+    def row(self, values: Sequence[Any]) -> list[str]:
+        return [line.rstrip() for line in _line([cell(value) for value in values], self._widths)]
+
+
+def cell(value: Any) -> str:
+    """A value of a row."""
+    if value is None:
+        return "null"
+    if isinstance(value, str):
+        return value.replace("\n", "\\n")
+    if isinstance(value, dict):
+        return "{" + ", ".join(f"{name}={cell(member)}" for name, member in value.items()) + "}"
+    if isinstance(value, list):
+        return "[" + ", ".join(map(cell, value)) + "]"
+    return json.dumps(value, ensure_ascii=False)
+
+
+def _fitting(widths: list[int], width: int) -> list[int]:
+    """Take from the widest, until all fit."""
+    room = width - 3 * (len(widths) - 1)
+    fitting = list(widths)
+    while sum(fitting) > room and max(fitting) > _CELL_WIDTH_MIN:
+        widest = max(fitting)
+        index = fitting.index(widest)
+        second = max([cells for cells in fitting if cells < widest], default=_CELL_WIDTH_MIN)
+        over = sum(fitting) - room
+        fitting[index] = max(widest - over, second - 1, _CELL_WIDTH_MIN)
+    return fitting
+
+
+def _line(texts: Sequence[str], widths: Sequence[int]) -> list[str]:
+    """One row, in as many lines as its longest cell needs."""
+    parts = [_wrapped(text, width) for text, width in zip(texts, widths, strict=True)]
+    height = max((len(part) for part in parts), default=1)
+    return [
+        " | ".join(
+            set_cell_size(part[index] if index < len(part) else "", width)
+            for part, width in zip(parts, widths, strict=True)
+        )
+        for index in range(height)
+    ]
+
+
+def _wrapped(text: str, width: int) -> list[str]:
+    lines = []
+    for paragraph in text.split("\n"):
+        rest = paragraph
+        while cell_len(rest) > width:
+            cut = len(rest)
+            while cell_len(rest[:cut]) > width:
+                cut -= max(1, (cell_len(rest[:cut]) - width) // 2)
+            lines.append(rest[:cut])
+            rest = rest[cut:]
+        lines.append(rest)
+    return lines
+
+
+# ---- entities of /ksql
+
+
+def rendered(entity: Entity) -> Iterable[str | TextTable]:
+    """What an answer of /ksql says: lines and tables. An answer of an unknown kind is shown as JSON."""
+    for warning in entity.get("warnings") or ():
+        yield f"WARNING: {warning.get('message', warning)}"
+    render = _RENDERERS.get(entity.get("@type", ""))
+    if render is None:
+        yield json.dumps(entity, ensure_ascii=False, indent=2)
+    else:
+        yield from render(entity)
+
+
+def _status(entity: Entity) -> Iterable[str | TextTable]:
+    status = entity["commandStatus"]
+    yield ("" if status["status"] == "SUCCESS" else f"{status['status']}: ") + status["message"]
+
+
+def _table(member: str, columns: Mapping[str, Callable[[Entity], Any]]) -> Callable[[Entity], Iterable[Any]]:
+    def render(entity: Entity) -> Iterable[str | TextTable]:
+        rows = tuple(tuple(_text(value(content)) for value in columns.values()) for content in entity[member])
+        yield TextTable(tuple(columns), rows)
+
+    return render
+
+
+def _of(name: str) -> Callable[[Entity], Any]:
+    return lambda content: content.get(name)
+
+
+def _text(value: Any) -> str:
+    if value is None:
+        return ""
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, list):
+        return ", ".join(map(_text, value))
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+
+
+def schema_text(schema: Entity) -> str:
+    """A type as people write it, from the REST API's form."""
+    kind = schema["type"]
+    if kind == "STRUCT":
+        fields = ", ".join(
+            f"{field['name']} {schema_text(field['schema'])}" for field in schema["fields"] or ()
+        )
+        return f"STRUCT<{fields}>"
+    if kind == "ARRAY":
+        return f"ARRAY<{schema_text(schema['memberSchema'])}>"
+    if kind == "MAP":
+        return f"MAP<STRING, {schema_text(schema['memberSchema'])}>"
+    if kind == "DECIMAL" and schema.get("parameters"):
+        return f"DECIMAL({schema['parameters']['precision']}, {schema['parameters']['scale']})"
+    return {"STRING": "VARCHAR(STRING)"}.get(kind, str(kind))
+
+
+def _fields(fields: Iterable[Entity], key_word: str) -> TextTable:
+    rows = tuple(
+        (
+            field["name"],
+            schema_text(field["schema"]) + (f"  ({key_word})" if field.get("type") == "KEY" else ""),
+        )
+        for field in fields
+    )
+    return TextTable(("Field", "Type"), rows)
+
+
+def _source(entity: Entity) -> Iterable[str | TextTable]:
+    source = entity["sourceDescription"]
+    yield f"Name                 : {source['name']}"
+    if source.get("extended"):
+        yield f"Type                 : {source['type']}"
+        yield f"Key format           : {source['keyFormat']}"
+        yield f"Value format         : {source['valueFormat']}"
+        placed = f"partitions: {source['partitions']}, replication: {source['replication']}"
+        yield f"Kafka topic          : {source['topic']} ({placed})"
+        if source.get("windowType"):
+            yield f"Window type          : {source['windowType']}"
+        if source.get("statement"):
+            yield f"Statement            : {source['statement']}"
+    yield _fields(source["fields"], "primary key" if source["type"] == "TABLE" else "key")
+    for member, title in (
+        ("readQueries", "Queries that read from it"),
+        ("writeQueries", "Queries that write to it"),
+    ):
+        queries = source.get(member) or ()
+        if queries:
+            yield title
+            yield from (
+                f"  {query['id']} ({query.get('state', '')}): {query['queryString']}" for query in queries
+            )
+
+
+def _query(entity: Entity) -> Iterable[str | TextTable]:
+    query = entity["queryDescription"]
+    yield f"ID                   : {query['id']}"
+    yield f"SQL                  : {query['statementText']}"
+    if query.get("state"):
+        yield f"State                : {query['state']}"
+    yield f"Sources              : {', '.join(query['sources'])}"
+    yield f"Sinks                : {', '.join(query['sinks'])}"
+    for problem in query.get("queryErrors") or ():
+        yield f"Problem              : {problem['errorMessage']}"
+    yield _fields(query["fields"], "key")
+    if query.get("executionPlan"):
+        yield "Execution plan"
+        yield query["executionPlan"]
+
+
+def _function(entity: Entity) -> Iterable[str | TextTable]:
+    yield f"Name        : {entity['name']}"
+    yield f"Type        : {entity.get('type', '')}"
+    if entity.get("description"):
+        yield f"Overview    : {entity['description']}"
+    yield "Variations  :"
+    for variation in entity.get("functions") or ():
+        arguments = ", ".join(
+            f"{argument.get('name') or ''} {argument['type']}{'[]' if argument.get('isVariadic') else ''}".strip()
+            for argument in variation.get("arguments") or ()
+        )
+        yield f"  {entity['name']}({arguments}) -> {variation['returnType']}"
+        if variation.get("description"):
+            yield f"      {variation['description']}"
+
+
+def _types(entity: Entity) -> Iterable[str | TextTable]:
+    yield TextTable(
+        ("Type name", "Schema"), tuple((name, schema_text(kind)) for name, kind in entity["types"].items())
+    )
+
+
+_RENDERERS: Final[dict[str, Callable[[Entity], Iterable[str | TextTable]]]] = {
+    "currentStatus": _status,
+    "streams": _table(
+        "streams",
+        {
+            "Stream name": _of("name"),
+            "Kafka topic": _of("topic"),
+            "Key format": _of("keyFormat"),
+            "Value format": _of("valueFormat"),
+            "Windowed": _of("isWindowed"),
+        },
+    ),
+    "tables": _table(
+        "tables",
+        {
+            "Table name": _of("name"),
+            "Kafka topic": _of("topic"),
+            "Key format": _of("keyFormat"),
+            "Value format": _of("valueFormat"),
+            "Windowed": _of("isWindowed"),
+        },
+    ),
+    "queries": _table(
+        "queries",
+        {
+            "Query ID": _of("id"),
+            "Query type": _of("queryType"),
+            "Status": _of("state"),
+            "Sink": _of("sinks"),
+            "Query": _of("queryString"),
+        },
+    ),
+    "kafka_topics": _table(
+        "topics",
+        {
+            "Kafka topic": _of("name"),
+            "Partitions": lambda topic: len(topic["replicaInfo"]),
+            "Replicas": lambda topic: max(topic["replicaInfo"], default=0),
+        },
+    ),
+    "properties": _table(
+        "properties", {"Property": _of("name"), "Value": _of("value"), "Scope": _of("scope")}
+    ),
+    "variables": _table("variables", {"Variable": _of("name"), "Value": _of("value")}),
+    "function_names": _table("functions", {"Function name": _of("name"), "Type": _of("type")}),
+    "sourceDescription": _source,
+    "source_descriptions": lambda entity: [
+        line
+        for source in entity["sourceDescriptions"]
+        for line in (*_source({"sourceDescription": source}), "")
+    ],
+    "queryDescription": _query,
+    "describe_function": _function,
+    "type_list": _types,
+    "assert_topic": lambda entity: [
+        f"Topic {entity['topicName']} {'exists' if entity['exists'] else 'does not exist'}"
+    ],
+    "assert_schema": lambda entity: [
+        f"Schema of {entity.get('subject') or entity.get('id')} {'exists' if entity['exists'] else 'does not exist'}"
+    ],
+    "warning_entity": lambda entity: [entity["message"]],
+}

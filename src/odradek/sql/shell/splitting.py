@@ -1,0 +1,98 @@
+"""Text that a person types, cut into statements; what the shell does itself, and what it leaves to the server. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final, Literal, TypeAlias
+
+_SKIPPED: Final = re.compile(
+    r"'(?:[^']|'')*'|\"[^\"]*\"|`[^`]*`|--[^\n]*|/\*.*?\*/|\$\$.*?\$\$|(;)", re.DOTALL
+)
+_OPEN: Final = re.compile(r"'(?:[^']|'')*\Z|/\*(?:(?!\*/).)*\Z|\$\$(?:(?!\$\$).)*\Z|`[^`]*\Z", re.DOTALL)
+_COMMENT: Final = re.compile(r"\s*(?:--[^\n]*(?:\n|\Z)|/\*.*?\*/)", re.DOTALL)
+_OF_SHELL: Final = re.compile(
+    r"\s*(exit|quit|help|clear|history|version|server)\b\s*(.*?)\s*;?\s*\Z", re.I | re.S
+)
+_QUOTED: Final = r"'((?:[^']|'')*)'"
+_SET: Final = re.compile(rf"SET\s+{_QUOTED}\s*=\s*{_QUOTED}\s*\Z", re.I)
+_UNSET: Final = re.compile(rf"UNSET\s+{_QUOTED}\s*\Z", re.I)
+_DEFINE: Final = re.compile(rf"DEFINE\s+([A-Za-z_]\w*)\s*=\s*{_QUOTED}\s*\Z", re.I)
+_UNDEFINE: Final = re.compile(r"UNDEFINE\s+([A-Za-z_]\w*)\s*\Z", re.I)
+_SCRIPT: Final = re.compile(rf"RUN\s+SCRIPT\s+{_QUOTED}\s*\Z", re.I)
+_SPOOL: Final = re.compile(rf"SPOOL\s+(?:{_QUOTED}|(OFF))\s*\Z", re.I)
+_VARIABLES: Final = re.compile(r"(?:SHOW|LIST)\s+VARIABLES\s*\Z", re.I)
+
+StepKind: TypeAlias = Literal[
+    "statement", "query", "set", "unset", "define", "undefine", "script", "spool", "variables"
+]
+
+
+@dataclass(frozen=True, slots=True)
+class ShellStep:
+    """`arguments`: of what the shell does itself."""
+
+    kind: StepKind
+    text: str
+    arguments: tuple[str, ...] = ()
+
+
+def statements(text: str) -> Iterator[str]:
+    """Each with its semicolon, if it has one; without empty ones."""
+    start = 0
+    for match in _SKIPPED.finditer(text):
+        if match[1]:
+            yield from _whole(text[start : match.end()])
+            start = match.end()
+    yield from _whole(text[start:])
+
+
+def _whole(text: str) -> Iterator[str]:
+    if _bare(text).rstrip(";").strip():
+        yield text.strip()
+
+
+def _bare(text: str) -> str:
+    """Without the comments before it."""
+    while (match := _COMMENT.match(text)) is not None:
+        text = text[match.end() :]
+    return text.strip()
+
+
+def is_complete(text: str) -> bool:
+    """Enter runs it: it is empty, a word for the shell, or its last statement has its semicolon."""
+    if not text.strip() or shell_word(text) is not None:
+        return True
+    if _OPEN.search(_SKIPPED.sub("", text)):
+        return False
+    return _bare(text.rstrip()).endswith(";") and not _OPEN.search(_SKIPPED.sub("", text))
+
+
+def shell_word(text: str) -> tuple[str, str] | None:
+    """`exit`, `help topic`, …: the word, and what follows it."""
+    match = _OF_SHELL.match(text)
+    return None if match is None else (match[1].lower(), match[2])
+
+
+def step_of(statement: str) -> ShellStep:
+    """What one statement asks for."""
+    text = _bare(statement).rstrip().removesuffix(";").rstrip()
+    for kind, pattern in _BY_SHELL.items():
+        match = pattern.match(text)
+        if match is not None:
+            arguments = tuple((group or "").replace("''", "'") for group in match.groups())
+            return ShellStep(kind, statement, arguments)
+    first = text.split(None, 1)[0].upper() if text else ""
+    return ShellStep("query" if first in ("SELECT", "PRINT") else "statement", statement)
+
+
+_BY_SHELL: Final[dict[StepKind, re.Pattern[str]]] = {
+    "set": _SET,
+    "unset": _UNSET,
+    "define": _DEFINE,
+    "undefine": _UNDEFINE,
+    "script": _SCRIPT,
+    "spool": _SPOOL,
+    "variables": _VARIABLES,
+}

@@ -1,0 +1,213 @@
+"""The shell: statements are cut where they end, and answers fit the terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.unit.sql.sql_service import ScriptedService, served
+
+from odradek.model.errors import ConfigError
+from odradek.sql.rest_client import RestClient, ServerRefusal
+from odradek.sql.shell.names import KnownNames
+from odradek.sql.shell.rendering import LiveTable, TextTable, cell, rendered, schema_text
+from odradek.sql.shell.session import ShellSession
+from odradek.sql.shell.splitting import is_complete, shell_word, statements, step_of
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("a; b;", ["a;", "b;"]),
+        ("a 'x;y' ; -- no; comment\nb", ["a 'x;y' ;", "-- no; comment\nb"]),
+        ("/* ; */ a `;` ;", ["/* ; */ a `;` ;"]),
+        ("CREATE FUNCTION f AS $$ x; y $$;", ["CREATE FUNCTION f AS $$ x; y $$;"]),
+        (" ; -- nothing\n;", []),
+    ],
+)
+def test_a_text_is_cut_into_statements(text: str, expected: list[str]) -> None:
+    assert list(statements(text)) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("", True),
+        ("SHOW STREAMS", False),
+        ("SHOW STREAMS;", True),
+        ("SELECT 'a;", False),
+        ("SELECT 'it''s';", True),
+        ("SELECT 1; -- end", False),
+        ("/* not yet ;", False),
+        ("exit", True),
+        ("help me", True),
+    ],
+)
+def test_enter_runs_what_is_complete(text: str, expected: bool) -> None:
+    assert is_complete(text) is expected
+
+
+def test_words_of_the_shell_need_no_semicolon() -> None:
+    assert shell_word("Exit ;") == ("exit", "")
+    assert shell_word("SELECT exit;") is None
+
+
+@pytest.mark.parametrize(
+    ("text", "kind", "arguments"),
+    [
+        ("SET 'auto.offset.reset' = 'earliest';", "set", ("auto.offset.reset", "earliest")),
+        ("unset 'a';", "unset", ("a",)),
+        ("DEFINE who='it''s';", "define", ("who", "it's")),
+        ("-- why\nRUN SCRIPT 'a b.sql';", "script", ("a b.sql",)),
+        ("SPOOL OFF;", "spool", ("", "OFF")),
+        ("SHOW VARIABLES;", "variables", ()),
+        ("/* x */ select 1;", "query", ()),
+        ("PRINT 'a';", "query", ()),
+        ("CREATE STREAM s;", "statement", ()),
+    ],
+)
+def test_what_the_shell_does_itself(text: str, kind: str, arguments: tuple[str, ...]) -> None:
+    step = step_of(text)
+    assert (step.kind, step.arguments) == (kind, arguments)
+
+
+@pytest.fixture
+def service() -> ScriptedService:
+    return ScriptedService()
+
+
+@pytest.fixture
+def shown() -> list[str]:
+    return []
+
+
+@pytest.fixture
+def session(service: ScriptedService, shown: list[str]) -> Iterator[ShellSession]:
+    with served(service) as url:
+        session = ShellSession(RestClient(url=url), shown.append, width=lambda: 23)
+        yield session
+        session.close()
+
+
+def test_settings_and_variables_go_with_each_request(session: ShellSession, service: ScriptedService) -> None:
+    session.run("SET 'p'='q'; DEFINE n='5'; CREATE STREAM ${n}; UNSET 'p'; UNDEFINE n; SELECT 1;")
+    assert service.requests == [("CREATE STREAM ${n};", {"p": "q"}, {"n": "5"}), ("SELECT 1;", {}, {})]
+
+
+def test_rows_are_drawn_in_columns(session: ShellSession, shown: list[str]) -> None:
+    session.run("SELECT 1;")
+    assert shown == [
+        "ID         | NAME      ",
+        "-----------+-----------",
+        "1          | one",
+        "2          | zwei ö",
+        "Query Completed, rows: 2",
+    ]
+
+
+def test_json_is_an_object_a_line(session: ShellSession, shown: list[str]) -> None:
+    session.as_json = True
+    session.run("SELECT 1;")
+    assert shown == ['{"ID": 1, "NAME": "one"}', '{"ID": 2, "NAME": "zwei ö"}']
+
+
+def test_ctrl_c_ends_the_query_and_not_the_shell(
+    session: ShellSession, service: ScriptedService, shown: list[str]
+) -> None:
+    def interrupt(line: str) -> None:
+        shown.append(line)
+        if line.startswith("2 "):
+            raise KeyboardInterrupt
+
+    session.show = interrupt
+    session.run("SELECT 1 EMIT CHANGES; SHOW x;")
+    assert "Query terminated" in shown
+    assert shown[-1] == "Stream created"
+    assert service.open_queries == set()
+
+
+def test_a_script_stops_at_the_first_wrong_statement(
+    session: ShellSession, service: ScriptedService, tmp_path: Path
+) -> None:
+    script = tmp_path / "a.sql"
+    script.write_text("CREATE a;\nwrong;\nCREATE b;")
+    with pytest.raises(ServerRefusal, match="no such thing"):
+        session.run(f"RUN SCRIPT '{script}';")
+    assert [text for text, _, _ in service.requests] == ["CREATE a;", "wrong;"]
+    with pytest.raises(ConfigError, match="cannot be read"):
+        session.run("RUN SCRIPT '/nowhere.sql';")
+
+
+def test_a_script_that_runs_itself_ends(session: ShellSession, tmp_path: Path) -> None:
+    script = tmp_path / "a.sql"
+    script.write_text(f"RUN SCRIPT '{script}';")
+    with pytest.raises(ConfigError, match="no more than 16 deep"):
+        session.run(f"RUN SCRIPT '{script}';")
+
+
+def test_a_spool_has_what_was_shown(session: ShellSession, tmp_path: Path) -> None:
+    spool = tmp_path / "spool"
+    session.run(f"SPOOL '{spool}'; CREATE a; SPOOL OFF; CREATE b;")
+    assert spool.read_text().splitlines()[1:] == ["", "Stream created"]
+
+
+def test_a_table_is_no_wider_than_the_terminal() -> None:
+    table = TextTable(
+        ("Name", "A long text"), (("x", "one two three four five six"), ("yy", "漢字漢字漢字漢字"))
+    )
+    lines = table.lines(20)
+    assert lines[:2] == ["Name   | A long text", "-------+------------"][:0] + lines[:2]
+    assert all(len(line) <= 20 for line in lines)
+    assert (
+        "".join(line.partition(" | ")[2] for line in lines[2:5]).replace(" ", "") == "onetwothreefourfivesix"
+    )
+
+
+def test_all_columns_of_a_live_table_have_room() -> None:
+    table = LiveTable(("A", "B", "C"), 30)
+    assert {len(line) for line in table.head()} == {30}
+    assert table.row([None, True, {"x": [1, "a\nb"]}])[0].split(" | ")[0] == "null    "
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [(None, "null"), (1.5, "1.5"), (True, "true"), ([1, None], "[1, null]"), ({"a": "b"}, "{a=b}")],
+)
+def test_values_as_people_read_them(value: Any, expected: str) -> None:
+    assert cell(value) == expected
+
+
+def test_entities_are_shown(shown: list[str]) -> None:
+    streams = {
+        "@type": "streams",
+        "warnings": [{"message": "careful"}],
+        "streams": [
+            {"name": "S", "topic": "s", "keyFormat": "KAFKA", "valueFormat": "JSON", "isWindowed": False}
+        ],
+    }
+    warning, table = rendered(streams)
+    assert warning == "WARNING: careful"
+    assert isinstance(table, TextTable)
+    assert table.rows == (("S", "s", "KAFKA", "JSON", "false"),)
+    assert list(rendered({"@type": "new_kind", "a": 1})) == ['{\n  "@type": "new_kind",\n  "a": 1\n}']
+
+
+def test_types_are_written_as_in_the_language() -> None:
+    member = {"type": "STRUCT", "fields": [{"name": "A", "schema": {"type": "STRING"}}]}
+    assert schema_text({"type": "ARRAY", "memberSchema": member}) == "ARRAY<STRUCT<A VARCHAR(STRING)>>"
+
+
+def test_names_are_completed_by_what_they_may_be() -> None:
+    names = KnownNames(RestClient())
+    names.columns = {"ORDERS": ("ITEM", "it em"), "USERS": ("NAME",)}
+    names.functions = ("UCASE",)
+    assert list(names.matching("SELECT orders.it")) == [
+        ("ITEM", "column of ORDERS", 2),
+        ("`it em`", "column of ORDERS", 2),
+    ]
+    assert ("USERS", "source", 2) in list(names.matching("select * from us"))
+    assert ("ucase", "function", 2) in list(names.matching("select uc"))
+    assert ("SELECT", "keyword", 3) in list(names.matching("SEL"))
+    assert list(names.matching("SELECT ")) == []
