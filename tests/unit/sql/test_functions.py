@@ -88,7 +88,7 @@ def test_a_lambda_gets_the_types_of_the_collection() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "kinds", "constants", "rows", "result"),
+    ("name", "kinds", "constants", "rows", "expected"),
     [
         ("COUNT", [], [], [(), ()], 2),
         ("COUNT", [STRING], [None], [("a",), (None,)], 1),
@@ -131,13 +131,13 @@ def test_a_lambda_gets_the_types_of_the_collection() -> None:
         ("SUM_LIST", [array_of(INTEGER)], [None], [([1, None, 2],), (None,)], 3),
     ],
 )
-def test_an_aggregate_adds_row_by_row(name, kinds, constants, rows, result) -> None:
+def test_an_aggregate_adds_row_by_row(name, kinds, constants, rows, expected) -> None:
     function = FUNCTIONS.aggregate(name, kinds, constants)
     state = function.start()
     for row in rows:
         state = function.add(state, *row)
     value = function.result(state)
-    assert value == pytest.approx(result) if isinstance(result, float) else value == result
+    assert value == pytest.approx(expected) if isinstance(expected, float) else value == expected
 
 
 ROWS = [3, 1, None, 3, 2, 5, 1]

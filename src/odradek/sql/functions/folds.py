@@ -1,0 +1,316 @@
+"""What aggregates do, value by value, as ksqlDB does it: what of nulls, of nothing, of too much.
+
+`ValueFold.undo` takes a value back. It is there where ksqlDB allows the function over a table.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import Any, Final
+
+from odradek.sql.types import SqlType
+
+HISTOGRAM_SIZE_MAX: Final = 1000
+_BITS: Final = {"INTEGER": 32, "BIGINT": 64}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ValueFold:
+    """`add` and `undo` give the new state, of plain values; it never changes in place. `merge`: the earlier session first."""
+
+    start: Callable[[], Any]
+    add: Callable[..., Any]
+    merge: Callable[[Any, Any], Any]
+    result: Callable[[Any], Any]
+    undo: Callable[..., Any] | None = None
+
+
+def _plain(value: Any) -> Any:
+    """What has an order and an equality: bytes rather than bytearray."""
+    return bytes(value) if isinstance(value, bytearray) else value
+
+
+def _wrapped(number: int, kind: SqlType) -> int:
+    """As whole numbers of Java: too much begins again at the other end."""
+    size = 1 << _BITS[kind.kind]
+    return (number + size // 2) % size - size // 2
+
+
+def count() -> ValueFold:
+    return ValueFold(
+        start=int,
+        add=lambda state, value=True: state + (value is not None),
+        undo=lambda state, value=True: state - (value is not None),
+        result=lambda state: state,
+        merge=lambda left, right: left + right,
+    )
+
+
+def total(kind: SqlType, of_lists: bool = False) -> ValueFold:
+    """SUM and SUM_LIST: 0 of nothing."""
+    zero: Any = {"DOUBLE": 0.0, "DECIMAL": Decimal(0).scaleb(-kind.scale)}.get(kind.kind, 0)
+
+    def number(value: Any) -> Any:
+        return sum((part for part in value if part is not None), zero) if of_lists else value
+
+    def result(state: Any) -> Any:
+        if kind.kind in _BITS:
+            return _wrapped(state, kind)
+        if kind.kind == "DECIMAL" and abs(state) >= Decimal(10) ** (kind.precision - kind.scale):
+            return None
+        return state
+
+    return ValueFold(
+        start=lambda: zero,
+        add=lambda state, value: state if value is None else state + number(value),
+        undo=lambda state, value: state if value is None else state - number(value),
+        result=result,
+        merge=lambda left, right: left + right,
+    )
+
+
+def average() -> ValueFold:
+    """0 of nothing."""
+    return ValueFold(
+        start=lambda: [0, 0],
+        add=lambda state, value: state if value is None else [state[0] + value, state[1] + 1],
+        undo=lambda state, value: state if value is None else [state[0] - value, state[1] - 1],
+        result=lambda state: float(state[0]) / state[1] if state[1] else 0.0,
+        merge=lambda left, right: [left[0] + right[0], left[1] + right[1]],
+    )
+
+
+def extreme(*, largest: bool) -> ValueFold:
+    """MIN and MAX: null of nothing."""
+
+    def add(state: list[Any], value: Any) -> list[Any]:
+        value = _plain(value)
+        if value is None or (state and ((value <= state[0]) if largest else (value >= state[0]))):
+            return state
+        return [value]
+
+    return ValueFold(
+        start=list,
+        add=add,
+        result=lambda state: state[0] if state else None,
+        merge=lambda left, right: add(left, right[0]) if right else left,
+    )
+
+
+def collected(limit: int) -> ValueFold:
+    """COLLECT_LIST: nulls, too. What is taken back is the first that is equal."""
+
+    def add(state: list[Any], value: Any) -> list[Any]:
+        return state if len(state) >= limit else [*state, _plain(value)]
+
+    def remove(state: list[Any], value: Any) -> list[Any]:
+        value = _plain(value)
+        if value not in state:
+            return state
+        place = state.index(value)
+        return state[:place] + state[place + 1 :]
+
+    return ValueFold(
+        start=list,
+        add=add,
+        undo=remove,
+        result=list,
+        merge=lambda left, right: (left + right)[:limit],
+    )
+
+
+def collected_once(limit: int) -> ValueFold:
+    """COLLECT_SET: each value once, in the order in which they came; a null, too."""
+
+    def add(state: list[Any], value: Any) -> list[Any]:
+        value = _plain(value)
+        return state if value in state or len(state) >= limit else [*state, value]
+
+    def merge(left: list[Any], right: list[Any]) -> list[Any]:
+        for value in right:
+            left = add(left, value)
+        return left
+
+    return ValueFold(start=list, add=add, result=list, merge=merge)
+
+
+def distinct_count() -> ValueFold:
+    """Exact: the state has every value once."""
+
+    def add(state: dict[Any, int], value: Any) -> dict[Any, int]:
+        if value is not None and (key := repr(_plain(value))) not in state:
+            state[key] = 1
+        return state
+
+    return ValueFold(start=dict, add=add, result=len, merge=lambda left, right: {**left, **right})
+
+
+def by_offset(*, latest: bool, count: int | None, ignores_nulls: bool) -> ValueFold:
+    """EARLIEST_BY_OFFSET and LATEST_BY_OFFSET. `count`: how many, as an array; None for one, as it is."""
+    most = count or 1
+
+    def kept(state: list[Any]) -> list[Any]:
+        return state[-most:] if latest else state[:most]
+
+    def add(state: list[Any], value: Any) -> list[Any]:
+        return state if value is None and ignores_nulls else kept([*state, value])
+
+    def result(state: list[Any]) -> Any:
+        return list(state) if count is not None else state[0] if state else None
+
+    return ValueFold(start=list, add=add, result=result, merge=lambda left, right: kept(left + right))
+
+
+def histogram() -> ValueFold:
+    """How often each text came; a thousand of them, what comes then is left out."""
+
+    def changed(state: dict[str, int], value: Any, by: int) -> dict[str, int]:
+        if value is None or (value not in state and (by < 0 or len(state) >= HISTOGRAM_SIZE_MAX)):
+            return state
+        new = {**state, value: state.get(value, 0) + by}
+        return new if new[value] > 0 else {key: times for key, times in new.items() if key != value}
+
+    def merge(left: dict[str, int], right: dict[str, int]) -> dict[str, int]:
+        for value, times in right.items():
+            left = changed(left, value, times)
+        return left
+
+    return ValueFold(
+        start=dict,
+        add=lambda state, value: changed(state, value, 1),
+        undo=lambda state, value: changed(state, value, -1),
+        result=dict,
+        merge=merge,
+    )
+
+
+def top(size: int, *, distinct: bool) -> ValueFold:
+    """TOPK and TOPKDISTINCT: the largest first."""
+
+    def add(state: list[Any], value: Any) -> list[Any]:
+        value = _plain(value)
+        if value is None or (distinct and value in state):
+            return state
+        return sorted([*state, value], reverse=True)[:size]
+
+    def merge(left: list[Any], right: list[Any]) -> list[Any]:
+        for value in right:
+            left = add(left, value)
+        return left
+
+    return ValueFold(start=list, add=add, result=list, merge=merge)
+
+
+def top_rows(size: int, names: tuple[str, ...]) -> ValueFold:
+    """TOPK with more columns: structs, by the first column. Of equals the earlier comes first."""
+
+    def add(state: list[Any], *values: Any) -> list[Any]:
+        if values[0] is None:
+            return state
+        return sorted([*state, list(values)], key=lambda row: _plain(row[0]), reverse=True)[:size]
+
+    def merge(left: list[Any], right: list[Any]) -> list[Any]:
+        for row in right:
+            left = add(left, *row)
+        return left
+
+    return ValueFold(
+        start=list,
+        add=add,
+        result=lambda state: [dict(zip(names, row, strict=True)) for row in state],
+        merge=merge,
+    )
+
+
+def deviation() -> ValueFold:
+    """The sample standard deviation; 0 of fewer than two values. The state is count, sum and the sum of squared distances
+    (Youngs and Cramer, 1971).
+    """
+
+    def step(n: int, total_before: float, value: float) -> float:
+        """What value number `n` adds to the squared distances, after n - 1 values with this sum."""
+        return (n * value - (total_before + value)) ** 2 / (n * (n - 1)) if n > 1 else 0.0
+
+    def add(state: list[Any], value: Any) -> list[Any]:
+        if value is None:
+            return state
+        n, before, squares = state
+        value = float(value)
+        return [n + 1, before + value, squares + step(n + 1, before, value)]
+
+    def remove(state: list[Any], value: Any) -> list[Any]:
+        if value is None:
+            return state
+        n, after, squares = state
+        value = float(value)
+        return [n - 1, after - value, squares - step(n, after - value, value) if n > 2 else 0.0]
+
+    def merge(left: list[Any], right: list[Any]) -> list[Any]:
+        if not left[0] or not right[0]:
+            return left if left[0] else right
+        n = left[0] + right[0]
+        apart = left[1] / left[0] - right[1] / right[0]
+        return [n, left[1] + right[1], left[2] + right[2] + left[0] * right[0] * apart * apart / n]
+
+    return ValueFold(
+        start=lambda: [0, 0.0, 0.0],
+        add=add,
+        undo=remove,
+        result=lambda state: math.sqrt(max(state[2], 0.0) / (state[0] - 1)) if state[0] > 1 else 0.0,
+        merge=merge,
+    )
+
+
+def correlation() -> ValueFold:
+    """Pearson's coefficient of two columns; NaN where a column does not vary."""
+
+    def moved(sign: int) -> Callable[..., list[Any]]:
+        def change(state: list[Any], x: Any, y: Any) -> list[Any]:
+            if x is None or y is None:
+                return state
+            parts = (1, x, y, x * x, y * y, x * y)
+            return [old + sign * part for old, part in zip(state, parts, strict=True)]
+
+        return change
+
+    def result(state: list[Any]) -> float:
+        n, x, y, xx, yy, xy = state
+        spread = (n * xx - x * x) * (n * yy - y * y)
+        return float((n * xy - x * y) / math.sqrt(spread)) if spread > 0 else math.nan
+
+    return ValueFold(
+        start=lambda: [0, 0.0, 0.0, 0.0, 0.0, 0.0],
+        add=moved(1),
+        undo=moved(-1),
+        result=result,
+        merge=lambda left, right: [old + new for old, new in zip(left, right, strict=True)],
+    )
+
+
+def only_value() -> ValueFold:
+    """ATTR: the value if all are equal, nulls too; otherwise null. The state is a list of (value, count)."""
+
+    def changed(state: list[Any], value: Any, by: int) -> list[Any]:
+        value = _plain(value)
+        kept = [list(entry) for entry in state]
+        for entry in kept:
+            if entry[0] == value:
+                entry[1] += by
+                return [entry for entry in kept if entry[1] > 0]
+        return [*kept, [value, by]] if by > 0 else kept
+
+    def merge(left: list[Any], right: list[Any]) -> list[Any]:
+        for value, times in right:
+            left = changed(left, value, times)
+        return left
+
+    return ValueFold(
+        start=list,
+        add=lambda state, value: changed(state, value, 1),
+        undo=lambda state, value: changed(state, value, -1),
+        result=lambda state: state[0][0] if len(state) == 1 else None,
+        merge=merge,
+    )

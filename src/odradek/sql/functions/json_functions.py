@@ -1,0 +1,131 @@
+"""Text that is JSON, and values as JSON."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from odradek.sql.functions.definitions import ScalarDefinition, scalar
+from odradek.sql.functions.literals import quoted
+from odradek.sql.functions.signatures import Call
+from odradek.sql.types import SqlType
+
+_OPTIONS: Final = "map('ignoreNullFields', 'false')"
+
+
+def _is_as_json(kind: SqlType) -> bool:
+    """Spark writes it as ksqlDB does: no time of day and no timestamp in it."""
+    inside = (*kind.parts, *(part for _, part in kind.fields))
+    return kind.kind not in ("TIME", "TIMESTAMP") and all(map(_is_as_json, inside))
+
+
+def _clock(value: str) -> str:
+    """A TIMESTAMP's time of day: seconds and milliseconds only if they are not 0."""
+    ms = f"unix_millis({value})"
+    return f"CASE WHEN {ms} % 60000 = 0 THEN 'HH:mm' WHEN {ms} % 1000 = 0 THEN 'HH:mm:ss' ELSE 'HH:mm:ss.SSS' END"
+
+
+def _written(value: str, kind: SqlType, depth: int = 0) -> str:
+    """Spark SQL in which times are texts, so that to_json writes them as ksqlDB does."""
+    if _is_as_json(kind):
+        return value
+    item = f"__item{depth}"
+    match kind.kind:
+        case "TIME":
+            moment = f"timestamp_millis({value})"
+            return f"date_format({moment}, {_clock(moment)})"
+        case "TIMESTAMP":
+            return f"concat(date_format({value}, 'yyyy-MM-dd'), 'T', date_format({value}, {_clock(value)}))"
+        case "ARRAY":
+            return f"transform({value}, {item} -> {_written(item, kind.element, depth + 1)})"
+        case "MAP":
+            return f"transform_values({value}, (__key{depth}, {item}) -> {_written(item, kind.element, depth + 1)})"
+    fields = ", ".join(
+        f"{quoted(name)}, {_written(f'{value}.`{name}`', part, depth + 1)}" for name, part in kind.fields
+    )
+    return f"if({value} IS NULL, NULL, named_struct({fields}))"
+
+
+def _to_json(call: Call) -> str:
+    kind = call.kinds[0]
+    value = _written(call.texts[0], kind)
+    if kind.is_simple:
+        text = f"to_json(named_struct('v', {value}), {_OPTIONS})"
+        return f"substring({text}, 6, length({text}) - 6)"
+    return f"coalesce(to_json({value}, {_OPTIONS}), 'null')"
+
+
+JSON: Final[tuple[ScalarDefinition, ...]] = (
+    scalar(
+        "EXTRACTJSONFIELD",
+        "JSON",
+        "The value at a JSONPath such as '$.a.b[0]', as text; null when it is not there.",
+        ("STRING json, STRING path -> STRING", "get_json_object({0}, {1})"),
+    ),
+    scalar(
+        "IS_JSON_STRING",
+        "JSON",
+        "Whether the text is JSON.",
+        ("STRING json -> BOOLEAN", "odradek_is_json({0})"),
+    ),
+    scalar(
+        "JSON_ARRAY_CONTAINS",
+        "JSON",
+        "Whether a value is in a JSON array. False when the text is no JSON array.",
+        (
+            "STRING json, BOOLEAN value -> BOOLEAN",
+            "odradek_json_array_contains({0}, to_json(named_struct('v', {1})))",
+        ),
+        (
+            "STRING json, INT value -> BOOLEAN",
+            "odradek_json_array_contains({0}, to_json(named_struct('v', {1})))",
+        ),
+        (
+            "STRING json, BIGINT value -> BOOLEAN",
+            "odradek_json_array_contains({0}, to_json(named_struct('v', {1})))",
+        ),
+        (
+            "STRING json, DOUBLE value -> BOOLEAN",
+            "odradek_json_array_contains({0}, to_json(named_struct('v', {1})))",
+        ),
+        (
+            "STRING json, STRING value -> BOOLEAN",
+            "odradek_json_array_contains({0}, to_json(named_struct('v', {1})))",
+        ),
+    ),
+    scalar(
+        "JSON_ARRAY_LENGTH",
+        "JSON",
+        "The number of elements of a JSON array; null when the text is none.",
+        ("STRING json -> INT", "odradek_json_array_length({0})"),
+    ),
+    scalar(
+        "JSON_CONCAT",
+        "JSON",
+        "JSON objects as one, of equal keys the last one; arrays as one, where another value is an array of it.",
+        ("STRING json, STRING... others -> STRING", "odradek_json_concat(array({all}))"),
+    ),
+    scalar(
+        "JSON_ITEMS",
+        "JSON",
+        "The objects of a JSON array, as texts; null when one of its elements is no object.",
+        ("STRING json -> ARRAY<STRING>", "odradek_json_items({0})"),
+    ),
+    scalar(
+        "JSON_KEYS",
+        "JSON",
+        "The keys of a JSON object; null when the text is none.",
+        ("STRING json -> ARRAY<STRING>", "odradek_json_keys({0})"),
+    ),
+    scalar(
+        "JSON_RECORDS",
+        "JSON",
+        "The keys of a JSON object and their values as JSON; null when the text is none.",
+        ("STRING json -> MAP<STRING, STRING>", "odradek_json_records({0})"),
+    ),
+    scalar(
+        "TO_JSON_STRING",
+        "JSON",
+        "The value as JSON.",
+        ("T value -> STRING", _to_json),
+    ),
+)

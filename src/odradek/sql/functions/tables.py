@@ -1,0 +1,94 @@
+"""Table functions: several rows from one."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from odradek.sql.functions.signatures import Call, Overload, Signature, Template, best, shown, signature
+from odradek.sql.types import SqlType
+
+CUBE_COLUMNS_MAX: Final = 20
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TableFunction:
+    """A table function with the types of one call. `returns`: the type of a row's value."""
+
+    name: str
+    kinds: tuple[SqlType, ...]
+    given: tuple[SqlType, ...]
+    returns: SqlType
+    _overload: Overload = field(repr=False)
+
+    def spark(self, arguments: list[str]) -> str:
+        """Spark SQL text of an array that has the value of each row; it is empty, never null."""
+        texts = tuple(
+            text if given == wanted else f"cast({text} as {wanted.ddl})"
+            for text, given, wanted in zip(arguments, self.given, self.kinds, strict=True)
+        )
+        rows = self._overload.text(Call(texts=texts, kinds=self.kinds, returns=self.returns))
+        return f"coalesce({rows}, cast(array() as ARRAY<{self.returns.ddl}>))"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TableDefinition:
+    """`overloads` return the type of one row's value; their text is an array."""
+
+    name: str
+    description: str
+    overloads: tuple[Overload, ...]
+    note: str = ""
+    category: str = "TABLE"
+
+    @property
+    def kind(self) -> str:
+        return "TABLE"
+
+    @property
+    def variations(self) -> tuple[tuple[Signature, str], ...]:
+        return tuple((overload.signature, shown(overload.signature.returns)) for overload in self.overloads)
+
+    def resolved(self, kinds: Sequence[SqlType]) -> TableFunction:
+        overload, fitting = best(self.name, self.overloads, kinds)
+        return TableFunction(
+            name=self.name,
+            kinds=fitting.kinds,
+            given=tuple(kinds),
+            returns=fitting.returns,
+            _overload=overload,
+        )
+
+
+def _cube(call: Call) -> str:
+    """Each combination of values and nulls. The bits of a number say which values stay."""
+    (columns,) = call.texts
+    is_kept = f"bit_get(__mask, array_size({columns}) - 1 - __place) = 1"
+    masks = (
+        f"filter(sequence(0, shiftleft(1, array_size({columns})) - 1), __mask -> NOT exists("
+        f"transform({columns}, (__column, __place) -> __column IS NULL AND {is_kept}), __twice -> __twice))"
+    )
+    rows = f"transform({masks}, __mask -> transform({columns}, (__column, __place) -> if({is_kept}, __column, NULL)))"
+    return f"if(array_size({columns}) <= {CUBE_COLUMNS_MAX}, {rows}, NULL)"
+
+
+def _table(name: str, description: str, text: str, spark: Template, note: str = "") -> TableDefinition:
+    return TableDefinition(
+        name=name,
+        description=description,
+        overloads=(Overload(signature=signature(text), spark=spark),),
+        note=note,
+    )
+
+
+TABLES: Final[tuple[TableDefinition, ...]] = (
+    _table(
+        "CUBE_EXPLODE",
+        "A row for each combination of the values and nulls; values that are null make no rows of their own.",
+        "ARRAY<T> columns -> ARRAY<T>",
+        _cube,
+        note=f"At most {CUBE_COLUMNS_MAX} values; of more there is no row.",
+    ),
+    _table("EXPLODE", "A row for each element.", "ARRAY<T> array -> T", "{0}"),
+)
