@@ -114,6 +114,7 @@ packages: $(READY) ## build wheel and source archive, and try both in clean envi
 
 docs: $(READY) ## the pages that are generated from the code
 	$(BIN)/python -m odradek.config.document > docs/configuration.md
+	$(BIN)/python -m odradek.sql.functions.document > docs/sql-functions.md
 
 clean: ## what was built, but not the virtual environment
 	rm -rf build dist demo-output benchmarks/results .pytest_cache .mypy_cache .ruff_cache .hypothesis
