@@ -180,6 +180,7 @@ async def test_brokers_log_in_to_each_other(tmp_path: Path, pems: Pems) -> None:
             "log.dirs": str(tmp_path / f"broker-{node_id}"),
             "default.replication.factor": "2",
             "connections.max.reauth.ms": "1500",
+            "delegation.token.secret.key": "both know it",
         }
 
     brokers = []
@@ -197,6 +198,17 @@ async def test_brokers_log_in_to_each_other(tmp_path: Path, pems: Pems) -> None:
                 described = (await admin.describe_topics(["t"]))["t"]
                 await asyncio.sleep(0.6)
             assert all(len(partition.isr) == 2 for partition in described.partitions)
+            made_token = await admin.create_delegation_token()  # the other broker is the controller
+        tokened = {
+            **secured,
+            "sasl_username": "",
+            "sasl_password": "",
+            "sasl_jaas_config": made_token.jaas_config,
+        }
+        async with odradek.AsyncAdmin(brokers[1].address, **tokened) as admin:
+            assert (await admin.describe_topics(["t"]))["t"].partitions
+            with pytest.raises(KafkaError, match="DELEGATION_TOKEN_REQUEST_NOT_ALLOWED"):
+                await admin.create_delegation_token()
         principals = {
             connection.requester.principal for made in brokers for connection in made.server.connections
         }

@@ -460,6 +460,7 @@ class Broker:
             Round("extents", _EXTENTS_SECONDS, replicas.write_extents),
             Round("certificates", CERTIFICATES_LOOK_SECONDS, self._listeners.look_at_files),
             Round("issuer keys", KEYS_LOOK_SECONDS, self._listeners.refresh_keys),
+            Round("delegation tokens", config.delegation.expiry_check_interval_ms / 1000, self._sweep_tokens),
             Round("storage", _STORAGE_CHECK_SECONDS, replicas.try_to_recover),
             Round("made logs", _MADE_LOGS_SECONDS, replicas.record_created_logs),
             Round("compaction", lambda: self._current_config().cleaner.backoff_ms / 1000, replicas.compact),
@@ -475,6 +476,10 @@ class Broker:
                 self._prune_share_state,
             ),
         ]
+
+    async def _sweep_tokens(self) -> None:
+        if self._cluster is not None:
+            await self._listeners.remove_tokens_that_are_over(self._cluster)
 
     # -- changes of the cluster
 

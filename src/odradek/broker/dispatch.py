@@ -207,9 +207,7 @@ class Dispatcher:
     ) -> Chunks | None:
         """What the controller answers; without one, what this broker can say itself, or nothing if the peer has gone."""
         asker = requester or self._asker(connection)
-        answer = await self._broker.cluster.forwarding.answer(
-            frame, asker.principal, asker.host, lambda: connection.peer_finished
-        )
+        answer = await self._broker.cluster.forwarding.answer(frame, asker, lambda: connection.peer_finished)
         if answer is not None or connection.peer_finished:
             return answer
         _, position = decode_request_header(frame)

@@ -42,6 +42,7 @@ COMMANDS: Final = {
     "audit": ("odradek.cli.audit", "audit", "Look at what was done, by whom."),
     "quota": ("odradek.cli.quota", "quota", "Limit what users, clients and addresses may use."),
     "user": ("odradek.cli.user", "user", "Add, list and remove users that log in by SCRAM."),
+    "token": ("odradek.cli.token", "token", "Let others act for a user for a while."),
     "cert": ("odradek.cli.cert", "cert", "Make certificates, and look at them."),
     "config": ("odradek.cli.config", "config", "Show, explain and change settings."),
     "cluster": (

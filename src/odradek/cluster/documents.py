@@ -19,7 +19,9 @@ from odradek.cluster.image import ACL_PARTS, ClusterImage, FeatureLevels, Resour
 from odradek.model.lazy import lazy
 from odradek.registry import Node
 from odradek.security.quotas import Limits
+from odradek.security.sasl import delegation_tokens
 from odradek.security.sasl import users as sasl_users
+from odradek.security.sasl.delegation_tokens import DelegationTokens
 from odradek.security.sasl.users import ScramUsers
 
 if TYPE_CHECKING:
@@ -161,6 +163,14 @@ SCRAM_USERS: Final[Document[ScramUsers]] = Document(
 )
 """Credentials of users (KIP-554)."""
 
+DELEGATION_TOKENS: Final[Document[DelegationTokens]] = Document(
+    path="/delegation_tokens",
+    of=lambda image: image.delegation_tokens,
+    into=lambda image, tokens: replace(image, delegation_tokens=tokens),
+    encode=delegation_tokens.tokens_as_json,
+    decode=delegation_tokens.tokens_from_json,
+)
+
 DOCUMENTS: Final[tuple[Document[Any], ...]] = (
     BROKER_CONFIGS,
     RESOURCE_CONFIGS,
@@ -168,4 +178,5 @@ DOCUMENTS: Final[tuple[Document[Any], ...]] = (
     FEATURES,
     *ACL_DOCUMENTS,
     SCRAM_USERS,
+    DELEGATION_TOKENS,
 )

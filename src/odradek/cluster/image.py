@@ -9,6 +9,7 @@ from uuid import UUID
 
 from odradek.model.ids import BrokerId, LeaderEpoch
 from odradek.security.quotas import Limits
+from odradek.security.sasl.delegation_tokens import DelegationTokens
 from odradek.security.sasl.users import NO_SCRAM_USERS, ScramUsers
 
 if TYPE_CHECKING:
@@ -127,6 +128,8 @@ class ClusterImage:
     acls: tuple[frozenset[Acl], ...] = NO_ACLS
     """All ACLs, in `ACL_PARTS` parts."""
     scram_users: ScramUsers = NO_SCRAM_USERS
+    delegation_tokens: DelegationTokens = field(default_factory=dict)
+    """By id (KIP-48)."""
     controller_epoch: int = 0
 
     def with_topic(self, topic: TopicImage) -> ClusterImage:

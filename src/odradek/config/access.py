@@ -1,11 +1,11 @@
-"""Settings of who may do what."""
+"""Settings of who may do what, and of tokens by which others act for a user."""
 
 from __future__ import annotations
 
 from typing import Final
 
-from odradek.config.definition import SettingType
-from odradek.config.section import LOW, PER_BROKER, Boolean, Section, String, section, setting
+from odradek.config.definition import SettingType, at_least
+from odradek.config.section import LOW, PER_BROKER, Boolean, Long, Password, Section, String, section, setting
 
 DEFAULT_PRINCIPAL_BUILDER: Final = (
     "org.apache.kafka.common.security.authenticator.DefaultKafkaPrincipalBuilder"
@@ -31,4 +31,20 @@ class AccessConfig(Section):
         "User:ANONYMOUS), or the import path of a Python class (odradek.security.principal_builder.PrincipalBuilder).")
     odradek_authorizer_file: String = setting(default="", importance=LOW, meaning=
         "The file with the rules of odradek.broker.access.file_authorizer.FileAuthorizer.")
+    # fmt: on
+
+
+@section("delegation.token.")
+class DelegationConfig(Section):
+    """Tokens by which others act for a user for a while."""
+
+    # fmt: off
+    secret_key: Password | None = setting(default=None, meaning=
+        "What tokens are made with: the same for all brokers. Not set: there are no delegation tokens.")
+    max_lifetime_ms: Long = setting(default=7 * 86_400_000, valid=at_least(1), meaning=
+        "How long a token counts at most, however often it is renewed.")
+    expiry_time_ms: Long = setting(default=86_400_000, valid=at_least(1), meaning=
+        "How long a token counts that is not renewed.")
+    expiry_check_interval_ms: Long = setting(default=3_600_000, valid=at_least(1), importance=LOW, meaning=
+        "How often tokens that are over are removed. None of them counts until then either.")
     # fmt: on

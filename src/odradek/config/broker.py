@@ -12,7 +12,7 @@ from dataclasses import field
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
-from odradek.config.access import AccessConfig
+from odradek.config.access import AccessConfig, DelegationConfig
 from odradek.config.audit import AuditConfig
 from odradek.config.cluster import ClusterConfig, ControllerConfig, ReplicationConfig
 from odradek.config.coordinator import GroupConfig, OffsetsConfig, ShareCoordinatorConfig, TransactionConfig
@@ -66,6 +66,7 @@ class BrokerConfig(Section):
     access: AccessConfig = field(default_factory=AccessConfig)
     ssl: SslConfig = field(default_factory=SslConfig)
     sasl: SaslConfig = field(default_factory=SaslConfig)
+    delegation: DelegationConfig = field(default_factory=DelegationConfig)
     security: Mapping[str, ListenerSecurity] = field(default_factory=dict)
     """Of each listener, by its name: the sections `ssl` and `sasl`, and what is set for that listener alone."""
     audit: AuditConfig = field(default_factory=AuditConfig)

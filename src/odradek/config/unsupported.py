@@ -68,12 +68,9 @@ AREAS: Final = (
         keys="ssl.protocol",
     ),
     Area(
-        name="Delegation tokens",
-        reason=NOT_YET,
-        keys="""
-        delegation.token.expiry.check.interval.ms delegation.token.expiry.time.ms
-        delegation.token.master.key delegation.token.max.lifetime.ms delegation.token.secret.key
-        """,
+        name="The older name of the key of delegation tokens",
+        reason="has no effect: it is called delegation.token.secret.key since Kafka 3.0",
+        keys="delegation.token.master.key",
     ),
     Area(
         name="Policies",

@@ -33,7 +33,7 @@ from odradek.net.replies import Chunks, HeldReply, PeerError, Reply, ReplyQueue,
 from odradek.net.request_budget import Share
 from odradek.protocol.api import BROKER_SOFTWARE
 from odradek.protocol.framing import RECEIVE_BYTES_MAX, FrameReader
-from odradek.security.principals import ANONYMOUS, UNKNOWN_REQUESTER, Requester
+from odradek.security.principals import UNKNOWN_REQUESTER, Requester, by_certificate
 from odradek.telemetry import events
 
 if TYPE_CHECKING:
@@ -148,7 +148,7 @@ class Connection(asyncio.BufferedProtocol):
         self._sending = Outgoing(transport, on_full=self.pause_writing, on_room=self._room)
         if self.listener.tls is not None:
             principal = self.listener.tls.principal_of(transport.get_extra_info("peercert"))
-            self.requester = Requester(principal or ANONYMOUS, self.peer_host)
+            self.requester = by_certificate(principal, self.peer_host)
             if principal is None:
                 _log.warning(
                     "connection_refused", peer=self.peer, reason="its certificate names no principal"

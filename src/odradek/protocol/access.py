@@ -192,6 +192,14 @@ ACCESS: Final[dict[str, tuple[AccessRule, ...]]] = {
     "DescribeLogDirs": _cluster("DESCRIBE"),
     "SaslAuthenticate": (),
     "CreatePartitions": (_rule("ALTER TOPIC", "topics[].name", ELEMENT, "results"),),
+    "CreateDelegationToken": (
+        _rule("CREATE_TOKENS USER", "owner_principal_name", versions="3+", when="for another", apart=True),
+    ),
+    "RenewDelegationToken": (),
+    "ExpireDelegationToken": (),
+    "DescribeDelegationToken": (
+        _rule("DESCRIBE DELEGATION_TOKEN or DESCRIBE_TOKENS USER", "tokens[].token_id", OMITTED, apart=True),
+    ),
     "DeleteGroups": (_rule("DELETE GROUP", "groups_names[]", ELEMENT, "results"),),
     "ElectLeaders": _cluster("ALTER"),
     "IncrementalAlterConfigs": _configs("ALTER_CONFIGS", "responses"),

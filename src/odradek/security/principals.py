@@ -20,6 +20,19 @@ class Requester:
     host: str = ""
     is_by_token: bool = False
     """Logged in with a delegation token (KIP-48): it may not make tokens itself."""
+    is_authenticated: bool = False
+    """Logged in, or showed a certificate."""
+
+    @property
+    def authentication(self) -> int:
+        """For a request that is passed on: 0 not authenticated, 1 authenticated, 2 by a token."""
+        return 2 if self.is_by_token else int(self.is_authenticated)
 
 
 UNKNOWN_REQUESTER: Final = Requester()
+
+
+def by_certificate(principal: str | None, host: str) -> Requester:
+    """Of a connection with TLS; without a certificate the principal is ANONYMOUS."""
+    known = principal or ANONYMOUS
+    return Requester(known, host, is_authenticated=known != ANONYMOUS)

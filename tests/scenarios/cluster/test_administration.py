@@ -19,9 +19,13 @@ from odradek.protocol.messages.quotas import describe_client_quotas
 from odradek.protocol.messages.security import alter_user_scram_credentials as alter_scram
 from odradek.protocol.messages.security import (
     create_acls,
+    create_delegation_token,
     delete_acls,
     describe_acls,
+    describe_delegation_token,
     describe_user_scram_credentials,
+    expire_delegation_token,
+    renew_delegation_token,
 )
 from odradek.protocol.messages.topics import alter_partition_reassignments as reassign
 from odradek.protocol.messages.topics import elect_leaders as elect
@@ -107,6 +111,24 @@ REQUESTS: dict[str, tuple[Callable[[int], Any], set[int]]] = {
             deletions=[alter_scram.ScramCredentialDeletion(name="u", mechanism=1)]
         ),
         {91},
+    ),
+    "CreateDelegationToken": (
+        lambda version: create_delegation_token.CreateDelegationTokenRequest(max_lifetime_ms=-1),
+        {64},
+    ),
+    "RenewDelegationToken": (
+        lambda version: renew_delegation_token.RenewDelegationTokenRequest(hmac=b"h", renew_period_ms=-1),
+        {64},
+    ),
+    "ExpireDelegationToken": (
+        lambda version: expire_delegation_token.ExpireDelegationTokenRequest(
+            hmac=b"h", expiry_time_period_ms=-1
+        ),
+        {64},
+    ),
+    "DescribeDelegationToken": (
+        lambda version: describe_delegation_token.DescribeDelegationTokenRequest(owners=None),
+        {64},
     ),
     "UnregisterBroker": (lambda version: unregister.UnregisterBrokerRequest(broker_id=9), {102}),
     "DescribeClientQuotas": (lambda version: describe_client_quotas.DescribeClientQuotasRequest(), set()),

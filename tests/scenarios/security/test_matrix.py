@@ -49,6 +49,12 @@ SHOWN_ELSEWHERE = {
     ("ShareAcknowledge", "READ TOPIC"): "needs a session: test_gate.py",
     ("DescribeTransactions", "DESCRIBE TOPIC"): "needs an open transaction: test_gate.py",
     (
+        "CreateDelegationToken",
+        "CREATE_TOKENS USER",
+    ): "needs a login: tests/security/test_delegation_tokens.py",
+    ("DescribeDelegationToken", "DESCRIBE DELEGATION_TOKEN"): "needs a login, too",
+    ("DescribeDelegationToken", "DESCRIBE_TOKENS USER"): "needs a login, too",
+    (
         "FindCoordinator",
         "CLUSTER_ACTION CLUSTER",
     ): "of shares, from version 6 on: `cells` leaves the others out",
@@ -130,7 +136,9 @@ def test_there_are_enough_cells() -> None:
     assert count >= 700
     covered = {cell.api.name for family in FAMILIES for cell in cells(family)}
     assert covered == {api.name for api in APIS.values() if ACCESS[api.name] and api.served} - {
-        "DescribeCluster"
+        "DescribeCluster",
+        "CreateDelegationToken",
+        "DescribeDelegationToken",
     }
 
 

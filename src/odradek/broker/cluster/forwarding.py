@@ -19,6 +19,7 @@ from odradek.net.peers import PeerUnreachable
 from odradek.protocol import Message
 from odradek.protocol.messages.cluster.forward import ForwardRequest, ForwardResponse
 from odradek.runtime.ports import Buffer
+from odradek.security.principals import Requester
 from odradek.telemetry import events
 
 _log = events.caused_by_peers("broker")
@@ -58,15 +59,19 @@ class Forwarding:
     async def answer(
         self,
         frame: bytes,
-        principal: str,
-        client_host: str,
+        asker: Requester,
         has_gone: Callable[[], bool] = lambda: False,
     ) -> list[Buffer] | None:
         """The controller's answer, ready to send; None when there is no other controller, so that this broker has to answer.
 
         None, too, once `has_gone` says that nothing waits for it: it was not passed on, and must not be served any more.
         """
-        request = ForwardRequest(request_data=frame, principal=principal, client_host=client_host)
+        request = ForwardRequest(
+            request_data=frame,
+            principal=asker.principal,
+            client_host=asker.host,
+            authentication=asker.authentication,
+        )
         try:
             async with asyncio.timeout(_GIVE_UP_SECONDS):
                 answer = await self._ask(request, has_gone)

@@ -17,7 +17,7 @@ from odradek.protocol.messages.topics.create_topics import (
     CreateTopicsRequest,
     CreateTopicsResponse,
 )
-from odradek.security.principals import BROKER_ITSELF
+from odradek.security.principals import BROKER_ITSELF, Requester
 
 _API: Final = api_by_name("CreateTopics")
 _TIMEOUT_MS: Final = 15_000
@@ -51,7 +51,7 @@ async def create_topics(
     header = RequestHeader(_API.key, _API.latest_stable, 0, "broker")
     frame = encode_request(header, request)[_SIZE_BYTES:]
     try:
-        answer = await cluster.forwarding.answer(frame, BROKER_ITSELF, "")
+        answer = await cluster.forwarding.answer(frame, Requester(BROKER_ITSELF))
     except KafkaError as error:
         return [error] * len(wanted)
     if answer is None:

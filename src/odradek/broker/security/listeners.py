@@ -17,18 +17,20 @@ from odradek.net.connection import Connection
 from odradek.net.listening import OpenListener
 from odradek.net.replies import Reply
 from odradek.runtime.ports import Runtime
+from odradek.security.principals import USER
 from odradek.telemetry import events
 
 if TYPE_CHECKING:
-    from odradek.broker.security import issuer_keys, mechanisms
+    from odradek.broker.security import delegation, issuer_keys, mechanisms
     from odradek.broker.security import login as security_login
     from odradek.broker.security.issuer_keys import KeySource
     from odradek.broker.security.login import LoginAttempt, LoginGate, LoginTerms
     from odradek.broker.security.mechanisms import Mechanisms
     from odradek.net import outgoing_security
     from odradek.net.outgoing_security import OutgoingSecurity
-    from odradek.security.sasl import credentials, oauthbearer, session, tokens
+    from odradek.security.sasl import credentials, oauthbearer, scram, session, tokens
     from odradek.security.sasl.exchange import ServerExchange
+    from odradek.security.sasl.scram import TokenCredential
     from odradek.security.tls import listener_tls
     from odradek.security.tls.listener_tls import ListenerCertificates
 else:
@@ -40,6 +42,8 @@ else:
     oauthbearer = lazy("odradek.security.sasl.oauthbearer")
     tokens = lazy("odradek.security.sasl.tokens")
     credentials = lazy("odradek.security.sasl.credentials")
+    scram = lazy("odradek.security.sasl.scram")
+    delegation = lazy("odradek.broker.security.delegation")
     session = lazy("odradek.security.sasl.session")
 
 _log = events.get("security")
@@ -89,7 +93,7 @@ class SecureListeners:
                 self._runtime.entropy,
                 self._image,
                 bearer=self._bearer(name, security),
-                token=_no_token,
+                token=self._token,
             )
             login = partial(self._log_in, serve, known, self._terms(security))
         return OpenListener(
@@ -181,6 +185,16 @@ class SecureListeners:
         for source in self._key_sources.values():
             await source.refresh()
 
+    def _token(self, mechanism: str, token_id: str) -> TokenCredential | None:
+        """None where brokers have no secret key: then no token counts, though the registry may have some."""
+        token = self._image().delegation_tokens.get(token_id)
+        if token is None or not self._config.delegation.secret_key or mechanism not in token.credentials:
+            return None
+        return scram.TokenCredential(
+            credential=token.credentials[mechanism],
+            owner=token.owner.removeprefix(USER),
+            expires_ms=token.expires_ms,
+        )
 
-def _no_token(mechanism: str, token_id: str) -> None:
-    return None
+    async def remove_tokens_that_are_over(self, cluster: ClusterLink) -> None:
+        await delegation.sweep_tokens(cluster, self._runtime.clock.wall_ms())

@@ -162,7 +162,12 @@ class LoginGate:
         if step.end is not None:
             self._stop_deadline()
             connection = self._connection
-            requester = Requester(USER + step.end.user, connection.peer_host, step.end.is_by_token)
+            requester = Requester(
+                USER + step.end.user,
+                connection.peer_host,
+                is_by_token=step.end.is_by_token,
+                is_authenticated=True,
+            )
             connection.log_in(requester)
             self._observe(requester.principal, None)
         return step.challenge, lifetime_ms

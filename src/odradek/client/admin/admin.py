@@ -11,6 +11,7 @@ from types import TracebackType
 from typing import Any, Self, Unpack
 
 from odradek.client.admin.aio import AsyncAdmin
+from odradek.client.admin.delegation_tokens import IssuedToken
 from odradek.client.admin.group_descriptions import GroupDescription, GroupListing
 from odradek.client.admin.quotas import QuotaChanges, QuotaEntity
 from odradek.client.admin.reassignments import ReassignmentDescription
@@ -222,6 +223,41 @@ class Admin:
     def alter_users(self, changes: UserChanges, *, timeout_s: float | None = None) -> None:
         """Set passwords (`NewPassword`); delete the credentials of the mechanism that is named in place of one."""
         self._loop.call(self._admin.alter_users(changes, timeout_s=timeout_s))
+
+    def create_delegation_token(
+        self,
+        *,
+        owner: str | None = None,
+        renewers: Sequence[str] = (),
+        max_lifetime_ms: int = -1,
+        timeout_s: float | None = None,
+    ) -> IssuedToken:
+        """A token that others can log in with, and then act for its owner (`User:NAME`), by default who asks (KIP-48)."""
+        return self._loop.call(
+            self._admin.create_delegation_token(
+                owner=owner, renewers=renewers, max_lifetime_ms=max_lifetime_ms, timeout_s=timeout_s
+            )
+        )
+
+    def renew_delegation_token(
+        self, hmac: bytes, *, period_ms: int = -1, timeout_s: float | None = None
+    ) -> int:
+        """The token counts for this long from now, by default as long as it may; when it expires, in ms since 1970."""
+        return self._loop.call(
+            self._admin.renew_delegation_token(hmac, period_ms=period_ms, timeout_s=timeout_s)
+        )
+
+    def expire_delegation_token(
+        self, hmac: bytes, *, period_ms: int = -1, timeout_s: float | None = None
+    ) -> None:
+        """The token ends after this long; by default now."""
+        self._loop.call(self._admin.expire_delegation_token(hmac, period_ms=period_ms, timeout_s=timeout_s))
+
+    def describe_delegation_tokens(
+        self, owners: Iterable[str] | None = None, *, timeout_s: float | None = None
+    ) -> list[IssuedToken]:
+        """The tokens that we may see; of these owners."""
+        return self._loop.call(self._admin.describe_delegation_tokens(owners, timeout_s=timeout_s))
 
     def list_config_resources(
         self, kinds: Iterable[ResourceType] = (), *, timeout_s: float | None = None

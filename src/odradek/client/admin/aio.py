@@ -8,8 +8,10 @@ from types import TracebackType
 from typing import Any, Self, Unpack
 
 from odradek.client.admin import acls as acl_requests
-from odradek.client.admin import groups, quotas, requests, transactions, users
+from odradek.client.admin import delegation_tokens, groups, quotas, requests, transactions, users
 from odradek.client.admin.calls import AlreadyDone, Failures
+from odradek.client.admin.delegation_tokens import IssuedToken
+from odradek.client.admin.described_groups import described_groups
 from odradek.client.admin.group_descriptions import GroupDescription, GroupListing
 from odradek.client.admin.quotas import QuotaChanges, QuotaEntity
 from odradek.client.admin.reassignments import ReassignmentDescription, list_reassignments, reassign
@@ -34,7 +36,6 @@ from odradek.client.admin.types import (
 )
 from odradek.client.admin.users import UserChanges
 from odradek.client.consumer.offset_lookup import OffsetAndTimestamp, find_offsets
-from odradek.client.errors import PartialFailureError
 from odradek.client.groups.coordinator import GROUP, TRANSACTION
 from odradek.client.groups.offset_store import OffsetStore
 from odradek.client.groups.values import (
@@ -51,12 +52,6 @@ from odradek.model.errors import ErrorCode, KafkaError
 from odradek.model.ids import TopicPartition
 from odradek.runtime.ports import Clock, Entropy
 from odradek.security.acls import Acl, AclFilter
-
-_CREATED = AlreadyDone(code=ErrorCode.TOPIC_ALREADY_EXISTS, result=lambda name: CreatedTopic(name=name))
-_DELETED = AlreadyDone(code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, result=lambda name: None)
-
-NO_SUCH_RECORD = OffsetAndTimestamp(offset=-1)
-"""Answer to a time after the last record."""
 
 _CREATED = AlreadyDone(code=ErrorCode.TOPIC_ALREADY_EXISTS, result=lambda name: CreatedTopic(name=name))
 _DELETED = AlreadyDone(code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, result=lambda name: None)
@@ -307,6 +302,46 @@ class AsyncAdmin:
         answer = await self._session.one("alter_users", timeout_s, users.alter_users(changes))
         Failures("alter_users", answer.errors).raise_or(answer.results)
 
+    async def create_delegation_token(
+        self,
+        *,
+        owner: str | None = None,
+        renewers: Sequence[str] = (),
+        max_lifetime_ms: int = -1,
+        timeout_s: float | None = None,
+    ) -> IssuedToken:
+        """A token that others can log in with, and then act for its owner (`User:NAME`), by default who asks (KIP-48)."""
+        exchange = delegation_tokens.create_token(owner, renewers, max_lifetime_ms)
+        token: IssuedToken = (
+            await self._session.one("create_delegation_token", timeout_s, exchange)
+        ).results["token"]
+        return token
+
+    async def renew_delegation_token(
+        self, hmac: bytes, *, period_ms: int = -1, timeout_s: float | None = None
+    ) -> int:
+        """The token counts for this long from now, by default as long as it may; when it expires, in ms since 1970."""
+        exchange = delegation_tokens.renew_token(hmac, period_ms)
+        return int(
+            (await self._session.one("renew_delegation_token", timeout_s, exchange)).results["expires_ms"]
+        )
+
+    async def expire_delegation_token(
+        self, hmac: bytes, *, period_ms: int = -1, timeout_s: float | None = None
+    ) -> None:
+        """The token ends after this long; by default now."""
+        exchange = delegation_tokens.expire_token(hmac, period_ms)
+        await self._session.one("expire_delegation_token", timeout_s, exchange)
+
+    async def describe_delegation_tokens(
+        self, owners: Iterable[str] | None = None, *, timeout_s: float | None = None
+    ) -> list[IssuedToken]:
+        """The tokens that we may see; of these owners."""
+        exchange = delegation_tokens.describe_tokens(owners)
+        return list(
+            (await self._session.one("describe_delegation_tokens", timeout_s, exchange)).results.values()
+        )
+
     async def list_config_resources(
         self, kinds: Iterable[ResourceType] = (), *, timeout_s: float | None = None
     ) -> list[ConfigResource]:
@@ -347,7 +382,7 @@ class AsyncAdmin:
         """State, assignor and members of groups, classic or not."""
         await self.start()
         limit_s = self._session.limit_s(timeout_s)
-        return await self._describe_groups(list(dict.fromkeys(group_ids)), limit_s)
+        return await described_groups(self._session, self._by_group, list(dict.fromkeys(group_ids)), limit_s)
 
     async def delete_groups(self, group_ids: Iterable[str], *, timeout_s: float | None = None) -> None:
         """Delete groups without members, and all their offsets."""
@@ -550,35 +585,6 @@ class AsyncAdmin:
 
     async def _by_group(self, items: Mapping[Any, Any], timeout_s: float) -> Any:
         return await self._session.calls.by_coordinator(GROUP, items, timeout_s)
-
-    async def _describe_groups(self, group_ids: list[str], timeout_s: float) -> dict[str, GroupDescription]:
-        """In the new protocol first; in the classic one for groups that it does not know, or where the broker lacks it."""
-        wanted: dict[str, None] = dict.fromkeys(group_ids)
-        group_descriptions: dict[str, GroupDescription] = {}
-        try:
-            group_descriptions = await self._session.each(
-                "describe_groups",
-                wanted,
-                timeout_s,
-                None,
-                by=self._by_group,
-                ask_broker=lambda broker, some, _: groups.describe_consumer(some, broker),
-            )
-        except PartialFailureError as error:
-            group_descriptions = dict(error.results)
-        except KafkaError as error:
-            if error.code not in (ErrorCode.GROUP_ID_NOT_FOUND, ErrorCode.UNSUPPORTED_VERSION):
-                raise
-        rest = {group_id: None for group_id in wanted if group_id not in group_descriptions}
-        classic: dict[str, GroupDescription] = await self._session.each(
-            "describe_groups",
-            rest,
-            timeout_s,
-            None,
-            by=self._by_group,
-            ask_broker=lambda broker, some, _: groups.describe_classic(some, broker),
-        )
-        return {group_id: (group_descriptions | classic)[group_id] for group_id in wanted}
 
     async def _offsets_of(self, group_id: str) -> OffsetStore:
         await self.start()

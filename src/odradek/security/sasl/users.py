@@ -51,7 +51,7 @@ def as_json(users: ScramUsers) -> dict[str, Any]:
     return {
         "seed": users.seed,
         "users": {
-            user: {mechanism: _text(credential) for mechanism, credential in credentials.items()}
+            user: {mechanism: credential_text(credential) for mechanism, credential in credentials.items()}
             for user, credentials in users.users.items()
         },
     }
@@ -61,19 +61,21 @@ def from_json(stored: Mapping[str, Any]) -> ScramUsers:
     return ScramUsers(
         seed=stored["seed"],
         users={
-            user: {mechanism: _credential(text) for mechanism, text in credentials.items()}
+            user: {mechanism: credential_from(text) for mechanism, text in credentials.items()}
             for user, credentials in stored["users"].items()
         },
     )
 
 
-def _text(credential: ScramCredential) -> str:
+def credential_text(credential: ScramCredential) -> str:
+    """As Kafka writes it."""
     parts = (credential.salt, credential.stored_key, credential.server_key)
     salt, stored_key, server_key = (base64.b64encode(part).decode() for part in parts)
     return f"salt={salt},stored_key={stored_key},server_key={server_key},iterations={credential.iterations}"
 
 
-def _credential(text: str) -> ScramCredential:
+def credential_from(text: str) -> ScramCredential:
+    """The inverse of `credential_text`."""
     values = dict(part.split("=", 1) for part in text.split(","))
     return ScramCredential(
         salt=base64.b64decode(values["salt"]),

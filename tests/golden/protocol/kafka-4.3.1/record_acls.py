@@ -28,6 +28,7 @@ METHODS = {
     "AlterConfigs": ("authorizeAlterResource",),
     "ConsumerGroupDescribe": ("handleConsumerGroupDescribe",),
     "CreatePartitions": ("filterAlterAuthorizedTopics",),
+    "DescribeDelegationToken": ("handleDescribeTokensRequest", "authorizeToken", "authorizeRequester"),
     "DescribeShareGroupOffsets": (
         "handleDescribeShareGroupOffsetsRequest",
         "describeShareGroupOffsetsForGroup",

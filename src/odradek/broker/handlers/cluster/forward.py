@@ -23,6 +23,7 @@ from odradek.telemetry import events
 
 _log = events.caused_by_peers("broker")
 _SIZE_BYTES: Final = 4
+_BY_TOKEN: Final = 2
 
 
 async def handle(broker: BrokerContext, context: RequestContext, request: ForwardRequest) -> ForwardResponse:
@@ -31,7 +32,12 @@ async def handle(broker: BrokerContext, context: RequestContext, request: Forwar
     frame = memoryview(request.request_data)
     asker = None
     if authorization.speaks_for_others(context.requester, is_gated=broker.gate is not None):
-        asker = Requester(request.principal, request.client_host)
+        asker = Requester(
+            request.principal,
+            request.client_host,
+            is_by_token=request.authentication == _BY_TOKEN,
+            is_authenticated=request.authentication > 0,
+        )
     try:
         header, _ = decode_request_header(frame)
         if header.api_key not in FORWARDED:

@@ -10,13 +10,15 @@ Versions
 
 from __future__ import annotations
 
-from odradek.protocol.schema import Message, bytestring, int16, int32, int64, string
+from odradek.protocol.schema import Message, bytestring, int8, int16, int32, int64, string
 
 
 class ForwardRequest(Message, api=10001, versions="0", flexible="0+"):
     request_data: bytes = bytestring("0+")
     principal: str = string("0+")
     client_host: str = string("0+")
+    authentication: int = int8("0+", default=0, tag=0)
+    """How the asker logged in: 0 not at all, 1 as itself, 2 with a delegation token."""
 
 
 class ForwardResponse(Message, api=10001, versions="0", flexible="0+"):

@@ -1,0 +1,36 @@
+"""ExpireDelegationToken (40). Versions 1-2: a token ends after a period, or at once for a negative one (KIP-48).
+
+Its owner and its renewers may ask. Answered when every broker in service knows it. Connections that logged in with it go on
+until their session ends, as they heard at the login. The errors are those of `broker/security/delegation.py`.
+"""
+
+from __future__ import annotations
+
+from odradek.broker.context import ApiHandler, BrokerContext, RequestContext
+from odradek.broker.security.delegation import change_token
+from odradek.model.errors import ErrorCode, KafkaError
+from odradek.protocol.messages.security.expire_delegation_token import (
+    ExpireDelegationTokenRequest,
+    ExpireDelegationTokenResponse,
+)
+from odradek.security.sasl.token_decisions import shortened
+
+
+async def handle(
+    broker: BrokerContext, context: RequestContext, request: ExpireDelegationTokenRequest
+) -> ExpireDelegationTokenResponse:
+    period_ms = request.expiry_time_period_ms
+    try:
+        token = await change_token(
+            broker,
+            context,
+            bytes(request.hmac),
+            lambda token, terms, now_ms: shortened(token, period_ms, now_ms),
+        )
+    except KafkaError as error:
+        return ExpireDelegationTokenResponse(error_code=error.code, expiry_timestamp_ms=-1)
+    expires_ms = period_ms if token is None else token.expires_ms  # of one that is over Kafka says the period
+    return ExpireDelegationTokenResponse(error_code=ErrorCode.NONE, expiry_timestamp_ms=expires_ms)
+
+
+SERVED = ApiHandler(40, handle)
