@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 from types import MappingProxyType
-from typing import Any, ClassVar, Final, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Self
 
 from odradek.client.groups.assignors import assignors_of
 from odradek.client.network.address import Address, parse_bootstrap
@@ -27,6 +27,14 @@ from odradek.config.definition import (
 from odradek.config.section import HIGH, STRING, Boolean, Int, Long, String, section, setting
 from odradek.model.durations import by_duration_ms
 from odradek.model.errors import ConfigError
+from odradek.model.lazy import lazy
+
+if TYPE_CHECKING:
+    from odradek.config.files import providers
+else:
+    providers = lazy("odradek.config.files.providers")
+
+_PROVIDERS: Final = "config.providers"
 
 _NO_IDLE_LIMIT: Final = -1
 _RESETS: Final = Bounds(
@@ -95,7 +103,14 @@ class ClientSettings(SecuritySettings):
 
     @classmethod
     def arguments(cls, config: Mapping[str, object]) -> dict[str, Any]:
-        """Keyword arguments for a client from a mapping with Kafka's own names; values are checked later, by `of`."""
+        """Keyword arguments for a client from a mapping with Kafka's own names; values are checked later, by `of`.
+
+        Values that `config.providers` has are looked up here.
+        """
+        if _PROVIDERS in config:
+            written = {key: text for key, text in config.items() if isinstance(text, str)}
+            config = {**config, **providers.looked_up(written)}
+            config = {key: value for key, value in config.items() if not key.startswith(_PROVIDERS)}
         names = {setting.key: name for name, setting in cls.settings.items()}
         names["bootstrap.servers"] = "bootstrap_servers"
         names |= {key: name for key, name in OTHER_SPELLINGS.items() if name in cls.settings}

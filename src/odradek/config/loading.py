@@ -17,6 +17,7 @@ from odradek.config.broker import (
 )
 from odradek.config.data_directory import absolute_directory, default_data_directory
 from odradek.config.definition import DynamicUpdate, nearest
+from odradek.config.files.providers import PREFIX, looked_up, refuse_variables
 from odradek.config.listener_security import dynamic_of_listener, is_of_listener, listener_security
 from odradek.config.listeners import (
     Listener,
@@ -35,6 +36,10 @@ Values = dict[str, Any]
 
 def load(values: Mapping[str, str]) -> tuple[BrokerConfig, list[str]]:
     """See `BrokerConfig.load`."""
+    return _load(looked_up(values))
+
+
+def _load(values: Mapping[str, str]) -> tuple[BrokerConfig, list[str]]:
     originals = {key.strip(): text for key, text in values.items()}
     parsed, warnings, problems = _parse(originals)
     own: Values = {key: parsed[key] for key in BROKER_PATHS.keys() & parsed.keys()}
@@ -75,7 +80,8 @@ def reconfigure(config: BrokerConfig, defaults: Mapping[str, str], own: Mapping[
             raise ConfigError(f"{key} cannot change while the broker runs")
         if setting.dynamic is DynamicUpdate.PER_BROKER and key in defaults:
             raise ConfigError(f"{key} can change on one broker only: name its id")
-    loaded, _ = load({**config.originals, **defaults, **own})
+    refuse_variables({**defaults, **own}, config.server.config_providers)
+    loaded, _ = _load({**config.originals, **defaults, **own})
     changed = config.dynamic.keys() | config.dynamic_defaults.keys() | defaults.keys() | own.keys()
     new = {
         BROKER_PATHS[key]: value_of(loaded, key)
@@ -123,7 +129,7 @@ def _parse(values: Mapping[str, str]) -> tuple[Values, list[str], list[str]]:
     warnings: list[str] = []
     problems: list[str] = []
     for key, text in values.items():
-        if is_of_listener(key):
+        if is_of_listener(key) or key.startswith(PREFIX):
             continue
         setting = BROKER_SETTINGS.get(key)
         if setting is None or not setting.effective:

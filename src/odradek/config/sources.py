@@ -17,9 +17,9 @@ from odradek.model.errors import ConfigError
 from odradek.model.lazy import lazy
 
 if TYPE_CHECKING:
-    from odradek.config import properties as config_properties
+    from odradek.config.files import properties as config_properties
 else:
-    config_properties = lazy("odradek.config.properties")
+    config_properties = lazy("odradek.config.files.properties")
 
 ENVIRONMENT_PREFIX: Final = "ODRADEK_"
 RESERVED_VARIABLES: Final = frozenset(

@@ -216,7 +216,7 @@ AREAS: Final = (
         name="Java's ways",
         reason="has no effect: it tunes what only Kafka's Java broker has",
         keys="""
-        background.threads config.providers delete.records.purgatory.purge.interval.requests
+        background.threads delete.records.purgatory.purge.interval.requests
         fetch.purgatory.purge.interval.requests num.network.threads
         producer.purgatory.purge.interval.requests
         """,
@@ -236,7 +236,7 @@ AREAS: Final = (
 )
 
 _FOR_ALL: Final = """
-    background.threads config.providers errors.deadletterqueue.auto.create.topics.enable
+    background.threads errors.deadletterqueue.auto.create.topics.enable
     errors.deadletterqueue.topic.name.prefix follower.fetch.last.tiered.offset.enable
     group.consumer.assignor.offload.enable group.coordinator.cached.buffer.max.bytes
     group.share.assignor.offload.enable group.streams.assignment.interval.ms
@@ -277,7 +277,6 @@ INSTEAD: Final = {
 FOREIGN_PREFIXES: Final = {
     "confluent.": "belongs to Confluent Platform and has no effect",
     "metrics.context.": NOT_YET,
-    "config.providers.": "has no effect: values are not looked up elsewhere",
     "rsm.config.": "has no effect: there is no tiered storage",
     "rlmm.config.": "has no effect: there is no tiered storage",
     "controller.quorum.": "has no effect: brokers are not coordinated by a KRaft quorum",

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from odradek.config.properties import format_properties, parse_properties
+from odradek.config.files.properties import format_properties, parse_properties
 from odradek.model.errors import ConfigError
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"]))

@@ -23,16 +23,15 @@ _log = events.get("security")
 
 def enabled_terms(config: BrokerConfig) -> DelegationTerms:
     """DELEGATION_TOKEN_AUTH_DISABLED where brokers have no secret key."""
-    settings = config.delegation
-    if not settings.secret_key:
+    if not config.delegation.secret_key:
         raise KafkaError(
             ErrorCode.DELEGATION_TOKEN_AUTH_DISABLED,
             "delegation.token.secret.key is not set: there are no tokens",
         )
     return DelegationTerms(
-        secret_key=settings.secret_key,
-        max_lifetime_ms=settings.max_lifetime_ms,
-        expiry_ms=settings.expiry_time_ms,
+        secret_key=config.delegation.secret_key,
+        max_lifetime_ms=config.delegation.max_lifetime_ms,
+        expiry_ms=config.delegation.expiry_time_ms,
     )
 
 

@@ -18,12 +18,13 @@ if TYPE_CHECKING:
     from odradek.client.network import address as network_address
     from odradek.client.network import wrong_peer
     from odradek.config import sources as config_sources
-    from odradek.security.tls import stores
+    from odradek.config.files import providers, secret_files
 else:
     network_address = lazy("odradek.client.network.address")
     wrong_peer = lazy("odradek.client.network.wrong_peer")
     config_sources = lazy("odradek.config.sources")
-    stores = lazy("odradek.security.tls.stores")
+    providers = lazy("odradek.config.files.providers")
+    secret_files = lazy("odradek.config.files.secret_files")
 
 COMMAND_CONFIG: Final = "odradek.command_config"
 """Where a command's context keeps the path of `--command-config`."""
@@ -51,11 +52,14 @@ def connection_settings() -> dict[str, str]:
     path = None if context is None else context.meta.get(COMMAND_CONFIG)
     if not path:
         return {}
-    values = config_sources.from_file(path).values
+    written = config_sources.from_file(path).values
+    values = providers.looked_up(written)
     known = {setting.key: setting for setting in SecuritySettings.settings.values()}
     chosen = {key: value for key, value in values.items() if key in known or key in OTHER_SPELLINGS}
-    if any(key in known and known[key].sensitive for key in chosen):
-        stores.read_secret_file("--command-config", path, others_may_read=False)
+    if any(
+        key in known and known[key].sensitive and not providers.has_variable(written[key]) for key in chosen
+    ):
+        secret_files.check_private(f"--command-config={path!r}", path)
     return chosen
 
 

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
+from odradek.config.broker import BROKER_SETTINGS
+from odradek.config.files.providers import has_variable
+from odradek.config.files.secret_files import OTHERS_MAY_READ, check_private
 from odradek.config.listeners import format_address, parse_host_port
 from odradek.config.sources import Collected, Source, collect, from_environment, from_file, from_flags
+from odradek.config.unsupported import is_secret
 from odradek.model.errors import ConfigError
 from odradek.model.lazy import lazy
 
@@ -17,6 +21,9 @@ if TYPE_CHECKING:
 else:
     serving_secure = lazy("odradek.cli.serving.secure")
     shared_journal = lazy("odradek.registry.shared_journal")
+
+_PUBLIC_ENDINGS: Final = ("certificates", "certificate.chain")
+"""Typed as passwords by Kafka, but no secrets."""
 
 
 def gather(
@@ -40,7 +47,25 @@ def gather(
         address = format_address(*parse_host_port(listen))
         short.append(Source(name="--listen", values={"listeners": f"PLAINTEXT://{address}"}))
     from_path = [from_file(file)] if file is not None else []
-    return collect(*short, from_flags(settings), from_environment(os.environ), *from_path)
+    collected = collect(*short, from_flags(settings), from_environment(os.environ), *from_path)
+    if file is not None and collected.values.get(OTHERS_MAY_READ, "").lower() != "true":
+        _check_private(file, from_path[0])
+    return collected
+
+
+def _check_private(file: str, source: Source) -> None:
+    """ConfigError when the file holds a secret, and every user of the machine can read it."""
+    secret = next(
+        (key for key, text in source.values.items() if _is_secret(key) and not has_variable(text)), None
+    )
+    if secret is not None:
+        check_private(f"{file} with {secret}", file)
+
+
+def _is_secret(key: str) -> bool:
+    setting = BROKER_SETTINGS.get(key)
+    is_password = is_secret(key) if setting is None else setting.sensitive
+    return is_password and not key.endswith(_PUBLIC_ENDINGS)
 
 
 def registry_of(directory: str) -> str:

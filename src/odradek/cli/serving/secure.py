@@ -20,10 +20,10 @@ from odradek.config.sources import Source
 from odradek.model.lazy import lazy
 
 if TYPE_CHECKING:
-    from odradek.config import properties as config_properties
+    from odradek.config.files import properties as config_properties
     from odradek.security.tls import authority
 else:
-    config_properties = lazy("odradek.config.properties")
+    config_properties = lazy("odradek.config.files.properties")
     authority = lazy("odradek.security.tls.authority")
 
 ADMIN, BROKER = "admin", "broker"
@@ -31,6 +31,10 @@ MECHANISM: Final = "SCRAM-SHA-512"
 LISTENER: Final = "SASL_SSL"
 DEFAULT_LISTEN: Final = "127.0.0.1:9092"
 _PASSWORD_BYTES: Final = 18
+_PORT_LATER: Final = "PORT"
+_FREE_PORT_WORDS: Final = """
+the system chooses the port: write the one of the line "ready HOST:PORT" for PORT, and as bootstrap.servers in client.properties
+"""
 _SCRAM_MODULE: Final = "org.apache.kafka.common.security.scram.ScramLoginModule"
 _AUTHORIZER: Final = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
 
@@ -63,13 +67,17 @@ def _make(place: Path, listen: str | None) -> str:
     (place / "ca.pem").write_bytes(signer.issued.certificate)
     write_private(place / "broker.pem", broker.pem)
     client = client_settings(place, passwords[ADMIN])
-    write_private(place / "client.properties", config_properties.format_properties(dict(client)).encode())
+    port = parse_host_port(listen or DEFAULT_LISTEN)[1]
     address = format_address(*parse_host_port(listen or DEFAULT_LISTEN))
+    reached = address if port else f"{address.rpartition(':')[0]}:{_PORT_LATER}"
+    if port:
+        client = {"bootstrap.servers": address, **client}
+    write_private(place / "client.properties", config_properties.format_properties(dict(client)).encode())
     server = config_properties.format_properties(
         {"listeners": f"{LISTENER}://{address}", **_server_settings(place, passwords)}
     )
     write_private(place / "server.properties", server.encode())
-    return _words(place, client, address)
+    return _words(place, client, reached) + ("" if port else _FREE_PORT_WORDS)
 
 
 def write_private(path: Path, content: bytes) -> None:

@@ -7,13 +7,13 @@ from functools import partial
 from odradek.client.errors import BrokerUnreachableError, LoginError, WrongPeerError
 from odradek.client.network.address import Address
 from odradek.client.security_settings import SecuritySettings
+from odradek.config.files.secret_files import read_secret_file
 from odradek.config.sasl import OAUTHBEARER
 from odradek.config.tls import SslConfig
 from odradek.model.errors import ConfigError, KafkaError
 from odradek.net.outgoing_security import LoginCredentials, LoginFailed, OutgoingSecurity
 from odradek.net.tls import HUNG_UP, TlsFailure
 from odradek.security.tls.contexts import client_context, explain_tls, read_material
-from odradek.security.tls.stores import read_secret_file
 
 
 def outgoing_security(settings: SecuritySettings) -> OutgoingSecurity | None:

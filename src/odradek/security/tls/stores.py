@@ -8,12 +8,11 @@ what is in it.
 from __future__ import annotations
 
 import base64
-import os
 import re
-import stat
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
+from odradek.config.files.secret_files import read_file, read_secret_file
 from odradek.model.errors import ConfigError
 from odradek.model.lazy import lazy
 
@@ -34,7 +33,6 @@ _PRIVATE_KEY: Final = re.compile(
     rb"-----BEGIN (?:[A-Z]+ )*PRIVATE KEY-----.*?-----END (?:[A-Z]+ )*PRIVATE KEY-----", re.DOTALL
 )
 _CERTIFICATE: Final = re.compile(rb"-----BEGIN CERTIFICATE-----.*?-----END CERTIFICATE-----", re.DOTALL)
-_FILE_BYTES_MAX: Final = 16 << 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,27 +42,6 @@ class KeyMaterial:
     key: bytes = field(repr=False)
     chain: bytes
     password: str | None = field(default=None, repr=False)
-
-
-def read_secret_file(key: str, path: str, *, others_may_read: bool) -> bytes:
-    """The content. ConfigError when it cannot be read, or when every user of the machine can."""
-    content = _read(key, path)
-    if not others_may_read and os.stat(path).st_mode & stat.S_IROTH:
-        raise ConfigError(
-            f"{key}={path!r} is not allowed: every user of this machine can read it, and it holds a secret: chmod o-r {path}"
-        )
-    return content
-
-
-def _read(key: str, path: str) -> bytes:
-    try:
-        with open(path, "rb") as file:
-            content = file.read(_FILE_BYTES_MAX + 1)
-    except OSError as error:
-        raise ConfigError(f"{key}={path!r} cannot be read: {error.strerror}") from None
-    if len(content) > _FILE_BYTES_MAX:
-        raise ConfigError(f"{key}={path!r} is too large for a file of certificates")
-    return content
 
 
 def key_from_pem(
@@ -102,7 +79,7 @@ def load_key(
 
 def load_authorities(key: str, path: str, *, wanted_type: str | None, password: str | None) -> bytes:
     """The certificates in the file at `path`, as PEM."""
-    content = _read(key, path)
+    content = read_file(key, path)
     kind = _kind(key, path, content, wanted_type)
     if kind == PEM:
         return authorities_from_pem(f"{key}={path!r}", content)
