@@ -28,6 +28,7 @@ SPENT_ON_LOADING = {
     "connections.max.reauth.ms": "is that of each mechanism",
     "odradek.sasl.plain.without.tls.enable": "lets a listener be",
     "internal.segment.bytes": "becomes segment.bytes",
+    "config.providers": "are asked before anything is parsed",
     "remote.storage.enable": "is refused",
     "zookeeper.clientCnxnSocket": "must not contradict zookeeper.ssl.client.enable",
     "zookeeper.ssl.keystore.type": "allows PEM alone",
