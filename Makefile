@@ -16,7 +16,7 @@ PROGRAMS ?= 2000
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test quick again check faces format sim faults hostile security soak interop answers oracle bench packages docs clean
+.PHONY: help install demo test quick again check faces format sim faults hostile security soak interop answers oracle bench packages sbom docs clean
 
 help: ## this list
 	@awk -F':.*## ' '/^[a-z]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -57,6 +57,7 @@ check: $(READY) ## format, lint, types, imports
 	$(BIN)/python -m tests.lint.access_table
 	$(BIN)/python -m tests.lint.private_access
 	$(BIN)/python -m tools.sync_faces --check
+	$(BIN)/python -m tools.requirement_files
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-cache
 
@@ -111,6 +112,9 @@ bench: $(READY) ## beside Apache Kafka, in one run: ratios with their spread, a 
 
 packages: $(READY) ## build wheel and source archive, and try both in clean environments: PYTHONS="--python /path/to/python3.12 ..."
 	$(BIN)/python -m tools.try_packages $(PYTHONS)
+
+sbom: $(READY) ## what the pinned requirements install, as CycloneDX: dist/sbom.cdx.json
+	$(BIN)/python -m tools.sbom dist/sbom.cdx.json
 
 docs: $(READY) ## the pages that are generated from the code
 	$(BIN)/python -m odradek.config.document > docs/configuration.md

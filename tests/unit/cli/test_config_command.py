@@ -19,6 +19,7 @@ def test_show_says_where_each_value_comes_from(
 ) -> None:
     path = tmp_path / "server.properties"
     path.write_text("num.partitions=4\nlog.retention.ms=5\nnode.id=3\nssl.key.password=hunter2\n")
+    path.chmod(0o600)  # it holds a password
     monkeypatch.setenv("ODRADEK_NUM_PARTITIONS", "8")
     out, err = run(
         capsys, "config", "show", str(path), "--set", "log.retention.hours=1", "--data", "/data",

@@ -22,8 +22,7 @@ from odradek.protocol import Message, RequestHeader, decode_response, encode_req
 from odradek.protocol.messages.cluster.forward import ForwardRequest, ForwardResponse
 from odradek.protocol.messages.topics.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse
 from odradek.runtime.real import real_runtime
-from odradek.security.principals import Requester
-from odradek.security.principals import UNKNOWN_REQUESTER
+from odradek.security.principals import UNKNOWN_REQUESTER, Requester
 
 DELETE_TOPICS, VERSION = 20, 5
 REFUSED = ForwardResponse(error_code=ErrorCode.NOT_CONTROLLER)
@@ -88,7 +87,9 @@ def client() -> Client:
 
 async def passed_on(cluster: Elsewhere, client: Client) -> list[Any] | None:
     async with asyncio.timeout(10):
-        return await cluster.forwarding.answer(b"request", Requester(host="client"), lambda: client.peer_finished)
+        return await cluster.forwarding.answer(
+            b"request", Requester(host="client"), lambda: client.peer_finished
+        )
 
 
 @pytest.mark.parametrize("first", [REFUSED, PeerUnreachable("it is away")])
