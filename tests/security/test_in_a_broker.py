@@ -183,8 +183,8 @@ async def test_a_transaction_does_not_show_topics_that_may_not_be_described(
         v3_and_below_producer_epoch=made.producer_epoch,
         v3_and_below_topics=[*topics, topics[0].replace(name="theirs")],
     )
-    answer = await wire.call("AddPartitionsToTxn", 3, wanted)
-    assert {topic.name for topic in answer.results_by_topic_v3_and_below} == {"orders", "theirs"}
+    response = await wire.call("AddPartitionsToTxn", 3, wanted)
+    assert {topic.name for topic in response.results_by_topic_v3_and_below} == {"orders", "theirs"}
     request = DescribeTransactionsRequest(transactional_ids=["payer"])
     shown = await wire.call("DescribeTransactions", 0, request)
     assert {topic.topic for topic in shown.transaction_states[0].topics} == {"orders", "theirs"}
@@ -208,6 +208,6 @@ async def test_records_of_a_topic_that_may_not_be_read_are_not_acknowledged(
     partition = acknowledge.AcknowledgePartition(partition_index=0, acknowledgement_batches=[batch])
     topic = acknowledge.AcknowledgeTopic(topic_id=ids["orders"], partitions=[partition])
     request = request_of("ShareAcknowledge", 1).replace(topics=[topic])
-    answer = await wire.call("ShareAcknowledge", 1, request)
-    (answered,) = answer.responses
+    response = await wire.call("ShareAcknowledge", 1, request)
+    (answered,) = response.responses
     assert answered.partitions[0].error_code == ErrorCode.TOPIC_AUTHORIZATION_FAILED
