@@ -121,7 +121,7 @@ def test_kafkas_log_opens_and_reads_without_a_repair(
         timestamped_offset = log.offset_for_timestamp(timestamp)
         assert (timestamped_offset and timestamped_offset.offset) == (expected and expected.offset)
     log.close()
-    assert [record.message for record in caplog.records if record.levelname == "WARNING"] == []
+    assert [record.getMessage() for record in caplog.records if record.levelname == "WARNING"] == []
 
 
 async def test_kafkas_data_directory_is_taken_over(runtime: Runtime, data: Path) -> None:

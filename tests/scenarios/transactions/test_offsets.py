@@ -109,7 +109,10 @@ async def fetch(wire: Any, *, stable: bool = False) -> tuple[int, int]:
         groups=[OffsetFetchRequestGroup(group_id="g", topics=topics)], require_stable=stable
     )
     response = await wire.call("OffsetFetch", 9, request)
-    (partition,) = response.groups[0].topics[0].partitions
+    group = response.groups[0]
+    if group.error_code:  # of the whole group: no topics then
+        return -1, group.error_code
+    (partition,) = group.topics[0].partitions
     return partition.committed_offset, partition.error_code
 
 

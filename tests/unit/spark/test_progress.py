@@ -184,7 +184,7 @@ def test_it_goes_on_from_the_new_end_when_asked_to_and_says_so_once(caplog: pyte
         end = progress.latest(at(p0=8), None)
         progress.latest(at(p0=8), None)
     assert end == at(p0=3)
-    assert [record.message for record in caplog.records] == [
+    assert [record.getMessage() for record in caplog.records] == [
         "records were lost before they were read: t-0 ends at offset 3, before offset 8;"
         " going on because failOnDataLoss is false"
     ]
