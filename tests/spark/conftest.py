@@ -23,6 +23,7 @@ import pytest
 from odradek.client import Admin, Consumer, NewTopic, Producer
 from odradek.model.ids import TopicPartition
 from odradek.spark.java import find_java
+from odradek.spark.unpacked_pyspark import unpacked_pyspark
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -79,6 +80,13 @@ def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 def _first_line(stream: IO[str], lines: queue.Queue[str]) -> None:
     lines.put(stream.readline())
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _unpacked_pyspark() -> Iterator[None]:
+    """Workers of all sessions here, and in processes that tests start, begin faster."""
+    with unpacked_pyspark():
+        yield
 
 
 @pytest.fixture(scope="session")

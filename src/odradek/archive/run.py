@@ -13,7 +13,7 @@ import re
 import sys
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
@@ -25,6 +25,7 @@ from odradek.archive.values import ArchiveError, ArchiveState, DataFile
 from odradek.model.errors import ConfigError
 from odradek.model.ids import TopicPartition
 from odradek.model.lazy import lazy
+from odradek.spark.unpacked_pyspark import unpacked_pyspark
 
 if TYPE_CHECKING:
     from pyspark import sql
@@ -154,7 +155,8 @@ def spark_session(master: str | None) -> Iterator[SparkSession]:
     for key, value in settings.items():
         builder = builder.config(key, value)
     logging.getLogger("py4j").setLevel(logging.ERROR)
-    with _kept_for_failure():
+    is_local = master is None or master.startswith("local")
+    with _kept_for_failure(), unpacked_pyspark() if is_local else nullcontext():
         session = builder.getOrCreate()
     try:
         yield session

@@ -10,10 +10,11 @@ import os
 import re
 import threading
 from collections.abc import Callable, Mapping
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from typing import TYPE_CHECKING, Any, Final
 
 from odradek.model.lazy import lazy
+from odradek.spark.unpacked_pyspark import unpacked_pyspark
 
 if TYPE_CHECKING:
     import pyspark
@@ -33,7 +34,10 @@ _STANDARD_ERROR: Final = 2
 
 
 def start_jvm(settings: Mapping[str, str]) -> None:
-    """Start the JVM of this process, unless it has one. `settings`: of Spark; some count only when a JVM starts."""
+    """Start the JVM of this process, unless it has one. `settings`: of Spark; some count only when a JVM starts.
+
+    Where the master is local, its workers import PySpark from a directory, unless SPARK_HOME is set.
+    """
     context: Any = pyspark.SparkContext
     with context._lock:
         if context._gateway is not None:
@@ -44,7 +48,9 @@ def start_jvm(settings: Mapping[str, str]) -> None:
         threading.Thread(target=_pass_on, args=[reading], name="odradek-jvm-stderr", daemon=True).start()
         try:
             launch: Any = java_gateway.launch_gateway
-            gateway = launch(conf, {"stderr": writing})
+            is_local = settings.get("spark.master", "").startswith("local")
+            with unpacked_pyspark() if is_local else nullcontext():
+                gateway = launch(conf, {"stderr": writing})
         finally:
             os.close(writing)
         context._gateway, context._jvm = gateway, gateway.jvm

@@ -17,18 +17,21 @@ from pyspark.sql import SparkSession
 from tests.faults.sink.job import Job
 from tests.faults.sink.lifeline import end_with_parent
 
+from odradek.spark.unpacked_pyspark import unpacked_pyspark
+
 
 def main() -> None:
     end_with_parent()
     job = Job.from_text(sys.argv[1])
-    spark = (
-        SparkSession.builder.master(f"local[{job.workers},4]")  # a task is tried four times
-        .config("spark.ui.enabled", "false")
-        .config("spark.log.level", "OFF")
-        .config("spark.driver.bindAddress", "127.0.0.1")
-        .config("spark.driver.extraJavaOptions", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
-        .getOrCreate()
-    )
+    with unpacked_pyspark():
+        spark = (
+            SparkSession.builder.master(f"local[{job.workers},4]")  # a task is tried four times
+            .config("spark.ui.enabled", "false")
+            .config("spark.log.level", "OFF")
+            .config("spark.driver.bindAddress", "127.0.0.1")
+            .config("spark.driver.extraJavaOptions", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
+            .getOrCreate()
+        )
     assert spark.sparkContext._jvm is not None
     _say(str(spark.sparkContext._jvm.ProcessHandle.current().pid()))
     while True:

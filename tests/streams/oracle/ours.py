@@ -17,6 +17,7 @@ from tests.streams.oracle.documents import upstream
 from tests.streams.oracle.generator import Document, Node
 
 from odradek.model.lazy import lazy
+from odradek.spark.unpacked_pyspark import unpacked_pyspark
 from odradek.streams import Streams
 
 if TYPE_CHECKING:
@@ -75,7 +76,8 @@ def _new_spark() -> SparkSession:
         "spark.task.maxFailures": "1",
     }.items():
         builder = builder.config(name, value)
-    return builder.getOrCreate()
+    with unpacked_pyspark():
+        return builder.getOrCreate()
 
 
 class OurDriver:

@@ -1,0 +1,64 @@
+"""PySpark from a directory: the home of links, made once, and left alone where there is another."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from odradek.spark.unpacked_pyspark import unpacked_pyspark
+
+pyspark = pytest.importorskip("pyspark")
+
+
+@pytest.fixture(autouse=True)
+def _without_a_home(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("SPARK_HOME", raising=False)
+
+
+def test_workers_would_import_the_installed_package_from_where_the_zip_would_be(tmp_path: Path) -> None:
+    with unpacked_pyspark(tmp_path) as home:
+        assert home is not None
+        assert os.environ["SPARK_HOME"] == str(home)
+        (zipped,) = (home / "python" / "lib").glob("pyspark.zip")
+        script = "import pyspark; print(pyspark.__file__)"
+        printed = subprocess.run(
+            [sys.executable, "-c", script],
+            env=os.environ | {"PYTHONPATH": str(zipped)},
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=True,
+        ).stdout
+        assert printed.strip() == str(zipped / "pyspark" / "__init__.py")
+        assert Path(printed.strip()).samefile(pyspark.__file__)
+        assert any((home / "jars").glob("spark-core_*.jar"))
+    assert "SPARK_HOME" not in os.environ
+
+
+def test_a_home_is_made_once(tmp_path: Path) -> None:
+    with unpacked_pyspark(tmp_path) as home:
+        assert home is not None
+        made = home.stat().st_mtime_ns
+    with unpacked_pyspark(tmp_path) as again:
+        assert again == home
+        assert again.stat().st_mtime_ns == made
+    assert list(tmp_path.iterdir()) == [home]
+
+
+def test_a_home_of_the_user_is_left_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SPARK_HOME", "/opt/spark")
+    with unpacked_pyspark(tmp_path) as home:
+        assert home is None
+        assert os.environ["SPARK_HOME"] == "/opt/spark"
+    assert os.environ["SPARK_HOME"] == "/opt/spark"
+    assert not any(tmp_path.iterdir())
+
+
+def test_where_nothing_can_be_written_spark_starts_as_ever(tmp_path: Path) -> None:
+    cache = tmp_path / "a file"
+    cache.touch()
+    with unpacked_pyspark(cache) as home:
+        assert home is None
+        assert "SPARK_HOME" not in os.environ
