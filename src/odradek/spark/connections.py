@@ -102,7 +102,7 @@ class Pool(Generic[C]):
     def _put(self, key: SettingsKey, lent: C) -> None:
         self._idle.append((key, lent))
         if len(self._idle) > IDLE_CLIENTS_MAX:
-            self._idle.popleft()[1].close()
+            self._abandon_quietly(self._idle.popleft()[1])
 
     def close(self) -> None:
         """Close what is idle; what a parent process opened is the parent's."""

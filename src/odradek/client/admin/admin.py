@@ -79,8 +79,10 @@ class Admin:
         """Idempotent."""
         if not self._closed:
             self._closed = True
-            self._loop.call(self._admin.close())
-            self._loop.stop()
+            try:
+                self._loop.call(self._admin.close())
+            finally:
+                self._loop.stop()
 
     def __enter__(self) -> Self:
         return self

@@ -43,8 +43,10 @@ class SyncParts:
     def close(self) -> None:
         if not self._closed:
             self._closed = True
-            self._loop.call(self._admin.close())
-            self._loop.stop()
+            try:
+                self._loop.call(self._admin.close())
+            finally:
+                self._loop.stop()
 
     def __enter__(self) -> Self:
         return self

@@ -52,7 +52,6 @@ class AsyncConsumer:
         **settings: Unpack[ConsumerOptions],
     ) -> None:
         checked = ConsumerSettings.of(bootstrap_servers, dict(settings))
-        loop = self._loop = OwnLoop("odradek-consumer")
         core = self._core = ConsumerCore(
             checked,
             key_deserializer=key_deserializer,
@@ -61,6 +60,7 @@ class AsyncConsumer:
             entropy=entropy,
             wake=lambda: loop.post(core.fetcher.turn_soon),
         )
+        loop = self._loop = OwnLoop("odradek-consumer")
         # sync: loop.post(core.start)
         self._waiting = LoopWaiting(core.assignment, core.clock)
         self._closed = False
@@ -82,8 +82,10 @@ class AsyncConsumer:
         Idempotent."""
         if not self._closed:
             self._closed = True
-            await self._core.finish(ClientClosedError("consumer"), commit=commit)
-            # sync: self._loop.stop()
+            try:
+                await self._core.finish(ClientClosedError("consumer"), commit=commit)
+            finally:
+                self._loop.stop()
 
     # -- where to read
 

@@ -56,7 +56,6 @@ class Consumer:
         **settings: Unpack[ConsumerOptions],
     ) -> None:
         checked = ConsumerSettings.of(bootstrap_servers, dict(settings))
-        loop = self._loop = LoopThread("odradek-consumer")
         core = self._core = ConsumerCore(
             checked,
             key_deserializer=key_deserializer,
@@ -65,6 +64,7 @@ class Consumer:
             entropy=entropy,
             wake=lambda: loop.post(core.fetcher.turn_soon),
         )
+        loop = self._loop = LoopThread("odradek-consumer")
         loop.post(core.start)
         self._waiting = ThreadWaiting(core.assignment, core.clock)
         self._closed = False
@@ -79,7 +79,10 @@ class Consumer:
         Idempotent."""
         if not self._closed:
             self._closed = True
-            self._loop.call(self._core.finish(ClientClosedError("consumer"), commit=commit))
+            try:
+                self._loop.call(self._core.finish(ClientClosedError("consumer"), commit=commit))
+            finally:
+                self._loop.stop()
 
     # -- where to read
 

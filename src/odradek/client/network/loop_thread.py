@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import concurrent.futures
 import threading
 from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
@@ -19,6 +20,10 @@ class LoopThread:
         self._name = name
         self._loop = asyncio.new_event_loop()
         self._stopped = False
+        self._last: asyncio.Task[object] | None = None
+        self._order = threading.RLock()
+        """Whatever is handed over before the stop is on the loop before it, and is cancelled there: no caller waits for
+        ever. Reentrant, because a finalizer may run at any point."""
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
         self._thread.start()
 
@@ -28,17 +33,24 @@ class LoopThread:
         return threading.current_thread() is self._thread
 
     def call(self, coroutine: Coroutine[Any, Any, T]) -> T:
-        """Run `coroutine` on the loop and wait for it. An interrupt (Ctrl-C) cancels it."""
-        if self._stopped or self.is_current:
+        """Run `coroutine` on the loop and wait for it. An interrupt (Ctrl-C) cancels it.
+
+        ClientClosedError when the client is closed, or another thread closes it meanwhile.
+        """
+        if self.is_current:
             coroutine.close()
-            if self.is_current:
-                raise RuntimeError(
-                    "a client's callback must not wait for that client: it would wait for itself"
-                )
-            raise ClientClosedError("client")
-        future = asyncio.run_coroutine_threadsafe(coroutine, self._loop)
+            raise RuntimeError("a client's callback must not wait for that client: it would wait for itself")
+        with self._order:
+            if self._stopped:
+                coroutine.close()
+                raise ClientClosedError("client")
+            future = asyncio.run_coroutine_threadsafe(coroutine, self._loop)
         try:
             return future.result()
+        except concurrent.futures.CancelledError:
+            if self._stopped:
+                raise ClientClosedError("client") from None
+            raise
         except BaseException:
             future.cancel()
             raise
@@ -53,18 +65,28 @@ class LoopThread:
 
     def stop(self) -> None:
         """Cancel what still runs, end the loop and join the thread. Idempotent."""
-        if self._stopped:
-            return
-        self._stopped = True
-        self._loop.call_soon_threadsafe(self._loop.stop)
+        self.stop_soon()
         if not self.is_current:
             self._thread.join()
 
     def stop_soon(self) -> None:
         """End the loop without waiting for it: for finalizers."""
-        if not self._stopped:
-            self._stopped = True
-            self._loop.call_soon_threadsafe(self._loop.stop)
+        with self._order:
+            if not self._stopped:
+                self._stopped = True
+                self._loop.call_soon_threadsafe(self._loop.stop)
+
+    def stop_after(self, work: Callable[[], Coroutine[Any, Any, object]]) -> None:
+        """End the loop when this last `work` is done, without waiting for it: for finalizers."""
+
+        def begin() -> None:
+            self._last = self._loop.create_task(work())
+            self._last.add_done_callback(lambda _: self._loop.stop())
+
+        with self._order:
+            if not self._stopped:
+                self._stopped = True
+                self._loop.call_soon_threadsafe(begin)
 
     def _run(self) -> None:
         asyncio.set_event_loop(self._loop)

@@ -25,6 +25,9 @@ class OwnLoop:
         self._loop = asyncio.get_running_loop()
         return True
 
+    def stop(self) -> None:
+        """The loop is the user's: nothing of it ends."""
+
     def post(self, work: Callable[[], object]) -> None:
         """Do it now. Before the client has begun there is nothing to do."""
         if self._loop is not None:

@@ -80,6 +80,19 @@ class ProducerCore:
         await self.cluster.close()
         self.sender.give_up(ClientClosedError("producer"))
 
+    async def finish_forgotten(self) -> None:
+        """For a producer that no one closed: what it has accepted is sent, or fails after delivery.timeout.ms; then all ends.
+
+        On the loop.
+        """
+        try:
+            if self.accumulator.failure is None:
+                await self.abort_open_transaction(SHUTDOWN_S)
+                for batch in self.accumulator.hurry():
+                    await batch.wait_async()
+        finally:
+            await self.finish()
+
     async def learn(self, topic: str) -> TopicQueues:
         """Make a topic known; KafkaError when the cluster does not have it within max.block.ms."""
         image = await self.cluster.metadata.topic(topic, self.max_block_s)

@@ -55,7 +55,6 @@ class SyncParts:
         **settings: Unpack[ProducerOptions],
     ) -> None:
         checked = ProducerSettings.of(bootstrap_servers, dict(settings))
-        loop = self._loop = LoopThread("odradek-producer")
         core = self._core = ProducerCore(
             checked,
             key_serializer=key_serializer,
@@ -65,6 +64,7 @@ class SyncParts:
             entropy=entropy,
             wake=lambda: loop.post(core.sender.turn),
         )
+        loop = self._loop = LoopThread("odradek-producer")
         loop.post(core.start)
         self._closed = False
         self._close_lock = threading.Lock()
@@ -155,8 +155,10 @@ class SyncParts:
                 self._loop.call(self._core.abort_open_transaction(SHUTDOWN_S))
                 self.flush(timeout)
         finally:
-            self._loop.call(self._core.finish())
-            self._loop.stop()
+            try:
+                self._loop.call(self._core.finish())
+            finally:
+                self._loop.stop()
         self._raise_undelivered()
 
     def partitions_for(self, topic: str) -> tuple[int, ...]:
@@ -170,6 +172,7 @@ class SyncParts:
             warnings.warn(
                 f"{self!r} was not closed: records may be lost", ResourceWarning, source=self, stacklevel=1
             )
+            self._loop.stop_after(self._core.finish_forgotten)
 
     def _learn(self, topic: str) -> TopicQueues:
         self._core.check_usable()

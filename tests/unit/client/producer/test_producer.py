@@ -489,3 +489,15 @@ async def test_a_producer_no_one_closed_says_so(broker: Any) -> None:
         assert ["was not closed" in str(warning_message.message) for warning_message in seen] == [True]
 
     await aside(work)
+
+
+async def test_what_a_producer_that_no_one_closed_has_accepted_is_sent(broker: Any) -> None:
+    def work() -> None:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            delivery = Producer(broker.bootstrap, linger_ms=60_000).send("t", b"forgotten")
+            gc.collect()
+            delivery.result(10)
+
+    await aside(work)
+    assert [value[:9] for value in values(broker)] == [b"forgotten"]
