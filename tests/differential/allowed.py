@@ -218,7 +218,7 @@ ON_PURPOSE: Final = (
     ),
     Allowed(
         places=("fetching/as a follower: *",),
-        why="Nobody follows a single broker: Odradek refuses the request, Kafka the partition.",
+        why="No replica follows a single broker: Odradek refuses the request, Kafka the partition.",
     ),
 )
 

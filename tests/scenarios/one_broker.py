@@ -90,7 +90,7 @@ class Wire:
 
         Clients try again on COORDINATOR_LOAD_IN_PROGRESS; a scenario that is not about this waits here.
         """
-        probe = HeartbeatRequest(group_id=group, generation_id=1, member_id="nobody")
+        probe = HeartbeatRequest(group_id=group, generation_id=1, member_id="unknown")
         async with asyncio.timeout(REPLY_SECONDS):
             while True:
                 response = await self.call(

@@ -35,7 +35,7 @@ def test_errors_of_streams(topic: Any, read_stream: Any, tmp_path: Path, run_to_
     topic.send(b"no json")
     wrong = {
         "endingOffsets does not apply to a streaming read": {"endingOffsets": "latest"},
-        "there is no topic nobody-made-it": {"subscribe": "nobody-made-it"},
+        "there is no topic never-made": {"subscribe": "never-made"},
         f"the value at {topic.name}-0 offset 0 is not JSON": {"valueDecode": "json", "valueSchema": "n INT"},
     }
     for number, (words, options) in enumerate(wrong.items()):

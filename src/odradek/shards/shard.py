@@ -261,7 +261,7 @@ class Shard(Generic[M]):
         )
 
     def _replay_written(self, outcome: Outcome[Any], now: Moment) -> None:
-        producer = outcome.producer or _NOBODY
+        producer = outcome.producer or _NO_PRODUCER
         first_offset = self._last_offset - len(outcome.records) + 1
         replay = self._machine.replay
         try:
@@ -419,7 +419,7 @@ class Shard(Generic[M]):
             await committed  # nothing that a crash could undo may be shown
 
 
-_NOBODY: Final = BatchProducer(-1, -1)
+_NO_PRODUCER: Final = BatchProducer(-1, -1)
 
 
 def _replay_batch(machine: ShardMachine, header: BatchHeader, batch: memoryview, age_ms: int | None) -> None:
@@ -431,7 +431,7 @@ def _replay_batch(machine: ShardMachine, header: BatchHeader, batch: memoryview,
                 header.producer_id, header.producer_epoch, is_commit=kind is ControlKind.COMMIT
             )
         return
-    producer = (header.producer_id, header.producer_epoch) if header.is_transactional else _NOBODY
+    producer = (header.producer_id, header.producer_epoch) if header.is_transactional else _NO_PRODUCER
     for record in decode_batch(batch, header):
         machine.replay(
             StoredRecord(record.key or b"", record.value, record.offset, record.timestamp, *producer, age_ms)

@@ -114,7 +114,7 @@ def _alone(peer: Peer, topic_id: UUID) -> int:
     for number, who in ((epoch, FIRST), (epoch + 1, FIRST), (epoch, STRANGER), (-1, "")):
         commits = commit("cg-one", (0, 5), name="cg-one", generation=number, member=who)
         what = "no epoch" if number < 0 else f"epoch {number - epoch:+}"
-        peer.ask(f"committing in {what} as {who or 'nobody'}", commits, 9)
+        peer.ask(f"committing in {what} as {who or 'no member'}", commits, 9)
     for number, who in ((epoch, FIRST), (epoch + 1, FIRST), (epoch, STRANGER)):
         fetches = fetch("cg-one", 0, name="cg-one", member_id=who, member_epoch=number)
         peer.ask(f"fetching in epoch {number - epoch:+} as {who}", fetches, 9)

@@ -5,7 +5,7 @@ from tests.differential.requests import batch, fetch, make_topic, produce
 
 from odradek.protocol.messages.transactions.init_producer_id import InitProducerIdRequest
 
-NOBODY = 987_654
+UNKNOWN_ID = 987_654
 
 
 def script(peer: Peer) -> None:
@@ -70,9 +70,9 @@ def _epochs(peer: Peer) -> None:
 
 
 def _strangers(peer: Peer) -> None:
-    _send(peer, "an id that nobody gave", "s", who=NOBODY)
-    _send(peer, "an id that nobody gave, not from zero", "s", who=NOBODY + 1, sequence=5)
-    two = batch("1", producer_id=NOBODY, producer_epoch=0, base_sequence=1) + batch(
-        "2", producer_id=NOBODY, producer_epoch=0, base_sequence=2
+    _send(peer, "an id that no broker gave", "s", who=UNKNOWN_ID)
+    _send(peer, "an id that no broker gave, not from zero", "s", who=UNKNOWN_ID + 1, sequence=5)
+    two = batch("1", producer_id=UNKNOWN_ID, producer_epoch=0, base_sequence=1) + batch(
+        "2", producer_id=UNKNOWN_ID, producer_epoch=0, base_sequence=2
     )
     peer.ask("two batches of one producer", produce("id-one", two), 12)

@@ -34,8 +34,8 @@ def _versions(peer: Peer) -> None:
     for codec in Codec:
         _ask(peer, f"codec {codec.name}", "pr-one", batch("a", "b", codec=codec))
     _ask(peer, "acks of the leader", "pr-one", batch("leader"), acks=1)
-    peer.unanswered(produce("pr-one", batch("nobody asks"), acks=0), BY_NAME)
-    _ask(peer, "after acks of nobody", "pr-one", batch("somebody asks"))
+    peer.unanswered(produce("pr-one", batch("no one asks"), acks=0), BY_NAME)
+    _ask(peer, "after acks of no broker", "pr-one", batch("somebody asks"))
     for acks in (2, -2, 3):
         _ask(peer, f"acks {acks}", "pr-one", batch("no"), acks=acks)
 

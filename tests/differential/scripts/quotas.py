@@ -69,7 +69,7 @@ def _wrong(peer: Peer) -> None:
     peer.ask("a kind twice to find", find(("user", EXACT, "x"), ("user", ANY, None)))
     peer.ask("an address and a user to find", find(("ip", ANY, None), ("user", ANY, None)))
     peer.ask("an unknown kind", alter({"nonsense": "x"}, producer_byte_rate=1.0))
-    peer.ask("nobody", alter({}, producer_byte_rate=1.0))
+    peer.ask("no entity", alter({}, producer_byte_rate=1.0))
     peer.ask("an empty name", alter({"user": ""}, producer_byte_rate=1.0))
     peer.ask("an unknown key", alter({"user": "qu-x"}, nonsense=1.0))
     peer.ask("a key of addresses for a user", alter({"user": "qu-x"}, connection_creation_rate=1.0))

@@ -43,9 +43,9 @@ def script(peer: Peer) -> None:
     peer.ask("deleting no ACLs", DeleteAclsRequest())
     peer.ask("all credentials", DescribeUserScramCredentialsRequest(users=None))
     peer.ask("no credentials", DescribeUserScramCredentialsRequest(users=[]))
-    peer.ask("credentials of nobody", DescribeUserScramCredentialsRequest(users=[UserName(name="se-none")]))
+    peer.ask("credentials of no user", DescribeUserScramCredentialsRequest(users=[UserName(name="se-none")]))
     twice = [UserName(name="se-none"), UserName(name="se-none")]
-    peer.ask("credentials of nobody twice", DescribeUserScramCredentialsRequest(users=twice))
+    peer.ask("credentials of no user twice", DescribeUserScramCredentialsRequest(users=twice))
     away = ScramCredentialDeletion(name="se-none", mechanism=SCRAM_SHA_256)
     peer.ask("deleting a credential that is not there", AlterUserScramCredentialsRequest(deletions=[away]))
     unknown = away.replace(mechanism=9)

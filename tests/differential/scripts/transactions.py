@@ -27,7 +27,7 @@ from odradek.protocol.messages.transactions.txn_offset_commit import (
 )
 
 CLASSIC_ADD, CLASSIC_END, CLASSIC_PRODUCE, CLASSIC_COMMIT = 3, 3, 11, 3
-NOBODY = 987_654
+UNKNOWN_ID = 987_654
 
 
 def script(peer: Peer) -> None:
@@ -100,13 +100,13 @@ def _wrong_starts(peer: Peer) -> None:
     peer.ask("a timeout of zero", init("tx-b", timeout_ms=0))
     peer.ask("a timeout too long", init("tx-b", timeout_ms=100_000_000))
     peer.ask("an empty name", init(""))
-    peer.ask("an id that nobody gave", init("tx-b", NOBODY, 0))
-    peer.ask("an id without an epoch", init("tx-b", NOBODY, -1))
-    peer.ask("ending what never began", end("tx-none", NOBODY, 0), CLASSIC_END)
-    peer.ask("adding to what never began", add("tx-none", NOBODY, 0, 0), CLASSIC_ADD)
+    peer.ask("an id that no broker gave", init("tx-b", UNKNOWN_ID, 0))
+    peer.ask("an id without an epoch", init("tx-b", UNKNOWN_ID, -1))
+    peer.ask("ending what never began", end("tx-none", UNKNOWN_ID, 0), CLASSIC_END)
+    peer.ask("adding to what never began", add("tx-none", UNKNOWN_ID, 0, 0), CLASSIC_ADD)
     peer.ask("describing what never began", DescribeTransactionsRequest(transactional_ids=["tx-none", ""]))
-    peer.ask("producing to what never began", send("tx-none", NOBODY, 0, "no", 0), CLASSIC_PRODUCE)
-    peer.ask("producing without a name", send(None, NOBODY, 0, "no", 0), CLASSIC_PRODUCE)
+    peer.ask("producing to what never began", send("tx-none", UNKNOWN_ID, 0, "no", 0), CLASSIC_PRODUCE)
+    peer.ask("producing without a name", send(None, UNKNOWN_ID, 0, "no", 0), CLASSIC_PRODUCE)
 
 
 def _classic(peer: Peer) -> None:
@@ -194,7 +194,7 @@ def _offsets(peer: Peer) -> None:
     )
     peer.ask("offsets before their group was added", commit(), CLASSIC_COMMIT)
     peer.ask("adding a group with an epoch too high", add_group(producer_epoch=epoch + 1), 3)
-    peer.ask("adding a group with another id", add_group(producer_id=NOBODY), 3)
+    peer.ask("adding a group with another id", add_group(producer_id=UNKNOWN_ID), 3)
     peer.ask("adding a group without a name", add_group(group_id=""), 3)
     peer.ask("adding a group", add_group(), 3)
     for version in (0, 1, 2, 3):
@@ -235,7 +235,7 @@ def _more_offsets(peer: Peer) -> None:
     peer.ask("offsets before their group was added, version 4", commit(), 4)
     peer.ask("offsets that add their group", commit())
     peer.ask("offsets with an epoch too high", commit(producer_epoch=epoch + 1))
-    peer.ask("offsets with another id", commit(producer_id=NOBODY))
+    peer.ask("offsets with another id", commit(producer_id=UNKNOWN_ID))
     peer.ask("offsets of another transaction", commit(transactional_id="tx-none"))
     peer.ask("aborting offsets", end("tx-p", who, epoch, commit=False))
     ended(peer, "tx-p")

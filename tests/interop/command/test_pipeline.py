@@ -113,9 +113,9 @@ def test_a_sink_that_is_not_there_is_said_with_those_that_are(
     run: Run, sink: PlainSink, errors: list[str]
 ) -> None:
     sink.driver().begin()
-    run("pipeline", "forget", "nobody", code=1)
+    run("pipeline", "forget", "absent", code=1)
     assert len(errors) == 1
-    assert "there is no sink 'nobody'" in errors[0]
+    assert "there is no sink 'absent'" in errors[0]
     assert sink.sink_id in errors[0]
 
 

@@ -128,7 +128,7 @@ def test_odd_fetch_sizes_do_no_harm(connect, topic, max_bytes):
 
 
 def test_a_request_for_more_topics_than_anyone_has_is_answered(connect):
-    names = [f"nobody-has-{number}" for number in range(5000)]
+    names = [f"no-such-{number}" for number in range(5000)]
     assert _metadata_codes(connect(), names) == dict.fromkeys(names, UNKNOWN_TOPIC)
 
 

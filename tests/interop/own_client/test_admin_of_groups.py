@@ -83,8 +83,8 @@ def test_groups_that_are_not_there_and_groups_that_are_busy(
     only = TopicPartition(name, 0)
     with a_member(bootstrap, group, name):
         with pytest.raises(PartialFailureError) as caught:
-            admin.describe_groups([group, "nobody-knows"])
-        assert caught.value.errors["nobody-knows"].code is ErrorCode.GROUP_ID_NOT_FOUND
+            admin.describe_groups([group, "unknown-group"])
+        assert caught.value.errors["unknown-group"].code is ErrorCode.GROUP_ID_NOT_FOUND
         with pytest.raises(KafkaError, match="has members"):
             admin.alter_group_offsets(group, {only: 1})
         with pytest.raises(KafkaError, match="stop them first"):

@@ -138,7 +138,7 @@ class Sharing(RuleBasedStateMachine):
         self.keep(self.partition.snapshot())
 
     @invariant()
-    def the_next_is_the_first_that_nobody_has(self) -> None:
+    def the_next_is_the_first_that_no_member_has(self) -> None:
         offset = self.partition.start_offset
         while offset < self.partition.end_offset and (offset in self.owner or offset in self.settled):
             offset += 1

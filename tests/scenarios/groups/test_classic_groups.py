@@ -273,7 +273,7 @@ async def test_a_member_that_dies_hands_its_partitions_on(scene: Any) -> None:
 
 async def test_the_leave_of_several_members_answers_for_each(groups: Any) -> None:
     first, second = await two_members(groups)
-    members = [MemberIdentity(member_id=member_id) for member_id in (second.member_id, "nobody")]
+    members = [MemberIdentity(member_id=member_id) for member_id in (second.member_id, "unknown")]
     response = await first.wire.call("LeaveGroup", 5, LeaveGroupRequest(group_id="g", members=members))
     assert [member.error_code for member in response.members] == [0, UNKNOWN_MEMBER_ID]
 
@@ -298,9 +298,9 @@ async def test_what_bad_joins_get(groups: Any, version: int) -> None:
 async def test_requests_of_strangers_change_nothing(groups: Any) -> None:
     first, second = await two_members(groups)
     stranger = Member(await groups.connect())
-    stranger.member_id, stranger.generation = "nobody", 2
+    stranger.member_id, stranger.generation = "unknown", 2
     assert await stranger.heartbeat() == UNKNOWN_MEMBER_ID
-    assert (await stranger.sync({"nobody": b"mine"})).error_code == UNKNOWN_MEMBER_ID
+    assert (await stranger.sync({"unknown": b"mine"})).error_code == UNKNOWN_MEMBER_ID
     stranger.member_id, stranger.generation = second.member_id, 1
     assert await stranger.heartbeat() == ILLEGAL_GENERATION
     assert (await stranger.sync()).error_code == ILLEGAL_GENERATION

@@ -178,11 +178,11 @@ async def test_what_bad_commits_get(offsets: Offsets, version: int) -> None:
     assert await offsets.commit("t", -1, 1, version=version) == UNKNOWN_TOPIC_OR_PARTITION
     too_long = "x" * 4097
     assert await offsets.commit("t", 0, 1, version=version, metadata=too_long) == OFFSET_METADATA_TOO_LARGE
-    nobody: Any = {"generation_id_or_member_epoch": 5, "member_id": "nobody"}
+    unknown_member: Any = {"generation_id_or_member_epoch": 5, "member_id": "unknown"}
     no_group = GROUP_ID_NOT_FOUND if version >= 9 else ILLEGAL_GENERATION
-    assert await offsets.commit("t", 0, 1, version=version, **nobody) == no_group
+    assert await offsets.commit("t", 0, 1, version=version, **unknown_member) == no_group
     assert await offsets.commit("t", 0, 1, version=version) == 0
-    assert await offsets.commit("t", 0, 2, version=version, **nobody) == UNKNOWN_MEMBER_ID
+    assert await offsets.commit("t", 0, 2, version=version, **unknown_member) == UNKNOWN_MEMBER_ID
     assert (await offsets.fetch(("t", 0)))["t", 0][0] == 1
 
 

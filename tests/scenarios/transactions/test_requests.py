@@ -207,7 +207,7 @@ async def test_patterns_that_explode_or_lie_do_no_harm(wire: Any, producer_of: A
 
 
 async def test_what_is_not_known_is_not_described(wire: Any) -> None:
-    assert (await described(wire, "nobody")).error_code == ErrorCode.TRANSACTIONAL_ID_NOT_FOUND
+    assert (await described(wire, "unknown")).error_code == ErrorCode.TRANSACTIONAL_ID_NOT_FOUND
     assert (await described(wire, "")).error_code == ErrorCode.INVALID_REQUEST
 
 

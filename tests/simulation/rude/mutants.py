@@ -38,7 +38,7 @@ def share_kept_after_the_end() -> Patches:
 
 
 @mutant("no frame is favoured: those that have begun wait for each other", _SCENARIO)
-def nobody_is_favoured() -> Patches:
+def no_one_is_favoured() -> Patches:
     real = RequestBudget.__init__
 
     def init(self: RequestBudget, *arguments: Any, **rest: Any) -> None:
@@ -50,7 +50,7 @@ def nobody_is_favoured() -> Patches:
 
 
 @mutant("a peer that stands still keeps its place while others wait", _SCENARIO)
-def nobody_is_overdue() -> Patches:
+def no_one_is_overdue() -> Patches:
     yield patch.object(RequestBudget, "overdue", lambda self, now: None)
 
 

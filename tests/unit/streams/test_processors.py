@@ -57,13 +57,35 @@ def test_timers_on_the_clock_come_without_a_record() -> None:
     assert last.key == {"key": "c"}
 
 
-def test_a_timer_on_the_clock_needs_its_method() -> None:
-    class Wrong(Processor):
-        def process(self, record: StreamRecord, state: KeyedState, timers: Timers) -> Any:
-            timers.at(5, wall_clock=True)
+class WithoutTimerMethods(Processor):
+    """Sets a timer; a record's value says whether on the clock."""
 
+    def process(self, record: StreamRecord, state: KeyedState, timers: Timers) -> Any:
+        timers.at(5, wall_clock=record.value)
+
+
+@pytest.mark.parametrize(
+    ("on_clock", "words"),
+    [
+        (False, r"timers\.at\(…\) needs a method on_timer\(key, time, state, timers\) of the processor"),
+        (True, r"wall_clock=True\) needs a method on_wall_clock_timer\("),
+    ],
+)
+def test_a_timer_without_its_method_is_refused_when_it_is_set(on_clock: bool, words: str) -> None:
+    with pytest.raises(ConfigError, match=words):
+        list(run_batch(custom(WithoutTimerMethods()), MemoryStore(), [row("a", on_clock, 1)]))
+
+
+def test_a_method_for_one_clock_is_none_for_the_other() -> None:
+    class OnStreamTime(WithoutTimerMethods):
+        def on_timer(self, key: Any, time: int, state: KeyedState, timers: Timers) -> Any:
+            yield f"{key} at {time}"
+
+    store = MemoryStore()
+    ((_, update),) = run_batch(custom(OnStreamTime()), store, [row("a", False, 6)])
+    assert update.values == ({"value": "a at 5"},)
     with pytest.raises(ConfigError, match="on_wall_clock_timer"):
-        list(run_batch(custom(Wrong()), MemoryStore(), [row("a", "x", 1)]))
+        list(run_batch(custom(OnStreamTime()), store, [row("a", True, 7, 1)]))
 
 
 class Sorter(Processor):

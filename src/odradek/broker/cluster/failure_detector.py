@@ -28,7 +28,7 @@ STAYS_SECONDS: Final = 0.02
 _ATTEMPTS: Final = 3
 _DOUBT_SECONDS: Final = 5.0
 _UNDECIDED_SECONDS: Final = 0.1
-_NOBODY: Final[frozenset[BrokerId]] = frozenset()
+_NO_BROKERS: Final[frozenset[BrokerId]] = frozenset()
 
 
 class FailureDetector:
@@ -74,7 +74,7 @@ class FailureDetector:
     def dead(self) -> frozenset[BrokerId]:
         """Brokers that the image knows, but which have died since, as far as this broker saw."""
         if not self._dead:
-            return _NOBODY
+            return _NO_BROKERS
         now = self._now()
         self._dead = {
             broker: (epoch, until)

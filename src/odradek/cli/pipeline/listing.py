@@ -67,7 +67,7 @@ def description(
     yield f"state       {_state(status, now_ms)}"
     if status is not None and status.failure is not None:
         yield f"failure     {failure_text(status.failure)} ({time_text(status.failure.at_ms)})"
-    yield f"supervisor  {owner or 'nobody'}"
+    yield f"supervisor  {owner or 'none'}"
     yield f"program     {' '.join((version.program, *version.args))}"
     settings = "".join(f", {key}={value}" for key, value in document.conf)
     yield f"spark       {document.master or 'this machine'}, delivery {document.delivery}{settings}"

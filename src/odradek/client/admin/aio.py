@@ -590,8 +590,8 @@ class AsyncAdmin:
         await self.start()
         await self._session.cluster.connection()
         coordinator = self._session.coordinator_of(group_id)
-        nobody = GroupMetadata(group_id=group_id)
-        return OffsetStore(self._session.cluster, coordinator, who=lambda: nobody, fenced=lambda code: None)
+        no_member = GroupMetadata(group_id=group_id)
+        return OffsetStore(self._session.cluster, coordinator, who=lambda: no_member, fenced=lambda code: None)
 
 
 def _new_topic(topic: NewTopic | str) -> NewTopic:

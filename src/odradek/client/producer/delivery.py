@@ -42,7 +42,7 @@ class BatchIdentity(NamedTuple):
     base_sequence: int
 
 
-_NOBODY: Final = BatchIdentity(-1, -1, -1)
+_NO_IDENTITY: Final = BatchIdentity(-1, -1, -1)
 
 
 class ProducerBatch:
@@ -109,7 +109,7 @@ class ProducerBatch:
         """Someone asked how it ended, or will hear it."""
         self.parent: ProducerBatch | None = None
         self.parts: tuple[ProducerBatch, ...] = ()
-        self._stamped = _NOBODY
+        self._stamped = _NO_IDENTITY
         self._waiters: list[Callable[[], None]] | None = None
 
     @property
@@ -155,7 +155,7 @@ class ProducerBatch:
 
     def encode(self) -> bytearray:
         """The bytes to send, under the batch's present identity. Compresses on the first call."""
-        identity = self.identity or _NOBODY
+        identity = self.identity or _NO_IDENTITY
         if self.payload is None:
             assert self.builder is not None
             self.payload = self.builder.build(transactional=self.transactional, **identity._asdict())

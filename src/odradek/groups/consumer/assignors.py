@@ -156,12 +156,12 @@ def _unassigned(
     for share in shares:
         for topic, partitions in share.items():
             taken.setdefault(topic, set()).update(partitions)
-    nobody: set[int] = set()
+    no_members: set[int] = set()
     return [
         (topic, partition)
         for topic in topics
         for partition in range(counts[topic])
-        if partition not in taken.get(topic, nobody)
+        if partition not in taken.get(topic, no_members)
     ]
 
 

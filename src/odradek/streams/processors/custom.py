@@ -32,7 +32,9 @@ class Timers:
     milliseconds, at which Spark runs the batch.
     """
 
-    def __init__(self, now: int, due: set[int], wall_clock: int, due_on_wall_clock: set[int] | None) -> None:
+    def __init__(
+        self, now: int, due: set[int] | None, wall_clock: int, due_on_wall_clock: set[int] | None
+    ) -> None:
         self.now = now
         self.wall_clock = wall_clock
         self._due = due
@@ -50,13 +52,15 @@ class Timers:
         self._times(wall_clock).discard(time)
 
     def _times(self, wall_clock: bool) -> set[int]:
-        if not wall_clock:
-            return self._due
-        if self._due_on_wall_clock is None:
-            raise ConfigError(
-                "timers.at(…, wall_clock=True) needs a method on_wall_clock_timer(key, time, state, timers)"
+        due = self._due_on_wall_clock if wall_clock else self._due
+        if due is None:
+            call, method = (
+                ("timers.at(…, wall_clock=True)", "on_wall_clock_timer")
+                if wall_clock
+                else ("timers.at(…)", "on_timer")
             )
-        return self._due_on_wall_clock
+            raise ConfigError(f"{call} needs a method {method}(key, time, state, timers) of the processor")
+        return due
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,6 +120,7 @@ class CustomProcessor:
         self._bare_key = bare_key
         self._bare_value = bare_value
         self._outputs = dict(outputs)
+        self._has_timers = type(user).on_timer is not Processor.on_timer
         self.has_wall_clock = type(user).on_wall_clock_timer is not Processor.on_wall_clock_timer
 
     def process(self, row: InputRow, state: TaskState) -> Iterator[UpdateRow]:
@@ -155,7 +160,10 @@ class CustomProcessor:
         own = KeyedState(state, key, kept["state"], kept["collections"])
         times, wall_clock_times = set(kept["timers"]), set(kept["wall clock"])
         timers = Timers(
-            state.stream_time, times, state.wall_clock, wall_clock_times if self.has_wall_clock else None
+            state.stream_time,
+            times if self._has_timers else None,
+            state.wall_clock,
+            wall_clock_times if self.has_wall_clock else None,
         )
         touched = kept["touched"]
         if record is not None:

@@ -98,8 +98,8 @@ async def test_a_coordinator_is_found_where_the_partition_of_its_key_is_led() ->
     broker.lead(ONE, TWO, NO_LEADER, BrokerId(3))
     by_place = {shards.index_for(key): key for key in map(str, range(40))}
     coordinators = await broker.find(*(by_place[place] for place in range(4)))
-    nobody = (ErrorCode.COORDINATOR_NOT_AVAILABLE, -1, "")
-    assert coordinators == [(0, ONE, "host1"), (0, TWO, "host2"), nobody, nobody]
+    no_coordinator = (ErrorCode.COORDINATOR_NOT_AVAILABLE, -1, "")
+    assert coordinators == [(0, ONE, "host1"), (0, TWO, "host2"), no_coordinator, no_coordinator]
 
 
 async def test_a_broker_that_does_not_coordinate_a_key_says_so() -> None:
