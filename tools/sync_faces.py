@@ -173,7 +173,7 @@ def face_text(face: Face) -> str:
         written += [parts.text_of(method) for method in by_hand.values()]
     top = "" if face.is_proxy else _plain("\n".join(source.before), face)
     imports = _plain("".join(source.imports), face)
-    after = [] if face.is_proxy else [_plain(item, face) for item in source.after]
+    after = [] if face.is_proxy else [_plain(text, face) for text in source.after]
     if parts is not None:
         imports += "".join(parts.imports)
         top += "\n".join(parts.before)

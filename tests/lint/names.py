@@ -8,7 +8,7 @@ What is reported:
 - a word of the old vocabulary as an identifier (`RETIRED` says which word took its place);
 - a name with a word in it that no one should have to look up: `find_anew`, `was_told`;
 - a variable (of an assignment, a loop, a comprehension) or a parameter whose name does not say what it holds: `EMPTY`, and in
-  tests `EMPTY_IN_TESTS`. The rule leaves out the fields of a class: the class says what they belong to.
+  src, tests and tools `EMPTY_IN_HOUSE`. The rule leaves out the fields of a class: the class says what they belong to.
 """
 
 from __future__ import annotations
@@ -43,8 +43,9 @@ SAYS_NOTHING: Final = frozenset(
     }
 )
 EMPTY: Final = frozenset({"one", "found", "told", "each"})
-EMPTY_IN_TESTS: Final = EMPTY | {"answer", "item", "result"}
-"""A test has many of each: `response`, `partition` or `records` says which."""
+EMPTY_IN_HOUSE: Final = EMPTY | {"answer", "item", "result"}
+"""There are many of each: `response`, `future`, `partition` or `records` says which."""
+HOUSE: Final = frozenset({"src", "tests", "tools"})
 HARD_WORDS: Final = {
     "anew": "again, or what happens: starts_empty",
     "told": "sent, reported, heard; or what it is",
@@ -89,10 +90,9 @@ def findings(root: Path) -> Iterator[str]:
         yield from (
             f"{where}:{line}: {word!r} in a name: write {HARD_WORDS[word]}" for line, word in _hard(text)
         )
-        is_test = where.parts[0] == "tests"
         yield from (
             f"{where}:{line}: a variable named {name}: say what it holds"
-            for line, name in _empty(text, EMPTY_IN_TESTS if is_test else EMPTY)
+            for line, name in _empty(text, EMPTY_IN_HOUSE if where.parts[0] in HOUSE else EMPTY)
         )
         if where.parts[0] == "src" and not _is_exempt(where):
             for name in _classes(text):

@@ -59,5 +59,5 @@ def refusal(api: Api) -> Message | None:
     if api.key in _SHARE_STATE:
         return None
     refused: Any = api.response
-    answer: Message = refused(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
-    return answer
+    response: Message = refused(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
+    return response

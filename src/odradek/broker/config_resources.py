@@ -314,10 +314,10 @@ def _edited(configs: Mapping[str, str], name: str, operation: Operation, value: 
             ErrorCode.INVALID_CONFIG, f"{operation.name} works on lists only, and {name} is not one"
         )
     present = configs.get(name, setting.default_text or "")
-    items = [item.strip() for item in present.split(",") if item.strip()]
-    given = [item.strip() for item in value.split(",") if item.strip()]
+    items = [part.strip() for part in present.split(",") if part.strip()]
+    given = [part.strip() for part in value.split(",") if part.strip()]
     if operation is Operation.APPEND:
-        items += [item for item in given if item not in items]
+        items += [part for part in given if part not in items]
     else:
-        items = [item for item in items if item not in given]
+        items = [part for part in items if part not in given]
     return ",".join(items)

@@ -197,19 +197,19 @@ class Dispatcher:
         return HeldReply(self._finish(Begun(response, wanted), connection, header, None))
 
     def _refuse_stranger(self, connection: Connection, header: RequestHeader, api: Api) -> Reply:
-        answer = authorization.refusal(api)
-        if answer is None:
+        response = authorization.refusal(api)
+        if response is None:
             raise PeerError(f"{api.name} is served at listener {self._for_brokers} only")
-        return self._encoded(connection, header, None, answer)
+        return self._encoded(connection, header, None, response)
 
     async def _forward(
         self, connection: Connection, header: RequestHeader, frame: bytes, requester: Requester | None
     ) -> Chunks | None:
         """What the controller answers; without one, what this broker can say itself, or nothing if the peer has gone."""
         asker = requester or self._asker(connection)
-        answer = await self._broker.cluster.forwarding.answer(frame, asker, lambda: connection.peer_finished)
-        if answer is not None or connection.peer_finished:
-            return answer
+        response = await self._broker.cluster.forwarding.answer(frame, asker, lambda: connection.peer_finished)
+        if response is not None or connection.peer_finished:
+            return response
         _, position = decode_request_header(frame)
         cls = APIS[header.api_key].request
         try:
@@ -235,9 +235,9 @@ class Dispatcher:
         """
         controller = self._broker.controller
         before = controller.latest
-        answer = await _settled(self._serve(connection, header, request, len(frame), requester))
+        response = await _settled(self._serve(connection, header, request, len(frame), requester))
         if controller.latest is not before:
-            return answer
+            return response
         try:
             await controller.confirm_office()
         except KafkaError as error:
@@ -245,7 +245,7 @@ class Dispatcher:
                 api = APIS[header.api_key].name
                 raise PeerError(f"{api} is not answered by a controller in doubt: {error.message}") from error
             return await self._forward(connection, header, bytes(frame), requester)
-        return answer
+        return response
 
     def _route(self, api_key: int) -> tuple[Api, ApiHandler]:
         if api_key not in self._served:

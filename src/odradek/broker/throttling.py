@@ -146,8 +146,8 @@ class _Steps(Awaitable[T]):
             try:
                 wanted = self._charge.timed(step)
             except StopIteration as end:
-                result: T = end.value
-                return result
+                value: T = end.value
+                return value
             try:
                 given = yield wanted
             except BaseException as error:  # noqa: BLE001 - it is the work's own to handle: a cancellation, most of all

@@ -131,34 +131,34 @@ def list_(resource: str | None, user: str | None, bootstrap: str, as_json: bool)
     with open_admin(bootstrap) as admin:
         acls = sorted(admin.describe_acls(wanted))
     if as_json:
-        print_json([_as_json(item) for item in acls])
+        print_json([_as_json(listed) for listed in acls])
     elif acls:
         print_table(
             ("user", "rule", "operation", "resource", "host"),
             [
                 (
-                    item.principal,
-                    item.permission.name.lower(),
-                    item.operation.name.lower().replace("_", "-"),
-                    _text(item.pattern),
-                    item.host,
+                    listed.principal,
+                    listed.permission.name.lower(),
+                    listed.operation.name.lower().replace("_", "-"),
+                    _text(listed.pattern),
+                    listed.host,
                 )
-                for item in acls
+                for listed in acls
             ],
         )
     else:
         click.echo("There are no access rules.")
 
 
-def _as_json(item: Acl) -> dict[str, str]:
+def _as_json(acl: Acl) -> dict[str, str]:
     return {
-        "principal": item.principal,
-        "permission": item.permission.name,
-        "operation": item.operation.name,
-        "resource_type": item.pattern.resource_type.name,
-        "resource_name": item.pattern.name,
-        "pattern_type": item.pattern.pattern_type.name,
-        "host": item.host,
+        "principal": acl.principal,
+        "permission": acl.permission.name,
+        "operation": acl.operation.name,
+        "resource_type": acl.pattern.resource_type.name,
+        "resource_name": acl.pattern.name,
+        "pattern_type": acl.pattern.pattern_type.name,
+        "host": acl.host,
     }
 
 
@@ -178,8 +178,8 @@ def add(user: str, operations: str, resource: str, bootstrap: str, **rule: Any) 
     acls = _acls(user, operations, resource, **rule)
     with open_admin(bootstrap) as admin:
         admin.create_acls(acls)
-    for item in acls:
-        remark(str(item))
+    for created_acl in acls:
+        remark(str(created_acl))
 
 
 @acl.command()
@@ -193,20 +193,20 @@ def remove(user: str, operations: str, resource: str, bootstrap: str, **rule: An
     acls = _acls(user, operations, resource, **rule)
     filters = [
         AclFilter(
-            resource_type=item.pattern.resource_type,
-            name=item.pattern.name,
-            pattern_type=item.pattern.pattern_type,
-            principal=item.principal,
-            host=item.host,
-            operation=item.operation,
-            permission=item.permission,
+            resource_type=removed_acl.pattern.resource_type,
+            name=removed_acl.pattern.name,
+            pattern_type=removed_acl.pattern.pattern_type,
+            principal=removed_acl.principal,
+            host=removed_acl.host,
+            operation=removed_acl.operation,
+            permission=removed_acl.permission,
         )
-        for item in acls
+        for removed_acl in acls
     ]
     with open_admin(bootstrap) as admin:
         gone = admin.delete_acls(filters)
-    for item in gone:
-        remark(f"removed: {item}")
+    for removed_acl in gone:
+        remark(f"removed: {removed_acl}")
     if not gone:
         remark("there was no such rule")
 
@@ -267,7 +267,7 @@ def decision(
         return True, [f"{principal} is a super user (super.users): no rule counts"]
     index = AclIndex(acls)
     verdict = index.verdict(principal, host, operation, kind, name)
-    reasons = [str(item) for item in index.deciding(principal, host, operation, kind, name)]
+    reasons = [str(acl) for acl in index.deciding(principal, host, operation, kind, name)]
     if verdict is AclVerdict.NO_ACLS:
         is_free = known.get("allow.everyone.if.no.acl.found") == "true"
         reasons = [f"no rule is about it, and allow.everyone.if.no.acl.found is {str(is_free).lower()}"]

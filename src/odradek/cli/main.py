@@ -138,7 +138,7 @@ def _configure_log(*, debug: bool) -> None:
 def run(words: Sequence[str]) -> int:
     """Run one command and let its errors through."""
     try:
-        result = cli.main(list(words), prog_name="odradek", standalone_mode=False)
+        code = cli.main(list(words), prog_name="odradek", standalone_mode=False)
         sys.stdout.flush()
     except click.exceptions.NoArgsIsHelpError as error:
         click.echo(error.format_message())
@@ -147,7 +147,7 @@ def run(words: Sequence[str]) -> int:
         # What Python flushes at exit must not fail again.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return FAILED
-    return result if isinstance(result, int) else 0
+    return code if isinstance(code, int) else 0
 
 
 def explain(error: Exception) -> tuple[int, str]:

@@ -124,11 +124,11 @@ def unescaped(text: str) -> bytes:
 def pairs(items: Iterable[str], option: str) -> dict[str, str]:
     """`KEY=VALUE` items as a mapping; a UsageError names the option of one that has no `=`."""
     parsed = {}
-    for item in items:
-        key, equals, value = item.partition("=")
+    for pair in items:
+        key, equals, value = pair.partition("=")
         if not equals or not key:
             raise click.UsageError(
-                f"{option} {item!r}: expected KEY=VALUE", click.get_current_context(silent=True)
+                f"{option} {pair!r}: expected KEY=VALUE", click.get_current_context(silent=True)
             )
         parsed[key] = value
     return parsed

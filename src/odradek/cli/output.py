@@ -112,7 +112,7 @@ def cell_text(value: object) -> str:
     if isinstance(value, float):
         return f"{value:,.2f}"
     if isinstance(value, list | tuple):
-        return ",".join(str(item) for item in value)
+        return ",".join(str(element) for element in value)
     return str(value)
 
 

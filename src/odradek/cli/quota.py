@@ -75,7 +75,7 @@ def list_(bootstrap: str, as_json: bool, **named: Any) -> None:
         quotas = admin.describe_quotas(_entity(named, required=False))
     rows = [
         (entity.user, entity.client_id, entity.ip, key, value)
-        for entity, limits in sorted(quotas.items(), key=lambda item: str(item[0]))
+        for entity, limits in sorted(quotas.items(), key=lambda entry: str(entry[0]))
         for key, value in sorted(limits.items())
     ]
     if as_json:

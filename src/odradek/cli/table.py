@@ -176,15 +176,15 @@ def _asked(server: str, topic: str, key: str, *, is_wanted: bool) -> list[dict[s
     rows: list[dict[str, Any]] = []
     token: str | None = ""
     while token is not None:
-        status, answer = _fetched(place, path + (f"&token={token}" if token else ""), is_wanted=is_wanted)
+        status, response = _fetched(place, path + (f"&token={token}" if token else ""), is_wanted=is_wanted)
         if status == 0:
             return None
-        if "error" in answer:
-            return _not_there(answer["error"], is_wanted=is_wanted)
-        if "rows" not in answer:
-            return [{name: value for name, value in answer.items() if name != "freshness"}]
-        rows += answer["rows"]
-        token = answer["next"]
+        if "error" in response:
+            return _not_there(response["error"], is_wanted=is_wanted)
+        if "rows" not in response:
+            return [{name: value for name, value in response.items() if name != "freshness"}]
+        rows += response["rows"]
+        token = response["next"]
         if token and len(rows) >= lookup.ROWS_FOUND_MAX:
             remark(f"only the first {len(rows)} windows are shown")
             break
@@ -224,14 +224,16 @@ def _fetched(place: urllib.parse.SplitResult, path: str, *, is_wanted: bool) -> 
 
 def _by_topic(items: tuple[str, ...], topics: tuple[str, ...], option: str) -> dict[str, str]:
     """`FORMAT` for all topics, `TOPIC=FORMAT` for one of them."""
-    for_all = [item for item in items if "=" not in item]
+    for_all = [setting for setting in items if "=" not in setting]
     given = dict.fromkeys(topics, for_all[-1]) if for_all else {}
-    for item in items:
-        topic, equals, text = item.partition("=")
+    for setting in items:
+        topic, equals, text = setting.partition("=")
         if not equals:
             continue
         if topic not in topics:
-            raise click.UsageError(f"{option} {item!r}: {topic} is not served", click.get_current_context())
+            raise click.UsageError(
+                f"{option} {setting!r}: {topic} is not served", click.get_current_context()
+            )
         given[topic] = text
     return given
 

@@ -61,7 +61,7 @@ class PartialFailureError(KafkaError):
     """Some items of one admin call failed. `errors` says which and why, `results` holds what succeeded."""
 
     def __init__(self, what: str, errors: Mapping[Any, KafkaError], results: Mapping[Any, Any]) -> None:
-        lines = "; ".join(_with_item(str(item), explain(error)) for item, error in errors.items())
+        lines = "; ".join(_with_item(str(subject), explain(error)) for subject, error in errors.items())
         first = next(iter(errors.values()))
         super().__init__(
             first.code, f"{what} failed for {len(errors)} of {len(errors) + len(results)}: {lines}"
@@ -96,5 +96,5 @@ def _code_of(error: Exception) -> ErrorCode:
     return error.code if isinstance(error, KafkaError) else ErrorCode.UNKNOWN_SERVER_ERROR
 
 
-def _with_item(item: str, reason: str) -> str:
-    return reason if reason.startswith(item) else f"{item}: {reason}"
+def _with_item(subject: str, reason: str) -> str:
+    return reason if reason.startswith(subject) else f"{subject}: {reason}"

@@ -322,9 +322,9 @@ def _checked(setting: Setting, value: object) -> object:
 
 
 def _unknown(whose: str, key: str, known: list[str]) -> str:
-    answer = _ANSWERS_TO.get(key.replace("_", "."))
-    if answer:
-        return f"{whose} setting {key!r} is not supported: {answer}"
+    advice = _ANSWERS_TO.get(key.replace("_", "."))
+    if advice:
+        return f"{whose} setting {key!r} is not supported: {advice}"
     likely = nearest(key, known)
     hint = f": did you mean {likely!r}?" if likely else ""
     return f"unknown {whose} setting {key!r}{hint}"

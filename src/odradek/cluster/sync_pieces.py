@@ -27,8 +27,8 @@ def at_once(steps: Steps[T]) -> T:
         try:
             next(steps)
         except StopIteration as end:
-            result: T = end.value
-            return result
+            value: T = end.value
+            return value
 
 
 async def in_turns(steps: Steps[T]) -> T:
@@ -38,8 +38,8 @@ async def in_turns(steps: Steps[T]) -> T:
         try:
             done += next(steps)
         except StopIteration as end:
-            result: T = end.value
-            return result
+            value: T = end.value
+            return value
         if done >= TURN:
             done = 0
             await asyncio.sleep(0)

@@ -65,19 +65,19 @@ def check_client_metrics(overrides: Mapping[str, str]) -> None:
             raise ConfigError(f"Unknown client metrics configuration: {key}")
         value = setting.parse(text)
         if key == "match":
-            for item in value:
-                _check_pattern(item)
+            for pattern in value:
+                _check_pattern(pattern)
 
 
-def _check_pattern(item: str) -> None:
-    name, equals, pattern = item.partition("=")
+def _check_pattern(pair: str) -> None:
+    name, equals, pattern = pair.partition("=")
     try:
         re.compile(pattern)
     except re.error:
         equals = ""
     if not equals or name.strip() not in _SELECTORS:
         raise BadPattern(
-            f"{item!r} does not match clients: expected NAME=PATTERN with one of {sorted(_SELECTORS)}"
+            f"{pair!r} does not match clients: expected NAME=PATTERN with one of {sorted(_SELECTORS)}"
         )
 
 

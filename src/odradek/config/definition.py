@@ -99,7 +99,7 @@ def one_of(*names: str) -> Bounds:
 def any_of(*names: str) -> Bounds:
     """For lists: every item is one of `names`."""
     allowed = "any of " + ", ".join(names)
-    return Bounds(allowed=allowed, accepts=lambda items: all(item in names for item in items))
+    return Bounds(allowed=allowed, accepts=lambda items: all(name in names for name in items))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -147,7 +147,7 @@ class Setting:
         if isinstance(value, frozenset):
             return ",".join(sorted(value))
         if isinstance(value, tuple):
-            return ",".join(str(item) for item in value)
+            return ",".join(str(element) for element in value)
         return str(value)
 
     @property
@@ -177,7 +177,7 @@ class Setting:
         if self.type is SettingType.DOUBLE:
             return float(text) if _DECIMAL.match(text) else None
         if self.type is SettingType.LIST:
-            items = tuple(item.strip() for item in text.split(",")) if text else ()
+            items = tuple(element.strip() for element in text.split(",")) if text else ()
             return frozenset(items) if isinstance(self.default, frozenset) else items
         return text
 

@@ -85,8 +85,8 @@ def listener_security(
 def _idle(values: Mapping[str, str], security: Mapping[str, ListenerSecurity]) -> Iterator[str]:
     """Warnings about settings that no listener needs."""
     uses = {
-        SslConfig: any(item.uses_tls for item in security.values()),
-        SaslConfig: any(item.uses_sasl for item in security.values()),
+        SslConfig: any(listener.uses_tls for listener in security.values()),
+        SaslConfig: any(listener.uses_sasl for listener in security.values()),
     }
     for key, (section, _) in _settings().items():
         if key in values and not uses[section] and key.startswith(("ssl.", "sasl.")):
@@ -157,7 +157,7 @@ def _of(
                 of_mechanisms.setdefault(mechanism[0], {})[mechanism[1]] = text
             elif key in known:
                 section, setting = known[key]
-                names = {item.key: name for name, item in section.settings.items()}
+                names = {declared.key: name for name, declared in section.settings.items()}
                 parsed[section][names[key]] = replace(setting, key=where + key).parse(text)
                 given.add(key)
             elif where:

@@ -42,11 +42,13 @@ def format_address(host: str, port: int) -> str:
 def parse_protocol_map(key: str, items: Iterable[str]) -> dict[str, str]:
     """`listener.security.protocol.map`: listener names to security protocols; protocols name themselves."""
     protocols = {name: name for name in SECURITY_PROTOCOLS}
-    for item in items:
-        name, colon, protocol = item.partition(":")
+    for entry in items:
+        name, colon, protocol = entry.partition(":")
         if not colon or not name.strip() or protocol.strip().upper() not in SECURITY_PROTOCOLS:
             allowed = ", ".join(SECURITY_PROTOCOLS)
-            raise ConfigError(f"{key}={item!r} is not allowed: expected NAME:PROTOCOL, with one of {allowed}")
+            raise ConfigError(
+                f"{key}={entry!r} is not allowed: expected NAME:PROTOCOL, with one of {allowed}"
+            )
         protocols[name.strip().upper()] = protocol.strip().upper()
     return protocols
 
@@ -54,13 +56,13 @@ def parse_protocol_map(key: str, items: Iterable[str]) -> dict[str, str]:
 def parse_listeners(key: str, items: Iterable[str], protocols: Mapping[str, str]) -> tuple[Listener, ...]:
     """The listeners in the order given. ConfigError for one malformed, doubled, or of no known protocol."""
     listeners: list[Listener] = []
-    for item in items:
-        listener = _parse_listener(key, item, protocols)
+    for entry in items:
+        listener = _parse_listener(key, entry, protocols)
         if any(other.name == listener.name for other in listeners):
-            raise ConfigError(f"{key}={item!r} is not allowed: the name {listener.name} is used twice")
+            raise ConfigError(f"{key}={entry!r} is not allowed: the name {listener.name} is used twice")
         clash = next((other for other in listeners if _same_port(other, listener)), None)
         if clash:
-            raise ConfigError(f"{key}={item!r} is not allowed: {clash} already uses port {listener.port}")
+            raise ConfigError(f"{key}={entry!r} is not allowed: {clash} already uses port {listener.port}")
         listeners.append(listener)
     return tuple(listeners)
 
@@ -88,16 +90,16 @@ def parse_host_port(text: str) -> tuple[str, int]:
     return match["host"].strip("[]"), int(match["port"])
 
 
-def _parse_listener(key: str, item: str, protocols: Mapping[str, str]) -> Listener:
-    match = _ADDRESS.match(item)
+def _parse_listener(key: str, entry: str, protocols: Mapping[str, str]) -> Listener:
+    match = _ADDRESS.match(entry)
     if not match or int(match["port"]) > PORT_MAX:
         raise ConfigError(
-            f"{key}={item!r} is not allowed: expected NAME://HOST:PORT, with a port from 0 to {PORT_MAX}"
+            f"{key}={entry!r} is not allowed: expected NAME://HOST:PORT, with a port from 0 to {PORT_MAX}"
         )
     name = match["name"].upper()
     if name not in protocols:
         raise ConfigError(
-            f"{key}={item!r} is not allowed: listener.security.protocol.map gives no protocol for {name}"
+            f"{key}={entry!r} is not allowed: listener.security.protocol.map gives no protocol for {name}"
         )
     host = match["host"].strip("[]")
     return Listener(name=name, host=host, port=int(match["port"]), protocol=protocols[name])

@@ -219,8 +219,10 @@ def _addresses(parsed: Values) -> Values:
             )
         values["listeners"] = listeners
     if "advertised.listeners" in parsed:
-        answer = parse_listeners("advertised.listeners", parsed["advertised.listeners"], protocols)
-        advertised = _for_clients(answer, parsed)
+        advertised_listeners = parse_listeners(
+            "advertised.listeners", parsed["advertised.listeners"], protocols
+        )
+        advertised = _for_clients(advertised_listeners, parsed)
         check_advertised("advertised.listeners", advertised, listeners)
         values["advertised.listeners"] = advertised
     if (protocol := parsed.get("security.inter.broker.protocol")) is not None:
@@ -278,10 +280,10 @@ def _connection_overrides(parsed: Values) -> Values:
     """`max.connections.per.ip.overrides` as a mapping from address to count."""
     key = "max.connections.per.ip.overrides"
     overrides: dict[str, int] = {}
-    for item in filter(None, (item.strip() for item in parsed.get(key, "").split(","))):
-        address, _, count = item.rpartition(":")
+    for entry in filter(None, (entry.strip() for entry in parsed.get(key, "").split(","))):
+        address, _, count = entry.rpartition(":")
         if not address or not count.isdecimal():
-            raise ConfigError(f"{key}={item!r} is not allowed: expected ADDRESS:COUNT")
+            raise ConfigError(f"{key}={entry!r} is not allowed: expected ADDRESS:COUNT")
         overrides[address.strip("[]")] = int(count)
     return {key: overrides}
 

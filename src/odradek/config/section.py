@@ -90,19 +90,19 @@ def section(prefix: str = "", *, scope: Scope = Scope.BROKER) -> Callable[[type[
     def make(rows: type[S]) -> type[S]:
         made = dataclass(kw_only=True, slots=True, init=False, repr=False, eq=False)(rows)
         made.field_table = fields(made)
-        made.defaults = tuple((item.name, item.default, item.default_factory) for item in made.field_table)
+        made.defaults = tuple((row.name, row.default, row.default_factory) for row in made.field_table)
         made.settings = {
-            item.name: _setting_of(item, prefix, scope) for item in made.field_table if _ROW in item.metadata
+            row.name: _setting_of(row, prefix, scope) for row in made.field_table if _ROW in row.metadata
         }
         return made
 
     return make
 
 
-def _setting_of(item: Field[Any], prefix: str, scope: Scope) -> Setting:
-    row = item.metadata[_ROW]
-    key = row["key"] or prefix + item.name.replace("_", ".")
-    first_word = _FIRST_WORD.match(cast(str, item.type))  # the text of an annotation
+def _setting_of(table_row: Field[Any], prefix: str, scope: Scope) -> Setting:
+    row = table_row.metadata[_ROW]
+    key = row["key"] or prefix + table_row.name.replace("_", ".")
+    first_word = _FIRST_WORD.match(cast(str, table_row.type))  # the text of an annotation
     type_ = row["type"] or _TYPES[first_word[0] if first_word else ""]
     return Setting(**(row | {"key": key, "type": type_, "scope": scope}))
 
@@ -135,28 +135,28 @@ class Section:
     def __eq__(self, other: object) -> bool:
         if other.__class__ is not self.__class__:
             return NotImplemented
-        return all(getattr(self, item.name) == getattr(other, item.name) for item in self.field_table)
+        return all(getattr(self, row.name) == getattr(other, row.name) for row in self.field_table)
 
     __hash__ = None  # type: ignore[assignment]
 
     def __repr__(self) -> str:
         """Without passwords."""
         shown = (
-            f"{item.name}={getattr(self, item.name)!r}"
-            for item in self.field_table
-            if item.repr and not (item.name in self.settings and self.settings[item.name].sensitive)
+            f"{row.name}={getattr(self, row.name)!r}"
+            for row in self.field_table
+            if row.repr and not (row.name in self.settings and self.settings[row.name].sensitive)
         )
         return f"{type(self).__name__}({', '.join(shown)})"
 
 
 def declared(root: type[Section]) -> Iterator[tuple[Path, Setting]]:
     """Every setting of a section and of the sections in it."""
-    for item in root.field_table:
-        name = item.name
+    for row in root.field_table:
+        name = row.name
         if name in root.settings:
             yield (name,), root.settings[name]
             continue
-        inner: Any = item.default_factory
+        inner: Any = row.default_factory
         if isinstance(inner, type) and issubclass(inner, Section):
             for path, below in declared(inner):
                 yield (name, *path), below

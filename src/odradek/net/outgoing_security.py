@@ -133,11 +133,11 @@ async def log_in(ask: Callable[[Message], Awaitable[Any]], credentials: LoginCre
             response = exchange.step(challenge)
             if response is None:
                 break
-            answer = await ask(SaslAuthenticateRequest(auth_bytes=response))
-            assert isinstance(answer, SaslAuthenticateResponse)
-            if answer.error_code:
-                raise LoginFailed(_refusal(credentials, answer))
-            challenge, lifetime_ms = bytes(answer.auth_bytes), answer.session_lifetime_ms
+            reply = await ask(SaslAuthenticateRequest(auth_bytes=response))
+            assert isinstance(reply, SaslAuthenticateResponse)
+            if reply.error_code:
+                raise LoginFailed(_refusal(credentials, reply))
+            challenge, lifetime_ms = bytes(reply.auth_bytes), reply.session_lifetime_ms
     except LoginRefused as error:
         raise LoginFailed(str(error)) from None
     if not exchange.is_done:
@@ -145,11 +145,11 @@ async def log_in(ask: Callable[[Message], Awaitable[Any]], credentials: LoginCre
     return lifetime_ms
 
 
-def _refusal(credentials: LoginCredentials, answer: SaslAuthenticateResponse) -> str:
-    if answer.error_code != ErrorCode.SASL_AUTHENTICATION_FAILED:
-        return f"it refuses the login: {ErrorCode.of(answer.error_code).name}"
+def _refusal(credentials: LoginCredentials, response: SaslAuthenticateResponse) -> str:
+    if response.error_code != ErrorCode.SASL_AUTHENTICATION_FAILED:
+        return f"it refuses the login: {ErrorCode.of(response.error_code).name}"
     if credentials.mechanism == OAUTHBEARER:
-        return f"it does not accept the token: {answer.error_message or 'no reason is given'}"
+        return f"it does not accept the token: {response.error_message or 'no reason is given'}"
     return f"user or password is wrong (user {credentials.user!r}, mechanism {credentials.mechanism})"
 
 

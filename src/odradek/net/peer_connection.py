@@ -260,27 +260,29 @@ class PeerConnection(asyncio.BufferedProtocol):
     async def _greet(self, timeout_s: float) -> None:
         """ApiVersions at our newest version, and once more at one that the peer names if it does not know ours."""
         version = _API_VERSIONS.latest_stable
-        answer = await self._ask_versions(version, timeout_s)
-        if answer.error_code == ErrorCode.UNSUPPORTED_VERSION and version > _OLDEST_GREETING:
+        response = await self._ask_versions(version, timeout_s)
+        if response.error_code == ErrorCode.UNSUPPORTED_VERSION and version > _OLDEST_GREETING:
             named = [
-                api_key.max_version for api_key in answer.api_keys if api_key.api_key == _API_VERSIONS.key
+                api_key.max_version for api_key in response.api_keys if api_key.api_key == _API_VERSIONS.key
             ]
             again = max(_OLDEST_GREETING, min([*named[:1], version])) if named else _OLDEST_GREETING
-            answer = await self._ask_versions(again, timeout_s)
-        if answer.error_code != ErrorCode.NONE:
-            raise PeerUnreachable(f"{self._peer} refused ApiVersions: {ErrorCode.of(answer.error_code).name}")
+            response = await self._ask_versions(again, timeout_s)
+        if response.error_code != ErrorCode.NONE:
+            raise PeerUnreachable(
+                f"{self._peer} refused ApiVersions: {ErrorCode.of(response.error_code).name}"
+            )
         self._offered = {
             api_key.api_key: VersionRange(api_key.min_version, api_key.max_version)
-            for api_key in answer.api_keys
+            for api_key in response.api_keys
         }
 
     async def _ask_versions(self, version: int, timeout_s: float) -> ApiVersionsResponse:
         request = ApiVersionsRequest(
             client_software_name=BROKER_SOFTWARE, client_software_version=__version__
         )
-        answer = await self._send(_API_VERSIONS, version, request, timeout_s)
-        assert isinstance(answer, ApiVersionsResponse)
-        return answer
+        response = await self._send(_API_VERSIONS, version, request, timeout_s)
+        assert isinstance(response, ApiVersionsResponse)
+        return response
 
     def _send(self, api: Api, version: int, request: Message, timeout_s: float) -> asyncio.Future[Message]:
         transport = self._transport
@@ -294,9 +296,9 @@ class PeerConnection(asyncio.BufferedProtocol):
         except (FieldNotInVersion, UnencodableMessage) as error:
             reason = f"{self._peer} speaks {api.name} {version}, which cannot say what is asked: {error}"
             raise PeerUnreachable(reason) from error
-        answer: asyncio.Future[Message] = asyncio.get_running_loop().create_future()
+        future: asyncio.Future[Message] = asyncio.get_running_loop().create_future()
         deadline = self._now() + timeout_s
-        self._pending.append(_Pending(correlation_id, api, version, deadline, answer))
+        self._pending.append(_Pending(correlation_id, api, version, deadline, future))
         if len(chunks) == 1:
             transport.write(chunks[0])
         elif _GATHERS or sum(map(len, chunks)) <= _COALESCE_BYTES:
@@ -309,12 +311,12 @@ class PeerConnection(asyncio.BufferedProtocol):
         elif self._alarm.when() > asyncio.get_running_loop().time() + timeout_s:
             self._alarm.cancel()
             self._set_alarm(timeout_s)
-        return answer
+        return future
 
     def _receive(self, frame: memoryview) -> None:
-        answer = correlation_id_of(frame)
-        if not self._pending or self._pending[0].correlation_id != answer:
-            raise KafkaError(ErrorCode.INVALID_REQUEST, f"answer {answer} is not the one awaited")
+        correlation_id = correlation_id_of(frame)
+        if not self._pending or self._pending[0].correlation_id != correlation_id:
+            raise KafkaError(ErrorCode.INVALID_REQUEST, f"answer {correlation_id} is not the one awaited")
         request = self._pending.popleft()
         version = request.version
         if request.api is _API_VERSIONS:

@@ -66,7 +66,7 @@ def _rule(
     acls: str,
     field: str = "",
     refusal: Refusal = REQUEST,
-    answer: str = "",
+    response_array: str = "",
     *,
     versions: str = "0+",
     when: str = "",
@@ -78,7 +78,7 @@ def _rule(
         alternatives=alternatives,
         field=field,
         refusal=refusal,
-        answer=answer,
+        answer=response_array,
         versions=parse_versions(versions),
         when=when,
         code=code or CODES[alternatives[-1].resource],
@@ -90,13 +90,13 @@ def _cluster(operation: str) -> tuple[AccessRule, ...]:
     return (_rule(f"{operation} CLUSTER"),)
 
 
-def _configs(operation: str, answer: str) -> tuple[AccessRule, ...]:
+def _configs(operation: str, response_array: str) -> tuple[AccessRule, ...]:
     """Types of resources: 2 topic, 4 broker, 8 loggers, 16 clients' metrics, 32 group."""
     field = "resources[].resource_name"
     return (
-        _rule(f"{operation} CLUSTER", field, ELEMENT, answer, when="resource_type=4|8|16"),
-        _rule(f"{operation} TOPIC", field, ELEMENT, answer, when="resource_type=2"),
-        _rule(f"{operation} GROUP", field, ELEMENT, answer, when="resource_type=32"),
+        _rule(f"{operation} CLUSTER", field, ELEMENT, response_array, when="resource_type=4|8|16"),
+        _rule(f"{operation} TOPIC", field, ELEMENT, response_array, when="resource_type=2"),
+        _rule(f"{operation} GROUP", field, ELEMENT, response_array, when="resource_type=32"),
     )
 
 

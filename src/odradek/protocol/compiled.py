@@ -209,9 +209,9 @@ def _raised_at(traceback: TracebackType | None) -> tuple[FrameType | None, tuple
 
 def _full_path(cls: type[Message], place: Place, variables: dict[str, Any]) -> str:
     def index(match: re.Match[str]) -> str:
-        items, item = match.groups()
-        if item is None:
+        items, element = match.groups()
+        if element is None:
             return str(variables[items])
-        return str(next((i for i, value in enumerate(variables[items]) if value is variables[item]), "?"))
+        return str(next((i for i, value in enumerate(variables[items]) if value is variables[element]), "?"))
 
     return f"{cls.__name__}.{_INDEX.sub(index, place.path)}".rstrip(".")

@@ -85,9 +85,9 @@ class DecoderSource:
                 writer.line("if type(buf) is not memoryview: buf = memoryview(buf)")
             else:
                 writer.line("if type(buf) is not bytes: buf = bytes(buf)")
-            result = self._struct(self.cls)
+            value = self._struct(self.cls)
             self._flush()
-            writer.line(f"return {result}, p")
+            writer.line(f"return {value}, p")
         return writer
 
     # Structs

@@ -225,15 +225,15 @@ class EncoderSource:
         self._length(count, "i")
         writer.line(f"left -= {count}")
         writer.line("if left < 0: raise TooManyElements")
-        item = writer.fresh("x")
-        with writer.block(f"for {item} in {items}:"), writer.at(f"[{{{items}:{item}}}]"):
+        element_name = writer.fresh("x")
+        with writer.block(f"for {element_name} in {items}:"), writer.at(f"[{{{items}:{element_name}}}]"):
             if self.in_steps:
                 writer.line("done += 1")
                 writer.line(f"if not done % {STEP_ELEMENTS}: yield")
             if isinstance(element, StructKind):
-                self._struct(element.cls, item)
+                self._struct(element.cls, element_name)
             else:
-                self._plain(element, item, nullable=False)
+                self._plain(element, element_name, nullable=False)
             self._flush()
 
     def _numbers(self, kind: Kind[Any], value: str, nullable: bool) -> None:

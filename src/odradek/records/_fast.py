@@ -307,9 +307,9 @@ def _new_record(
 @cython.cfunc
 @cython.inline
 @cython.exceptval(check=False)
-def _set_item(record: object, index: cython.Py_ssize_t, item: object) -> cython.void:
-    Py_INCREF(item)  # the tuple takes it over
-    PyTuple_SET_ITEM(record, index, item)
+def _set_item(record: object, index: cython.Py_ssize_t, value: object) -> cython.void:
+    Py_INCREF(value)  # the tuple takes it over
+    PyTuple_SET_ITEM(record, index, value)
 
 
 def decode(data: Buffer, frame: Frame, from_offset: int) -> list[Record]:

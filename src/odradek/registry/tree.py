@@ -45,8 +45,8 @@ class Tree:
                 changes[path] = Node(data=operation.data, version=0, created=self.commits + 1, owner=owner)
                 continue
             if present is None or present.version != operation.version:
-                result = "is missing" if present is None else f"is at version {present.version}"
-                raise RegistryConflict(f"{path} {result}, not at version {operation.version}")
+                reason = "is missing" if present is None else f"is at version {present.version}"
+                raise RegistryConflict(f"{path} {reason}, not at version {operation.version}")
             match operation:
                 case Put(data=data, version=version):
                     changes[path] = Node(

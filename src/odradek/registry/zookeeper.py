@@ -216,13 +216,13 @@ class ZooKeeperRegistry:
         mark = await self.get(_MARK)
         if mark is None and not self._identity:
             mark = await self._first_mark()
-        result = _read_mark(mark)
-        if self._identity and result != self._identity:
+        noted = _read_mark(mark)
+        if self._identity and noted != self._identity:
             raise RegistryError(
                 f"ZooKeeper at {self._session.addresses} has lost what it held below {self._chroot or '/'}: restore its data; "
                 "the broker does not go on with an empty registry"
             )
-        self._identity = result
+        self._identity = noted
 
     async def _restrict(self) -> None:
         """Take what was made before zookeeper.set.acl away from those who do not log in."""
@@ -305,8 +305,8 @@ class ZooKeeperRegistry:
             case Create(path=path):
                 raise RegistryConflict(f"{path} changes")
             case Put() | Delete() | Check():
-                result = "is missing" if why is StepRefusal.MISSING else "has another version"
-                raise RegistryConflict(f"{operation.path} {result}, not version {operation.version}")
+                reason = "is missing" if why is StepRefusal.MISSING else "has another version"
+                raise RegistryConflict(f"{operation.path} {reason}, not version {operation.version}")
 
     async def _amend_parents(self, plan: CommitPlan, step: ZooKeeperStep, why: StepRefusal) -> None:
         path = step.path[len(self._chroot) :]
@@ -328,8 +328,8 @@ def _read_mark(mark: Node | None) -> str:
     if mark is None:
         return ""
     try:
-        answer = json.loads(mark.data)
-        identity, form = str(answer["id"]), int(answer["format"])
+        document = json.loads(mark.data)
+        identity, form = str(document["id"]), int(document["format"])
     except (ValueError, KeyError, TypeError):
         raise RegistryError(
             f"the znode {_MARK} is not Odradek's: give zookeeper.connect another path"

@@ -137,9 +137,9 @@ class _LogHandler(logging.Handler):
         self._threads = threads
 
     def emit(self, record: logging.LogRecord) -> None:
-        answer = record.getMessage()
-        if answer.startswith("Cannot resolve"):
-            self._threads.trouble = answer[:1].lower() + answer[1:]
+        message = record.getMessage()
+        if message.startswith("Cannot resolve"):
+            self._threads.trouble = message[:1].lower() + message[1:]
 
 
 def _quiet_logger(threads: Threads) -> logging.Logger:

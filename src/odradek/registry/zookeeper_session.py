@@ -198,12 +198,12 @@ class Session:
             raise RegistryError(
                 f"the connection to ZooKeeper at {self.addresses} was lost during a change: it may have been made or not"
             ) from None
-        for step, result in zip(steps, results, strict=False):
-            if isinstance(result, Exception) and not isinstance(result, _NOT_THE_REASON):
-                if type(result) in _REFUSALS:
-                    return Refused(step=step, why=_REFUSALS[type(result)])
-                raise self._trouble(result, step.path)
-        if any(isinstance(result, Exception) for result in results):
+        for step, outcome in zip(steps, results, strict=False):
+            if isinstance(outcome, Exception) and not isinstance(outcome, _NOT_THE_REASON):
+                if type(outcome) in _REFUSALS:
+                    return Refused(step=step, why=_REFUSALS[type(outcome)])
+                raise self._trouble(outcome, step.path)
+        if any(isinstance(outcome, Exception) for outcome in results):
             raise self._trouble(results[-1], "")  # it says of no step that it was the reason
         return None
 
@@ -242,12 +242,12 @@ class Session:
         """Bounded by the session's timeout. Raises kazoo's exceptions for what the caller may understand."""
         if self._is_over:
             raise self._over()
-        answer = self._loop.create_future()
-        self._waiting.append((send, answer))
+        future = self._loop.create_future()
+        self._waiting.append((send, future))
         self._pump()
         try:
             async with asyncio.timeout(self._timeout_s):
-                return await answer
+                return await future
         except TimeoutError:
             raise RegistryError(
                 f"ZooKeeper at {self.addresses} did not answer within {self._timeout_s:g} s "
@@ -262,24 +262,24 @@ class Session:
 
     def _pump(self) -> None:
         while self.is_connected and self._waiting and self._in_flight < self._in_flight_max:
-            send, answer = self._waiting.popleft()
-            if answer.done():  # its asker has gone
+            send, future = self._waiting.popleft()
+            if future.done():  # its asker has gone
                 continue
             with self._guard:
                 if self._is_over:
-                    answer.set_exception(refusals.SessionExpiredError())
+                    future.set_exception(refusals.SessionExpiredError())
                     continue
-                result = send(self._client)
+                pending = send(self._client)
             self._in_flight += 1
-            result.rawlink(partial(self._hop, self._answered, answer))
+            pending.rawlink(partial(self._hop, self._answered, future))
 
-    def _answered(self, answer: asyncio.Future[Any], result: Any) -> None:
+    def _answered(self, future: asyncio.Future[Any], pending: Any) -> None:
         self._in_flight -= 1
-        if not answer.done():
-            if result.exception is None:
-                answer.set_result(result.value)
+        if not future.done():
+            if pending.exception is None:
+                future.set_result(pending.value)
             else:
-                answer.set_exception(result.exception)
+                future.set_exception(pending.exception)
         self._pump()
 
     # -- what kazoo's threads have to say
@@ -352,13 +352,13 @@ class Session:
         if kind != EventType.CHANGED:
             sends.append(lambda client: client.get_children_async(path, watch=watcher))
         armed: list[asyncio.Future[Any]] = [self._loop.create_future() for _ in sends]
-        for answer in armed[:-1]:
-            answer.add_done_callback(asyncio.Future.exception)  # the last of them tells
+        for future in armed[:-1]:
+            future.add_done_callback(asyncio.Future.exception)  # the last of them tells
         armed[-1].add_done_callback(partial(self._armed, path))
         return list(zip(sends, armed, strict=True))
 
-    def _armed(self, path: str, answer: asyncio.Future[Any]) -> None:
-        error = answer.exception()
+    def _armed(self, path: str, future: asyncio.Future[Any]) -> None:
+        error = future.exception()
         if error is None or isinstance(error, refusals.NoNodeError):
             if path in self._watched():
                 self.on_watched(path)
@@ -382,9 +382,9 @@ class Session:
 
     def _fail_waiting(self) -> None:
         waiting, self._waiting = self._waiting, deque()
-        for _, answer in waiting:
-            if not answer.done():
-                answer.set_exception(self._over())
+        for _, future in waiting:
+            if not future.done():
+                future.set_exception(self._over())
 
     def _stop(self, stopped: asyncio.Future[None]) -> None:
         try:

@@ -228,7 +228,7 @@ class InSync:
             )
         return state
 
-    def answered(self, proposal: IsrProposal, answer: IsrAnswer | KafkaError) -> bool:
+    def answered(self, proposal: IsrProposal, reply: IsrAnswer | KafkaError) -> bool:
         """What the controller said to the proposal; False, and nothing changed, when that is out of date.
 
         An error leaves the proposal in force, so that its additions go on holding back the high watermark, until the next state
@@ -236,22 +236,22 @@ class InSync:
         """
         if proposal is not self.proposal:
             return False
-        if isinstance(answer, KafkaError):
-            if answer.code not in (ErrorCode.INELIGIBLE_REPLICA, ErrorCode.OPERATION_NOT_ATTEMPTED):
+        if isinstance(reply, KafkaError):
+            if reply.code not in (ErrorCode.INELIGIBLE_REPLICA, ErrorCode.OPERATION_NOT_ATTEMPTED):
                 return False
             self.proposal = None
             for broker, _ in proposal.isr:
                 if broker not in self.state.isr and broker in self._followers:
                     self._followers[broker].refused_at = self._now
             return True
-        stale = answer.partition_epoch < self.state.partition_epoch
-        if stale or (answer.leader, answer.leader_epoch) != (self._me, self.state.leader_epoch):
+        stale = reply.partition_epoch < self.state.partition_epoch
+        if stale or (reply.leader, reply.leader_epoch) != (self._me, self.state.leader_epoch):
             return False
         self.proposal = None
-        self._awaits_eligible = self._awaits_eligible or not set(self.state.isr).issubset(answer.isr)
+        self._awaits_eligible = self._awaits_eligible or not set(self.state.isr).issubset(reply.isr)
         self._awaits_replicas = self.state.is_reassigned
         self.state = replace(
-            self.state, isr=answer.isr, partition_epoch=answer.partition_epoch, recovering=False
+            self.state, isr=reply.isr, partition_epoch=reply.partition_epoch, recovering=False
         )
         return True
 

@@ -120,12 +120,12 @@ class AlterPartitions:
         results = dict(_results(response))
         again: dict[LeaderRole, IsrProposal] = {}
         for leader, proposal in asked.items():
-            result = results.get((leader.topic_id, leader.name.partition))
-            answer = None if result is None else _answer(result)
-            if answer is None:
+            partition = results.get((leader.topic_id, leader.name.partition))
+            reply = None if partition is None else _answer(partition)
+            if reply is None:
                 again[leader] = proposal
             else:
-                leader.isr_answered(proposal, answer)
+                leader.isr_answered(proposal, reply)
         return again
 
     def _request(self, asked: Iterable[tuple[LeaderRole, IsrProposal]]) -> AlterPartitionRequest:
@@ -152,20 +152,20 @@ class AlterPartitions:
 
 def _results(response: AlterPartitionResponse) -> Iterator[tuple[tuple[UUID, int], PartitionResult]]:
     for topic in response.topics:
-        for result in topic.partitions:
-            yield (topic.topic_id, result.partition_index), result
+        for partition in topic.partitions:
+            yield (topic.topic_id, partition.partition_index), partition
 
 
-def _answer(result: PartitionResult) -> IsrAnswer | KafkaError | None:
+def _answer(partition: PartitionResult) -> IsrAnswer | KafkaError | None:
     """None for an error that passes."""
-    if result.error_code == ErrorCode.NONE:
+    if partition.error_code == ErrorCode.NONE:
         return IsrAnswer(
-            leader=BrokerId(result.leader_id),
-            leader_epoch=LeaderEpoch(result.leader_epoch),
-            isr=tuple(BrokerId(broker) for broker in result.isr),
-            partition_epoch=result.partition_epoch,
+            leader=BrokerId(partition.leader_id),
+            leader_epoch=LeaderEpoch(partition.leader_epoch),
+            isr=tuple(BrokerId(broker) for broker in partition.isr),
+            partition_epoch=partition.partition_epoch,
         )
-    code = ErrorCode.of(result.error_code)
+    code = ErrorCode.of(partition.error_code)
     if code not in _DECIDED:
         return None
     return KafkaError(code, f"the controller answers {code.name} ({code.meaning}); its log says more")

@@ -265,19 +265,19 @@ class LeaderRole:
         """Whether the proposal is still to be brought to the controller."""
         return self._end is None and self._in_sync is not None and self._in_sync.proposal is proposal
 
-    def isr_answered(self, proposal: IsrProposal, answer: IsrAnswer | KafkaError) -> None:
+    def isr_answered(self, proposal: IsrProposal, reply: IsrAnswer | KafkaError) -> None:
         """What the controller said to a proposal. Late answers, of another role or state, change nothing."""
         in_sync = self._in_sync
-        if self._end is not None or in_sync is None or not in_sync.answered(proposal, answer):
+        if self._end is not None or in_sync is None or not in_sync.answered(proposal, reply):
             return
-        if isinstance(answer, KafkaError):
-            _log.warning("isr_refused", partition=self.name, reason=answer.message, code=answer.code.name)
+        if isinstance(reply, KafkaError):
+            _log.warning("isr_refused", partition=self.name, reason=reply.message, code=reply.code.name)
         else:
             _log.info(
                 "isr_changed",
                 partition=self.name,
-                isr=list(answer.isr),
-                partition_epoch=answer.partition_epoch,
+                isr=list(reply.isr),
+                partition_epoch=reply.partition_epoch,
             )
         self.state = in_sync.state
         self.isr_changed()
@@ -338,13 +338,15 @@ class LeaderRole:
         """
         self.leader()
         replica = self._replica
-        result = replica.log.append(batches, leader_epoch=self.leader_epoch, now_ms=now_ms, guard=guard)
-        if not result.duplicate:
+        appended = replica.log.append(batches, leader_epoch=self.leader_epoch, now_ms=now_ms, guard=guard)
+        if not appended.duplicate:
             if batches[0][0].attributes & TRANSACTIONAL_BIT:
-                replica.note_transaction(batches[0][0].producer_id, result.first_offset)
-            replica.readers.appended(result.last_offset + 1, sum(header.size_bytes for header, _ in batches))
+                replica.note_transaction(batches[0][0].producer_id, appended.first_offset)
+            replica.readers.appended(
+                appended.last_offset + 1, sum(header.size_bytes for header, _ in batches)
+            )
         self.advance_high_watermark()
-        return result
+        return appended
 
     def judged(self, refusal: KafkaError, now: float) -> KafkaError:
         """What to answer to a producer whose batch was refused.
@@ -383,12 +385,12 @@ class LeaderRole:
         replica, log = self._replica, self._replica.log
         marker = Marker(producer_id, producer_epoch, coordinator_epoch, is_commit, now_ms)
         size_bytes = log.size_bytes
-        result = log.append_marker(
+        appended = log.append_marker(
             marker, transaction_version=transaction_version, leader_epoch=self.leader_epoch, now_ms=now_ms
         )
-        replica.readers.appended(result.last_offset + 1, log.size_bytes - size_bytes)
+        replica.readers.appended(appended.last_offset + 1, log.size_bytes - size_bytes)
         self.advance_high_watermark()
-        return result
+        return appended
 
     def acknowledgement(self, last_offset: int) -> asyncio.Future[None] | None:
         """None when the record at `last_offset` is already below the high watermark, else a future for that moment.

@@ -437,11 +437,13 @@ class _FetchLoop:
             replica_id=self._fetchers.me, topics=[ListOffsetsTopic(name=name.topic, partitions=[asked])]
         )
         try:
-            answer = await self._fetchers.asking.ask(self.leader, _LIST_OFFSETS, request, lane="list offsets")
+            start_offsets = await self._fetchers.asking.ask(
+                self.leader, _LIST_OFFSETS, request, lane="list offsets"
+            )
         except PeerUnreachable as error:
             raise KafkaError(ErrorCode.NETWORK_EXCEPTION, str(error)) from error
-        assert isinstance(answer, ListOffsetsResponse)
-        for response in (listed for topic in answer.topics for listed in topic.partitions):
+        assert isinstance(start_offsets, ListOffsetsResponse)
+        for response in (listed for topic in start_offsets.topics for listed in topic.partitions):
             if response.error_code != ErrorCode.NONE:
                 raise KafkaError(ErrorCode.of(response.error_code))
             return response.offset

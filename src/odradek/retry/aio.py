@@ -226,24 +226,24 @@ class AsyncRetryConsumer:
                 self._consumer.seek_to_committed()
 
     async def _send_all(self, turn: HandlingTurn) -> None:
-        for item in turn.to_send:
-            if isinstance(item, Forward):
-                has_partition = item.partition < self._partition_counts.get(item.topic, 0)
+        for outgoing in turn.to_send:
+            if isinstance(outgoing, Forward):
+                has_partition = outgoing.partition < self._partition_counts.get(outgoing.topic, 0)
                 await self._producer.send(
-                    item.topic,
-                    item.value,
-                    key=item.key,
-                    headers=item.headers,
-                    partition=item.partition if has_partition else None,
+                    outgoing.topic,
+                    outgoing.value,
+                    key=outgoing.key,
+                    headers=outgoing.headers,
+                    partition=outgoing.partition if has_partition else None,
                 )
             else:
                 await self._producer.send(
-                    item.topic,
-                    item.value,
-                    key=item.key,
-                    headers=item.headers,
-                    partition=item.partition,
-                    timestamp_ms=item.timestamp_ms,
+                    outgoing.topic,
+                    outgoing.value,
+                    key=outgoing.key,
+                    headers=outgoing.headers,
+                    partition=outgoing.partition,
+                    timestamp_ms=outgoing.timestamp_ms,
                 )
 
 

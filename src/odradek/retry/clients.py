@@ -104,7 +104,7 @@ def given_config(config: Mapping[str, object]) -> GivenConfig:
 
 def _topics(value: object) -> tuple[str, ...]:
     items: Iterable[object] = value.split(",") if isinstance(value, str) else value  # type: ignore[assignment]
-    return tuple(str(item).strip() for item in items if str(item).strip())
+    return tuple(str(topic).strip() for topic in items if str(topic).strip())
 
 
 def _arguments(

@@ -31,9 +31,9 @@ def handler_name(handler: Callable[..., Any]) -> str:
     return str(getattr(handler, "__name__", type(handler).__name__))
 
 
-def outputs_of(answer: Iterable[Output] | None) -> list[Output]:
+def outputs_of(returned: Iterable[Output] | None) -> list[Output]:
     """What a handler returned. What it raises comes from the handler, if that is a generator."""
-    return [] if answer is None else list(answer)
+    return [] if returned is None else list(returned)
 
 
 def check_outputs(outputs: Iterable[object], handler: Callable[..., Any]) -> None:

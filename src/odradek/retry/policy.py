@@ -127,7 +127,7 @@ def _read(key: str, value: object) -> Any:
     text = str(value).strip()
     if key in ("retry.delays", "retry.exclude"):
         items = value if isinstance(value, list | tuple) else text.split(",")
-        return tuple(str(item).strip() for item in items if str(item).strip())
+        return tuple(str(element).strip() for element in items if str(element).strip())
     if key == "retry.mode":
         return RetryMode(_one_of(key, text, tuple(RetryMode)))
     if key == "retry.topics.create":

@@ -67,9 +67,9 @@ class ThreadOffload:
             self._queue.put(None)
         for thread in threads:
             thread.join()
-        for item in dropped:
-            if item is not None:
-                _tell(item, None, asyncio.CancelledError())
+        for work in dropped:
+            if work is not None:
+                _tell(work, None, asyncio.CancelledError())
 
     def _start(self) -> None:
         name = f"odradek-offload-{len(self._threads)}"
@@ -78,27 +78,27 @@ class ThreadOffload:
         thread.start()
 
     def _serve(self) -> None:
-        while (item := self._queue.get()) is not None:
-            result, error = None, None
-            if not item.future.cancelled():
+        while (work := self._queue.get()) is not None:
+            value, error = None, None
+            if not work.future.cancelled():
                 try:
-                    result = item.work(*item.arguments)
+                    value = work.work(*work.arguments)
                 except BaseException as raised:  # noqa: BLE001 - it belongs to the waiter
                     error = raised
             with self._lock:
                 self._free += 1
-            _tell(item, result, error)
-            item = result = error = None  # hold nothing while waiting
+            _tell(work, value, error)
+            work = value = error = None  # hold nothing while waiting
 
 
-def _tell(item: _Work, result: object, error: BaseException | None) -> None:
+def _tell(work: _Work, value: object, error: BaseException | None) -> None:
     try:
-        item.loop.call_soon_threadsafe(_settle, item.future, result, error)
+        work.loop.call_soon_threadsafe(_settle, work.future, value, error)
     except RuntimeError:
         return  # the loop is closed: nothing waits any more
 
 
-def _settle(future: asyncio.Future[Any], result: object, error: BaseException | None) -> None:
+def _settle(future: asyncio.Future[Any], value: object, error: BaseException | None) -> None:
     if future.done():
         return
     if isinstance(error, asyncio.CancelledError):
@@ -106,4 +106,4 @@ def _settle(future: asyncio.Future[Any], result: object, error: BaseException | 
     elif error is not None:
         future.set_exception(error)
     else:
-        future.set_result(result)
+        future.set_result(value)

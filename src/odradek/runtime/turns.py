@@ -161,10 +161,10 @@ class Turn:
     async def map(self, make: Callable[[S], T], items: Iterable[S]) -> list[T]:
         """`[make(item) for item in items]`, with a step before each."""
         made = []
-        for item in items:
+        for element in items:
             if self._now() >= self._ends:
                 await self.next()
-            made.append(make(item))
+            made.append(make(element))
         return made
 
     async def unique(self, items: Sequence[H]) -> list[H]:
@@ -189,8 +189,8 @@ class Turn:
             try:
                 next(work)
             except StopIteration as end:
-                result: T = end.value
-                return result
+                value: T = end.value
+                return value
             if self._now() >= self._ends:
                 await self.next()
 
@@ -201,8 +201,8 @@ def in_one_go(work: Generator[None, None, T]) -> T:
         while True:
             next(work)
     except StopIteration as end:
-        result: T = end.value
-        return result
+        value: T = end.value
+        return value
 
 
 def slices(items: Sequence[S], size: int = SLICE_ITEMS) -> Iterator[Sequence[S]]:
@@ -233,5 +233,5 @@ class Begun(Awaitable[T]):
                 else:
                     wanted = self._coroutine.send(given)
             except StopIteration as end:
-                result: T = end.value
-                return result
+                value: T = end.value
+                return value

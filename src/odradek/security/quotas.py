@@ -64,13 +64,13 @@ class _Measures:
 
     def of(self, share: _Share, now: float, most: int) -> Bucket:
         key = (share.user, share.client_id)
-        result = self._held.pop(key, None)
-        if result is None:
+        held = self._held.pop(key, None)
+        if held is None:
             self._drop_full(now)
             if len(self._held) >= most:
                 key = (_OTHERS, str(share.limit))
-                result = self._held.pop(key, None)
-        bucket = Bucket() if result is None else result[0]
+                held = self._held.pop(key, None)
+        bucket = Bucket() if held is None else held[0]
         self._held[key] = (bucket, share.limit)
         return bucket
 

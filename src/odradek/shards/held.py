@@ -25,21 +25,21 @@ class WaitingRequests:
 
     def wait(self, ticket: Ticket[R]) -> asyncio.Future[R]:
         """Resolves to the response, or raises the KafkaError that took the coordinator away."""
-        answer: asyncio.Future[R] = asyncio.get_running_loop().create_future()
-        self._answers[ticket] = answer
-        answer.add_done_callback(lambda _: self._answers.pop(ticket, None))
-        return answer
+        future: asyncio.Future[R] = asyncio.get_running_loop().create_future()
+        self._answers[ticket] = future
+        future.add_done_callback(lambda _: self._answers.pop(ticket, None))
+        return future
 
     def answer(self, reply: DeferredReply[Any]) -> None:
-        answer = self._answers.get(reply.ticket)
-        if answer is not None and not answer.done():
-            answer.set_result(reply.response)
+        future = self._answers.get(reply.ticket)
+        if future is not None and not future.done():
+            future.set_result(reply.response)
 
     def refuse(self, ticket: Ticket[Any], error: KafkaError) -> None:
-        answer = self._answers.get(ticket)
-        if answer is not None and not answer.done():
-            answer.set_exception(error)
-            answer.exception()  # the waiter may be gone: that is no fault to report
+        future = self._answers.get(ticket)
+        if future is not None and not future.done():
+            future.set_exception(error)
+            future.exception()  # the waiter may be gone: that is no fault to report
 
 
 class HeldOutcome(NamedTuple):
@@ -50,15 +50,15 @@ class HeldOutcome(NamedTuple):
     requests: WaitingRequests
 
     def release(self) -> None:
-        for answer in self.outcome.answers:
-            self.requests.answer(answer)
+        for reply in self.outcome.answers:
+            self.requests.answer(reply)
         if not self.released.done():
             self.released.set_result(self.outcome.reply)
 
     def refuse(self, reason: KafkaError) -> None:
         error = unavailable(reason)
-        for answer in self.outcome.answers:
-            self.requests.refuse(answer.ticket, error)
+        for reply in self.outcome.answers:
+            self.requests.refuse(reply.ticket, error)
         if not self.released.done():
             self.released.set_exception(error)
             self.released.exception()  # the waiter may be gone: that is no fault to report

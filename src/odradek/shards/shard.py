@@ -112,12 +112,12 @@ class Shard(Generic[M]):
     async def execute_deferred(self, operation: Callable[[M, Moment, Ticket[R]], Outcome[None]]) -> R:
         """Run an operation whose response comes with the outcome of a later one, for the ticket that it is given."""
         ticket: Ticket[R] = Ticket()
-        answer = self.answer_to(ticket)
+        future = self.answer_to(ticket)
         try:
             await self.execute(lambda machine, now: operation(machine, now, ticket))
-            return await answer
+            return await future
         finally:
-            answer.cancel()
+            future.cancel()
 
     def answer_to(self, ticket: Ticket[R]) -> asyncio.Future[R]:
         """The response that an outcome has, or will have, for the ticket. Raises what refuses the outcome, and what ends the
@@ -276,8 +276,8 @@ class Shard(Generic[M]):
     def _give_up(self, outcome: Outcome[Any], reason: KafkaError) -> None:
         """Soft state is ahead of the log: begin again without it, and refuse those who were to be answered."""
         self._restart(reason)
-        for answer in outcome.answers:
-            self._requests.refuse(answer.ticket, unavailable(reason))
+        for reply in outcome.answers:
+            self._requests.refuse(reply.ticket, unavailable(reason))
 
     def _released(self, outcome: Outcome[T]) -> asyncio.Future[T]:
         """Reply and answers, once everything that they may show is durable."""

@@ -285,7 +285,7 @@ class ClusterCatalog:
                 # A partition that was just added, or one that is gone: the admin's metadata may be minutes old.
                 admin.describe_cluster()
                 listed = _existing(lambda: admin.list_offsets(questions, isolation=self._isolation))
-        return {partition: answer.offset for partition, answer in listed.items()}
+        return {partition: listing.offset for partition, listing in listed.items()}
 
     def committed(self, group: str, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
         with _admins.lend(self._config) as admin:

@@ -57,12 +57,12 @@ def _unusable(problem: str, path: str | None = None, version: int | None = None)
 
 def _asked(path: str) -> Java:
     try:
-        answer = subprocess.run(  # -version prints to standard error, whatever the vendor
+        finished = subprocess.run(  # -version prints to standard error, whatever the vendor
             [path, "-version"], capture_output=True, text=True, timeout=_ANSWER_TIMEOUT_S, check=False
         )
     except (OSError, subprocess.TimeoutExpired) as error:
         return _unusable(f"{path} does not run ({error}): {_ADVICE}.", path)
-    version = java_version(answer.stderr + answer.stdout)
+    version = java_version(finished.stderr + finished.stdout)
     if version is None:
         return _unusable(f"{path} did not say its version: {_ADVICE}.", path)
     if version < OLDEST_JAVA:
@@ -74,9 +74,9 @@ def _asked(path: str) -> Java:
     return Java(path=path, version=version, problem=None)
 
 
-def java_version(answer: str) -> int | None:
+def java_version(output: str) -> int | None:
     """The major version in what `java -version` printed: 8 for "1.8.0_292", 17 for "17.0.15", 22 for
     "22-ea".
     """
-    match = re.search(r'version "(?:1\.)?(\d+)', answer)
+    match = re.search(r'version "(?:1\.)?(\d+)', output)
     return int(match.group(1)) if match else None

@@ -132,10 +132,10 @@ class ZooKeeperServer:
         try:
             with socket.create_connection(("127.0.0.1", self.port), timeout=1.0) as connection:
                 connection.sendall(b"srvr")
-                answer = b"".join(iter(lambda: connection.recv(4096), b""))
+                reply = b"".join(iter(lambda: connection.recv(4096), b""))
         except OSError:
             return None
-        match = re.search(rb"^Mode: (\w+)", answer, re.MULTILINE)
+        match = re.search(rb"^Mode: (\w+)", reply, re.MULTILINE)
         return match[1].decode("ascii") if match else None
 
     def stop(self) -> None:

@@ -126,7 +126,7 @@ def _maven(target: Path, version: str) -> None:
     options = ("-B", "-ntp", f"-Dmaven.repo.local={_cache() / 'maven-repository'}")
     goal = ("dependency:copy-dependencies", "-DincludeScope=runtime", f"-DoutputDirectory={target / 'jars'}")
     try:
-        answer = subprocess.run(
+        finished = subprocess.run(
             [command, *options, *goal],
             cwd=target,
             capture_output=True,
@@ -136,8 +136,8 @@ def _maven(target: Path, version: str) -> None:
         )
     except subprocess.TimeoutExpired:
         raise ZooKeeperAbsent(f"Maven did not finish within {_FETCH_SECONDS} s") from None
-    if answer.returncode != 0:
-        reply = next((line for line in answer.stdout.splitlines() if "ERROR" in line), "no reason given")
+    if finished.returncode != 0:
+        reply = next((line for line in finished.stdout.splitlines() if "ERROR" in line), "no reason given")
         reason = re.sub(r"\(\w+://[^)]*\)", "", reply.split("ERROR]", 1)[-1]).strip()[:300]
         raise ZooKeeperAbsent(f"Maven could not fetch ZooKeeper {version}: {reason}")
 
@@ -151,10 +151,10 @@ def _java() -> str:
     home = os.environ.get("JAVA_HOME")
     if home and (Path(home) / "bin" / "java").exists():
         return str(Path(home) / "bin" / "java")
-    result = shutil.which("java")
-    if result is None:
+    found_java = shutil.which("java")
+    if found_java is None:
         raise ZooKeeperAbsent("no java on the path (ZooKeeper needs Java 8 or newer)")
-    return result
+    return found_java
 
 
 def main() -> int:

@@ -114,7 +114,7 @@ class Changelog:
         places = [TopicPartition(self.topic, partition) for partition in partitions]
         starts = await self._core.offsets(dict.fromkeys(places, EARLIEST), None)
         return LogEnds(
-            starts={tp.partition: 0 if answer is None else answer.offset for tp, answer in starts.items()},
+            starts={tp.partition: 0 if offset is None else offset.offset for tp, offset in starts.items()},
             ends=await self.ends(tp.partition for tp in places),
         )
 
@@ -122,7 +122,7 @@ class Changelog:
         """The last stable offset of each partition."""
         places = [TopicPartition(self.topic, partition) for partition in partitions]
         ends = await self._core.offsets(dict.fromkeys(places, LATEST), timeout_s)
-        return {tp.partition: 0 if answer is None else answer.offset for tp, answer in ends.items()}
+        return {tp.partition: 0 if offset is None else offset.offset for tp, offset in ends.items()}
 
     async def epoch_ends(self, epochs: Mapping[int, int]) -> dict[int, int]:
         """Where these leader epochs end in the leaders' logs, by partition; -1 where the leader does not know the epoch.

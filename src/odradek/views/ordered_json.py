@@ -68,8 +68,8 @@ def _encode(value: Any, parts: list[bytes], depth_left: int) -> None:
         parts.append(_encoded_number(value))
     elif isinstance(value, list | tuple):
         parts.append(bytes((_ARRAY,)))
-        for item in value:
-            _encode(item, parts, depth_left - 1)
+        for element in value:
+            _encode(element, parts, depth_left - 1)
         parts.append(b"\0")
     elif isinstance(value, dict):
         parts.append(bytes((_OBJECT,)))
@@ -116,8 +116,8 @@ def _decode(data: bytes, position: int) -> tuple[Any, int]:
 def _decode_items(data: bytes, position: int) -> tuple[list[Any], int]:
     items = []
     while data[position : position + 1] != b"\0":
-        item, position = _decode(data, position)
-        items.append(item)
+        element, position = _decode(data, position)
+        items.append(element)
     return items, position + 1
 
 

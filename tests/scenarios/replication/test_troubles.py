@@ -195,9 +195,7 @@ async def test_a_high_watermark_that_was_sent_under_an_epoch_that_ended_is_sent_
             await a.append_acknowledged(6, index)
         flush = b.replicas.flusher.request
         monkeypatch.setattr(b.replicas.flusher, "request", lambda partition: None)
-        with (
-            monkeypatch.context() as no_answers
-        ):  # until both are followed: they have to come in one answer
+        with monkeypatch.context() as no_answers:  # until both are followed: they have to come in one answer
             no_answers.setattr(b.peers, "ask", unreachable)
             await controller.tell(1)
         first, second = b.partition(0), b.partition(1)

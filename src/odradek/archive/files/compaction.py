@@ -119,11 +119,11 @@ def _replace(table: ArchiveTable, old: Sequence[DataFile], new: Sequence[DataFil
     )
 
 
-def _sum(result: CompactionResult, other: CompactionResult) -> CompactionResult:
+def _sum(total: CompactionResult, other: CompactionResult) -> CompactionResult:
     return CompactionResult(
-        removed_count=result.removed_count + other.removed_count,
-        added_count=result.added_count + other.added_count,
-        removed_bytes=result.removed_bytes + other.removed_bytes,
-        added_bytes=result.added_bytes + other.added_bytes,
-        skipped_count=result.skipped_count + other.skipped_count,
+        removed_count=total.removed_count + other.removed_count,
+        added_count=total.added_count + other.added_count,
+        removed_bytes=total.removed_bytes + other.removed_bytes,
+        added_bytes=total.added_bytes + other.added_bytes,
+        skipped_count=total.skipped_count + other.skipped_count,
     )

@@ -39,27 +39,27 @@ class ArchivedCatalog:
         }
         firsts = first_at(self._view.table.place, look.files, times_ms)
         return {
-            partition: _answer(partition, questions[partition], answer, look, firsts.get(partition))
-            for partition, answer in answers.items()
+            partition: _answer(partition, questions[partition], offset, look, firsts.get(partition))
+            for partition, offset in answers.items()
         }
 
 
 def _answer(
-    partition: TopicPartition, question: int, answer: int, look: ArchiveLook, first: int | None
+    partition: TopicPartition, question: int, offset: int, look: ArchiveLook, first: int | None
 ) -> int:
-    """Of both. `answer`: the brokers'; `first`: the first archived offset at or after the time that was asked for."""
+    """Of both. `offset`: the brokers'; `first`: the first archived offset at or after the time that was asked for."""
     extent = look.archived.get(partition)
     if extent is None:
-        return answer
+        return offset
     if question == EARLIEST:
-        return min(answer, extent.start)
+        return min(offset, extent.start)
     if question == LATEST:
-        if answer < extent.end:
+        if offset < extent.end:
             raise ArchiveError(
-                f"{partition} ends at offset {answer}, but the archive has it up to {extent.end}: the topic was created again,"
+                f"{partition} ends at offset {offset}, but the archive has it up to {extent.end}: the topic was created again,"
                 " or is another one of the same name. Read one of them alone"
             )
-        return answer
+        return offset
     if first is None:
-        return answer
-    return first if answer == NO_SUCH_RECORD else min(first, answer)
+        return offset
+    return first if offset == NO_SUCH_RECORD else min(first, offset)

@@ -40,15 +40,17 @@ class Admission:
         message = f"{self.context.principal} is not allowed to {self.api.name} this"
         self.answer = whole_answer(self.api, self.version, self.request, code, message)
 
-    def refuse_element(self, answer: str, element: Any, code: ErrorCode, message: str | None = None) -> None:
-        cls = element_class(self.api, answer)
-        self.refused.setdefault(answer, []).append(
+    def refuse_element(
+        self, response_array: str, element: Any, code: ErrorCode, message: str | None = None
+    ) -> None:
+        cls = element_class(self.api, response_array)
+        self.refused.setdefault(response_array, []).append(
             mirrored(self.api, self.version, cls, element, code, message)
         )
 
-    def finishing(self, answer: Message) -> Generator[None, None, Any]:
+    def finishing(self, response: Message) -> Generator[None, None, Any]:
         for finish in self.finishes:
-            answer = yield from finish(answer)
+            response = yield from finish(response)
         for array, refused in self.refused.items():
-            answer = answer.replace(**{array: [*(getattr(answer, array) or ()), *refused]})
-        return answer
+            response = response.replace(**{array: [*(getattr(response, array) or ()), *refused]})
+        return response

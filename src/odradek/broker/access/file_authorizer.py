@@ -134,6 +134,6 @@ def _rule(number: int, entry: Any) -> FileRule:
 def _pattern(number: int, part: str, given: Any) -> re.Pattern[str] | None:
     if given is None:
         return None
-    if not isinstance(given, list) or not all(isinstance(item, str) for item in given):
+    if not isinstance(given, list) or not all(isinstance(pattern, str) for pattern in given):
         raise ValueError(f"rule {number}: {part} is no list of patterns")
-    return re.compile("|".join(translate(item) for item in given) or r"(?!)")
+    return re.compile("|".join(translate(pattern) for pattern in given) or r"(?!)")

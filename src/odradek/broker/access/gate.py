@@ -107,34 +107,34 @@ class Gate:
             return self._finished_coroutine(admission, response)
         return self._finished(admission, response)
 
-    def _finished(self, admission: Admission, answer: Message) -> Message | Awaitable[Message]:
-        work = admission.finishing(answer)
+    def _finished(self, admission: Admission, response: Message) -> Message | Awaitable[Message]:
+        work = admission.finishing(response)
         finished = _advance(work)
         if finished is _UNFINISHED:
             return self._broker.turns.begin().drive(work)
-        result: Message = finished
-        return result
+        filtered: Message = finished
+        return filtered
 
     async def _finished_later(
         self, admission: Admission, response: Awaitable[Message | None]
     ) -> Message | None:
-        answer = await response
-        if answer is None:
+        settled = await response
+        if settled is None:
             particular.refuse_unanswered(admission)
             return None
-        return await self._broker.turns.begin().drive(admission.finishing(answer))
+        return await self._broker.turns.begin().drive(admission.finishing(settled))
 
     async def _finished_coroutine(self, admission: Admission, response: Awaitable[Message]) -> Message:
-        answer = await response
-        return await self._broker.turns.begin().drive(admission.finishing(answer))
+        settled = await response
+        return await self._broker.turns.begin().drive(admission.finishing(settled))
 
     async def _finished_future(self, admission: Admission, response: asyncio.Future[Message]) -> Message:
         try:
-            answer = await response
+            settled = await response
         except asyncio.CancelledError:
             response.cancel()
             raise
-        return await self._broker.turns.begin().drive(admission.finishing(answer))
+        return await self._broker.turns.begin().drive(admission.finishing(settled))
 
 
 _UNFINISHED: Final[Any] = object()
@@ -146,8 +146,8 @@ def _advance(work: Generator[None, None, T]) -> T:
         for _ in range(_INLINE_STEPS):
             next(work)
     except StopIteration as end:
-        result: T = end.value
-        return result
+        value: T = end.value
+        return value
     unfinished: T = _UNFINISHED
     return unfinished
 
@@ -257,13 +257,15 @@ def _note_omission(rule: AccessRule, admission: Admission) -> Generator[None, No
     yield
 
 
-def _omit(rule: AccessRule, admission: Admission, path: list[str], answer: Any) -> Generator[None, None, Any]:
+def _omit(
+    rule: AccessRule, admission: Admission, path: list[str], response: Any
+) -> Generator[None, None, Any]:
     array, *rest = path
     kept = []
-    for element in getattr(answer, array) or ():
+    for element in getattr(response, array) or ():
         yield
         if len(rest) > 1:
             kept.append((yield from _omit(rule, admission, rest, element)))
         elif admission.access.may_any(rule.alternatives[-1:], getattr(element, rest[0]), quietly=True):
             kept.append(element)
-    return answer.replace(**{array: kept})
+    return response.replace(**{array: kept})

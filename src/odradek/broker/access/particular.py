@@ -54,16 +54,16 @@ def nothing_left(admission: Admission) -> None:
         admission.answer = cls()
 
 
-def refuse_others(admission: Admission, array: str, answer: str) -> None:
+def refuse_others(admission: Admission, array: str, response_array: str) -> None:
     """AddPartitionsToTxn: one partition that may not join keeps all others out."""
     for element in getattr(admission.request, array):
-        admission.refuse_element(answer, element, ErrorCode.OPERATION_NOT_ATTEMPTED)
+        admission.refuse_element(response_array, element, ErrorCode.OPERATION_NOT_ATTEMPTED)
     admission.request = admission.request.replace(**{array: []})
 
 
-def _without_topics(answer: Any) -> Work:
+def _without_topics(response: Any) -> Work:
     yield
-    return answer.replace(topics=[])
+    return response.replace(topics=[])
 
 
 def refuse_unanswered(admission: Admission) -> None:
@@ -92,23 +92,23 @@ def _metadata(admission: Admission) -> Work:
         admission.finishes.append(partial(_with_cluster_operations, admission))
 
 
-def _with_topic_operations(admission: Admission, answer: Any) -> Work:
+def _with_topic_operations(admission: Admission, response: Any) -> Work:
     topics = []
-    for topic in answer.topics:
+    for topic in response.topics:
         yield
         operations = NOT_ASKED
         if topic.error_code == ErrorCode.NONE:
             operations = admission.access.operations(_TOPIC, topic.name)
         topics.append(topic.replace(topic_authorized_operations=operations))
-    return answer.replace(topics=topics)
+    return response.replace(topics=topics)
 
 
-def _with_cluster_operations(admission: Admission, answer: Any) -> Work:
+def _with_cluster_operations(admission: Admission, response: Any) -> Work:
     yield
     operations = 0
     if admission.access.may_quietly(_DESCRIBE, _CLUSTER, CLUSTER_NAME):
         operations = admission.access.operations(_CLUSTER, CLUSTER_NAME)
-    return answer.replace(cluster_authorized_operations=operations)
+    return response.replace(cluster_authorized_operations=operations)
 
 
 def _describe_cluster(admission: Admission) -> Work:
@@ -123,14 +123,14 @@ def _describe_groups(admission: Admission) -> Work:
         admission.finishes.append(partial(_with_group_operations, admission))
 
 
-def _with_group_operations(admission: Admission, answer: Any) -> Work:
+def _with_group_operations(admission: Admission, response: Any) -> Work:
     groups = []
-    for group in answer.groups:
+    for group in response.groups:
         yield
         if group.error_code == ErrorCode.NONE:
             group = group.replace(authorized_operations=admission.access.operations(_GROUP, group.group_id))
         groups.append(group)
-    return answer.replace(groups=groups)
+    return response.replace(groups=groups)
 
 
 def _describe_members(admission: Admission) -> Work:
@@ -139,16 +139,16 @@ def _describe_members(admission: Admission) -> Work:
     yield from _describe_groups(admission)
 
 
-def _with_visible_groups(admission: Admission, answer: Any) -> Work:
+def _with_visible_groups(admission: Admission, response: Any) -> Work:
     groups = []
-    for group in answer.groups:
+    for group in response.groups:
         for name in _topics_of(group):
             yield
             if not admission.access.may(_DESCRIBE, _TOPIC, name):
                 group = group.replace(error_code=_TOPIC_REFUSED, error_message=_HIDDEN_TOPICS, members=[])
                 break
         groups.append(group)
-    return answer.replace(groups=groups)
+    return response.replace(groups=groups)
 
 
 def _topics_of(group: Any) -> Iterable[str]:
@@ -165,9 +165,9 @@ def _create_topics(admission: Admission) -> Work:
     admission.finishes.append(partial(_with_visible_settings, admission))
 
 
-def _with_visible_settings(admission: Admission, answer: Any) -> Work:
+def _with_visible_settings(admission: Admission, response: Any) -> Work:
     topics = []
-    for topic in answer.topics:
+    for topic in response.topics:
         yield
         if topic.error_code == ErrorCode.NONE and not admission.access.may_quietly(
             AclOperation.DESCRIBE_CONFIGS, _TOPIC, topic.name
@@ -176,7 +176,7 @@ def _with_visible_settings(admission: Admission, answer: Any) -> Work:
                 topic_config_error_code=_TOPIC_REFUSED, num_partitions=-1, replication_factor=-1, configs=[]
             )
         topics.append(topic)
-    return answer.replace(topics=topics)
+    return response.replace(topics=topics)
 
 
 # -- fetches
@@ -262,19 +262,19 @@ def _name_of(admission: Admission, topic: Any) -> str | None:
     return None if image is None else image.name
 
 
-def _with_visible_topics(admission: Admission, answer: Any) -> Work:
+def _with_visible_topics(admission: Admission, response: Any) -> Work:
     topics = []
-    for topic in answer.topics:
+    for topic in response.topics:
         yield
         name = _name_of(admission, topic)
         if name is not None and admission.access.may_quietly(_DESCRIBE, _TOPIC, name):
             topics.append(topic)
-    return answer.replace(topics=topics)
+    return response.replace(topics=topics)
 
 
-def _with_offsets(admission: Admission, refused_topics: dict[str, list[Any]], answer: Any) -> Work:
+def _with_offsets(admission: Admission, refused_topics: dict[str, list[Any]], response: Any) -> Work:
     groups = []
-    for group in answer.groups:
+    for group in response.groups:
         yield
         if group.error_code == ErrorCode.NONE and group.group_id not in refused_topics:
             group = yield from _with_visible_topics(admission, group)
@@ -282,7 +282,7 @@ def _with_offsets(admission: Admission, refused_topics: dict[str, list[Any]], an
             hidden = yield from _refused_topics(admission, group, refused_topics[group.group_id])
             group = group.replace(topics=[*group.topics, *hidden])
         groups.append(group)
-    return answer.replace(groups=groups)
+    return response.replace(groups=groups)
 
 
 def _refused_topics(
@@ -311,9 +311,9 @@ def _share_group_offsets(admission: Admission) -> Work:
     admission.finishes.append(partial(_with_share_offsets, admission, refused_topics))
 
 
-def _with_share_offsets(admission: Admission, refused_topics: dict[str, list[Any]], answer: Any) -> Work:
+def _with_share_offsets(admission: Admission, refused_topics: dict[str, list[Any]], response: Any) -> Work:
     groups = []
-    for group in answer.groups:
+    for group in response.groups:
         yield
         if group.group_id in refused_topics:
             hidden = yield from _refused_topics(admission, group, refused_topics[group.group_id])
@@ -326,7 +326,7 @@ def _with_share_offsets(admission: Admission, refused_topics: dict[str, list[Any
             ]
             group = group.replace(topics=topics)
         groups.append(group)
-    return answer.replace(groups=groups)
+    return response.replace(groups=groups)
 
 
 # -- topics, page by page

@@ -142,9 +142,9 @@ def _log_dir_answers(api: Api, request: Any, code: ErrorCode) -> list[Any]:
     ]
 
 
-def element_class(api: Api, answer: str) -> type[Struct]:
+def element_class(api: Api, response_array: str) -> type[Struct]:
     """The class of the elements of an array of the answer."""
-    cls: type[Struct] = _array(api, answer)
+    cls: type[Struct] = _array(api, response_array)
     return cls
 
 

@@ -79,15 +79,15 @@ class RequestAudit:
     async def _awaited(
         self, api: Api, context: RequestContext, request: Any, response: Awaitable[Any]
     ) -> Any:
-        answer = await response
-        self._done(api, context, request, answer)
-        return answer
+        settled = await response
+        self._done(api, context, request, settled)
+        return settled
 
-    def _done(self, api: Api, context: RequestContext, request: Any, answer: Message | None) -> None:
+    def _done(self, api: Api, context: RequestContext, request: Any, response: Message | None) -> None:
         codes = (
             ()
-            if answer is None
-            else tuple(sorted({error.code.name for error in islice(refusals(answer), 1000)}))
+            if response is None
+            else tuple(sorted({error.code.name for error in islice(refusals(response), 1000)}))
         )
         outcome = "done" if not codes else "failed"
         if any(code.endswith("AUTHORIZATION_FAILED") for code in codes):
@@ -137,11 +137,11 @@ def _values(value: Any, path: list[str]) -> Iterable[Any]:
     part, *rest = path
     below = getattr(value, part.removesuffix("[]"), None)
     items = (below or ()) if part.endswith("[]") else (below,)
-    for item in islice(items, _NAMED_MAX):
+    for element in islice(items, _NAMED_MAX):
         if rest:
-            yield from _values(item, rest)
-        elif item not in (None, ""):
-            yield item
+            yield from _values(element, rest)
+        elif element not in (None, ""):
+            yield element
 
 
 def _details(request: Any) -> Iterable[str]:

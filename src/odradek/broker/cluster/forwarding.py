@@ -74,20 +74,20 @@ class Forwarding:
         )
         try:
             async with asyncio.timeout(_GIVE_UP_SECONDS):
-                answer = await self._ask(request, has_gone)
+                response = await self._ask(request, has_gone)
         except TimeoutError:
             _log.warning(
                 "request_not_forwarded", reason=f"no controller answered within {_GIVE_UP_SECONDS:.0f} s"
             )
             return None
-        if answer is None or answer.response_data is None:
+        if response is None or response.response_data is None:
             return None
         try:
             async with asyncio.timeout(_KNOWN_SECONDS_MAX):
-                await self._cluster.reached(answer.controller_epoch, answer.image_version)
+                await self._cluster.reached(response.controller_epoch, response.image_version)
         except TimeoutError:
-            _log.warning("image_is_late", version=answer.image_version)
-        return [_SIZE.pack(len(answer.response_data)), answer.response_data]
+            _log.warning("image_is_late", version=response.image_version)
+        return [_SIZE.pack(len(response.response_data)), response.response_data]
 
     async def _ask(self, request: ForwardRequest, has_gone: Callable[[], bool]) -> ForwardResponse | None:
         cluster = self._cluster
@@ -95,8 +95,8 @@ class Forwarding:
             controller = cluster.controller_id
             if controller is None:
                 await cluster.controller_changed()
-            elif (answer := await self._answer_of(controller, request)) is not None:
-                return answer
+            elif (response := await self._answer_of(controller, request)) is not None:
+                return response
             else:
                 await asyncio.sleep(RETRY_SECONDS)  # it is away, or an election is under way
             if has_gone():
@@ -107,14 +107,14 @@ class Forwarding:
     async def _answer_of(self, controller: BrokerId, request: ForwardRequest) -> ForwardResponse | None:
         """None when another one has to be asked, or this one again."""
         try:
-            answer = await self._cluster.ask(controller, FORWARD, request, timeout_s=_GIVE_UP_SECONDS)
+            response = await self._cluster.ask(controller, FORWARD, request, timeout_s=_GIVE_UP_SECONDS)
         except PeerUnreachable:
             return None
-        assert isinstance(answer, ForwardResponse)
-        if answer.error_code == ErrorCode.NOT_CONTROLLER:
+        assert isinstance(response, ForwardResponse)
+        if response.error_code == ErrorCode.NOT_CONTROLLER:
             return None
-        if answer.error_code != ErrorCode.NONE:
+        if response.error_code != ErrorCode.NONE:
             raise KafkaError(
-                ErrorCode.of(answer.error_code), f"broker {controller} takes no forwarded request"
+                ErrorCode.of(response.error_code), f"broker {controller} takes no forwarded request"
             )
-        return answer
+        return response

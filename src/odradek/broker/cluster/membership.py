@@ -340,9 +340,9 @@ class ClusterMembership:
                 await self._news.wait()
                 continue
             try:
-                answer = await self._news_of(controller)
-                if answer is not None:
-                    await self._take_audibly(answer)
+                response = await self._news_of(controller)
+                if response is not None:
+                    await self._take_audibly(response)
             except UpdateDoesNotFit:
                 self._has_applied = False
             except OdradekError as error:
@@ -354,7 +354,7 @@ class ClusterMembership:
             else:
                 pause.over()
 
-    async def _take_audibly(self, answer: SyncAnswer) -> None:
+    async def _take_audibly(self, response: SyncAnswer) -> None:
         """However long it takes to open what an image brings, the controller hears that this broker lives."""
         loop = asyncio.get_running_loop()
 
@@ -364,7 +364,7 @@ class ClusterMembership:
 
         self._sign = loop.call_later(_SIGN_OF_LIFE_SECONDS, give_sign)
         try:
-            await self._take(answer)
+            await self._take(response)
         finally:
             self._sign.cancel()
             self._sign = None
@@ -426,14 +426,14 @@ class ClusterMembership:
             is_leaving=self._is_leaving,
         )
 
-    async def _take(self, answer: SyncAnswer) -> None:
+    async def _take(self, response: SyncAnswer) -> None:
         own = self.controller
-        if own is not None and answer.controller_epoch == own.image.controller_epoch:
+        if own is not None and response.controller_epoch == own.image.controller_epoch:
             if self._has_applied:
                 # It applies what it decides, in a task of its own.
                 with suppress(TimeoutError):
                     async with asyncio.timeout(_POLL_SECONDS):
-                        await self._cluster.reached(answer.controller_epoch, answer.version)
+                        await self._cluster.reached(response.controller_epoch, response.version)
             # It has heard us by now. What it decided before may still name this broker's former self as a leader.
             while not self._has_applied and self.controller is own:
                 latest = own.latest
@@ -441,9 +441,9 @@ class ClusterMembership:
                 if latest is own.latest:
                     self._now_applied()
             return
-        if answer.kind is not UpdateKind.NOTHING:
+        if response.kind is not UpdateKind.NOTHING:
             present = self._cluster.image
-            image = await in_turns(apply_update(present if self._has_applied else None, answer.payload))
+            image = await in_turns(apply_update(present if self._has_applied else None, response.payload))
             if self._cluster.image is not present:
                 return  # it became the controller meanwhile: the next question is another
             await self._cluster.take(image)

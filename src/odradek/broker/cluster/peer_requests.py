@@ -140,9 +140,9 @@ class Gathered(Generic[Q, A]):
                     answered.set_exception(refused.exception().with_traceback(error.__traceback__))
                     answered.exception()  # the asker may be gone: that is no fault to report
             return
-        for (_, answered), answer in pairs:
+        for (_, answered), future in pairs:
             if not answered.done():
-                answered.set_result(answer)
+                answered.set_result(future)
 
     def _take(self, broker: BrokerId) -> list[tuple[Q, asyncio.Future[A]]]:
         taken: list[tuple[Q, asyncio.Future[A]]] = []

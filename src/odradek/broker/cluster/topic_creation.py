@@ -51,23 +51,24 @@ async def create_topics(
     header = RequestHeader(_API.key, _API.latest_stable, 0, "broker")
     frame = encode_request(header, request)[_SIZE_BYTES:]
     try:
-        answer = await cluster.forwarding.answer(frame, Requester(BROKER_ITSELF))
+        response = await cluster.forwarding.answer(frame, Requester(BROKER_ITSELF))
     except KafkaError as error:
         return [error] * len(wanted)
-    if answer is None:
+    if response is None:
         return None
-    _, made = decode_response(_API.key, _API.latest_stable, b"".join(answer)[_SIZE_BYTES:])
+    _, made = decode_response(_API.key, _API.latest_stable, b"".join(response)[_SIZE_BYTES:])
     assert isinstance(made, CreateTopicsResponse)
-    return [_outcome(cluster.image, result) for result in made.topics]
+    return [_outcome(cluster.image, topic) for topic in made.topics]
 
 
-def _outcome(image: ClusterImage, result: CreatableTopicResult) -> TopicImage | KafkaError:
-    if result.error_code != ErrorCode.NONE:
+def _outcome(image: ClusterImage, made_topic: CreatableTopicResult) -> TopicImage | KafkaError:
+    if made_topic.error_code != ErrorCode.NONE:
         return KafkaError(
-            ErrorCode.of(result.error_code), result.error_message or f"topic {result.name!r} was not made"
+            ErrorCode.of(made_topic.error_code),
+            made_topic.error_message or f"topic {made_topic.name!r} was not made",
         )
-    topic = image.topics.get(result.name)
+    topic = image.topics.get(made_topic.name)
     if topic is None:
-        message = f"topic {result.name!r} was made, but is not known here yet: try again"
+        message = f"topic {made_topic.name!r} was made, but is not known here yet: try again"
         return KafkaError(ErrorCode.LEADER_NOT_AVAILABLE, message)
     return topic

@@ -33,7 +33,7 @@ Verdicts = dict[Place, ErrorCode]
 def commit_then(
     broker: BrokerContext,
     request: CommitRequest,
-    answer: Callable[[Verdicts | KafkaError], None],
+    settle: Callable[[Verdicts | KafkaError], None],
     made: CommitRecords | None = None,
 ) -> None:
     """Begin a commit, and answer once, with its verdicts or with what refused all of it. No coroutine and no task: commits are
@@ -44,12 +44,12 @@ def commit_then(
     try:
         verdicts = broker.groups.commit(request, made)
     except KafkaError as error:
-        answer(error)
+        settle(error)
         return
     if verdicts.done():
-        answer(_outcome(verdicts))
+        settle(_outcome(verdicts))
     else:
-        verdicts.add_done_callback(lambda done: answer(_outcome(done)))
+        verdicts.add_done_callback(lambda done: settle(_outcome(done)))
 
 
 async def commit_in_time(
@@ -63,10 +63,10 @@ async def commit_in_time(
             outcome.set_result(verdicts)
 
     commit_then(broker, request, answer, made)
-    result = await outcome
-    if isinstance(result, KafkaError):
-        raise result
-    return result
+    written = await outcome
+    if isinstance(written, KafkaError):
+        raise written
+    return written
 
 
 async def commit_records(broker: BrokerContext, turn: Turn, request: CommitRequest) -> CommitRecords | None:

@@ -67,13 +67,13 @@ class _MarkersOfLeader(NamedTuple):
 
 def answers(batches: Sequence[MarkerBatch], response: WriteTxnMarkersResponse) -> list[Codes]:
     """What the response says of each batch; no two are of one producer."""
-    results = {result.producer_id: result for result in response.markers}
+    results = {marker.producer_id: marker for marker in response.markers}
     return [_codes(batch, results.get(batch.producer_id)) for batch in batches]
 
 
-def _codes(batch: MarkerBatch, result: WritableTxnMarkerResult | None) -> Codes:
+def _codes(batch: MarkerBatch, marker: WritableTxnMarkerResult | None) -> Codes:
     codes = dict.fromkeys(batch.partitions, ErrorCode.NETWORK_EXCEPTION)
-    for topic in result.topics if result is not None else ():
+    for topic in marker.topics if marker is not None else ():
         for partition in topic.partitions:
             name = TopicPartition(topic.name, partition.partition_index)
             if name in codes:

@@ -103,13 +103,13 @@ def answers(questions: Sequence[VerificationQuestion], response: AddPartitionsTo
         ):  # that is between brokers: a client would not understand
             code = ErrorCode.INVALID_TXN_STATE
         return [dict.fromkeys(question.partitions, code) for question in questions]
-    results = {result.transactional_id: result for result in response.results_by_transaction}
+    results = {verified.transactional_id: verified for verified in response.results_by_transaction}
     return [_codes(question, results.get(question.transactional_id)) for question in questions]
 
 
-def _codes(question: VerificationQuestion, result: AddPartitionsToTxnResult | None) -> Codes:
+def _codes(question: VerificationQuestion, verified: AddPartitionsToTxnResult | None) -> Codes:
     codes = dict.fromkeys(question.partitions, ErrorCode.NETWORK_EXCEPTION)
-    for topic in result.topic_results if result is not None else ():
+    for topic in verified.topic_results if verified is not None else ():
         for partition_result in topic.results_by_partition:
             name = TopicPartition(topic.name, partition_result.partition_index)
             if name in codes:

@@ -1,7 +1,7 @@
 """Fetches that wait for records: a consumer's for what becomes readable, a follower's for what is appended.
 
 They watch from the moment they are made, so nothing that happens in between can be missed, and stop when their `response` is
-settled or cancelled. `answer` reads again and makes the response.
+settled or cancelled. `make_answer` reads again and makes the response.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ PartitionKeyT = TypeVar("PartitionKeyT")
 class _Waiting:
     """A response to come, at the latest when time is up."""
 
-    def __init__(self, partitions: Iterable[Partition], answer: MakeAnswer, *, wait_s: float) -> None:
+    def __init__(self, partitions: Iterable[Partition], make_answer: MakeAnswer, *, wait_s: float) -> None:
         loop = asyncio.get_running_loop()
         self._bringing: asyncio.Task[FetchResponse] | None = None
         """The answer, while another thread reads from the disk for it."""
-        self._make_answer = answer
+        self._make_answer = make_answer
         self._partitions = list(partitions)
         self._timer = loop.call_later(wait_s, self._time_is_up)
         self.response: asyncio.Future[FetchResponse] = loop.create_future()
@@ -48,14 +48,14 @@ class _Waiting:
         # First: a disk error met in reading ends partitions, and they would call again.
         self._stop(self.response)
         try:
-            answer = self._make_answer()
+            response = self._make_answer()
         except Exception as error:  # noqa: BLE001 - the caller (a writer, a timer) has no part in it; the asker has
             self.response.set_exception(error)
             return
-        if isinstance(answer, FetchResponse):
-            self.response.set_result(answer)
+        if isinstance(response, FetchResponse):
+            self.response.set_result(response)
         else:
-            self._bringing = asyncio.get_running_loop().create_task(answer, name="fetch from disk")
+            self._bringing = asyncio.get_running_loop().create_task(response, name="fetch from disk")
             self._bringing.add_done_callback(self._brought)
 
     def _brought(self, bringing: asyncio.Task[FetchResponse]) -> None:
@@ -83,13 +83,13 @@ class ConsumerWaiting(_Waiting):
     def __init__(
         self,
         partitions: Iterable[Partition],
-        answer: MakeAnswer,
+        make_answer: MakeAnswer,
         *,
         wait_s: float,
         missing_bytes: int,
         committed_only: bool,
     ) -> None:
-        super().__init__(partitions, answer, wait_s=wait_s)
+        super().__init__(partitions, make_answer, wait_s=wait_s)
         self._missing_bytes = missing_bytes
         for partition in self._partitions:
             partition.watch(self, committed_only=committed_only)
@@ -169,7 +169,7 @@ class FollowerWaiting(_Waiting):
     def __init__(
         self,
         known: dict[Partition, Offset],
-        answer: MakeAnswer,
+        make_answer: MakeAnswer,
         *,
         nothing: Callable[[], FetchResponse],
         wait_s: float,
@@ -181,7 +181,7 @@ class FollowerWaiting(_Waiting):
         there is something to say already, no more urgent than such a mark."""
         self._nothing = nothing
         self._all_bytes = missing_bytes
-        super().__init__(known, answer, wait_s=wait_s)
+        super().__init__(known, make_answer, wait_s=wait_s)
         self._known = known
         self._missing_bytes = missing_bytes
         self._marks: asyncio.TimerHandle | None = None

@@ -114,13 +114,13 @@ class FetchSession:
             self.wake(key)
             self._active.pop(key, None)
             self.partitions.pop(key, None)
-        for item in wanted:
-            self.wake(item.key)
-            cached = self.partitions.get(item.key)
+        for partition in wanted:
+            self.wake(partition.key)
+            cached = self.partitions.get(partition.key)
             if cached is None:
-                self.partitions[item.key] = _Cached(item)
+                self.partitions[partition.key] = _Cached(partition)
             else:
-                cached.wanted = item
+                cached.wanted = partition
 
     def wanted(self) -> list[WantedPartition]:
         """What is to be looked at: all but those that rest."""

@@ -107,14 +107,14 @@ class PartitionLanes:
 
         async def step() -> None:
             try:
-                result = await work()
+                value = await work()
             except Exception as error:
                 if outcome.cancelled():
                     raise
                 outcome.set_exception(error)
             else:
                 if not outcome.cancelled():
-                    outcome.set_result(result)
+                    outcome.set_result(value)
 
         self.put(name, step)
         return await outcome

@@ -123,8 +123,8 @@ class LoginGate:
 
     def _handshake(self, header: RequestHeader, request: SaslHandshakeRequest, now: float) -> Reply:
         outcome = self._session.choose(request.mechanism, header.api_version, now)
-        answer = SaslHandshakeResponse(error_code=outcome.error, mechanisms=list(outcome.mechanisms))
-        chunks = encode_response(SASL_HANDSHAKE, header.api_version, header.correlation_id, answer)
+        response = SaslHandshakeResponse(error_code=outcome.error, mechanisms=list(outcome.mechanisms))
+        chunks = encode_response(SASL_HANDSHAKE, header.api_version, header.correlation_id, response)
         if not outcome.is_refused:
             return chunks
         self._failed(f"the client wants mechanism {request.mechanism!r}, which is not enabled")
@@ -140,14 +140,14 @@ class LoginGate:
                 error_message=_MESSAGE.format(self._session.mechanism),
             )
             return HeldReply(self._last_words(self._encoded(header, refused)))
-        answer = SaslAuthenticateResponse(
+        response = SaslAuthenticateResponse(
             error_message=None, auth_bytes=challenge, session_lifetime_ms=lifetime_ms
         )
-        return self._encoded(header, answer)
+        return self._encoded(header, response)
 
     @staticmethod
-    def _encoded(header: RequestHeader, answer: SaslAuthenticateResponse) -> Chunks:
-        return encode_response(header.api_key, header.api_version, header.correlation_id, answer)
+    def _encoded(header: RequestHeader, response: SaslAuthenticateResponse) -> Chunks:
+        return encode_response(header.api_key, header.api_version, header.correlation_id, response)
 
     def _raw_token(self, token: bytes) -> Reply:
         try:

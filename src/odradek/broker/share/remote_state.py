@@ -91,14 +91,14 @@ class _StateOfKeeper(NamedTuple):
                 )
             ],
         )
-        result = _result_of(await self._ask(_READ, request), place)
-        if result.start_offset == UNKNOWN_OFFSET and not result.state_epoch:
+        state = _result_of(await self._ask(_READ, request), place)
+        if state.start_offset == UNKNOWN_OFFSET and not state.state_epoch:
             return None
         return ShareState(
-            state_epoch=result.state_epoch,
+            state_epoch=state.state_epoch,
             leader_epoch=leader_epoch,
-            start_offset=result.start_offset,
-            batches=tuple(unlisted(result.state_batches)),
+            start_offset=state.start_offset,
+            batches=tuple(unlisted(state.state_batches)),
         )
 
     async def initialize(self, place: SharePlace, state_epoch: int, start_offset: int) -> None:
@@ -139,12 +139,12 @@ class _StateOfKeeper(NamedTuple):
                 )
             ],
         )
-        result = _result_of(await self._ask(_SUMMARY, request), place)
+        state = _result_of(await self._ask(_SUMMARY, request), place)
         return Summary(
-            result.state_epoch,
-            result.leader_epoch,
-            result.start_offset,
-            max(result.delivery_complete_count, 0),
+            state.state_epoch,
+            state.leader_epoch,
+            state.start_offset,
+            max(state.delivery_complete_count, 0),
         )
 
     # -- requests

@@ -42,13 +42,13 @@ async def kept(
     broker: BrokerContext,
     request: _Request,
     operation: Operation,
-    result: Callable[[int, Any], R],
+    make_result: Callable[[int, Any], R],
     topic_result: _TopicResult[T],
 ) -> list[T]:
     """Carry out `operation` for each place and its part of the request: many are begun before the first is waited for.
 
-    In the request's order: what `topic_result` makes of a topic's id and of what `result` makes of each of its partitions and
-    its reply, or the KafkaError that refused it.
+    In the request's order: what `topic_result` makes of a topic's id and of what `make_result` makes of each of its partitions
+    and its reply, or the KafkaError that refused it.
     """
     store = LocalShareState(broker.kinds.shares.shards)
     turn = broker.turns.begin()
@@ -58,7 +58,7 @@ async def kept(
     async def settle(left: int) -> None:
         while len(begun) > left:
             number, partition, reply = begun.popleft()
-            outcomes[number][1].append(result(partition, await _outcome(reply)))
+            outcomes[number][1].append(make_result(partition, await _outcome(reply)))
 
     for number, topic in enumerate(request.topics):
         await turn.step()

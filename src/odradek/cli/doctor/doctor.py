@@ -84,7 +84,7 @@ def doctor(
     else:
         for finding in findings:
             click.echo(_line(finding))
-    context.exit(1 if any(result.level is Level.FAIL for result in findings) else 0)
+    context.exit(1 if any(finding.level is Level.FAIL for finding in findings) else 0)
 
 
 def _line(finding: Finding) -> str:

@@ -20,7 +20,10 @@ def check_security(config: BrokerConfig) -> Iterator[Finding]:
     """A line for each listener, and one for the authorizer."""
     for listener in config.network.listeners:
         yield from _check_listener(config, listener)
-    has_names = any(item.uses_sasl or item.ssl.client_auth != "none" for item in config.security.values())
+    has_names = any(
+        listener_security.uses_sasl or listener_security.ssl.client_auth != "none"
+        for listener_security in config.security.values()
+    )
     if config.access.authorizer_class_name:
         yield ok("access", "an authorizer decides what clients may do")
     elif has_names:

@@ -110,11 +110,11 @@ def describe(
         _watch(admin, chosen, every, times, as_json)
 
 
-def _show(answer: list[dict[str, Any]], members: bool, as_json: bool) -> None:
+def _show(groups: list[dict[str, Any]], members: bool, as_json: bool) -> None:
     if as_json:
-        print_json(answer)
+        print_json(groups)
         return
-    for number, group in enumerate(answer):
+    for number, group in enumerate(groups):
         if number:
             click.echo()
         click.echo(_headline(group))

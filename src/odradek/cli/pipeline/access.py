@@ -50,8 +50,8 @@ def say_what_follows(store: PipelineStore, document: PipelineDocument, as_json: 
     """The changed document, and who sees to it."""
     owner = membership.supervisor_of(store.admin)
     if as_json:
-        answer: dict[str, Any] = {**listing.as_json(document, {}), "supervised_by": owner}
-        print_json(answer)
+        state: dict[str, Any] = {**listing.as_json(document, {}), "supervised_by": owner}
+        print_json(state)
     remark(f"{text}; {owner} sees to it" if owner is not None else f"{text}; {NO_SUPERVISOR}")
 
 

@@ -73,10 +73,10 @@ def read_records(
 def parse_headers(items: Iterable[str]) -> Headers:
     """From `NAME=VALUE` each (a bare `NAME` has no value)."""
     parsed = []
-    for item in items:
-        name, equals, value = item.partition("=")
+    for header in items:
+        name, equals, value = header.partition("=")
         if not name:
-            raise InputError(f"--header {item!r}: expected NAME=VALUE")
+            raise InputError(f"--header {header!r}: expected NAME=VALUE")
         parsed.append((name, value.encode() if equals else None))
     return tuple(parsed)
 
@@ -192,10 +192,10 @@ def _json_headers(value: Any) -> Headers:
     if not isinstance(value, list):
         raise ValueError("headers is neither an object nor a list")
     headers = []
-    for item in value:
-        if not isinstance(item, dict) or not isinstance(item.get("name"), str):
-            raise ValueError(f"header {item!r} has no name")
-        headers.append((item["name"], _json_bytes(item, "value")))
+    for header in value:
+        if not isinstance(header, dict) or not isinstance(header.get("name"), str):
+            raise ValueError(f"header {header!r} has no name")
+        headers.append((header["name"], _json_bytes(header, "value")))
     return tuple(headers)
 
 

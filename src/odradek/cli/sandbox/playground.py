@@ -336,7 +336,7 @@ class Playground:
             TopicPartition(topic, partition_view.partition) for partition_view in self.partitions(topic)
         ]
         offsets = self.admin.list_offsets(dict.fromkeys(partitions, client.LATEST))
-        return {partition.partition: answer.offset for partition, answer in offsets.items()}
+        return {partition.partition: end.offset for partition, end in offsets.items()}
 
     # -- brokers
 
@@ -382,11 +382,11 @@ class Playground:
         last = ""
         while time.monotonic() < deadline:
             try:
-                result = look()
+                seen = look()
             except OdradekError as error:
                 last = f" ({error})"
             else:
-                if result:
-                    return result
+                if seen:
+                    return seen
             time.sleep(_POLL_SECONDS)
         raise Timeless(f"within {seconds:g} s it did not come true that {what}{last}")

@@ -112,10 +112,10 @@ class BrokerProcess:
         assert process is not None, "start() comes first"
         assert process.stdout is not None
         deadline = time.monotonic() + timeout_s
-        answer = b""
+        output = b""
         with selectors.DefaultSelector() as looking:  # select.select refuses descriptors from 1024 on
             looking.register(process.stdout, selectors.EVENT_READ)
-            while b"\n" not in answer:
+            while b"\n" not in output:
                 if not looking.select(max(deadline - time.monotonic(), 0.0)):
                     raise OdradekError(
                         f"broker {self.node_id} was not ready within {timeout_s:g} s{self._last_words()}"
@@ -124,8 +124,8 @@ class BrokerProcess:
                 if not read:
                     code = process.wait()
                     raise OdradekError(f"broker {self.node_id} ended with code {code}{self._last_words()}")
-                answer += read
-        self.address = answer.decode().splitlines()[0].removeprefix(_READY)
+                output += read
+        self.address = output.decode().splitlines()[0].removeprefix(_READY)
         return self.address
 
     def kill(self) -> None:

@@ -71,8 +71,8 @@ def create_acls(acls: Sequence[Acl]) -> Exchange:
 
     def read(response: CreateAclsResponse) -> CallOutcome:
         outcome = CallOutcome.none()
-        for acl, result in zip(acls, response.results, strict=True):
-            outcome.note(acl, result.error_code, result.error_message)
+        for acl, created in zip(acls, response.results, strict=True):
+            outcome.note(acl, created.error_code, created.error_message)
         return outcome
 
     return Exchange(request=request, answer=CreateAclsResponse, read=read)
@@ -97,10 +97,10 @@ def delete_acls(filters: Sequence[AclFilter]) -> Exchange:
 
     def read(response: DeleteAclsResponse) -> CallOutcome:
         outcome = CallOutcome.none()
-        for wanted, result in zip(filters, response.filter_results, strict=True):
-            if result.error_code:
-                outcome.note(wanted, result.error_code, result.error_message)
-            for gone in result.matching_acls:
+        for wanted, filter_result in zip(filters, response.filter_results, strict=True):
+            if filter_result.error_code:
+                outcome.note(wanted, filter_result.error_code, filter_result.error_message)
+            for gone in filter_result.matching_acls:
                 outcome.results[_deleted(gone)] = None
         return outcome
 

@@ -134,16 +134,16 @@ class AsyncAdmin:
 
     async def list_topics(self, *, internal: bool = False, timeout_s: float | None = None) -> list[str]:
         """Names of all topics, sorted; those that Kafka keeps for itself only with `internal`."""
-        answer = await self._session.one("list_topics", timeout_s, requests.describe_topics(None))
-        return sorted(name for name, topic in answer.results.items() if internal or not topic.internal)
+        response = await self._session.one("list_topics", timeout_s, requests.describe_topics(None))
+        return sorted(name for name, topic in response.results.items() if internal or not topic.internal)
 
     async def describe_topics(
         self, topics: Iterable[str], *, timeout_s: float | None = None
     ) -> dict[str, TopicDescription]:
         """Partitions, leaders and replicas."""
         names = list(dict.fromkeys(topics))
-        answer = await self._session.one("describe_topics", timeout_s, requests.describe_topics(names))
-        return Failures("describe_topics", answer.errors).raise_or(answer.results)
+        response = await self._session.one("describe_topics", timeout_s, requests.describe_topics(names))
+        return Failures("describe_topics", response.errors).raise_or(response.results)
 
     # -- settings
 
@@ -200,7 +200,7 @@ class AsyncAdmin:
         limit_s = self._session.limit_s(timeout_s)
         questions = {TopicPartition(*tp): timestamp for tp, timestamp in wanted.items()}
         answers = await find_offsets(self._session.cluster, questions, isolation=isolation, timeout_s=limit_s)
-        timestamps = {tp: answer or NO_SUCH_RECORD for tp, answer in answers.found.items()}
+        timestamps = {tp: offset or NO_SUCH_RECORD for tp, offset in answers.found.items()}
         return Failures("list_offsets", answers.errors).raise_or(timestamps)
 
     # -- the cluster
@@ -245,8 +245,8 @@ class AsyncAdmin:
 
     async def describe_features(self, *, timeout_s: float | None = None) -> dict[str, FeatureDescription]:
         """The features that brokers know, and the levels that the cluster has agreed on."""
-        answer = await self._session.one("describe_features", timeout_s, transactions.describe_features())
-        return dict(answer.results)
+        response = await self._session.one("describe_features", timeout_s, transactions.describe_features())
+        return dict(response.results)
 
     async def update_features(
         self, levels: Mapping[str, int], *, validate_only: bool = False, timeout_s: float | None = None
@@ -255,8 +255,8 @@ class AsyncAdmin:
         current = {name: feature.finalized for name, feature in (await self.describe_features()).items()}
         limit_s = self._session.limit_s(timeout_s)
         exchange = transactions.update_features(levels, current, validate_only, limit_s)
-        answer = await self._session.one("update_features", timeout_s, exchange)
-        Failures("update_features", answer.errors).raise_or(answer.results)
+        response = await self._session.one("update_features", timeout_s, exchange)
+        Failures("update_features", response.errors).raise_or(response.results)
 
     # -- quotas, settings, directories
 
@@ -271,10 +271,10 @@ class AsyncAdmin:
         self, changes: QuotaChanges, *, validate_only: bool = False, timeout_s: float | None = None
     ) -> None:
         """Set limits by Kafka's names, and remove those that are None; the others stay."""
-        answer = await self._session.one(
+        response = await self._session.one(
             "alter_quotas", timeout_s, quotas.alter_quotas(changes, validate_only)
         )
-        Failures("alter_quotas", answer.errors).raise_or(answer.results)
+        Failures("alter_quotas", response.errors).raise_or(response.results)
 
     async def describe_acls(
         self, wanted: AclFilter | None = None, *, timeout_s: float | None = None
@@ -285,13 +285,13 @@ class AsyncAdmin:
 
     async def create_acls(self, acls: Sequence[Acl], *, timeout_s: float | None = None) -> None:
         """Add ACLs; every broker goes by them when this returns. One that is there already stays."""
-        answer = await self._session.one("create_acls", timeout_s, acl_requests.create_acls(acls))
-        Failures("create_acls", answer.errors).raise_or(answer.results)
+        response = await self._session.one("create_acls", timeout_s, acl_requests.create_acls(acls))
+        Failures("create_acls", response.errors).raise_or(response.results)
 
     async def delete_acls(self, filters: Sequence[AclFilter], *, timeout_s: float | None = None) -> list[Acl]:
         """Remove the ACLs that any of the filters selects, and say which they were."""
-        answer = await self._session.one("delete_acls", timeout_s, acl_requests.delete_acls(filters))
-        return list(Failures("delete_acls", answer.errors).raise_or(answer.results))
+        response = await self._session.one("delete_acls", timeout_s, acl_requests.delete_acls(filters))
+        return list(Failures("delete_acls", response.errors).raise_or(response.results))
 
     async def describe_users(self, *, timeout_s: float | None = None) -> dict[str, dict[str, int]]:
         """Users that may log in by SCRAM: iterations by mechanism."""
@@ -299,8 +299,8 @@ class AsyncAdmin:
 
     async def alter_users(self, changes: UserChanges, *, timeout_s: float | None = None) -> None:
         """Set passwords (`NewPassword`); delete the credentials of the mechanism that is named in place of one."""
-        answer = await self._session.one("alter_users", timeout_s, users.alter_users(changes))
-        Failures("alter_users", answer.errors).raise_or(answer.results)
+        response = await self._session.one("alter_users", timeout_s, users.alter_users(changes))
+        Failures("alter_users", response.errors).raise_or(response.results)
 
     async def create_delegation_token(
         self,
@@ -353,14 +353,14 @@ class AsyncAdmin:
         self, broker: int, paths: Mapping[TopicPartition, str], *, timeout_s: float | None = None
     ) -> None:
         """Begin to move partitions between data directories of a broker; `describe_log_dirs` shows how far they are."""
-        answer = await self._session.each(
+        response = await self._session.each(
             "move_replicas",
             {broker: paths},
             timeout_s,
             lambda some, _: quotas.move_replicas(some[broker]).whole(broker),
             by=self._session.calls.by_itself,
         )
-        Failures("move_replicas", answer[broker].errors).raise_or(answer[broker].results)
+        Failures("move_replicas", response[broker].errors).raise_or(response[broker].results)
 
     # -- groups
 
@@ -372,7 +372,7 @@ class AsyncAdmin:
             "list_groups", timeout_s, lambda broker, _, __: groups.list_groups(broker, states, types)
         )
         return sorted(
-            (listing for result in answers.values() for listing in result),
+            (listing for listings in answers.values() for listing in listings),
             key=lambda listing: str(listing.group_id),
         )
 
@@ -424,14 +424,14 @@ class AsyncAdmin:
     ) -> None:
         """Forget committed offsets. Refused for topics that members of the group are subscribed to."""
         wanted = [TopicPartition(*tp) for tp in partitions]
-        answer = await self._session.each(
+        response = await self._session.each(
             "delete_group_offsets",
             {group_id: None},
             timeout_s,
             lambda _, __: groups.delete_offsets(group_id, wanted).whole(group_id),
             by=self._by_group,
         )
-        Failures("delete_group_offsets", answer[group_id].errors).raise_or(answer[group_id].results)
+        Failures("delete_group_offsets", response[group_id].errors).raise_or(response[group_id].results)
 
     # -- transactions
 
@@ -452,8 +452,8 @@ class AsyncAdmin:
                 broker, states, producer_ids, duration_ms, pattern
             ),
         )
-        result = (listing for some in answers.values() for listing in some)
-        return sorted(result, key=lambda listing: str(listing.transactional_id))
+        listings = (listing for some in answers.values() for listing in some)
+        return sorted(listings, key=lambda listing: str(listing.transactional_id))
 
     async def describe_transactions(
         self, transactional_ids: Iterable[str], *, timeout_s: float | None = None
@@ -591,7 +591,9 @@ class AsyncAdmin:
         await self._session.cluster.connection()
         coordinator = self._session.coordinator_of(group_id)
         no_member = GroupMetadata(group_id=group_id)
-        return OffsetStore(self._session.cluster, coordinator, who=lambda: no_member, fenced=lambda code: None)
+        return OffsetStore(
+            self._session.cluster, coordinator, who=lambda: no_member, fenced=lambda code: None
+        )
 
 
 def _new_topic(topic: NewTopic | str) -> NewTopic:

@@ -31,15 +31,15 @@ class CallOutcome:
     def none(cls) -> CallOutcome:
         return cls(results={}, errors={})
 
-    def note(self, item: Any, error_code: int, message: str | None, result: Any = None) -> None:
+    def note(self, subject: Any, error_code: int, message: str | None, value: Any = None) -> None:
         """Item by item, as answers list them."""
         code = ErrorCode.of(error_code)
         if code is ErrorCode.NONE:
-            self.results[item] = result
+            self.results[subject] = value
         else:
             if code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION and not message:
                 message = "there is no such topic or partition"
-            self.errors[item] = KafkaError(code, f"{item}: {message or code.meaning}")
+            self.errors[subject] = KafkaError(code, f"{subject}: {message or code.meaning}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,11 +50,11 @@ class Exchange:
     answer: type[Message]
     read: Callable[[Any], CallOutcome]
 
-    def whole(self, item: Any) -> Exchange:
+    def whole(self, subject: Any) -> Exchange:
         """The same, for a call about one item: its result is everything that the answer says."""
 
-        def read(answer: Any) -> CallOutcome:
-            return CallOutcome(results={item: self.read(answer)}, errors={})
+        def read(response: Any) -> CallOutcome:
+            return CallOutcome(results={subject: self.read(response)}, errors={})
 
         return Exchange(request=self.request, answer=self.answer, read=read)
 
@@ -68,11 +68,11 @@ class AlreadyDone:
 
     def settle(self, outcome: CallOutcome, in_doubt: Items) -> None:
         """Errors of items whose earlier request was not answered become results."""
-        for item in in_doubt:
-            error = outcome.errors.get(item)
+        for subject in in_doubt:
+            error = outcome.errors.get(subject)
             if error is not None and error.code is self.code:
-                del outcome.errors[item]
-                outcome.results[item] = self.result(item)
+                del outcome.errors[subject]
+                outcome.results[subject] = self.result(subject)
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,34 +129,36 @@ class AdminCalls:
 
         async def attempt(left_s: float) -> None:
             pending = {
-                item: wanted[item] for item in wanted if item not in done.results and item not in done.errors
+                subject: wanted[subject]
+                for subject in wanted
+                if subject not in done.results and subject not in done.errors
             }
             open_errors.clear()
             for broker, some in (await by(pending, left_s)).items():
                 exchange = ask_broker(broker, some, left_s) if ask_broker else _asked(ask)(some, left_s)
                 await self._cluster.connection(broker)  # what fails here was not sent
-                in_doubt = {item: None for item in some if item in unanswered}
+                in_doubt = {subject: None for subject in some if subject in unanswered}
                 unanswered.update(dict.fromkeys(some))
                 message = await self._cluster.ask(broker, exchange.request, exchange.answer, timeout_s=left_s)
                 outcome = exchange.read(message)
                 if already is not None:
                     already.settle(outcome, in_doubt)
-                for item in some:
-                    error = outcome.errors.get(item)
+                for subject in some:
+                    error = outcome.errors.get(subject)
                     if error is None or error.code is not ErrorCode.REQUEST_TIMED_OUT:
-                        unanswered.pop(item, None)
+                        unanswered.pop(subject, None)
                 done.results.update(outcome.results)
-                for item, error in outcome.errors.items():
-                    (open_errors if error.retriable else done.errors)[item] = error
+                for subject, error in outcome.errors.items():
+                    (open_errors if error.retriable else done.errors)[subject] = error
             if open_errors:
                 raise next(iter(open_errors.values()))
 
         try:
             await self._cluster.retrying(what, timeout_s, attempt)
         except TimedOutError as error:
-            for item in wanted:
-                if item not in done.results and item not in done.errors:
-                    done.errors[item] = open_errors.get(item, error)
+            for subject in wanted:
+                if subject not in done.results and subject not in done.errors:
+                    done.errors[subject] = open_errors.get(subject, error)
         return Failures(what, done.errors).raise_or(done.results)
 
     # -- who to ask

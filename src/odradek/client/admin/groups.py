@@ -52,9 +52,9 @@ def list_groups(broker: int, states: Sequence[str], types: Sequence[str]) -> Exc
 def describe_classic(groups: Iterable[str], coordinator: int) -> Exchange:
     """A group that does not exist is an error: brokers differ in how they say so."""
 
-    def read(answer: classic.DescribeGroupsResponse) -> CallOutcome:
+    def read(response: classic.DescribeGroupsResponse) -> CallOutcome:
         outcome = CallOutcome.none()
-        for group in answer.groups:
+        for group in response.groups:
             missing = group.group_state == DEAD and not group.members
             code = group.error_code or (ErrorCode.GROUP_ID_NOT_FOUND if missing else ErrorCode.NONE)
             outcome.note(group.group_id, code, _nicer(code), _classic_group(group, coordinator))
@@ -67,9 +67,9 @@ def describe_classic(groups: Iterable[str], coordinator: int) -> Exchange:
 def describe_consumer(groups: Iterable[str], coordinator: int) -> Exchange:
     """Groups of the new protocol; others are GROUP_ID_NOT_FOUND here."""
 
-    def read(answer: consumer.ConsumerGroupDescribeResponse) -> CallOutcome:
+    def read(response: consumer.ConsumerGroupDescribeResponse) -> CallOutcome:
         outcome = CallOutcome.none()
-        for group in answer.groups:
+        for group in response.groups:
             description = GroupDescription(
                 group_id=group.group_id,
                 type=CONSUMER,
@@ -90,8 +90,8 @@ def describe_consumer(groups: Iterable[str], coordinator: int) -> Exchange:
 def delete_groups(wanted: dict[str, Any], timeout_s: float) -> Exchange:
     def read(response: DeleteGroupsResponse) -> CallOutcome:
         outcome = CallOutcome.none()
-        for result in response.results:
-            outcome.note(result.group_id, result.error_code, _nicer(result.error_code))
+        for group in response.results:
+            outcome.note(group.group_id, group.error_code, _nicer(group.error_code))
         return outcome
 
     request = DeleteGroupsRequest(groups_names=list(wanted))
@@ -135,13 +135,13 @@ def _nicer(code: int) -> str | None:
     return None
 
 
-def _classic_group(answer: classic.DescribedGroup, coordinator: int) -> GroupDescription:
+def _classic_group(group: classic.DescribedGroup, coordinator: int) -> GroupDescription:
     return GroupDescription(
-        group_id=answer.group_id,
+        group_id=group.group_id,
         type=CLASSIC,
-        protocol_type=answer.protocol_type,
-        state=answer.group_state,
-        assignor=answer.protocol_data,
+        protocol_type=group.protocol_type,
+        state=group.group_state,
+        assignor=group.protocol_data,
         coordinator=coordinator,
         members=tuple(
             GroupMemberDescription(
@@ -149,9 +149,9 @@ def _classic_group(answer: classic.DescribedGroup, coordinator: int) -> GroupDes
                 client_id=member.client_id,
                 client_host=member.client_host,
                 group_instance_id=member.group_instance_id,
-                assignment=_assignment(answer.protocol_type, member.member_assignment),
+                assignment=_assignment(group.protocol_type, member.member_assignment),
             )
-            for member in answer.members
+            for member in group.members
         ),
     )
 
@@ -165,21 +165,21 @@ def _assignment(protocol_type: str, content: bytes) -> tuple[TopicPartition, ...
         return ()
 
 
-def _consumer_member(answer: consumer.Member) -> GroupMemberDescription:
+def _consumer_member(member: consumer.Member) -> GroupMemberDescription:
     return GroupMemberDescription(
-        member_id=answer.member_id,
-        client_id=answer.client_id,
-        client_host=answer.client_host,
-        group_instance_id=answer.instance_id,
-        assignment=_partitions(answer.assignment),
-        target_assignment=_partitions(answer.target_assignment),
-        member_epoch=answer.member_epoch,
+        member_id=member.member_id,
+        client_id=member.client_id,
+        client_host=member.client_host,
+        group_instance_id=member.instance_id,
+        assignment=_partitions(member.assignment),
+        target_assignment=_partitions(member.target_assignment),
+        member_epoch=member.member_epoch,
     )
 
 
-def _partitions(answer: consumer.Assignment) -> tuple[TopicPartition, ...]:
+def _partitions(assignment: consumer.Assignment) -> tuple[TopicPartition, ...]:
     return tuple(
         TopicPartition(topic_partition.topic_name, number)
-        for topic_partition in answer.topic_partitions
+        for topic_partition in assignment.topic_partitions
         for number in topic_partition.partitions
     )

@@ -92,8 +92,8 @@ def create_topics(wanted: dict[str, NewTopic], validate_only: bool, timeout_s: f
 
     def read(response: CreateTopicsResponse) -> CallOutcome:
         outcome = CallOutcome.none()
-        for result in response.topics:
-            outcome.note(result.name, result.error_code, result.error_message, _created(result))
+        for topic in response.topics:
+            outcome.note(topic.name, topic.error_code, topic.error_message, _created(topic))
         return outcome
 
     return Exchange(request=request, answer=CreateTopicsResponse, read=read)
@@ -113,14 +113,14 @@ def _creatable(topic: NewTopic) -> CreatableTopic:
     )
 
 
-def _created(result: CreatableTopicResult) -> CreatedTopic:
+def _created(topic: CreatableTopicResult) -> CreatedTopic:
     return CreatedTopic(
-        name=result.name,
-        topic_id=result.topic_id,
-        partitions=result.num_partitions,
-        replication_factor=result.replication_factor,
-        configs={config.name: config.value for config in result.configs}
-        if result.configs is not None
+        name=topic.name,
+        topic_id=topic.topic_id,
+        partitions=topic.num_partitions,
+        replication_factor=topic.replication_factor,
+        configs={config.name: config.value for config in topic.configs}
+        if topic.configs is not None
         else None,
     )
 
@@ -152,8 +152,8 @@ def create_partitions(wanted: dict[str, int], validate_only: bool, timeout_s: fl
 
     def read(response: CreatePartitionsResponse) -> CallOutcome:
         outcome = CallOutcome.none()
-        for result in response.results:
-            outcome.note(result.name, result.error_code, result.error_message)
+        for topic in response.results:
+            outcome.note(topic.name, topic.error_code, topic.error_message)
         return _final(outcome, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
 
     return Exchange(request=request, answer=CreatePartitionsResponse, read=read)
@@ -208,23 +208,23 @@ def describe_configs(wanted: Iterable[ConfigResource], documentation: bool) -> E
 
     def read(response: DescribeConfigsResponse) -> CallOutcome:
         outcome = CallOutcome.none()
-        for result in response.results:
-            entries = {config.name: _entry(config) for config in result.configs}
-            resource = _resource(result.resource_type, result.resource_name)
-            outcome.note(resource, result.error_code, result.error_message, entries)
+        for described in response.results:
+            entries = {config.name: _entry(config) for config in described.configs}
+            resource = _resource(described.resource_type, described.resource_name)
+            outcome.note(resource, described.error_code, described.error_message, entries)
         return _final(outcome, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
 
     return Exchange(request=request, answer=DescribeConfigsResponse, read=read)
 
 
-def _entry(result: DescribeConfigsResourceResult) -> ConfigEntry:
+def _entry(entry: DescribeConfigsResourceResult) -> ConfigEntry:
     return ConfigEntry(
-        name=result.name,
-        value=result.value,
-        source=_SOURCES.get(result.config_source, ConfigSource.UNKNOWN),
-        read_only=result.read_only,
-        sensitive=result.is_sensitive,
-        documentation=result.documentation,
+        name=entry.name,
+        value=entry.value,
+        source=_SOURCES.get(entry.config_source, ConfigSource.UNKNOWN),
+        read_only=entry.read_only,
+        sensitive=entry.is_sensitive,
+        documentation=entry.documentation,
     )
 
 
@@ -292,26 +292,26 @@ def describe_log_dirs(wanted: dict[int, None], timeout_s: float) -> Exchange:
     def read(response: DescribeLogDirsResponse) -> CallOutcome:
         outcome = CallOutcome.none()
         outcome.note(
-            broker, response.error_code, None, tuple(_log_dir(result) for result in response.results)
+            broker, response.error_code, None, tuple(_log_dir(log_dir) for log_dir in response.results)
         )
         return outcome
 
     return Exchange(request=DescribeLogDirsRequest(topics=None), answer=DescribeLogDirsResponse, read=read)
 
 
-def _log_dir(result: DescribeLogDirsResult) -> LogDirDescription:
-    code = ErrorCode.of(result.error_code)
+def _log_dir(log_dir: DescribeLogDirsResult) -> LogDirDescription:
+    code = ErrorCode.of(log_dir.error_code)
     return LogDirDescription(
-        path=result.log_dir,
-        total_bytes=result.total_bytes,
-        usable_bytes=result.usable_bytes,
+        path=log_dir.log_dir,
+        total_bytes=log_dir.total_bytes,
+        usable_bytes=log_dir.usable_bytes,
         replicas={
             TopicPartition(topic.name, partition.partition_index): ReplicaLogDescription(
                 size_bytes=partition.partition_size,
                 offset_lag=partition.offset_lag,
                 future=partition.is_future_key,
             )
-            for topic in result.topics
+            for topic in log_dir.topics
             for partition in topic.partitions
         },
         error=None if code is ErrorCode.NONE else code.meaning,
@@ -343,7 +343,7 @@ class _FinalError(KafkaError):
 def _final(outcome: CallOutcome, code: ErrorCode) -> CallOutcome:
     """The controller knows for sure which topics exist: here this code is no reason to try again."""
     errors = {
-        item: _FinalError(error.code, error.message) if error.code is code else error
-        for item, error in outcome.errors.items()
+        subject: _FinalError(error.code, error.message) if error.code is code else error
+        for subject, error in outcome.errors.items()
     }
     return CallOutcome(results=outcome.results, errors=errors)

@@ -235,8 +235,8 @@ def update_features(
     def read(response: UpdateFeaturesResponse) -> CallOutcome:
         _check(response.error_code, response.error_message)
         outcome = CallOutcome.none()
-        for result in response.results:
-            outcome.note(result.feature, result.error_code, result.error_message)
+        for feature in response.results:
+            outcome.note(feature.feature, feature.error_code, feature.error_message)
         return outcome
 
     return Exchange(request=request, answer=UpdateFeaturesResponse, read=read)

@@ -47,10 +47,10 @@ def describe_users() -> Exchange:
         if response.error_code:
             raise KafkaError(ErrorCode.of(response.error_code), response.error_message)
         outcome = CallOutcome.none()
-        for result in response.results:
-            outcome.results[result.user] = {
+        for user in response.results:
+            outcome.results[user.user] = {
                 MECHANISM_NUMBERS.get(info.mechanism, str(info.mechanism)): info.iterations
-                for info in result.credential_infos
+                for info in user.credential_infos
             }
         return outcome
 
@@ -70,8 +70,8 @@ def alter_users(changes: UserChanges) -> Exchange:
 
     def read(response: AlterUserScramCredentialsResponse) -> CallOutcome:
         outcome = CallOutcome.none()
-        for result in response.results:
-            outcome.note(result.user, result.error_code, result.error_message)
+        for user in response.results:
+            outcome.note(user.user, user.error_code, user.error_message)
         return outcome
 
     return Exchange(request=request, answer=AlterUserScramCredentialsResponse, read=read)

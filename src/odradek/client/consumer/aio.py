@@ -186,10 +186,10 @@ class AsyncConsumer:
         returned when auto.commit.interval.ms has passed.
         """
         limit = max_records or self._core.settings.max_poll_records
-        result = await self._next(timeout_s)
-        if result is BufferedRecords.RECORDS:
+        event = await self._next(timeout_s)
+        if event is BufferedRecords.RECORDS:
             return self._core.take_kept(limit)
-        return self._core.take(result, limit) if isinstance(result, FetchedChunk) else []
+        return self._core.take(event, limit) if isinstance(event, FetchedChunk) else []
 
     async def poll_arrow(self, timeout_s: float = 1.0, max_records: int = 100_000) -> Any:
         """Records of one partition as a pyarrow.RecordBatch, in order; without rows when none came in time.
@@ -201,10 +201,10 @@ class AsyncConsumer:
         deadline = clock.monotonic() + timeout_s
         while True:
             self._core.rewind_all_kept()
-            result = await self._next(max(0.0, deadline - clock.monotonic()))
-            if not isinstance(result, FetchedChunk):
+            event = await self._next(max(0.0, deadline - clock.monotonic()))
+            if not isinstance(event, FetchedChunk):
                 return self._core.no_arrow()
-            rows = self._core.take_arrow(result, max_records)
+            rows = self._core.take_arrow(event, max_records)
             if rows is not None:
                 return rows
 
@@ -290,7 +290,7 @@ class AsyncConsumer:
     ) -> dict[TopicPartition, int]:
         await self.start()
         offsets = await self._core.offsets(dict.fromkeys(partitions, end), timeout_s)
-        return {tp: answer.offset if answer is not None else 0 for tp, answer in offsets.items()}
+        return {tp: end_offset.offset if end_offset is not None else 0 for tp, end_offset in offsets.items()}
 
     async def _next(self, timeout_s: float) -> Event | None:
         """What there is to return; what the group asks for is done first."""
@@ -306,12 +306,12 @@ class AsyncConsumer:
             if due:
                 self._loop.post(lambda: group.spawn(group.commit_quietly(due)))
             while True:
-                result: Event | None = await self._waiting.until(
+                event: Event | None = await self._waiting.until(
                     core.next_event, deadline - core.clock.monotonic()
                 )
-                if not isinstance(result, Handover):
-                    return result
-                await self._hand_over(result)
+                if not isinstance(event, Handover):
+                    return event
+                await self._hand_over(event)
         finally:
             group.poll_ended()
 
@@ -325,9 +325,9 @@ class AsyncConsumer:
                 continue
             try:
                 # sync: group.tell_listener(step, partitions)
-                answer = group.tell_listener(step, partitions)  # async
-                if answer is not None:  # async
-                    await answer  # async
+                waiting = group.tell_listener(step, partitions)  # async
+                if waiting is not None:  # async
+                    await waiting  # async
             except Exception as error:  # noqa: BLE001 - the user's code; the rebalance must go on
                 problem = problem or error
         self._loop.post(lambda: group.membership.handed_over(handover.number))

@@ -179,10 +179,10 @@ class Consumer:
         returned when auto.commit.interval.ms has passed.
         """
         limit = max_records or self._core.settings.max_poll_records
-        result = self._next(timeout_s)
-        if result is BufferedRecords.RECORDS:
+        event = self._next(timeout_s)
+        if event is BufferedRecords.RECORDS:
             return self._core.take_kept(limit)
-        return self._core.take(result, limit) if isinstance(result, FetchedChunk) else []
+        return self._core.take(event, limit) if isinstance(event, FetchedChunk) else []
 
     def poll_arrow(self, timeout_s: float = 1.0, max_records: int = 100_000) -> Any:
         """Records of one partition as a pyarrow.RecordBatch, in order; without rows when none came in time.
@@ -194,10 +194,10 @@ class Consumer:
         deadline = clock.monotonic() + timeout_s
         while True:
             self._core.rewind_all_kept()
-            result = self._next(max(0.0, deadline - clock.monotonic()))
-            if not isinstance(result, FetchedChunk):
+            event = self._next(max(0.0, deadline - clock.monotonic()))
+            if not isinstance(event, FetchedChunk):
                 return self._core.no_arrow()
-            rows = self._core.take_arrow(result, max_records)
+            rows = self._core.take_arrow(event, max_records)
             if rows is not None:
                 return rows
 
@@ -277,7 +277,7 @@ class Consumer:
         self, partitions: Iterable[TopicPartition], end: int, timeout_s: float | None
     ) -> dict[TopicPartition, int]:
         offsets = self._loop.call(self._core.offsets(dict.fromkeys(partitions, end), timeout_s))
-        return {tp: answer.offset if answer is not None else 0 for tp, answer in offsets.items()}
+        return {tp: end_offset.offset if end_offset is not None else 0 for tp, end_offset in offsets.items()}
 
     def _next(self, timeout_s: float) -> Event | None:
         """What there is to return; what the group asks for is done first."""
@@ -292,10 +292,10 @@ class Consumer:
             if due:
                 self._loop.post(lambda: group.spawn(group.commit_quietly(due)))
             while True:
-                result: Event | None = self._waiting.until(core.next_event, deadline - core.clock.monotonic())
-                if not isinstance(result, Handover):
-                    return result
-                self._hand_over(result)
+                event: Event | None = self._waiting.until(core.next_event, deadline - core.clock.monotonic())
+                if not isinstance(event, Handover):
+                    return event
+                self._hand_over(event)
         finally:
             group.poll_ended()
 

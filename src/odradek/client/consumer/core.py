@@ -380,11 +380,11 @@ class ConsumerCore:
         self, timestamps_ms: Mapping[TopicPartition, int], end: int, timeout_s: float | None
     ) -> None:
         """To the first record at or after each time; to the end where there is none."""
-        for tp, answer in (await self.offsets(timestamps_ms, timeout_s)).items():
-            if answer is None:
+        for tp, offset in (await self.offsets(timestamps_ms, timeout_s)).items():
+            if offset is None:
                 self.seek(tp, None, end)
             else:
-                self.seek(tp, answer.offset)
+                self.seek(tp, offset.offset)
 
     # -- the group
 

@@ -371,10 +371,10 @@ class Fetcher:
             self._trouble(wanted, generations, error)
         else:
             with self._assignment.lock:
-                for tp, result in answers.found.items():
+                for tp, offset in answers.found.items():
                     state = self._assignment.asked(tp, generations.get(tp, -1))
-                    if state is not None and result is not None:
-                        self._assignment.found(state, result.offset)
+                    if state is not None and offset is not None:
+                        self._assignment.found(state, offset.offset)
                     elif state is not None:  # no record is that new
                         state.busy, state.reset_to = False, LATEST
             for tp, problem in answers.errors.items():

@@ -22,23 +22,23 @@ class LoopWaiting:
     async def until(self, look: Callable[[], T], timeout_s: float) -> T:
         """What `look`, called with the assignment's lock held, finds; None when it has not in time."""
         with self._assignment.lock:
-            result = look()
-        if result is not None:
-            return result
+            seen = look()
+        if seen is not None:
+            return seen
         try:
             async with asyncio.timeout(max(0.0, timeout_s)):
                 return await self._next(look)
         except TimeoutError:
-            return result
+            return seen
 
     async def _next(self, look: Callable[[], T]) -> T:
         while True:
             news: asyncio.Future[None] = asyncio.get_running_loop().create_future()
             tell = partial(_settle, news)
             with self._assignment.lock:
-                result = look()
-                if result is not None:
-                    return result
+                seen = look()
+                if seen is not None:
+                    return seen
                 self._assignment.watch_for_news(tell)
             try:
                 await news
@@ -59,10 +59,10 @@ class ThreadWaiting:
         deadline = self._clock.monotonic() + timeout_s
         with self._assignment.lock:
             while True:
-                result = look()
+                seen = look()
                 left_s = deadline - self._clock.monotonic()
-                if result is not None or left_s <= 0:
-                    return result
+                if seen is not None or left_s <= 0:
+                    return seen
                 self._assignment.wait_for_news(left_s)
 
 

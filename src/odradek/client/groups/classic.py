@@ -217,16 +217,16 @@ class ClassicMember(MembershipState):
 
     # -- answers
 
-    def answered(self, ask: Ask, answer: Any, now: float) -> None:
+    def answered(self, ask: Ask, response: Any, now: float) -> None:
         if ask.api == "Heartbeat":
             self._beat_in_flight = False
         if ask.incarnation != self._incarnation:
             return
-        code = ErrorCode.of(answer.error_code)
+        code = ErrorCode.of(response.error_code)
         if ask.api == "JoinGroup" and self.phase is ClassicPhase.JOINING:
-            self._joined(code, answer, now)
+            self._joined(code, response, now)
         elif ask.api == "SyncGroup" and self.phase is ClassicPhase.SYNCING:
-            self._synced(code, answer.assignment, now)
+            self._synced(code, response.assignment, now)
         elif ask.api == "Heartbeat":
             self._beaten(code, now)
 
@@ -483,5 +483,5 @@ class ClassicMember(MembershipState):
 
 
 def _matching(pattern: str, counts: Mapping[str, int]) -> tuple[str, ...]:
-    result = re.compile(pattern)
-    return tuple(sorted(topic for topic, count in counts.items() if count and result.match(topic)))
+    expression = re.compile(pattern)
+    return tuple(sorted(topic for topic, count in counts.items() if count and expression.match(topic)))

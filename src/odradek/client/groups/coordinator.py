@@ -111,10 +111,10 @@ class Coordinator:
         else:
             request = FindCoordinatorRequest(key=self._key, key_type=self._key_type)
         response: FindCoordinatorResponse = await connection.send(request)
-        result = response.coordinators[0] if response.coordinators else response
-        code = ErrorCode.of(result.error_code)
+        coordinator = response.coordinators[0] if response.coordinators else response
+        code = ErrorCode.of(coordinator.error_code)
         if code is not ErrorCode.NONE:
             raise KafkaError(
-                code, f"no coordinator for {self._key!r}: {result.error_message or code.meaning}"
+                code, f"no coordinator for {self._key!r}: {coordinator.error_message or code.meaning}"
             )
-        return result.node_id, Address(result.host, result.port)
+        return coordinator.node_id, Address(coordinator.host, coordinator.port)

@@ -66,17 +66,17 @@ def write_subscription(member_subscription: MemberSubscription) -> bytes:
 def read_subscription(content: Buffer) -> MemberSubscription:
     """INVALID_REQUEST (in words) when the bytes make no sense."""
     version, position = _version(content)
-    answer, _ = decode(ConsumerProtocolSubscription, version, content, position)
+    subscription, _ = decode(ConsumerProtocolSubscription, version, content, position)
     return MemberSubscription(
-        topics=tuple(answer.topics),
+        topics=tuple(subscription.topics),
         owned=tuple(
             TopicPartition(owned_partition.topic, number)
-            for owned_partition in answer.owned_partitions
+            for owned_partition in subscription.owned_partitions
             for number in owned_partition.partitions
         ),
-        generation=answer.generation_id,
-        user_data=None if answer.user_data is None else bytes(answer.user_data),
-        rack_id=answer.rack_id,
+        generation=subscription.generation_id,
+        user_data=None if subscription.user_data is None else bytes(subscription.user_data),
+        rack_id=subscription.rack_id,
         version=version,
     )
 
@@ -97,10 +97,10 @@ def read_assignment(content: Buffer) -> Partitions:
     if not content:
         return ()
     version, position = _version(content)
-    answer, _ = decode(ConsumerProtocolAssignment, version, content, position)
+    assignment, _ = decode(ConsumerProtocolAssignment, version, content, position)
     return tuple(
         TopicPartition(assigned_partition.topic, number)
-        for assigned_partition in answer.assigned_partitions
+        for assigned_partition in assignment.assigned_partitions
         for number in assigned_partition.partitions
     )
 

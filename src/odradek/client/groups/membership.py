@@ -159,15 +159,15 @@ class GroupMembership:
     async def _send(self, ask: Ask) -> None:
         try:
             try:
-                answer = await self._coordinator.ask(
+                response = await self._coordinator.ask(
                     ask.api, ask.build, timeout_s=ask.wait_s, links=self._links
                 )
             except KafkaError as error:
                 _log.debug("group_request_failed", api=ask.api, reason=explain(error))
                 self.member.failed(ask, error, self._now())
             else:
-                self._coordinator.note(ErrorCode.of(answer.error_code))
-                self.member.answered(ask, answer, self._now())
+                self._coordinator.note(ErrorCode.of(response.error_code))
+                self.member.answered(ask, response, self._now())
         except Exception as error:  # noqa: BLE001 - the root of a task: users must learn of it
             self._break_down(error)
             return

@@ -110,13 +110,13 @@ class OffsetStore:
     ) -> None:
         who = self._who()
         ids = self._ids(offsets)
-        answer = await self._coordinator.ask(
+        response = await self._coordinator.ask(
             "OffsetCommit",
             commit_request(who, offsets, ids),
             timeout_s=timeout_s,
             at_most=None if len(ids) == len({tp.topic for tp in offsets}) else COMMIT_WITH_NAMES,
         )
-        for tp, code in commit_errors(answer, ids).items():
+        for tp, code in commit_errors(response, ids).items():
             self._coordinator.note(code)
             if code in _FENCED:
                 if self._who().generation == who.generation:
@@ -134,13 +134,13 @@ class OffsetStore:
         who = self._who()
         ids = self._ids(wanted) if wanted is not None else {}
         by_names = wanted is None or len(ids) < len({tp.topic for tp in wanted})
-        answer = await self._coordinator.ask(
+        response = await self._coordinator.ask(
             "OffsetFetch",
             lambda version: fetch_request(version, who, wanted, ids, require_stable),
             timeout_s=timeout_s,
             at_most=FETCH_WITH_NAMES if by_names else None,
         )
-        code, results, errors = read_fetched(answer, ids)
+        code, results, errors = read_fetched(response, ids)
         if code is ErrorCode.STALE_MEMBER_EPOCH:
             self._fenced(code)
             raise _NotNowError(who.group_id, code)

@@ -283,10 +283,10 @@ class ReconcilingMember(MembershipState):
     def _beat(self, now: float) -> Ask:
         self._in_flight = True
         self._beat_at = now + self._interval_s
-        telling, answer = self._now_to_tell(), self._last_sent
+        telling, last_sent = self._now_to_tell(), self._last_sent
         self._sending = telling
         settings, epoch, member_id = self.settings, self._epoch, self.member_id
-        everything = answer is None or epoch == JOIN_EPOCH
+        everything = last_sent is None or epoch == JOIN_EPOCH
         ids = {name: topic_id for topic_id, name in self._names.items()}
         grouped: dict[UUID, list[int]] = {}
         for tp in telling.owned:
@@ -295,11 +295,11 @@ class ReconcilingMember(MembershipState):
             TopicPartitions(topic_id=topic_id, partitions=partitions)
             for topic_id, partitions in grouped.items()
         ]
-        names_changed = everything or (answer is not None and answer.names != telling.names)
+        names_changed = everything or (last_sent is not None and last_sent.names != telling.names)
         pattern_changed = (everything and telling.pattern is not None) or (
-            answer is not None and answer.pattern != telling.pattern
+            last_sent is not None and last_sent.pattern != telling.pattern
         )
-        owned_changed = everything or (answer is not None and answer.owned != telling.owned)
+        owned_changed = everything or (last_sent is not None and last_sent.owned != telling.owned)
 
         def build(version: int) -> Message:
             with_pattern = version >= _FIRST_VERSION_WITH_OWN_ID

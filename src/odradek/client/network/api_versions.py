@@ -27,17 +27,17 @@ class PeerVersions:
         """The finalized level of each feature (KIP-584)."""
 
     @classmethod
-    def from_answer(cls, answer: ApiVersionsResponse, who: str) -> PeerVersions:
+    def from_answer(cls, response: ApiVersionsResponse, who: str) -> PeerVersions:
         """`who` names the broker in error messages."""
         return cls(
             {
                 api_key.api_key: VersionRange(api_key.min_version, api_key.max_version)
-                for api_key in answer.api_keys
+                for api_key in response.api_keys
             },
             who,
             {
                 finalized_feature.name: finalized_feature.max_version_level
-                for finalized_feature in answer.finalized_features
+                for finalized_feature in response.finalized_features
             },
         )
 
@@ -66,9 +66,9 @@ class PeerVersions:
         return api.key in self._ranges
 
 
-def greeting_retry(answer: ApiVersionsResponse, api: Api) -> int:
+def greeting_retry(response: ApiVersionsResponse, api: Api) -> int:
     """After UNSUPPORTED_VERSION: the version of ApiVersions to try next, from the list in the refusal (KIP-511)."""
-    for api_key in answer.api_keys:
+    for api_key in response.api_keys:
         if api_key.api_key == api.key:
             return max(GREETING_FALLBACK, min(api_key.max_version, api.latest_stable))
     return GREETING_FALLBACK

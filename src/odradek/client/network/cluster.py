@@ -85,13 +85,19 @@ class ClusterClient:
         return await self.links.get(address)
 
     async def ask(
-        self, broker: int, request: Message, answer: type[M], *, timeout_s: float, at_most: int | None = None
+        self,
+        broker: int,
+        request: Message,
+        response_type: type[M],
+        *,
+        timeout_s: float,
+        at_most: int | None = None,
     ) -> M:
         """One request, one answer, no retry. `timeout_s` bounds it together with request.timeout.ms."""
         connection = await self.connection(broker)
         limit_s = min(timeout_s, self._settings.request_timeout_ms / 1000)
         reply: Any = await connection.send(request, at_most=at_most, timeout_s=limit_s)
-        assert isinstance(reply, answer)
+        assert isinstance(reply, response_type)
         return reply
 
     async def retrying(self, what: str, timeout_s: float, attempt: Callable[[float], Any]) -> Any:

@@ -109,12 +109,12 @@ class RequestQueue:
 
     def answered(self, frame: Buffer) -> PendingRequest:
         """The request that `frame` answers. KafkaError when it is not the oldest: the stream is out of step."""
-        answer = correlation_id_of(frame)
-        if not self._pending or self._pending[0].correlation_id != answer:
+        correlation_id = correlation_id_of(frame)
+        if not self._pending or self._pending[0].correlation_id != correlation_id:
             expected = self._pending[0].correlation_id if self._pending else "none"
             raise KafkaError(
                 ErrorCode.INVALID_REQUEST,
-                f"an answer to request {answer} came, the one awaited is {expected}",
+                f"an answer to request {correlation_id} came, the one awaited is {expected}",
             )
         return self._pending.popleft()
 
@@ -223,9 +223,9 @@ class BrokerConnection(asyncio.BufferedProtocol):
 
     def _ask_login(self, message: Message) -> asyncio.Future[Any]:
         api = api_of(message)
-        answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
-        self._transmit(api, self._versions.choose(api), message, answer, None)
-        return answer
+        future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        self._transmit(api, self._versions.choose(api), message, future, None)
+        return future
 
     def _begin_renewal(self) -> None:
         """Log in again (KIP-368): what is under way is answered before, what comes now waits."""
@@ -285,13 +285,13 @@ class BrokerConnection(asyncio.BufferedProtocol):
         a KafkaError (NETWORK_EXCEPTION: unknown).
         """
         api = api_of(message)
-        answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         try:
             version = self._versions.choose(api, at_most=at_most)
-            self._transmit_or_hold(HeldRequest(api, version, message, answer, timeout_s))
+            self._transmit_or_hold(HeldRequest(api, version, message, future, timeout_s))
         except KafkaError as error:
-            answer.set_exception(error)
-        return answer
+            future.set_exception(error)
+        return future
 
     def send_unanswered(self, message: Message, *, at_most: int | None = None) -> None:
         """Send a request to which brokers do not answer (Produce with acks=0)."""
@@ -382,19 +382,19 @@ class BrokerConnection(asyncio.BufferedProtocol):
     async def _greet(self) -> None:
         """ApiVersions at our newest version, and once more at one that the broker names if it does not know ours."""
         version = _API_VERSIONS.latest_stable
-        answer = await self._ask_versions(version)
-        if answer.error_code == ErrorCode.UNSUPPORTED_VERSION and version > GREETING_FALLBACK:
-            answer = await self._ask_versions(greeting_retry(answer, _API_VERSIONS))
-        if answer.error_code != ErrorCode.NONE:
-            raise KafkaError(ErrorCode.of(answer.error_code), f"{self.address} refused ApiVersions")
-        self._versions = PeerVersions.from_answer(answer, str(self.address))
+        response = await self._ask_versions(version)
+        if response.error_code == ErrorCode.UNSUPPORTED_VERSION and version > GREETING_FALLBACK:
+            response = await self._ask_versions(greeting_retry(response, _API_VERSIONS))
+        if response.error_code != ErrorCode.NONE:
+            raise KafkaError(ErrorCode.of(response.error_code), f"{self.address} refused ApiVersions")
+        self._versions = PeerVersions.from_answer(response, str(self.address))
         self._greeted = True
 
     async def _ask_versions(self, version: int) -> ApiVersionsResponse:
-        answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         request = ApiVersionsRequest(client_software_name=SOFTWARE_NAME, client_software_version=__version__)
-        self._transmit(_API_VERSIONS, version, request, answer, None)
-        reply = await answer
+        self._transmit(_API_VERSIONS, version, request, future, None)
+        reply = await future
         assert isinstance(reply, ApiVersionsResponse)
         return reply
 
@@ -444,13 +444,13 @@ class BrokerConnection(asyncio.BufferedProtocol):
         self.on_writable()
 
     def _transmit(
-        self, api: Api, version: int, message: Message, answer: asyncio.Future[Any], timeout_s: float | None
+        self, api: Api, version: int, message: Message, future: asyncio.Future[Any], timeout_s: float | None
     ) -> None:
         correlation_id = self._requests.next_id()
         self._write(api, version, correlation_id, message)
         wait_s = self._settings.request_timeout_ms / 1000 if timeout_s is None else timeout_s
         deadline = self._clock.monotonic() + wait_s
-        self._requests.sent(PendingRequest(correlation_id, api, version, deadline, answer))
+        self._requests.sent(PendingRequest(correlation_id, api, version, deadline, future))
         if self._timer is None or deadline < self._timer_due:
             self._arm(deadline)
 
@@ -511,9 +511,9 @@ class BrokerConnection(asyncio.BufferedProtocol):
         under_way = [pending_request.answer for pending_request in self._requests.clear()]
         held = [held_request.answer for held_request in self._held if held_request.answer is not None]
         self._held.clear()
-        for answer in under_way + held:
-            if not answer.done():
-                answer.set_exception(failure.exception())
+        for future in under_way + held:
+            if not future.done():
+                future.set_exception(failure.exception())
 
     def _tune(self, sock: socket.socket) -> None:
         """Options of TCP; asyncio has set TCP_NODELAY already."""

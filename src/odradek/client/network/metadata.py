@@ -226,13 +226,13 @@ class Metadata:
         whole = self._all_topics
         for address in self._candidates():
             try:
-                answer = await self._ask_one(address, whole)
+                response = await self._ask_one(address, whole)
             except KafkaError as error:
                 problems[address] = error
                 continue
-            image = self.image.merged(answer)
+            image = self.image.merged(response)
             if whole:
-                present = {topic.name for topic in answer.topics}
+                present = {topic.name for topic in response.topics}
                 image = image.without([name for name in image.topics if name not in present])
             self.image = image
             self.problem = None
@@ -247,11 +247,11 @@ class Metadata:
             topics=None if whole else [MetadataRequestTopic(name=topic) for topic in self._topics],
             allow_auto_topic_creation=self._auto_create,
         )
-        answer = await connection.send(request)
-        assert isinstance(answer, MetadataResponse)
-        if answer.error_code != ErrorCode.NONE:
-            raise KafkaError(ErrorCode.of(answer.error_code))
-        return answer
+        response = await connection.send(request)
+        assert isinstance(response, MetadataResponse)
+        if response.error_code != ErrorCode.NONE:
+            raise KafkaError(ErrorCode.of(response.error_code))
+        return response
 
     def _candidates(self) -> list[Address]:
         """An open connection first, then the other known brokers from a random one on, then the bootstrap list."""

@@ -80,15 +80,15 @@ class MetadataSnapshot:
                 return topic.name
         return None
 
-    def merged(self, answer: MetadataResponse) -> Self:
-        """This image with what `answer` says: brokers are replaced, topics in it are updated, others stay.
+    def merged(self, response: MetadataResponse) -> Self:
+        """This image with what `response` says: brokers are replaced, topics in it are updated, others stay.
 
         A partition keeps what came with the highest leader epoch: answers of a broker that lags behind must not
         bring an old leader back (KIP-320). A topic with another id is another topic.
         """
         topics = dict(self.topics)
         errors = dict(self.topic_errors)
-        for topic in answer.topics:
+        for topic in response.topics:
             name = topic.name
             if not name:
                 continue
@@ -102,12 +102,14 @@ class MetadataSnapshot:
                     topics.pop(name, None)
         return replace(
             self,
-            cluster_id=answer.cluster_id,
-            controller=answer.controller_id,
+            cluster_id=response.cluster_id,
+            controller=response.controller_id,
             brokers=MappingProxyType(
-                {broker.node_id: Address(broker.host, broker.port) for broker in answer.brokers}
+                {broker.node_id: Address(broker.host, broker.port) for broker in response.brokers}
             ),
-            racks=MappingProxyType({broker.node_id: broker.rack for broker in answer.brokers if broker.rack}),
+            racks=MappingProxyType(
+                {broker.node_id: broker.rack for broker in response.brokers if broker.rack}
+            ),
             topics=topics,
             topic_errors=errors,
         )

@@ -147,12 +147,14 @@ class PartitionQueue:
             batch.identity = self.numbering.number(batch.record_count)
         return batch
 
-    def answered(self, batch: ProducerBatch, answer: AttemptResult, *, may_retry: bool) -> ProduceErrorAction:
+    def answered(
+        self, batch: ProducerBatch, attempt: AttemptResult, *, may_retry: bool
+    ) -> ProduceErrorAction:
         """Decide about a batch in flight. It is kept here if it is to be tried again; after SPLIT call `replace`."""
         head = not self._retrying and self.in_flight[0] is batch
         self.in_flight.remove(batch)
         verdict = judge(
-            answer.code,
+            attempt.code,
             idempotent=batch.identity is not None,
             head=head,
             record_count=batch.record_count,
@@ -162,12 +164,12 @@ class PartitionQueue:
         if batch.done and verdict is not ProduceErrorAction.DELIVERED:
             verdict = ProduceErrorAction.GIVE_UP
         if verdict is ProduceErrorAction.GIVE_UP:
-            self._give_back(batch, answer.code)
+            self._give_back(batch, attempt.code)
         elif verdict is ProduceErrorAction.DELIVERED:
             if self.numbering is not None:
                 self.numbering.established = True
         elif verdict is not ProduceErrorAction.SPLIT:
-            batch.last_problem = answer.error
+            batch.last_problem = attempt.error
             self._retrying.append(batch)
             if verdict in (ProduceErrorAction.NEW_EPOCH, ProduceErrorAction.NEW_PRODUCER_ID):
                 self._renumbering = verdict

@@ -30,9 +30,9 @@ def to_bytes(value: object, serializer: Serializer | None, what: str) -> Buffer 
 def to_headers(headers: HeaderInput) -> tuple[tuple[str, bytes | None], ...]:
     """Headers as pairs, in order; text values as UTF-8."""
     pairs = headers.items() if isinstance(headers, Mapping) else headers
-    result = []
+    checked = []
     for name, content in pairs:
         if not isinstance(name, str):
             raise TypeError(f"a header's name must be str, not {type(name).__name__}")
-        result.append((name, content.encode() if isinstance(content, str) else content))
-    return tuple(result)
+        checked.append((name, content.encode() if isinstance(content, str) else content))
+    return tuple(checked)

@@ -91,7 +91,7 @@ class ProducePlanner:
         return plan
 
     def _candidates(self, plan: ProducePlan, now: float) -> list[tuple[PartitionQueue, int]]:
-        result = []
+        candidates = []
         for queue in self._accumulator.ready:
             broker = self._leader_of(queue.topic_partition)
             if broker is None:
@@ -102,10 +102,10 @@ class ProducePlanner:
                 if self._admits is not None and not self._admits(queue.topic_partition):
                     plan.not_admitted = True
                 elif self._numbered(queue):
-                    result.append((queue, broker))
+                    candidates.append((queue, broker))
                 else:
                     plan.producer_id_wanted = True
-        return result
+        return candidates
 
     def _numbered(self, queue: PartitionQueue) -> bool:
         """Whether batches of this queue can be numbered, if they have to be."""

@@ -303,12 +303,12 @@ class Sender:
         metadata.image = newer
         return moved
 
-    def _answer_all(self, in_flight: InFlight, answer: AttemptResult) -> None:
+    def _answer_all(self, in_flight: InFlight, attempt: AttemptResult) -> None:
         for batch in in_flight.values():
-            self._resolve(batch, answer, leader_known=False)
+            self._resolve(batch, attempt, leader_known=False)
         self.turn_soon()
 
-    def _resolve(self, batch: ProducerBatch, answer: AttemptResult, leader_known: bool) -> None:
+    def _resolve(self, batch: ProducerBatch, attempt: AttemptResult, leader_known: bool) -> None:
         """Act on the verdict about one batch."""
         now = self._cluster.clock.monotonic()
         may_retry = batch.attempt_count <= self._settings.retries and now < batch.deadline
@@ -317,7 +317,7 @@ class Sender:
         accumulator = self._accumulator
         with accumulator.lock:
             queue = accumulator.queue_of(batch)
-            verdict = queue.answered(batch, answer, may_retry=may_retry)
+            verdict = queue.answered(batch, attempt, may_retry=may_retry)
             if verdict in (ProduceErrorAction.DELIVERED, ProduceErrorAction.GIVE_UP):
                 accumulator.release(batch)
             elif verdict is ProduceErrorAction.RETRY or (
@@ -326,17 +326,17 @@ class Sender:
                 queue.not_before = now + self._cluster.backoff.delay_s(batch.attempt_count - 1)
             accumulator.mark(queue)
         if verdict is ProduceErrorAction.DELIVERED:
-            batch.settle(base_offset=answer.base_offset, log_append_time_ms=answer.log_append_time_ms)
+            batch.settle(base_offset=attempt.base_offset, log_append_time_ms=attempt.log_append_time_ms)
             return
         if verdict is ProduceErrorAction.GIVE_UP:
-            error = answer.error or KafkaError(answer.code)
+            error = attempt.error or KafkaError(attempt.code)
             self._fail(
                 batch,
-                self._too_late(batch, error) if answer.code.retriable and now >= batch.deadline else error,
+                self._too_late(batch, error) if attempt.code.retriable and now >= batch.deadline else error,
             )
             return
         _log.debug(
-            "produce_retry", partition=batch.topic_partition, code=answer.code.name, verdict=verdict.name
+            "produce_retry", partition=batch.topic_partition, code=attempt.code.name, verdict=verdict.name
         )
         if verdict is ProduceErrorAction.SPLIT:
             parts = split_batch(batch, self._codec, self._settings.codec_level)

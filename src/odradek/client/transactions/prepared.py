@@ -70,11 +70,11 @@ class TransactionClient:
             transactional_id=transactional_id, transaction_timeout_ms=transaction_timeout_ms
         )
         what = f"fencing the producers of {transactional_id!r}"
-        answer = await self._ask(what, TRANSACTION, transactional_id, "InitProducerId", request, timeout_s)
+        response = await self._ask(what, TRANSACTION, transactional_id, "InitProducerId", request, timeout_s)
         return TransactionIdentity(
             transactional_id=transactional_id,
-            producer_id=answer.producer_id,
-            producer_epoch=answer.producer_epoch,
+            producer_id=response.producer_id,
+            producer_epoch=response.producer_epoch,
         )
 
     async def end(self, identity: TransactionIdentity, *, committed: bool, timeout_s: float) -> None:
@@ -159,14 +159,14 @@ class TransactionClient:
 
         async def attempt(left_s: float) -> Any:
             while True:
-                answer = await coordinator.ask(
+                response = await coordinator.ask(
                     api, request, timeout_s=min(left_s, self._request_timeout_s), at_most=at_most
                 )
-                code = _code_of(answer)
+                code = _code_of(response)
                 coordinator.note(code)
                 verdict = action_for_response(code)
                 if verdict is TransactionErrorAction.FINE:
-                    return answer
+                    return response
                 if verdict is not TransactionErrorAction.RETRY:
                     raise as_error(verdict, code, what)
                 if code is not ErrorCode.CONCURRENT_TRANSACTIONS:
@@ -197,11 +197,11 @@ def _offset_commit(identity: TransactionIdentity, group_id: str, offsets: Offset
     )
 
 
-def _code_of(answer: Any) -> ErrorCode:
+def _code_of(response: Any) -> ErrorCode:
     """The first error that is not a consequence of another one."""
-    topics = getattr(answer, "topics", None)
+    topics = getattr(response, "topics", None)
     if topics is None:
-        return ErrorCode.of(answer.error_code)
+        return ErrorCode.of(response.error_code)
     codes = [ErrorCode.of(partition.error_code) for topic in topics for partition in topic.partitions]
     errors = [code for code in codes if code is not ErrorCode.NONE]
     return next(

@@ -207,10 +207,10 @@ class ProducerTransactions:
             return request.replace(producer_id=old.producer_id, producer_epoch=old.producer_epoch)
 
         at_most = _FIRST_INIT_WITH_TWO_PHASES if two_phase else None
-        answer = await self._ask(
+        response = await self._ask(
             "init_transactions", self._coordinator, "InitProducerId", build, timeout_s, at_most=at_most
         )
-        identity = ProducerId(producer_id=answer.producer_id, producer_epoch=answer.producer_epoch)
+        identity = ProducerId(producer_id=response.producer_id, producer_epoch=response.producer_epoch)
         connection = await self._coordinator.connection()
         bumps = connection.feature(FEATURE) >= EPOCH_PER_TRANSACTION
         core.initialized(
@@ -236,7 +236,7 @@ class ProducerTransactions:
             at_most = None if core.epoch_per_transaction else _CLASSIC_END_MAX
             what = "commit_transaction" if committed else "abort_transaction"
             try:
-                answer = await self._ask(
+                response = await self._ask(
                     what, self._coordinator, "EndTxn", request, timeout_s, at_most=at_most
                 )
             except TransactionError:
@@ -244,9 +244,9 @@ class ProducerTransactions:
                     raise
                 core.bump_wanted = True  # a new epoch aborts what is left of it
             else:
-                if answer.producer_id >= 0:
+                if response.producer_id >= 0:
                     following = ProducerId(
-                        producer_id=answer.producer_id, producer_epoch=answer.producer_epoch
+                        producer_id=response.producer_id, producer_epoch=response.producer_epoch
                     )
         core.ended(following)
         if following is not None:
@@ -367,13 +367,13 @@ class ProducerTransactions:
 
         async def attempt(left_s: float) -> Any:
             while True:
-                answer = await coordinator.ask(
+                response = await coordinator.ask(
                     api, build, timeout_s=min(left_s, self._request_timeout_s), at_most=at_most
                 )
-                verdict, code = _worst(api, answer)
+                verdict, code = _worst(api, response)
                 coordinator.note(code)
                 if verdict is TransactionErrorAction.FINE:
-                    return answer
+                    return response
                 if verdict is not TransactionErrorAction.RETRY:
                     raise self._refused(verdict, code, what)
                 if code is not ErrorCode.CONCURRENT_TRANSACTIONS:
@@ -396,20 +396,20 @@ class ProducerTransactions:
         return error
 
 
-def _worst(api: str, answer: Any) -> tuple[TransactionErrorAction, ErrorCode]:
+def _worst(api: str, response: Any) -> tuple[TransactionErrorAction, ErrorCode]:
     """What an answer says, of all that it has to say."""
     if api == "AddPartitionsToTxn":
         codes = [
             ErrorCode.of(partition.partition_error_code)
-            for topic in answer.results_by_topic_v3_and_below
+            for topic in response.results_by_topic_v3_and_below
             for partition in topic.results_by_partition
         ]
     elif api == "TxnOffsetCommit":
         codes = [
-            ErrorCode.of(partition.error_code) for topic in answer.topics for partition in topic.partitions
+            ErrorCode.of(partition.error_code) for topic in response.topics for partition in topic.partitions
         ]
     else:
-        codes = [ErrorCode.of(answer.error_code)]
+        codes = [ErrorCode.of(response.error_code)]
     results = [(action_for_response(code), code) for code in codes if code is not ErrorCode.NONE]
     if not results:
         return TransactionErrorAction.FINE, ErrorCode.NONE

@@ -88,9 +88,9 @@ class Changes:
         return await outcome_of(task)
 
     async def _and_applied(self, change: Callable[[], Awaitable[T]]) -> T:
-        result = await self._in_turn(change)
+        outcome = await self._in_turn(change)
         await self.publication.applied_here()
-        return result
+        return outcome
 
     async def _in_turn(self, change: Callable[[], Awaitable[T]]) -> T:
         async with self._changing:
@@ -127,8 +127,8 @@ class SharedChange(Generic[Q, A]):
 
     async def ask(self, request: Q) -> A:
         """Raises what the request comes to, and as `Changes.alone`."""
-        answer: asyncio.Future[A] = asyncio.get_running_loop().create_future()
-        entry = request, answer
+        future: asyncio.Future[A] = asyncio.get_running_loop().create_future()
+        entry = request, future
         self._waiting.append(entry)
         try:
             await self._changes.alone(self._decide_together)
@@ -136,7 +136,7 @@ class SharedChange(Generic[Q, A]):
             if entry in self._waiting:  # it was not looked at, and must not be later: its asker comes again
                 self._waiting.remove(entry)
             raise
-        return await answer
+        return await future
 
     async def _decide_together(self) -> None:
         waiting, self._waiting = self._waiting, []
@@ -144,18 +144,18 @@ class SharedChange(Generic[Q, A]):
         try:
             outcomes = await self._decide([request for request, _ in waiting])
         finally:  # whatever went wrong: nothing waits for ever
-            for (_, answer), outcome in zip(waiting, outcomes, strict=True):
-                _settle(answer, outcome)
+            for (_, future), outcome in zip(waiting, outcomes, strict=True):
+                _settle(future, outcome)
 
 
 _UNDECIDED: Final = KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, "it was not decided: ask again")
 
 
-def _settle(answer: asyncio.Future[A], outcome: A | KafkaError) -> None:
-    if answer.done():
+def _settle(future: asyncio.Future[A], outcome: A | KafkaError) -> None:
+    if future.done():
         return
     if isinstance(outcome, KafkaError):
-        answer.set_exception(KafkaError(outcome.code, outcome.message))
-        answer.exception()  # the asker may be gone: that is no fault to report
+        future.set_exception(KafkaError(outcome.code, outcome.message))
+        future.exception()  # the asker may be gone: that is no fault to report
     else:
-        answer.set_result(outcome)
+        future.set_result(outcome)

@@ -286,13 +286,13 @@ class Controller:
         if report.controller_epoch == self.epoch:
             self._publication.acknowledged_by(report.broker_id, report.version, report.opening)
         if report.broker_id == self._me:
-            answer = await self._publication.applied_since(report.version, max_wait_s=max_wait_s)
+            response = await self._publication.applied_since(report.version, max_wait_s=max_wait_s)
         else:
-            answer = await self._publication.update_since(
+            response = await self._publication.update_since(
                 report.controller_epoch, report.version, max_wait_s=max_wait_s
             )
         self.brokers.check_epoch(report.broker_id, report.broker_epoch)
-        return answer
+        return response
 
     # -- partitions
 

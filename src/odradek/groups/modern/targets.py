@@ -41,10 +41,10 @@ class TargetQuestion:
 
     def changes(self) -> dict[str, Assignment]:
         """The members whose target changes."""
-        answer = self.assignor(self.members, self.partitions, self.targets)
+        assignment = self.assignor(self.members, self.partitions, self.targets)
         return {
             member_id: share
-            for member_id, share in answer.items()
+            for member_id, share in assignment.items()
             if share != self.targets.get(member_id, NOTHING)
         }
 

@@ -53,8 +53,8 @@ class MappingRule:
         match = self.pattern.fullmatch(name)
         if match is None:
             return None
-        result = _GROUP.sub(lambda number: match[int(number[1])] or "", self.replacement)
-        return {"L": result.lower(), "U": result.upper()}.get(self.case, result)
+        mapped = _GROUP.sub(lambda number: match[int(number[1])] or "", self.replacement)
+        return {"L": mapped.lower(), "U": mapped.upper()}.get(self.case, mapped)
 
 
 def parse_rules(text: str) -> tuple[MappingRule, ...]:
@@ -90,9 +90,9 @@ def principal_of(certificate: Mapping[str, Any] | None, rules: Sequence[MappingR
         return ANONYMOUS
     name = distinguished_name(certificate.get("subject", ()))
     for rule in rules:
-        result = rule.apply(name)
-        if result is not None:
-            return USER + result
+        mapped = rule.apply(name)
+        if mapped is not None:
+            return USER + mapped
     return None
 
 

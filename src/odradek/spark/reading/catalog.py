@@ -97,7 +97,7 @@ def resolve(
     option = option_name(known, side)
     wanted = wishes(known, partitions, option)
     answers = _ask(wanted, catalog)
-    too_new = sorted(partition for partition, answer in answers.items() if answer == NO_SUCH_RECORD)
+    too_new = sorted(partition for partition, offset in answers.items() if offset == NO_SUCH_RECORD)
     if too_new and no_newer_record is NoNewerRecord.ERROR:
         first = too_new[0]
         raise ConfigError(

@@ -67,10 +67,10 @@ class LogAppender:
         producers, repeated = self._producers.check(headers, self._segments.end_offset, now_ms, guard)
         if repeated:
             return self._known(repeated)
-        _, result = self._write(batches, append_bytes, leader_epoch, now_ms)
+        _, appended = self._write(batches, append_bytes, leader_epoch, now_ms)
         for state in producers:
             self._producers.put(state)
-        return result
+        return appended
 
     def _known(self, repeated: tuple[WrittenBatch, ...]) -> AppendResult:
         time = repeated[0].timestamp if self._config.message_timestamp_type == LOG_APPEND_TIME else -1
@@ -90,9 +90,9 @@ class LogAppender:
                 timestamp=marker.timestamp,
             )
         )
-        segment, result = self._write([(read_header(batch), batch)], len(batch), leader_epoch, now_ms)
-        self._mark(segment, marker, result.first_offset, now_ms)
-        return result
+        segment, appended = self._write([(read_header(batch), batch)], len(batch), leader_epoch, now_ms)
+        self._mark(segment, marker, appended.first_offset, now_ms)
+        return appended
 
     def _write(
         self, batches: Batches, append_bytes: int, leader_epoch: int, now_ms: int

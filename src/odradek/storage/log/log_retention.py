@@ -97,20 +97,20 @@ class LogRetention:
             else:
                 self._tail.roll(RollReason.AGE)
         deleted = take_out(segments, reasons)
-        for segment, result in deleted:
+        for segment, deletion in deleted:
             self._context.files.forget(segment.path(naming.LOG))
             self._durability.forget_file(segment.path(naming.SNAPSHOT))
             log.info(
                 "segment_deleted",
                 partition=self._context.topic_partition,
-                base_offset=result.base_offset,
-                reason=result.reason.value,
+                base_offset=deletion.base_offset,
+                reason=deletion.reason.value,
             )
         if deleted:
             self._removals.add([segment for segment, _ in deleted])
             self._move_start(segments.base_offset)
             self._small_files.write_start()  # durable before the files go: a log that begins later than it did lost something
-        return [result for _, result in deleted]
+        return [deletion for _, deletion in deleted]
 
 
 def candidates(segments: SegmentList) -> Iterator[RetentionSegment]:

@@ -58,8 +58,8 @@ class ReadProgress:
         """What `work` came to, done on another thread."""
         if key not in self._results:
             raise NotAtHand(Missing(key, work, size_bytes))
-        result: T = self._results[key]
-        return result
+        value: T = self._results[key]
+        return value
 
 
 async def read_off_loop(

@@ -185,13 +185,13 @@ _LIST: Final = AggregateFunction(
 
 
 def _like(
-    function: AggregateFunction, result: Callable[..., Any], typed: str, constants: int = 0
+    function: AggregateFunction, result_of: Callable[..., Any], typed: str, constants: int = 0
 ) -> AggregateFunction:
     return AggregateFunction(
         start=function.start,
         add=function.add,
         remove=function.remove,
-        result=result,
+        result=result_of,
         merge=function.merge,
         typed=typed,
         constants=constants,

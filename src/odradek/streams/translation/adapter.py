@@ -268,9 +268,9 @@ class TaskProcessor(StatefulProcessor):
                 passing += [{"topic": changelog.topic, "records": records} for records in changes]
             tables.append(self._run.passing(example, passing))
         paged.flush()
-        answer = pa.concat_tables(tables)
-        if answer.num_rows:
-            yield self._row(packed(answer))
+        passed = pa.concat_tables(tables)
+        if passed.num_rows:
+            yield self._row(packed(passed))
 
     def _set_timer(self, store: ByteStore, timer_values: Any) -> None:
         """A timer of Spark for what the processor waits for."""

@@ -127,8 +127,8 @@ def _from_kafka(column: Column, kind: DataType, role: str) -> tuple[Column, Colu
 def _by_schema(column: Column, schema: DeclaredSchema, form: SchemaFormat) -> Decoded:
     kind = struct_type(schema.ddl)
     value: DataType = kind if form.is_record else kind.fields[0].dataType
-    result = StructType().add("value", value).add("problem", StringType())
-    outcome = arrow_column(_decoder(form, value), result, column)
+    decoded_type = StructType().add("value", value).add("problem", StringType())
+    outcome = arrow_column(_decoder(form, value), decoded_type, column)
     made = outcome.getField("value")
     struct = made if form.is_record else sf.when(made.isNotNull(), sf.struct(made.alias(schema.names[0])))
     return Decoded(struct, outcome.getField("problem"))

@@ -109,19 +109,19 @@ def named(rows: DataFrame, made: list[Column], *, alone: str) -> list[tuple[str,
     """The columns with their names. One without a name is called `alone`; of several, each needs a name."""
     names = rows.select(*made).columns
     visible = {name.lower() for name in rows.columns}
-    result = []
+    named_columns = []
     for name, column in zip(names, made, strict=True):
         unnamed = not name.isidentifier() and name.lower() not in visible
         if unnamed or name.startswith("__"):
             if len(made) > 1:
                 raise ConfigError(f"one of several expressions needs a name: {column} AS name")
             name = alone
-        result.append((name, column.alias(name)))
-    lower = [name.lower() for name, _ in result]
+        named_columns.append((name, column.alias(name)))
+    lower = [name.lower() for name, _ in named_columns]
     for name in lower:
         if lower.count(name) > 1:
             raise ConfigError(f"the column {name} is there twice: name one of them otherwise")
-    return result
+    return named_columns
 
 
 def struct_of(made: list[tuple[str, Column]], *, bare: str, present: Column | None = None) -> Column:

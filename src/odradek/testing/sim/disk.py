@@ -224,12 +224,12 @@ class SimDisk:
     def _check_replaceable(self, source: str, target: str) -> None:
         if not self.exists(target):
             return
-        result = self.medium.find(target)
+        entry = self.medium.find(target)
         if isinstance(self.medium.find(source), Inode):
             self.medium.file(target)
-        elif isinstance(result, Inode):
+        elif isinstance(entry, Inode):
             raise NotADirectoryError(errno.ENOTDIR, "a file is in the way", target)
-        elif result.names:
+        elif entry.names:
             raise OSError(errno.ENOTEMPTY, "the directory is not empty", target)
 
     def remove(self, path: str) -> None:

@@ -272,10 +272,10 @@ class Medium:
         for part in _parts(path):
             if not isinstance(node, Folder):
                 raise NotADirectoryError(errno.ENOTDIR, "not a directory", path)
-            result = node.names.get(part)
-            if result is None:
+            entry = node.names.get(part)
+            if entry is None:
                 raise FileNotFoundError(errno.ENOENT, "no such file or directory", path)
-            node = result
+            node = entry
         return node
 
     def folder(self, path: str) -> Folder:

@@ -127,8 +127,8 @@ class SimOffload:
         job = _Job(offload=self, work=work, arguments=arguments, outcome=self._loop.create_future())
         self._waiting.append(job)
         self._start_next()
-        result: T = await job.outcome
-        return result
+        value: T = await job.outcome
+        return value
 
     def _start_next(self) -> None:
         while self._waiting and self._free_threads > 0:

@@ -378,25 +378,25 @@ class SimRegistry:
             raise SessionExpired("the registry ended the session: begin another")
         loop = self._store.world.loop
         answered: asyncio.Future[None] = loop.create_future()
-        result: list[T] = []
+        outcome: list[T] = []
         self._waiting[answered] = None
         breaks = self._rng.random() < self._conditions.loss
         arrives = breaks and self._rng.random() < 0.5
         self._sent_until = max(self._sent_until, loop.time() + self._drawn(self._conditions.latency_s))
         self._store.at(
-            self._sent_until, self._arrive, self._connection, at_store, result, answered, breaks, arrives
+            self._sent_until, self._arrive, self._connection, at_store, outcome, answered, breaks, arrives
         )
         try:
             await answered
         finally:
             self._waiting.pop(answered, None)
-        return result[0]
+        return outcome[0]
 
     def _arrive(
         self,
         connection: int,
         at_store: Callable[[], T],
-        result: list[T],
+        outcome: list[T],
         answered: asyncio.Future[None],
         breaks: bool,
         arrives: bool,
@@ -406,7 +406,7 @@ class SimRegistry:
         error: Exception | None = None
         if arrives or not breaks:
             try:
-                result.append(at_store())
+                outcome.append(at_store())
             except Exception as raised:  # noqa: BLE001 - it belongs to the asker
                 error = raised
         if breaks and connection == self._connection:

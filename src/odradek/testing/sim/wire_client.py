@@ -44,13 +44,13 @@ class WireClient(asyncio.BufferedProtocol):
         if self._transport is None or self._transport.is_closing():
             raise ConnectionResetError("the connection is lost")
         self._sent += 1
-        answer: asyncio.Future[Message] = asyncio.get_running_loop().create_future()
+        future: asyncio.Future[Message] = asyncio.get_running_loop().create_future()
         key = type(request).API_KEY
         assert key is not None
         header = RequestHeader(key, version, self._sent, "simulated")
-        self._waiting.append((self._sent, header.api_key, version, answer))
+        self._waiting.append((self._sent, header.api_key, version, future))
         self._transport.write(encode_request(header, request))
-        return answer
+        return future
 
     async def ask(self, request: Message, version: int, answer_type: type[M]) -> M:
         """Send, and wait a bounded time."""
@@ -78,16 +78,16 @@ class WireClient(asyncio.BufferedProtocol):
             self._answered(frame)
 
     def _answered(self, frame: memoryview) -> None:
-        number, api_key, version, answer = self._waiting.popleft()
+        number, api_key, version, future = self._waiting.popleft()
         if correlation_id_of(frame) != number:
             raise AssertionError(f"answer {correlation_id_of(frame)} came where {number} was due")
         _, message = decode_response(api_key, version, bytes(frame))
-        if not answer.done():
-            answer.set_result(message)
+        if not future.done():
+            future.set_result(message)
 
     def connection_lost(self, exc: Exception | None) -> None:
         while self._waiting:
-            answer = self._waiting.popleft()[3]
-            if not answer.done():
-                answer.set_exception(ConnectionResetError("the connection was lost under way"))
-                answer.exception()  # the waiter sees it; no one has to
+            future = self._waiting.popleft()[3]
+            if not future.done():
+                future.set_exception(ConnectionResetError("the connection was lost under way"))
+                future.exception()  # the waiter sees it; no one has to

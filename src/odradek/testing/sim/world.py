@@ -215,14 +215,14 @@ class World:
         collecting = gc.isenabled()
         gc.disable()
         try:
-            result = self.loop.run_until_complete(body())
+            value = self.loop.run_until_complete(body())
         finally:
             if collecting:
                 gc.enable()
         if self.errors:
             shown = "\n".join(self.errors[:_ERRORS_SHOWN])
             raise ViolationError(f"{len(self.errors)} errors that no one handled:\n{shown}")
-        return result
+        return value
 
     def _adopt(self, task: asyncio.Task[Any], context: Context) -> None:
         life = self._lives_by_interface.get(context.get(CURRENT))

@@ -33,12 +33,12 @@ def line(value: Any) -> bytes:
 def row_as_json(row: TableRow) -> dict[str, Any]:
     """`key` and `value`, or `key_base64` and `value_base64` for bytes that are not text; `window` where there is one."""
     key = row.key
-    answer: dict[str, Any] = {}
+    document: dict[str, Any] = {}
     if isinstance(key, WindowedKey):
-        answer |= _named("key", key.key) | {"window": {"start_ms": key.start_ms, "end_ms": key.end_ms}}
+        document |= _named("key", key.key) | {"window": {"start_ms": key.start_ms, "end_ms": key.end_ms}}
     else:
-        answer |= _named("key", key)
-    return answer | _named("value", row.value)
+        document |= _named("key", key)
+    return document | _named("value", row.value)
 
 
 def _named(name: str, value: Any) -> dict[str, Any]:
@@ -56,10 +56,10 @@ def freshness_as_json(freshness: Freshness, how: str) -> dict[str, Any]:
     """`how`: full, or brief: without partitions."""
     if how not in ("full", "brief"):
         raise KafkaError(ErrorCode.INVALID_REQUEST, f"freshness={how}: it is full or brief")
-    answer = freshness.as_json()
+    document = freshness.as_json()
     if how == "brief":
-        del answer["partitions"]
-    return answer
+        del document["partitions"]
+    return document
 
 
 def error_as_json(error: Exception) -> tuple[int, dict[str, Any]]:

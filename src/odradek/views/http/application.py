@@ -187,10 +187,10 @@ def _answer(value: Any, status: int = 200) -> Response:
 
 def _answer_error(error: Exception) -> Response:
     status, body = error_as_json(error)
-    answer = _answer(body, status)
+    response = _answer(body, status)
     if status == 503:
-        answer.headers["Retry-After"] = "1"
-    return answer
+        response.headers["Retry-After"] = "1"
+    return response
 
 
 async def _failed(_: Request, error: OdradekError) -> Response:

@@ -117,11 +117,11 @@ class ServingThread:
             daemon=True,
         )
         self._thread.start()
-        answer = self._ready.get()
-        if isinstance(answer, ErrorValue):
+        started = self._ready.get()
+        if isinstance(started, ErrorValue):
             self._thread.join()
-            raise answer.exception()
-        self.address: Final = answer
+            raise started.exception()
+        self.address: Final = started
 
     async def _serve(
         self,

@@ -22,16 +22,16 @@ async def handle(
     lost = partial(broker.cluster.lost_sight_of, broker_id, request.broker_epoch)
     connection.on_finished[CLUSTER_SYNC] = connection.on_lost[CLUSTER_SYNC] = lost
     try:
-        answer = await broker.controller.sync(
+        response = await broker.controller.sync(
             _report(request), max_wait_s=min(max(request.max_wait_ms, 0), _WAIT_MS_MAX) / 1000
         )
     except KafkaError as error:
         return ClusterSyncResponse(error_code=error.code)
     return ClusterSyncResponse(
-        controller_epoch=answer.controller_epoch,
-        version=answer.version,
-        kind=answer.kind,
-        payload=answer.payload,
+        controller_epoch=response.controller_epoch,
+        version=response.version,
+        kind=response.kind,
+        payload=response.payload,
     )
 
 

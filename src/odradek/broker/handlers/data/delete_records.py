@@ -84,29 +84,29 @@ class _Work:
             done = leader.delete_records(offset)
         except KafkaError as error:
             return _failed(index, error.code)
-        result = _deleted(index, leader)
+        deletion = _deleted(index, leader)
         if done is not None:
-            self.waiting[id(result)] = (leader, done)
-        return result
+            self.waiting[id(deletion)] = (leader, done)
+        return deletion
 
     async def finished(self, timeout_ms: int) -> DeleteRecordsResponse:
         futures = [future for _, future in self.waiting.values()]
         await with_timeout(_all_settled(futures), timeout_ms)
         for topic in self.topics:
-            topic.partitions[:] = [self._outcome(result) for result in topic.partitions]
+            topic.partitions[:] = [self._outcome(partition) for partition in topic.partitions]
         return self.response()
 
-    def _outcome(self, result: DeleteRecordsPartitionResult) -> DeleteRecordsPartitionResult:
-        waiting = self.waiting.get(id(result))
+    def _outcome(self, partition: DeleteRecordsPartitionResult) -> DeleteRecordsPartitionResult:
+        waiting = self.waiting.get(id(partition))
         if waiting is None:
-            return result
+            return partition
         leader, future = waiting
         if not future.done() or future.cancelled():
-            return _failed(result.partition_index, ErrorCode.REQUEST_TIMED_OUT)
+            return _failed(partition.partition_index, ErrorCode.REQUEST_TIMED_OUT)
         error = future.exception()
         if isinstance(error, KafkaError):
-            return _failed(result.partition_index, error.code)
-        return _deleted(result.partition_index, leader)
+            return _failed(partition.partition_index, error.code)
+        return _deleted(partition.partition_index, leader)
 
     def response(self) -> DeleteRecordsResponse:
         return DeleteRecordsResponse(topics=self.topics)

@@ -68,7 +68,9 @@ def handle(
         if _names_many(request):
             return HeldResponse(_plan_many(broker, context, request, follower))
         by_id = context.api_version >= _SINCE_TOPIC_IDS
-        wanted = [_wanted(topic, item, by_id) for topic in request.topics for item in topic.partitions]
+        wanted = [
+            _wanted(topic, partition, by_id) for topic in request.topics for partition in topic.partitions
+        ]
         plan = _plan(broker, context, request, follower, wanted)
     except KafkaError as error:
         return _refused(context, request, error)
@@ -90,8 +92,8 @@ async def _bring_first(
 ) -> FetchResponse:
     """Some of it is on the disk alone: another thread waits for that, and others are served meanwhile."""
     results = await _brought(broker, reading)
-    answer = _answer(broker, context, request, plan, reading, results)
-    return answer if isinstance(answer, FetchResponse) else await answer
+    response = _answer(broker, context, request, plan, reading, results)
+    return response if isinstance(response, FetchResponse) else await response
 
 
 async def _brought(broker: BrokerContext, reading: Reading) -> list[Result]:
@@ -178,9 +180,9 @@ async def _plan_many(
     by_id = context.api_version >= _SINCE_TOPIC_IDS
     wanted = []
     for topic in request.topics:
-        for item in topic.partitions:
+        for partition in topic.partitions:
             await turn.step()
-            wanted.append(_wanted(topic, item, by_id))
+            wanted.append(_wanted(topic, partition, by_id))
     if follower is None and len(wanted) > SESSION_PARTITIONS_MAX:
         if request.session_epoch > 0:
             error = KafkaError(
@@ -219,15 +221,15 @@ async def _fetch_many(
         ).response
         results = await _read_many(broker, turn, reading)
     kept = []
-    for result in results:
+    for reading_result in results:
         await turn.step()
-        if plan.session is None or plan.session.changed(_sent(result)) or not plan.incremental:
-            kept.append(result)
+        if plan.session is None or plan.session.changed(_sent(reading_result)) or not plan.incremental:
+            kept.append(reading_result)
     hints = _hints(broker, context)
     topics: _Topics = {}
-    for result in kept:
+    for reading_result in kept:
         await turn.step()
-        _add(topics, result, hints)
+        _add(topics, reading_result, hints)
     response = FetchResponse(session_id=plan.session_id, responses=list(topics.values()))
     return response if hints is None else _with_endpoints(response, hints)
 
@@ -312,7 +314,8 @@ def _refused(context: RequestContext, request: FetchRequest, error: KafkaError) 
     return FetchResponse(
         responses=[
             FetchableTopicResponse(
-                topic=topic.topic, partitions=[failed(item.partition, error) for item in topic.partitions]
+                topic=topic.topic,
+                partitions=[failed(partition.partition, error) for partition in topic.partitions],
             )
             for topic in request.topics
         ]
@@ -347,15 +350,17 @@ def _follower(broker: BrokerContext, context: RequestContext, request: FetchRequ
     return FetchingBroker(broker_id=BrokerId(replica_id), broker_epoch=state.replica_epoch)
 
 
-def _wanted(topic: FetchTopic, item: FetchPartition, by_id: bool) -> WantedPartition:
+def _wanted(topic: FetchTopic, partition: FetchPartition, by_id: bool) -> WantedPartition:
     return WantedPartition(
-        key=identified(topic.topic_id, item.partition) if by_id else named(topic.topic, item.partition),
-        fetch_offset=item.fetch_offset,
-        max_bytes=item.partition_max_bytes,
-        current_leader_epoch=item.current_leader_epoch,
-        last_fetched_epoch=item.last_fetched_epoch,
-        log_start_offset=item.log_start_offset,
-        high_watermark=item.high_watermark,
+        key=identified(topic.topic_id, partition.partition)
+        if by_id
+        else named(topic.topic, partition.partition),
+        fetch_offset=partition.fetch_offset,
+        max_bytes=partition.partition_max_bytes,
+        current_leader_epoch=partition.current_leader_epoch,
+        last_fetched_epoch=partition.last_fetched_epoch,
+        log_start_offset=partition.log_start_offset,
+        high_watermark=partition.high_watermark,
     )
 
 
@@ -395,13 +400,17 @@ def _response(
 ) -> FetchResponse:
     session = plan.session
     if session is not None:
-        kept = [result for result in results if session.changed(_sent(result)) or not plan.incremental]
+        kept = [
+            partition_result
+            for partition_result in results
+            if session.changed(_sent(partition_result)) or not plan.incremental
+        ]
     else:
         kept = list(results)
     hints = _hints(broker, context)
     topics: _Topics = {}
-    for result in kept:
-        _add(topics, result, hints)
+    for partition_result in kept:
+        _add(topics, partition_result, hints)
     response = FetchResponse(session_id=plan.session_id, responses=list(topics.values()))
     return response if hints is None else _with_endpoints(response, hints)
 
@@ -410,17 +419,17 @@ def _hints(broker: BrokerContext, context: RequestContext) -> LeaderHints | None
     return LeaderHints(broker, context) if context.api_version >= _SINCE_HINTS else None
 
 
-def _add(topics: _Topics, result: Result, hints: LeaderHints | None) -> None:
-    key = result.key
+def _add(topics: _Topics, partition_result: Result, hints: LeaderHints | None) -> None:
+    key = partition_result.key
     topic = topics.get((key.topic, key.topic_id))
     if topic is None:
         topic = FetchableTopicResponse(topic=key.topic, topic_id=key.topic_id, partitions=[])
         topics[key.topic, key.topic_id] = topic
-    topic.partitions.append(_hinted(result, hints))
+    topic.partitions.append(_hinted(partition_result, hints))
 
 
-def _hinted(result: Result, hints: LeaderHints | None) -> PartitionData:
-    data, key = result.data, result.key
+def _hinted(partition_result: Result, hints: LeaderHints | None) -> PartitionData:
+    data, key = partition_result.data, partition_result.key
     if hints is None or data.error_code not in HINTED:
         return data
     known = hints.leader_of(key.topic, key.topic_id, key.partition)
@@ -438,13 +447,13 @@ def _with_endpoints(response: FetchResponse, hints: LeaderHints) -> FetchRespons
     return response.replace(node_endpoints=endpoints) if endpoints else response
 
 
-def _sent(result: Result) -> SentPartition:
+def _sent(partition_result: Result) -> SentPartition:
     return SentPartition(
-        key=result.key,
-        high_watermark=result.data.high_watermark,
-        log_start_offset=result.data.log_start_offset,
-        has_records=result.has_records,
-        has_news=result.has_news,
+        key=partition_result.key,
+        high_watermark=partition_result.data.high_watermark,
+        log_start_offset=partition_result.data.log_start_offset,
+        has_records=partition_result.has_records,
+        has_news=partition_result.has_news,
     )
 
 

@@ -69,12 +69,12 @@ def handle(
 def _answer_few(
     broker: BrokerContext, context: RequestContext, request: ListOffsetsRequest
 ) -> ListOffsetsResponse:
-    answer = _answers(broker, context, request)
+    response = _answers(broker, context, request)
     return ListOffsetsResponse(
         topics=[
             ListOffsetsTopicResponse(
                 name=topic.name,
-                partitions=[answer(topic.name, wanted, ReadProgress()) for wanted in _unique(topic)],
+                partitions=[response(topic.name, wanted, ReadProgress()) for wanted in _unique(topic)],
             )
             for topic in request.topics
             if topic.partitions
@@ -110,13 +110,13 @@ async def _answer_in_turns(
     broker: BrokerContext, turn: Turn, context: RequestContext, request: ListOffsetsRequest
 ) -> ListOffsetsResponse:
     topics = []
-    answer = _answers(broker, context, request)
+    response = _answers(broker, context, request)
     for topic in request.topics:
         await turn.step()
         partitions = []
         for wanted in _unique(topic):
             await turn.step()
-            attempt = partial(answer, topic.name, wanted)
+            attempt = partial(response, topic.name, wanted)
             partitions.append(await read_off_loop(broker.runtime.offload, attempt))
         if partitions:
             topics.append(ListOffsetsTopicResponse(name=topic.name, partitions=partitions))

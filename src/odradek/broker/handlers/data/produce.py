@@ -293,7 +293,7 @@ class _Work:
         guard = UNVERIFIED if self._admission is None else self._admission.guard_of(partition)
         leader = partition.leader()
         try:
-            result = leader.append(batches, now_ms=self._now_ms, guard=guard)
+            appended = leader.append(batches, now_ms=self._now_ms, guard=guard)
         except KafkaError as error:
             if batches[0][0].is_transactional:
                 raise  # whatever went wrong, its producer aborts the transaction, and writes nothing twice
@@ -301,12 +301,12 @@ class _Work:
         response = PartitionProduceResponse(
             index=data.index,
             error_code=ErrorCode.NONE,
-            base_offset=result.first_offset,
-            log_append_time_ms=result.log_append_time_ms,
+            base_offset=appended.first_offset,
+            log_append_time_ms=appended.log_append_time_ms,
             log_start_offset=partition.start_offset,
         )
         if self._acks == _ALL:
-            future = leader.acknowledgement(result.last_offset)
+            future = leader.acknowledgement(appended.last_offset)
             if future is not None:
                 self.waiting[id(response)] = (partition, future)
         return response

@@ -80,7 +80,7 @@ async def _topic(
 async def _partition(
     broker: BrokerContext, topic: str, place: SharePlace, start_offset: int
 ) -> PartitionAnswer:
-    answer = PartitionAnswer(partition_index=place.partition)
+    response = PartitionAnswer(partition_index=place.partition)
     try:
         if not has_partition(broker, topic, place.partition):
             raise KafkaError(
@@ -90,8 +90,8 @@ async def _partition(
             raise KafkaError(ErrorCode.INVALID_REQUEST, f"{start_offset} is no offset to begin at")
         await broker.shares.begin_at(place, start_offset)
     except KafkaError as error:
-        return answer.replace(error_code=error.code, error_message=error.message)
-    return answer
+        return response.replace(error_code=error.code, error_message=error.message)
+    return response
 
 
 SERVED = ApiHandler(91, handle)

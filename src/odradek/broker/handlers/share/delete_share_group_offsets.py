@@ -38,12 +38,12 @@ async def _topic(broker: BrokerContext, group_id: str, name: str) -> TopicAnswer
             error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
             error_message=message,
         )
-    answer = TopicAnswer(topic_name=name, topic_id=image.topic_id)
+    response = TopicAnswer(topic_name=name, topic_id=image.topic_id)
     try:
         await forget_topic(broker, group_id, image.topic_id)
     except KafkaError as error:
-        return answer.replace(error_code=error.code, error_message=error.message)
-    return answer
+        return response.replace(error_code=error.code, error_message=error.message)
+    return response
 
 
 SERVED = ApiHandler(92, handle)

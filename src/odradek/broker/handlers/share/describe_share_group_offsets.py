@@ -81,12 +81,12 @@ async def _partition(
         state = await broker.shares.keeper.summary(place)
         if state.start_offset == UNKNOWN_OFFSET:
             return unread
-        answer = unread.replace(start_offset=state.start_offset, leader_epoch=state.leader_epoch)
+        response = unread.replace(start_offset=state.start_offset, leader_epoch=state.leader_epoch)
         if not with_lag:
-            return answer
+            return response
         end_offset = await high_watermark_of(broker, TopicPartition(topic, place.partition))
         lag = end_offset - state.start_offset - state.complete_count
-        return answer.replace(lag=max(lag, 0))
+        return response.replace(lag=max(lag, 0))
     except KafkaError as error:
         return unread.replace(error_code=error.code, error_message=error.message)
 

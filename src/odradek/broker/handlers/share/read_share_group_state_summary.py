@@ -24,9 +24,9 @@ _SINCE_COUNTS = 1
 async def handle(
     broker: BrokerContext, context: RequestContext, request: ReadShareGroupStateSummaryRequest
 ) -> ReadShareGroupStateSummaryResponse:
-    result = partial(_result, with_counts=context.api_version >= _SINCE_COUNTS)
+    make_result = partial(_result, with_counts=context.api_version >= _SINCE_COUNTS)
     results = await kept(
-        broker, request, lambda store, place, _: store.summary(place), result, ReadStateSummaryResult
+        broker, request, lambda store, place, _: store.summary(place), make_result, ReadStateSummaryResult
     )
     return ReadShareGroupStateSummaryResponse(results=results)
 
@@ -34,13 +34,13 @@ async def handle(
 def _result(partition: int, outcome: Summary | KafkaError, *, with_counts: bool) -> PartitionResult:
     if isinstance(outcome, KafkaError):
         return PartitionResult(partition=partition, error_code=outcome.code, error_message=outcome.message)
-    result = PartitionResult(
+    summary = PartitionResult(
         partition=partition,
         state_epoch=outcome.state_epoch,
         leader_epoch=outcome.leader_epoch,
         start_offset=outcome.start_offset,
     )
-    return result.replace(delivery_complete_count=outcome.complete_count) if with_counts else result
+    return summary.replace(delivery_complete_count=outcome.complete_count) if with_counts else summary
 
 
 SERVED = ApiHandler(87, handle)

@@ -24,13 +24,13 @@ async def handle(
     results: dict[str, AlterReplicaLogDirTopicResult] = {}
     for directory in request.dirs:
         for topic in directory.topics:
-            result = results.setdefault(
+            topic_result = results.setdefault(
                 topic.name, AlterReplicaLogDirTopicResult(topic_name=topic.name, partitions=[])
             )
             for index in topic.partitions:
                 await turn.step()
                 code = _begin(broker, directory.path, topic.name, index)
-                result.partitions.append(
+                topic_result.partitions.append(
                     AlterReplicaLogDirPartitionResult(partition_index=index, error_code=code)
                 )
     return AlterReplicaLogDirsResponse(results=list(results.values()))

@@ -101,12 +101,12 @@ async def _results(
     turn = broker.turns.begin()
     for name, error in outcomes.items():
         await turn.step()
-        result = PartitionResult(
+        partition_result = PartitionResult(
             partition_id=name.partition,
             error_code=ErrorCode.NONE if error is None else error.code,
             error_message=None if error is None else error.message,
         )
-        results.setdefault(name.topic, []).append(result)
+        results.setdefault(name.topic, []).append(partition_result)
     return [
         ReplicaElectionResult(topic=topic, partition_result=partitions)
         for topic, partitions in results.items()

@@ -41,7 +41,9 @@ async def handle(
             results[position] = await _written(local, turn, marker)
 
     await turn.gather(write, list(by_producer.values()))
-    return WriteTxnMarkersResponse(markers=[result for result in results if result is not None])
+    return WriteTxnMarkersResponse(
+        markers=[marker_result for marker_result in results if marker_result is not None]
+    )
 
 
 async def _written(local: LocalMarkers, turn: Turn, marker: WritableTxnMarker) -> WritableTxnMarkerResult:
