@@ -35,7 +35,9 @@ _BUILT_IN = frozenset(
     for name, value in vars(builtins).items()
     if isinstance(value, type) and issubclass(value, BaseException)
 )
-_HOLDS_NO_INSTANCE = frozenset({"type", "Callable", "Future", "ErrorValue", "Awaitable", "Coroutine"})
+_HOLDS_NO_INSTANCE = frozenset(
+    {"Literal", "type", "Callable", "Future", "ErrorValue", "Awaitable", "Coroutine"}
+)
 _ALLOWED = re.compile(r"#.*\bstored-error: \w+")
 _Function = ast.FunctionDef | ast.AsyncFunctionDef
 
