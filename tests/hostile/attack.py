@@ -6,10 +6,11 @@ import random
 import threading
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
 
+from tests.hostile import heap
 from tests.hostile.figures import MEBIBYTE, Figures, Watched
 from tests.hostile.latencies import Bystander
 from tests.hostile.peer import Peer, parse_address
@@ -66,7 +67,7 @@ class Attack:
     grown_bytes_max: int = 256 * MEBIBYTE
     """Of memory, while it goes on."""
     kept_bytes_max: int = 128 * MEBIBYTE
-    """Of memory, some seconds after it is over."""
+    """Of memory, some seconds after it is over; without what Python's allocator holds for later (`heap.py`)."""
     log_bytes_max: int = MEBIBYTE
     descriptors: int | None = None
     """The limit of each broker, soft and hard."""
@@ -144,6 +145,15 @@ class Stage:
         most = Figures()
         for watched in self.watched():
             most = most.most(watched.read())
+        return most
+
+    def weigh(self) -> Figures:
+        """The same, and each broker is asked how much of its memory holds nothing."""
+        most = Figures()
+        for watched in self.watched():
+            figures = watched.read()
+            unused_bytes = heap.ask(watched.pid, self.home)
+            most = most.most(replace(figures, held_bytes=figures.rss_bytes - unused_bytes))
         return most
 
     def create_topic(self, name: str, *, partitions: int = 1, copies: int = -1, **settings: str) -> None:

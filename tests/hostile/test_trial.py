@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 import time
+from pathlib import Path
 
 import pytest
+from tests.hostile import heap
 from tests.hostile.attack import Attack, Scale, Stage, log_of
 from tests.hostile.figures import Figures
 from tests.hostile.latencies import Answered, Latencies
@@ -83,3 +88,32 @@ def test_figures_of_several_brokers_are_the_largest_of_each() -> None:
     most = Figures(rss_bytes=5, threads=1).most(Figures(rss_bytes=3, threads=9))
 
     assert (most.rss_bytes, most.threads) == (5, 9)
+
+
+def test_what_the_allocator_holds_for_later_is_no_kept_memory(tmp_path: Path) -> None:
+    program = "import sys, time; print('ready', flush=True); time.sleep(60)"
+    environment = {**os.environ, **heap.environment(tmp_path)}
+    process = subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, env=environment)
+    try:
+        assert process.stdout is not None
+        assert process.stdout.readline() == b"ready\n"
+        first = heap.ask(process.pid, tmp_path)
+        second = heap.ask(process.pid, tmp_path)
+        rss_bytes = Figures.read(process.pid, 1, tmp_path / "log").rss_bytes
+    finally:
+        process.kill()
+        process.communicate()
+    assert 0 < first < rss_bytes
+    assert second == pytest.approx(first, abs=1 << 20)
+
+
+def test_the_unused_bytes_are_those_of_arenas_without_objects() -> None:
+    text = (
+        "# arenas allocated current         =                   79\n"
+        "79 arenas * 1048576 bytes/arena    =           82,837,504\n\n"
+        "# bytes in allocated blocks        =           25,743,536\n"
+        "# bytes in available blocks        =           17,736,448\n"
+    )
+    assert heap.unused_bytes(text) == 82_837_504 - 25_743_536
+    with pytest.raises(ValueError, match="no figures"):
+        heap.unused_bytes("")

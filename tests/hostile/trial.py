@@ -11,6 +11,7 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
 
+from tests.hostile import heap
 from tests.hostile.attack import (
     BYSTANDER_TOPIC,
     TARGET_PARTITIONS,
@@ -118,10 +119,11 @@ def _planned(attack: Attack, brokers: int, home: Path) -> Fleet:
     directories = ",".join(str(home / name) for name in attack.log_directories)
     options = ("--data", directories) if directories else ()
     fleet = Fleet.plan(brokers, home, settings=settings, options=options)
+    prefix = ["env", *(f"{name}={value}" for name, value in heap.environment(home).items())]
     if attack.descriptors is not None:
-        limited = ("sh", "-c", _LIMITED.format(limit=attack.descriptors), "sh")
-        for broker in fleet.brokers:
-            broker.terms = replace(broker.terms, prefix=limited)
+        prefix += ["sh", "-c", _LIMITED.format(limit=attack.descriptors), "sh"]
+    for broker in fleet.brokers:
+        broker.terms = replace(broker.terms, prefix=prefix)
     return fleet
 
 
@@ -140,7 +142,7 @@ def _play(stage: Stage, outcome: Outcome) -> None:
         stage.attack.prepare(stage)
     quiet = time.monotonic()
     time.sleep(3.0 if stage.scale.is_full else 1.0)
-    outcome.before = stage.figures()
+    outcome.before = stage.weigh()
     logs = {broker.node_id: log_of(broker).stat().st_size for broker in stage.fleet.brokers}
     attacked = time.monotonic()
     with PeakWatch(stage.watched()) as watch:
@@ -186,7 +188,7 @@ def _weigh(stage: Stage, outcome: Outcome, logs: dict[int, int]) -> None:
         lambda: _is_released(stage.figures(), allowed_rss_bytes, allowed_descriptors),
         _RELEASE_SECONDS if stage.scale.is_full else _RELEASE_SECONDS / 2,
     )
-    after = outcome.after = stage.figures()
+    after = outcome.after = stage.weigh()
     grown = outcome.most.rss_bytes - before.rss_bytes
     logged = 0
     for broker in stage.fleet.brokers:
@@ -202,7 +204,8 @@ def _weigh(stage: Stage, outcome: Outcome, logs: dict[int, int]) -> None:
         grown <= attack.grown_bytes_max,
         f"memory grew by {_mib(grown)}, {_mib(attack.grown_bytes_max)} allowed",
     )
-    kept = after.rss_bytes - before.rss_bytes
+    stage.notes["free_in_the_allocator"] = _mib(after.rss_bytes - after.held_bytes)
+    kept = after.held_bytes - before.held_bytes
     stage.must(
         kept <= attack.kept_bytes_max,
         f"{_mib(kept)} of memory are kept afterwards, {_mib(attack.kept_bytes_max)} allowed",

@@ -143,6 +143,7 @@ ATTACKS: Final = (
         run=_attack,
         brokers=(1, 3),
         grown_bytes_max=512 * MEBIBYTE,
+        kept_bytes_max=64 * MEBIBYTE,
         log_bytes_max=2 * MEBIBYTE,
     ),
 )
