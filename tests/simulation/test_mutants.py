@@ -9,6 +9,7 @@ from tests.simulation.bank import BANK, Mutant
 from tests.simulation.cluster import controller_mutants
 from tests.simulation.cluster import mutants as cluster_mutants
 from tests.simulation.kill_rate import caught_by
+from tests.simulation.mutant import ASIDE
 from tests.simulation.sweep import hunt
 
 from odradek.testing import guarded_disk
@@ -56,6 +57,13 @@ TAKE_LONG = frozenset(
 """Those of a whole broker that one seed in fifty finds, or fewer: 15 s of CPU time each, and more. `make sim` hunts them."""
 OTHERS = [mutant for mutant in BANK if mutant not in OF_REPLICATION and mutant.name not in TAKE_LONG]
 CAUGHT_BY = caught_by()
+
+
+@pytest.mark.parametrize("mutant", [*BANK, *(mutant for mutant, _ in ASIDE)], ids=lambda mutant: mutant.name)
+def test_a_planted_bug_is_about_code_that_is_there(mutant: Mutant) -> None:
+    """Also those that only `make sim` hunts: what was renamed shows here."""
+    with mutant.planted():
+        assert mutant.mistake
 
 
 @pytest.fixture(autouse=True)

@@ -29,7 +29,7 @@ from odradek.replication.leader_role import LeaderRole
 from odradek.replication.partition import Partition
 from odradek.replication.replica import Replica
 from odradek.replication.replica_fetchers import _FetchLoop
-from odradek.storage.directories import log_manager
+from odradek.storage.directories import log_openings
 from odradek.storage.directories.lack_notes import LackNote
 from odradek.storage.directories.log_manager import Absent
 from odradek.storage.log.leader_epochs import EpochEnd, EpochHistory
@@ -72,14 +72,14 @@ def follower_acknowledges_unflushed() -> Patches:
 
 @mutant("row 11: the leader counts itself before its log is flushed", _SCENARIO)
 def leader_acknowledges_unflushed() -> Patches:
-    real = InSync.high_watermark
+    real = InSync.next_high_watermark
 
     def high_watermark(
         self: InSync, current: int, *, durable_offset: int, end_offset: int, min_in_sync: int
     ) -> int:
         return real(self, current, durable_offset=end_offset, end_offset=end_offset, min_in_sync=min_in_sync)
 
-    yield patch.object(InSync, "high_watermark", high_watermark)
+    yield patch.object(InSync, "next_high_watermark", high_watermark)
 
 
 # -- the high watermark
@@ -92,7 +92,7 @@ def leader_commits_alone() -> Patches:
     ) -> int:
         return max(current, durable_offset)
 
-    yield patch.object(InSync, "high_watermark", high_watermark)
+    yield patch.object(InSync, "next_high_watermark", high_watermark)
 
 
 @mutant(
@@ -113,7 +113,7 @@ def shrinks_before_confirmed() -> Patches:
     "row 22: a follower joins in the leader's mind alone: it never holds back what is committed", _SCENARIO
 )
 def maximal_isr_forgotten() -> Patches:
-    real = InSync.high_watermark
+    real = InSync.next_high_watermark
 
     def high_watermark(
         self: InSync, current: int, *, durable_offset: int, end_offset: int, min_in_sync: int
@@ -128,7 +128,7 @@ def maximal_isr_forgotten() -> Patches:
         return max(current, min([durable_offset, *ends]))
 
     assert real is not high_watermark
-    yield patch.object(InSync, "high_watermark", high_watermark)
+    yield patch.object(InSync, "next_high_watermark", high_watermark)
 
 
 @mutant("row 9: a new leader takes all that it has for committed", _SCENARIO)
@@ -144,26 +144,26 @@ def new_leader_commits_all() -> Patches:
 
 @mutant("row 6: a follower believes its leader's high watermark beyond its own log", _SCENARIO)
 def follower_watermark_unbounded() -> Patches:
-    def settle(self: FollowerRole) -> None:
+    def advance_high_watermark(self: FollowerRole) -> None:
         replica = self._replica
         replica.make_durable()
         if self._leader_high_watermark > replica.high_watermark:
             replica.high_watermark = Offset(self._leader_high_watermark)
             replica.readers.high_watermark_moved()
 
-    yield patch.object(FollowerRole, "settle", settle)
+    yield patch.object(FollowerRole, "advance_high_watermark", advance_high_watermark)
 
 
 @mutant("row 58: a follower shows readers all that it has", _SCENARIO)
 def follower_shows_all() -> Patches:
-    def settle(self: FollowerRole) -> None:
+    def advance_high_watermark(self: FollowerRole) -> None:
         replica = self._replica
         durable_offset = replica.make_durable()
         if durable_offset > replica.high_watermark:
             replica.high_watermark = Offset(durable_offset)
             replica.readers.high_watermark_moved()
 
-    yield patch.object(FollowerRole, "settle", settle)
+    yield patch.object(FollowerRole, "advance_high_watermark", advance_high_watermark)
 
 
 # -- roles
@@ -262,7 +262,7 @@ def leads_on() -> Patches:
 
 @mutant("row 5: a follower joins the ISR before it reached the leader's epoch", _SCENARIO)
 def joins_before_the_epoch() -> Patches:
-    real = InSync.expansion
+    real = InSync.isr_expand_proposal
 
     def expansion(self: InSync, follower: BrokerId, high_watermark: int) -> IsrProposal | None:
         start = self.epoch_start_offset
@@ -272,7 +272,7 @@ def joins_before_the_epoch() -> Patches:
         finally:
             object.__setattr__(self, "epoch_start_offset", start)
 
-    yield patch.object(InSync, "expansion", expansion)
+    yield patch.object(InSync, "isr_expand_proposal", expansion)
 
 
 @mutant("row 5: a follower joins the ISR wherever it is", _SCENARIO)
@@ -282,7 +282,7 @@ def joins_from_anywhere() -> Patches:
             return None
         return self._propose((*self.state.isr, follower))
 
-    yield patch.object(InSync, "expansion", expansion)
+    yield patch.object(InSync, "isr_expand_proposal", expansion)
 
 
 @mutant("row 29: a follower that fell out of the ISR never comes back", _SCENARIO)
@@ -290,7 +290,7 @@ def isr_never_grows() -> Patches:
     def expansion(self: InSync, follower: BrokerId, high_watermark: int) -> IsrProposal | None:
         return None
 
-    yield patch.object(InSync, "expansion", expansion)
+    yield patch.object(InSync, "isr_expand_proposal", expansion)
 
 
 @mutant("row 22: a proposal that was refused is waited for, for ever", _SCENARIO)
@@ -324,7 +324,7 @@ def old_incarnations_count() -> Patches:
 
 @mutant("row 10: the high watermark moves although too few are in sync", _SCENARIO)
 def commits_with_too_few() -> Patches:
-    real = InSync.high_watermark
+    real = InSync.next_high_watermark
 
     def high_watermark(
         self: InSync, current: int, *, durable_offset: int, end_offset: int, min_in_sync: int
@@ -336,7 +336,7 @@ def commits_with_too_few() -> Patches:
         finally:
             self.state, self._awaits_eligible = state, waits
 
-    yield patch.object(InSync, "high_watermark", high_watermark)
+    yield patch.object(InSync, "next_high_watermark", high_watermark)
 
 
 # -- following
@@ -498,4 +498,4 @@ def lack_is_not_noted() -> Patches:
     def write_note(disk: Any, directory: str, note: LackNote) -> None:
         return None
 
-    yield patch.object(log_manager, "write_note", write_note)
+    yield patch.object(log_openings, "write_note", write_note)
