@@ -207,7 +207,9 @@ class Dispatcher:
     ) -> Chunks | None:
         """What the controller answers; without one, what this broker can say itself, or nothing if the peer has gone."""
         asker = requester or self._asker(connection)
-        response = await self._broker.cluster.forwarding.answer(frame, asker, lambda: connection.peer_finished)
+        response = await self._broker.cluster.forwarding.answer(
+            frame, asker, lambda: connection.peer_finished
+        )
         if response is not None or connection.peer_finished:
             return response
         _, position = decode_request_header(frame)
