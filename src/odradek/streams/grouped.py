@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Generic, TypeVar, overload
 
 from odradek.model.errors import ConfigError
-from odradek.streams.plan.keyed import Aggregated, Cogrouped, Folded, Processed, ProcessorOutput
+from odradek.streams.plan.keyed import Aggregated, Cogrouped, Folded, FoldedBy, Processed, ProcessorOutput
 from odradek.streams.plan.operators import Emit, Expression, Operator, at_least_one
 from odradek.streams.plan.program import Program
 from odradek.streams.plan.windows import (
@@ -18,6 +18,7 @@ from odradek.streams.plan.windows import (
     milliseconds,
     time_windows,
 )
+from odradek.streams.processors.aggregate import Fold
 from odradek.streams.processors.custom import Processor
 
 TableT = TypeVar("TableT")
@@ -172,6 +173,20 @@ class GroupedStream(Generic[TableT, StreamT]):
     ) -> TableT:
         """`add(key, value, aggregate)` makes the next aggregate, from `start()` on. `schema`: its type, as DDL."""
         return self._fold(start, add, subtract, merge, schema, emit, name)
+
+    def fold(self, fold: Fold, *, schema: str, emit: Emit | None = None, name: str | None = None) -> TableT:
+        """A table of what a fold of yours says: an object that can be pickled. `schema`: the fields of its results, as DDL."""
+        operator = FoldedBy(
+            name=self._program.operator_name("aggregate", name),
+            inputs=(self._operator,),
+            key=self._key,
+            fold=fold,
+            schema=schema,
+            emit=self._emit(emit),
+            window=self._window,
+            final=self._final,
+        )
+        return self._results.table(self._program, operator)
 
     def cogroup(self, add: Callable[[Any, Any, Any], Any]) -> CogroupedStream[TableT, StreamT]:
         """Streams that are added to one aggregate: `a.cogroup(f).cogroup(b, g).aggregate(dict, schema=…)`."""

@@ -10,6 +10,7 @@ from odradek.streams.plan.operators import Emit, Expression, JoinKind, Operator
 from odradek.streams.plan.windows import WindowKind, duration
 
 if TYPE_CHECKING:
+    from odradek.streams.processors.aggregate import Fold
     from odradek.streams.processors.custom import Processor
 
 
@@ -55,6 +56,22 @@ class Folded(KeyedOperator):
     subtract: Callable[..., Any] | None
     merge: Callable[..., Any] | None
     schema: str | None
+    emit: Emit
+    window: WindowKind | None = None
+    final: bool = False
+
+    @property
+    def is_table(self) -> bool:
+        return True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class FoldedBy(KeyedOperator):
+    """As Aggregated, by a fold that is a value. `schema`: the fields of its results."""
+
+    key: tuple[Expression, ...] | None
+    fold: Fold
+    schema: str
     emit: Emit
     window: WindowKind | None = None
     final: bool = False

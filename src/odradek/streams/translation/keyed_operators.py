@@ -7,7 +7,14 @@ from pyspark.sql import functions as sf
 from pyspark.sql.types import LongType, StringType, StructField, StructType
 
 from odradek.model.errors import ConfigError
-from odradek.streams.plan.keyed import Aggregated, Cogrouped, Folded, Processed, ProcessorOutput
+from odradek.streams.plan.keyed import (
+    Aggregated,
+    Cogrouped,
+    Folded,
+    FoldedBy,
+    Processed,
+    ProcessorOutput,
+)
 from odradek.streams.plan.operators import Expression
 from odradek.streams.plan.schemas import declared
 from odradek.streams.plan.windows import SlidingWindows
@@ -77,8 +84,15 @@ def _folded(operator: Folded, translator: Translator) -> RecordFrame:
     return _fold(operator, frame, translator, everything, fold, kind)
 
 
+@translate.register
+def _folded_by(operator: FoldedBy, translator: Translator) -> RecordFrame:
+    frame = translator.frame(operator.inputs[0])
+    everything = sf.struct(*(sf.col(f"`{name}`") for name in frame.fields("__value")))
+    return _fold(operator, frame, translator, everything, operator.fold, struct_type(operator.schema))
+
+
 def _fold(
-    operator: Aggregated | Folded,
+    operator: Aggregated | Folded | FoldedBy,
     frame: RecordFrame,
     translator: Translator,
     arguments: Column,
@@ -99,7 +113,7 @@ def _fold(
 
 
 def _run_fold(
-    operator: Aggregated | Folded | Cogrouped,
+    operator: Aggregated | Folded | FoldedBy | Cogrouped,
     ports: list[Port],
     kind: StructType,
     fold: Fold,
@@ -130,7 +144,7 @@ def _run_fold(
 
 
 def _fold_table(
-    operator: Aggregated | Folded,
+    operator: Aggregated | Folded | FoldedBy,
     frame: RecordFrame,
     translator: Translator,
     arguments: Column,

@@ -15,6 +15,7 @@ from odradek.streams.plan.keyed import (
     Aggregated,
     Cogrouped,
     Folded,
+    FoldedBy,
     ForeignKeyJoin,
     StreamStreamJoin,
     StreamTableJoin,
@@ -106,7 +107,7 @@ def operators_with_old_values(ends: Iterable[Operator]) -> frozenset[Operator]:
     for operator in reversed(list(walk(*ends))):
         if isinstance(operator, Filtered) and _knows_old(operator):
             wanted.add(operator)
-        if isinstance(operator, (Aggregated, Folded)):
+        if isinstance(operator, (Aggregated, Folded, FoldedBy)):
             wanted.update(source for source in operator.inputs if source.is_table)
         elif isinstance(operator, TableTableJoin):
             left, right = operator.inputs
@@ -135,4 +136,4 @@ def _knows_old(operator: Operator) -> bool:
     """Does a table know what an update replaces, though no operator asks? A filter of it leaves out deletes of nothing."""
     if isinstance(operator, (Filtered, Selected)):
         return operator.is_table and _knows_old(operator.inputs[0])
-    return isinstance(operator, (Aggregated, Cogrouped, Folded, TableTableJoin))
+    return isinstance(operator, (Aggregated, Cogrouped, Folded, FoldedBy, TableTableJoin))

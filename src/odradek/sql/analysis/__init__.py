@@ -1,0 +1,1 @@
+"""Names, types and keys of queries."""

@@ -1,0 +1,101 @@
+"""How a value becomes one of another type, as Spark SQL. What cannot be read is null, as in ksqlDB."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from odradek.sql.errors import SqlError
+from odradek.sql.types import SqlType, can_cast, common_type
+
+_TIMESTAMP_PATTERN: Final = "yyyy-MM-dd''T''HH:mm:ss.SSS"
+_MS_PER_DAY: Final = 86_400_000
+
+
+def cast(text: str, source: SqlType, target: SqlType) -> str:
+    """CAST(text AS target). SqlError for a cast that does not exist."""
+    if not can_cast(source, target):
+        raise SqlError(f"Cast of {source} to {target} is not supported")
+    return converted(text, source, target)
+
+
+def converted(text: str, source: SqlType, target: SqlType) -> str:  # noqa: C901 - a case for each type
+    """The text for a conversion that exists."""
+    if source == target:
+        return text
+    if source.kind == "NULL":
+        return f"cast(null as {target.ddl})"
+    match target.kind:
+        case "STRING":
+            return _to_string(text, source)
+        case "BOOLEAN":
+            return f"(lower(trim({text})) in ('true', 't', 'tr', 'tru', 'yes', 'ye', 'y'))"
+        case "INTEGER" | "BIGINT" | "DOUBLE" | "DECIMAL":
+            return _to_number(text, source, target)
+        case "DATE" if source.kind == "TIMESTAMP":
+            return f"to_date({text})"
+        case "DATE":
+            return f"try_cast({text} as date)"
+        case "TIMESTAMP":
+            return f"try_cast({text} as timestamp)"
+        case "TIME" if source.kind == "TIMESTAMP":
+            return f"cast(pmod(unix_millis({text}), {_MS_PER_DAY}) as int)"
+        case "TIME":
+            return f"cast(unix_millis(try_to_timestamp(concat('1970-01-01 ', {text}))) as int)"
+        case "ARRAY":
+            return f"transform({text}, x_ -> {converted('x_', source.element, target.element)})"
+        case "MAP":
+            keys = converted("k_", source.map_key, target.map_key)
+            values = converted("v_", source.element, target.element)
+            return f"transform_values(transform_keys({text}, (k_, v_) -> {keys}), (k_, v_) -> {values})"
+        case "STRUCT":
+            return _to_struct(text, source, target)
+    return f"cast({text} as {target.ddl})"
+
+
+def _to_struct(text: str, source: SqlType, target: SqlType) -> str:
+    known = dict(source.fields)
+    parts = []
+    for name, kind in target.fields:
+        value = f"{text}.`{name}`" if name in known else "null"
+        made = converted(value, known[name], kind) if name in known else f"cast(null as {kind.ddl})"
+        parts.append(f"'{name}', {made}")
+    return f"if({text} is null, null, named_struct({', '.join(parts)}))"
+
+
+def _to_number(text: str, source: SqlType, target: SqlType) -> str:
+    if source.kind == "STRING":
+        return f"try_cast(trim({text}) as {target.ddl})"
+    return f"try_cast({text} as {target.ddl})"
+
+
+def _to_string(text: str, source: SqlType) -> str:
+    match source.kind:
+        case "TIMESTAMP":
+            return f"date_format({text}, '{_TIMESTAMP_PATTERN}')".replace("''", "\\'")
+        case "TIME":
+            return _time_text(text)
+        case "ARRAY" | "MAP" | "STRUCT":
+            return f"to_json({text})"
+    return f"cast({text} as string)"
+
+
+def _time_text(text: str) -> str:
+    """Java's LocalTime.toString: seconds and thousandths only where they are not zero."""
+    pattern = f"case when {text} % 60000 = 0 then 'HH:mm' when {text} % 1000 = 0 then 'HH:mm:ss' else 'HH:mm:ss.SSS' end"
+    return f"date_format(timestamp_millis({text}), {pattern})"
+
+
+def comparable(left: tuple[str, SqlType], right: tuple[str, SqlType]) -> tuple[str, str] | None:
+    """Both sides as values that compare; None when there are none."""
+    (left_text, left_type), (right_text, right_type) = left, right
+    common = common_type(left_type, right_type)
+    if common is not None:
+        return converted(left_text, left_type, common), converted(right_text, right_type, common)
+    kinds = {left_type.kind, right_type.kind}
+    for kind in (left_type, right_type):
+        if kind.kind in ("DATE", "TIME", "TIMESTAMP") and "STRING" in kinds:
+            return converted(left_text, left_type, kind), converted(right_text, right_type, kind)
+    if kinds == {"DATE", "TIMESTAMP"}:
+        moment = SqlType(kind="TIMESTAMP")
+        return converted(left_text, left_type, moment), converted(right_text, right_type, moment)
+    return None

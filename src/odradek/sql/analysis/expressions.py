@@ -1,0 +1,535 @@
+"""Expressions: their types, and what Spark computes. ksqlDB's rules where they are not Spark's:
+
+- a comparison with null is false; what fails is null;
+- whole numbers divide to whole numbers, and by zero to null; doubles as in IEEE 754;
+- `+` puts texts together, and writes a null one as `null` (so does what ksqlDB compiles);
+- arrays count from 1, and from the end with negative numbers; what lies outside is null.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from decimal import Decimal
+from typing import Any, Final, NamedTuple
+
+from sqlglot import exp
+
+from odradek.sql.analysis.casts import cast, comparable, converted
+from odradek.sql.analysis.scope import Scope
+from odradek.sql.analysis.times import epoch_ms
+from odradek.sql.catalog import Catalog
+from odradek.sql.errors import Position, SqlError
+from odradek.sql.language.dialect import position_of
+from odradek.sql.types import (
+    BIGINT,
+    BOOLEAN,
+    DECIMAL_PRECISION_MAX,
+    DOUBLE,
+    INTEGER,
+    NULL,
+    STRING,
+    SqlType,
+    array_of,
+    as_decimal,
+    common_type,
+    decimal_of,
+    lambda_of,
+    map_of,
+    parse_type,
+    struct_of_fields,
+)
+
+_INT_MAX: Final = 2**31 - 1
+_COMPARISONS: Final = {exp.EQ: "=", exp.NEQ: "!=", exp.LT: "<", exp.LTE: "<=", exp.GT: ">", exp.GTE: ">="}
+_ARITHMETIC: Final = {exp.Add: "+", exp.Sub: "-", exp.Mul: "*", exp.Div: "/", exp.Mod: "%"}
+_TIME_COLUMNS: Final = ("ROWTIME", "WINDOWSTART", "WINDOWEND")
+_UNITS: Final = ("MILLISECONDS", "SECONDS", "MINUTES", "HOURS", "DAYS", "WEEKS", "MONTHS", "YEARS")
+
+
+class TypedText(NamedTuple):
+    """Spark SQL, and the type of what it computes."""
+
+    text: str
+    type: SqlType
+
+
+AggregateHook = Callable[[str, exp.Anonymous], TypedText]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExpressionCompiler:
+    """`replaced`: what whole expressions stand for after GROUP BY, by their canonical text; then no other column may be used.
+    `on_aggregate`: what a call of an aggregate function becomes; None: it is refused.
+    """
+
+    scope: Scope
+    catalog: Catalog
+    replaced: Mapping[str, TypedText] | None = None
+    on_aggregate: AggregateHook | None = None
+    variables: Mapping[str, SqlType] = field(default_factory=dict)
+    """Of the lambdas around, with their types."""
+
+    def typed(self, tree: exp.Expr) -> TypedText:
+        """SqlError with a position for what is wrong."""
+        try:
+            if self.replaced is not None:
+                known = self.replaced.get(self.canonical(tree))
+                if known is not None:
+                    return known
+            compile_node = _NODES.get(type(tree))
+            if compile_node is None:
+                raise SqlError(f"{tree.sql()!r} is not supported in an expression")
+            return compile_node(self, tree)
+        except SqlError as error:
+            raise error.at(position_of(tree)) from None
+
+    def as_type(self, tree: exp.Expr, wanted: SqlType, what: str) -> str:
+        """The text of an expression that has to be of a type."""
+        made = self.typed(tree)
+        if common_type(made.type, wanted) != wanted:
+            raise SqlError(f"{what} is a {made.type}, and has to be a {wanted}", position_of(tree))
+        return converted(made.text, made.type, wanted)
+
+    def canonical(self, tree: exp.Expr) -> str:
+        """Equal for expressions that mean the same, however their columns are qualified."""
+
+        def resolved(node: exp.Expr) -> exp.Expr:
+            if isinstance(node, exp.Column) and node.name not in self.variables:
+                try:
+                    return exp.Var(this=self.scope.resolve(node.name, node.table or None).text)
+                except SqlError:
+                    return node
+            return node.this if isinstance(node, exp.Paren) else node
+
+        return tree.copy().transform(resolved).sql()
+
+    # ---- names and constants
+
+    def column(self, tree: exp.Column) -> TypedText:
+        name, source = tree.name, tree.table or None
+        if source is None and name in self.variables:
+            return TypedText(lambda_name(name), self.variables[name])
+        if tree.args.get("db"):
+            raise SqlError(f"{tree.sql()} has too many parts: write source.column, and -> for fields")
+        if source is not None and source not in self.scope.sources and self._is_struct(source):
+            raise SqlError(f"'{source}' is no source", hint=f"A field of a STRUCT is {source}->{name}")
+        column = self.scope.resolve(name, source)
+        if self.replaced is not None:
+            raise SqlError(
+                f"Non-aggregate SELECT expression(s) not part of GROUP BY: {name}",
+                hint="Add it to GROUP BY, or aggregate it, such as LATEST_BY_OFFSET(…)",
+            )
+        return TypedText(column.text, column.type)
+
+    def _is_struct(self, name: str) -> bool:
+        return any(column.name == name and column.type.kind == "STRUCT" for column in self.scope.columns)
+
+    def literal(self, tree: exp.Literal) -> TypedText:
+        if tree.is_string:
+            return TypedText(quoted(tree.this), STRING)
+        return number(tree.this)
+
+    def boolean(self, tree: exp.Boolean) -> TypedText:
+        return TypedText("true" if tree.this else "false", BOOLEAN)
+
+    def null(self, _: exp.Null) -> TypedText:
+        return TypedText("null", NULL)
+
+    def paren(self, tree: exp.Paren) -> TypedText:
+        made = self.typed(tree.this)
+        return TypedText(f"({made.text})", made.type)
+
+    # ---- logic
+
+    def comparison(self, tree: exp.Binary) -> TypedText:
+        sign = _COMPARISONS[type(tree)]
+        left, right = self._compared(tree.left, tree.right, sign)
+        return TypedText(f"coalesce({left} {sign} {right}, false)", BOOLEAN)
+
+    def _compared(self, left: exp.Expr, right: exp.Expr, sign: str) -> tuple[str, str]:
+        sides = self._moments(left, right) or (self.typed(left), self.typed(right))
+        for side in sides:
+            if side.type.kind == "MAP" or (side.type.kind in ("STRUCT", "ARRAY") and sign not in ("=", "!=")):
+                raise SqlError(f"Operator {sign} cannot be used to compare {side.type}")
+        texts = comparable(*sides)
+        if texts is None:
+            raise SqlError(
+                f"Operator {sign} cannot be used to compare {sides[0].type} and {sides[1].type}",
+                hint="Write a CAST",
+            )
+        return texts
+
+    def _moments(self, left: exp.Expr, right: exp.Expr) -> tuple[TypedText, TypedText] | None:
+        """ROWTIME and the bounds of windows beside a time that is written as text."""
+        for column, text in ((left, right), (right, left)):
+            is_text = isinstance(text, exp.Literal) and text.is_string
+            if is_text and isinstance(column, exp.Column) and column.name in _TIME_COLUMNS:
+                moment = TypedText(f"{epoch_ms(text.this, position_of(column))}L", BIGINT)
+                return (self.typed(column), moment) if column is left else (moment, self.typed(column))
+        return None
+
+    def distinct_from(self, tree: exp.NullSafeNEQ | exp.NullSafeEQ) -> TypedText:
+        left, right = self._compared(tree.left, tree.right, "=")
+        same = f"({left} <=> {right})"
+        return TypedText(same if isinstance(tree, exp.NullSafeEQ) else f"(not {same})", BOOLEAN)
+
+    def connector(self, tree: exp.And | exp.Or) -> TypedText:
+        word = "and" if isinstance(tree, exp.And) else "or"
+        left = self.as_type(tree.left, BOOLEAN, f"what stands before {word.upper()}")
+        right = self.as_type(tree.right, BOOLEAN, f"what stands after {word.upper()}")
+        return TypedText(f"({left} {word} {right})", BOOLEAN)
+
+    def negation(self, tree: exp.Not) -> TypedText:
+        return TypedText(f"(not {self.as_type(tree.this, BOOLEAN, 'what stands after NOT')})", BOOLEAN)
+
+    def is_null(self, tree: exp.Is) -> TypedText:
+        if not isinstance(tree.expression, exp.Null):
+            raise SqlError("IS needs NULL or NOT NULL", hint="Write = TRUE")
+        return TypedText(f"({self.typed(tree.this).text} is null)", BOOLEAN)
+
+    def between(self, tree: exp.Between) -> TypedText:
+        low, high = tree.args["low"], tree.args["high"]
+        at_least = self._compared(tree.this, low, ">=")
+        at_most = self._compared(tree.this, high, "<=")
+        text = f"{at_least[0]} >= {at_least[1]} and {at_most[0]} <= {at_most[1]}"
+        return TypedText(f"coalesce({text}, false)", BOOLEAN)
+
+    def in_list(self, tree: exp.In) -> TypedText:
+        if tree.args.get("query"):
+            raise SqlError("IN needs a list of values; a subquery is not supported there")
+        pairs = [self._compared(tree.this, value, "=") for value in tree.expressions]
+        equal = " or ".join(f"coalesce({left} = {right}, false)" for left, right in pairs)
+        return TypedText(f"({equal})", BOOLEAN)
+
+    def like(self, tree: exp.Like, escape: str | None = None) -> TypedText:
+        value = self.as_type(tree.this, STRING, "what stands before LIKE")
+        pattern = tree.expression
+        if not (isinstance(pattern, exp.Literal) and pattern.is_string):
+            made = self.as_type(pattern, STRING, "what stands after LIKE")
+            return TypedText(f"coalesce({value} like {made}, false)", BOOLEAN)
+        regex = quoted(f"(?s)\\A{_like_regex(pattern.this, escape)}\\z")
+        return TypedText(f"coalesce({value} rlike {regex}, false)", BOOLEAN)
+
+    def escaped(self, tree: exp.Escape) -> TypedText:
+        escape = tree.expression
+        if (
+            not isinstance(tree.this, exp.Like)
+            or not isinstance(escape, exp.Literal)
+            or len(escape.this) != 1
+        ):
+            raise SqlError("ESCAPE needs one character, after LIKE")
+        return self.like(tree.this, escape.this)
+
+    def case(self, tree: exp.Case) -> TypedText:
+        operand = tree.this
+        conditions: list[str] = []
+        results: list[TypedText] = []
+        for branch in tree.args["ifs"]:
+            if operand is None:
+                conditions.append(self.as_type(branch.this, BOOLEAN, "what stands after WHEN"))
+            else:
+                left, right = self._compared(operand, branch.this, "=")
+                conditions.append(f"coalesce({left} = {right}, false)")
+            results.append(self.typed(branch.args["true"]))
+        default = tree.args.get("default")
+        otherwise = TypedText("null", NULL) if default is None else self.typed(default)
+        kind = self._one_type([*results, otherwise], "the results of CASE")
+        branches = " ".join(
+            f"when {condition} then {converted(*result, kind)}"
+            for condition, result in zip(conditions, results, strict=True)
+        )
+        return TypedText(f"(case {branches} else {converted(*otherwise, kind)} end)", kind)
+
+    def _one_type(self, values: list[TypedText], what: str) -> SqlType:
+        kind = NULL
+        for value in values:
+            common = common_type(kind, value.type)
+            if common is None:
+                raise SqlError(f"{what} have different types: {kind} and {value.type}", hint="Write a CAST")
+            kind = common
+        return kind
+
+    # ---- arithmetic
+
+    def arithmetic(self, tree: exp.Binary) -> TypedText:
+        sign, left, right = _ARITHMETIC[type(tree)], self.typed(tree.left), self.typed(tree.right)
+        if sign == "+" and left.type.kind == right.type.kind == "STRING":
+            return self._joined(left, right)
+        if not (left.type.is_number and right.type.is_number):
+            hint = "Write a CAST, or CONCAT" if sign == "+" else "Write a CAST"
+            raise SqlError(f"Unsupported arithmetic types. {left.type} {sign} {right.type}", hint=hint)
+        return arithmetic(sign, left, right)
+
+    def concatenation(self, tree: exp.DPipe) -> TypedText:
+        left, right = self.typed(tree.left), self.typed(tree.right)
+        if not left.type.kind == right.type.kind == "STRING":
+            raise SqlError(
+                f"|| needs two texts, not {left.type} and {right.type}", hint="Write CAST(… AS STRING)"
+            )
+        return self._joined(left, right)
+
+    def _joined(self, left: TypedText, right: TypedText) -> TypedText:
+        return TypedText(f"concat(coalesce({left.text}, 'null'), coalesce({right.text}, 'null'))", STRING)
+
+    def negative(self, tree: exp.Neg) -> TypedText:
+        if isinstance(tree.this, exp.Literal) and not tree.this.is_string:
+            return number(f"-{tree.this.this}")
+        made = self.typed(tree.this)
+        if not made.type.is_number:
+            raise SqlError(f"a {made.type} has no negative")
+        return TypedText(f"(- {made.text})", made.type)
+
+    # ---- parts and wholes
+
+    def field(self, tree: exp.Dot) -> TypedText:
+        struct = self.typed(tree.this)
+        if struct.type.kind != "STRUCT":
+            raise SqlError(f"-> needs a STRUCT before it, not a {struct.type}")
+        name = tree.expression.name
+        return TypedText(f"{struct.text}.`{name}`", struct.type.field(name))
+
+    def element(self, tree: exp.Bracket) -> TypedText:
+        whole = self.typed(tree.this)
+        if len(tree.expressions) != 1:
+            raise SqlError("[ ] needs one index")
+        (index,) = tree.expressions
+        if whole.type.kind == "MAP":
+            key = self.as_type(index, whole.type.map_key, "the key")
+            return TypedText(f"try_element_at({whole.text}, {key})", whole.type.element)
+        if whole.type.kind != "ARRAY":
+            raise SqlError(f"[ ] needs an ARRAY or a MAP before it, not a {whole.type}")
+        place = self.as_type(index, INTEGER, "the index")
+        return TypedText(f"try_element_at({whole.text}, nullif({place}, 0))", whole.type.element)
+
+    def array(self, tree: exp.Array) -> TypedText:
+        if not tree.expressions:
+            raise SqlError("Array constructor cannot be empty", hint="Write a CAST of NULL to an ARRAY")
+        values = [self.typed(value) for value in tree.expressions]
+        kind = self._one_type(values, "the elements of ARRAY")
+        return TypedText(f"array({', '.join(converted(*value, kind) for value in values)})", array_of(kind))
+
+    def _pairs(self, tree: exp.Anonymous, what: str) -> list[tuple[exp.Expr, TypedText]]:
+        pairs = []
+        for argument in tree.expressions:
+            if not isinstance(argument, exp.PropertyEQ):
+                raise SqlError(f"{what} needs pairs with := between them", position_of(argument))
+            pairs.append((argument.this, self.typed(argument.expression)))
+        return pairs
+
+    def map(self, tree: exp.Anonymous) -> TypedText:
+        pairs = self._pairs(tree, "MAP")
+        if not pairs:
+            raise SqlError("Map constructor cannot be empty")
+        keys = [self.typed(key) for key, _ in pairs]
+        key_type = self._one_type(keys, "the keys of MAP")
+        kind = self._one_type([value for _, value in pairs], "the values of MAP")
+        inside = ", ".join(
+            f"{converted(*key, key_type)}, {converted(*value, kind)}"
+            for key, (_, value) in zip(keys, pairs, strict=True)
+        )
+        return TypedText(f"map({inside})", map_of(key_type, kind))
+
+    def struct(self, tree: exp.Anonymous) -> TypedText:
+        fields: list[tuple[str, TypedText]] = []
+        for name, value in self._pairs(tree, "STRUCT"):
+            if not isinstance(name, (exp.Column, exp.Identifier)):
+                raise SqlError("a field of STRUCT needs a name before :=", position_of(name))
+            fields.append((name.name, value))
+        if not fields:
+            raise SqlError("STRUCT needs at least one field")
+        inside = ", ".join(f"{quoted(name)}, {value.text}" for name, value in fields)
+        kind = struct_of_fields([(name, value.type) for name, value in fields])
+        return TypedText(f"named_struct({inside})", kind)
+
+    def cast(self, tree: exp.Cast) -> TypedText:
+        made = self.typed(tree.this)
+        wanted = parse_type(tree.args["to"].name, self.catalog.types)
+        return TypedText(cast(made.text, made.type, wanted), wanted)
+
+    # ---- functions
+
+    def call(self, tree: exp.Anonymous) -> TypedText:
+        name = tree.name.upper()
+        if name == "MAP" and (not tree.expressions or isinstance(tree.expressions[0], exp.PropertyEQ)):
+            return self.map(tree)
+        if name == "STRUCT":
+            return self.struct(tree)
+        functions = self.catalog.functions
+        if functions.is_aggregate(name):
+            if self.on_aggregate is None:
+                raise SqlError(
+                    f"{name} is an aggregate function: it stands in SELECT and HAVING of a query with GROUP BY"
+                )
+            return self.on_aggregate(name, tree)
+        if functions.is_table(name):
+            raise SqlError(f"{name} is a table function: it stands alone in SELECT")
+        arguments = self.arguments(name, tree)
+        function = functions.scalar(name, [argument.type for argument in arguments])
+        return TypedText(function.spark([argument.text for argument in arguments]), function.returns)
+
+    def arguments(self, name: str, tree: exp.Anonymous) -> list[TypedText]:
+        """Those that are no lambdas first: they say the types of the variables of the others."""
+        made: list[TypedText | None] = [
+            None if isinstance(argument, exp.Lambda) else self._argument(argument)
+            for argument in tree.expressions
+        ]
+        if None not in made:
+            return [argument for argument in made if argument is not None]
+        kinds = [SqlType(kind="LAMBDA") if argument is None else argument.type for argument in made]
+        inputs = self.catalog.functions.lambda_inputs(name, kinds)
+        return [
+            self._lambda(tree.expressions[place], inputs[place]) if argument is None else argument
+            for place, argument in enumerate(made)
+        ]
+
+    def _argument(self, tree: exp.Expr) -> TypedText:
+        is_unit = isinstance(tree, exp.Column) and not tree.table and tree.name in _UNITS
+        if is_unit and not any(column.name == tree.name for column in self.scope.columns):
+            return TypedText(tree.name, SqlType(kind="UNIT"))
+        if isinstance(tree, exp.Star):
+            raise SqlError("* stands in COUNT(*) only")
+        return self.typed(tree)
+
+    def _lambda(self, tree: exp.Lambda, inputs: tuple[SqlType, ...]) -> TypedText:
+        names = [parameter.name for parameter in tree.expressions]
+        if len(names) != len(inputs):
+            raise SqlError(
+                f"the lambda has {len(names)} arguments, and gets {len(inputs)}", position_of(tree)
+            )
+        inner = replace(self, variables={**self.variables, **dict(zip(names, inputs, strict=True))})
+        body = inner.typed(tree.this)
+        shown = ", ".join(map(lambda_name, names))
+        return TypedText(f"({shown}) -> {body.text}", lambda_of(body.type))
+
+
+def lambda_name(name: str) -> str:
+    """A variable of a lambda in Spark: no column is called so."""
+    return f"l_{name.encode().hex()}"
+
+
+def quoted(text: str) -> str:
+    """A text as a literal of Spark."""
+    return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"
+
+
+def number(text: str) -> TypedText:
+    """INTEGER, or BIGINT when it is large; DECIMAL with a point, DOUBLE with an exponent."""
+    if "e" in text.lower():
+        return TypedText(f"cast({quoted(text)} as double)", DOUBLE)
+    if "." in text:
+        digits = Decimal(text).as_tuple()
+        scale = -int(digits.exponent)
+        kind = decimal_of(max(len(digits.digits), scale), scale)
+        return TypedText(f"cast({quoted(text)} as {kind.ddl})", kind)
+    value = int(text)
+    if -_INT_MAX - 1 <= value <= _INT_MAX:
+        return TypedText(f"({text})" if value < 0 else text, INTEGER)
+    return TypedText(f"({text}L)", BIGINT)
+
+
+def arithmetic(sign: str, left: TypedText, right: TypedText) -> TypedText:
+    """The result is null where it cannot be computed. Whole numbers that grow too large begin again at the other end."""
+    common = common_type(left.type, right.type)
+    assert common is not None
+    if common.kind == "DECIMAL":
+        return _decimal_arithmetic(sign, left, right)
+    one, other = converted(*left, common), converted(*right, common)
+    if sign == "/" and common.kind == "DOUBLE":
+        return TypedText(f"if({other} = 0, {one} * double('Infinity'), {one} / {other})", common)
+    if sign == "/":
+        return TypedText(f"cast({one} div nullif({other}, 0) as {common.ddl})", common)
+    if sign == "%":
+        return TypedText(f"({one} % nullif({other}, 0))", common)
+    return TypedText(f"({one} {sign} {other})", common)
+
+
+def _decimal_arithmetic(sign: str, left: TypedText, right: TypedText) -> TypedText:
+    first, second = as_decimal(left.type), as_decimal(right.type)
+    kind = _decimal_result(sign, first, second)
+    one, other = converted(*left, first), converted(*right, second)
+    function = {"+": "try_add", "-": "try_subtract", "*": "try_multiply", "/": "try_divide"}.get(sign)
+    made = f"{one} % nullif({other}, 0)" if function is None else f"{function}({one}, {other})"
+    return TypedText(f"try_cast({made} as {kind.ddl})", kind)
+
+
+def _decimal_result(sign: str, left: SqlType, right: SqlType) -> SqlType:
+    """ksqlDB's rules, which are those of SQL Server."""
+    whole = max(left.precision - left.scale, right.precision - right.scale)
+    scale = max(left.scale, right.scale)
+    match sign:
+        case "+" | "-":
+            precision = whole + scale + 1
+        case "*":
+            precision, scale = left.precision + right.precision + 1, left.scale + right.scale
+        case "/":
+            scale = max(6, left.scale + right.precision + 1)
+            precision = left.precision - left.scale + right.scale + scale
+        case _:
+            precision = min(left.precision - left.scale, right.precision - right.scale) + scale
+    precision = min(precision, DECIMAL_PRECISION_MAX)
+    return decimal_of(precision, min(scale, precision))
+
+
+def _like_regex(pattern: str, escape: str | None) -> str:
+    made, is_escaped = "", False
+    for letter in pattern:
+        if letter == escape and not is_escaped:
+            is_escaped = True
+            continue
+        wild = {"%": ".*", "_": "."}.get(letter)
+        made += re.escape(letter) if is_escaped or wild is None else wild
+        is_escaped = False
+    return made
+
+
+def constant_of(tree: exp.Expr) -> Any:
+    """The value of a literal, with its sign; None for another expression."""
+    if isinstance(tree, exp.Paren):
+        return constant_of(tree.this)
+    if isinstance(tree, exp.Boolean):
+        return bool(tree.this)
+    if isinstance(tree, exp.Neg):
+        value = constant_of(tree.this)
+        return -value if isinstance(value, (int, float, Decimal)) else None
+    if not isinstance(tree, exp.Literal):
+        return None
+    if tree.is_string:
+        return tree.this
+    if "e" in tree.this.lower():
+        return float(tree.this)
+    return Decimal(tree.this) if "." in tree.this else int(tree.this)
+
+
+_NODES: Final[dict[type[exp.Expr], Callable[[ExpressionCompiler, Any], TypedText]]] = {
+    exp.Column: ExpressionCompiler.column,
+    exp.Literal: ExpressionCompiler.literal,
+    exp.Boolean: ExpressionCompiler.boolean,
+    exp.Null: ExpressionCompiler.null,
+    exp.Paren: ExpressionCompiler.paren,
+    **dict.fromkeys(_COMPARISONS, ExpressionCompiler.comparison),
+    **dict.fromkeys(_ARITHMETIC, ExpressionCompiler.arithmetic),
+    exp.NullSafeEQ: ExpressionCompiler.distinct_from,
+    exp.NullSafeNEQ: ExpressionCompiler.distinct_from,
+    exp.And: ExpressionCompiler.connector,
+    exp.Or: ExpressionCompiler.connector,
+    exp.Not: ExpressionCompiler.negation,
+    exp.Is: ExpressionCompiler.is_null,
+    exp.Between: ExpressionCompiler.between,
+    exp.In: ExpressionCompiler.in_list,
+    exp.Like: ExpressionCompiler.like,
+    exp.Escape: ExpressionCompiler.escaped,
+    exp.Case: ExpressionCompiler.case,
+    exp.DPipe: ExpressionCompiler.concatenation,
+    exp.Neg: ExpressionCompiler.negative,
+    exp.Dot: ExpressionCompiler.field,
+    exp.Bracket: ExpressionCompiler.element,
+    exp.Array: ExpressionCompiler.array,
+    exp.Cast: ExpressionCompiler.cast,
+    exp.Anonymous: ExpressionCompiler.call,
+}
+
+
+def where_of(tree: exp.Expr, otherwise: Position) -> Position:
+    return position_of(tree) or otherwise

@@ -1,0 +1,47 @@
+"""Times that are written as text beside ROWTIME, WINDOWSTART and WINDOWEND."""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime, timedelta, timezone
+from typing import Final
+
+from odradek.sql.errors import SqlError
+
+_TIME: Final = re.compile(
+    r"(\d{4})(?:-(\d{1,2})(?:-(\d{1,2}))?)?(?:[T ](?:(\d{1,2})(?::(\d{1,2})(?::(\d{1,2})(?:\.(\d{1,3}))?)?)?)?)?"
+    r"\s*(Z|[+-]\d{2}:?\d{2})?"
+)
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+def epoch_ms(text: str, position: tuple[int, int] | None = None) -> int:
+    """Of `2020-01-31T10:15:00.000`, or of its beginning, with an offset or in UTC. SqlError for others."""
+    match = _TIME.fullmatch(text.strip())
+    if match is None:
+        raise SqlError(
+            f"{text!r} is no time", position, "Write yyyy-MM-dd'T'HH:mm:ss.SSS, or a part of it from the left"
+        )
+    year, month, day, hour, minute, second, fraction, zone = match.groups()
+    try:
+        moment = datetime(
+            int(year),
+            int(month or 1),
+            int(day or 1),
+            int(hour or 0),
+            int(minute or 0),
+            int(second or 0),
+            tzinfo=_zone(zone),
+        )
+    except ValueError as error:
+        raise SqlError(f"{text!r} is no time: {error}", position) from None
+    return int((moment - _EPOCH) / timedelta(milliseconds=1)) + int((fraction or "0").ljust(3, "0"))
+
+
+def _zone(text: str | None) -> timezone:
+    if text in (None, "Z"):
+        return UTC
+    assert text is not None
+    digits = text[1:].replace(":", "")
+    offset = timedelta(hours=int(digits[:2]), minutes=int(digits[2:]))
+    return timezone(-offset if text[0] == "-" else offset)

@@ -1,0 +1,537 @@
+"""What a statement changes: the next catalog, and what is to be done. Everything that ksqlDB checks is checked here."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Final, TypeAlias
+
+from odradek.sql.catalog import (
+    PSEUDO_COLUMNS,
+    Catalog,
+    Column,
+    FormatInfo,
+    PersistentQuery,
+    Source,
+    TimestampColumn,
+    WindowInfo,
+)
+from odradek.sql.errors import SqlError, nearest
+from odradek.sql.language.statements import (
+    AlterSource,
+    ColumnDefinition,
+    CreateAsSelect,
+    CreateSource,
+    CreateType,
+    DropSource,
+    DropType,
+    InsertIntoSelect,
+    PropertyValue,
+    QueryControl,
+    SourceKind,
+    Statement,
+)
+from odradek.sql.planning.building import source_formats
+from odradek.sql.planning.plan import SINK_PROPERTIES, Plan, checked_properties, formats_of, plan
+from odradek.sql.planning.timestamps import milliseconds
+from odradek.sql.types import SqlType, parse_type
+
+SOURCE_PROPERTIES: Final = (
+    *SINK_PROPERTIES,
+    "WINDOW_TYPE",
+    "WINDOW_SIZE",
+    "KEY_SCHEMA_ID",
+    "VALUE_SCHEMA_ID",
+    "SOURCED_BY_CONNECTOR",
+)
+_WINDOW_UNITS_MS: Final = {
+    "MILLISECOND": 1,
+    "SECOND": 1_000,
+    "MINUTE": 60_000,
+    "HOUR": 3_600_000,
+    "DAY": 86_400_000,
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SourceCreated:
+    """`replaces`: what was there under the name."""
+
+    source: Source
+    replaces: Source | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SourceDropped:
+    source: Source
+    delete_topic: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueryStarted:
+    """`replaces`: the id of a query whose statement is another one now."""
+
+    query: PersistentQuery
+    plan: Plan
+    replaces: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueryStopped:
+    query: PersistentQuery
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueryPaused:
+    query: PersistentQuery
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueryResumed:
+    query: PersistentQuery
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TypeCreated:
+    name: str
+    type: SqlType
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TypeDropped:
+    name: str
+
+
+Change: TypeAlias = (
+    SourceCreated
+    | SourceDropped
+    | QueryStarted
+    | QueryStopped
+    | QueryPaused
+    | QueryResumed
+    | TypeCreated
+    | TypeDropped
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Applied:
+    """`message`: as ksqlDB answers."""
+
+    catalog: Catalog
+    changes: tuple[Change, ...]
+    message: str
+
+
+def apply(catalog: Catalog, statement: Statement, number: int) -> Applied:
+    """`number`: of the command; ids of queries end with it. SqlError for a statement that is refused, or changes nothing."""
+    match statement:
+        case CreateSource():
+            return _create_source(catalog, statement)
+        case CreateAsSelect():
+            return _create_as(catalog, statement, number)
+        case InsertIntoSelect():
+            return _insert_into(catalog, statement, number)
+        case DropSource():
+            return _drop_source(catalog, statement)
+        case AlterSource():
+            return _alter_source(catalog, statement)
+        case CreateType():
+            return _create_type(catalog, statement)
+        case DropType():
+            return _drop_type(catalog, statement)
+        case QueryControl():
+            return _control(catalog, statement)
+    raise SqlError(
+        f"{statement.text.split()[0].upper()} changes nothing that the catalog has", statement.position
+    )
+
+
+def _unchanged(catalog: Catalog, message: str) -> Applied:
+    return Applied(catalog=catalog, changes=(), message=message)
+
+
+# ---- sources
+
+
+def _create_source(catalog: Catalog, statement: CreateSource) -> Applied:
+    known = catalog.sources.get(statement.name)
+    if known is not None and statement.if_not_exists:
+        return _unchanged(catalog, f"Cannot add {statement.kind} `{statement.name}`: it already exists.")
+    _check_name_is_free(statement.name, known, statement.kind, statement, or_replace=statement.or_replace)
+    source = _declared_source(catalog, statement)
+    if known is not None:
+        _check_replacement(known, source, statement)
+        if known.query_id is not None:
+            raise SqlError(
+                f"Cannot replace {known.kind} `{known.name}`: it is the result of query {known.query_id}",
+                statement.position,
+            )
+    change = SourceCreated(source=source, replaces=known)
+    word = "replaced" if known else "created"
+    return Applied(
+        catalog=catalog.with_source(source),
+        changes=(change,),
+        message=f"{statement.kind.capitalize()} {word}",
+    )
+
+
+def _check_name_is_free(
+    name: str, known: Source | None, kind: SourceKind, statement: Statement, *, or_replace: bool
+) -> None:
+    if known is None:
+        return
+    if not or_replace:
+        article = "A stream" if known.kind == "stream" else "A table"
+        raise SqlError(
+            f"Cannot add {kind} '{name}': {article} with the same name already exists",
+            statement.position,
+            "Write CREATE OR REPLACE, or DROP it before.",
+        )
+    if known.kind != kind:
+        raise SqlError(f"Cannot replace {known.kind} '{name}' with a {kind}", statement.position)
+
+
+def _check_replacement(known: Source, source: Source, statement: Statement) -> None:
+    """Columns may be added at the end; nothing else changes."""
+    if (known.topic, known.key_format.name, known.value_format.name) != (
+        source.topic,
+        source.key_format.name,
+        source.value_format.name,
+    ):
+        raise SqlError(
+            f"Cannot replace {known.kind} '{known.name}': topic and formats stay", statement.position
+        )
+    if known.key != source.key:
+        raise SqlError(f"Cannot replace {known.kind} '{known.name}': key columns stay", statement.position)
+    if known.value != source.value[: len(known.value)]:
+        changed = next((column for column in known.value if column not in source.value), known.value[0])
+        raise SqlError(
+            f"Cannot replace {known.kind} '{known.name}': the column `{changed.name}` {changed.type} is removed or"
+            " changed",
+            statement.position,
+            "Columns can be added at the end.",
+        )
+
+
+def _declared_source(catalog: Catalog, statement: CreateSource) -> Source:
+    properties = checked_properties(statement.properties, SOURCE_PROPERTIES, statement)
+    columns = tuple(_column(catalog, statement.kind, definition) for definition in statement.columns)
+    if not columns:
+        raise SqlError(
+            f"The statement does not define any columns. {statement.name} needs columns", statement.position
+        )
+    _check_columns(columns, statement)
+    if "KAFKA_TOPIC" not in properties:
+        raise SqlError(
+            'Missing required property "KAFKA_TOPIC" which has no default value', statement.position
+        )
+    if "VALUE_FORMAT" not in properties and "FORMAT" not in properties:
+        raise SqlError(
+            "Statement is missing the 'VALUE_FORMAT' property from the WITH clause", statement.position
+        )
+    has_key = any(column.role == "key" for column in columns)
+    key_format, value_format = formats_of(
+        properties,
+        FormatInfo(name="KAFKA" if has_key else "NONE"),
+        FormatInfo(name="NONE"),
+        statement,
+        has_key=has_key,
+    )
+    if not has_key:
+        key_format = FormatInfo(name="NONE")
+    source = Source(
+        name=statement.name,
+        kind=statement.kind,
+        columns=columns,
+        topic=str(properties["KAFKA_TOPIC"]),
+        key_format=replace(key_format, schema_id=_number(properties, "KEY_SCHEMA_ID")),
+        value_format=replace(value_format, schema_id=_number(properties, "VALUE_SCHEMA_ID")),
+        timestamp=_timestamp(properties, columns, statement),
+        window=_window(properties, statement),
+        partitions=_number(properties, "PARTITIONS"),
+        replicas=_number(properties, "REPLICAS"),
+        read_only=statement.read_only,
+        text=statement.text,
+        bad=None if "BAD" not in properties else str(properties["BAD"]),
+    )
+    try:
+        source_formats(source)
+    except SqlError as error:
+        raise error.at(statement.position) from None
+    return source
+
+
+def _column(catalog: Catalog, kind: SourceKind, definition: ColumnDefinition) -> Column:
+    try:
+        column_type = parse_type(definition.type, catalog.types)
+    except SqlError as error:
+        raise error.at(definition.position) from None
+    if definition.role == "primary key" and kind == "stream":
+        raise SqlError(
+            f"Column `{definition.name}` is a 'PRIMARY KEY' column: please use 'KEY' for streams",
+            definition.position,
+            "Tables have PRIMARY KEYs, which are unique and not null. Streams have KEYs.",
+        )
+    if definition.role == "key" and kind == "table":
+        raise SqlError(
+            f"Column `{definition.name}` is a 'KEY' column: please use 'PRIMARY KEY' for tables",
+            definition.position,
+        )
+    if definition.role in ("key", "primary key"):
+        if column_type.kind == "MAP":
+            raise SqlError(
+                "Map keys, including types that contain maps, are not supported", definition.position
+            )
+        return Column(name=definition.name, type=column_type, role="key")
+    if definition.role == "headers":
+        wanted = "BYTES" if definition.header is not None else "ARRAY<STRUCT<key STRING, value BYTES>>"
+        if column_type != parse_type(wanted):
+            raise SqlError(f"A HEADERS column `{definition.name}` has the type {wanted}", definition.position)
+        return Column(name=definition.name, type=column_type, role="headers", header=definition.header)
+    return Column(name=definition.name, type=column_type)
+
+
+def _check_columns(columns: tuple[Column, ...], statement: CreateSource) -> None:
+    seen: set[str] = set()
+    for column, definition in zip(columns, statement.columns, strict=True):
+        if column.name in PSEUDO_COLUMNS:
+            raise SqlError(f"'{column.name}' is a reserved column name", definition.position)
+        if column.name in seen:
+            raise SqlError(f"Duplicate column names: `{column.name}`", definition.position)
+        seen.add(column.name)
+    if statement.kind == "table" and not any(column.role == "key" for column in columns):
+        raise SqlError(
+            "Tables require a PRIMARY KEY. Please define the PRIMARY KEY",
+            statement.position,
+            "Write ID BIGINT PRIMARY KEY.",
+        )
+
+
+def _timestamp(
+    properties: Mapping[str, PropertyValue], columns: tuple[Column, ...], statement: Statement
+) -> TimestampColumn | None:
+    written = properties.get("TIMESTAMP")
+    if written is None:
+        return None
+    name = str(written).strip("`") if str(written).startswith("`") else str(written).upper()
+    column = next((column for column in columns if column.name == name), None)
+    if column is None:
+        raise SqlError(
+            f"The TIMESTAMP column set in the WITH clause does not exist in the schema: '{name}'",
+            statement.position,
+            nearest(name, [column.name for column in columns]),
+        )
+    pattern = None if "TIMESTAMP_FORMAT" not in properties else str(properties["TIMESTAMP_FORMAT"])
+    try:
+        milliseconds("x", column.type, pattern)
+    except SqlError as error:
+        raise error.at(statement.position) from None
+    return TimestampColumn(name=name, format=pattern)
+
+
+def _window(properties: Mapping[str, PropertyValue], statement: Statement) -> WindowInfo | None:
+    kind = str(properties.get("WINDOW_TYPE", "")).upper()
+    if not kind:
+        return None
+    if kind == "SESSION":
+        return WindowInfo(kind="session", size_ms=None)
+    number, _, unit = str(properties.get("WINDOW_SIZE", "")).strip().upper().partition(" ")
+    length = _WINDOW_UNITS_MS.get(unit.strip().removesuffix("S"))
+    if kind not in ("TUMBLING", "HOPPING") or length is None or not number.isdigit():
+        raise SqlError(
+            "WINDOW_TYPE is SESSION, TUMBLING or HOPPING; the last two need WINDOW_SIZE",
+            statement.position,
+            "Write WINDOW_SIZE='10 SECONDS'.",
+        )
+    return WindowInfo(kind="tumbling" if kind == "TUMBLING" else "hopping", size_ms=int(number) * length)
+
+
+def _number(properties: Mapping[str, PropertyValue], name: str) -> int | None:
+    value = properties.get(name)
+    if value is None:
+        return None
+    if not str(value).isdigit():
+        raise SqlError(f"{name} is a whole number, not {value!r}")
+    return int(value)
+
+
+def _alter_source(catalog: Catalog, statement: AlterSource) -> Applied:
+    source = catalog.source(statement.name, statement.position)
+    if source.kind != statement.kind:
+        raise SqlError(f"{source.name} is a {source.kind}, not a {statement.kind}", statement.position)
+    if source.query_id is not None:
+        raise SqlError(
+            f"ALTER command is not supported for CREATE … AS statements: {source.name} is made by {source.query_id}",
+            statement.position,
+            "Write CREATE OR REPLACE.",
+        )
+    added = tuple(_column(catalog, source.kind, definition) for definition in statement.columns)
+    names = {column.name for column in source.columns}
+    for column, definition in zip(added, statement.columns, strict=True):
+        if column.name in names:
+            raise SqlError(
+                f"Cannot add column `{column.name}` to schema. It already exists", definition.position
+            )
+        names.add(column.name)
+    changed = replace(source, columns=source.columns + added, text=f"{source.text}; {statement.text}")
+    return Applied(
+        catalog=catalog.with_source(changed),
+        changes=(SourceCreated(source=changed, replaces=source),),
+        message=f"{source.kind.capitalize()} altered",
+    )
+
+
+def _drop_source(catalog: Catalog, statement: DropSource) -> Applied:
+    source = catalog.sources.get(statement.name)
+    if source is None and statement.if_exists:
+        return _unchanged(catalog, f"Source `{statement.name}` does not exist.")
+    source = catalog.source(statement.name, statement.position)
+    if source.kind != statement.kind:
+        raise SqlError(
+            f"Incompatible data source type is {source.kind.upper()}, but statement was DROP {statement.kind.upper()}",
+            statement.position,
+        )
+    used = [
+        query_id
+        for query_id in {*catalog.readers(source.name), *catalog.writers(source.name)}
+        if query_id != source.query_id
+    ]
+    if used:
+        raise SqlError(
+            f"Cannot drop {source.name}. The following queries use it: {', '.join(sorted(used))}",
+            statement.position,
+            "You need to terminate them before dropping it.",
+        )
+    changes: list[Change] = []
+    without = catalog
+    if source.query_id is not None and source.query_id in catalog.queries:
+        changes.append(QueryStopped(query=catalog.queries[source.query_id]))
+        without = without.without_query(source.query_id)
+    changes.append(SourceDropped(source=source, delete_topic=statement.delete_topic))
+    return Applied(
+        catalog=without.without_source(source.name),
+        changes=tuple(changes),
+        message=f"Source `{source.name}` (topic: {source.topic}) was dropped.",
+    )
+
+
+# ---- queries
+
+
+def _create_as(catalog: Catalog, statement: CreateAsSelect, number: int) -> Applied:
+    known = catalog.sources.get(statement.name)
+    if known is not None and statement.if_not_exists:
+        return _unchanged(catalog, f"Cannot add {statement.kind} `{statement.name}`: it already exists.")
+    _check_name_is_free(statement.name, known, statement.kind, statement, or_replace=statement.or_replace)
+    made = plan(catalog, statement)
+    assert made.sink is not None
+    if any(source.name == statement.name for source in made.sources):
+        raise SqlError(f"{statement.name} cannot read itself", statement.position)
+    prefix = "CSAS" if statement.kind == "stream" else "CTAS"
+    query_id = f"{prefix}_{statement.name}_{number}"
+    changes: list[Change] = []
+    if known is not None:
+        _check_replacement(known, made.sink, statement)
+        query_id = known.query_id or query_id
+    sink = replace(made.sink, query_id=query_id)
+    query = PersistentQuery(
+        id=query_id,
+        sink=sink.name,
+        sources=tuple(dict.fromkeys(source.name for source in made.sources)),
+        text=statement.text,
+        creates_sink=True,
+    )
+    changes.append(SourceCreated(source=sink, replaces=known))
+    changes.append(
+        QueryStarted(
+            query=query, plan=replace(made, sink=sink), replaces=None if known is None else known.query_id
+        )
+    )
+    return Applied(
+        catalog=catalog.with_source(sink).with_query(query),
+        changes=tuple(changes),
+        message=f"Created query with ID {query_id}",
+    )
+
+
+def _insert_into(catalog: Catalog, statement: InsertIntoSelect, number: int) -> Applied:
+    made = plan(catalog, statement)
+    assert made.sink is not None
+    if made.sink.read_only:
+        raise SqlError(f"Cannot insert into read-only {made.sink.kind}: {made.sink.name}", statement.position)
+    named = dict(statement.properties).get("QUERY_ID")
+    query_id = str(named).upper() if named is not None else f"INSERTQUERY_{number}"
+    if query_id in catalog.queries:
+        raise SqlError(f"Query ID '{query_id}' already exists", statement.position)
+    query = PersistentQuery(
+        id=query_id,
+        sink=made.sink.name,
+        sources=tuple(dict.fromkeys(source.name for source in made.sources)),
+        text=statement.text,
+        creates_sink=False,
+    )
+    return Applied(
+        catalog=catalog.with_query(query),
+        changes=(QueryStarted(query=query, plan=made),),
+        message=f"Created query with ID {query_id}",
+    )
+
+
+def _control(catalog: Catalog, statement: QueryControl) -> Applied:
+    if statement.query_id is None:
+        queries = list(catalog.queries.values())
+    elif statement.if_exists and statement.query_id not in catalog.queries:
+        queries = []
+    else:
+        queries = [catalog.query(statement.query_id, statement.position)]
+    changes: list[Change] = []
+    for query in queries:
+        if statement.action == "terminate":
+            changes.append(QueryStopped(query=query))
+            catalog = catalog.without_query(query.id)
+        else:
+            paused = statement.action == "pause"
+            query = replace(query, state="paused" if paused else "running")
+            changes.append(QueryPaused(query=query) if paused else QueryResumed(query=query))
+            catalog = catalog.with_query(query)
+    word = {"terminate": "terminated", "pause": "paused", "resume": "resumed"}[statement.action]
+    return Applied(catalog=catalog, changes=tuple(changes), message=f"Query {word}.")
+
+
+# ---- types
+
+
+def _create_type(catalog: Catalog, statement: CreateType) -> Applied:
+    if statement.name in catalog.types:
+        if statement.if_not_exists:
+            return _unchanged(catalog, f"{statement.name} is already registered.")
+        raise SqlError(
+            f"Cannot register custom type '{statement.name}' since it is already registered",
+            statement.position,
+        )
+    try:
+        kind = parse_type(statement.type, catalog.types)
+    except SqlError as error:
+        raise error.at(statement.position) from None
+    return Applied(
+        catalog=catalog.with_type(statement.name, kind),
+        changes=(TypeCreated(name=statement.name, type=kind),),
+        message=f"Registered custom type with name '{statement.name}' and SQL type {kind}",
+    )
+
+
+def _drop_type(catalog: Catalog, statement: DropType) -> Applied:
+    if statement.name not in catalog.types:
+        if statement.if_exists:
+            return _unchanged(catalog, f"Type '{statement.name}' does not exist.")
+        raise SqlError(
+            f"Type {statement.name} does not exist",
+            statement.position,
+            nearest(statement.name, catalog.types),
+        )
+    return Applied(
+        catalog=catalog.without_type(statement.name),
+        changes=(TypeDropped(name=statement.name),),
+        message=f"Dropped type '{statement.name}'",
+    )

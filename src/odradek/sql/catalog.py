@@ -1,0 +1,178 @@
+"""What there is: streams, tables, types, queries. A value: a statement makes the next one (`applying.py`)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from types import MappingProxyType
+from typing import Any, Final, Literal
+
+from odradek.sql.errors import SqlError, nearest
+from odradek.sql.functions import FUNCTIONS, FunctionLibrary
+from odradek.sql.language.statements import CreateFunction, SourceKind
+from odradek.sql.types import SqlType, struct_of_fields
+
+WINDOW_BOUNDS: Final = ("WINDOWSTART", "WINDOWEND")
+PSEUDO_COLUMNS: Final = ("ROWTIME", "ROWPARTITION", "ROWOFFSET", *WINDOW_BOUNDS)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Column:
+    """`header`: of a HEADER('name') column."""
+
+    name: str
+    type: SqlType
+    role: Literal["key", "value", "headers"] = "value"
+    header: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FormatInfo:
+    """`name`: KAFKA, JSON, DELIMITED, NONE, AVRO, PROTOBUF. `wrapped` False: a single column is written bare.
+    `schema_id`: of the registry.
+    """
+
+    name: str
+    wrapped: bool = True
+    delimiter: str = ","
+    schema_name: str | None = None
+    schema_id: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TimestampColumn:
+    """Of the column whose value is a record's time. `format`: a pattern of Java's DateTimeFormatter for text."""
+
+    name: str
+    format: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WindowInfo:
+    """Of windowed keys. `size_ms` None: sessions."""
+
+    kind: Literal["tumbling", "hopping", "session"]
+    size_ms: int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Source:
+    """A stream or a table on a topic. `text`: the statement that made it; `query_id`: of the query that made it."""
+
+    name: str
+    kind: SourceKind
+    columns: tuple[Column, ...]
+    topic: str
+    key_format: FormatInfo
+    value_format: FormatInfo
+    timestamp: TimestampColumn | None = None
+    window: WindowInfo | None = None
+    partitions: int | None = None
+    replicas: int | None = None
+    read_only: bool = False
+    text: str = ""
+    query_id: str | None = None
+    bad: str | None = None
+    """The topic of dead letters."""
+
+    @property
+    def is_table(self) -> bool:
+        return self.kind == "table"
+
+    @property
+    def key(self) -> tuple[Column, ...]:
+        return tuple(column for column in self.columns if column.role == "key")
+
+    @property
+    def value(self) -> tuple[Column, ...]:
+        return tuple(column for column in self.columns if column.role == "value")
+
+    def column(self, name: str) -> Column | None:
+        return next((column for column in self.columns if column.name == name), None)
+
+    def schema_json(self) -> list[dict[str, Any]]:
+        """As ksqlDB's REST describes the columns."""
+        described = []
+        for column in self.columns:
+            shown: dict[str, Any] = {"name": column.name, "schema": column.type.schema_json()}
+            if column.role == "key":
+                shown["type"] = "KEY"
+            elif column.role == "headers":
+                shown |= {"type": "HEADER", "headerKey": column.header}
+            described.append(shown)
+        return described
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PersistentQuery:
+    """`sources`: the names that it reads; `sink`: what it writes."""
+
+    id: str
+    sink: str
+    sources: tuple[str, ...]
+    text: str
+    creates_sink: bool
+    state: Literal["running", "paused"] = "running"
+
+
+def _nothing() -> Mapping[str, Any]:
+    return MappingProxyType({})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Catalog:
+    """`functions`: those of SQL, and those that users made."""
+
+    sources: Mapping[str, Source] = field(default_factory=_nothing)
+    types: Mapping[str, SqlType] = field(default_factory=_nothing)
+    queries: Mapping[str, PersistentQuery] = field(default_factory=_nothing)
+    created_functions: Mapping[str, CreateFunction] = field(default_factory=_nothing)
+    functions: FunctionLibrary = FUNCTIONS
+
+    def source(self, name: str, position: tuple[int, int] | None = None) -> Source:
+        """SqlError with the nearest name."""
+        source = self.sources.get(name)
+        if source is None:
+            raise SqlError(f"{name} does not exist.", position, nearest(name, self.sources))
+        return source
+
+    def query(self, query_id: str, position: tuple[int, int] | None = None) -> PersistentQuery:
+        query = self.queries.get(query_id) or self.queries.get(query_id.upper())
+        if query is None:
+            raise SqlError(f"Unknown queryId: {query_id}", position, nearest(query_id, self.queries))
+        return query
+
+    def readers(self, name: str) -> list[str]:
+        """Ids of the queries that read a source."""
+        return sorted(query.id for query in self.queries.values() if name in query.sources)
+
+    def writers(self, name: str) -> list[str]:
+        """Ids of the queries that write to a source."""
+        return sorted(query.id for query in self.queries.values() if query.sink == name)
+
+    def with_source(self, source: Source) -> Catalog:
+        return replace(self, sources=MappingProxyType({**self.sources, source.name: source}))
+
+    def without_source(self, name: str) -> Catalog:
+        return replace(self, sources=_without(self.sources, name))
+
+    def with_query(self, query: PersistentQuery) -> Catalog:
+        return replace(self, queries=MappingProxyType({**self.queries, query.id: query}))
+
+    def without_query(self, query_id: str) -> Catalog:
+        return replace(self, queries=_without(self.queries, query_id))
+
+    def with_type(self, name: str, kind: SqlType) -> Catalog:
+        return replace(self, types=MappingProxyType({**self.types, name: kind}))
+
+    def without_type(self, name: str) -> Catalog:
+        return replace(self, types=_without(self.types, name))
+
+
+def _without(mapping: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+    return MappingProxyType({known: value for known, value in mapping.items() if known != name})
+
+
+def row_type(columns: tuple[Column, ...]) -> SqlType:
+    """The columns as one STRUCT."""
+    return struct_of_fields([(column.name, column.type) for column in columns])

@@ -1,0 +1,95 @@
+"""DELIMITED: the columns of a record with a sign between them, quoted where it is needed, as Commons CSV does. No names."""
+
+from __future__ import annotations
+
+import base64
+import csv
+import io
+from collections.abc import Mapping
+from decimal import Decimal, InvalidOperation
+from typing import Any, Final
+
+from odradek.sql.errors import SqlError
+from odradek.sql.formats.columns import FormatColumn
+from odradek.sql.formats.java_text import decimal_text, double_text
+from odradek.sql.formats.json_format import read
+from odradek.sql.formats.times import day_number, moment_ms
+from odradek.sql.types import SqlType
+
+_NAMES: Final = {"SPACE": " ", "TAB": "\t"}
+
+
+class DelimitedFormat:
+    def __init__(self, columns: tuple[FormatColumn, ...], delimiter: str) -> None:
+        self._columns = columns
+        self._delimiter = _NAMES.get(delimiter.upper(), delimiter)
+        if len(self._delimiter) != 1:
+            raise SqlError(f"VALUE_DELIMITER is one character, or SPACE or TAB, not {delimiter!r}")
+
+    def encode(self, values: Mapping[str, Any]) -> bytes:
+        texts = [
+            _quoted(_written(values[column.column], column.type), self._delimiter, is_first=place == 0)
+            for place, column in enumerate(self._columns)
+        ]
+        return self._delimiter.join(texts).encode()
+
+    def decode(self, data: bytes) -> dict[str, Any] | None:
+        text = data.decode()
+        rows = (
+            list(csv.reader(io.StringIO(text, newline=""), delimiter=self._delimiter, strict=True))
+            if text
+            else []
+        )
+        if not rows:
+            raise ValueError("no record")
+        (parts, *_) = rows
+        if len(parts) != len(self._columns):
+            raise ValueError(f"{len(parts)} columns in place of {len(self._columns)}")
+        return {
+            column.column: _read(part, column.type) for part, column in zip(parts, self._columns, strict=True)
+        }
+
+
+def _written(value: Any, kind: SqlType) -> str | None:
+    if value is None:
+        return None
+    match kind.kind:
+        case "BOOLEAN":
+            return "true" if value else "false"
+        case "DOUBLE":
+            return double_text(value)
+        case "DECIMAL":
+            return decimal_text(value, kind.scale)
+        case "BYTES":
+            return base64.b64encode(value).decode()
+        case "DATE":
+            return str(day_number(value))
+        case "TIMESTAMP":
+            return str(moment_ms(value))
+    return str(value)
+
+
+def _quoted(text: str | None, delimiter: str, *, is_first: bool) -> str:
+    """The rules of Commons CSV for QuoteMode.MINIMAL."""
+    if text is None:
+        return ""
+    if not text:
+        return '""' if is_first else ""
+    first, last = text[0], text[-1]
+    odd_start = is_first and (first < " " or "!" < first < "#" or "+" < first < "-" or first > "~")
+    if odd_start or first <= "#" or last <= " " or any(sign in text for sign in ("\r", "\n", '"', delimiter)):
+        return '"' + text.replace('"', '""') + '"'
+    return text
+
+
+def _read(text: str, kind: SqlType) -> Any:
+    if text == "":
+        return None
+    if kind.kind == "STRING":
+        return text
+    if kind.kind == "DECIMAL":
+        try:
+            return round(Decimal(text.strip()), kind.scale)
+        except InvalidOperation as error:
+            raise ValueError(f"{text!r:.80} is no number") from error
+    return read(text.strip() if kind.kind != "BYTES" else text, kind)

@@ -1,0 +1,31 @@
+"""Numbers as Java writes them: `Double.toString`, and decimals with their scale."""
+
+from __future__ import annotations
+
+import math
+from decimal import Decimal
+
+
+def double_text(value: float) -> str:
+    """As Double.toString since JDK 19: the shortest digits, with an exponent below 0.001 and from 10,000,000 on."""
+    if math.isnan(value):
+        return "NaN"
+    if math.isinf(value):
+        return "Infinity" if value > 0 else "-Infinity"
+    if value == 0:
+        return "-0.0" if math.copysign(1, value) < 0 else "0.0"
+    sign, digits, exponent = Decimal(repr(value)).normalize().as_tuple()
+    text = "".join(map(str, digits))
+    point = len(text) + int(exponent)
+    prefix = "-" if sign else ""
+    if -3 < point <= 7:
+        if point <= 0:
+            return f"{prefix}0.{'0' * -point}{text}"
+        whole, part = text[:point].ljust(point, "0"), text[point:]
+        return f"{prefix}{whole}.{part or '0'}"
+    return f"{prefix}{text[0]}.{text[1:] or '0'}E{point - 1}"
+
+
+def decimal_text(value: Decimal, scale: int) -> str:
+    """Without an exponent, with all digits of its scale."""
+    return f"{value:.{scale}f}"

@@ -1,0 +1,179 @@
+"""JSON: fields as an object, or one bare value. Numbers are written as Java writes them; nulls are written.
+
+Read leniently, as ksqlDB does: names in any case, numbers and booleans in texts, anything where a STRING is wanted.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+from collections.abc import Mapping
+from decimal import Decimal, InvalidOperation
+from typing import Any
+
+from odradek.sql.formats.columns import FormatColumn
+from odradek.sql.formats.java_text import decimal_text, double_text
+from odradek.sql.formats.times import day, day_number, moment, moment_ms
+from odradek.sql.types import SqlType
+
+
+class JsonFormat:
+    """`wrapped` False: the only column, without an object around it."""
+
+    def __init__(self, columns: tuple[FormatColumn, ...], *, wrapped: bool) -> None:
+        self._columns = columns
+        self._wrapped = wrapped
+
+    def encode(self, values: Mapping[str, Any]) -> bytes | None:
+        if not self._wrapped:
+            (column,) = self._columns
+            value = values[column.column]
+            return None if value is None else written(value, column.type).encode()
+        fields = ",".join(
+            f"{_text(column.name)}:{written(values[column.column], column.type)}" for column in self._columns
+        )
+        return f"{{{fields}}}".encode()
+
+    def decode(self, data: bytes) -> dict[str, Any] | None:
+        try:
+            value = json.loads(data, parse_float=Decimal)
+        except (ValueError, RecursionError) as error:
+            raise ValueError(f"no JSON: {error}") from None
+        if not self._wrapped:
+            (column,) = self._columns
+            return {column.column: read(value, column.type)}
+        if value is None:
+            return None
+        if not isinstance(value, dict):
+            raise ValueError("no JSON object")
+        known = {name.upper(): part for name, part in value.items()}
+        return {
+            column.column: read(
+                value[column.name] if column.name in value else known.get(column.name.upper()), column.type
+            )
+            for column in self._columns
+        }
+
+
+def _text(value: str) -> str:
+    return json.dumps(value, ensure_ascii=False)
+
+
+def written(value: Any, kind: SqlType) -> str:
+    """A value as JSON."""
+    if value is None:
+        return "null"
+    match kind.kind:
+        case "BOOLEAN":
+            return "true" if value else "false"
+        case "INTEGER" | "BIGINT" | "TIME":
+            return str(value)
+        case "DOUBLE":
+            text = double_text(value)
+            return text if text[-1].isdigit() else _text(text)
+        case "DECIMAL":
+            return decimal_text(value, kind.scale)
+        case "BYTES":
+            return _text(base64.b64encode(value).decode())
+        case "DATE":
+            return str(day_number(value))
+        case "TIMESTAMP":
+            return str(moment_ms(value))
+        case "ARRAY":
+            return f"[{','.join(written(part, kind.element) for part in value)}]"
+        case "MAP":
+            pairs = value.items() if isinstance(value, Mapping) else value
+            return f"{{{','.join(f'{_key(name)}:{written(part, kind.element)}' for name, part in pairs)}}}"
+        case "STRUCT":
+            return (
+                f"{{{','.join(f'{_text(name)}:{written(value[name], part)}' for name, part in kind.fields)}}}"
+            )
+    return _text(value)
+
+
+def _key(name: Any) -> str:
+    return _text(name if isinstance(name, str) else written(name, SqlType(kind="BIGINT")))
+
+
+def read(value: Any, kind: SqlType) -> Any:  # noqa: C901 - a case for each type
+    """ValueError for what cannot become one of the type."""
+    if value is None:
+        return None
+    match kind.kind:
+        case "STRING":
+            return _as_text(value)
+        case "BOOLEAN" if isinstance(value, bool):
+            return value
+        case "BOOLEAN" if isinstance(value, str) and value.lower() in ("true", "false"):
+            return value.lower() == "true"
+        case "INTEGER" | "TIME":
+            return _whole(value, 31)
+        case "BIGINT":
+            return _whole(value, 63)
+        case "DATE":
+            return day(_whole(value, 31))
+        case "TIMESTAMP":
+            return moment(_whole(value, 63))
+        case "DOUBLE" if isinstance(value, (int, Decimal, str)) and not isinstance(value, bool):
+            return float(value)
+        case "DECIMAL" if isinstance(value, (int, Decimal, str)) and not isinstance(value, bool):
+            return _decimal(value, kind)
+        case "BYTES" if isinstance(value, str):
+            return _bytes(value)
+        case "ARRAY" if isinstance(value, list):
+            return [read(part, kind.element) for part in value]
+        case "MAP" if isinstance(value, dict):
+            return {_map_key(name, kind.map_key): read(part, kind.element) for name, part in value.items()}
+        case "STRUCT" if isinstance(value, dict):
+            known = {name.upper(): part for name, part in value.items()}
+            return {
+                name: read(value[name] if name in value else known.get(name.upper()), part)
+                for name, part in kind.fields
+            }
+    raise ValueError(f"{json.dumps(value, default=str):.80} is no {kind}")
+
+
+def _map_key(name: str, kind: SqlType) -> Any:
+    return name if kind.kind == "STRING" else read(name, kind)
+
+
+def _as_text(value: Any) -> str:
+    if isinstance(value, str):
+        return value
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, Decimal):
+        return str(value)
+    return json.dumps(value, separators=(",", ":"), default=float, ensure_ascii=False)
+
+
+def _whole(value: Any, bits: int) -> int:
+    if isinstance(value, bool):
+        raise ValueError("a boolean is no whole number")
+    try:
+        number = int(value)
+    except (TypeError, ValueError, InvalidOperation) as error:
+        raise ValueError(f"{value!r:.80} is no whole number") from error
+    if not -(1 << bits) <= number < (1 << bits):
+        raise ValueError(f"{number} has more than {bits + 1} bits")
+    return number
+
+
+def _decimal(value: Any, kind: SqlType) -> Decimal:
+    try:
+        number = Decimal(value)
+        if number.is_finite():
+            rounded = round(number, kind.scale)
+            if rounded == number and len(str(abs(int(number)))) <= max(1, kind.precision - kind.scale):
+                return rounded
+    except InvalidOperation as error:
+        raise ValueError(f"{value!r:.80} is no number") from error
+    raise ValueError(f"{value} does not fit into {kind}")
+
+
+def _bytes(text: str) -> bytes:
+    try:
+        return base64.b64decode(text, validate=True)
+    except binascii.Error as error:
+        raise ValueError(f"{text!r:.80} is no base64") from error

@@ -1,0 +1,118 @@
+"""The format of a topic's keys or values, as `odradek.streams` takes it."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterable, Mapping
+from typing import Any, Final, Protocol
+
+from odradek.sql.catalog import FormatInfo, WindowInfo
+from odradek.sql.errors import SqlError, nearest
+from odradek.sql.formats.columns import FormatColumn
+from odradek.sql.formats.delimited_format import DelimitedFormat
+from odradek.sql.formats.json_format import JsonFormat
+from odradek.sql.formats.kafka_format import KafkaFormat, NoneFormat
+from odradek.sql.formats.with_schema import avro_format, protobuf_format
+
+FORMAT_NAMES: Final = ("AVRO", "DELIMITED", "JSON", "KAFKA", "NONE", "PROTOBUF")
+_BOUND: Final = struct.Struct(">q")
+_COMPLEX: Final = ("ARRAY", "MAP", "STRUCT")
+
+
+class Codec(Protocol):
+    def encode(self, values: Mapping[str, Any]) -> bytes | None: ...
+    def decode(self, data: bytes) -> Mapping[str, Any] | None: ...
+
+
+class RecordFormat:
+    """A `SchemaFormat`: columns of Spark to bytes, and back. `window`: of a windowed key, whose bounds follow the key."""
+
+    is_record: Final = True
+
+    def __init__(
+        self, name: str, columns: tuple[FormatColumn, ...], codec: Codec, window: WindowInfo | None
+    ) -> None:
+        self.name = name
+        self.columns = columns
+        self.window = window
+        self._codec = codec
+
+    @property
+    def ddl(self) -> str:
+        fields = [f"`{column.column}` {column.type.ddl}" for column in self.columns] or ["`nothing` STRING"]
+        if self.window is not None:
+            fields += ["`window_start` BIGINT", "`window_end` BIGINT"]
+        return ", ".join(fields)
+
+    def encode(self, values: Mapping[str, Any]) -> bytes | None:
+        data = self._codec.encode(values)
+        if self.window is None:
+            return data
+        if data is None:
+            return None
+        start, end = _BOUND.pack(values["window_start"]), _BOUND.pack(values["window_end"])
+        return data + (end + start if self.window.kind == "session" else start)
+
+    def decode(self, data: bytes) -> Mapping[str, Any] | None:
+        """ValueError for bytes that are none of this format."""
+        if self.window is None:
+            return self._codec.decode(data)
+        bounds = 2 if self.window.kind == "session" else 1
+        inside = len(data) - bounds * _BOUND.size
+        if inside < 0:
+            raise ValueError("the key is too short for a windowed one")
+        values = self._codec.decode(data[:inside])
+        if values is None:
+            return None
+        if bounds == 2:
+            end, start = (
+                _BOUND.unpack_from(data, inside)[0],
+                _BOUND.unpack_from(data, inside + _BOUND.size)[0],
+            )
+        else:
+            (start,) = _BOUND.unpack_from(data, inside)
+            end = start + (self.window.size_ms or 0)
+        return {**values, "window_start": start, "window_end": end}
+
+
+def record_format(
+    info: FormatInfo,
+    columns: Iterable[tuple[str, str, Any]],
+    *,
+    is_key: bool,
+    window: WindowInfo | None = None,
+) -> RecordFormat:
+    """`columns`: (name in records, column in Spark, type). SqlError for a format that does not exist or cannot hold them."""
+    known = tuple(FormatColumn(*column) for column in columns)
+    check_format(info.name)
+    codec: Codec = NoneFormat()
+    if known and info.name != "NONE":
+        codec = _codec(info, known, is_key=is_key)
+    return RecordFormat(info.name, known, codec, window)
+
+
+def _codec(info: FormatInfo, columns: tuple[FormatColumn, ...], *, is_key: bool) -> Codec:
+    bare = len(columns) == 1 and (is_key or not info.wrapped)
+    match info.name:
+        case "KAFKA":
+            return KafkaFormat(columns)
+        case "JSON":
+            return JsonFormat(columns, wrapped=not bare)
+        case "DELIMITED":
+            for column in columns:
+                if column.type.kind in _COMPLEX:
+                    raise SqlError(
+                        f"The 'DELIMITED' format does not support type '{column.type.kind}', column: `{column.name}`",
+                        hint="Use JSON",
+                    )
+            return DelimitedFormat(columns, info.delimiter)
+        case "AVRO":
+            return avro_format(columns, info, wrapped=not bare)
+    return protobuf_format(columns, info)
+
+
+def check_format(name: str) -> None:
+    """SqlError for an unknown one."""
+    if name not in FORMAT_NAMES:
+        hint = nearest(name, FORMAT_NAMES) or f"There are {', '.join(FORMAT_NAMES)}"
+        raise SqlError(f"Unknown format: {name}", hint=hint)

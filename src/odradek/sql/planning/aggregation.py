@@ -1,0 +1,71 @@
+"""The aggregates of a query side by side, as one fold of `odradek.streams`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from odradek.sql.functions import FUNCTIONS, FunctionLibrary
+from odradek.sql.planning.steps import NO_COLUMN, AggregateCall
+from odradek.streams.processors.ports import Fields
+
+
+class SqlAggregation:
+    """`functions` knows what a call does. The aggregate is the list of the calls' states."""
+
+    def __init__(self, calls: tuple[AggregateCall, ...], functions: FunctionLibrary) -> None:
+        self._calls = calls
+        self._functions = functions
+        self._looked_up: list[tuple[AggregateCall, Any]] | None = None
+
+    def __getstate__(self) -> Any:
+        """Where there are no functions of users, tasks have the library themselves."""
+        return self._calls, None if self._functions is FUNCTIONS else self._functions
+
+    def __setstate__(self, state: Any) -> None:
+        self._calls, functions = state
+        self._functions = FUNCTIONS if functions is None else functions
+        self._looked_up = None
+
+    @property
+    def ddl(self) -> str:
+        """The fields of the results."""
+        fields = [f"`{call.result}` {call.returns.ddl}" for call in self._calls]
+        return ", ".join(fields or [f"{NO_COLUMN} BOOLEAN"])
+
+    def _pairs(self) -> list[tuple[AggregateCall, Any]]:
+        if self._looked_up is None:
+            self._looked_up = [
+                (call, self._functions.aggregate(call.name, call.kinds, call.constants))
+                for call in self._calls
+            ]
+        return self._looked_up
+
+    def add(self, key: Fields, aggregate: Any, values: Fields) -> Any:
+        states = [function.start() for _, function in self._pairs()] if aggregate is None else aggregate
+        return [
+            function.add(state, *(values[name] for name in call.arguments))
+            for state, (call, function) in zip(states, self._pairs(), strict=True)
+        ]
+
+    def remove(self, key: Fields, aggregate: Any, values: Fields) -> Any:
+        return [
+            function.undo(state, *(values[name] for name in call.arguments))
+            for state, (call, function) in zip(aggregate, self._pairs(), strict=True)
+        ]
+
+    def merge(self, key: Fields, left: Any, right: Any) -> Any:
+        if left is None or right is None:
+            return right if left is None else left
+        return [
+            function.merge(mine, other)
+            for mine, other, (_, function) in zip(left, right, self._pairs(), strict=True)
+        ]
+
+    def result(self, aggregate: Any) -> Fields | None:
+        if aggregate is None:
+            return None
+        results = {
+            call.result: function.result(state)
+            for state, (call, function) in zip(aggregate, self._pairs(), strict=True)
+        }
+        return results or {NO_COLUMN: True}

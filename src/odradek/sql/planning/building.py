@@ -1,0 +1,154 @@
+"""Steps as operators of `odradek.streams`."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import singledispatch
+from typing import TYPE_CHECKING, TypeAlias
+
+from odradek.sql.catalog import Source
+from odradek.sql.errors import SqlError
+from odradek.sql.formats import RecordFormat, record_format
+from odradek.sql.planning.aggregation import SqlAggregation
+from odradek.sql.planning.steps import (
+    HAS_VALUE,
+    NOTHING,
+    AggregateStep,
+    ExplodeStep,
+    FilterStep,
+    JoinStep,
+    Named,
+    OutputColumn,
+    ProjectStep,
+    ReadStep,
+    RekeyStep,
+    Step,
+    WindowStep,
+)
+from odradek.sql.planning.timestamps import timestamp_text
+from odradek.streams import Stream, Streams, Table
+
+if TYPE_CHECKING:
+    from odradek.streams.grouped import GroupedStream
+
+Built: TypeAlias = Stream | Table
+
+
+@singledispatch
+def build(step: Step, app: Streams) -> Built:
+    raise AssertionError(f"no operator for {type(step).__name__}")
+
+
+def source_formats(source: Source) -> tuple[RecordFormat, RecordFormat]:
+    """How records of a source are read: key and value."""
+    keys = [OutputColumn(column.name, f"key_{place}", column.type) for place, column in enumerate(source.key)]
+    values = [
+        OutputColumn(column.name, f"value_{place}", column.type) for place, column in enumerate(source.value)
+    ]
+    return (
+        record_format(source.key_format, tuple(keys), is_key=True, window=source.window),
+        record_format(source.value_format, tuple(values) or (NOTHING,), is_key=False),
+    )
+
+
+@build.register
+def _read(step: ReadStep, app: Streams) -> Built:
+    source = step.source
+    key, value = source_formats(source)
+    timestamp = None if source.timestamp is None else timestamp_text(source)
+    if not source.is_table:
+        stream = app.stream(
+            source.topic, key_format=key, value_format=value, timestamp=timestamp, bad=source.bad
+        )
+        return _selected(stream, step.value)
+    table = app.table(source.topic, key_format=key, value_format=value, bad=source.bad)
+    if timestamp is not None:
+        table = Table(app.program, replace(table.operator, timestamp=timestamp))  # type: ignore[call-arg]
+    return table.select(*_texts(step.value))
+
+
+def _selected(stream: Stream, value: tuple[Named, ...]) -> Stream:
+    """A record whose value is null keeps that."""
+    return stream.select(*(f"if({HAS_VALUE}, {text}, null) AS `{name}`" for name, text in value))
+
+
+def _texts(columns: tuple[Named, ...]) -> list[str]:
+    return [f"{text} AS `{name}`" for name, text in columns]
+
+
+@build.register
+def _filter(step: FilterStep, app: Streams) -> Built:
+    source = build(step.inputs[0], app)
+    if isinstance(source, Table):
+        return source.filter(step.condition)
+    return source.filter(f"{HAS_VALUE} and {step.condition}")
+
+
+@build.register
+def _project(step: ProjectStep, app: Streams) -> Built:
+    source = build(step.inputs[0], app)
+    if isinstance(source, Table):
+        return source.select(*_texts(step.value))
+    return _selected(source, step.value)
+
+
+@build.register
+def _rekey(step: RekeyStep, app: Streams) -> Built:
+    source = build(step.inputs[0], app)
+    assert isinstance(source, Stream)
+    if not step.key:
+        return source.select_key("cast(null as string) AS key_0")
+    if not step.keeps_null:
+        present = " and ".join(f"({text}) is not null" for text in step.key)
+        source = source.filter(f"{HAS_VALUE} and {present}")
+    return source.select_key(*(f"{text} AS key_{place}" for place, text in enumerate(step.key)))
+
+
+@build.register
+def _explode(step: ExplodeStep, app: Streams) -> Built:
+    source = build(step.inputs[0], app)
+    assert isinstance(source, Stream)
+    sizes = ", ".join(f"coalesce(size({text}), 0)" for _, text in step.arrays)
+    longest = f"greatest({sizes})" if len(step.arrays) > 1 else sizes
+    places = f"if({HAS_VALUE} and {longest} > 0, sequence(1, {longest}), array())"
+    kept = [f"'{name}', `{name}`" for name in step.kept]
+    parts = [f"'{name}', try_element_at({text}, p_)" for name, text in step.arrays]
+    return source.flat_map(f"transform({places}, p_ -> named_struct({', '.join([*kept, *parts])}))")
+
+
+@build.register
+def _aggregate(step: AggregateStep, app: Streams) -> Built:
+    source = build(step.inputs[0], app)
+    present = " and ".join(f"({text}) is not null" for text in step.key)
+    condition = present if isinstance(source, Table) else f"{HAS_VALUE} and {present}"
+    source = source.filter(condition)
+    grouped = source.group_by(*(f"{text} AS key_{place}" for place, text in enumerate(step.key)))
+    if step.window is not None:
+        grouped = _windowed(grouped, step.window)
+    fold = SqlAggregation(step.calls, step.functions)
+    return grouped.fold(fold, schema=fold.ddl)
+
+
+def _windowed(grouped: GroupedStream[Table, Stream], window: WindowStep) -> GroupedStream[Table, Stream]:
+    if window.kind == "session":
+        grouped = grouped.session(window.size_ms, grace=window.grace_ms)
+    else:
+        grouped = grouped.window(window.size_ms, every=window.advance_ms, grace=window.grace_ms)
+    return grouped.final() if window.final else grouped
+
+
+@build.register
+def _join(step: JoinStep, app: Streams) -> Built:
+    left, right = (build(side, app) for side in step.inputs)
+    if isinstance(left, Table):
+        assert isinstance(right, Table)
+        return left.join(right, how=step.way, on=step.on)
+    if isinstance(right, Table):
+        if step.way == "outer":
+            raise SqlError("a stream and a table have no FULL OUTER JOIN")
+        return left.join(right, how=step.way)
+    assert step.within is not None
+    before_ms, after_ms, grace_ms = step.within
+    return left.join(
+        right, how=step.way, within=max(before_ms, after_ms), before=before_ms, after=after_ms, grace=grace_ms
+    )

@@ -1,0 +1,335 @@
+"""Statements with a query as plans: what they write, where, in which formats, and the steps."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import Final
+
+from odradek.sql.analysis.casts import converted
+from odradek.sql.catalog import Catalog, Column, FormatInfo, Source, TimestampColumn, WindowInfo
+from odradek.sql.errors import SqlError, nearest
+from odradek.sql.formats import FORMAT_NAMES, RecordFormat, record_format
+from odradek.sql.language.queries import Query
+from odradek.sql.language.statements import (
+    CreateArchive,
+    CreateAsSelect,
+    InsertIntoSelect,
+    Properties,
+    PropertyValue,
+    SelectStatement,
+    Statement,
+)
+from odradek.sql.planning.building import Built, build
+from odradek.sql.planning.query_planner import QueryPlan, QueryPlanner
+from odradek.sql.planning.steps import NOTHING, Named, OutputColumn, ProjectStep, Step
+from odradek.sql.planning.timestamps import milliseconds
+from odradek.sql.types import is_castable_implicitly
+from odradek.streams import Stream, Streams, Table
+
+SINK_PROPERTIES: Final = (
+    "KAFKA_TOPIC",
+    "FORMAT",
+    "KEY_FORMAT",
+    "VALUE_FORMAT",
+    "PARTITIONS",
+    "REPLICAS",
+    "TIMESTAMP",
+    "TIMESTAMP_FORMAT",
+    "WRAP_SINGLE_VALUE",
+    "VALUE_DELIMITER",
+    "KEY_DELIMITER",
+    "RETENTION_MS",
+    "CLEANUP_POLICY",
+    "KEY_SCHEMA_FULL_NAME",
+    "VALUE_SCHEMA_FULL_NAME",
+    "KEY_PROTOBUF_NULLABLE_REPRESENTATION",
+    "VALUE_PROTOBUF_NULLABLE_REPRESENTATION",
+    "BAD",
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """`sink`: what it fills, None for a SELECT. `key` and `value` name the columns of the frame at the end."""
+
+    query: QueryPlan
+    key: tuple[OutputColumn, ...]
+    value: tuple[OutputColumn, ...]
+    sink: Source | None
+    limit: int | None = None
+
+    @property
+    def kind(self) -> str:
+        return "table" if self.query.is_table else "stream"
+
+    @property
+    def columns(self) -> tuple[Column, ...]:
+        return self.query.columns
+
+    @property
+    def window(self) -> WindowInfo | None:
+        return self.query.window
+
+    @property
+    def sources(self) -> tuple[Source, ...]:
+        return self.query.sources
+
+    @property
+    def topic(self) -> str | None:
+        return None if self.sink is None else self.sink.topic
+
+    @property
+    def key_format(self) -> FormatInfo | None:
+        return None if self.sink is None else self.sink.key_format
+
+    @property
+    def value_format(self) -> FormatInfo | None:
+        return None if self.sink is None else self.sink.value_format
+
+    def sink_formats(self) -> tuple[RecordFormat, RecordFormat]:
+        """How records are written: key and value. The columns are those of the frame at the end."""
+        assert self.sink is not None
+        return (
+            record_format(self.sink.key_format, self.key, is_key=True, window=self.window),
+            record_format(self.sink.value_format, self.value or (NOTHING,), is_key=False),
+        )
+
+    def build(self, app: Streams) -> Built:
+        """Add the operators to a program, and the sink if there is one. The stream or table before the sink."""
+        built = build(self.query.step, app)
+        if self.sink is None:
+            return built
+        key, value = self.sink_formats()
+        if self.sink.timestamp is not None:
+            stream = built.to_stream() if isinstance(built, Table) else built
+            when = f"coalesce({self._timestamp(self.sink.timestamp)}, _timestamp)"
+            stream.with_timestamp(when).to(self.sink.topic, key_format=key, value_format=value)
+            return built
+        built.to(self.sink.topic, key_format=key, value_format=value)
+        return built
+
+    def _timestamp(self, column: TimestampColumn) -> str:
+        for output in (*self.key, *self.value):
+            if output.name == column.name:
+                return milliseconds(output.column, output.type, column.format)
+        raise SqlError(
+            f"The TIMESTAMP column set in the WITH clause does not exist in the schema: '{column.name}'"
+        )
+
+
+def plan(catalog: Catalog, statement: Statement) -> Plan:
+    """Of CREATE … AS SELECT, INSERT INTO … SELECT, or a SELECT that pushes. SqlError for what is wrong with it."""
+    match statement:
+        case CreateAsSelect():
+            return _create_as(catalog, statement)
+        case InsertIntoSelect():
+            return _insert(catalog, statement)
+        case SelectStatement(query=query):
+            return select_plan(catalog, query)
+        case CreateArchive():
+            raise SqlError(
+                "CREATE ARCHIVE is not supported yet", statement.position, "Use `odradek archive`."
+            )
+    raise SqlError("this statement has no query", statement.position)
+
+
+def select_plan(catalog: Catalog, query: Query) -> Plan:
+    """A push query: all of its columns are in the value, those of the key, too."""
+    planned = QueryPlanner(catalog, query, needs_key=False).plan()
+    return Plan(query=planned, key=planned.key, value=planned.value, sink=None, limit=query.limit)
+
+
+def _create_as(catalog: Catalog, statement: CreateAsSelect) -> Plan:
+    if statement.query.limit is not None:
+        raise SqlError("LIMIT is for SELECT only", statement.query.position)
+    planned = QueryPlanner(catalog, statement.query, needs_key=True, sink=statement.name).plan()
+    if planned.is_table != (statement.kind == "table"):
+        made, asked = ("TABLE", "STREAM") if planned.is_table else ("STREAM", "TABLE")
+        hint = f"Write CREATE {made} {statement.name} AS …"
+        if made == "STREAM":
+            hint += ", or GROUP BY"
+        raise SqlError(
+            f"Invalid result type. Your SELECT query produces a {made}. Please use CREATE {made} AS SELECT"
+            f" statement instead of CREATE {asked}",
+            statement.position,
+            hint,
+        )
+    sink = _sink(statement, planned)
+    _check_timestamp(sink)
+    made_plan = Plan(query=planned, key=planned.key, value=planned.value, sink=sink)
+    try:
+        made_plan.sink_formats()
+    except SqlError as error:
+        raise error.at(statement.position) from None
+    return made_plan
+
+
+def _sink(statement: CreateAsSelect, planned: QueryPlan) -> Source:
+    properties = checked_properties(statement.properties, SINK_PROPERTIES, statement)
+    first = planned.sources[0]
+    key_format, value_format = formats_of(
+        properties, first.key_format, first.value_format, statement, has_key=bool(planned.key)
+    )
+    timestamp = None
+    if "TIMESTAMP" in properties:
+        pattern = properties.get("TIMESTAMP_FORMAT")
+        timestamp = TimestampColumn(
+            name=_column_name(str(properties["TIMESTAMP"])), format=None if pattern is None else str(pattern)
+        )
+    return Source(
+        name=statement.name,
+        kind=statement.kind,
+        columns=planned.columns,
+        topic=str(properties.get("KAFKA_TOPIC", statement.name)),
+        key_format=key_format,
+        value_format=value_format,
+        timestamp=timestamp,
+        window=planned.window,
+        partitions=_whole(properties, "PARTITIONS", statement),
+        replicas=_whole(properties, "REPLICAS", statement),
+        text=statement.text,
+        bad=None if "BAD" not in properties else str(properties["BAD"]),
+    )
+
+
+def _check_timestamp(sink: Source) -> None:
+    if sink.timestamp is None:
+        return
+    column = sink.column(sink.timestamp.name)
+    if column is None:
+        hint = nearest(sink.timestamp.name, [column.name for column in sink.columns])
+        raise SqlError(
+            f"The TIMESTAMP column set in the WITH clause does not exist in the schema: '{sink.timestamp.name}'",
+            hint=hint,
+        )
+    milliseconds("x", column.type, sink.timestamp.format)
+
+
+def _insert(catalog: Catalog, statement: InsertIntoSelect) -> Plan:
+    sink = catalog.source(statement.target, statement.position)
+    planned = QueryPlanner(catalog, statement.query, needs_key=True, sink=sink.name).plan()
+    if sink.is_table:
+        raise SqlError(
+            "INSERT INTO can only be used to insert into a stream. A table was given", statement.position
+        )
+    if planned.is_table:
+        raise SqlError(
+            "Incompatible data sink: INSERT INTO a stream needs a query that makes a stream",
+            statement.position,
+        )
+    wanted, given = sink.key + sink.value, planned.columns
+    names_agree = [column.name for column in wanted] == [column.name for column in given]
+    fits = names_agree and all(
+        is_castable_implicitly(column.type, target.type) for column, target in zip(given, wanted, strict=True)
+    )
+    if not fits or len(sink.key) != len(planned.key):
+        raise SqlError(
+            f"Incompatible schema between results and sink. Result schema is {_listed(given)}, but the sink schema is"
+            f" {_listed(wanted)}",
+            statement.query.position,
+            "Select the columns of the sink, in their order, under their names.",
+        )
+    value = tuple(
+        OutputColumn(output.name, output.column, target.type)
+        for output, target in zip(planned.value, sink.value, strict=True)
+    )
+    step: Step = planned.step
+    if any(old.type != new.type for old, new in zip(planned.value, value, strict=True)):
+        texts = tuple(
+            Named(old.column, converted(f"`{old.column}`", old.type, new.type))
+            for old, new in zip(planned.value, value, strict=True)
+        )
+        step = ProjectStep(inputs=(step,), value=texts)
+    key = tuple(OutputColumn(output.name, output.column, output.type) for output in planned.key)
+    if any(output.type != target.type for output, target in zip(key, sink.key, strict=True)):
+        raise SqlError("Incompatible schema: the types of the keys differ", statement.query.position)
+    return Plan(query=replace(planned, step=step, value=value), key=key, value=value, sink=sink)
+
+
+def _listed(columns: Iterable[Column]) -> str:
+    return ", ".join(
+        f"`{column.name}` {column.type}{' KEY' if column.role == 'key' else ''}" for column in columns
+    )
+
+
+# ---- WITH
+
+
+def checked_properties(
+    properties: Properties, allowed: Iterable[str], statement: Statement
+) -> dict[str, PropertyValue]:
+    """SqlError for a property that does not exist."""
+    known = list(allowed)
+    for name, _ in properties:
+        if name not in known:
+            raise SqlError(
+                f"Invalid config variable(s) in the WITH clause: {name}",
+                statement.position,
+                nearest(name, known) or f"There are {', '.join(known)}.",
+            )
+    return dict(properties)
+
+
+def formats_of(
+    properties: Mapping[str, PropertyValue],
+    key_default: FormatInfo,
+    value_default: FormatInfo,
+    statement: Statement,
+    *,
+    has_key: bool,
+) -> tuple[FormatInfo, FormatInfo]:
+    """Formats of key and value: what WITH says, else the defaults."""
+    if "FORMAT" in properties and ({"KEY_FORMAT", "VALUE_FORMAT"} & properties.keys()):
+        raise SqlError(
+            "Cannot supply both 'KEY_FORMAT' or 'VALUE_FORMAT' and 'FORMAT' properties", statement.position
+        )
+    both = properties.get("FORMAT")
+    key_name, value_name = properties.get("KEY_FORMAT", both), properties.get("VALUE_FORMAT", both)
+    key = key_default if key_name is None else FormatInfo(name=_format_name(key_name, statement))
+    value = value_default if value_name is None else FormatInfo(name=_format_name(value_name, statement))
+    if has_key and key.name == "NONE":
+        if key_name is not None:
+            raise SqlError("Key format NONE cannot be used with a key", statement.position)
+        key = FormatInfo(name="KAFKA")
+    if "WRAP_SINGLE_VALUE" in properties:
+        value = replace(value, wrapped=bool(properties["WRAP_SINGLE_VALUE"]))
+    if "VALUE_DELIMITER" in properties:
+        value = replace(value, delimiter=str(properties["VALUE_DELIMITER"]))
+    if "KEY_DELIMITER" in properties:
+        key = replace(key, delimiter=str(properties["KEY_DELIMITER"]))
+    if "VALUE_SCHEMA_FULL_NAME" in properties:
+        value = replace(value, schema_name=str(properties["VALUE_SCHEMA_FULL_NAME"]))
+    if "KEY_SCHEMA_FULL_NAME" in properties:
+        key = replace(key, schema_name=str(properties["KEY_SCHEMA_FULL_NAME"]))
+    return key, value
+
+
+def _format_name(written: PropertyValue, statement: Statement) -> str:
+    name = str(written).upper()
+    if name not in FORMAT_NAMES:
+        hint = nearest(name, FORMAT_NAMES) or f"There are {', '.join(FORMAT_NAMES)}."
+        raise SqlError(f"Unknown format: {name}", statement.position, hint)
+    return name
+
+
+def _whole(properties: Mapping[str, PropertyValue], name: str, statement: Statement) -> int | None:
+    value = properties.get(name)
+    if value is None:
+        return None
+    try:
+        number = int(value)
+    except ValueError:
+        number = 0
+    if number < 1:
+        raise SqlError(f"{name} is a whole number of 1 or more, not {value!r}", statement.position)
+    return number
+
+
+def _column_name(written: str) -> str:
+    return written.strip("`") if written.startswith("`") else written.upper()
+
+
+def as_stream(built: Built) -> Stream:
+    """The updates of a table as records, for what shows them."""
+    return built.to_stream() if isinstance(built, Table) else built

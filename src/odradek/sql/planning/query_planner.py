@@ -1,0 +1,472 @@
+"""A query as steps: WHERE, table functions, GROUP BY, HAVING, PARTITION BY, SELECT, and the key of what comes out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from itertools import count
+from typing import Final
+
+from sqlglot import exp
+
+from odradek.sql.analysis.expressions import ExpressionCompiler, TypedText, constant_of, where_of
+from odradek.sql.analysis.scope import Scope, ScopedColumn, physical_name
+from odradek.sql.catalog import PSEUDO_COLUMNS, Catalog, Column, Source, WindowInfo
+from odradek.sql.errors import Position, SqlError
+from odradek.sql.language.dialect import position_of
+from odradek.sql.language.queries import Query, SelectExpression, SelectStar
+from odradek.sql.planning.relations import KeyColumn, RelationPlanner, Shape
+from odradek.sql.planning.steps import (
+    NO_COLUMN,
+    AggregateCall,
+    AggregateStep,
+    ExplodeStep,
+    FilterStep,
+    Named,
+    OutputColumn,
+    ProjectStep,
+    RekeyStep,
+    Step,
+    WindowStep,
+    value_or_nothing,
+)
+from odradek.sql.types import BIGINT, BOOLEAN, SqlType
+
+_DAY_MS: Final = 86_400_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueryPlan:
+    """`key`: names in the output, and the columns of the frame's key. `value`: the columns of the frame's value."""
+
+    step: Step
+    key: tuple[OutputColumn, ...]
+    value: tuple[OutputColumn, ...]
+    window: WindowInfo | None
+    sources: tuple[Source, ...]
+
+    @property
+    def is_table(self) -> bool:
+        return self.step.is_table
+
+    @property
+    def columns(self) -> tuple[Column, ...]:
+        keys = tuple(Column(name=column.name, type=column.type, role="key") for column in self.key)
+        return keys + tuple(Column(name=column.name, type=column.type) for column in self.value)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Item:
+    """A column of the result. `name` None: one is made."""
+
+    name: str | None
+    tree: exp.Expr
+    position: Position
+
+
+class QueryPlanner:
+    """Plans one query. `needs_key`: the result is kept, so that its key has to be selected."""
+
+    def __init__(self, catalog: Catalog, query: Query, *, needs_key: bool, sink: str = "") -> None:
+        self._catalog = catalog
+        self._query = query
+        self._needs_key = needs_key
+        self._sink = sink
+        self._generated = count()
+
+    def plan(self) -> QueryPlan:
+        query = self._query
+        shape = RelationPlanner(self._catalog, query).plan(query.relation)
+        if query.where is not None:
+            shape = self._filtered(shape, query.where, "WHERE")
+        items = list(self._items(shape))
+        aggregates = [item for item in items if self._has_aggregate(item.tree)]
+        if query.group_by:
+            if query.partition_by:
+                raise SqlError("PARTITION BY and GROUP BY cannot be in one query", query.position)
+            return self._grouped(shape, items)
+        if aggregates:
+            raise SqlError(
+                "Use of aggregate function without a GROUP BY clause is not supported",
+                position_of(aggregates[0].tree),
+                "Write GROUP BY, such as GROUP BY 1 for all records together.",
+            )
+        if query.having is not None:
+            raise SqlError("HAVING needs GROUP BY", where_of(query.having, query.position))
+        if query.window is not None:
+            raise SqlError("WINDOW needs GROUP BY and an aggregate", query.window.position)
+        if query.emit == "final":
+            raise SqlError("EMIT FINAL is only supported for windowed aggregations", query.position)
+        shape, items = self._exploded(shape, items)
+        if query.partition_by:
+            shape = self._partitioned(shape)
+        return self._selected(shape, items, ExpressionCompiler(scope=shape.scope, catalog=self._catalog))
+
+    def _filtered(self, shape: Shape, condition: exp.Expr, clause: str) -> Shape:
+        compiler = ExpressionCompiler(scope=shape.scope, catalog=self._catalog)
+        text = compiler.as_type(condition, BOOLEAN, f"the {clause} condition")
+        step = FilterStep(inputs=(shape.step,), condition=text, written=condition.sql())
+        return replace(shape, step=step)
+
+    # ---- SELECT
+
+    def _items(self, shape: Shape) -> Iterator[_Item]:
+        for item in self._query.select:
+            if isinstance(item, SelectExpression):
+                name = item.alias or self._natural_name(item.expression, shape)
+                yield _Item(name=name, tree=item.expression, position=item.position)
+            else:
+                yield from self._star(item, shape)
+
+    def _star(self, star: SelectStar, shape: Shape) -> Iterator[_Item]:
+        if star.struct is not None:
+            made = ExpressionCompiler(scope=shape.scope, catalog=self._catalog).typed(star.struct)
+            if made.type.kind != "STRUCT":
+                raise SqlError(f"->* needs a STRUCT before it, not a {made.type}", star.position)
+            for name, _ in made.type.fields:
+                tree = exp.Dot(this=star.struct.copy(), expression=_identifier(name))
+                yield _Item(name=name, tree=tree, position=star.position)
+            return
+        if star.source is not None and star.source not in shape.scope.sources:
+            raise SqlError(f"'{star.source}' is not a valid stream/table name or alias", star.position)
+        chosen = (
+            [column for column in shape.scope.columns if not column.is_pseudo]
+            if star.source is None
+            else shape.scope.of(star.source)
+        )
+        for column in chosen:
+            tree = exp.Column(
+                this=_identifier(column.name), table=_identifier(column.source) if column.source else None
+            )
+            name = f"{column.source}_{column.name}" if shape.is_join and column.source else column.name
+            yield _Item(name=name, tree=tree, position=star.position)
+
+    def _natural_name(self, tree: exp.Expr, shape: Shape) -> str | None:
+        """As ksqlDB names it: columns and fields as they are, with the source's where several have it."""
+        if isinstance(tree, exp.Column):
+            if tree.table and shape.is_join and shape.scope.is_clashing(tree.name):
+                return f"{tree.table}_{tree.name}"
+            return str(tree.name)
+        return str(tree.expression.name) if isinstance(tree, exp.Dot) else None
+
+    def _has_aggregate(self, tree: exp.Expr) -> bool:
+        functions = self._catalog.functions
+        return any(functions.is_aggregate(call.name.upper()) for call in tree.find_all(exp.Anonymous))
+
+    def _selected(self, shape: Shape, items: list[_Item], compiler: ExpressionCompiler) -> QueryPlan:
+        taken = {item.name for item in items}
+        names: list[str | None] = [None] * len(shape.key)
+        value: list[OutputColumn] = []
+        texts: list[Named] = []
+        for item in items:
+            made = compiler.typed(item.tree)
+            name = item.name or self._made_up_name(taken)
+            _check_name(name, item.position)
+            place = self._key_place(shape, compiler.canonical(item.tree), item.tree, made)
+            if place is not None:
+                if names[place] is not None:
+                    raise SqlError(
+                        f"The projection contains a key column (`{shape.key[place].name}`) more than once",
+                        item.position,
+                        "AS_VALUE(…) copies a key column into the value.",
+                    )
+                names[place] = name
+                if self._needs_key:
+                    continue
+            is_bound = name in ("WINDOWSTART", "WINDOWEND") and made.text in _bound_texts(shape)
+            if self._needs_key and is_bound and shape.window is not None:
+                continue
+            if made.type.kind == "NULL":
+                raise SqlError("a column needs a type", item.position, "Write CAST(NULL AS …).")
+            column = physical_name(name)
+            value.append(OutputColumn(name, column, made.type))
+            texts.append(Named(column, made.text))
+        self._check_key(shape, names)
+        _check_once(
+            [*(name for name in names if name and self._needs_key), *(column.name for column in value)],
+            self._query,
+        )
+        key = tuple(
+            OutputColumn(name or column.name, f"key_{place}", column.type)
+            for place, (name, column) in enumerate(zip(names, shape.key, strict=True))
+        )
+        step = ProjectStep(inputs=(shape.step,), value=value_or_nothing(tuple(texts)))
+        return QueryPlan(step=step, key=key, value=tuple(value), window=shape.window, sources=shape.sources)
+
+    def _made_up_name(self, taken: set[str | None]) -> str:
+        while (name := f"KSQL_COL_{next(self._generated)}") in taken:
+            pass
+        return name
+
+    def _key_place(self, shape: Shape, canonical: str, tree: exp.Expr, made: TypedText) -> int | None:
+        """Which column of the key an item is."""
+        for place, column in enumerate(shape.key):
+            if column.canonical is not None and column.canonical == canonical:
+                return place
+            if made.text in column.texts and (isinstance(tree, exp.Column) or made.text.startswith("key_")):
+                return place
+        return None
+
+    def _check_key(self, shape: Shape, names: list[str | None]) -> None:
+        absent = [column.shown for column, name in zip(shape.key, names, strict=True) if name is None]
+        if absent and self._needs_key:
+            columns = ", ".join(absent)
+            raise SqlError(
+                f"Key missing from projection. The query used to build `{self._sink}` must include the key column(s)"
+                f" {columns} in its projection",
+                self._query.position,
+                f"Write SELECT {absent[0].split(' or ')[0]}, ….",
+            )
+
+    # ---- table functions
+
+    def _exploded(self, shape: Shape, items: list[_Item]) -> tuple[Shape, list[_Item]]:
+        functions, compiler = (
+            self._catalog.functions,
+            ExpressionCompiler(scope=shape.scope, catalog=self._catalog),
+        )
+        arrays: list[Named] = []
+        added: list[ScopedColumn] = []
+        changed: list[_Item] = []
+        for item in items:
+            tree = item.tree.copy()
+            for call in list(tree.find_all(exp.Anonymous)):
+                name = call.name.upper()
+                if not functions.is_table(name):
+                    continue
+                if any(
+                    functions.is_table(inner.name.upper())
+                    for part in call.expressions
+                    for inner in part.find_all(exp.Anonymous)
+                ):
+                    raise SqlError("table functions cannot be nested", item.position)
+                arguments = compiler.arguments(name, call)
+                function = functions.table(name, [argument.type for argument in arguments])
+                column = f"ROWS_OF_{len(arrays)}"
+                arrays.append(Named(column, function.spark([argument.text for argument in arguments])))
+                added.append(
+                    ScopedColumn(source="", name=column, type=function.returns, text=column, is_pseudo=True)
+                )
+                replacement = exp.Column(this=_identifier(column))
+                tree = replacement if call is tree else tree
+                call.replace(replacement) if call is not tree and tree is not replacement else None
+            changed.append(replace(item, tree=tree))
+        if not arrays:
+            return shape, items
+        if shape.is_table:
+            raise SqlError("Table functions cannot be used with table source", self._query.position)
+        kept = tuple(column.text for column in shape.scope.columns if not column.text.startswith("key_"))
+        step = ExplodeStep(inputs=(shape.step,), kept=kept, arrays=tuple(arrays))
+        return replace(shape, step=step, scope=shape.scope.with_columns(added)), changed
+
+    # ---- PARTITION BY
+
+    def _partitioned(self, shape: Shape) -> Shape:
+        if shape.is_table:
+            raise SqlError(
+                "Table: PARTITION BY is not supported on tables", self._query.position, "Use GROUP BY."
+            )
+        if shape.window is not None:
+            raise SqlError("PARTITION BY is not supported on a windowed stream", self._query.position)
+        trees = self._query.partition_by
+        if len(trees) == 1 and isinstance(trees[0], exp.Null):
+            step = RekeyStep(inputs=(shape.step,), key=(), keeps_null=True, written="NULL")
+            return replace(shape, step=step, key=())
+        compiler = ExpressionCompiler(scope=shape.scope, catalog=self._catalog)
+        made = [compiler.typed(tree) for tree in trees]
+        key = tuple(self._new_key(compiler, tree, typed) for tree, typed in zip(trees, made, strict=True))
+        written = ", ".join(tree.sql() for tree in trees)
+        step = RekeyStep(
+            inputs=(shape.step,), key=tuple(typed.text for typed in made), keeps_null=True, written=written
+        )
+        return replace(shape, step=step, key=key)
+
+    def _new_key(self, compiler: ExpressionCompiler, tree: exp.Expr, typed: TypedText) -> KeyColumn:
+        """A column of the new key. An expression that is selected is the key under its name there."""
+        if typed.type.kind in ("MAP",):
+            raise SqlError("PARTITION BY is not supported with MAP columns", position_of(tree))
+        texts = {typed.text} if isinstance(tree, exp.Column) else set()
+        return KeyColumn(
+            name=tree.sql(),
+            type=typed.type,
+            texts=frozenset(texts),
+            shown=_shown(tree),
+            canonical=compiler.canonical(tree),
+        )
+
+    # ---- GROUP BY
+
+    def _grouped(self, shape: Shape, items: list[_Item]) -> QueryPlan:
+        query = self._query
+        window = self._window(shape)
+        if query.emit == "final" and window is None:
+            raise SqlError("EMIT FINAL is only supported for windowed aggregations", query.position)
+        if shape.window is not None:
+            raise SqlError("GROUP BY on windowed sources is not supported", query.position)
+        before = ExpressionCompiler(scope=shape.scope, catalog=self._catalog)
+        key: list[KeyColumn] = []
+        replaced: dict[str, TypedText] = {}
+        texts: list[str] = []
+        for place, tree in enumerate(query.group_by):
+            made = before.typed(tree)
+            if made.type.kind == "MAP":
+                raise SqlError("GROUP BY is not supported with MAP columns", position_of(tree))
+            if self._has_aggregate(tree):
+                raise SqlError("GROUP BY does not support aggregate functions", position_of(tree))
+            texts.append(made.text)
+            replaced[before.canonical(tree)] = TypedText(f"key_{place}", made.type)
+            key.append(
+                KeyColumn(
+                    name=tree.sql(), type=made.type, texts=frozenset({f"key_{place}"}), shown=_shown(tree)
+                )
+            )
+        if window is not None:
+            replaced["WINDOWSTART"] = TypedText("window_start", BIGINT)
+            replaced["WINDOWEND"] = TypedText("window_end", BIGINT)
+        collector = _AggregateCollector(before, self._catalog, on_table=shape.is_table)
+        scope = shape.scope if window is None else _with_bounds(shape.scope)
+        after = ExpressionCompiler(
+            scope=scope, catalog=self._catalog, replaced=_Replaced(replaced), on_aggregate=collector.call
+        )
+        for item in items:
+            after.typed(item.tree)
+        having = None
+        if query.having is not None:
+            having = after.as_type(query.having, BOOLEAN, "the HAVING condition")
+        step: Step = AggregateStep(
+            inputs=(collector.arguments(shape.step, texts),),
+            key=tuple(f"G_{place}" for place in range(len(texts))),
+            calls=tuple(collector.calls),
+            window=window,
+            functions=self._catalog.functions,
+            written=", ".join(_shown(tree) for tree in query.group_by),
+        )
+        if having is not None and query.having is not None:
+            step = FilterStep(inputs=(step,), condition=having, written=f"HAVING {query.having.sql()}")
+        grouped = Shape(
+            step=step,
+            scope=scope,
+            key=tuple(key),
+            window=None if window is None else window.info,
+            sources=shape.sources,
+            is_join=shape.is_join,
+        )
+        return self._selected(grouped, items, after)
+
+    def _window(self, shape: Shape) -> WindowStep | None:
+        clause = self._query.window
+        if clause is None:
+            return None
+        if shape.is_table:
+            raise SqlError("WINDOW clause is only supported on streams", clause.position)
+        if clause.retention_ms is not None and clause.retention_ms < clause.size_ms + (clause.grace_ms or 0):
+            raise SqlError("RETENTION is shorter than the window and its GRACE PERIOD", clause.position)
+        if clause.advance_ms is not None and not 0 < clause.advance_ms <= clause.size_ms:
+            raise SqlError("ADVANCE BY is longer than the window, or zero", clause.position)
+        return WindowStep(
+            kind=clause.kind,
+            size_ms=clause.size_ms,
+            advance_ms=clause.advance_ms,
+            grace_ms=_DAY_MS if clause.grace_ms is None else clause.grace_ms,
+            final=self._query.emit == "final",
+        )
+
+
+class _Replaced(dict[str, TypedText]):
+    """What is the same in every scope."""
+
+
+class _AggregateCollector:
+    """Gathers calls of aggregate functions; equal ones are computed once."""
+
+    def __init__(self, compiler: ExpressionCompiler, catalog: Catalog, *, on_table: bool) -> None:
+        self._compiler = compiler
+        self._catalog = catalog
+        self._on_table = on_table
+        self._known: dict[str, TypedText] = {}
+        self._arguments: list[Named] = []
+        self.calls: list[AggregateCall] = []
+
+    def call(self, name: str, tree: exp.Anonymous) -> TypedText:
+        written = self._compiler.canonical(tree)
+        known = self._known.get(written)
+        if known is None:
+            known = self._known[written] = self._added(name, tree)
+        return known
+
+    def _added(self, name: str, tree: exp.Anonymous) -> TypedText:
+        trees = list(tree.expressions)
+        if len(trees) == 1 and isinstance(trees[0], exp.Star):
+            trees = []
+        if len(trees) == 1 and isinstance(trees[0], exp.Distinct):
+            if name != "COUNT":
+                raise SqlError(f"DISTINCT is for COUNT, not for {name}", position_of(tree))
+            name, trees = "COUNT_DISTINCT", list(trees[0].expressions)
+        for argument in trees:
+            for inner in argument.find_all(exp.Anonymous):
+                if self._catalog.functions.is_aggregate(inner.name.upper()):
+                    raise SqlError(f"Aggregate functions can not be nested: {name}({inner.name.upper()}())")
+        made = [self._compiler.typed(argument) for argument in trees]
+        kinds = tuple(argument.type for argument in made)
+        constants = tuple(constant_of(argument) for argument in trees)
+        function = self._catalog.functions.aggregate(name, kinds, constants, of_table=self._on_table)
+        columns = []
+        for argument in made:
+            columns.append(f"A_{len(self._arguments)}")
+            self._arguments.append(Named(columns[-1], argument.text))
+        result = f"R_{len(self.calls)}"
+        call = AggregateCall(
+            name=name,
+            kinds=kinds,
+            constants=constants,
+            arguments=tuple(columns) or (NO_COLUMN,),
+            result=result,
+            returns=function.returns,
+        )
+        self.calls.append(call)
+        return TypedText(result, function.returns)
+
+    def arguments(self, step: Step, key: list[str]) -> Step:
+        """The frame that is aggregated: the columns of GROUP BY and the arguments."""
+        keys = tuple(Named(f"G_{place}", text) for place, text in enumerate(key))
+        return ProjectStep(inputs=(step,), value=(*keys, *self._arguments, Named(NO_COLUMN, "true")))
+
+
+def _with_bounds(scope: Scope) -> Scope:
+    bounds = [
+        ScopedColumn(source="", name=name, type=BIGINT, text=name, is_pseudo=True)
+        for name in ("WINDOWSTART", "WINDOWEND")
+    ]
+    return scope.with_columns(bounds)
+
+
+def _bound_texts(shape: Shape) -> set[str]:
+    texts = {column.text for column in shape.scope.columns if column.name in ("WINDOWSTART", "WINDOWEND")}
+    return texts | {"window_start", "window_end"}
+
+
+def _shown(tree: exp.Expr) -> str:
+    return str(tree.name) if isinstance(tree, exp.Column) else tree.sql()
+
+
+def _identifier(name: str) -> exp.Identifier:
+    return exp.Identifier(this=name, quoted=True)
+
+
+def _check_name(name: str, position: Position) -> None:
+    if name in PSEUDO_COLUMNS and name not in ("WINDOWSTART", "WINDOWEND"):
+        raise SqlError(
+            f"Reserved column name in select: `{name}`. Please remove or alias the column", position
+        )
+
+
+def _check_once(names: list[str], query: Query) -> None:
+    for name in names:
+        if names.count(name) > 1:
+            raise SqlError(
+                f"Duplicate output column name: `{name}`", query.position, "Give one of them an alias."
+            )
+
+
+def type_names(columns: tuple[OutputColumn, ...]) -> list[tuple[str, SqlType]]:
+    return [(column.name, column.type) for column in columns]

@@ -1,0 +1,332 @@
+"""FROM: sources and joins, as steps with names."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from itertools import count
+from typing import Final, Literal
+
+from sqlglot import exp
+
+from odradek.sql.analysis.expressions import ExpressionCompiler, TypedText, where_of
+from odradek.sql.analysis.scope import Scope, ScopedColumn, physical_name
+from odradek.sql.catalog import Catalog, Column, Source, WindowInfo
+from odradek.sql.errors import Position, SqlError
+from odradek.sql.language.queries import JoinRelation, NamedRelation, Query, Relation, SubqueryRelation
+from odradek.sql.planning.steps import JoinStep, JoinWay, Named, ReadStep, RekeyStep, Step
+from odradek.sql.types import BIGINT, INTEGER, SqlType
+
+_DAY_MS: Final = 86_400_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KeyColumn:
+    """`texts`: the columns of the frame that hold it: one of them has to be selected. Empty: it is the key alone."""
+
+    name: str
+    type: SqlType
+    texts: frozenset[str]
+    shown: str
+    """What a message calls it."""
+    canonical: str | None = None
+    """Of an expression that was made the key."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shape:
+    """Steps so far, and what they make."""
+
+    step: Step
+    scope: Scope
+    key: tuple[KeyColumn, ...]
+    window: WindowInfo | None
+    sources: tuple[Source, ...]
+    is_join: bool = False
+
+    @property
+    def is_table(self) -> bool:
+        return self.step.is_table
+
+
+class RelationPlanner:
+    """Plans one FROM."""
+
+    def __init__(self, catalog: Catalog, query: Query) -> None:
+        self._catalog = catalog
+        self._numbers = count()
+        self._used = _names_in(query)
+
+    def plan(self, relation: Relation) -> Shape:
+        if isinstance(relation, JoinRelation):
+            return self._join(relation)
+        if isinstance(relation, SubqueryRelation):
+            raise SqlError(
+                "a subquery in FROM is not supported",
+                relation.position,
+                "Write it as CREATE STREAM … AS or CREATE TABLE … AS, and read that.",
+            )
+        return self._read(relation)
+
+    def _read(self, relation: NamedRelation) -> Shape:
+        source = self._catalog.source(relation.name, relation.position)
+        number = next(self._numbers)
+        columns: list[ScopedColumn] = []
+        value: list[Named] = []
+
+        def add(
+            name: str, kind: SqlType, text: str, *, is_pseudo: bool = False, is_key: bool = False
+        ) -> None:
+            column = f"{physical_name(name)}_{number}"
+            value.append(Named(column, text))
+            columns.append(
+                ScopedColumn(
+                    source=relation.alias,
+                    name=name,
+                    type=kind,
+                    text=column,
+                    is_pseudo=is_pseudo,
+                    is_key=is_key,
+                )
+            )
+
+        for place, key in enumerate(source.key):
+            add(key.name, key.type, f"key_{place}", is_key=True)
+        for name, kind, text in self._pseudo_columns(source):
+            add(name, kind, text, is_pseudo=name not in ("WINDOWSTART", "WINDOWEND"))
+        places = {column.name: place for place, column in enumerate(source.value)}
+        for column in source.columns:
+            if column.role == "value":
+                add(column.name, column.type, f"value_{places[column.name]}")
+            elif column.role == "headers":
+                add(column.name, column.type, _headers_text(column))
+        key_columns = tuple(
+            KeyColumn(
+                name=column.name,
+                type=column.type,
+                texts=frozenset({f"{physical_name(column.name)}_{number}"}),
+                shown=column.name,
+            )
+            for column in source.key
+        )
+        return Shape(
+            step=ReadStep(source=source, value=tuple(value)),
+            scope=Scope(columns=tuple(columns), sources=(relation.alias,)),
+            key=key_columns,
+            window=source.window,
+            sources=(source,),
+        )
+
+    def _pseudo_columns(self, source: Source) -> list[tuple[str, SqlType, str]]:
+        """Those that the query uses; the bounds of windows always, as they are part of the key."""
+        known = [
+            ("ROWTIME", BIGINT, "_timestamp"),
+            ("ROWPARTITION", INTEGER, "cast(__order[2] as int)"),
+            ("ROWOFFSET", BIGINT, "__order[3]"),
+        ]
+        bounds = [("WINDOWSTART", BIGINT, "window_start"), ("WINDOWEND", BIGINT, "window_end")]
+        used = [column for column in known if column[0] in self._used]
+        return used + (bounds if source.window is not None else [])
+
+    # ---- joins
+
+    def _join(self, relation: JoinRelation) -> Shape:
+        left, right = self.plan(relation.left), self.plan(relation.right)
+        where = relation.position
+        if left.is_table and not right.is_table:
+            raise SqlError(
+                "Invalid join order: table-stream joins are not supported; only stream-table joins",
+                where,
+                "Put the stream before the table.",
+            )
+        left_on, right_on = self._sides(relation, left.scope, right.scope)
+        if left_on.type != right_on.type:
+            raise SqlError(
+                f"Invalid join condition: types don't match. Got {left_on.type} = {right_on.type}",
+                where_of(relation.condition, where),
+                "Write a CAST.",
+            )
+        if (left.window is None) != (right.window is None):
+            raise SqlError("a windowed source joins a windowed one only", where)
+        if not left.is_table and not right.is_table:
+            return self._stream_stream(relation, (left, left_on), (right, right_on))
+        if relation.within is not None:
+            raise SqlError(
+                "A window definition was provided for a join with a table", where, "Leave WITHIN out."
+            )
+        if not left.is_table:
+            return self._stream_table(relation, (left, left_on), (right, right_on))
+        return self._table_table(relation, (left, left_on), (right, right_on))
+
+    def _sides(self, relation: JoinRelation, left: Scope, right: Scope) -> tuple[TypedText, TypedText]:
+        condition = relation.condition
+        while isinstance(condition, exp.Paren):
+            condition = condition.this
+        where = where_of(condition, relation.position)
+        if not isinstance(condition, exp.EQ):
+            raise SqlError(
+                "JOIN condition must be an equality of an expression of each side",
+                where,
+                "Put the rest into WHERE.",
+            )
+        both = left.and_those_of(right)
+        compiled: dict[str, TypedText] = {}
+        for side in (condition.left, condition.right):
+            columns = [
+                both.resolve(column.name, column.table or None) for column in side.find_all(exp.Column)
+            ]
+            names = {"left" if column in left.columns else "right" for column in columns}
+            if len(names) != 1:
+                raise SqlError("each side of a JOIN condition needs columns of one source", where)
+            compiled[names.pop()] = ExpressionCompiler(scope=both, catalog=self._catalog).typed(side)
+        if len(compiled) != 2:
+            raise SqlError("both sides of the JOIN condition are of the same source", where)
+        return compiled["left"], compiled["right"]
+
+    def _stream_stream(
+        self, relation: JoinRelation, left: tuple[Shape, TypedText], right: tuple[Shape, TypedText]
+    ) -> Shape:
+        if relation.within is None:
+            raise SqlError(
+                "Stream-Stream joins must have a WITHIN clause specified. None was provided",
+                relation.position,
+                "Write JOIN … WITHIN 1 HOUR ON ….",
+            )
+        before_ms, after_ms, grace = (
+            relation.within.before_ms,
+            relation.within.after_ms,
+            relation.within.grace_ms,
+        )
+        grace_ms = grace if grace is not None else (_DAY_MS if relation.kind == "inner" else 0)
+        sides = [_by(*left), _by(*right)]
+        if relation.kind == "right":
+            sides.reverse()
+            before_ms, after_ms = after_ms, before_ms
+        way: JoinWay = "left" if relation.kind == "right" else relation.kind
+        step = JoinStep(inputs=tuple(sides), way=way, within=(before_ms, after_ms, grace_ms))
+        return self._joined(relation.kind, step, left, right)
+
+    def _stream_table(
+        self, relation: JoinRelation, left: tuple[Shape, TypedText], right: tuple[Shape, TypedText]
+    ) -> Shape:
+        if relation.kind not in ("inner", "left"):
+            raise SqlError(
+                f"Unsupported join type: a stream and a table have INNER and LEFT joins, not {relation.kind.upper()}",
+                relation.position,
+            )
+        _needs_primary_key(right, relation.position, "stream-table")
+        step = JoinStep(inputs=(_by(*left), right[0].step), way=relation.kind)
+        return self._joined(relation.kind, step, left, right)
+
+    def _table_table(
+        self, relation: JoinRelation, left: tuple[Shape, TypedText], right: tuple[Shape, TypedText]
+    ) -> Shape:
+        _needs_primary_key(right, relation.position, "table-table")
+        if _is_key(*left):
+            inputs = (left[0].step, right[0].step)
+            swapped = relation.kind == "right"
+            way: JoinWay = "left" if relation.kind == "right" else relation.kind
+            step = JoinStep(inputs=inputs[::-1] if swapped else inputs, way=way)
+            return self._joined(relation.kind, step, left, right)
+        if relation.kind not in ("inner", "left"):
+            raise SqlError(
+                "Invalid join type: a join by foreign key is INNER or LEFT",
+                relation.position,
+                "Swap the tables.",
+            )
+        step = JoinStep(inputs=(left[0].step, right[0].step), way=relation.kind, on=left[1].text)
+        joined = self._joined(relation.kind, step, left, right)
+        return replace(joined, key=left[0].key)
+
+    def _joined(
+        self,
+        kind: Literal["inner", "left", "right", "outer"],
+        step: JoinStep,
+        left: tuple[Shape, TypedText],
+        right: tuple[Shape, TypedText],
+    ) -> Shape:
+        scope = left[0].scope.and_those_of(right[0].scope)
+        plain = {column.text: column for column in scope.columns}
+        texts = {
+            "inner": (left[1].text, right[1].text),
+            "left": (left[1].text,),
+            "right": (right[1].text,),
+        }.get(kind, ())
+        viable = [plain[text] for text in texts if text in plain]
+        if kind == "left" and not viable and right[1].text in plain:
+            viable = []
+        if viable:
+            equivalent = frozenset(column.text for column in viable)
+            if kind != "outer":
+                for shape, on in (left, right):
+                    if shape.key and on.text in shape.key[0].texts and on.text in equivalent:
+                        equivalent |= shape.key[0].texts
+            key = KeyColumn(
+                name=viable[0].name,
+                type=viable[0].type,
+                texts=equivalent,
+                shown=" or ".join(column.full_name for column in viable),
+            )
+        else:
+            name = "ROWKEY"
+            key = KeyColumn(name=name, type=left[1].type, texts=frozenset({"key_0"}), shown=name)
+            rowkey = ScopedColumn(source="", name=name, type=left[1].type, text="key_0", is_key=True)
+            kept = tuple(column for column in scope.columns if column.source)
+            scope = Scope(columns=(rowkey, *kept), sources=scope.sources)
+        return Shape(
+            step=step,
+            scope=scope,
+            key=(key,),
+            window=left[0].window,
+            sources=left[0].sources + right[0].sources,
+            is_join=True,
+        )
+
+
+def _is_key(shape: Shape, on: TypedText) -> bool:
+    return len(shape.key) == 1 and on.text in shape.key[0].texts
+
+
+def _by(shape: Shape, on: TypedText) -> Step:
+    """The stream by the expression that it is joined on."""
+    if _is_key(shape, on):
+        return shape.step
+    if shape.window is not None:
+        raise SqlError("a windowed source is joined by its key only")
+    return RekeyStep(inputs=(shape.step,), key=(on.text,), keeps_null=False, written=on.text)
+
+
+def _needs_primary_key(side: tuple[Shape, TypedText], position: Position, kind: str) -> None:
+    if not _is_key(*side):
+        named = ", ".join(column.name for column in side[0].key)
+        raise SqlError(
+            f"Invalid join condition: {kind} joins require to join on the primary key of the right table",
+            position,
+            f"Its primary key is {named}.",
+        )
+
+
+def _headers_text(column: Column) -> str:
+    if column.header is None:
+        return "coalesce(_headers, array())"
+    name = column.header.replace("\\", "\\\\").replace("'", "\\'")
+    return f"try_element_at(filter(_headers, h_ -> h_.key = '{name}'), -1).value"
+
+
+def _names_in(query: Query) -> set[str]:
+    trees = [
+        *(getattr(part, "expression", None) for part in query.select),
+        *query.group_by,
+        *query.partition_by,
+        query.where,
+        query.having,
+    ]
+    return {
+        column.name for tree in trees if tree is not None for column in tree.find_all(exp.Column)
+    } | _names_in_joins(query.relation)
+
+
+def _names_in_joins(relation: Relation) -> set[str]:
+    if not isinstance(relation, JoinRelation):
+        return set()
+    names = {column.name for column in relation.condition.find_all(exp.Column)}
+    return names | _names_in_joins(relation.left)

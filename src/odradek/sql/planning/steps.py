@@ -1,0 +1,188 @@
+"""What a query does, step by step: values, which `building.py` turns into operators of `odradek.streams`.
+
+Columns are those of Spark. The key of every frame has the columns `key_0`, `key_1` …, and `window_start`, `window_end` if it
+is windowed. The columns of a value are in upper case, so that none of them hides one of the key.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Final, Literal, NamedTuple, TypeAlias
+
+from odradek.sql.catalog import Source, WindowInfo
+from odradek.sql.functions import FunctionLibrary
+from odradek.sql.types import BOOLEAN, SqlType
+
+WINDOW_COLUMNS: Final = ("window_start", "window_end")
+HAS_VALUE: Final = "__value is not null"
+NO_COLUMN: Final = "NOTHING_"
+"""The column of a value that has none."""
+
+
+class Named(NamedTuple):
+    """A column that is computed: its name in Spark, and Spark SQL."""
+
+    name: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Step:
+    """`inputs`: what it reads. `is_table`: it makes a table."""
+
+    inputs: tuple[Step, ...] = ()
+
+    @property
+    def is_table(self) -> bool:
+        return self.inputs[0].is_table
+
+    @property
+    def has_state(self) -> bool:
+        return False
+
+    def shown(self) -> str:
+        """For EXPLAIN."""
+        return type(self).__name__.removesuffix("Step")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReadStep(Step):
+    """A topic. `value`: the columns of the frame, over the source's own."""
+
+    source: Source
+    value: tuple[Named, ...]
+
+    @property
+    def is_table(self) -> bool:
+        return self.source.is_table
+
+    def shown(self) -> str:
+        return f"read {self.source.kind} {self.source.name} from topic {self.source.topic}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FilterStep(Step):
+    condition: str
+    written: str
+
+    def shown(self) -> str:
+        return f"filter {self.written}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProjectStep(Step):
+    value: tuple[Named, ...]
+
+    def shown(self) -> str:
+        return f"select {', '.join(column.name for column in self.value)}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RekeyStep(Step):
+    """`key`: empty for no key. `keeps_null`: records whose key is null go on."""
+
+    key: tuple[str, ...]
+    keeps_null: bool
+    written: str
+
+    def shown(self) -> str:
+        return f"partition by {self.written}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExplodeStep(Step):
+    """One record for each element; `arrays`: a column for each, side by side, null where one is shorter. `kept`: the others."""
+
+    kept: tuple[str, ...]
+    arrays: tuple[Named, ...]
+
+    def shown(self) -> str:
+        return f"explode {', '.join(column.name for column in self.arrays)}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AggregateCall:
+    """`arguments`: columns of the frame before. `result`: the column of what it says."""
+
+    name: str
+    kinds: tuple[SqlType, ...]
+    constants: tuple[Any, ...]
+    arguments: tuple[str, ...]
+    result: str
+    returns: SqlType
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WindowStep:
+    kind: Literal["tumbling", "hopping", "session"]
+    size_ms: int
+    advance_ms: int | None
+    grace_ms: int
+    final: bool
+
+    @property
+    def info(self) -> WindowInfo:
+        return WindowInfo(kind=self.kind, size_ms=None if self.kind == "session" else self.size_ms)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AggregateStep(Step):
+    """`key`: columns, none of which may be null."""
+
+    key: tuple[str, ...]
+    calls: tuple[AggregateCall, ...]
+    window: WindowStep | None
+    functions: FunctionLibrary
+    written: str
+
+    @property
+    def is_table(self) -> bool:
+        return True
+
+    @property
+    def has_state(self) -> bool:
+        return True
+
+    def shown(self) -> str:
+        window = "" if self.window is None else f", {self.window.kind} window of {self.window.size_ms} ms"
+        calls = ", ".join(call.name for call in self.calls) or "the key"
+        return f"aggregate {calls} by {self.written}{window}"
+
+
+JoinWay: TypeAlias = Literal["inner", "left", "outer"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JoinStep(Step):
+    """Inputs have equal keys, or `on` says what of the left is the right key (a foreign key). `within`: before, after and grace
+    in ms, of two streams.
+    """
+
+    way: JoinWay
+    on: str | None = None
+    within: tuple[int, int, int] | None = None
+
+    @property
+    def has_state(self) -> bool:
+        return True
+
+    def shown(self) -> str:
+        left, right = ("table" if side.is_table else "stream" for side in self.inputs)
+        foreign = "" if self.on is None else " by foreign key"
+        return f"{self.way} join of {left} and {right}{foreign}"
+
+
+class OutputColumn(NamedTuple):
+    """`name`: of ksqlDB; `column`: of the frame."""
+
+    name: str
+    column: str
+    type: SqlType
+
+
+def value_or_nothing(columns: tuple[Named, ...]) -> tuple[Named, ...]:
+    """A value has at least one column."""
+    return columns or (Named(NO_COLUMN, "true"),)
+
+
+NOTHING: Final = OutputColumn(NO_COLUMN, NO_COLUMN, BOOLEAN)

@@ -1,0 +1,115 @@
+"""Runs the statements of a case: each query is a program of its own, which reads the bytes that the ones before wrote."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from odradek.sql.applying import QueryStarted, apply
+from odradek.sql.catalog import Catalog, Source
+from odradek.sql.formats import RecordFormat
+from odradek.sql.language import parse
+from odradek.sql.planning import Plan
+from odradek.sql.planning.building import source_formats
+from odradek.streams import Streams
+from tests.sql.case_files import Case, CaseRecord
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RawRecord:
+    topic: str
+    key: bytes | None
+    value: bytes | None
+    timestamp: int
+    headers: tuple[tuple[str, bytes], ...] = ()
+
+
+def planned(case: Case) -> tuple[Catalog, list[Plan]]:
+    """SqlError for a statement that is refused."""
+    catalog, plans = Catalog(), []
+    for number, statement in enumerate(parse(case.statements)):
+        applied = apply(catalog, statement, number)
+        catalog = applied.catalog
+        plans += [change.plan for change in applied.changes if isinstance(change, QueryStarted)]
+    return catalog, plans
+
+
+def run(case: Case, spark: SparkSession) -> tuple[list[RawRecord], list[RawRecord]]:
+    """What should be written, and what was: records of the topics of the queries."""
+    catalog, plans = planned(case)
+    sources = {source.topic: source for source in catalog.sources.values()}
+    records = [
+        _raw(record, sources[record.topic], timestamp=record.timestamp or 0) for record in case.records
+    ]
+    written: list[RawRecord] = []
+    for plan in plans:
+        made = _run_plan(plan, [*records, *written], spark)
+        written += made
+    wanted_topics = {record.topic for record in case.written} or {plan.topic for plan in plans}
+    return (
+        [_raw(record, sources[record.topic], timestamp=record.timestamp) for record in case.written],
+        [record for record in written if record.topic in wanted_topics],
+    )
+
+
+def _run_plan(plan: Plan, records: Iterable[RawRecord], spark: SparkSession) -> list[RawRecord]:
+    app = Streams("case", emit="every", on_error="skip", spark=spark)
+    plan.build(app)
+    topics = {source.topic for source in plan.sources}
+    key_format, value_format = plan.sink_formats()
+    assert plan.topic is not None
+    with app.test() as test:
+        for record in records:
+            if record.topic in topics:
+                row = {"key": record.key, "value": record.value, "timestamp": record.timestamp}
+                test.feed(record.topic, [{**row, "headers": record.headers}])
+        return [
+            RawRecord(
+                topic=plan.topic,
+                key=_bytes(key_format, record.key),
+                value=_bytes(value_format, record.value),
+                timestamp=record.timestamp,
+            )
+            for record in test.read(plan.topic)
+        ]
+
+
+def _bytes(form: RecordFormat, values: Any) -> bytes | None:
+    if values is None:
+        return None
+    if not isinstance(values, dict):  # the driver shows a key of one column as its value
+        values = {form.columns[0].column if form.columns else "nothing": values}
+    return form.encode(values)
+
+
+def _raw(record: CaseRecord, source: Source, *, timestamp: int | None) -> RawRecord:
+    return RawRecord(
+        topic=record.topic,
+        key=_key(record, source),
+        value=None if record.value is None else record.value.encode(),
+        timestamp=-1 if timestamp is None else timestamp,
+        headers=record.headers,
+    )
+
+
+def _key(record: CaseRecord, source: Source) -> bytes | None:
+    if record.key is None:
+        return None
+    data = record.key.encode()
+    form, _ = source_formats(source)
+    kinds = [column.type.kind for column in form.columns]
+    if form.name == "KAFKA" and kinds in (["INTEGER"], ["BIGINT"], ["DOUBLE"]):
+        number = float(record.key) if kinds == ["DOUBLE"] else int(record.key)
+        values = {form.columns[0].column: number}
+        if record.window is not None:
+            values |= {"window_start": record.window[0], "window_end": record.window[1]}
+        return form.encode(values)
+    if record.window is None:
+        return data
+    start, end = (bound.to_bytes(8, "big") for bound in record.window)
+    is_session = source.window is not None and source.window.kind == "session"
+    return data + (end + start if is_session else start)

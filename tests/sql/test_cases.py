@@ -1,0 +1,60 @@
+"""Every case in `cases/`: what queries write, byte for byte, and what is refused."""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from odradek.spark.java import find_java
+from odradek.sql.errors import SqlError
+from tests.sql.case_files import Case, cases_of
+from tests.sql.case_runner import planned, run
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+CASES = [
+    pytest.param(case, id=f"{path.stem}-{case.name}")
+    for path in sorted((Path(__file__).parent / "cases").glob("*.case"))
+    for case in cases_of(path)
+]
+REFUSED = [parameter for parameter in CASES if parameter.values[0].error is not None]
+WRITTEN = [parameter for parameter in CASES if parameter.values[0].error is None]
+has_spark = importlib.util.find_spec("pyspark") is not None and find_java().problem is None
+
+
+@pytest.fixture(scope="module")
+def sql_spark(odradek_spark: SparkSession) -> Iterator[SparkSession]:
+    from odradek.sql.functions.registering import SESSION_SETTINGS, register
+
+    before = {name: odradek_spark.conf.get(name) for name in SESSION_SETTINGS}
+    register(odradek_spark)
+    yield odradek_spark
+    for name, value in before.items():
+        if value is not None:
+            odradek_spark.conf.set(name, value)
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_a_statement_is_refused(case: Case) -> None:
+    with pytest.raises(SqlError) as refused:
+        planned(case)
+    assert case.error is not None
+    assert case.error in refused.value.text(case.statements)
+
+
+@pytest.mark.spark
+@pytest.mark.skipif(not has_spark, reason="PySpark or Java is absent")
+@pytest.mark.parametrize("case", WRITTEN)
+def test_a_query_writes(case: Case, sql_spark: SparkSession) -> None:
+    wanted, written = run(case, sql_spark)
+    shown = [
+        replace(record, timestamp=-1) if expected.timestamp == -1 else record
+        for expected, record in zip(wanted, written, strict=False)
+    ]
+    assert [*shown, *written[len(shown) :]] == wanted
