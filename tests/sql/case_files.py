@@ -9,8 +9,9 @@
     -- error
     a part of the message
 
-A key or a value is the text of its bytes, or `null`; a key in the format KAFKA is a number where its column is one. A windowed key
-is written `key @ start-end`. A timestamp that is not written is 0 going in, and any coming out. Lines that begin with # are comments.
+A key or a value is the text of its bytes, or `null`; a key in the format KAFKA is a number where its column is one.
+A windowed key is written `key @ start-end`. A timestamp that is not written is 0 going in, and any coming out.
+Lines that begin with # are comments.
 """
 
 from __future__ import annotations

@@ -6,14 +6,15 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from tests.sql.case_files import Case, CaseRecord
+
 from odradek.sql.applying import QueryStarted, apply
-from odradek.sql.catalog import Catalog, Source
+from odradek.sql.catalog import SqlCatalog, SqlSource
 from odradek.sql.formats import RecordFormat
 from odradek.sql.language import parse
 from odradek.sql.planning import Plan
 from odradek.sql.planning.building import source_formats
 from odradek.streams import Streams
-from tests.sql.case_files import Case, CaseRecord
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -28,9 +29,9 @@ class RawRecord:
     headers: tuple[tuple[str, bytes], ...] = ()
 
 
-def planned(case: Case) -> tuple[Catalog, list[Plan]]:
+def planned(case: Case) -> tuple[SqlCatalog, list[Plan]]:
     """SqlError for a statement that is refused."""
-    catalog, plans = Catalog(), []
+    catalog, plans = SqlCatalog(), []
     for number, statement in enumerate(parse(case.statements)):
         applied = apply(catalog, statement, number)
         catalog = applied.catalog
@@ -86,7 +87,7 @@ def _bytes(form: RecordFormat, values: Any) -> bytes | None:
     return form.encode(values)
 
 
-def _raw(record: CaseRecord, source: Source, *, timestamp: int | None) -> RawRecord:
+def _raw(record: CaseRecord, source: SqlSource, *, timestamp: int | None) -> RawRecord:
     return RawRecord(
         topic=record.topic,
         key=_key(record, source),
@@ -96,7 +97,7 @@ def _raw(record: CaseRecord, source: Source, *, timestamp: int | None) -> RawRec
     )
 
 
-def _key(record: CaseRecord, source: Source) -> bytes | None:
+def _key(record: CaseRecord, source: SqlSource) -> bytes | None:
     if record.key is None:
         return None
     data = record.key.encode()

@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from tests.sql.case_files import Case, cases_of
+from tests.sql.case_runner import planned, run
 
 from odradek.spark.java import find_java
 from odradek.sql.errors import SqlError
-from tests.sql.case_files import Case, cases_of
-from tests.sql.case_runner import planned, run
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -8,11 +8,11 @@ from typing import Final, TypeAlias
 
 from odradek.sql.catalog import (
     PSEUDO_COLUMNS,
-    Catalog,
-    Column,
     FormatInfo,
     PersistentQuery,
-    Source,
+    SqlCatalog,
+    SqlColumn,
+    SqlSource,
     TimestampColumn,
     WindowInfo,
 )
@@ -57,13 +57,13 @@ _WINDOW_UNITS_MS: Final = {
 class SourceCreated:
     """`replaces`: what was there under the name."""
 
-    source: Source
-    replaces: Source | None = None
+    source: SqlSource
+    replaces: SqlSource | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SourceDropped:
-    source: Source
+    source: SqlSource
     delete_topic: bool
 
 
@@ -118,12 +118,12 @@ Change: TypeAlias = (
 class Applied:
     """`message`: as ksqlDB answers."""
 
-    catalog: Catalog
+    catalog: SqlCatalog
     changes: tuple[Change, ...]
     message: str
 
 
-def apply(catalog: Catalog, statement: Statement, number: int) -> Applied:
+def apply(catalog: SqlCatalog, statement: Statement, number: int) -> Applied:
     """`number`: of the command; ids of queries end with it. SqlError for a statement that is refused, or changes nothing."""
     match statement:
         case CreateSource():
@@ -147,14 +147,14 @@ def apply(catalog: Catalog, statement: Statement, number: int) -> Applied:
     )
 
 
-def _unchanged(catalog: Catalog, message: str) -> Applied:
+def _unchanged(catalog: SqlCatalog, message: str) -> Applied:
     return Applied(catalog=catalog, changes=(), message=message)
 
 
 # ---- sources
 
 
-def _create_source(catalog: Catalog, statement: CreateSource) -> Applied:
+def _create_source(catalog: SqlCatalog, statement: CreateSource) -> Applied:
     known = catalog.sources.get(statement.name)
     if known is not None and statement.if_not_exists:
         return _unchanged(catalog, f"Cannot add {statement.kind} `{statement.name}`: it already exists.")
@@ -177,7 +177,7 @@ def _create_source(catalog: Catalog, statement: CreateSource) -> Applied:
 
 
 def _check_name_is_free(
-    name: str, known: Source | None, kind: SourceKind, statement: Statement, *, or_replace: bool
+    name: str, known: SqlSource | None, kind: SourceKind, statement: Statement, *, or_replace: bool
 ) -> None:
     if known is None:
         return
@@ -192,7 +192,7 @@ def _check_name_is_free(
         raise SqlError(f"Cannot replace {known.kind} '{name}' with a {kind}", statement.position)
 
 
-def _check_replacement(known: Source, source: Source, statement: Statement) -> None:
+def _check_replacement(known: SqlSource, source: SqlSource, statement: Statement) -> None:
     """Columns may be added at the end; nothing else changes."""
     if (known.topic, known.key_format.name, known.value_format.name) != (
         source.topic,
@@ -214,7 +214,7 @@ def _check_replacement(known: Source, source: Source, statement: Statement) -> N
         )
 
 
-def _declared_source(catalog: Catalog, statement: CreateSource) -> Source:
+def _declared_source(catalog: SqlCatalog, statement: CreateSource) -> SqlSource:
     properties = checked_properties(statement.properties, SOURCE_PROPERTIES, statement)
     columns = tuple(_column(catalog, statement.kind, definition) for definition in statement.columns)
     if not columns:
@@ -240,7 +240,7 @@ def _declared_source(catalog: Catalog, statement: CreateSource) -> Source:
     )
     if not has_key:
         key_format = FormatInfo(name="NONE")
-    source = Source(
+    source = SqlSource(
         name=statement.name,
         kind=statement.kind,
         columns=columns,
@@ -262,7 +262,7 @@ def _declared_source(catalog: Catalog, statement: CreateSource) -> Source:
     return source
 
 
-def _column(catalog: Catalog, kind: SourceKind, definition: ColumnDefinition) -> Column:
+def _column(catalog: SqlCatalog, kind: SourceKind, definition: ColumnDefinition) -> SqlColumn:
     try:
         column_type = parse_type(definition.type, catalog.types)
     except SqlError as error:
@@ -283,16 +283,16 @@ def _column(catalog: Catalog, kind: SourceKind, definition: ColumnDefinition) ->
             raise SqlError(
                 "Map keys, including types that contain maps, are not supported", definition.position
             )
-        return Column(name=definition.name, type=column_type, role="key")
+        return SqlColumn(name=definition.name, type=column_type, role="key")
     if definition.role == "headers":
         wanted = "BYTES" if definition.header is not None else "ARRAY<STRUCT<key STRING, value BYTES>>"
         if column_type != parse_type(wanted):
             raise SqlError(f"A HEADERS column `{definition.name}` has the type {wanted}", definition.position)
-        return Column(name=definition.name, type=column_type, role="headers", header=definition.header)
-    return Column(name=definition.name, type=column_type)
+        return SqlColumn(name=definition.name, type=column_type, role="headers", header=definition.header)
+    return SqlColumn(name=definition.name, type=column_type)
 
 
-def _check_columns(columns: tuple[Column, ...], statement: CreateSource) -> None:
+def _check_columns(columns: tuple[SqlColumn, ...], statement: CreateSource) -> None:
     seen: set[str] = set()
     for column, definition in zip(columns, statement.columns, strict=True):
         if column.name in PSEUDO_COLUMNS:
@@ -309,7 +309,7 @@ def _check_columns(columns: tuple[Column, ...], statement: CreateSource) -> None
 
 
 def _timestamp(
-    properties: Mapping[str, PropertyValue], columns: tuple[Column, ...], statement: Statement
+    properties: Mapping[str, PropertyValue], columns: tuple[SqlColumn, ...], statement: Statement
 ) -> TimestampColumn | None:
     written = properties.get("TIMESTAMP")
     if written is None:
@@ -356,7 +356,7 @@ def _number(properties: Mapping[str, PropertyValue], name: str) -> int | None:
     return int(value)
 
 
-def _alter_source(catalog: Catalog, statement: AlterSource) -> Applied:
+def _alter_source(catalog: SqlCatalog, statement: AlterSource) -> Applied:
     source = catalog.source(statement.name, statement.position)
     if source.kind != statement.kind:
         raise SqlError(f"{source.name} is a {source.kind}, not a {statement.kind}", statement.position)
@@ -382,7 +382,7 @@ def _alter_source(catalog: Catalog, statement: AlterSource) -> Applied:
     )
 
 
-def _drop_source(catalog: Catalog, statement: DropSource) -> Applied:
+def _drop_source(catalog: SqlCatalog, statement: DropSource) -> Applied:
     source = catalog.sources.get(statement.name)
     if source is None and statement.if_exists:
         return _unchanged(catalog, f"Source `{statement.name}` does not exist.")
@@ -419,7 +419,7 @@ def _drop_source(catalog: Catalog, statement: DropSource) -> Applied:
 # ---- queries
 
 
-def _create_as(catalog: Catalog, statement: CreateAsSelect, number: int) -> Applied:
+def _create_as(catalog: SqlCatalog, statement: CreateAsSelect, number: int) -> Applied:
     known = catalog.sources.get(statement.name)
     if known is not None and statement.if_not_exists:
         return _unchanged(catalog, f"Cannot add {statement.kind} `{statement.name}`: it already exists.")
@@ -455,7 +455,7 @@ def _create_as(catalog: Catalog, statement: CreateAsSelect, number: int) -> Appl
     )
 
 
-def _insert_into(catalog: Catalog, statement: InsertIntoSelect, number: int) -> Applied:
+def _insert_into(catalog: SqlCatalog, statement: InsertIntoSelect, number: int) -> Applied:
     made = plan(catalog, statement)
     assert made.sink is not None
     if made.sink.read_only:
@@ -478,7 +478,7 @@ def _insert_into(catalog: Catalog, statement: InsertIntoSelect, number: int) -> 
     )
 
 
-def _control(catalog: Catalog, statement: QueryControl) -> Applied:
+def _control(catalog: SqlCatalog, statement: QueryControl) -> Applied:
     if statement.query_id is None:
         queries = list(catalog.queries.values())
     elif statement.if_exists and statement.query_id not in catalog.queries:
@@ -502,7 +502,7 @@ def _control(catalog: Catalog, statement: QueryControl) -> Applied:
 # ---- types
 
 
-def _create_type(catalog: Catalog, statement: CreateType) -> Applied:
+def _create_type(catalog: SqlCatalog, statement: CreateType) -> Applied:
     if statement.name in catalog.types:
         if statement.if_not_exists:
             return _unchanged(catalog, f"{statement.name} is already registered.")
@@ -521,7 +521,7 @@ def _create_type(catalog: Catalog, statement: CreateType) -> Applied:
     )
 
 
-def _drop_type(catalog: Catalog, statement: DropType) -> Applied:
+def _drop_type(catalog: SqlCatalog, statement: DropType) -> Applied:
     if statement.name not in catalog.types:
         if statement.if_exists:
             return _unchanged(catalog, f"Type '{statement.name}' does not exist.")

@@ -17,7 +17,7 @@ PSEUDO_COLUMNS: Final = ("ROWTIME", "ROWPARTITION", "ROWOFFSET", *WINDOW_BOUNDS)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Column:
+class SqlColumn:
     """`header`: of a HEADER('name') column."""
 
     name: str
@@ -56,12 +56,12 @@ class WindowInfo:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Source:
+class SqlSource:
     """A stream or a table on a topic. `text`: the statement that made it; `query_id`: of the query that made it."""
 
     name: str
     kind: SourceKind
-    columns: tuple[Column, ...]
+    columns: tuple[SqlColumn, ...]
     topic: str
     key_format: FormatInfo
     value_format: FormatInfo
@@ -80,14 +80,14 @@ class Source:
         return self.kind == "table"
 
     @property
-    def key(self) -> tuple[Column, ...]:
+    def key(self) -> tuple[SqlColumn, ...]:
         return tuple(column for column in self.columns if column.role == "key")
 
     @property
-    def value(self) -> tuple[Column, ...]:
+    def value(self) -> tuple[SqlColumn, ...]:
         return tuple(column for column in self.columns if column.role == "value")
 
-    def column(self, name: str) -> Column | None:
+    def column(self, name: str) -> SqlColumn | None:
         return next((column for column in self.columns if column.name == name), None)
 
     def schema_json(self) -> list[dict[str, Any]]:
@@ -120,16 +120,16 @@ def _nothing() -> Mapping[str, Any]:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Catalog:
+class SqlCatalog:
     """`functions`: those of SQL, and those that users made."""
 
-    sources: Mapping[str, Source] = field(default_factory=_nothing)
+    sources: Mapping[str, SqlSource] = field(default_factory=_nothing)
     types: Mapping[str, SqlType] = field(default_factory=_nothing)
     queries: Mapping[str, PersistentQuery] = field(default_factory=_nothing)
     created_functions: Mapping[str, CreateFunction] = field(default_factory=_nothing)
     functions: FunctionLibrary = FUNCTIONS
 
-    def source(self, name: str, position: tuple[int, int] | None = None) -> Source:
+    def source(self, name: str, position: tuple[int, int] | None = None) -> SqlSource:
         """SqlError with the nearest name."""
         source = self.sources.get(name)
         if source is None:
@@ -150,22 +150,22 @@ class Catalog:
         """Ids of the queries that write to a source."""
         return sorted(query.id for query in self.queries.values() if query.sink == name)
 
-    def with_source(self, source: Source) -> Catalog:
+    def with_source(self, source: SqlSource) -> SqlCatalog:
         return replace(self, sources=MappingProxyType({**self.sources, source.name: source}))
 
-    def without_source(self, name: str) -> Catalog:
+    def without_source(self, name: str) -> SqlCatalog:
         return replace(self, sources=_without(self.sources, name))
 
-    def with_query(self, query: PersistentQuery) -> Catalog:
+    def with_query(self, query: PersistentQuery) -> SqlCatalog:
         return replace(self, queries=MappingProxyType({**self.queries, query.id: query}))
 
-    def without_query(self, query_id: str) -> Catalog:
+    def without_query(self, query_id: str) -> SqlCatalog:
         return replace(self, queries=_without(self.queries, query_id))
 
-    def with_type(self, name: str, kind: SqlType) -> Catalog:
+    def with_type(self, name: str, kind: SqlType) -> SqlCatalog:
         return replace(self, types=MappingProxyType({**self.types, name: kind}))
 
-    def without_type(self, name: str) -> Catalog:
+    def without_type(self, name: str) -> SqlCatalog:
         return replace(self, types=_without(self.types, name))
 
 
@@ -173,6 +173,11 @@ def _without(mapping: Mapping[str, Any], name: str) -> Mapping[str, Any]:
     return MappingProxyType({known: value for known, value in mapping.items() if known != name})
 
 
-def row_type(columns: tuple[Column, ...]) -> SqlType:
+def row_type(columns: tuple[SqlColumn, ...]) -> SqlType:
     """The columns as one STRUCT."""
     return struct_of_fields([(column.name, column.type) for column in columns])
+
+
+Catalog = SqlCatalog
+Source = SqlSource
+"""As the server calls them."""

@@ -17,9 +17,9 @@ from typing import Any, Final, NamedTuple
 from sqlglot import exp
 
 from odradek.sql.analysis.casts import cast, comparable, converted
-from odradek.sql.analysis.scope import Scope
+from odradek.sql.analysis.scope import NameScope
 from odradek.sql.analysis.times import epoch_ms
-from odradek.sql.catalog import Catalog
+from odradek.sql.catalog import SqlCatalog
 from odradek.sql.errors import Position, SqlError
 from odradek.sql.language.dialect import position_of
 from odradek.sql.types import (
@@ -64,8 +64,8 @@ class ExpressionCompiler:
     `on_aggregate`: what a call of an aggregate function becomes; None: it is refused.
     """
 
-    scope: Scope
-    catalog: Catalog
+    scope: NameScope
+    catalog: SqlCatalog
     replaced: Mapping[str, TypedText] | None = None
     on_aggregate: AggregateHook | None = None
     variables: Mapping[str, SqlType] = field(default_factory=dict)
@@ -380,7 +380,7 @@ class ExpressionCompiler:
         kinds = [SqlType(kind="LAMBDA") if argument is None else argument.type for argument in made]
         inputs = self.catalog.functions.lambda_inputs(name, kinds)
         return [
-            self._lambda(tree.expressions[place], inputs[place]) if argument is None else argument
+            self._lambda(tree.expressions[place], inputs[place] or ()) if argument is None else argument
             for place, argument in enumerate(made)
         ]
 
@@ -435,22 +435,26 @@ def arithmetic(sign: str, left: TypedText, right: TypedText) -> TypedText:
     assert common is not None
     if common.kind == "DECIMAL":
         return _decimal_arithmetic(sign, left, right)
-    one, other = converted(*left, common), converted(*right, common)
+    first, second = converted(*left, common), converted(*right, common)
     if sign == "/" and common.kind == "DOUBLE":
-        return TypedText(f"if({other} = 0, {one} * double('Infinity'), {one} / {other})", common)
+        return TypedText(f"if({second} = 0, {first} * double('Infinity'), {first} / {second})", common)
     if sign == "/":
-        return TypedText(f"cast({one} div nullif({other}, 0) as {common.ddl})", common)
+        return TypedText(f"cast({first} div nullif({second}, 0) as {common.ddl})", common)
     if sign == "%":
-        return TypedText(f"({one} % nullif({other}, 0))", common)
-    return TypedText(f"({one} {sign} {other})", common)
+        return TypedText(f"({first} % nullif({second}, 0))", common)
+    return TypedText(f"({first} {sign} {second})", common)
 
 
 def _decimal_arithmetic(sign: str, left: TypedText, right: TypedText) -> TypedText:
     first, second = as_decimal(left.type), as_decimal(right.type)
     kind = _decimal_result(sign, first, second)
-    one, other = converted(*left, first), converted(*right, second)
+    left_text, right_text = converted(*left, first), converted(*right, second)
     function = {"+": "try_add", "-": "try_subtract", "*": "try_multiply", "/": "try_divide"}.get(sign)
-    made = f"{one} % nullif({other}, 0)" if function is None else f"{function}({one}, {other})"
+    made = (
+        f"{left_text} % nullif({right_text}, 0)"
+        if function is None
+        else f"{function}({left_text}, {right_text})"
+    )
     return TypedText(f"try_cast({made} as {kind.ddl})", kind)
 
 

@@ -35,7 +35,7 @@ class ScopedColumn:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Scope:
+class NameScope:
     """`sources`: the aliases."""
 
     columns: tuple[ScopedColumn, ...]
@@ -71,8 +71,8 @@ class Scope:
         """What `source.*` stands for."""
         return tuple(column for column in self.columns if column.source == source and not column.is_pseudo)
 
-    def and_those_of(self, other: Scope) -> Scope:
-        return Scope(columns=self.columns + other.columns, sources=self.sources + other.sources)
+    def and_those_of(self, other: NameScope) -> NameScope:
+        return NameScope(columns=self.columns + other.columns, sources=self.sources + other.sources)
 
-    def with_columns(self, added: Iterable[ScopedColumn]) -> Scope:
-        return Scope(columns=(*self.columns, *added), sources=self.sources)
+    def with_columns(self, added: Iterable[ScopedColumn]) -> NameScope:
+        return NameScope(columns=(*self.columns, *added), sources=self.sources)

@@ -19,7 +19,7 @@ _BOUND: Final = struct.Struct(">q")
 _COMPLEX: Final = ("ARRAY", "MAP", "STRUCT")
 
 
-class Codec(Protocol):
+class ValueCodec(Protocol):
     def encode(self, values: Mapping[str, Any]) -> bytes | None: ...
     def decode(self, data: bytes) -> Mapping[str, Any] | None: ...
 
@@ -30,27 +30,23 @@ class RecordFormat:
     is_record: Final = True
 
     def __init__(
-        self, name: str, columns: tuple[FormatColumn, ...], codec: Codec, window: WindowInfo | None
+        self, name: str, columns: tuple[FormatColumn, ...], codec: ValueCodec, window: WindowInfo | None
     ) -> None:
         self.name = name
         self.columns = columns
         self.window = window
         self._codec = codec
+        fields = [f"`{column.column}` {column.type.ddl}" for column in columns] or ["`nothing` STRING"]
+        bounds = [] if window is None else ["`window_start` BIGINT", "`window_end` BIGINT"]
+        self.ddl = ", ".join([*fields, *bounds])
 
-    @property
-    def ddl(self) -> str:
-        fields = [f"`{column.column}` {column.type.ddl}" for column in self.columns] or ["`nothing` STRING"]
-        if self.window is not None:
-            fields += ["`window_start` BIGINT", "`window_end` BIGINT"]
-        return ", ".join(fields)
-
-    def encode(self, values: Mapping[str, Any]) -> bytes | None:
-        data = self._codec.encode(values)
+    def encode(self, value: Any) -> bytes | None:
+        data = self._codec.encode(value)
         if self.window is None:
             return data
         if data is None:
             return None
-        start, end = _BOUND.pack(values["window_start"]), _BOUND.pack(values["window_end"])
+        start, end = _BOUND.pack(value["window_start"]), _BOUND.pack(value["window_end"])
         return data + (end + start if self.window.kind == "session" else start)
 
     def decode(self, data: bytes) -> Mapping[str, Any] | None:
@@ -85,13 +81,13 @@ def record_format(
     """`columns`: (name in records, column in Spark, type). SqlError for a format that does not exist or cannot hold them."""
     known = tuple(FormatColumn(*column) for column in columns)
     check_format(info.name)
-    codec: Codec = NoneFormat()
+    codec: ValueCodec = NoneFormat()
     if known and info.name != "NONE":
         codec = _codec(info, known, is_key=is_key)
     return RecordFormat(info.name, known, codec, window)
 
 
-def _codec(info: FormatInfo, columns: tuple[FormatColumn, ...], *, is_key: bool) -> Codec:
+def _codec(info: FormatInfo, columns: tuple[FormatColumn, ...], *, is_key: bool) -> ValueCodec:
     bare = len(columns) == 1 and (is_key or not info.wrapped)
     match info.name:
         case "KAFKA":

@@ -33,6 +33,8 @@ _ELSEWHERE: Final = {
 
 def _begins_clause(reader: StatementReader) -> bool:
     word, after = reader.word(), reader.word(1)
+    if word == "FROM" and reader.word(-1) == "DISTINCT":
+        return False  # IS DISTINCT FROM
     if (
         word in ("FROM", "WHERE", "HAVING")
         or reader.follows("GROUP", "BY")

@@ -175,7 +175,13 @@ class StatementReader:
                 if self.at_end
                 else SqlError("an expression is needed here", where)
             )
-        return expression_of(tokens, self._text)
+        tree = expression_of(tokens, self._text)
+        if isinstance(tree, exp.Alias):
+            raise SqlError(
+                f"{tree.alias!r} is too much: a name for an expression stands in SELECT only",
+                place(tokens[-1]),
+            )
+        return tree
 
     def listed(self, read: Callable[[], T]) -> tuple[T, ...]:
         """One or several, with commas."""

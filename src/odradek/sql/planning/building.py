@@ -6,7 +6,7 @@ from dataclasses import replace
 from functools import singledispatch
 from typing import TYPE_CHECKING, TypeAlias
 
-from odradek.sql.catalog import Source
+from odradek.sql.catalog import SqlSource
 from odradek.sql.errors import SqlError
 from odradek.sql.formats import RecordFormat, record_format
 from odradek.sql.planning.aggregation import SqlAggregation
@@ -39,7 +39,7 @@ def build(step: Step, app: Streams) -> Built:
     raise AssertionError(f"no operator for {type(step).__name__}")
 
 
-def source_formats(source: Source) -> tuple[RecordFormat, RecordFormat]:
+def source_formats(source: SqlSource) -> tuple[RecordFormat, RecordFormat]:
     """How records of a source are read: key and value."""
     keys = [OutputColumn(column.name, f"key_{place}", column.type) for place, column in enumerate(source.key)]
     values = [

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from odradek.sql.analysis.casts import converted
-from odradek.sql.catalog import Catalog, Column, FormatInfo, Source, TimestampColumn, WindowInfo
+from odradek.sql.catalog import FormatInfo, SqlCatalog, SqlColumn, SqlSource, TimestampColumn, WindowInfo
 from odradek.sql.errors import SqlError, nearest
 from odradek.sql.formats import FORMAT_NAMES, RecordFormat, record_format
 from odradek.sql.language.queries import Query
@@ -56,7 +56,7 @@ class Plan:
     query: QueryPlan
     key: tuple[OutputColumn, ...]
     value: tuple[OutputColumn, ...]
-    sink: Source | None
+    sink: SqlSource | None
     limit: int | None = None
 
     @property
@@ -64,7 +64,7 @@ class Plan:
         return "table" if self.query.is_table else "stream"
 
     @property
-    def columns(self) -> tuple[Column, ...]:
+    def columns(self) -> tuple[SqlColumn, ...]:
         return self.query.columns
 
     @property
@@ -72,7 +72,7 @@ class Plan:
         return self.query.window
 
     @property
-    def sources(self) -> tuple[Source, ...]:
+    def sources(self) -> tuple[SqlSource, ...]:
         return self.query.sources
 
     @property
@@ -118,7 +118,7 @@ class Plan:
         )
 
 
-def plan(catalog: Catalog, statement: Statement) -> Plan:
+def plan(catalog: SqlCatalog, statement: Statement) -> Plan:
     """Of CREATE … AS SELECT, INSERT INTO … SELECT, or a SELECT that pushes. SqlError for what is wrong with it."""
     match statement:
         case CreateAsSelect():
@@ -134,13 +134,13 @@ def plan(catalog: Catalog, statement: Statement) -> Plan:
     raise SqlError("this statement has no query", statement.position)
 
 
-def select_plan(catalog: Catalog, query: Query) -> Plan:
+def select_plan(catalog: SqlCatalog, query: Query) -> Plan:
     """A push query: all of its columns are in the value, those of the key, too."""
     planned = QueryPlanner(catalog, query, needs_key=False).plan()
     return Plan(query=planned, key=planned.key, value=planned.value, sink=None, limit=query.limit)
 
 
-def _create_as(catalog: Catalog, statement: CreateAsSelect) -> Plan:
+def _create_as(catalog: SqlCatalog, statement: CreateAsSelect) -> Plan:
     if statement.query.limit is not None:
         raise SqlError("LIMIT is for SELECT only", statement.query.position)
     planned = QueryPlanner(catalog, statement.query, needs_key=True, sink=statement.name).plan()
@@ -165,7 +165,7 @@ def _create_as(catalog: Catalog, statement: CreateAsSelect) -> Plan:
     return made_plan
 
 
-def _sink(statement: CreateAsSelect, planned: QueryPlan) -> Source:
+def _sink(statement: CreateAsSelect, planned: QueryPlan) -> SqlSource:
     properties = checked_properties(statement.properties, SINK_PROPERTIES, statement)
     first = planned.sources[0]
     key_format, value_format = formats_of(
@@ -177,7 +177,7 @@ def _sink(statement: CreateAsSelect, planned: QueryPlan) -> Source:
         timestamp = TimestampColumn(
             name=_column_name(str(properties["TIMESTAMP"])), format=None if pattern is None else str(pattern)
         )
-    return Source(
+    return SqlSource(
         name=statement.name,
         kind=statement.kind,
         columns=planned.columns,
@@ -193,7 +193,7 @@ def _sink(statement: CreateAsSelect, planned: QueryPlan) -> Source:
     )
 
 
-def _check_timestamp(sink: Source) -> None:
+def _check_timestamp(sink: SqlSource) -> None:
     if sink.timestamp is None:
         return
     column = sink.column(sink.timestamp.name)
@@ -206,7 +206,7 @@ def _check_timestamp(sink: Source) -> None:
     milliseconds("x", column.type, sink.timestamp.format)
 
 
-def _insert(catalog: Catalog, statement: InsertIntoSelect) -> Plan:
+def _insert(catalog: SqlCatalog, statement: InsertIntoSelect) -> Plan:
     sink = catalog.source(statement.target, statement.position)
     planned = QueryPlanner(catalog, statement.query, needs_key=True, sink=sink.name).plan()
     if sink.is_table:
@@ -247,7 +247,7 @@ def _insert(catalog: Catalog, statement: InsertIntoSelect) -> Plan:
     return Plan(query=replace(planned, step=step, value=value), key=key, value=value, sink=sink)
 
 
-def _listed(columns: Iterable[Column]) -> str:
+def _listed(columns: Iterable[SqlColumn]) -> str:
     return ", ".join(
         f"`{column.name}` {column.type}{' KEY' if column.role == 'key' else ''}" for column in columns
     )
@@ -333,3 +333,24 @@ def _column_name(written: str) -> str:
 def as_stream(built: Built) -> Stream:
     """The updates of a table as records, for what shows them."""
     return built.to_stream() if isinstance(built, Table) else built
+
+
+# ---- EXPLAIN
+
+
+def explain(plan: Plan) -> str:
+    """`native` steps are plain Spark; `stateful` ones keep something of their keys, and have a changelog."""
+    lines = list(_lines(plan.query.step, 0))
+    if plan.sink is not None:
+        key, value = plan.sink.key_format.name, plan.sink.value_format.name
+        lines.insert(0, f"write to topic {plan.sink.topic}, key {key}, value {value}")
+        lines[1:] = [f"  {line}" for line in lines[1:]]
+    return "\n".join(lines)
+
+
+def _lines(step: Step, depth: int) -> list[str]:
+    kind = "stateful" if step.has_state else "native"
+    lines = [f"{'  ' * depth}{kind}: {step.shown()}"]
+    for source in step.inputs:
+        lines += _lines(source, depth + 1)
+    return lines

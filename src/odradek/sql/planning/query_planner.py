@@ -10,12 +10,12 @@ from typing import Final
 from sqlglot import exp
 
 from odradek.sql.analysis.expressions import ExpressionCompiler, TypedText, constant_of, where_of
-from odradek.sql.analysis.scope import Scope, ScopedColumn, physical_name
-from odradek.sql.catalog import PSEUDO_COLUMNS, Catalog, Column, Source, WindowInfo
+from odradek.sql.analysis.scope import NameScope, ScopedColumn, physical_name
+from odradek.sql.catalog import PSEUDO_COLUMNS, SqlCatalog, SqlColumn, SqlSource, WindowInfo
 from odradek.sql.errors import Position, SqlError
 from odradek.sql.language.dialect import position_of
 from odradek.sql.language.queries import Query, SelectExpression, SelectStar
-from odradek.sql.planning.relations import KeyColumn, RelationPlanner, Shape
+from odradek.sql.planning.relations import KeyColumn, RelationPlanner, RelationShape
 from odradek.sql.planning.steps import (
     NO_COLUMN,
     AggregateCall,
@@ -43,16 +43,16 @@ class QueryPlan:
     key: tuple[OutputColumn, ...]
     value: tuple[OutputColumn, ...]
     window: WindowInfo | None
-    sources: tuple[Source, ...]
+    sources: tuple[SqlSource, ...]
 
     @property
     def is_table(self) -> bool:
         return self.step.is_table
 
     @property
-    def columns(self) -> tuple[Column, ...]:
-        keys = tuple(Column(name=column.name, type=column.type, role="key") for column in self.key)
-        return keys + tuple(Column(name=column.name, type=column.type) for column in self.value)
+    def columns(self) -> tuple[SqlColumn, ...]:
+        keys = tuple(SqlColumn(name=column.name, type=column.type, role="key") for column in self.key)
+        return keys + tuple(SqlColumn(name=column.name, type=column.type) for column in self.value)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,7 +67,7 @@ class _Item:
 class QueryPlanner:
     """Plans one query. `needs_key`: the result is kept, so that its key has to be selected."""
 
-    def __init__(self, catalog: Catalog, query: Query, *, needs_key: bool, sink: str = "") -> None:
+    def __init__(self, catalog: SqlCatalog, query: Query, *, needs_key: bool, sink: str = "") -> None:
         self._catalog = catalog
         self._query = query
         self._needs_key = needs_key
@@ -102,7 +102,7 @@ class QueryPlanner:
             shape = self._partitioned(shape)
         return self._selected(shape, items, ExpressionCompiler(scope=shape.scope, catalog=self._catalog))
 
-    def _filtered(self, shape: Shape, condition: exp.Expr, clause: str) -> Shape:
+    def _filtered(self, shape: RelationShape, condition: exp.Expr, clause: str) -> RelationShape:
         compiler = ExpressionCompiler(scope=shape.scope, catalog=self._catalog)
         text = compiler.as_type(condition, BOOLEAN, f"the {clause} condition")
         step = FilterStep(inputs=(shape.step,), condition=text, written=condition.sql())
@@ -110,7 +110,7 @@ class QueryPlanner:
 
     # ---- SELECT
 
-    def _items(self, shape: Shape) -> Iterator[_Item]:
+    def _items(self, shape: RelationShape) -> Iterator[_Item]:
         for item in self._query.select:
             if isinstance(item, SelectExpression):
                 name = item.alias or self._natural_name(item.expression, shape)
@@ -118,14 +118,14 @@ class QueryPlanner:
             else:
                 yield from self._star(item, shape)
 
-    def _star(self, star: SelectStar, shape: Shape) -> Iterator[_Item]:
+    def _star(self, star: SelectStar, shape: RelationShape) -> Iterator[_Item]:
         if star.struct is not None:
             made = ExpressionCompiler(scope=shape.scope, catalog=self._catalog).typed(star.struct)
             if made.type.kind != "STRUCT":
                 raise SqlError(f"->* needs a STRUCT before it, not a {made.type}", star.position)
             for name, _ in made.type.fields:
-                tree = exp.Dot(this=star.struct.copy(), expression=_identifier(name))
-                yield _Item(name=name, tree=tree, position=star.position)
+                field = exp.Dot(this=star.struct.copy(), expression=_identifier(name))
+                yield _Item(name=name, tree=field, position=star.position)
             return
         if star.source is not None and star.source not in shape.scope.sources:
             raise SqlError(f"'{star.source}' is not a valid stream/table name or alias", star.position)
@@ -141,7 +141,7 @@ class QueryPlanner:
             name = f"{column.source}_{column.name}" if shape.is_join and column.source else column.name
             yield _Item(name=name, tree=tree, position=star.position)
 
-    def _natural_name(self, tree: exp.Expr, shape: Shape) -> str | None:
+    def _natural_name(self, tree: exp.Expr, shape: RelationShape) -> str | None:
         """As ksqlDB names it: columns and fields as they are, with the source's where several have it."""
         if isinstance(tree, exp.Column):
             if tree.table and shape.is_join and shape.scope.is_clashing(tree.name):
@@ -153,16 +153,18 @@ class QueryPlanner:
         functions = self._catalog.functions
         return any(functions.is_aggregate(call.name.upper()) for call in tree.find_all(exp.Anonymous))
 
-    def _selected(self, shape: Shape, items: list[_Item], compiler: ExpressionCompiler) -> QueryPlan:
+    def _selected(self, shape: RelationShape, items: list[_Item], compiler: ExpressionCompiler) -> QueryPlan:
         taken = {item.name for item in items}
         names: list[str | None] = [None] * len(shape.key)
         value: list[OutputColumn] = []
         texts: list[Named] = []
-        for item in items:
-            made = compiler.typed(item.tree)
+        typed = [compiler.typed(item.tree) for item in items]
+        selected = {made.text for made in typed}
+        chosen = [next((text for text in column.texts if text in selected), None) for column in shape.key]
+        for item, made in zip(items, typed, strict=True):
             name = item.name or self._made_up_name(taken)
             _check_name(name, item.position)
-            place = self._key_place(shape, compiler.canonical(item.tree), item.tree, made)
+            place = _key_place(shape, chosen, compiler.canonical(item.tree), item.tree, made)
             if place is not None:
                 if names[place] is not None:
                     raise SqlError(
@@ -198,16 +200,7 @@ class QueryPlanner:
             pass
         return name
 
-    def _key_place(self, shape: Shape, canonical: str, tree: exp.Expr, made: TypedText) -> int | None:
-        """Which column of the key an item is."""
-        for place, column in enumerate(shape.key):
-            if column.canonical is not None and column.canonical == canonical:
-                return place
-            if made.text in column.texts and (isinstance(tree, exp.Column) or made.text.startswith("key_")):
-                return place
-        return None
-
-    def _check_key(self, shape: Shape, names: list[str | None]) -> None:
+    def _check_key(self, shape: RelationShape, names: list[str | None]) -> None:
         absent = [column.shown for column, name in zip(shape.key, names, strict=True) if name is None]
         if absent and self._needs_key:
             columns = ", ".join(absent)
@@ -220,7 +213,7 @@ class QueryPlanner:
 
     # ---- table functions
 
-    def _exploded(self, shape: Shape, items: list[_Item]) -> tuple[Shape, list[_Item]]:
+    def _exploded(self, shape: RelationShape, items: list[_Item]) -> tuple[RelationShape, list[_Item]]:
         functions, compiler = (
             self._catalog.functions,
             ExpressionCompiler(scope=shape.scope, catalog=self._catalog),
@@ -261,7 +254,7 @@ class QueryPlanner:
 
     # ---- PARTITION BY
 
-    def _partitioned(self, shape: Shape) -> Shape:
+    def _partitioned(self, shape: RelationShape) -> RelationShape:
         if shape.is_table:
             raise SqlError(
                 "Table: PARTITION BY is not supported on tables", self._query.position, "Use GROUP BY."
@@ -285,18 +278,17 @@ class QueryPlanner:
         """A column of the new key. An expression that is selected is the key under its name there."""
         if typed.type.kind in ("MAP",):
             raise SqlError("PARTITION BY is not supported with MAP columns", position_of(tree))
-        texts = {typed.text} if isinstance(tree, exp.Column) else set()
         return KeyColumn(
             name=tree.sql(),
             type=typed.type,
-            texts=frozenset(texts),
+            texts=(typed.text,) if isinstance(tree, exp.Column) else (),
             shown=_shown(tree),
             canonical=compiler.canonical(tree),
         )
 
     # ---- GROUP BY
 
-    def _grouped(self, shape: Shape, items: list[_Item]) -> QueryPlan:
+    def _grouped(self, shape: RelationShape, items: list[_Item]) -> QueryPlan:
         query = self._query
         window = self._window(shape)
         if query.emit == "final" and window is None:
@@ -316,9 +308,7 @@ class QueryPlanner:
             texts.append(made.text)
             replaced[before.canonical(tree)] = TypedText(f"key_{place}", made.type)
             key.append(
-                KeyColumn(
-                    name=tree.sql(), type=made.type, texts=frozenset({f"key_{place}"}), shown=_shown(tree)
-                )
+                KeyColumn(name=tree.sql(), type=made.type, texts=(f"key_{place}",), shown=_shown(tree))
             )
         if window is not None:
             replaced["WINDOWSTART"] = TypedText("window_start", BIGINT)
@@ -343,7 +333,7 @@ class QueryPlanner:
         )
         if having is not None and query.having is not None:
             step = FilterStep(inputs=(step,), condition=having, written=f"HAVING {query.having.sql()}")
-        grouped = Shape(
+        grouped = RelationShape(
             step=step,
             scope=scope,
             key=tuple(key),
@@ -353,7 +343,7 @@ class QueryPlanner:
         )
         return self._selected(grouped, items, after)
 
-    def _window(self, shape: Shape) -> WindowStep | None:
+    def _window(self, shape: RelationShape) -> WindowStep | None:
         clause = self._query.window
         if clause is None:
             return None
@@ -379,7 +369,7 @@ class _Replaced(dict[str, TypedText]):
 class _AggregateCollector:
     """Gathers calls of aggregate functions; equal ones are computed once."""
 
-    def __init__(self, compiler: ExpressionCompiler, catalog: Catalog, *, on_table: bool) -> None:
+    def __init__(self, compiler: ExpressionCompiler, catalog: SqlCatalog, *, on_table: bool) -> None:
         self._compiler = compiler
         self._catalog = catalog
         self._on_table = on_table
@@ -432,7 +422,19 @@ class _AggregateCollector:
         return ProjectStep(inputs=(step,), value=(*keys, *self._arguments, Named(NO_COLUMN, "true")))
 
 
-def _with_bounds(scope: Scope) -> Scope:
+def _key_place(
+    shape: RelationShape, chosen: list[str | None], canonical: str, tree: exp.Expr, made: TypedText
+) -> int | None:
+    """Which column of the key an item is."""
+    for place, column in enumerate(shape.key):
+        if column.canonical is not None and column.canonical == canonical:
+            return place
+        if made.text == chosen[place] and (isinstance(tree, exp.Column) or made.text.startswith("key_")):
+            return place
+    return None
+
+
+def _with_bounds(scope: NameScope) -> NameScope:
     bounds = [
         ScopedColumn(source="", name=name, type=BIGINT, text=name, is_pseudo=True)
         for name in ("WINDOWSTART", "WINDOWEND")
@@ -440,7 +442,7 @@ def _with_bounds(scope: Scope) -> Scope:
     return scope.with_columns(bounds)
 
 
-def _bound_texts(shape: Shape) -> set[str]:
+def _bound_texts(shape: RelationShape) -> set[str]:
     texts = {column.text for column in shape.scope.columns if column.name in ("WINDOWSTART", "WINDOWEND")}
     return texts | {"window_start", "window_end"}
 

@@ -9,8 +9,8 @@ from typing import Final, Literal
 from sqlglot import exp
 
 from odradek.sql.analysis.expressions import ExpressionCompiler, TypedText, where_of
-from odradek.sql.analysis.scope import Scope, ScopedColumn, physical_name
-from odradek.sql.catalog import Catalog, Column, Source, WindowInfo
+from odradek.sql.analysis.scope import NameScope, ScopedColumn, physical_name
+from odradek.sql.catalog import SqlCatalog, SqlColumn, SqlSource, WindowInfo
 from odradek.sql.errors import Position, SqlError
 from odradek.sql.language.queries import JoinRelation, NamedRelation, Query, Relation, SubqueryRelation
 from odradek.sql.planning.steps import JoinStep, JoinWay, Named, ReadStep, RekeyStep, Step
@@ -21,11 +21,11 @@ _DAY_MS: Final = 86_400_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KeyColumn:
-    """`texts`: the columns of the frame that hold it: one of them has to be selected. Empty: it is the key alone."""
+    """`texts`: the columns of the frame that hold it: one of them has to be selected, the first that is becomes the key."""
 
     name: str
     type: SqlType
-    texts: frozenset[str]
+    texts: tuple[str, ...]
     shown: str
     """What a message calls it."""
     canonical: str | None = None
@@ -33,14 +33,14 @@ class KeyColumn:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Shape:
+class RelationShape:
     """Steps so far, and what they make."""
 
     step: Step
-    scope: Scope
+    scope: NameScope
     key: tuple[KeyColumn, ...]
     window: WindowInfo | None
-    sources: tuple[Source, ...]
+    sources: tuple[SqlSource, ...]
     is_join: bool = False
 
     @property
@@ -51,12 +51,12 @@ class Shape:
 class RelationPlanner:
     """Plans one FROM."""
 
-    def __init__(self, catalog: Catalog, query: Query) -> None:
+    def __init__(self, catalog: SqlCatalog, query: Query) -> None:
         self._catalog = catalog
         self._numbers = count()
         self._used = _names_in(query)
 
-    def plan(self, relation: Relation) -> Shape:
+    def plan(self, relation: Relation) -> RelationShape:
         if isinstance(relation, JoinRelation):
             return self._join(relation)
         if isinstance(relation, SubqueryRelation):
@@ -67,7 +67,7 @@ class RelationPlanner:
             )
         return self._read(relation)
 
-    def _read(self, relation: NamedRelation) -> Shape:
+    def _read(self, relation: NamedRelation) -> RelationShape:
         source = self._catalog.source(relation.name, relation.position)
         number = next(self._numbers)
         columns: list[ScopedColumn] = []
@@ -103,20 +103,20 @@ class RelationPlanner:
             KeyColumn(
                 name=column.name,
                 type=column.type,
-                texts=frozenset({f"{physical_name(column.name)}_{number}"}),
+                texts=(f"{physical_name(column.name)}_{number}",),
                 shown=column.name,
             )
             for column in source.key
         )
-        return Shape(
+        return RelationShape(
             step=ReadStep(source=source, value=tuple(value)),
-            scope=Scope(columns=tuple(columns), sources=(relation.alias,)),
+            scope=NameScope(columns=tuple(columns), sources=(relation.alias,)),
             key=key_columns,
             window=source.window,
             sources=(source,),
         )
 
-    def _pseudo_columns(self, source: Source) -> list[tuple[str, SqlType, str]]:
+    def _pseudo_columns(self, source: SqlSource) -> list[tuple[str, SqlType, str]]:
         """Those that the query uses; the bounds of windows always, as they are part of the key."""
         known = [
             ("ROWTIME", BIGINT, "_timestamp"),
@@ -129,7 +129,7 @@ class RelationPlanner:
 
     # ---- joins
 
-    def _join(self, relation: JoinRelation) -> Shape:
+    def _join(self, relation: JoinRelation) -> RelationShape:
         left, right = self.plan(relation.left), self.plan(relation.right)
         where = relation.position
         if left.is_table and not right.is_table:
@@ -157,7 +157,9 @@ class RelationPlanner:
             return self._stream_table(relation, (left, left_on), (right, right_on))
         return self._table_table(relation, (left, left_on), (right, right_on))
 
-    def _sides(self, relation: JoinRelation, left: Scope, right: Scope) -> tuple[TypedText, TypedText]:
+    def _sides(
+        self, relation: JoinRelation, left: NameScope, right: NameScope
+    ) -> tuple[TypedText, TypedText]:
         condition = relation.condition
         while isinstance(condition, exp.Paren):
             condition = condition.this
@@ -183,8 +185,11 @@ class RelationPlanner:
         return compiled["left"], compiled["right"]
 
     def _stream_stream(
-        self, relation: JoinRelation, left: tuple[Shape, TypedText], right: tuple[Shape, TypedText]
-    ) -> Shape:
+        self,
+        relation: JoinRelation,
+        left: tuple[RelationShape, TypedText],
+        right: tuple[RelationShape, TypedText],
+    ) -> RelationShape:
         if relation.within is None:
             raise SqlError(
                 "Stream-Stream joins must have a WITHIN clause specified. None was provided",
@@ -206,8 +211,11 @@ class RelationPlanner:
         return self._joined(relation.kind, step, left, right)
 
     def _stream_table(
-        self, relation: JoinRelation, left: tuple[Shape, TypedText], right: tuple[Shape, TypedText]
-    ) -> Shape:
+        self,
+        relation: JoinRelation,
+        left: tuple[RelationShape, TypedText],
+        right: tuple[RelationShape, TypedText],
+    ) -> RelationShape:
         if relation.kind not in ("inner", "left"):
             raise SqlError(
                 f"Unsupported join type: a stream and a table have INNER and LEFT joins, not {relation.kind.upper()}",
@@ -218,8 +226,11 @@ class RelationPlanner:
         return self._joined(relation.kind, step, left, right)
 
     def _table_table(
-        self, relation: JoinRelation, left: tuple[Shape, TypedText], right: tuple[Shape, TypedText]
-    ) -> Shape:
+        self,
+        relation: JoinRelation,
+        left: tuple[RelationShape, TypedText],
+        right: tuple[RelationShape, TypedText],
+    ) -> RelationShape:
         _needs_primary_key(right, relation.position, "table-table")
         if _is_key(*left):
             inputs = (left[0].step, right[0].step)
@@ -241,25 +252,22 @@ class RelationPlanner:
         self,
         kind: Literal["inner", "left", "right", "outer"],
         step: JoinStep,
-        left: tuple[Shape, TypedText],
-        right: tuple[Shape, TypedText],
-    ) -> Shape:
+        left: tuple[RelationShape, TypedText],
+        right: tuple[RelationShape, TypedText],
+    ) -> RelationShape:
         scope = left[0].scope.and_those_of(right[0].scope)
         plain = {column.text: column for column in scope.columns}
-        texts = {
+        texts: tuple[str, ...] = {
             "inner": (left[1].text, right[1].text),
             "left": (left[1].text,),
             "right": (right[1].text,),
         }.get(kind, ())
         viable = [plain[text] for text in texts if text in plain]
-        if kind == "left" and not viable and right[1].text in plain:
-            viable = []
         if viable:
-            equivalent = frozenset(column.text for column in viable)
-            if kind != "outer":
-                for shape, on in (left, right):
-                    if shape.key and on.text in shape.key[0].texts and on.text in equivalent:
-                        equivalent |= shape.key[0].texts
+            equivalent = tuple(column.text for column in viable)
+            for shape, on in (left, right):
+                if on.text in equivalent and _is_key(shape, on):
+                    equivalent += tuple(text for text in shape.key[0].texts if text not in equivalent)
             key = KeyColumn(
                 name=viable[0].name,
                 type=viable[0].type,
@@ -268,11 +276,11 @@ class RelationPlanner:
             )
         else:
             name = "ROWKEY"
-            key = KeyColumn(name=name, type=left[1].type, texts=frozenset({"key_0"}), shown=name)
+            key = KeyColumn(name=name, type=left[1].type, texts=("key_0",), shown=name)
             rowkey = ScopedColumn(source="", name=name, type=left[1].type, text="key_0", is_key=True)
             kept = tuple(column for column in scope.columns if column.source)
-            scope = Scope(columns=(rowkey, *kept), sources=scope.sources)
-        return Shape(
+            scope = NameScope(columns=(rowkey, *kept), sources=scope.sources)
+        return RelationShape(
             step=step,
             scope=scope,
             key=(key,),
@@ -282,11 +290,11 @@ class RelationPlanner:
         )
 
 
-def _is_key(shape: Shape, on: TypedText) -> bool:
+def _is_key(shape: RelationShape, on: TypedText) -> bool:
     return len(shape.key) == 1 and on.text in shape.key[0].texts
 
 
-def _by(shape: Shape, on: TypedText) -> Step:
+def _by(shape: RelationShape, on: TypedText) -> Step:
     """The stream by the expression that it is joined on."""
     if _is_key(shape, on):
         return shape.step
@@ -295,7 +303,7 @@ def _by(shape: Shape, on: TypedText) -> Step:
     return RekeyStep(inputs=(shape.step,), key=(on.text,), keeps_null=False, written=on.text)
 
 
-def _needs_primary_key(side: tuple[Shape, TypedText], position: Position, kind: str) -> None:
+def _needs_primary_key(side: tuple[RelationShape, TypedText], position: Position, kind: str) -> None:
     if not _is_key(*side):
         named = ", ".join(column.name for column in side[0].key)
         raise SqlError(
@@ -305,7 +313,7 @@ def _needs_primary_key(side: tuple[Shape, TypedText], position: Position, kind: 
         )
 
 
-def _headers_text(column: Column) -> str:
+def _headers_text(column: SqlColumn) -> str:
     if column.header is None:
         return "coalesce(_headers, array())"
     name = column.header.replace("\\", "\\\\").replace("'", "\\'")

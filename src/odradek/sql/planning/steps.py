@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Final, Literal, NamedTuple, TypeAlias
 
-from odradek.sql.catalog import Source, WindowInfo
+from odradek.sql.catalog import SqlSource, WindowInfo
 from odradek.sql.functions import FunctionLibrary
 from odradek.sql.types import BOOLEAN, SqlType
 
@@ -49,7 +49,7 @@ class Step:
 class ReadStep(Step):
     """A topic. `value`: the columns of the frame, over the source's own."""
 
-    source: Source
+    source: SqlSource
     value: tuple[Named, ...]
 
     @property

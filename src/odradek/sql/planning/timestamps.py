@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from odradek.sql.analysis.expressions import quoted
-from odradek.sql.catalog import Source
+from odradek.sql.catalog import SqlSource
 from odradek.sql.errors import SqlError
 from odradek.sql.types import SqlType
 
 
-def timestamp_text(source: Source) -> str:
+def timestamp_text(source: SqlSource) -> str:
     """Milliseconds, over the columns of the source's own records."""
     assert source.timestamp is not None
     columns = [(column, f"key_{place}") for place, column in enumerate(source.key)]

@@ -23,8 +23,8 @@ class SchemaFormat(Protocol):
     def decode(self, data: bytes) -> Any:
         """ValueError for other data. Dicts for records; times may be datetimes or microseconds."""
 
-    def encode(self, value: Any) -> bytes:
-        """ValueError for a value that does not fit."""
+    def encode(self, value: Any) -> bytes | None:
+        """None: the record has none. ValueError for a value that does not fit."""
 
 
 Format: TypeAlias = str | SchemaFormat

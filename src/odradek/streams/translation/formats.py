@@ -205,7 +205,7 @@ def _encoder(form: SchemaFormat) -> Callable[[pa.Array], pa.Array]:
     return encode
 
 
-def _bytes_of(form: SchemaFormat, value: Any) -> bytes:
+def _bytes_of(form: SchemaFormat, value: Any) -> bytes | None:
     try:
         return form.encode(value)
     except ValueError as error:

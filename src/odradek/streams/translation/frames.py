@@ -69,7 +69,9 @@ def parts(rows: DataFrame, elements: Column) -> Column:
     if not passes(rows):
         return elements
     kind = rows.select(elements.alias("x")).schema["x"].dataType
-    return sf.when(sf.col(STATE).isNotNull(), sf.array(sf.lit(None)).cast(kind)).otherwise(elements)
+    assert isinstance(kind, types.ArrayType)
+    nothing = sf.array(sf.lit(None).cast(kind.elementType))
+    return sf.when(sf.col(STATE).isNotNull(), nothing).otherwise(elements)
 
 
 def scope(frame: RecordFrame, value: str = "__value") -> DataFrame:
