@@ -57,7 +57,7 @@ class StopQuery:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class QueryStarted:
+class QueryRunning:
     query_id: str
 
 

@@ -16,7 +16,7 @@ from odradek.model.errors import OdradekError
 from odradek.sql.queries.channel import (
     QueryEnded,
     QueryRows,
-    QueryStarted,
+    QueryRunning,
     StartPush,
     StartQuery,
     StopQuery,
@@ -253,10 +253,10 @@ class SqlEngine:
             if query.state in ("STARTING", "RUNNING"):
                 self._failed(query_id, problem)
 
-    def _take(self, message: QueryStarted | QueryRows | QueryEnded) -> None:
+    def _take(self, message: QueryRunning | QueryRows | QueryEnded) -> None:
         query_id = message.query_id
         match message:
-            case QueryStarted():
+            case QueryRunning():
                 query = self.wanted.get(query_id)
                 if query is not None and query.state != "PAUSED":
                     self._set(query_id, query, "RUNNING", None)

@@ -22,7 +22,7 @@ from odradek.sql.queries.channel import (
     EngineChannel,
     QueryEnded,
     QueryRows,
-    QueryStarted,
+    QueryRunning,
     StartPush,
     StartQuery,
     StopQuery,
@@ -63,7 +63,7 @@ class EngineCore:
     _spark: Any = None
 
     def start(self, order: StartQuery | StartPush) -> None:
-        """Answers QueryStarted or QueryEnded."""
+        """Answers QueryRunning or QueryEnded."""
         query_id = order.query_id
         checkpoint: Path | None = None
         try:
@@ -76,7 +76,7 @@ class EngineCore:
                 run = self._start_persistent(order)
             with self._lock:
                 self._running[query_id] = _Running(query_id, run, checkpoint)
-            self.channel.send(QueryStarted(query_id=query_id))
+            self.channel.send(QueryRunning(query_id=query_id))
         except Exception as error:  # noqa: BLE001 - the root of a thread: the server hears of it
             self._end_without_jvm(error)
             if checkpoint is not None:
