@@ -2,13 +2,17 @@
 
 import asyncio
 import base64
+import json
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 from tests.security.conftest import Pems, SecureScene, log_in
 
 import odradek
+from odradek.cli.main import main
+from odradek.config.files.properties import format_properties
 from odradek.model.errors import ErrorCode, KafkaError
 from odradek.protocol.acls import AclOperation, AclPermission, AclResourceType, PatternType
 from odradek.protocol.messages.security.create_delegation_token import CreateDelegationTokenRequest
@@ -170,3 +174,30 @@ async def test_a_session_ends_with_its_token_and_the_token_is_removed(scene: Sec
     exchange = ScramClient(SCRAM, made.token_id, password, "nonce", is_token=True)
     refused = await log_in(again, exchange, SCRAM)
     assert refused.error_code == ErrorCode.SASL_AUTHENTICATION_FAILED
+
+
+def test_the_command_makes_shows_renews_and_ends_a_token(
+    broker: LocalBroker, pems: Pems, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    config = tmp_path / "client.properties"
+    jaas = (
+        'org.apache.kafka.common.security.scram.ScramLoginModule required username="admin" password="secret";'
+    )
+    settings = {"security.protocol": "SASL_SSL", "sasl.mechanism": SCRAM, "sasl.jaas.config": jaas}
+    config.write_text(format_properties(settings | {"ssl.truststore.location": pems.ca}))
+    config.chmod(0o600)
+
+    def token(*words: str) -> str:
+        assert main(["token", *words, "--command-config", str(config), "-b", broker.address]) == 0
+        return capsys.readouterr().out
+
+    made = json.loads(token("create", "--renewer", "User:alice", "--max-lifetime", "1h", "--json"))
+    assert (made["owner"], made["renewers"]) == ("User:admin", ["User:alice"])
+    shown = token("list", "--owner", "User:admin")
+    assert made["id"] in shown
+    assert made["hmac"] not in shown
+    token("renew", made["id"], "--period", "10m")
+    token("expire", made["id"])
+    assert made["id"] not in token("list")
+    with odradek.Admin(broker.address, **by_token(pems, token("create", "--jaas").strip())) as other:
+        assert other.describe_cluster().brokers
