@@ -96,11 +96,13 @@ def test_renewers_renew_and_others_do_not(broker: LocalBroker, pems: Pems) -> No
     with odradek.Admin(broker.address, **user(pems, "admin")) as admin:
         made = admin.create_delegation_token(renewers=["User:alice"], max_lifetime_ms=3_600_000)
         with odradek.Admin(broker.address, **user(pems, "alice")) as alice:
-            (seen,) = alice.describe_delegation_tokens()
+            (seen,) = (
+                known for known in alice.describe_delegation_tokens() if known.token_id == made.token_id
+            )
             assert (seen.token_id, seen.hmac, seen.renewers) == (made.token_id, made.hmac, ("User:alice",))
             assert made.issued_ms < alice.renew_delegation_token(made.hmac, period_ms=60_000) < made.max_ms
         with odradek.Admin(broker.address, **user(pems, "bob")) as bob:
-            assert bob.describe_delegation_tokens() == []
+            assert made.token_id not in {known.token_id for known in bob.describe_delegation_tokens()}
             with pytest.raises(KafkaError) as caught:
                 bob.expire_delegation_token(made.hmac)
             assert caught.value.code is ErrorCode.DELEGATION_TOKEN_OWNER_MISMATCH
