@@ -33,6 +33,7 @@ COMMANDS: Final = {
     "table": ("odradek.cli.table", "table", "Ask compacted topics as tables, while they change."),
     "pipeline": ("odradek.cli.pipeline.pipeline", "pipeline", "Run Spark pipelines, and look after them."),
     "pipelines": ("odradek.cli.pipeline.serve", "pipelines", "Supervise the pipelines of a cluster."),
+    "sql": ("odradek.cli.sql", "sql", "Ask streams and tables in SQL."),
     "archive": (
         "odradek.cli.archive.archive",
         "archive",

@@ -33,7 +33,8 @@ class Streams:
     are divided; it
     stays as it is at the first start. `emit`: whether tables say `every` update or the `latest` of a batch. `on_error`: what
     becomes of a record that cannot be decoded or handled: the query fails, `skip`, or `dead-letter` to the topic `bad`.
-    `options`: of `format("odradek")`, such as `kafka.security.protocol`, for reading and writing.
+    `options`: of `format("odradek")`, such as `kafka.security.protocol`, for reading and writing. `starting`: by topic, where
+    its records are read from at the first start, as the option `startingOffsets` says it; others from the first record on.
     """
 
     def __init__(
@@ -47,6 +48,7 @@ class Streams:
         bad: str | None = None,
         options: Mapping[str, str] | None = None,
         spark: SparkSession | None = None,
+        starting: Mapping[str, str] | None = None,
     ) -> None:
         if partitions < 1:
             raise ConfigError(f"partitions is {partitions}; there is at least one")
@@ -60,6 +62,7 @@ class Streams:
             on_error=on_error,
             bad=bad,
         )
+        self._starting = dict(starting or {})
         self.program.check_errors()
 
     def stream(
@@ -166,10 +169,13 @@ class Streams:
             key=declared(key, "key", key_format),
             value=declared(value, "value", value_format),
             table=table,
-            options=tuple((options or {}).items()),
+            options=tuple({**self._starting_options(topic), **(options or {})}.items()),
             timestamp=timestamp,
             bad=bad,
         )
+
+    def _starting_options(self, topic: str) -> dict[str, str]:
+        return {"startingOffsets": self._starting[topic]} if topic in self._starting else {}
 
     def describe(self, *, svg: bool | str | Path = False) -> str:
         """The plan as text, one operator a line. `svg`: as a picture; a path is a file to write it to."""

@@ -31,6 +31,8 @@ class StartQuery:
     servers: str
     options: Mapping[str, str]
     checkpoint: str
+    starting: Mapping[str, str] = field(default_factory=dict)
+    """By topic: the option `startingOffsets`; a topic that is not there is read from its first record on."""
     interval_ms: int = 500
 
 
@@ -43,6 +45,7 @@ class StartPush:
     servers: str
     options: Mapping[str, str]
     limit: int | None = None
+    starting: Mapping[str, str] = field(default_factory=dict)
     interval_ms: int = 100
 
 

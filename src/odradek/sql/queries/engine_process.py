@@ -32,12 +32,14 @@ if TYPE_CHECKING:
     from py4j import protocol as py4j_protocol
 
     from odradek.pipelines import failure_line
+    from odradek.sql.functions import registering
     from odradek.streams import app as streams_app
     from odradek.streams import session as streams_session
     from odradek.streams.running import Run
 else:
     py4j_protocol = lazy("py4j.protocol")
     failure_line = lazy("odradek.pipelines.failure_line")
+    registering = lazy("odradek.sql.functions.registering")
     streams_app = lazy("odradek.streams.app")
     streams_session = lazy("odradek.streams.session")
 
@@ -69,6 +71,7 @@ class EngineCore:
         try:
             if self._spark is None:
                 self._spark = streams_session.session("odradek-sql", None, 1)
+                registering.register(self._spark)
             if isinstance(order, StartPush):
                 checkpoint = Path(tempfile.mkdtemp(prefix="odradek-sql-push-"))
                 run = self._start_push(order, checkpoint)
@@ -90,7 +93,11 @@ class EngineCore:
 
     def _start_push(self, order: StartPush, checkpoint: Path) -> Run:
         app = streams_app.Streams(
-            order.query_id, servers=order.servers, options=order.options, spark=self._spark
+            order.query_id,
+            servers=order.servers,
+            options=order.options,
+            spark=self._spark,
+            starting=order.starting,
         )
         left = [order.limit]
 
@@ -161,6 +168,8 @@ def _line(error: Exception) -> str:
 
 
 def main(descriptor: int) -> None:
+    os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+    os.environ.setdefault("PYSPARK_SUBMIT_ARGS", "--conf spark.ui.showConsoleProgress=false pyspark-shell")
     channel = EngineChannel(socket.socket(fileno=descriptor))
     core = EngineCore(channel)
     ended = threading.Event()

@@ -83,7 +83,7 @@ class SqlRowCodec:
 
     def _from_json(self, value: Any) -> list[Any] | None:
         if not self.is_wrapped and len(self.columns) == 1:
-            return [_of_json(value, self.columns[0][1])]
+            return [of_json(value, self.columns[0][1])]
         if value is None:
             return None
         if not isinstance(value, dict):
@@ -92,11 +92,11 @@ class SqlRowCodec:
         values = []
         for name, kind in self.columns:
             if name in value:
-                values.append(_of_json(value[name], kind))
+                values.append(of_json(value[name], kind))
                 continue
             if upper is None:
                 upper = {member.upper(): content for member, content in value.items()}
-            values.append(_of_json(upper.get(name.upper()), kind))
+            values.append(of_json(upper.get(name.upper()), kind))
         return values
 
     def _from_delimited(self, text: str) -> list[Any]:
@@ -141,7 +141,8 @@ def _to_kafka(value: Any, kind: SqlType) -> bytes | None:
 # ---- JSON of records
 
 
-def _of_json(value: Any, kind: SqlType) -> Any:
+def of_json(value: Any, kind: SqlType) -> Any:
+    """A value of a type from what JSON has. UnreadableRecord, ValueError."""
     if value is None:
         return None
     match kind.kind:
@@ -152,15 +153,15 @@ def _of_json(value: Any, kind: SqlType) -> Any:
                 raise UnreadableRecord(f"{value!r} is no BOOLEAN")
             return value
         case "ARRAY":
-            return [_of_json(member, kind.element) for member in _expected(value, list, kind)]
+            return [of_json(member, kind.element) for member in _expected(value, list, kind)]
         case "MAP":
             return {
-                name: _of_json(member, kind.element) for name, member in _expected(value, dict, kind).items()
+                name: of_json(member, kind.element) for name, member in _expected(value, dict, kind).items()
             }
         case "STRUCT":
             members = {name.upper(): member for name, member in _expected(value, dict, kind).items()}
             return {
-                name: _of_json(value.get(name, members.get(name.upper())), part) for name, part in kind.fields
+                name: of_json(value.get(name, members.get(name.upper())), part) for name, part in kind.fields
             }
     if isinstance(value, bool | list | dict):
         raise UnreadableRecord(f"{value!r} is no {kind}")

@@ -1,0 +1,207 @@
+"""`odradek sql`: a shell for SQL on streams and tables, and the server behind it."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+import signal
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from odradek.cli.cluster.access import check_reachable, connection_settings
+from odradek.cli.options import bootstrap_option
+from odradek.config.data_directory import default_data_directory
+from odradek.model.errors import ConfigError, OdradekError
+from odradek.model.lazy import lazy
+from odradek.telemetry import events
+
+if TYPE_CHECKING:
+    from odradek.cli import sql_sandbox
+    from odradek.sql import rest_client
+    from odradek.sql.server import gate, serving, sql_server
+    from odradek.sql.shell import names, prompt
+    from odradek.sql.shell import session as shell_session
+else:
+    sql_sandbox = lazy("odradek.cli.sql_sandbox")
+    rest_client = lazy("odradek.sql.rest_client")
+    gate = lazy("odradek.sql.server.gate")
+    serving = lazy("odradek.sql.server.serving")
+    sql_server = lazy("odradek.sql.server.sql_server")
+    names = lazy("odradek.sql.shell.names")
+    prompt = lazy("odradek.sql.shell.prompt")
+    shell_session = lazy("odradek.sql.shell.session")
+
+
+@click.group(invoke_without_command=True)
+@click.option(
+    "--server",
+    metavar="URL",
+    envvar="ODRADEK_SQL",
+    default="http://127.0.0.1:8088",
+    show_default=True,
+    help="Of the SQL server; a ksqlDB server will do, too.",
+)
+@click.option(
+    "--user", help="To log in to the server; the password is asked for, or in ODRADEK_SQL_PASSWORD."
+)
+@click.option("--ca", type=click.Path(path_type=Path), help="The authority of an https server, as PEM.")
+@click.option("-e", "--execute", "texts", metavar="SQL", multiple=True, help="Run it, and end.")
+@click.option("-f", "--file", "file", type=click.Path(path_type=Path), help="Run a script, and end.")
+@click.option("--define", "defined", metavar="NAME=VALUE", multiple=True, help="A variable, for ${NAME}.")
+@click.option("--json", "as_json", is_flag=True, help="Print a JSON object a line.")
+@click.option("--sandbox", is_flag=True, help="Start a broker, a server and streams of flights to play with.")
+@click.option("--lang", type=click.Choice(["en", "ru"]), default="en", help="The language of the sandbox.")
+@click.pass_context
+def sql(
+    context: click.Context,
+    server: str,
+    user: str | None,
+    ca: Path | None,
+    texts: tuple[str, ...],
+    file: Path | None,
+    defined: tuple[str, ...],
+    as_json: bool,
+    sandbox: bool,
+    lang: str,
+) -> None:
+    """Ask streams and tables in SQL, in the manner of ksqlDB.
+
+    Without -e and -f it reads statements from the terminal, or from a pipe. It needs a server: `odradek sql serve`.
+    """
+    if context.invoked_subcommand is not None:
+        return
+    if sandbox:
+        with sql_sandbox.running(lang) as address:
+            _run(rest_client.RestClient(url=address), texts, file, defined, as_json=as_json)
+        return
+    password = os.environ.get("ODRADEK_SQL_PASSWORD", "")
+    if user is not None and not password:
+        password = click.prompt("Password", hide_input=True, err=True)
+    client = rest_client.RestClient(url=server, user=user, password=password, ca=ca)
+    _run(client, texts, file, defined, as_json=as_json)
+
+
+def _run(
+    client: Any, texts: tuple[str, ...], file: Path | None, defined: tuple[str, ...], *, as_json: bool
+) -> None:
+    try:
+        session = shell_session.ShellSession(
+            client, click.echo, width=lambda: shutil.get_terminal_size().columns, as_json=as_json
+        )
+    except ImportError as error:
+        raise ConfigError(f"the SQL shell needs more ({error}): pip install 'odradek[sql]'") from error
+    for definition in defined:
+        name, equals, value = definition.partition("=")
+        if not equals:
+            raise click.UsageError(f"--define {definition!r}: expected NAME=VALUE")
+        session.variables[name] = value
+    try:
+        if texts or file is not None:
+            for text in texts:
+                session.run(text)
+            if file is not None:
+                session.run(_text_of(file), str(file))
+        elif sys.stdin.isatty():
+            _talk(session, client)
+        else:
+            session.run(sys.stdin.read())
+    except rest_client.ServerRefusal as refusal:
+        click.echo(refusal.message, err=True)  # several lines: the statement, and a caret below the place
+        raise SystemExit(1) from None
+    finally:
+        session.close()
+
+
+def _text_of(file: Path) -> str:
+    try:
+        return file.read_text(encoding="utf-8")
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"{file} is no UTF-8 text: {error}") from error
+
+
+def _talk(session: Any, client: Any) -> None:
+    info = client.info()
+    click.echo(f"{client.url}, service {info['ksqlServiceId']}. Type help for help, exit to leave.\n")
+    history = Path(default_data_directory()) / "sql-history"
+    history.parent.mkdir(parents=True, exist_ok=True)
+    prompt.Prompt(session, names.KnownNames(client), history, _report).run()
+
+
+def _report(error: OdradekError) -> None:
+    click.secho(str(error), fg="red", err=True)
+
+
+@sql.command()
+@click.option(
+    "--listen",
+    metavar="HOST:PORT",
+    default="127.0.0.1:8088",
+    show_default=True,
+    help="Where to listen. Beyond this machine, think of --users and --certificate.",
+)
+@click.option(
+    "--service-id",
+    default="default",
+    show_default=True,
+    help="Servers of one service share its statements; another id is another world.",
+)
+@click.option(
+    "--data",
+    type=click.Path(path_type=Path, file_okay=False),
+    help="Where checkpoints are; by default `sql` in Odradek's data directory. It may be lost: all is in the brokers.",
+)
+@click.option(
+    "--users",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="Who may enter: a file with a line name:password for each.",
+)
+@click.option("--certificate", type=click.Path(path_type=Path, dir_okay=False), help="For https: PEM.")
+@click.option("--key", type=click.Path(path_type=Path, dir_okay=False), help="Its private key: PEM.")
+@click.option("--schema-registry", metavar="URL", help="For AVRO, PROTOBUF and JSON_SR.")
+@click.option("--json-log", is_flag=True, help="The log as JSON, one object a line.")
+@bootstrap_option
+def serve(
+    listen: str,
+    service_id: str,
+    data: Path | None,
+    users: Path | None,
+    certificate: Path | None,
+    key: Path | None,
+    schema_registry: str | None,
+    json_log: bool,
+    bootstrap: str,
+) -> None:
+    """Serve SQL over HTTP, with ksqlDB's REST API, until SIGTERM or Ctrl-C.
+
+    Streams, tables and queries are kept in the brokers: a server that is started again, anywhere, has them all. Java starts
+    with the first query that needs Spark.
+    """
+    events.configure(level="INFO", json_lines=json_log)
+    check_reachable(bootstrap)
+    host, colon, port = listen.rpartition(":")
+    if not colon or not port.isdigit():
+        raise click.UsageError(f"--listen {listen!r}: expected HOST:PORT")
+    try:
+        terms = sql_server.ServerTerms(
+            servers=bootstrap,
+            service_id=service_id,
+            directory=(data or Path(default_data_directory()) / "sql").absolute(),
+            settings=connection_settings(),
+            schema_registry=schema_registry,
+        )
+        http = serving.HttpTerms(host=host.strip("[]"), port=int(port), certificate=certificate, key=key)
+        known = None if users is None else gate.HttpUsers.from_file(users)
+    except ImportError as error:
+        raise ConfigError(f"the SQL server needs more ({error}): pip install 'odradek[sql]'") from error
+    asyncio.run(_serve(terms, http, known))
+
+
+async def _serve(terms: Any, http: Any, users: Any) -> None:
+    ended = asyncio.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        asyncio.get_running_loop().add_signal_handler(number, ended.set)
+    await sql_server.serve(terms, http, users, ended, on_ready=lambda address: click.echo(f"ready {address}"))

@@ -1,0 +1,172 @@
+"""`odradek sql --sandbox`: a broker, a SQL server, flights that keep coming, and a first lesson."""
+
+from __future__ import annotations
+
+import json
+import random
+import select
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, Final
+
+import click
+
+from odradek.cli.serving.broker_processes import Fleet
+from odradek.client import Producer
+from odradek.model.errors import OdradekError
+from odradek.sql.rest_client import RestClient
+
+_PAUSE_S: Final = 0.2
+_START_S: Final = 60.0
+_STOP_S: Final = 20.0
+_SETTINGS: Final = {
+    "offsets.topic.num.partitions": "1",
+    "transaction.state.log.num.partitions": "1",
+    "group.initial.rebalance.delay.ms": "0",
+}
+AIRPORTS: Final = {
+    "JFK": ("New York", "USA"),
+    "CDG": ("Paris", "France"),
+    "IST": ("Istanbul", "Türkiye"),
+    "HND": ("Tokyo", "Japan"),
+    "GRU": ("São Paulo", "Brazil"),
+    "NBO": ("Nairobi", "Kenya"),
+}
+_CARRIERS: Final = ("AA", "AF", "TK", "NH", "LA", "KQ")
+STATEMENTS: Final = """
+CREATE TABLE airports (code STRING PRIMARY KEY, city STRING, country STRING)
+    WITH (KAFKA_TOPIC='airports', VALUE_FORMAT='JSON', PARTITIONS=1);
+CREATE STREAM flights (origin STRING KEY, flight STRING, destination STRING, delay_minutes INT, seats INT)
+    WITH (KAFKA_TOPIC='flights', VALUE_FORMAT='JSON', PARTITIONS=1);
+"""
+_INSERTS: Final = "".join(
+    f"INSERT INTO airports VALUES ('{code}', '{city}', '{country}');"
+    for code, (city, country) in AIRPORTS.items()
+)
+
+LESSON: Final = {
+    "en": """\
+There is a stream FLIGHTS, to which five departures a second are added, and a table AIRPORTS.
+
+1. Look at the stream. Rows come until you press Ctrl-C.
+     SELECT * FROM flights EMIT CHANGES;
+2. Only those that are late:
+     SELECT flight, delay_minutes FROM flights WHERE delay_minutes > 60 EMIT CHANGES LIMIT 5;
+3. Ask the table. It answers, and ends.
+     SELECT city FROM airports WHERE code = 'IST';
+4. Join both, and count in windows. Java starts now: the first rows need some seconds.
+     SELECT a.city, COUNT(*) AS flights, MAX(f.delay_minutes) AS latest FROM flights f
+       JOIN airports a ON f.origin = a.code WINDOW TUMBLING (SIZE 10 SECONDS) GROUP BY a.city EMIT CHANGES;
+5. Keep it: a table that goes on for ever, and that you can ask at any time.
+     CREATE TABLE by_origin AS SELECT origin, COUNT(*) AS flights FROM flights GROUP BY origin;
+     SELECT * FROM by_origin;
+
+SHOW STREAMS; DESCRIBE flights; and `help` tell more. All of it goes away with `exit`.
+""",
+    "ru": """\
+Есть поток FLIGHTS, в который добавляется пять вылетов в секунду, и таблица AIRPORTS.
+
+1. Посмотрите на поток. Строки приходят, пока вы не нажмёте Ctrl-C.
+     SELECT * FROM flights EMIT CHANGES;
+2. Только опоздавшие:
+     SELECT flight, delay_minutes FROM flights WHERE delay_minutes > 60 EMIT CHANGES LIMIT 5;
+3. Спросите таблицу. Она ответит, и запрос закончится.
+     SELECT city FROM airports WHERE code = 'IST';
+4. Соедините их и считайте по окнам. Сейчас запустится Java: первые строки придут через несколько секунд.
+     SELECT a.city, COUNT(*) AS flights, MAX(f.delay_minutes) AS latest FROM flights f
+       JOIN airports a ON f.origin = a.code WINDOW TUMBLING (SIZE 10 SECONDS) GROUP BY a.city EMIT CHANGES;
+5. Сохраните это: таблица обновляется всё время, и спросить её можно в любой момент.
+     CREATE TABLE by_origin AS SELECT origin, COUNT(*) AS flights FROM flights GROUP BY origin;
+     SELECT * FROM by_origin;
+
+SHOW STREAMS; DESCRIBE flights; и help расскажут больше. Всё исчезнет после exit.
+""",
+}
+
+
+@contextmanager
+def running(language: str) -> Iterator[str]:
+    """The URL of the server. Everything ends with the block, and its data goes."""
+    with tempfile.TemporaryDirectory(prefix="odradek-sql-sandbox-") as temporary:
+        directory = Path(temporary)
+        with Fleet.plan(1, directory / "brokers", settings=_SETTINGS) as fleet:
+            process, url = _server(fleet.bootstrap, directory)
+            ended = threading.Event()
+            flights = threading.Thread(
+                target=_fly, args=[fleet.bootstrap, ended], name="flights", daemon=True
+            )
+            try:
+                RestClient(url=url).execute(STATEMENTS + _INSERTS)
+                flights.start()
+                click.echo(LESSON[language])
+                yield url
+            finally:
+                ended.set()
+                if flights.is_alive():
+                    flights.join(_STOP_S)
+                process.terminate()
+                try:
+                    process.wait(_STOP_S)
+                except subprocess.TimeoutExpired:
+                    process.kill()
+                    process.wait()
+
+
+def _server(servers: str, directory: Path) -> tuple[subprocess.Popen[str], str]:
+    log = directory / "server.log"
+    command = [sys.executable, "-m", "odradek.cli.main", "sql", "serve", "--listen", "127.0.0.1:0"]
+    with log.open("w") as errors:
+        process = subprocess.Popen(
+            [*command, "--bootstrap", servers, "--data", str(directory / "sql")],
+            stdout=subprocess.PIPE,
+            stderr=errors,
+            text=True,
+            start_new_session=True,  # Ctrl-C ends a query, and not the server
+        )
+    assert process.stdout is not None
+    line = _first_line(process.stdout)
+    if not line.startswith("ready "):
+        process.kill()
+        process.wait()
+        said = log.read_text().strip().splitlines()
+        raise OdradekError(f"the SQL server did not start: {said[-1] if said else 'it said nothing'}")
+    return process, line.split()[1]
+
+
+def _first_line(stream: IO[str]) -> str:
+    readable, _, _ = select.select([stream], [], [], _START_S)
+    return stream.readline() if readable else ""
+
+
+def flight(chance: random.Random, number: int) -> tuple[str, dict[str, object]]:
+    """Origin, and a flight from there."""
+    origin, destination = chance.sample(list(AIRPORTS), 2)
+    late = chance.random() < 0.2
+    return origin, {
+        "FLIGHT": f"{chance.choice(_CARRIERS)}{100 + number % 900}",
+        "DESTINATION": destination,
+        "DELAY_MINUTES": chance.randint(20, 180) if late else chance.randint(-5, 15),
+        "SEATS": chance.choice((120, 180, 300)),
+    }
+
+
+def _fly(servers: str, ended: threading.Event) -> None:
+    chance = random.Random(7)
+    number = 0
+    with Producer(servers) as producer:
+        while not ended.is_set():
+            origin, departure = flight(chance, number)
+            producer.send(
+                "flights",
+                json.dumps(departure).encode(),
+                key=origin.encode(),
+                timestamp_ms=int(time.time() * 1000),
+            )
+            number += 1
+            ended.wait(_PAUSE_S)

@@ -1,0 +1,54 @@
+"""How the engine makes a query's program: it applies the statements before it again, and plans the query after them.
+
+So nothing but text goes to the engine, and a query means what it meant when it was run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from odradek.sql.applying import apply
+from odradek.sql.catalog import Catalog
+from odradek.sql.language.parsing import parse_one
+from odradek.sql.planning import Plan, plan
+from odradek.sql.planning.plan import as_stream
+from odradek.sql.queries.row_codec import shown
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlannedText:
+    """`before`: the commands that are applied, with their numbers."""
+
+    before: tuple[tuple[int, str], ...]
+    statement: str
+
+    def plan(self) -> Plan:
+        catalog = Catalog()
+        for number, text in self.before:
+            catalog = apply(catalog, parse_one(text), number).catalog
+        return plan(catalog, parse_one(self.statement))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PersistentBuild:
+    text: PlannedText
+
+    def __call__(self, app: Any) -> None:
+        self.text.plan().build(app)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PushBuild:
+    text: PlannedText
+
+    def __call__(self, app: Any, give: Callable[[list[Any]], None]) -> None:
+        planned = self.text.plan()
+        outputs = [(output.column, output.type) for output in planned.value]
+
+        def take(record: Any) -> None:
+            if record.value is not None:
+                give([shown(record.value[name], kind) for name, kind in outputs])
+
+        as_stream(planned.build(app)).foreach(take)

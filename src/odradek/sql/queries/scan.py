@@ -1,0 +1,208 @@
+"""Queries that one consumer answers: push queries over a stream or a table's changes, pull queries over a stream, PRINT.
+
+They see committed records only. A record that cannot be read is left out, and the log says which, as with ksqlDB.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any, Final
+
+from odradek.client.admin.aio import AsyncAdmin
+from odradek.client.consumer.aio import AsyncConsumer
+from odradek.model.ids import TopicPartition
+from odradek.sql.language.queries import Query
+from odradek.sql.language.statements import PrintTopic
+from odradek.sql.queries.answer import AnswerColumn, QueryAnswer
+from odradek.sql.queries.row_codec import UnreadableRecord
+from odradek.sql.queries.source_rows import LocalSelection, SourceRows
+from odradek.telemetry import events
+
+_log = events.get("sql")
+_POLL_S: Final = 1.0
+_POLL_RECORDS_MAX: Final = 2_000
+LIMIT_REACHED: Final = "Limit Reached"
+
+
+@dataclass(slots=True)
+class TopicReading:
+    """A consumer on all partitions of a topic. `ends`: where to stop; None: never."""
+
+    consumer: AsyncConsumer
+    ends: Mapping[TopicPartition, int] | None
+
+    @classmethod
+    async def begin(
+        cls, servers: str, settings: Mapping[str, Any], topic: str, *, earliest: bool, to_end: bool
+    ) -> TopicReading:
+        """KafkaError UNKNOWN_TOPIC_OR_PARTITION when there is no such topic."""
+        async with AsyncAdmin(servers, **settings) as admin:
+            partitions = (await admin.describe_topics([topic]))[topic].topic_partitions
+            ends = await admin.list_offsets(dict.fromkeys(partitions, -1), isolation=1)
+            starts = await admin.list_offsets(dict.fromkeys(partitions, -2)) if earliest else ends
+        consumer = AsyncConsumer(
+            servers,
+            isolation_level="read_committed",
+            auto_offset_reset="earliest",
+            enable_auto_commit=False,
+            allow_auto_create_topics=False,
+            **settings,
+        )
+        await consumer.start()
+        try:
+            await consumer.assign(partitions)
+            for partition in partitions:
+                consumer.seek(partition, starts[partition].offset)
+        except BaseException:
+            await consumer.close()
+            raise
+        last = {partition: offset.offset for partition, offset in ends.items()}
+        return cls(consumer, last if to_end else None)
+
+    async def records(self) -> AsyncIterator[list[Any]]:
+        """Records as they come; an empty list when nothing came for a second. Of a reading to the end: by time."""
+        while not await self._is_at_end():
+            records = await self.consumer.poll(_POLL_S, _POLL_RECORDS_MAX)
+            if self.ends is not None:
+                ends = self.ends
+                records = [
+                    record
+                    for record in records
+                    if record.offset < ends[TopicPartition(record.topic, record.partition)]
+                ]
+            yield sorted(records, key=lambda record: record.timestamp_ms)
+
+    async def _is_at_end(self) -> bool:
+        if self.ends is None:
+            return False
+        for partition, end in self.ends.items():
+            if end > 0 and await self.consumer.position(partition) < end:
+                return False
+        return True
+
+
+async def scanned(
+    servers: str,
+    settings: Mapping[str, Any],
+    query: Query,
+    rows: SourceRows,
+    chosen: LocalSelection,
+    *,
+    query_id: str | None,
+    earliest: bool,
+) -> QueryAnswer:
+    """A push query (`query.emit`), or all of a stream as it is now."""
+    reading = await TopicReading.begin(
+        servers, settings, rows.source.topic, earliest=earliest, to_end=query.emit is None
+    )
+
+    async def batches() -> AsyncIterator[list[list[Any]]]:
+        left = query.limit
+        if left == 0:
+            return
+        async for records in reading.records():
+            batch: list[list[Any]] = []
+            for record in records:
+                row = _row(rows, record)
+                if row is None or not chosen.passes(row):
+                    continue
+                batch.append(chosen.shown(row))
+                if left is not None:
+                    left -= 1
+                    if left == 0:
+                        yield batch
+                        return
+            yield batch
+
+    return QueryAnswer(
+        query_id=query_id,
+        columns=chosen.columns,
+        rows=batches(),
+        close=reading.consumer.close,
+        final_message=LIMIT_REACHED if query.limit is not None else "Query Completed",
+    )
+
+
+def _row(rows: SourceRows, record: Any) -> Any:
+    place = {
+        "ROWTIME": record.timestamp_ms,
+        "ROWPARTITION": record.partition,
+        "ROWOFFSET": record.offset,
+    }
+    try:
+        return rows.row(record.key, record.value, place)
+    except UnreadableRecord as error:
+        _log.warning(
+            "sql_record_unreadable",
+            source=rows.source.name,
+            partition=f"{record.topic}-{record.partition}",
+            offset=record.offset,
+            reason=str(error),
+        )
+        return None
+
+
+async def printed(
+    servers: str, settings: Mapping[str, Any], statement: PrintTopic, query_id: str
+) -> QueryAnswer:
+    """PRINT: records as text, whatever they are."""
+    reading = await TopicReading.begin(
+        servers, settings, statement.topic, earliest=statement.from_beginning, to_end=False
+    )
+
+    async def batches() -> AsyncIterator[list[list[Any]]]:
+        left, seen = statement.limit, 0
+        async for records in reading.records():
+            batch = []
+            for record in records:
+                seen += 1
+                if (seen - 1) % max(1, statement.interval):
+                    continue
+                moment = datetime.fromtimestamp(record.timestamp_ms / 1000, UTC)
+                batch.append(
+                    [
+                        f"{moment:%Y-%m-%dT%H:%M:%S}.{moment.microsecond // 1000:03d}Z",
+                        _printed_bytes(record.key),
+                        _printed_bytes(record.value),
+                        record.partition,
+                    ]
+                )
+                if left is not None:
+                    left -= 1
+                    if left == 0:
+                        yield batch
+                        return
+            yield batch
+
+    names = (("ROWTIME", "STRING"), ("KEY", "STRING"), ("VALUE", "STRING"), ("PARTITION", "INTEGER"))
+    return QueryAnswer(
+        query_id=query_id,
+        columns=tuple(AnswerColumn(name=name, type=kind) for name, kind in names),
+        rows=batches(),
+        close=reading.consumer.close,
+        final_message=LIMIT_REACHED,
+    )
+
+
+def _printed_bytes(data: bytes | None) -> str | None:
+    """Text as it is; a whole number of Java's serializers as a number; anything else as hexadecimal digits."""
+    if data is None:
+        return None
+    try:
+        text = data.decode()
+    except UnicodeDecodeError:
+        text = None
+    if text is not None and text.isprintable():
+        return text
+    if text is not None:
+        try:
+            json.loads(text)
+            return text
+        except ValueError:
+            pass
+    if len(data) in (4, 8):
+        return str(int.from_bytes(data, "big", signed=True))
+    return "0x" + data.hex()

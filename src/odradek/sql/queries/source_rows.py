@@ -1,0 +1,152 @@
+"""Records of a stream or table as rows, and a SELECT over one source, for queries that need no Spark."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from odradek.sql.catalog import FormatInfo, Source
+from odradek.sql.language.queries import NamedRelation, Query, SelectExpression, SelectStar
+from odradek.sql.queries.answer import AnswerColumn
+from odradek.sql.queries.expressions import Compute, LocalScope, NeedsSpark, Row
+from odradek.sql.queries.row_codec import FORMATS, SqlRowCodec, UnreadableRecord, shown
+from odradek.sql.types import BIGINT, INTEGER, SqlType
+
+_ONE_TIME: Final = struct.Struct(">q")
+_TWO_TIMES: Final = struct.Struct(">qq")
+_TIME_MAX: Final = (1 << 63) - 1
+
+
+def codec_of(columns: tuple[tuple[str, SqlType], ...], form: FormatInfo) -> SqlRowCodec:
+    """NeedsSpark for a format with a schema."""
+    if form.name not in FORMATS or form.name == "JSON_SR":
+        raise NeedsSpark
+    return SqlRowCodec(format=form.name, columns=columns, is_wrapped=form.wrapped, delimiter=form.delimiter)
+
+
+@dataclass(frozen=True, slots=True)
+class SourceRows:
+    """How the records of a source become rows."""
+
+    source: Source
+    keys: SqlRowCodec
+    values: SqlRowCodec
+
+    @classmethod
+    def of(cls, source: Source) -> SourceRows:
+        """NeedsSpark for a format with a schema, or a timestamp column of text."""
+        if any(column.role == "headers" for column in source.columns):
+            raise NeedsSpark
+        if source.timestamp is not None and source.timestamp.format is not None:
+            raise NeedsSpark
+        key = tuple((column.name, column.type) for column in source.key)
+        value = tuple((column.name, column.type) for column in source.value)
+        return cls(source, codec_of(key, source.key_format), codec_of(value, source.value_format))
+
+    def scope(self, alias: str, *, with_place: bool) -> LocalScope:
+        """`with_place`: ROWTIME and the record's partition and offset are known."""
+        columns: dict[str, SqlType] = {column.name: column.type for column in self.source.columns}
+        if self.source.window is not None:
+            columns |= {"WINDOWSTART": BIGINT, "WINDOWEND": BIGINT}
+        if with_place:
+            columns |= {"ROWTIME": BIGINT, "ROWPARTITION": INTEGER, "ROWOFFSET": BIGINT}
+        return LocalScope(columns, frozenset({alias, self.source.name}))
+
+    def row(
+        self, key: bytes | None, value: bytes | None, place: Mapping[str, int] | None = None
+    ) -> Row | None:
+        """None of a record that is no row: a table's delete or its record without key. UnreadableRecord."""
+        if value is None or (key is None and self.source.is_table):
+            return None
+        row: dict[str, Any] = dict(place or {})
+        if self.source.window is not None:
+            if key is None:
+                return None
+            key, row["WINDOWSTART"], row["WINDOWEND"] = self._unwindowed(key)
+        return self.filled(row, key, value)
+
+    def filled(self, row: dict[str, Any], key: bytes | None, value: bytes) -> Row | None:
+        """`row` with the columns of key and value."""
+        decoded = self.keys.decode(key)
+        for index, (name, _) in enumerate(self.keys.columns):
+            row[name] = None if decoded is None else decoded[index]
+        content = self.values.decode(value)
+        if content is None:
+            return None
+        for (name, _), of_column in zip(self.values.columns, content, strict=False):
+            row[name] = of_column
+        stamp = self.source.timestamp
+        if stamp is not None and "ROWTIME" in row and row.get(stamp.name) is not None:
+            row["ROWTIME"] = row[stamp.name]
+        return row
+
+    def _unwindowed(self, key: bytes) -> tuple[bytes, int, int]:
+        window = self.source.window
+        assert window is not None
+        times = _TWO_TIMES if window.size_ms is None else _ONE_TIME
+        if len(key) < times.size:
+            raise UnreadableRecord(f"a windowed key has at least {times.size} bytes, not {len(key)}")
+        bounds = times.unpack(key[-times.size :])
+        if window.size_ms is None:
+            end_ms, start_ms = bounds
+        else:
+            start_ms = bounds[0]
+            end_ms = min(start_ms + window.size_ms, _TIME_MAX)
+        return key[: -times.size], start_ms, end_ms
+
+
+@dataclass(frozen=True, slots=True)
+class LocalSelection:
+    """A SELECT over one source: WHERE, then the columns."""
+
+    columns: tuple[AnswerColumn, ...]
+    passes: Callable[[Row], bool]
+    _values: tuple[tuple[Compute, SqlType], ...]
+
+    def shown(self, row: Row) -> list[Any]:
+        """The values as JSON has them."""
+        return [shown(of(row), kind) for of, kind in self._values]
+
+
+def selection(query: Query, rows: SourceRows, *, with_place: bool) -> LocalSelection:
+    """NeedsSpark for what Python does not compute; SqlError for what is wrong."""
+    relation = query.relation
+    if not isinstance(relation, NamedRelation) or query.window is not None or query.having is not None:
+        raise NeedsSpark
+    if query.group_by or query.partition_by:
+        raise NeedsSpark
+    scope = rows.scope(relation.alias, with_place=with_place)
+    selected: list[tuple[str, SqlType, Compute]] = []
+    for item in query.select:
+        match item:
+            case SelectStar(struct=None):
+                selected += [(name, scope.columns[name], _column(name)) for name in _star(rows.source)]
+            case SelectExpression():
+                computed = scope.compiled(item.expression)
+                name = item.alias or computed.name or f"KSQL_COL_{len(selected)}"
+                selected.append((name, computed.type, computed.of))
+            case _:
+                raise NeedsSpark
+    names = [name for name, _, _ in selected]
+    if len(set(names)) < len(names):
+        raise NeedsSpark  # the analysis says which
+    return LocalSelection(
+        tuple(AnswerColumn(name=name, type=str(kind)) for name, kind, _ in selected),
+        (lambda row: True) if query.where is None else scope.condition(query.where),
+        tuple((of, kind) for _, kind, of in selected),
+    )
+
+
+def _column(name: str) -> Compute:
+    return lambda row: row[name]
+
+
+def _star(source: Source) -> list[str]:
+    bounds = [] if source.window is None else ["WINDOWSTART", "WINDOWEND"]
+    return [
+        *(column.name for column in source.key),
+        *bounds,
+        *(column.name for column in source.value),
+    ]

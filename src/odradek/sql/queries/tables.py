@@ -1,0 +1,158 @@
+"""Pull queries over tables: a view of each table's topic, opened with the first query that asks for it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping
+from pathlib import Path
+from typing import Any, Final
+
+from sqlglot import exp
+
+from odradek.sql.language.queries import Query
+from odradek.sql.queries.answer import QueryAnswer
+from odradek.sql.queries.expressions import Row, constant
+from odradek.sql.queries.row_codec import UnreadableRecord
+from odradek.sql.queries.source_rows import LocalSelection, SourceRows
+from odradek.telemetry import events
+from odradek.views.aio import AsyncTableView
+from odradek.views.reads import ALL_KEYS, KeyRange, TableRow
+from odradek.views.windows import WindowedKey
+
+_log = events.get("sql")
+_PAGE_ROWS: Final = 1_000
+_OPEN_S: Final = 60.0
+
+
+class TableViews:
+    """Views by topic. `directory`: where their rows are kept; None: in memory."""
+
+    def __init__(self, servers: str, settings: Mapping[str, Any], directory: Path | None) -> None:
+        self._servers = servers
+        self._settings = dict(settings)
+        self._directory = directory
+        self._views: dict[str, AsyncTableView] = {}
+        self._opening = asyncio.Lock()
+
+    async def view(self, rows: SourceRows) -> AsyncTableView:
+        """The view of a table; complete as of its opening."""
+        topic = rows.source.topic
+        async with self._opening:
+            view = self._views.get(topic)
+            if view is None:
+                window = rows.source.window
+                windows = None
+                if window is not None:
+                    windows = "session" if window.size_ms is None else f"{window.size_ms} ms"
+                view = self._views[topic] = await AsyncTableView.open(
+                    self._servers,
+                    topic,
+                    key="bytes",
+                    value="bytes",
+                    windows=windows,
+                    directory=None if self._directory is None else self._directory / topic,
+                    timeout_s=_OPEN_S,
+                    **self._settings,
+                )
+            return view
+
+    async def forget(self, topic: str) -> None:
+        """Of a table that was dropped. Idempotent."""
+        view = self._views.pop(topic, None)
+        if view is not None:
+            await view.close()
+
+    async def close(self) -> None:
+        """Idempotent."""
+        while self._views:
+            await self._views.popitem()[1].close()
+
+
+async def pulled(views: TableViews, query: Query, rows: SourceRows, chosen: LocalSelection) -> QueryAnswer:
+    """The rows of a table that a query asks for, in the order of the keys' bytes."""
+    view = await views.view(rows)
+    keys = _keys_of(query.where, rows)
+
+    async def batches() -> AsyncIterator[list[list[Any]]]:
+        batch: list[list[Any]] = []
+        left = query.limit
+        async for table_row in _found(view, keys, is_windowed=rows.source.window is not None):
+            if left == 0:
+                break
+            row = _row(rows, table_row)
+            if row is None or not chosen.passes(row):
+                continue
+            batch.append(chosen.shown(row))
+            left = None if left is None else left - 1
+            if len(batch) >= _PAGE_ROWS:
+                yield batch
+                batch = []
+        if batch:
+            yield batch
+
+    async def close() -> None:
+        """The view stays."""
+
+    return QueryAnswer(query_id=None, columns=chosen.columns, rows=batches(), close=close)
+
+
+async def _found(
+    view: AsyncTableView, keys: list[bytes] | None, *, is_windowed: bool
+) -> AsyncIterator[TableRow]:
+    """Rows of these keys, or all."""
+    if keys is None:
+        start: KeyRange | None = ALL_KEYS
+        while start is not None:
+            page = await view.page(start, _PAGE_ROWS)
+            for row in page.rows:
+                yield row
+            start = None if page.next_start is None else KeyRange(page.next_start)
+        return
+    for key in keys:
+        if is_windowed:
+            async for row in view.windows(key):
+                yield row
+            continue
+        value = await view.get(key)
+        if value is not None:
+            yield TableRow(key, value)
+
+
+def _row(rows: SourceRows, table_row: TableRow) -> Row | None:
+    row: dict[str, Any] = {}
+    key = table_row.key
+    if isinstance(key, WindowedKey):
+        row |= {"WINDOWSTART": key.start_ms, "WINDOWEND": key.end_ms}
+        key = key.key
+    try:
+        return rows.filled(row, key, table_row.value)
+    except UnreadableRecord as error:
+        _log.warning("sql_record_unreadable", source=rows.source.name, reason=str(error))
+        return None
+
+
+def _keys_of(where: exp.Expr | None, rows: SourceRows) -> list[bytes] | None:
+    """The keys that a WHERE names, as bytes; None: it may be any key."""
+    if where is None or len(rows.keys.columns) != 1:
+        return None
+    name, kind = rows.keys.columns[0]
+    for part in _conjuncts(where):
+        constants: list[exp.Expr] | None = None
+        if isinstance(part, exp.EQ):
+            sides = (part.this, part.expression)
+            for column, other in (sides, sides[::-1]):
+                if isinstance(column, exp.Column) and column.name == name:
+                    constants = [other]
+        elif isinstance(part, exp.In) and isinstance(part.this, exp.Column) and part.this.name == name:
+            constants = part.expressions
+        if constants is None or any(isinstance(member, exp.Column) for member in constants):
+            continue
+        encoded = (rows.keys.encode([constant(member, kind)]) for member in constants)
+        return sorted({key for key in encoded if key is not None})
+    return None
+
+
+def _conjuncts(tree: exp.Expr) -> list[exp.Expr]:
+    if isinstance(tree, exp.And):
+        return [*_conjuncts(tree.this), *_conjuncts(tree.expression)]
+    return _conjuncts(tree.this) if isinstance(tree, exp.Paren) else [tree]

@@ -1,0 +1,431 @@
+"""The server: commands to the command topic, what they want to the engine, queries to a view, a consumer or Spark."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from importlib import metadata
+from pathlib import Path
+from typing import Any, Final
+
+from odradek.client.admin.aio import AsyncAdmin
+from odradek.client.producer.aio import AsyncProducer
+from odradek.client.settings import ConsumerSettings
+from odradek.model.errors import OdradekError
+from odradek.runtime.real_clock import SystemEntropy
+from odradek.sql import applying
+from odradek.sql.catalog import Catalog, Source
+from odradek.sql.errors import SqlError
+from odradek.sql.language.parsing import parse
+from odradek.sql.language.queries import NamedRelation
+from odradek.sql.language.statements import PrintTopic, SelectStatement
+from odradek.sql.planning import select_plan
+from odradek.sql.queries.answer import AnswerColumn, QueryAnswer
+from odradek.sql.queries.builds import PersistentBuild, PlannedText, PushBuild
+from odradek.sql.queries.channel import StartPush, StartQuery
+from odradek.sql.queries.engine import PushedRows, SqlEngine
+from odradek.sql.queries.expressions import NeedsSpark
+from odradek.sql.queries.scan import LIMIT_REACHED, printed, scanned
+from odradek.sql.queries.source_rows import SourceRows, selection
+from odradek.sql.queries.tables import TableViews, pulled
+from odradek.sql.server.application import application
+from odradek.sql.server.command_topic import CommandTopic
+from odradek.sql.server.commands import SqlCommand
+from odradek.sql.server.entities import SETTABLE, plain_property
+from odradek.sql.server.gate import LOOPBACK, DoorLimits, HttpUsers
+from odradek.sql.server.refusals import BAD_REQUEST, BAD_STATEMENT, RestRefusal, refusal_of
+from odradek.sql.server.serving import HttpTerms, listening, serve_http
+from odradek.sql.server.state import ServiceState
+from odradek.sql.server.statements import Statements
+from odradek.sql.server.topics import SourceTopics
+from odradek.telemetry import events
+
+_log = events.get("sql")
+_IDLE_S: Final = 10.0
+RESET: Final = "auto.offset.reset"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServerTerms:
+    """`settings`: how to connect to the brokers, by Kafka's names. `directory`: of checkpoints, which may be lost."""
+
+    servers: str
+    directory: Path
+    service_id: str = "default"
+    settings: Mapping[str, str] = field(default_factory=dict)
+    schema_registry: str | None = None
+
+    @property
+    def client_settings(self) -> dict[str, Any]:
+        """For our clients, as keyword arguments."""
+        config = {**self.settings, "bootstrap.servers": self.servers}
+        arguments = ConsumerSettings.arguments(config)
+        arguments.pop("bootstrap_servers")
+        return arguments
+
+    @property
+    def spark_options(self) -> dict[str, str]:
+        return {
+            "kafka.isolation.level": "read_committed",
+            **{f"kafka.{name}": value for name, value in self.settings.items()},
+        }
+
+
+class SqlServer:
+    """`SqlService` on a cluster. `start`, then requests, then `close`; all on one event loop."""
+
+    def __init__(self, terms: ServerTerms) -> None:
+        self.terms: Final = terms
+        self.state: Final = ServiceState()
+        settings = terms.client_settings
+        self.engine: Final = SqlEngine()
+        self.topics: Final = SourceTopics(terms.servers, settings)
+        self.commands: Final = CommandTopic(terms.servers, terms.service_id, settings, self._apply)
+        self.views: Final = TableViews(terms.servers, settings, None)
+        self.producer: Final = AsyncProducer(terms.servers, **settings)
+        self._settings = settings
+        self._starting: dict[str, Mapping[str, str]] = {}
+        """By query: where it begins."""
+        self._statements = Statements(self)
+        self._queries: dict[str, Callable[[], None]] = {}
+        """Push queries that run, and how to end them."""
+        self._entropy = SystemEntropy()
+        self._cluster_id = ""
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    @property
+    def catalog(self) -> Catalog:
+        return self.state.catalog
+
+    @property
+    def shown_properties(self) -> dict[str, str]:
+        return {
+            "ksql.service.id": self.terms.service_id,
+            "ksql.schema.registry.url": self.terms.schema_registry or "",
+        }
+
+    async def start(self) -> None:
+        """Apply what is in the command topic, and run the queries that are wanted."""
+        async with AsyncAdmin(self.terms.servers, **self._settings) as admin:
+            self._cluster_id = (await admin.describe_cluster()).cluster_id or ""
+        await self.commands.start()
+        _log.info(
+            "sql_server_started",
+            service=self.terms.service_id,
+            commands=len(self.state.history),
+            queries=len(self.catalog.queries),
+        )
+
+    async def close(self) -> None:
+        """Idempotent."""
+        await self.commands.close()
+        await self.engine.close()
+        await self.views.close()
+        await self.producer.close()
+
+    # ---- commands
+
+    def _apply(self, offset: int, command: SqlCommand) -> None:
+        before = tuple(self.state.history)
+        applied = self.state.take(offset, command)
+        if applied is None:
+            return
+        for change in applied.changes:
+            match change:
+                case applying.QueryStarted():
+                    if change.replaces is not None:
+                        self.engine.terminate(change.replaces)
+                    self._run(
+                        change.query.id, PlannedText(before=before, statement=command.statement), command
+                    )
+                case applying.QueryStopped():
+                    self.engine.terminate(change.query.id)
+                case applying.QueryPaused():
+                    self.engine.pause(change.query.id)
+                case applying.QueryResumed():
+                    self.engine.resume(change.query.id)
+                case applying.SourceDropped():
+                    self._soon(self.views.forget(change.source.topic))
+
+    def _run(self, query_id: str, text: PlannedText, command: SqlCommand) -> None:
+        name = f"sql.{self.terms.service_id}.{query_id}"
+        self.engine.run(
+            StartQuery(
+                query_id=query_id,
+                name=name,
+                build=PersistentBuild(text=text),
+                servers=self.terms.servers,
+                options=self.terms.spark_options,
+                checkpoint=str(self.terms.directory / self.terms.service_id / query_id),
+                starting=starting_options(command.starting),
+            )
+        )
+
+    def _soon(self, work: Any) -> None:
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def starting(
+        self, sources: tuple[Source, ...], properties: Mapping[str, str]
+    ) -> dict[str, dict[int, int]]:
+        """Where a query over these sources begins: streams at their ends unless `auto.offset.reset` says earliest; tables at
+        their beginnings unless it says latest, as with Kafka Streams.
+        """
+        reset = properties.get(RESET)
+        latest = [
+            source.topic for source in sources if reset == "latest" or (reset is None and not source.is_table)
+        ]
+        return await self.topics.ends(sorted(set(latest)))
+
+    # ---- SqlService
+
+    async def execute(
+        self,
+        text: str,
+        properties: Mapping[str, str],
+        variables: Mapping[str, str],
+        after_sequence: int | None,
+    ) -> list[dict[str, Any]]:
+        if after_sequence is not None and after_sequence >= 0:
+            await self.commands.wait_for(after_sequence)
+        entities: list[dict[str, Any]] = []
+        try:
+            given = checked_properties(properties)
+            for statement in parse(text, variables):
+                entity = await self._statements.run(statement, given, variables)
+                if entity is not None:
+                    entities.append(entity)
+        except OdradekError as error:
+            raise refusal_of(error, text, entities) from error
+        return entities
+
+    async def query(
+        self, text: str, properties: Mapping[str, str], variables: Mapping[str, str]
+    ) -> QueryAnswer:
+        try:
+            statement = parse(text, variables)
+            if len(statement) != 1:
+                raise SqlError(f"Expected exactly one KSQL statement; found {len(statement)} instead")
+            match statement[0]:
+                case PrintTopic() as printing:
+                    return self._registered(
+                        await printed(self.terms.servers, self._settings, printing, self._new_id())
+                    )
+                case SelectStatement() as select:
+                    return await self._select(select, checked_properties(properties))
+            raise SqlError(
+                "only SELECT and PRINT are queries", statement[0].position, "Send other statements to /ksql."
+            )
+        except OdradekError as error:
+            raise refusal_of(error, text) from error
+
+    async def _select(self, statement: SelectStatement, properties: Mapping[str, str]) -> QueryAnswer:
+        query = statement.query
+        if query.emit is None:
+            return await self._pull(statement)
+        if query.emit == "changes" and isinstance(query.relation, NamedRelation):
+            source = self.catalog.source(query.relation.name, query.relation.position)
+            try:
+                rows = SourceRows.of(source)
+                chosen = selection(query, rows, with_place=True)
+            except NeedsSpark:
+                pass
+            else:
+                reset = properties.get(RESET, "earliest" if source.is_table else "latest")
+                return self._registered(
+                    await scanned(
+                        self.terms.servers,
+                        self._settings,
+                        query,
+                        rows,
+                        chosen,
+                        query_id=self._new_id(),
+                        earliest=reset == "earliest",
+                    )
+                )
+        return await self._push(statement, properties)
+
+    async def _pull(self, statement: SelectStatement) -> QueryAnswer:
+        query = statement.query
+        if not isinstance(query.relation, NamedRelation):
+            raise SqlError("Pull queries don't support JOIN clauses.", query.position, "Write EMIT CHANGES.")
+        source = self.catalog.source(query.relation.name, query.relation.position)
+        try:
+            rows = SourceRows.of(source)
+            chosen = selection(query, rows, with_place=not source.is_table)
+        except NeedsSpark:
+            raise SqlError(
+                "this pull query needs more than columns, constants, comparisons, AND, OR, NOT and whole-number arithmetic,"
+                " which is all that pull queries have yet",
+                query.position,
+                "Write EMIT CHANGES, or make a table with CREATE TABLE … AS SELECT and ask that.",
+            ) from None
+        if source.is_table:
+            return await pulled(self.views, query, rows, chosen)
+        return await scanned(
+            self.terms.servers, self._settings, query, rows, chosen, query_id=None, earliest=True
+        )
+
+    async def _push(self, statement: SelectStatement, properties: Mapping[str, str]) -> QueryAnswer:
+        planned = select_plan(self.catalog, statement.query)
+        query_id = self._new_id()
+        text = PlannedText(before=tuple(self.state.history), statement=statement.text)
+        starting = await self.starting(planned.sources, properties)
+        pushed = await self.engine.push(
+            StartPush(
+                query_id=query_id,
+                build=PushBuild(text=text),
+                servers=self.terms.servers,
+                options=self.terms.spark_options,
+                limit=planned.limit,
+                starting=starting_options(starting),
+            )
+        )
+
+        async def close() -> None:
+            self.engine.close_push(query_id)
+
+        columns = tuple(AnswerColumn(name=output.name, type=str(output.type)) for output in planned.value)
+        return QueryAnswer(
+            query_id=query_id,
+            columns=columns,
+            rows=_rows_of(pushed),
+            close=close,
+            final_message=LIMIT_REACHED if planned.limit is not None else "Query Completed",
+        )
+
+    def _registered(self, answer: QueryAnswer) -> QueryAnswer:
+        """A query of ours that /close-query can end."""
+        ended = asyncio.Event()
+        query_id = answer.query_id or ""
+        self._queries[query_id] = ended.set
+
+        async def rows() -> Any:
+            async for batch in answer.rows:
+                yield batch
+                if ended.is_set():
+                    return
+
+        async def close() -> None:
+            self._queries.pop(query_id, None)
+            await answer.close()
+
+        return QueryAnswer(
+            query_id=answer.query_id,
+            columns=answer.columns,
+            rows=rows(),
+            close=close,
+            final_message=answer.final_message,
+        )
+
+    def _new_id(self) -> str:
+        return f"transient_{self._entropy.uuid()}"
+
+    async def insert(self, target: str, row: Mapping[str, Any]) -> None:
+        await self._statements.insert_json(target, row)
+
+    def close_query(self, query_id: str) -> bool:
+        end = self._queries.get(query_id)
+        if end is not None:
+            end()
+            return True
+        return self.engine.close_push(query_id)
+
+    def status(self, command_id: str) -> dict[str, Any] | None:
+        return self.state.statuses.get(command_id)
+
+    def statuses(self) -> dict[str, str]:
+        return {command_id: status["status"] for command_id, status in self.state.statuses.items()}
+
+    def info(self) -> dict[str, Any]:
+        return {
+            "version": metadata.version("odradek"),
+            "kafkaClusterId": self._cluster_id,
+            "ksqlServiceId": self.terms.service_id,
+            "serverStatus": "RUNNING" if self.commands.problem is None else "DEGRADED",
+        }
+
+    async def health(self) -> dict[str, Any]:
+        try:
+            async with asyncio.timeout(5):
+                await self.topics.sizes(self.commands.topic)
+            kafka = True
+        except (OdradekError, TimeoutError):
+            kafka = False
+        runs = self.commands.problem is None
+        return {
+            "isHealthy": kafka and runs,
+            "details": {
+                "metastore": {"isHealthy": runs},
+                "kafka": {"isHealthy": kafka},
+                "commandRunner": {"isHealthy": runs},
+            },
+            "serverState": "READY",
+        }
+
+    def cluster(self) -> dict[str, Any]:
+        return {
+            f"pid-{os.getpid()}": {
+                "hostAlive": True,
+                "lastStatusUpdateMs": 0,
+                "activeStandbyPerQuery": {},
+                "hostStoreLags": {"stateStoreLags": {}, "updateTimeMs": 0},
+            }
+        }
+
+    def check_property(self, name: str) -> None:
+        if plain_property(name) not in SETTABLE:
+            raise RestRefusal(
+                BAD_REQUEST,
+                f"One or more properties overrides set locally are prohibited by the KSQL server: [{name}]",
+            )
+
+
+async def _rows_of(pushed: PushedRows) -> Any:
+    while (rows := await pushed.next_rows(_IDLE_S)) is not None:
+        yield rows
+
+
+def starting_options(starting: Mapping[str, Mapping[int, int]]) -> dict[str, str]:
+    """As the option `startingOffsets` of each topic has it."""
+    return {
+        topic: json.dumps({topic: {str(partition): offset for partition, offset in offsets.items()}})
+        for topic, offsets in starting.items()
+    }
+
+
+def checked_properties(properties: Mapping[str, str]) -> dict[str, str]:
+    """Plain names. RestRefusal for one that does not exist, or a value that it cannot have."""
+    given = {plain_property(name): value for name, value in properties.items()}
+    for name, value in given.items():
+        if name not in SETTABLE:
+            raise RestRefusal(
+                BAD_STATEMENT, f"{name} is no property that can be set: {', '.join(sorted(SETTABLE))}"
+            )
+        if name == RESET and value.lower() not in ("earliest", "latest"):
+            raise RestRefusal(BAD_STATEMENT, f"auto.offset.reset is earliest or latest, not {value!r}")
+    return {name: value.lower() if name == RESET else value for name, value in given.items()}
+
+
+async def serve(
+    terms: ServerTerms,
+    http: HttpTerms,
+    users: HttpUsers | None,
+    ended: asyncio.Event,
+    on_ready: Callable[[str], object] = lambda address: None,
+) -> None:
+    """Until `ended`. `on_ready(URL)` when requests are answered."""
+    opened = listening(http)
+    server = SqlServer(terms)
+    try:
+        await server.start()
+        is_loopback = opened.getsockname()[0] in ("127.0.0.1", "::1")
+        limits = DoorLimits(hosts=LOOPBACK if is_loopback else None)
+        await serve_http(application(server, users, limits), http, opened, ended, on_ready)
+    finally:
+        opened.close()
+        await server.close()

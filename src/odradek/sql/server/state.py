@@ -1,0 +1,66 @@
+"""What the commands of a service say: the catalog, which queries shall run, and how each command fared. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from odradek.model.errors import OdradekError
+from odradek.sql.applying import Applied, QueryStarted, apply
+from odradek.sql.catalog import Catalog
+from odradek.sql.language.parsing import parse_one
+from odradek.sql.language.statements import (
+    CreateAsSelect,
+    CreateSource,
+    DropSource,
+    InsertIntoSelect,
+    QueryControl,
+    Statement,
+)
+from odradek.sql.server.commands import SqlCommand
+
+
+@dataclass(slots=True)
+class ServiceState:
+    """`history`: the commands that were applied, with their offsets."""
+
+    catalog: Catalog = field(default_factory=Catalog)
+    history: list[tuple[int, str]] = field(default_factory=list)
+    statuses: dict[str, dict[str, Any]] = field(default_factory=dict)
+
+    def take(self, offset: int, command: SqlCommand) -> Applied | None:
+        """Of a command that was read; None when it is refused, which its status says. It is refused everywhere then."""
+        try:
+            applied = apply(self.catalog, parse_one(command.statement), offset)
+        except OdradekError as error:
+            self.statuses[command.command_id] = {
+                "status": "ERROR",
+                "message": str(error),
+                "queryId": None,
+            }
+            return None
+        self.catalog = applied.catalog
+        self.history.append((offset, command.statement))
+        query_id = next(
+            (change.query.id for change in applied.changes if isinstance(change, QueryStarted)), None
+        )
+        self.statuses[command.command_id] = {
+            "status": "SUCCESS",
+            "message": applied.message,
+            "queryId": query_id,
+        }
+        return applied
+
+
+def command_id(statement: Statement) -> str:
+    """As ksqlDB names commands: kind, name and action."""
+    match statement:
+        case CreateSource() | CreateAsSelect():
+            return f"{statement.kind}/`{statement.name}`/create"
+        case DropSource():
+            return f"{statement.kind}/`{statement.name}`/drop"
+        case InsertIntoSelect():
+            return f"stream/`{statement.target}`/create"
+        case QueryControl():
+            return f"terminate/{statement.query_id or 'ALL'}/execute"
+    return f"{type(statement).__name__.lower()}/{getattr(statement, 'name', '')}/execute"

@@ -1,0 +1,387 @@
+"""What each statement of /ksql does, and what it answers."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, Final, Protocol
+
+from odradek.client.producer.aio import AsyncProducer
+from odradek.sql import applying
+from odradek.sql.catalog import Catalog, Source
+from odradek.sql.errors import SqlError, nearest
+from odradek.sql.language import statements as language
+from odradek.sql.language.parsing import parse_one
+from odradek.sql.language.statements import Statement
+from odradek.sql.planning import plan
+from odradek.sql.queries.engine import SqlEngine
+from odradek.sql.queries.expressions import NeedsSpark, constant
+from odradek.sql.queries.row_codec import UnreadableRecord, of_json
+from odradek.sql.queries.source_rows import codec_of
+from odradek.sql.queries.tables import TableViews
+from odradek.sql.server import entities
+from odradek.sql.server.command_topic import CommandTopic
+from odradek.sql.server.commands import SqlCommand
+from odradek.sql.server.entities import Entity, entity, plain_property
+from odradek.sql.server.refusals import ASSERT_FAILED, QUERY_ENDPOINT, RestRefusal
+from odradek.sql.server.state import ServiceState, command_id
+from odradek.sql.server.topics import SourceTopics
+from odradek.sql.types import BIGINT
+
+_ASSERT_S: Final = 1.0
+_LOOK_S: Final = 0.1
+Given = Mapping[str, str]
+
+
+class StatementGround(Protocol):
+    """What statements need of the server."""
+
+    @property
+    def catalog(self) -> Catalog: ...
+
+    @property
+    def state(self) -> ServiceState: ...
+
+    @property
+    def topics(self) -> SourceTopics: ...
+
+    @property
+    def commands(self) -> CommandTopic: ...
+
+    @property
+    def views(self) -> TableViews: ...
+
+    @property
+    def engine(self) -> SqlEngine: ...
+
+    @property
+    def producer(self) -> AsyncProducer: ...
+
+    @property
+    def shown_properties(self) -> dict[str, str]:
+        """Of the server itself, for SHOW PROPERTIES."""
+
+    async def starting(
+        self, sources: tuple[Source, ...], properties: Mapping[str, str]
+    ) -> dict[str, dict[int, int]]: ...
+
+
+class Statements:
+    """`server`: the catalog, the brokers, the engine."""
+
+    def __init__(self, server: StatementGround) -> None:
+        self._server = server
+        self._handlers: Final[dict[type[Statement], Callable[[Any], Awaitable[Entity | None]]]] = {
+            language.InsertValues: self._insert_values,
+            language.Describe: self._describe,
+            language.DescribeAll: self._describe_all,
+            language.DescribeFunction: self._describe_function,
+            language.Explain: self._explain,
+            language.AssertTopic: self._assert_topic,
+        }
+
+    async def run(self, statement: Statement, properties: Given, variables: Given) -> Entity | None:
+        """None for a statement that answers nothing, as INSERT VALUES. SqlError."""
+        match statement:
+            case language.SelectStatement() | language.PrintTopic():
+                raise RestRefusal(
+                    QUERY_ENDPOINT,
+                    "The following statement types should be issued to the websocket endpoint '/query':\n\tPRINT\n\tSELECT",
+                    statement=statement.text,
+                )
+            case language.Show():
+                return await self._show(statement, properties, variables)
+            case (
+                language.SetProperty()
+                | language.UnsetProperty()
+                | language.DefineVariable()
+                | language.UndefineVariable()
+            ):
+                return None  # of the session, which the client keeps
+        handler = self._handlers.get(type(statement))
+        if handler is not None:
+            return await handler(statement)
+        if isinstance(statement, _COMMANDS):
+            return await self._distribute(statement, properties)
+        raise SqlError(
+            f"{' '.join(statement.text.split()[:2]).upper()} is not supported yet",
+            statement.position,
+            "docs/sql.md lists what is.",
+        )
+
+    # ---- commands
+
+    async def _distribute(self, statement: Statement, properties: Given) -> Entity:
+        """Check it, make its topics, and write it to the command topic."""
+        server, identity = self._server, command_id(statement)
+        first = applying.apply(server.catalog, statement, 0)
+        if not first.changes:
+            status = {"status": "SUCCESS", "message": first.message, "queryId": None}
+            return entities.status_entity(statement.text + ";", identity, status, -1)
+        starting: dict[str, dict[int, int]] = {}
+        for change in first.changes:
+            match change:
+                case applying.SourceCreated(source=source) if source.query_id is None:
+                    await server.topics.ensure_declared(source)
+                case applying.QueryStarted(plan=planned):
+                    assert planned.sink is not None
+                    starting = await server.starting(planned.sources, properties)
+                    await server.topics.ensure_sink(planned.sink, planned.sources[0])
+
+        def decide() -> SqlCommand | None:
+            return (
+                SqlCommand(
+                    command_id=identity,
+                    statement=statement.text,
+                    properties=properties,
+                    starting=starting,
+                )
+                if applying.apply(server.catalog, statement, 0).changes
+                else None
+            )
+
+        offset = await server.commands.write(decide)
+        for change in first.changes:
+            if isinstance(change, applying.SourceDropped) and change.delete_topic:
+                await server.views.forget(change.source.topic)
+                await server.topics.delete(change.source.topic)
+        status = server.state.statuses.get(identity) or {"status": "SUCCESS", "message": first.message}
+        return entities.status_entity(
+            statement.text + ";", identity, status, -1 if offset is None else offset
+        )
+
+    # ---- inserts
+
+    async def _insert_values(self, statement: language.InsertValues) -> None:
+        source = self._server.catalog.source(statement.target, statement.position)
+        names = statement.columns or tuple(
+            column.name for column in source.columns if column.role != "headers"
+        )
+        if len(names) != len(statement.values):
+            raise SqlError(
+                f"Expected a value for each column. Expected columns: {', '.join(names)}. Got {len(statement.values)} values",
+                statement.position,
+            )
+        values: dict[str, Any] = {}
+        timestamp_ms: int | None = None
+        for name, value in zip(names, statement.values, strict=True):
+            if name == "ROWTIME":
+                timestamp_ms = constant(value, BIGINT)
+                continue
+            column = source.column(name)
+            if column is None:
+                known = [column.name for column in source.columns]
+                raise SqlError(
+                    f"Column name `{name}` does not exist.", statement.position, nearest(name, known)
+                )
+            values[name] = constant(value, column.type)
+        await self._write(source, values, timestamp_ms)
+
+    async def insert_json(self, target: str, row: Mapping[str, Any]) -> None:
+        """A row of /inserts-stream. SqlError."""
+        quoted = target.startswith("`") and target.endswith("`")
+        source = self._server.catalog.source(target.strip("`") if quoted else target.upper())
+        by_name = {column.name: column for column in source.columns}
+        values: dict[str, Any] = {}
+        for written, value in row.items():
+            name = written.strip("`") if written.startswith("`") else written.upper()
+            column = by_name.get(name) or by_name.get(written)
+            if column is None:
+                raise SqlError(f"Column name `{name}` does not exist.", hint=nearest(name, by_name))
+            try:
+                values[column.name] = of_json(value, column.type)
+            except (UnreadableRecord, ValueError, ArithmeticError) as error:
+                raise SqlError(
+                    f"Can't coerce a field of type {type(value).__name__} into type {column.type}: {error}"
+                ) from error
+        await self._write(source, values, None)
+
+    async def _write(self, source: Source, values: Mapping[str, Any], timestamp_ms: int | None) -> None:
+        if source.read_only:
+            raise SqlError(f"Cannot insert values into read-only {source.kind}: {source.name}")
+        if source.window is not None:
+            raise SqlError("Cannot insert values into windowed stream/table!")
+        try:
+            key_codec = codec_of(
+                tuple((column.name, column.type) for column in source.key), source.key_format
+            )
+            value_codec = codec_of(
+                tuple((column.name, column.type) for column in source.value), source.value_format
+            )
+        except NeedsSpark:
+            raise SqlError(
+                f"INSERT VALUES into {source.value_format.name} is not supported yet",
+                hint="Write with a producer, or INSERT INTO … SELECT.",
+            ) from None
+        keys = [values.get(column.name) for column in source.key]
+        if source.is_table and None in keys:
+            raise SqlError(
+                f"Failed to insert values into '{source.name}'. Value for primary key column(s) is required for tables"
+            )
+        content = [values.get(column.name) for column in source.value]
+        stamp = source.timestamp
+        if timestamp_ms is None and stamp is not None and isinstance(values.get(stamp.name), int):
+            timestamp_ms = values[stamp.name]
+        await self._server.producer.send_and_wait(
+            source.topic,
+            value_codec.encode(content),
+            key=None if all(part is None for part in keys) else key_codec.encode(keys),
+            timestamp_ms=timestamp_ms,
+        )
+
+    # ---- questions
+
+    async def _show(self, statement: language.Show, properties: Given, variables: Given) -> Entity:
+        catalog, text = self._server.catalog, statement.text + ";"
+        match statement.what:
+            case "streams" | "tables":
+                if statement.extended:
+                    return await self._described(statement.what.removesuffix("s"), text)
+                listed = [
+                    entities.listed_source(source)
+                    for _, source in sorted(catalog.sources.items())
+                    if source.kind + "s" == statement.what
+                ]
+                return entity(statement.what, text, **{statement.what: listed})
+            case "queries":
+                queries = [
+                    entities.listed_query(catalog, query, self._state(query.id))
+                    for _, query in sorted(catalog.queries.items())
+                ]
+                return entity("queries", text, queries=queries)
+            case "topics":
+                topics = [
+                    {"name": name, "replicaInfo": replicas}
+                    for name, replicas in (await self._server.topics.listed()).items()
+                    if statement.include_hidden or not name.startswith("_")
+                ]
+                return entity("kafka_topics", text, topics=topics)
+            case "functions":
+                functions = [
+                    {"name": line.name, "type": line.kind, "category": line.category}
+                    for line in catalog.functions.listed()
+                ]
+                return entity("function_names", text, functions=functions)
+            case "types":
+                types = {name: kind.schema_json() for name, kind in sorted(catalog.types.items())}
+                return entity("type_list", text, types=types)
+            case "properties":
+                return entity("properties", text, **self._properties(properties))
+            case "variables":
+                shown = [{"name": name, "value": value} for name, value in sorted(variables.items())]
+                return entity("variables", text, variables=shown)
+        raise SqlError(
+            "connectors are not supported", statement.position, "Use `odradek archive`, or Kafka Connect."
+        )
+
+    def _properties(self, given: Given) -> dict[str, Any]:
+        known = {
+            **entities.PROPERTIES,
+            **self._server.shown_properties,
+        }
+        overridden = {plain_property(name): value for name, value in given.items()}
+        rows = [
+            {
+                "name": name,
+                "scope": "KSQL",
+                "value": overridden.get(name, value),
+                "editable": name in entities.SETTABLE,
+            }
+            for name, value in sorted(known.items())
+        ]
+        return {
+            "properties": rows,
+            "overwrittenProperties": sorted(overridden),
+            "defaultProperties": sorted(set(known) - set(overridden)),
+        }
+
+    def _state(self, query_id: str) -> str:
+        wanted = self._server.engine.wanted.get(query_id)
+        return "RUNNING" if wanted is None else {"STARTING": "RUNNING"}.get(wanted.state, wanted.state)
+
+    async def _describe(self, statement: language.Describe) -> Entity:
+        source = self._server.catalog.source(statement.name, statement.position)
+        described = await self._source_json(source, extended=statement.extended)
+        return entity(
+            "sourceDescription",
+            statement.text + ";",
+            sourceDescription=described,
+            clusterStatistics=[],
+            clusterErrorStats=[],
+        )
+
+    async def _describe_all(self, statement: language.DescribeAll) -> Entity:
+        return await self._described(statement.kind, statement.text + ";", extended=statement.extended)
+
+    async def _described(self, kind: str, text: str, *, extended: bool = True) -> Entity:
+        described = [
+            await self._source_json(source, extended=extended)
+            for _, source in sorted(self._server.catalog.sources.items())
+            if source.kind == kind
+        ]
+        return entity("source_descriptions", text, sourceDescriptions=described)
+
+    async def _source_json(self, source: Source, *, extended: bool) -> Entity:
+        topic = (await self._server.topics.sizes(source.topic) or (0, 0)) if extended else None
+        states = {query_id: self._state(query_id) for query_id in self._server.catalog.queries}
+        return entities.described_source(self._server.catalog, source, states, topic)
+
+    async def _describe_function(self, statement: language.DescribeFunction) -> Entity:
+        described = entities.described_function(self._server.catalog.functions, statement.name)
+        return entity("describe_function", statement.text + ";", **described)
+
+    async def _explain(self, statement: language.Explain) -> Entity:
+        catalog = self._server.catalog
+        if statement.query_id is not None:
+            query = catalog.query(statement.query_id, statement.position)
+            wanted = self._server.engine.wanted.get(query.id)
+            planned = plan(catalog, parse_one(query.text))
+            described = entities.described_plan(
+                planned,
+                query.id,
+                query.text,
+                self._state(query.id),
+                None if wanted is None else wanted.problem,
+            )
+        else:
+            assert statement.statement is not None
+            planned = plan(catalog, statement.statement)
+            described = entities.described_plan(planned, "", statement.statement.text, None, None)
+        return entity("queryDescription", statement.text + ";", queryDescription=described)
+
+    async def _assert_topic(self, statement: language.AssertTopic) -> Entity:
+        """Wait until it holds, or the time is over."""
+        left_s = _ASSERT_S if statement.timeout_ms is None else statement.timeout_ms / 1000
+        wanted = dict(statement.properties)
+        while True:
+            sizes = await self._server.topics.sizes(statement.topic)
+            if (sizes is not None) == statement.exists:
+                break
+            if left_s <= 0:
+                said = "does not exist" if statement.exists else "exists"
+                raise RestRefusal(ASSERT_FAILED, f"Topic {statement.topic} {said}.", statement=statement.text)
+            await asyncio.sleep(_LOOK_S)
+            left_s -= _LOOK_S
+        for name, actual in zip(("PARTITIONS", "REPLICAS"), sizes or (), strict=False):
+            if name in wanted and int(wanted[name]) != actual:
+                raise RestRefusal(
+                    ASSERT_FAILED,
+                    f"Mismatched configuration for topic {statement.topic}: For config {name.lower()}, expected"
+                    f" {wanted[name]} got {actual}.",
+                    statement=statement.text,
+                )
+        return entity(
+            "assert_topic", statement.text + ";", topicName=statement.topic, exists=statement.exists
+        )
+
+
+_COMMANDS: Final = (
+    language.CreateSource,
+    language.CreateAsSelect,
+    language.InsertIntoSelect,
+    language.DropSource,
+    language.AlterSource,
+    language.CreateType,
+    language.DropType,
+    language.QueryControl,
+)

@@ -1,0 +1,101 @@
+"""Topics of streams and tables: made when a statement says so, deleted with DELETE TOPIC, and where queries begin to read."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from odradek.client import NewTopic
+from odradek.client.admin.aio import AsyncAdmin
+from odradek.model.errors import ErrorCode, KafkaError
+from odradek.sql.catalog import Source
+from odradek.sql.errors import SqlError
+
+_EARLIEST, _LATEST = -2, -1
+
+
+@dataclass(frozen=True, slots=True)
+class SourceTopics:
+    """`settings`: of the admin client."""
+
+    servers: str
+    settings: Mapping[str, Any]
+
+    def _admin(self) -> AsyncAdmin:
+        return AsyncAdmin(self.servers, **self.settings)
+
+    async def sizes(self, topic: str) -> tuple[int, int] | None:
+        """Partitions and replicas; None when there is no such topic."""
+        async with self._admin() as admin:
+            try:
+                described = (await admin.describe_topics([topic]))[topic]
+            except KafkaError as error:
+                if error.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+                    return None
+                raise
+        return len(described.partitions), max(len(partition.replicas) for partition in described.partitions)
+
+    async def listed(self) -> dict[str, list[int]]:
+        """The replicas of each partition, by topic; without internal topics."""
+        async with self._admin() as admin:
+            names = sorted(await admin.list_topics())
+            described = await admin.describe_topics(names) if names else {}
+        return {name: [len(partition.replicas) for partition in described[name].partitions] for name in names}
+
+    async def ensure_declared(self, source: Source) -> None:
+        """Of CREATE STREAM or TABLE: the topic is there, or PARTITIONS says how to make it. SqlError."""
+        present = await self.sizes(source.topic)
+        if present is None:
+            if source.partitions is None:
+                raise SqlError(
+                    f"Kafka topic does not exist: {source.topic}",
+                    hint="Write PARTITIONS=1 in the WITH clause to make it.",
+                )
+            await self._make(source, source.partitions)
+        elif source.partitions is not None and source.partitions != present[0]:
+            raise SqlError(
+                f"A Kafka topic with the name '{source.topic}' already exists, with different partition/replica"
+                f" configuration than required. KSQL expects {source.partitions} partitions (topic has {present[0]})"
+            )
+
+    async def ensure_sink(self, sink: Source, first: Source) -> None:
+        """Of a query: with as many partitions as what it reads first, unless WITH says another number."""
+        if await self.sizes(sink.topic) is not None:
+            return
+        read = await self.sizes(first.topic)
+        await self._make(sink, sink.partitions or (1 if read is None else read[0]))
+
+    async def _make(self, source: Source, partitions: int) -> None:
+        configs = {}
+        if source.is_table:
+            configs["cleanup.policy"] = "compact" if source.window is None else "compact,delete"
+        topic = NewTopic(source.topic, partitions, source.replicas or -1, configs=configs)
+        async with self._admin() as admin:
+            try:
+                await admin.create_topics([topic])
+            except KafkaError as error:
+                if error.code is not ErrorCode.TOPIC_ALREADY_EXISTS:
+                    raise
+
+    async def delete(self, topic: str) -> None:
+        """Idempotent."""
+        async with self._admin() as admin:
+            try:
+                await admin.delete_topics([topic])
+            except KafkaError as error:
+                if error.code is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+                    raise
+
+    async def ends(self, topics: list[str]) -> dict[str, dict[int, int]]:
+        """By topic and partition: the offset that the next record gets."""
+        if not topics:
+            return {}
+        async with self._admin() as admin:
+            described = await admin.describe_topics(topics)
+            places = [place for topic in described.values() for place in topic.topic_partitions]
+            ends = await admin.list_offsets(dict.fromkeys(places, _LATEST))
+        by_topic: dict[str, dict[int, int]] = {topic: {} for topic in topics}
+        for place, end in ends.items():
+            by_topic[place.topic][place.partition] = end.offset
+        return by_topic

@@ -1,0 +1,230 @@
+"""A server on a broker, without Spark: statements, inserts, pull queries, simple push queries, a restart."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from odradek.client import Admin, NewTopic, Producer
+from odradek.sql.rest_client import RestClient, ServerRefusal
+from odradek.sql.server.serving import HttpTerms
+from odradek.sql.server.sql_server import ServerTerms, serve
+from odradek.testing import LocalBroker
+
+EARLIEST = {"auto.offset.reset": "earliest"}
+
+
+@contextmanager
+def sql_server(servers: str, service_id: str, directory: Path) -> Iterator[RestClient]:
+    loop, ended, has_begun = asyncio.new_event_loop(), asyncio.Event(), threading.Event()
+    ready: list[str] = []
+
+    def begin(address: str) -> None:
+        ready.append(address)
+        has_begun.set()
+
+    def run() -> None:
+        asyncio.set_event_loop(loop)
+        terms = ServerTerms(servers=servers, directory=directory, service_id=service_id)
+        try:
+            loop.run_until_complete(serve(terms, HttpTerms(port=0), None, ended, begin))
+        finally:
+            has_begun.set()
+            loop.close()
+
+    thread = threading.Thread(target=run, name="sql-server-of-test")
+    thread.start()
+    assert has_begun.wait(60)
+    assert ready, "the server did not start"
+    try:
+        yield RestClient(url=ready[0])
+    finally:
+        loop.call_soon_threadsafe(ended.set)
+        thread.join(60)
+        assert not thread.is_alive()
+
+
+@pytest.fixture(scope="module")
+def servers() -> Iterator[str]:
+    with LocalBroker() as broker:
+        yield broker.address
+
+
+@pytest.fixture(scope="module")
+def client(servers: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[RestClient]:
+    with sql_server(servers, "tests", tmp_path_factory.mktemp("sql")) as client:
+        yield client
+
+
+def test_a_stream_is_created_filled_and_read(client: RestClient) -> None:
+    created, described, shown = client.execute(
+        "CREATE STREAM orders (customer STRING KEY, item STRING, amount DOUBLE, at TIMESTAMP)"
+        " WITH (KAFKA_TOPIC='orders', VALUE_FORMAT='JSON', PARTITIONS=1);"
+        " DESCRIBE orders; SHOW STREAMS;"
+    )
+    assert created["commandStatus"]["status"] == "SUCCESS"
+    assert created["commandId"] == "stream/`ORDERS`/create"
+    assert [field["name"] for field in described["sourceDescription"]["fields"]] == [
+        "CUSTOMER",
+        "ITEM",
+        "AMOUNT",
+        "AT",
+    ]
+    assert {
+        "type": "STREAM",
+        "name": "ORDERS",
+        "topic": "orders",
+        "keyFormat": "KAFKA",
+        "valueFormat": "JSON",
+        "isWindowed": False,
+    } in shown["streams"]
+    assert (
+        client.execute(
+            "INSERT INTO orders VALUES ('ann', 'tea', 2, '2021-01-01T00:00:00');"
+            "INSERT INTO orders (customer, item) VALUES ('bob', 'cup');"
+            "INSERT INTO orders (rowtime, customer, item, amount) VALUES (5, 'ann', 'pot', 3.5);"
+        )
+        == []
+    )
+    with client.query("SELECT * FROM orders;") as query:
+        assert query.query_id is None
+        assert sorted(query, key=str) == sorted(
+            [
+                ["ann", "tea", 2.0, "2021-01-01T00:00:00.000"],
+                ["bob", "cup", None, None],
+                ["ann", "pot", 3.5, None],
+            ],
+            key=str,
+        )
+    with client.query(
+        "SELECT item AS what, rowtime FROM orders o WHERE o.amount >= 2 AND customer = 'ann' AND item = 'pot'"
+        " EMIT CHANGES LIMIT 1;",
+        properties=EARLIEST,
+    ) as query:
+        assert query.columns == (("WHAT", "STRING"), ("ROWTIME", "BIGINT"))
+        assert list(query) == [["pot", 5]]
+
+
+def test_a_table_is_asked_by_key_and_in_full(client: RestClient, servers: str) -> None:
+    client.execute(
+        "CREATE TABLE users (id BIGINT PRIMARY KEY, name STRING, age INT)"
+        " WITH (KAFKA_TOPIC='users', VALUE_FORMAT='JSON', PARTITIONS=1);"
+        " INSERT INTO users VALUES (1, 'Ann', 30); INSERT INTO users VALUES (2, 'Bob', 41);"
+        " INSERT INTO users VALUES (1, 'Anna', 31); INSERT INTO users VALUES (3, 'Cy', NULL);"
+    )
+    with Producer(servers) as producer:
+        producer.send("users", None, key=(2).to_bytes(8, "big"))
+
+    def rows(text: str) -> list[list[object]]:
+        with client.query(text) as query:
+            return list(query)
+
+    assert rows("SELECT * FROM users WHERE id = 1;") == [[1, "Anna", 31]]
+    assert rows("SELECT name FROM users WHERE id IN (3, 2, 1) AND age > 30;") == [["Anna"]]
+    assert rows("SELECT id, age + 1 AS next FROM users;") == [[1, 32], [3, None]]
+    assert rows("SELECT id FROM users LIMIT 1;") == [[1]]
+    assert rows("SELECT * FROM users WHERE id = 9;") == []
+
+
+def test_a_push_query_is_ended_by_its_id(client: RestClient) -> None:
+    client.execute(
+        "CREATE STREAM ticks (n INT) WITH (KAFKA_TOPIC='ticks', VALUE_FORMAT='DELIMITED', PARTITIONS=1);"
+    )
+    with client.query("SELECT n FROM ticks EMIT CHANGES;") as query:
+        client.execute("INSERT INTO ticks VALUES (7);")
+        rows = iter(query)
+        assert next(rows) == [7]
+        assert query.query_id is not None
+        client.close_query(query.query_id)
+        assert list(rows) == []
+
+
+def test_print_shows_records(client: RestClient) -> None:
+    client.execute(
+        "CREATE STREAM raw (k INT KEY, v STRING) WITH (KAFKA_TOPIC='raw', VALUE_FORMAT='KAFKA', PARTITIONS=1);"
+    )
+    client.execute("INSERT INTO raw VALUES (5, 'text');")
+    with client.query("PRINT 'raw' FROM BEGINNING LIMIT 1;") as query:
+        assert [row[1:] for row in query] == [["5", "text", 0]]
+
+
+@pytest.mark.parametrize(
+    ("text", "code", "says"),
+    [
+        ("SELECT * FROM x;", 40002, "should be issued to"),
+        ("DESCRIBE nothing;", 40001, "NOTHING does not exist"),
+        ("SHWO STREAMS;", 40001, "line 1:1"),
+        (
+            "CREATE STREAM s (a INT) WITH (KAFKA_TOPIC='absent', VALUE_FORMAT='JSON');",
+            40001,
+            "Kafka topic does not exist: absent",
+        ),
+        ("CREATE FUNCTION f(a INT) RETURNS INT AS $$ 1 $$;", 40001, "not supported yet"),
+        ("ASSERT TOPIC absent TIMEOUT 0 SECONDS;", 41700, "does not exist"),
+    ],
+)
+def test_what_is_refused(client: RestClient, text: str, code: int, says: str) -> None:
+    with pytest.raises(ServerRefusal, match=says) as refused:
+        client.execute(text)
+    assert refused.value.code == code
+
+
+def test_statements_before_the_wrong_one_have_run(client: RestClient) -> None:
+    with pytest.raises(ServerRefusal) as refused:
+        client.execute("SHOW TYPES; DESCRIBE nothing;")
+    assert [entity["@type"] for entity in refused.value.entities] == ["type_list"]
+
+
+def test_properties_that_do_not_exist_are_refused(client: RestClient) -> None:
+    with pytest.raises(ServerRefusal, match="earliest or latest, not 'middle'"):
+        client.execute("SHOW STREAMS;", properties={"auto.offset.reset": "middle"})
+    with pytest.raises(ServerRefusal, match="no property that can be set"):
+        client.execute("SHOW STREAMS;", properties={"x": "y"})
+
+
+def test_what_is_there_is_listed(client: RestClient) -> None:
+    topics, functions, properties, health = (
+        client.execute("SHOW TOPICS;")[0],
+        client.execute("SHOW FUNCTIONS;")[0],
+        client.execute("SHOW PROPERTIES;", properties=EARLIEST)[0],
+        client.info(),
+    )
+    assert not any(topic["name"].startswith("_") for topic in topics["topics"])
+    assert "UCASE" in [function["name"] for function in functions["functions"]]
+    assert {
+        "name": "auto.offset.reset",
+        "scope": "KSQL",
+        "value": "earliest",
+        "editable": True,
+    } in properties["properties"]
+    assert (health["serverStatus"], health["ksqlServiceId"]) == ("RUNNING", "tests")
+
+
+def test_everything_is_there_again_after_a_restart_and_on_another_server(
+    servers: str, tmp_path: Path
+) -> None:
+    with Admin(servers) as admin:
+        admin.create_topics([NewTopic("again", 1)])
+    with (
+        sql_server(servers, "again", tmp_path / "a") as first,
+        sql_server(servers, "again", tmp_path / "b") as second,
+    ):
+        first.execute(
+            "CREATE TYPE address AS STRUCT<city STRING>;"
+            " CREATE STREAM a (v address) WITH (KAFKA_TOPIC='again', VALUE_FORMAT='JSON');"
+        )
+        with pytest.raises(ServerRefusal, match="already exists"):
+            second.execute("CREATE STREAM a (v INT) WITH (KAFKA_TOPIC='again', VALUE_FORMAT='JSON');")
+        second.execute(
+            "DROP STREAM a; CREATE STREAM b (v address) WITH (KAFKA_TOPIC='again', VALUE_FORMAT='JSON');"
+        )
+    with sql_server(servers, "again", tmp_path / "c") as third:
+        assert [source["name"] for source in third.execute("SHOW STREAMS;")[0]["streams"]] == ["B"]
+        assert third.execute("SHOW TYPES;")[0]["types"]["ADDRESS"]["fields"][0]["name"] == "CITY"
+    with sql_server(servers, "other", tmp_path / "d") as other:
+        assert other.execute("SHOW STREAMS;")[0]["streams"] == []
