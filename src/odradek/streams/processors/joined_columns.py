@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -103,105 +103,116 @@ def table_table(
     codes = key_codes(rows.keys)
     if codes is None:
         return None
+    times = rows.timestamps.to_numpy()
+    groups = Groups.of(codes.codes)
     sides = [
-        _TableSide.of(name, payload.cast(kind), codes, state)
-        for name, payload, kind in zip(("left", "right"), rows.payloads, kinds[:2], strict=True)
+        _TableSide.of(name, port, payload.cast(kind), rows, groups, codes, state)
+        for port, (name, payload, kind) in enumerate(
+            zip(("left", "right"), rows.payloads, kinds[:2], strict=True)
+        )
     ]
-    joined = _joined(processor, rows, codes, sides)
+    first, last, timestamps = _said(processor, rows, groups, sides)
+    in_order = np.argsort(groups.places[last], kind="stable")
+    first, last = first[in_order], last[in_order]
     for side in sides:
         side.write(codes, state)
-    state.stream_time = max(state.stream_time, int(rows.timestamps.to_numpy().max()))
-    chosen = pa.array([update.position for update in joined], pa.int64())
-    values = [
-        side.rows.take(pa.array([places[port] for places in column], pa.int64()))
-        for column in ([update.values for update in joined], [update.before for update in joined])
-        for port, side in enumerate(sides)
-    ]
+    state.stream_time = max(state.stream_time, int(times.max()))
+    positions = groups.places[last]
+    chosen = pa.array(positions)
     return SaidColumns(
         rows.keys.take(chosen),
-        tuple(values),
-        pa.array([update.timestamp for update in joined], pa.int64()),
+        (
+            *(side.rows.take(pa.array(side.after[last])) for side in sides),
+            *(side.rows.take(pa.array(side.before[first])) for side in sides),
+        ),
+        pa.array(timestamps[last]),
         rows.headers.take(chosen),
-        numbered(orders[chosen.to_numpy()], np.zeros(len(joined), np.int64)),
+        numbered(orders[positions], np.zeros(len(positions), np.int64)),
     )
 
 
-def _joined(
-    processor: TableTableProcessor, rows: TaskColumns, codes: KeyCodes, sides: list[_TableSide]
-) -> list[_JoinedRows]:
-    """The last update of each key, in the order of the rows that caused them. The sides keep what has changed."""
-    groups = Groups.of(codes.codes)
-    last: dict[int, _JoinedRows] = {}
-    ports, present = rows.ports.to_pylist(), [side.present.tolist() for side in sides]
-    times, positions = rows.timestamps.to_numpy().tolist(), groups.places.tolist()
-    numbers = codes.codes[groups.last].tolist()
-    for number, start, end in zip(numbers, groups.starts.tolist(), groups.ends.tolist(), strict=True):
-        held = [side.entry_of(number) for side in sides]
-        for position in positions[start:end]:
-            port, when = ports[position], times[position]
-            own_before, opposite = held[port], held[1 - port]
-            is_there = present[port][position]
-            held[port] = (len(codes.keys) + position, when) if is_there else None
-            sides[port].keep(number, held[port])
-            needs_opposite = processor.needs_left if port else processor.needs_right
-            if opposite is None and (needs_opposite or (not is_there and own_before is None)):
-                continue
-            said = last.get(number)
-            before = [own_before, opposite] if port == 0 else [opposite, own_before]
-            last[number] = _JoinedRows(
-                position,
-                [_place_of(entry) for entry in held],
-                [_place_of(entry) for entry in before] if said is None else said.before,
-                when if opposite is None else max(when, opposite[1]),
-            )
-    return sorted(last.values(), key=lambda update: update.position)
+def _said(
+    processor: TableTableProcessor, rows: TaskColumns, groups: Groups, sides: list[_TableSide]
+) -> tuple[Numbers, Numbers, Numbers]:
+    """The first and the last update of each key that has some, and the timestamp of every row's update. Places are those in
+    `groups.places`.
+    """
+    is_right = rows.ports.to_numpy()[groups.places] == 1
+    times = rows.timestamps.to_numpy()[groups.places]
+    left, right = sides
+    has_before = [side.is_present[side.before] for side in sides]
+    has_opposite = np.where(is_right, has_before[0], has_before[1])
+    has_own = np.where(is_right, has_before[1], has_before[0])
+    is_there = np.where(is_right, right.is_present[right.after], left.is_present[left.after])
+    needs_opposite = np.where(is_right, processor.needs_left, processor.needs_right)
+    says = has_opposite | ~(needs_opposite | (~is_there & ~has_own))
+    opposite_times = np.where(is_right, left.times[left.before], right.times[right.before])
+    timestamps = np.where(has_opposite, np.maximum(times, opposite_times), times)
+    said = np.flatnonzero(says)
+    group_of = np.repeat(np.arange(len(groups.starts)), groups.ends - groups.starts)[said]
+    is_first = np.ones(len(said), bool)
+    is_first[1:] = group_of[1:] != group_of[:-1]
+    is_last = np.ones(len(said), bool)
+    is_last[:-1] = is_first[1:]
+    return said[is_first], said[is_last], timestamps
 
 
-_Entry: TypeAlias = tuple[int, int]
-"""The place of a table's row, and its timestamp."""
-
-
-class _JoinedRows(NamedTuple):
-    """An update of a join: the place of the row that caused it; what it joins, and what was before, left and right."""
-
-    position: int
-    values: list[int | None]
-    before: list[int | None]
-    timestamp: int
-
-
-def _place_of(entry: _Entry | None) -> int | None:
-    return None if entry is None else entry[0]
-
-
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class _TableSide:
-    """One of two tables: `rows` has what the state knows of each key, by its number, and behind that the batch's rows."""
+    """One of two tables: `rows` has what the state knows of each key, by its number, and behind that the batch's rows; so do
+    `times` and `is_present`.
+
+    `before` and `after`: for each row of the batch, in the order of groups, which of them its key has in this table then.
+    `changed`: the keys of the batch whose row it is that changes last, with that row.
+    """
 
     name: str
     rows: pa.Array
-    times: list[int | None]
-    present: Any
-    kept: dict[int, _Entry | None]
+    times: Numbers
+    is_present: Any
+    before: Numbers
+    after: Numbers
+    changed: dict[int, int]
 
     @classmethod
-    def of(cls, name: str, payload: pa.Array, codes: KeyCodes, state: CachedState) -> _TableSide:
+    def of(
+        cls,
+        name: str,
+        port: int,
+        payload: pa.Array,
+        batch: TaskColumns,
+        groups: Groups,
+        codes: KeyCodes,
+        state: CachedState,
+    ) -> _TableSide:
         entries = [state.get(name, key) for key in codes.keys]
         known = pa.array([None if entry is None else entry[0] for entry in entries], payload.type)
-        times = [None if entry is None else entry[1] for entry in entries]
-        present = payload.is_valid().to_numpy(zero_copy_only=False)
-        return cls(name, pa.concat_arrays([known, payload]), times, present, {})
-
-    def entry_of(self, number: int) -> _Entry | None:
-        when = self.times[number]
-        return None if when is None else (number, when)
-
-    def keep(self, number: int, entry: _Entry | None) -> None:
-        self.kept[number] = entry
+        known_times = np.array([0 if entry is None else entry[1] for entry in entries], np.int64)
+        rows = pa.concat_arrays([known, payload])
+        is_mine = batch.ports.to_numpy()[groups.places] == port
+        seen = np.maximum.accumulate(np.where(is_mine, np.arange(len(groups.places)), -1))
+        begins = np.repeat(groups.starts, groups.ends - groups.starts)
+        numbers = codes.codes[groups.places]
+        batch_rows = len(entries) + groups.places
+        after = np.where(seen >= begins, batch_rows[seen], numbers)
+        before = np.empty_like(after)
+        before[1:] = after[:-1]
+        before[groups.starts] = numbers[groups.starts]
+        at_end = after[groups.ends - 1]
+        is_changed = at_end >= len(entries)
+        return cls(
+            name,
+            rows,
+            np.concatenate((known_times, batch.timestamps.to_numpy())),
+            rows.is_valid().to_numpy(zero_copy_only=False),
+            before,
+            after,
+            dict(zip(numbers[groups.starts][is_changed].tolist(), at_end[is_changed].tolist(), strict=True)),
+        )
 
     def write(self, codes: KeyCodes, state: CachedState) -> None:
         """What the batch has changed."""
-        places = [_place_of(entry) for entry in self.kept.values()]
-        payloads = values_of(self.rows.take(pa.array(places, pa.int64())))
-        for (number, entry), payload in zip(self.kept.items(), payloads, strict=True):
-            state.put(self.name, codes.keys[number], None if entry is None else (payload, entry[1]))
+        places = np.array(list(self.changed.values()), np.int64)
+        payloads, times = values_of(self.rows.take(pa.array(places))), self.times[places].tolist()
+        for number, payload, when in zip(self.changed, payloads, times, strict=True):
+            state.put(self.name, codes.keys[number], None if payload is None else (payload, when))
