@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from odradek.client.errors import BrokerUnreachableError, ClientClosedError, explain
 from odradek.client.network.address import Address
@@ -24,14 +24,18 @@ else:
     network_security = lazy("odradek.client.network.security")
 
 _log = events.get("client")
+RESTART_S: Final = 3.0
+"""So long a broker that was there may be away before the log says so."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Trouble:
-    """An address that could not be reached: how often in a row, and when to try again."""
+    """An address that could not be reached: since when, how often in a row, when to try again, and whether the log has it."""
 
+    since: float
     failure_count: int
     retry_at: float
+    is_reported: bool
 
 
 class BrokerConnections:
@@ -44,6 +48,7 @@ class BrokerConnections:
         self._open: dict[Address, BrokerConnection] = {}
         self._opening: dict[Address, asyncio.Task[BrokerConnection]] = {}
         self._troubles: dict[Address, _Trouble] = {}
+        self._reached: set[Address] = set()
         self._idle_timers: dict[BrokerConnection, asyncio.TimerHandle] = {}
         self._closed = False
         self._security = (
@@ -113,19 +118,33 @@ class BrokerConnections:
         try:
             connection = await BrokerConnection.open(address, self._settings, self._clock, self._security)
         except KafkaError as error:
-            failures = trouble.failure_count if trouble is not None else 0
-            if failures == 0:
-                _log.warning("broker_unreachable", reason=explain(error))
-            self._troubles[address] = _Trouble(
-                failure_count=failures + 1, retry_at=self._clock.monotonic() + self._backoff.delay_s(failures)
-            )
+            self._note(address, trouble, error)
             raise
         self._troubles.pop(address, None)
+        self._reached.add(address)
         connection.on_closed = partial(self._lost, connection)
         connection.on_writable = self._changed
         self._open[address] = connection
         self._watch_idleness(connection)
         return connection
+
+    def _note(self, address: Address, trouble: _Trouble | None, error: KafkaError) -> None:
+        """A failure to connect. A broker that was there may restart, so the log has it only when it stays away."""
+        now = self._clock.monotonic()
+        failures, since, is_reported = (
+            (0, now, False)
+            if trouble is None
+            else (trouble.failure_count, trouble.since, trouble.is_reported)
+        )
+        if not is_reported and (address not in self._reached or now - since >= RESTART_S):
+            is_reported = True
+            _log.warning("broker_unreachable", reason=explain(error))
+        self._troubles[address] = _Trouble(
+            since=since,
+            failure_count=failures + 1,
+            retry_at=now + self._backoff.delay_s(failures),
+            is_reported=is_reported,
+        )
 
     def _opened(self, address: Address, task: asyncio.Task[BrokerConnection]) -> None:
         self._opening.pop(address, None)
