@@ -24,7 +24,8 @@ import sys
 import tempfile
 import time
 import urllib.parse
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
@@ -49,7 +50,7 @@ def main() -> None:
     arguments = parser.parse_args()
     samples: list[dict[str, Any]] = []
     with OdradekNode(settings={"log.cleaner.enable": "false"}) as node:
-        _fill(node.bootstrap, arguments.keys)
+        fill(node.bootstrap, arguments.keys)
         for number in range(arguments.rounds):
             samples += _round(node, arguments.keys, arguments.gets, number)
     for what in dict.fromkeys(sample["what"] for sample in samples):
@@ -69,7 +70,8 @@ def key(number: int) -> bytes:
     return b"user-%09d" % number
 
 
-def _fill(servers: str, key_count: int) -> None:
+def fill(servers: str, key_count: int) -> None:
+    """Make the topic, with so many keys in random order."""
     order = list(range(key_count))
     random.Random(1).shuffle(order)
     with Admin(servers) as admin:
@@ -115,9 +117,9 @@ def _opened(node: OdradekNode, key_count: int, directory: Path | None) -> dict[s
     }
 
 
-def _over_http(
-    node: OdradekNode, directory: str, numbers: random.Random, key_count: int, get_count: int
-) -> dict[str, float]:
+@contextmanager
+def served(node: OdradekNode, directory: str) -> Iterator[str]:
+    """`odradek table serve` with the topic, in a process of its own; its URL."""
     words = ["table", "serve", TOPIC, "--dir", directory, "--listen", "127.0.0.1:0", "-b", node.bootstrap]
     with subprocess.Popen(
         [sys.executable, "-m", "odradek.cli.main", *words],
@@ -127,26 +129,33 @@ def _over_http(
     ) as server:
         try:
             assert server.stdout is not None
-            place = urllib.parse.urlsplit(server.stdout.readline().removeprefix("ready ").strip())
-            connection = http.client.HTTPConnection(place.hostname or "", place.port or 0, timeout=60)
-
-            def ask(path: str) -> Any:
-                connection.request("GET", f"{path}?freshness=brief")
-                response = connection.getresponse()
-                body = response.read()
-                if response.status != 200:
-                    raise RuntimeError(body.decode())
-                return json.loads(body)
-
-            def get() -> None:
-                ask(f"/tables/{TOPIC}/{key(numbers.randrange(key_count)).decode()}")
-
-            while ask("/tables")["tables"][0]["freshness"]["status"] != "live":
-                time.sleep(0.05)
-
-            return _latencies(get_count, get)
+            yield server.stdout.readline().removeprefix("ready ").strip()
         finally:
             server.terminate()
+
+
+def _over_http(
+    node: OdradekNode, directory: str, numbers: random.Random, key_count: int, get_count: int
+) -> dict[str, float]:
+    with served(node, directory) as address:
+        place = urllib.parse.urlsplit(address)
+        connection = http.client.HTTPConnection(place.hostname or "", place.port or 0, timeout=60)
+
+        def ask(path: str) -> Any:
+            connection.request("GET", f"{path}?freshness=brief")
+            response = connection.getresponse()
+            body = response.read()
+            if response.status != 200:
+                raise RuntimeError(body.decode())
+            return json.loads(body)
+
+        def get() -> None:
+            ask(f"/tables/{TOPIC}/{key(numbers.randrange(key_count)).decode()}")
+
+        while ask("/tables")["tables"][0]["freshness"]["status"] != "live":
+            time.sleep(0.05)
+
+        return _latencies(get_count, get)
 
 
 def _latencies(get_count: int, get: Callable[[], object]) -> dict[str, float]:

@@ -38,7 +38,7 @@ _MISSING: Final = object()
 class HttpLimits:
     """What clients may take."""
 
-    requests_max: int = 64
+    requests_max: int = 256
     """At the same time; more are refused."""
     rows_default: int = 100
     rows_max: int = 1_000
