@@ -51,12 +51,15 @@ class EarlySuppress:
             seen = max(state.get("suppress time", _ALL) or 0, update.timestamp)
             state.put("suppress time", _ALL, seen)
             unsaid[repr(update.key)] = update
+            said: dict[str, Any] = state.get("said", _ALL) or {}
             ready = [name for name, kept in unsaid.items() if kept.key[END] + self._grace_ms <= seen]
             for name in sorted(ready, key=lambda name: unsaid[name].key[END]):
                 kept = unsaid.pop(name)
                 if kept.values[0] is not None:
-                    yield kept._replace(values=(kept.values[0], None))
+                    yield kept._replace(values=(kept.values[0], said.get(name)))
+                    said[name] = kept.values[0]
             state.put("suppressed", _ALL, unsaid or None)
+            state.put("said", _ALL, said or None)
 
 
 def kafkas_windows(kind: Any, fold: Fold, *, final: bool) -> KeyedProcessor:
