@@ -11,6 +11,7 @@ from odradek.model.errors import ConfigError
 from odradek.streams import Streams
 from odradek.streams.plan.schemas import declared
 from odradek.streams.plan.windows import milliseconds
+from odradek.streams.translation.translator import repartitions_with_null_keys
 
 
 @pytest.mark.parametrize(
@@ -71,3 +72,16 @@ def test_writing_a_program_does_not_import_spark() -> None:
         "sys.exit('pyspark' in sys.modules)"
     )
     assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0
+
+
+def test_records_without_a_key_pass_all_repartitions_on_the_way_to_a_join_that_can_use_them() -> None:
+    app = Streams("null keys")
+    orders = app.stream("orders", key="STRING", value="BIGINT")
+    users = app.table("users", key="STRING", value="name STRING")
+    first = orders.repartition(name="first").filter("value > 1").repartition(name="second")
+    first.join(users, how="left").to("named")
+    orders.repartition(name="third").join(users, prefix="r_").to("known")
+    assert {operator.name for operator in repartitions_with_null_keys(app.program.ends)} == {
+        "first",
+        "second",
+    }

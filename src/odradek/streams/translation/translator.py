@@ -123,11 +123,11 @@ def operators_with_old_values(ends: Iterable[Operator]) -> frozenset[Operator]:
 
 
 def repartitions_with_null_keys(ends: Iterable[Operator]) -> frozenset[Operator]:
-    """Those that a left or outer join of a stream reads, with no other repartition between them (KIP-962)."""
+    """Those that a left or outer join of a stream reads, whatever is between them (KIP-962)."""
     reached: set[Operator] = set()
     for operator in reversed(list(walk(*ends))):
         relaxed = isinstance(operator, (StreamTableJoin, StreamStreamJoin)) and operator.kind != "inner"
-        if relaxed or (operator in reached and not isinstance(operator, Repartitioned)):
+        if relaxed or operator in reached:
             reached.update(operator.inputs)
     return frozenset(operator for operator in reached if isinstance(operator, Repartitioned))
 
