@@ -24,6 +24,7 @@ FUNCTION_LINES_MAX: Final = 60
 FOLDER_FILES_MAX: Final = 25
 SMALL: Final = {
     "src/odradek/cli/completion.py": "imported where a shell asks for it alone: `odradek` starts fast",
+    "src/odradek/spark/login.py": "programs import it, by `odradek.spark`",
     "src/odradek/client/consumer/sync_parts.py": "`tools/sync_faces.py` looks for this name",
 }
 """Path -> why the file stays, though it is small and has one user."""

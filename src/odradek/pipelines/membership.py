@@ -44,15 +44,16 @@ class SupervisedTopics(RebalanceListener):
         servers: str,
         clock: Clock,
         *,
-        client_id: str,
+        settings: Mapping[str, Any],
         on_lost: Callable[[], None],
         session_ms: int = SESSION_MS,
     ) -> None:
-        """`client_id` is how others see who supervises. `on_lost` is called when someone else takes over: when it
-        returns, they may begin."""
+        """`settings` are for all clients; their `client_id` is how others see who supervises. `on_lost` is called when someone
+        else takes over: when it returns, they may begin.
+        """
         self._servers = servers
         self._clock = clock
-        self._settings: dict[str, Any] = {"client_id": client_id}
+        self._settings = dict(settings)
         self._on_lost = on_lost
         self._has_it = False
         self._is_fresh = False

@@ -8,7 +8,7 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import fields, is_dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -124,13 +124,20 @@ def _text(value: Any) -> str:
     return type(value).__name__ if " at 0x" in described else described
 
 
-def outline_of_file(file: Path, args: Sequence[str], servers: str, suffix: str = "") -> ProgramOutline:
-    """Of a program on this machine, loaded in a process of its own. WrongProgram when it is none. `suffix`: of its outputs."""
+def outline_of_file(
+    file: Path, args: Sequence[str], environment: Mapping[str, str], suffix: str = ""
+) -> ProgramOutline:
+    """Of a program on this machine, loaded in a process of its own. WrongProgram when it is none. `environment`
+    is added to ours; `suffix`: of its outputs."""
     words = [sys.executable, "-m", "odradek.pipelines.outlining", suffix, str(file), *args]
-    environment = {**os.environ, "ODRADEK_BOOTSTRAP": servers}
     try:
         done = subprocess.run(
-            words, capture_output=True, text=True, env=environment, timeout=LOADING_MAX_S, check=False
+            words,
+            capture_output=True,
+            text=True,
+            env={**os.environ, **environment},
+            timeout=LOADING_MAX_S,
+            check=False,
         )
     except subprocess.TimeoutExpired:
         raise WrongProgram(f"{file}: to load it takes more than {LOADING_MAX_S:g} s") from None

@@ -5,11 +5,11 @@ from __future__ import annotations
 import fcntl
 import os
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from odradek.model.errors import OdradekError
 from odradek.pipelines.document import PipelineDocument
@@ -37,6 +37,8 @@ class ServeTerms:
     """Below it lie checkpoints; a lock in it keeps a second supervisor of this machine out."""
     name: str
     """How others see it."""
+    client: Mapping[str, Any] = field(default_factory=dict)
+    """Of all its clients, by the names of Python: how they log in."""
     policy: RestartPolicy = field(default_factory=RestartPolicy)
     session_ms: int = SESSION_MS
 
@@ -85,7 +87,11 @@ class _Serving:
     def run(self, should_stop: Callable[[], bool]) -> None:
         terms = self._terms
         topics = SupervisedTopics(
-            terms.servers, self._clock, client_id=terms.name, on_lost=self._lost, session_ms=terms.session_ms
+            terms.servers,
+            self._clock,
+            settings={**terms.client, "client_id": terms.name},
+            on_lost=self._lost,
+            session_ms=terms.session_ms,
         )
         with topics:
             try:

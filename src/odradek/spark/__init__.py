@@ -19,11 +19,13 @@ if TYPE_CHECKING:
     )
     from odradek.spark.duplicates import deduplicate
     from odradek.spark.lag import publish_offsets
+    from odradek.spark.login import connection_options
     from odradek.spark.source import OdradekDataSource
 
 __all__ = [
     "OdradekDataSource",
     "add_dead_letters",
+    "connection_options",
     "deduplicate",
     "guarded",
     "publish_offsets",
@@ -43,5 +45,6 @@ __getattr__ = lazy_names(
             "where_or_dead",
         ),
         "odradek.spark.lag": ("publish_offsets",),
+        "odradek.spark.login": ("connection_options",),
     },
 )

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Final, Generic, Protocol, TypeVar
 
 from odradek import client
 from odradek.client.errors import PartialFailureError
+from odradek.client.security_settings import OTHER_SPELLINGS
 from odradek.client.settings import AdminSettings, ConsumerSettings, ProducerSettings
 from odradek.model.errors import ConfigError, ErrorCode, KafkaError, OdradekError
 from odradek.model.ids import TopicPartition
@@ -139,7 +140,10 @@ def _producer(config: ClientConfig) -> Producer:
 
 
 def _admin(config: ClientConfig) -> Admin:
-    known = {setting.key for setting in AdminSettings.settings.values()} | {"bootstrap.servers"}
+    known = {setting.key for setting in AdminSettings.settings.values()} | {
+        "bootstrap.servers",
+        *OTHER_SPELLINGS,
+    }
     return client.Admin.from_config({key: value for key, value in config.items() if key in known})
 
 

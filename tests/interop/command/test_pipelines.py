@@ -14,6 +14,7 @@ import pytest
 from tests.unit.pipelines.conftest import document, eventually, fake_command
 
 from odradek import Admin
+from odradek.client.settings import AdminSettings
 from odradek.pipelines.document import PIPELINES_TOPIC, Desired, PipelineDocument
 from odradek.pipelines.membership import supervisor_of
 from odradek.pipelines.outlining import outline_of_file
@@ -50,11 +51,11 @@ def no_pipeline_stays(bootstrap: str) -> Iterator[None]:
 class Supervising:
     """`odradek pipelines serve` on a thread, with runners that are scripts."""
 
-    def __init__(self, bootstrap: str, state: Path, name: str) -> None:
+    def __init__(self, bootstrap: str, state: Path, name: str, **client: Any) -> None:
         self.lines: list[str] = []
         self.launched: list[RunnerProcess] = []
         self._stopping = threading.Event()
-        terms = ServeTerms(servers=bootstrap, state_directory=state, name=name)
+        terms = ServeTerms(servers=bootstrap, state_directory=state, name=name, client=client)
         self._thread = threading.Thread(target=self._serve, args=[terms])
         self._thread.start()
 
@@ -313,7 +314,7 @@ def test_a_pipeline_is_upgraded(
     errors: list[str],
 ) -> None:
     file, target = streams_program
-    outline = json.dumps(outline_of_file(file, [], bootstrap).as_json())
+    outline = json.dumps(outline_of_file(file, [], {"ODRADEK_BOOTSTRAP": bootstrap}).as_json())
     run("pipeline", "run", str(file), "--name", name, "--", f"outline={outline}", "rows=3")
     possible = {
         row["mode"]: row for row in json.loads(run("pipeline", "upgrade", name, "--dry-run", "--json"))
@@ -363,7 +364,7 @@ def test_a_stopped_pipeline_begins_again(
     errors: list[str],
 ) -> None:
     file, _ = streams_program
-    outline = json.dumps(outline_of_file(file, [], bootstrap).as_json())
+    outline = json.dumps(outline_of_file(file, [], {"ODRADEK_BOOTSTRAP": bootstrap}).as_json())
     run("pipeline", "run", str(file), "--name", name, "--", f"outline={outline}")
     supervising("first")
     eventually(lambda: phase_of(name) == "running")
@@ -384,3 +385,19 @@ def test_a_stopped_pipeline_begins_again(
         ("run", f"{name}/v1"),
         ("reset", f"{name}/v2"),
     ]
+
+
+def test_a_supervisor_logs_in(tmp_path: Path) -> None:
+    with LocalBroker(secure=True) as broker:
+        settings = {"bootstrap.servers": broker.address, **broker.client_settings}
+        client = AdminSettings.arguments(settings)
+        del client["bootstrap_servers"]
+        with PipelineStore(broker.address, **client) as store:
+            store.change("copy", lambda before: document("copy", "run"))
+            supervisor = Supervising(broker.address, tmp_path / "state", "s1", **client)
+            try:
+                eventually(lambda: "copy" in store.statuses())
+                assert (supervisor_of(store.admin) or "").startswith("s1 at ")
+            finally:
+                supervisor.stop()
+        assert supervisor.launched

@@ -191,7 +191,7 @@ def test_a_version_that_was_rebuilt_goes_on_under_its_own_names(tmp_path: Path) 
         "from odradek.streams import Streams\napp = Streams('shop')\n"
         "app.stream('a', key='STRING').to('b', name='out')\n"
     )
-    continued = outline_of_file(file, [], "127.0.0.1:1", ".v2")
+    continued = outline_of_file(file, [], {"ODRADEK_BOOTSTRAP": "127.0.0.1:1"}, ".v2")
     assert (continued.app, continued.outputs[0].topic) == ("shop.v2", "b.v2")
 
 
@@ -214,7 +214,7 @@ def test_a_file_says_its_outline_or_what_is_wrong_with_it(tmp_path: Path) -> Non
         "import sys\nfrom odradek.streams import Streams\nprint('chatter')\n"
         "app = Streams(sys.argv[1])\napp.stream('a').to('b')\n"
     )
-    assert outline_of_file(file, ["shop"], "127.0.0.1:1").app == "shop"
+    assert outline_of_file(file, ["shop"], {"ODRADEK_BOOTSTRAP": "127.0.0.1:1"}).app == "shop"
     file.write_text("app = (")
     with pytest.raises(WrongProgram, match=r"program\.py, line 1: '\(' was never closed"):
-        outline_of_file(file, [], "127.0.0.1:1")
+        outline_of_file(file, [], {"ODRADEK_BOOTSTRAP": "127.0.0.1:1"})

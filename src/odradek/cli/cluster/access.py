@@ -10,21 +10,17 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from odradek import client
-from odradek.client.security_settings import OTHER_SPELLINGS, SecuritySettings
 from odradek.model.errors import OdradekError
 from odradek.model.lazy import lazy
 
 if TYPE_CHECKING:
+    from odradek.client import settings_file
     from odradek.client.network import address as network_address
     from odradek.client.network import wrong_peer
-    from odradek.config import sources as config_sources
-    from odradek.config.files import providers, secret_files
 else:
+    settings_file = lazy("odradek.client.settings_file")
     network_address = lazy("odradek.client.network.address")
     wrong_peer = lazy("odradek.client.network.wrong_peer")
-    config_sources = lazy("odradek.config.sources")
-    providers = lazy("odradek.config.files.providers")
-    secret_files = lazy("odradek.config.files.secret_files")
 
 COMMAND_CONFIG: Final = "odradek.command_config"
 """Where a command's context keeps the path of `--command-config`."""
@@ -48,19 +44,14 @@ def open_admin(bootstrap: str, *, patience_ms: int = PATIENCE_MS) -> Iterator[cl
 
 def connection_settings() -> dict[str, str]:
     """How to connect, by Kafka's names, as the file of `--command-config` says. What else is in it belongs to others."""
+    path = command_config()
+    return {} if path is None else settings_file.connection_settings(path, "--command-config")
+
+
+def command_config() -> str | None:
+    """The file of `--command-config`; None where there is none."""
     context = click.get_current_context(silent=True)
-    path = None if context is None else context.meta.get(COMMAND_CONFIG)
-    if not path:
-        return {}
-    written = config_sources.from_file(path).values
-    values = providers.looked_up(written)
-    known = {setting.key: setting for setting in SecuritySettings.settings.values()}
-    chosen = {key: value for key, value in values.items() if key in known or key in OTHER_SPELLINGS}
-    if any(
-        key in known and known[key].sensitive and not providers.has_variable(written[key]) for key in chosen
-    ):
-        secret_files.check_private(f"--command-config={path!r}", path)
-    return chosen
+    return (None if context is None else context.meta.get(COMMAND_CONFIG)) or None
 
 
 def check_reachable(bootstrap: str) -> None:

@@ -9,7 +9,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final
 
-from odradek.cli.cluster.access import CLIENT_ID, PATIENCE_MS, check_reachable, connection_settings
+from odradek.cli.cluster.access import (
+    CLIENT_ID,
+    PATIENCE_MS,
+    check_reachable,
+    command_config,
+    connection_settings,
+)
 from odradek.cli.output import print_json, remark
 from odradek.cli.pipeline import listing
 from odradek.model.lazy import lazy
@@ -38,12 +44,21 @@ def open_store(bootstrap: str) -> Iterator[PipelineStore]:
         yield store
 
 
-def client_arguments(bootstrap: str) -> dict[str, Any]:
+def client_arguments(bootstrap: str, client_id: str = CLIENT_ID) -> dict[str, Any]:
     """Of any client that a command makes, by the names of Python, without its servers."""
-    settings = {"bootstrap.servers": bootstrap, "client.id": CLIENT_ID, **connection_settings()}
+    settings = {"bootstrap.servers": bootstrap, "client.id": client_id, **connection_settings()}
     arguments = client_settings.AdminSettings.arguments(settings)
     del arguments["bootstrap_servers"]
     return arguments
+
+
+def program_environment(bootstrap: str) -> dict[str, str]:
+    """What a program of the user's finds its brokers by."""
+    path = command_config()
+    return {
+        "ODRADEK_BOOTSTRAP": bootstrap,
+        **({} if path is None else {"ODRADEK_CLIENT_CONFIG": os.path.abspath(path)}),
+    }
 
 
 def say_what_follows(store: PipelineStore, document: PipelineDocument, as_json: bool, text: str) -> None:

@@ -13,6 +13,7 @@ import click
 
 from odradek.cli.cluster.access import check_reachable
 from odradek.cli.options import bootstrap_option
+from odradek.cli.pipeline.access import client_arguments, program_environment
 from odradek.config.data_directory import default_data_directory
 from odradek.model.lazy import lazy
 from odradek.pipelines.lifecycle import RestartPolicy
@@ -55,7 +56,7 @@ def serve(state: str | None, processes_max: int | None, json_log: bool, bootstra
     events.configure(level="INFO", json_lines=json_log)
     check_reachable(bootstrap)
     directory = Path(state or Path(default_data_directory()) / "pipelines").absolute()
-    asked: list[int] = []
+    environment, asked = program_environment(bootstrap), list[int]()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda number, _: asked.append(number))
 
@@ -63,14 +64,16 @@ def serve(state: str | None, processes_max: int | None, json_log: bool, bootstra
         return runner_process.RunnerProcess(
             serving.runner_command(document, bootstrap, directory),
             directory=directory,
-            environment={"PYTHONUNBUFFERED": "1"},
+            environment={"PYTHONUNBUFFERED": "1", **environment},
         )
 
+    name = f"odradek-pipelines/{socket.gethostname()}/{os.getpid()}"
     terms = serving.ServeTerms(
         servers=bootstrap,
+        client=client_arguments(bootstrap, name),
         state_directory=directory,
         policy=RestartPolicy(starting_count_max=os.cpu_count() or 1, process_count_max=processes_max),
-        name=f"odradek-pipelines/{socket.gethostname()}/{os.getpid()}",
+        name=name,
     )
     serving.serve(
         terms,

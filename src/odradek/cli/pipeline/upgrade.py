@@ -10,7 +10,7 @@ import click
 
 from odradek.cli.options import bootstrap_option, json_option
 from odradek.cli.output import print_json, print_table
-from odradek.cli.pipeline.access import open_store, say_what_follows, who
+from odradek.cli.pipeline.access import open_store, program_environment, say_what_follows, who
 from odradek.model.errors import ConfigError
 from odradek.model.lazy import lazy
 from odradek.pipelines.upgrade import ModeVerdict, UpgradeMode
@@ -93,10 +93,11 @@ def _next_program(
     current = document.current
     if file is None:
         file, args = current.program, current.args
-    outline = outlining.outline_of_file(Path(file), args, bootstrap)
+    environment = program_environment(bootstrap)
+    outline = outlining.outline_of_file(Path(file), args, environment)
     continued = outline
     if current.suffix:
-        continued = outlining.outline_of_file(Path(file), args, bootstrap, current.suffix)
+        continued = outlining.outline_of_file(Path(file), args, environment, current.suffix)
     return upgrading.NextProgram(file=file, args=args, outline=outline, continued=continued)
 
 

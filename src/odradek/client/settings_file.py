@@ -1,0 +1,22 @@
+"""A file that says how to connect and log in, as `--command-config` and `ODRADEK_CLIENT_CONFIG` name it."""
+
+from __future__ import annotations
+
+from odradek.client.security_settings import OTHER_SPELLINGS, SecuritySettings
+from odradek.config import sources
+from odradek.config.files import providers, secret_files
+
+
+def connection_settings(path: str, said_by: str) -> dict[str, str]:
+    """How to connect, by Kafka's names. What else is in the file belongs to others. ConfigError, which names `said_by`, for a
+    file with secrets that others may read.
+    """
+    written = sources.from_file(path).values
+    values = providers.looked_up(written)
+    known = {setting.key: setting for setting in SecuritySettings.settings.values()}
+    chosen = {key: value for key, value in values.items() if key in known or key in OTHER_SPELLINGS}
+    if any(
+        key in known and known[key].sensitive and not providers.has_variable(written[key]) for key in chosen
+    ):
+        secret_files.check_private(f"{said_by}={path!r}", path)
+    return chosen
