@@ -9,10 +9,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, ClassVar, Final
 
-from sqlglot import Token, Tokenizer, TokenType, exp
+from sqlglot import Token, TokenType, exp
+from sqlglot import Tokenizer as SqlglotTokenizer
 from sqlglot.dialects.dialect import Dialect
 from sqlglot.errors import ErrorLevel, ParseError, TokenError
-from sqlglot.parser import Parser
+from sqlglot.parser import Parser as SqlglotParser
 
 from odradek.sql.errors import Position, SqlError
 
@@ -33,12 +34,12 @@ class Ksql(Dialect):
     DPIPE_IS_STRING_CONCAT = True
     STRICT_STRING_CONCAT = True
 
-    class Tokenizer(Tokenizer):
+    class Tokenizer(SqlglotTokenizer):
         IDENTIFIERS: ClassVar = ["`", '"']
         QUOTES: ClassVar = ["'"]
         STRING_ESCAPES: ClassVar = ["'"]
         RAW_STRINGS: ClassVar = [("$$", "$$")]
-        SINGLE_TOKENS: ClassVar = {**Tokenizer.SINGLE_TOKENS, "$": TokenType.DOLLAR}
+        SINGLE_TOKENS: ClassVar = {**SqlglotTokenizer.SINGLE_TOKENS, "$": TokenType.DOLLAR}
         KEYWORDS: ClassVar = {
             "||": TokenType.DPIPE,
             ">=": TokenType.GTE,
@@ -70,7 +71,7 @@ class Ksql(Dialect):
             "SELECT": TokenType.SELECT,
         }
 
-    class Parser(Parser):
+    class Parser(SqlglotParser):
         FUNCTIONS: ClassVar[dict[Any, Any]] = {}
         FUNCTION_PARSERS: ClassVar = {
             "CAST": lambda self: self._ksql_cast(),
