@@ -10,7 +10,7 @@ from odradek.client import Admin, NewTopic
 from odradek.pipelines.outline import OutputOutline, ProgramOutline
 from odradek.pipelines.upgrade import ModeVerdict
 from odradek.spark.exactly_once.driver import last_decision
-from odradek.streams.changelog_topics import changelog_topic
+from odradek.streams.plan.queries import changelog_topic
 
 _COMPACTED = {"cleanup.policy": "compact"}
 

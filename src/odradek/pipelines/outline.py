@@ -51,6 +51,13 @@ class OutputOutline:
     """In the order of the plan: Spark tells state apart by it."""
     sources_named: bool
     """Spark's checkpoint knows its sources by their names."""
+    other_topics: tuple[str, ...] = ()
+    """Of outputs that the same query writes."""
+
+    @property
+    def topics(self) -> tuple[str, ...]:
+        """All that it writes to, as far as names say it."""
+        return (*((self.topic,) if self.topic is not None else ()), *self.other_topics)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,6 +93,7 @@ class ProgramOutline:
                     sources=tuple(SourceOutline(**source) for source in output["sources"]),
                     states=tuple(StateOutline(**state) for state in output["states"]),
                     sources_named=output["sources_named"],
+                    other_topics=tuple(output.get("other_topics", ())),
                 )
                 for output in content["outputs"]
             ),

@@ -35,6 +35,7 @@ from odradek.streams.plan.operators import (
     walk,
 )
 from odradek.streams.plan.program import Program
+from odradek.streams.plan.queries import planned_queries
 from odradek.streams.plan.sources import can_be_named, source_names
 from odradek.streams.translation.translator import operators_with_old_values
 
@@ -59,7 +60,7 @@ def outline_of_streams(program: Program) -> ProgramOutline:
         partitions=program.partitions,
         outputs=tuple(
             OutputOutline(
-                name=sink.name,
+                name=query.name,
                 topic=sink.topic if isinstance(sink, TopicSink) else None,
                 is_topic=isinstance(sink, TopicSink),
                 sources=tuple(
@@ -73,8 +74,14 @@ def outline_of_streams(program: Program) -> ProgramOutline:
                     or (isinstance(operator, AsTable | TopicSource) and operator in with_old)
                 ),
                 sources_named=can_be_named(sink),
+                other_topics=tuple(
+                    output.topic
+                    for output in query.ends[1:]
+                    if isinstance(output, TopicSink) and output.topic is not None
+                ),
             )
-            for sink in program.ends
+            for query in planned_queries(program.ends)
+            for sink in [query.main]
         ),
     )
 

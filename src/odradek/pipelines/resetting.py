@@ -59,7 +59,7 @@ def reset(
     emptied: list[str] = []
     if outline is not None:
         if emptying_outputs:
-            emptied = sorted({output.topic for output in outline.outputs if output.topic is not None})
+            emptied = sorted({topic for output in outline.outputs for topic in output.topics})
             _empty(store.admin, emptied)
         _delete_changelogs(store.admin, outline)
         _forget_decisions(store.admin, sinks_of(name, document.current.suffix, outline))

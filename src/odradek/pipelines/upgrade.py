@@ -220,3 +220,9 @@ def _topic_note(output: OutputOutline, same: OutputOutline) -> Iterator[_Note]:
         yield _Note(
             text=f"{output.name} goes on in topic {same.topic}; what it wrote stays in {output.topic}"
         )
+    for topic in same.topics:
+        if topic not in output.topics and topic != same.topic:
+            yield _Note(text=f"{output.name}: {topic} is new: it gets what comes from now on")
+    for topic in output.topics:
+        if topic not in same.topics and topic != output.topic:
+            yield _Note(text=f"{output.name}: nothing is written to {topic} any more")

@@ -142,12 +142,12 @@ def _suffix(number: int) -> str:
 
 
 def _outputs(outline: ProgramOutline, suffix: str) -> list[str]:
-    return sorted({f"{output.topic}{suffix}" for output in outline.outputs if output.topic is not None})
+    return sorted({f"{topic}{suffix}" for output in outline.outputs for topic in output.topics})
 
 
 def _make_topics(admin: Admin, outline: ProgramOutline, suffix: str) -> None:
     """As those that they stand beside: as many partitions and replicas, the same settings."""
-    wanted = {output.topic for output in outline.outputs if output.topic is not None}
+    wanted = {topic for output in outline.outputs for topic in output.topics}
     there = sorted(wanted & set(admin.list_topics(internal=True)))
     if not there:
         return

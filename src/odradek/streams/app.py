@@ -200,9 +200,9 @@ class Streams:
         changelog: bool = True,
         options: Mapping[str, str] | None = None,
     ) -> Run:
-        """Run it: one query for each output. `checkpoint`: a directory that stays. `until_now`: end when all is read that
-        was there. `changelog`: with delivery exactly_once, keep state in topics, too; without its checkpoint, the program
-        then goes on with them where it was.
+        """Run it: one query for each output, or for those that name the same one (`to(..., query=)`). `checkpoint`: a directory
+        that stays. `until_now`: end when all is read that was there. `changelog`: with delivery exactly_once, keep state in
+        topics, too; without its checkpoint, the program then goes on with them where it was.
         """
         return running.start(
             self.program,

@@ -9,24 +9,19 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Mapping
-from typing import Final
 
 from odradek.client import Admin
 from odradek.client.groups.values import OffsetAndMetadata
 from odradek.model.ids import TopicPartition
 from odradek.spark.exactly_once.decision import Decision, group_of
-
-SUFFIX: Final = "-changelog"
-
-
-def changelog_topic(sink_id: str, operator: str) -> str:
-    """Of an operator, in the query that writes to a sink: each query has a state of its own."""
-    return f"{sink_id}-{operator}{SUFFIX}"
+from odradek.streams.plan.queries import CHANGELOG_SUFFIX
 
 
 def changelogs_among(topics: Collection[str], sink_id: str) -> list[str]:
     """Those of a sink. Another sink whose id begins with this one and a hyphen has some of them, perhaps."""
-    return sorted(name for name in topics if name.startswith(f"{sink_id}-") and name.endswith(SUFFIX))
+    return sorted(
+        name for name in topics if name.startswith(f"{sink_id}-") and name.endswith(CHANGELOG_SUFFIX)
+    )
 
 
 class LeftChangelogs:

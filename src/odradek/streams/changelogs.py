@@ -29,8 +29,9 @@ from odradek.spark.option_table import Use
 from odradek.spark.options import read_options
 from odradek.spark.reading.fetch import read_ranges
 from odradek.spark.reading.schema import arrow_schema
-from odradek.streams.changelog_topics import LeftChangelogs, changelog_topic, changelogs_among
+from odradek.streams.changelog_topics import LeftChangelogs, changelogs_among
 from odradek.streams.places import CheckpointPlace
+from odradek.streams.plan.queries import changelog_topic
 
 if TYPE_CHECKING:
     from odradek.client.admin.types import TopicDescription

@@ -17,6 +17,7 @@ from odradek.streams.feeding import FedTopic, read_rows
 from odradek.streams.language import Stream, Table
 from odradek.streams.plan.operators import Called, Operator, TopicSink, TopicSource, walk
 from odradek.streams.plan.program import Program
+from odradek.streams.plan.queries import planned_queries
 from odradek.streams.plan.windows import milliseconds
 from odradek.streams.processors.failures import LetterRules, unpacked_records
 from odradek.streams.processors.task import ScriptStep
@@ -53,6 +54,7 @@ class TestDriver:
     __test__ = False  # for pytest: no test case
 
     def __init__(self, program: Program, spark: SparkSession | None) -> None:
+        planned_queries(program.ends)
         self._program = program
         self._spark = session(program.name, spark or program.spark, program.partitions)
         self._fed: dict[str, FedTopic] = {}

@@ -158,9 +158,12 @@ class Stream:
         by: Expression | None = None,
         key_format: Format = "json",
         value_format: Format = "json",
+        query: str | None = None,
         name: str | None = None,
     ) -> None:
-        """Write to a topic, or `by` an expression that names the topic of each record."""
+        """Write to a topic, or `by` an expression that names the topic of each record. `query`: outputs that name the same one
+        are written by one query of Spark, in one transaction, and what they share is computed once.
+        """
         if (topic is None) == (by is None):
             raise ConfigError("to: give a topic, or by= an expression that names one")
         self._program.end(
@@ -171,6 +174,7 @@ class Stream:
                 topic_expression=by,
                 key_format=checked_format(key_format, "key"),
                 value_format=checked_format(value_format, "value"),
+                query=query,
             )
         )
 
@@ -315,9 +319,10 @@ class Table:
         *,
         key_format: Format = "json",
         value_format: Format = "json",
+        query: str | None = None,
         name: str | None = None,
     ) -> None:
-        """Write the updates to a topic, its changelog: compacted, and made so unless it is there."""
+        """Write the updates to a topic, its changelog: compacted, and made so unless it is there. `query` as in `Stream.to`."""
         source = self.to_stream().operator
         self._program.end(
             TopicSink(
@@ -327,6 +332,7 @@ class Table:
                 key_format=key_format,
                 value_format=value_format,
                 is_changelog=True,
+                query=query,
             )
         )
 

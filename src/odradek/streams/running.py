@@ -1,4 +1,6 @@
-"""A program on a broker: one query of Spark for each output, each with a checkpoint of its own."""
+"""A program on a broker: a query of Spark for each output, or for those that name the same one. Each has a checkpoint of its
+own.
+"""
 
 from __future__ import annotations
 
@@ -13,32 +15,30 @@ from odradek.model.errors import ConfigError
 from odradek.spark import connections
 from odradek.spark.option_table import Use
 from odradek.spark.options import read_options
-from odradek.spark.outgoing import PACKED
 from odradek.streams.asking import AskedTable, AskedTables
 from odradek.streams.changelogs import SinkChangelogs, make_compacted
 from odradek.streams.places import CheckpointPlace
 from odradek.streams.plan.operators import Called, Operator, TopicSink, TopicSource, walk
 from odradek.streams.plan.program import Program
+from odradek.streams.plan.queries import PlannedQuery, planned_queries
 from odradek.streams.plan.sources import can_be_named, source_names
 from odradek.streams.processors.failures import LetterRules, Letters, unpacked_records
 from odradek.streams.records import StreamRecord
 from odradek.streams.session import session
 from odradek.streams.translation import Translator
-from odradek.streams.translation.formats import encoded
 from odradek.streams.translation.frames import (
-    HEADERS,
     STATE,
     RecordFrame,
-    columns,
     passes,
     record_schema,
     scope,
 )
 from odradek.streams.translation.incoming import incoming, reading_options
+from odradek.streams.translation.outputs import outgoing
 from odradek.streams.translation.translator import Tasks
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame
+    from pyspark.sql import DataFrame
     from pyspark.sql.streaming.query import StreamingQuery
 
     from odradek.views.table_view import TableView
@@ -118,9 +118,11 @@ def start(
     until_now: bool,
     options: Mapping[str, str],
 ) -> Run:
-    """Start a query for each output. ConfigError for a program that writes nothing, or has no servers."""
-    sinks = program.ends
-    if not sinks:
+    """Start the queries. ConfigError for outputs that one query cannot write, and for a program that writes nothing, or has no
+    servers.
+    """
+    planned = planned_queries(program.ends)
+    if not planned:
         raise ConfigError(f"{program.name} writes nothing: end a stream with to(...) or foreach(...)")
     queries: dict[str, StreamingQuery] = {}
     topics: dict[str, int] = {}
@@ -128,38 +130,38 @@ def start(
     asked = (
         AskedTables(_client_options(program), tables) if program.servers is not None else AskedTables({}, {})
     )
-    rules = _letter_rules(program)
+    rules = _letter_rules(program, planned)
     spark = session(program.name, program.spark, program.partitions)
     by_name_before = spark.conf.get(_SOURCES_BY_NAME) or "false"
     named: set[str] = set()
     try:
-        for sink in sinks:
-            place = _place_of(checkpoint, sink)
+        for query in planned:
+            sink, place = query.main, _place_of(checkpoint, query)
             changelogs = None
             if isinstance(sink, TopicSink) and delivery == "exactly_once" and changelog:
                 changelogs = SinkChangelogs.open(
-                    _client_options(program), _sink_id(program, sink), program.partitions, place
+                    _client_options(program), _sink_id(program, query), program.partitions, place
                 )
             names = _names_in(place, sink)
-            named.update([sink.name] if names else ())
+            named.update([query.name] if names else ())
             spark.conf.set(_SOURCES_BY_NAME, str(bool(names)).lower())
-            frame = _translator(program, sinks, topics, rules[sink], changelogs, names).frame(sink.inputs[0])
+            rule = rules[query.name]
+            translator = _translator(program, program.ends, topics, rule, changelogs, names, query.tails)
+            frame = translator.frame(sink.inputs[0])
             if changelogs is not None:
                 changelogs.leave_others()
             if isinstance(sink, TopicSink):
-                if sink.is_changelog and sink.topic is not None:
-                    tables[sink.topic] = AskedTable.of(sink, frame)
-                    make_compacted(_client_options(program), sink.topic)
-                writer = _topic_writer(program, sink, frame, delivery, options)
+                tables.update(_tables_of(program, {sink: frame, **translator.tail_frames}))
+                writer = _topic_writer(program, query, outgoing(sink, frame), delivery, options)
                 writer = writer.options(**(changelogs.sink_options if changelogs else {}))
             else:
                 assert isinstance(sink, Called)
                 writer = frame.rows.writeStream.foreachBatch(_Calls(frame, sink, _client_options(program)))
-            writer = writer.queryName(f"{program.name}.{sink.name}").option("checkpointLocation", place.uri)
+            writer = writer.queryName(f"{program.name}.{query.name}").option("checkpointLocation", place.uri)
             writer = (
                 writer.trigger(availableNow=True) if until_now else writer.trigger(processingTime=interval)
             )
-            queries[sink.name] = writer.outputMode("append").start()
+            queries[query.name] = writer.outputMode("append").start()
     except BaseException:
         Run(queries, asked).stop()
         raise
@@ -168,10 +170,20 @@ def start(
     return Run(queries, asked, frozenset(named))
 
 
-def _place_of(checkpoint: str, sink: Operator) -> CheckpointPlace:
+def _tables_of(program: Program, frames: Mapping[TopicSink, RecordFrame]) -> dict[str, AskedTable]:
+    """By topic, what outputs write that can be asked. The topics are there then."""
+    tables: dict[str, AskedTable] = {}
+    for output, frame in frames.items():
+        if output.is_changelog and output.topic is not None:
+            tables[output.topic] = AskedTable.of(output, frame)
+            make_compacted(_client_options(program), output.topic)
+    return tables
+
+
+def _place_of(checkpoint: str, query: PlannedQuery) -> CheckpointPlace:
     """Of one query's checkpoint, below that of the program."""
     return CheckpointPlace(
-        f"{checkpoint}/{sink.name}" if "://" in checkpoint else str(Path(checkpoint) / sink.name)
+        f"{checkpoint}/{query.name}" if "://" in checkpoint else str(Path(checkpoint) / query.name)
     )
 
 
@@ -213,53 +225,31 @@ class _Calls:
                     producer.send(letter["topic"], record["value"], key=record["key"], headers=headers)
 
 
-def _letter_rules(program: Program) -> dict[Operator, LetterRules]:
-    """By output. What several outputs need is computed for each, but its dead letters are written once: by outputs to topics,
+def _letter_rules(program: Program, planned: list[PlannedQuery]) -> dict[str, LetterRules]:
+    """By query. What several queries need is computed for each, but its dead letters are written once: by outputs to topics,
     which have transactions, before others.
     """
-    rules: dict[Operator, LetterRules] = {}
+    rules: dict[str, LetterRules] = {}
     written: set[str] = set()
-    for sink in sorted(program.ends, key=lambda end: isinstance(end, Called)):
-        rules[sink] = LetterRules(program=program, elsewhere=frozenset(written))
-        written.update(operator.name for operator in walk(sink))
+    for query in sorted(planned, key=lambda query: isinstance(query.main, Called)):
+        rules[query.name] = LetterRules(program=program, elsewhere=frozenset(written))
+        written.update(operator.name for operator in walk(*query.ends))
     return rules
 
 
-def outgoing(sink: TopicSink, frame: RecordFrame) -> DataFrame:
-    """The rows that `format("odradek")` writes."""
-    rows = scope(frame) if sink.topic_expression is not None else frame.rows
-    topic = sf.lit(sink.topic) if sink.topic_expression is None else columns([sink.topic_expression])[0]
-    passing: list[Column] = []
-    if passes(rows):
-        topic = sf.coalesce(sf.col(STATE).getField("topic"), topic.cast("string"))
-        passing.append(sf.col(STATE).getField("records").alias(PACKED))
-    kinds = {name: frame.rows.schema[name].dataType for name in ("__key", "__value")}
-    key, value = kinds["__key"], kinds["__value"]
-    assert isinstance(key, StructType)
-    assert isinstance(value, StructType)
-    return rows.select(
-        encoded("__key", key, sink.key_format, bare=len(key.fields) == 1).alias("key"),
-        encoded("__value", value, sink.value_format, bare=value.fieldNames() == ["value"]).alias("value"),
-        topic.cast("string").alias("topic"),
-        sf.timestamp_millis("__timestamp").alias("timestamp"),
-        sf.coalesce("__headers", sf.array().cast(HEADERS)).alias("headers"),
-        *passing,
-    )
-
-
 def _topic_writer(
-    program: Program, sink: TopicSink, frame: RecordFrame, delivery: str, options: Mapping[str, str]
+    program: Program, query: PlannedQuery, rows: DataFrame, delivery: str, options: Mapping[str, str]
 ) -> Any:
     given = {name: value for name, value in _client_options(program).items() if name not in _OF_READERS}
-    writer = outgoing(sink, frame).writeStream.format("odradek").options(**given)
+    writer = rows.writeStream.format("odradek").options(**given)
     writer = writer.option("delivery", delivery)
     if delivery == "exactly_once":
-        writer = writer.option("sinkId", _sink_id(program, sink))
+        writer = writer.option("sinkId", _sink_id(program, query))
     return writer.options(**options)
 
 
-def _sink_id(program: Program, sink: TopicSink) -> str:
-    return f"{program.name}.{sink.name}"
+def _sink_id(program: Program, query: PlannedQuery) -> str:
+    return f"{program.name}.{query.name}"
 
 
 def _client_options(program: Program) -> dict[str, str]:
@@ -277,6 +267,7 @@ def _translator(
     rules: LetterRules,
     changelogs: SinkChangelogs | None = None,
     names: Mapping[TopicSource, str] | None = None,
+    tails: Mapping[Operator, tuple[TopicSink, ...]] | None = None,
 ) -> Translator:
     """`topics` numbers the sources, for all queries of a program. `names`: what Spark's checkpoint calls them."""
     spark = session(program.name, program.spark, program.partitions)
@@ -292,7 +283,7 @@ def _translator(
 
     of_operator = None if changelogs is None else changelogs.of
     tasks = Tasks(program.partitions, of_operator, letters=rules.of, topics=read_topics)
-    return Translator(spark=spark, read=read, ends=ends, tasks=tasks)
+    return Translator(spark=spark, read=read, ends=ends, tasks=tasks, tails=tails)
 
 
 def _topic_frame(

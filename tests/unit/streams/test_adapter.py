@@ -21,8 +21,8 @@ from pyspark.sql.streaming.tws_tester import TwsTester
 
 from odradek.streams.changelogs import StateChangelog
 from odradek.streams.processors.ports import KeyedProcessor
-from odradek.streams.translation.adapter import PACKED_BYTES, TaskProcessor, TaskRun, packed_changes
-from odradek.streams.translation.packing import ROWS, packed, unpacked
+from odradek.streams.translation.adapter import TaskProcessor, TaskRun, packed_changes
+from odradek.streams.translation.packing import PACKED_BYTES, ROWS, packed, unpacked
 
 HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
 PASSING = pa.struct([("topic", pa.string()), ("records", pa.binary())])

@@ -165,9 +165,13 @@ class TopicSink(Operator):
     value_format: Format = "json"
     is_changelog: bool = False
     """Of a table: the last record of each key is what counts."""
+    query: str | None = None
+    """Of Spark, which writes it; None: one of its own, called like the output."""
 
     def details(self) -> str:
-        return f"topic {self.topic}" if self.topic_expression is None else f"topic by {self.topic_expression}"
+        query = "" if self.query is None else f", query {self.query}"
+        topic = self.topic if self.topic_expression is None else f"by {self.topic_expression}"
+        return f"topic {topic}{query}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

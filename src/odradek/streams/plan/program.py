@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Literal, TypeAlias, get_args
 from odradek.model.errors import ConfigError
 from odradek.streams.plan.describing import description
 from odradek.streams.plan.operators import Emit, Operator
+from odradek.streams.plan.queries import check_changelogs
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -61,7 +62,8 @@ class Program:
             raise ConfigError("on_error='dead-letter' needs bad=, the topic of dead letters")
 
     def end(self, operator: Operator) -> None:
-        """A sink: what the program is there for."""
+        """A sink: what the program is there for. ConfigError where states of two operators would be in one topic."""
+        check_changelogs([*self.ends, operator])
         self.ends.append(operator)
 
     def describe(self) -> str:

@@ -44,6 +44,7 @@ from odradek.streams.processors.task import (
 )
 from odradek.streams.translation.frames import ORIGIN, STATE, carried
 from odradek.streams.translation.packing import (
+    PACKED_BYTES,
     ROWS,
     SAID,
     TASK,
@@ -62,8 +63,6 @@ if TYPE_CHECKING:
 
 _STATE: Final = "state"
 _EXAMPLE: Final = b"example row"
-PACKED_BYTES: Final = 4 << 20
-"""Of changes in one row, about."""
 _PASSING: Final = StructType().add("topic", StringType()).add("records", BinaryType())
 _HEADERS: Final = ArrayType(StructType().add("key", StringType()).add("value", BinaryType()))
 

@@ -29,6 +29,8 @@ STATE: Final = "__state"
 """Where it is not null, a row is no record: it takes changes of a task's state, or a dead letter, to the sink, and each
 operator lets it pass.
 """
+KEPT: Final = "__kept"
+"""In rows that keep another one, which goes on when an output on the way is written: that one."""
 ORIGIN: Final = "__origin"
 """The record that a row comes from, as it was read, for dead letters."""
 
@@ -51,7 +53,7 @@ class RecordFrame:
 
 def carried(rows: DataFrame) -> tuple[str, ...]:
     """The columns that every operator hands on, where these rows have them."""
-    return tuple(name for name in (STATE, ORIGIN) if name in rows.columns)
+    return tuple(name for name in (STATE, ORIGIN, KEPT) if name in rows.columns)
 
 
 def passes(rows: DataFrame) -> bool:

@@ -22,6 +22,8 @@ TASK: Final = "__task"
 ROWS: Final = "__rows"
 PACKED: Final = StructType().add(TASK, IntegerType()).add(ROWS, BinaryType())
 SAID: Final = StructType().add(ROWS, BinaryType())
+PACKED_BYTES: Final = 4 << 20
+"""Of records that pass in one row, about."""
 ROW_BYTES_MAX: Final = 8 << 20
 """Of the rows that are packed together, about."""
 

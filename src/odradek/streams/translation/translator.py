@@ -26,6 +26,7 @@ from odradek.streams.plan.operators import (
     Operator,
     Repartitioned,
     Selected,
+    TopicSink,
     TopicSource,
     walk,
 )
@@ -38,7 +39,9 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from odradek.streams.changelogs import StateChangelog
+    from odradek.streams.translation import outputs
 else:
+    outputs = lazy("odradek.streams.translation.outputs")
     errors = lazy("pyspark.errors")
 
 
@@ -65,7 +68,9 @@ class Tasks:
 
 
 class Translator:
-    """`read` gives the records of a topic: a stream's, or those of a test. `tasks`: into how many parts keys are divided."""
+    """`read` gives the records of a topic: a stream's, or those of a test. `tasks`: into how many parts keys are divided.
+    `tails`: outputs that are written on the way, by the operator where they turn off.
+    """
 
     def __init__(
         self,
@@ -74,7 +79,7 @@ class Translator:
         read: Callable[[TopicSource], RecordFrame],
         ends: Iterable[Operator],
         tasks: Tasks,
-        every: bool = False,
+        tails: Mapping[Operator, Iterable[TopicSink]] | None = None,
     ) -> None:
         self.spark = spark
         self.read = read
@@ -82,6 +87,9 @@ class Translator:
         ends = list(ends)
         self.wants_old = operators_with_old_values(ends)
         self.keep_null_keys = repartitions_with_null_keys(ends)
+        self._tails = dict(tails or {})
+        self.tail_frames: dict[TopicSink, RecordFrame] = {}
+        """Of the outputs that turned off on the way."""
         self._frames: dict[Operator, RecordFrame] = {}
 
     def frame(self, operator: Operator) -> RecordFrame:
@@ -91,7 +99,18 @@ class Translator:
                 frame = self._frames[operator] = translate(operator, self)
             except errors.AnalysisException as error:
                 raise ConfigError(f"{operator.name}: {error.getMessage().splitlines()[0]}") from None
+            for sink in self._tails.get(operator, ()):
+                frame = self._frames[operator] = self._with_tail(operator, frame, sink)
         return frame
+
+    def _with_tail(self, operator: Operator, frame: RecordFrame, sink: TopicSink) -> RecordFrame:
+        """What is written there passes in the rows that go on from here."""
+        shared = dict(self._frames)
+        self._frames[operator] = outputs.doubled(frame)
+        tail = self.tail_frames[sink] = self.frame(sink.inputs[0])
+        written = outputs.outgoing(sink, tail)
+        self._frames = shared
+        return outputs.undoubled(frame, written)
 
 
 @singledispatch

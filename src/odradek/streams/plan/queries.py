@@ -1,0 +1,118 @@
+"""Which outputs of a program one query writes: those that name the same one; each of the others has a query of its own.
+
+A query has one output that needs all its state. The others turn off on the way there, at the last operator that they share with
+it, and need no more than operators without state after it: so nothing is computed twice.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from odradek.model.errors import ConfigError
+from odradek.streams.plan.keyed import ForeignKeyJoin
+from odradek.streams.plan.operators import AsTable, FrameSource, Operator, TopicSink, TopicSource, walk
+
+CHANGELOG_SUFFIX: Final = "-changelog"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlannedQuery:
+    """`main`: the output at the end of the whole plan. `tails`: the other outputs, by the operator where they turn off."""
+
+    name: str
+    main: Operator
+    tails: Mapping[Operator, tuple[TopicSink, ...]]
+
+    @property
+    def ends(self) -> list[Operator]:
+        """All its outputs, the main one first."""
+        return [self.main, *(sink for sinks in self.tails.values() for sink in sinks)]
+
+
+def query_name(end: Operator) -> str:
+    """Of the query that writes an output."""
+    return (end.query or end.name) if isinstance(end, TopicSink) else end.name
+
+
+def planned_queries(ends: Iterable[Operator]) -> list[PlannedQuery]:
+    """In the order of their first outputs. ConfigError for outputs that cannot be written by one query."""
+    groups: dict[str, list[Operator]] = {}
+    for end in ends:
+        groups.setdefault(query_name(end), []).append(end)
+    return [_planned(name, group) for name, group in groups.items()]
+
+
+def changelog_topic(sink_id: str, operator: str) -> str:
+    """Of an operator, in the query that writes to a sink: each query has a state of its own."""
+    return f"{sink_id}-{operator}{CHANGELOG_SUFFIX}"
+
+
+def check_changelogs(ends: Iterable[Operator]) -> None:
+    """ConfigError where the states of two operators would be in one topic."""
+    queries: dict[str, list[Operator]] = {}
+    for end in ends:
+        queries.setdefault(query_name(end), []).append(end)
+    owners: dict[str, tuple[str, str]] = {}
+    for query, group in queries.items():
+        for operator in _names_of_states(group):
+            owner = owners.setdefault(changelog_topic(query, operator), (query, operator))
+            if owner != (query, operator):
+                raise ConfigError(
+                    f"{owner[1]!r} in {owner[0]!r} and {operator!r} in {query!r} would keep their state in one topic: give one"
+                    " of the outputs or operators another name"
+                )
+
+
+def _names_of_states(ends: Iterable[Operator]) -> Iterator[str]:
+    for operator in walk(*ends):
+        if operator.has_state or isinstance(operator, (AsTable, TopicSource)):
+            yield operator.name
+        if isinstance(operator, ForeignKeyJoin):
+            yield f"{operator.name}-old"
+
+
+def _planned(name: str, ends: list[Operator]) -> PlannedQuery:
+    main = max(ends, key=lambda end: sum(map(_needs_main, walk(end))))
+    tails: dict[Operator, tuple[TopicSink, ...]] = {}
+    plan = set(walk(main))
+    for end in ends:
+        if end is not main:
+            if not isinstance(end, TopicSink) or not isinstance(main, TopicSink):
+                raise ConfigError(f"query {name!r}: {end.name} is called like it: give one another name")
+            turning = _turning_off(name, main, end, plan)
+            tails[turning] = (*tails.get(turning, ()), end)
+    return PlannedQuery(name=name, main=main, tails=tails)
+
+
+def _turning_off(name: str, main: TopicSink, tail: TopicSink, plan: set[Operator]) -> Operator:
+    """The last operator that an output shares with the main one."""
+    operator: Operator = tail
+    while operator not in plan:
+        if _needs_main(operator) or len(operator.inputs) != 1:
+            raise ConfigError(
+                f"query {name!r} cannot write {tail.name}: {operator.name} is not on the way to {main.name}. Leave query= away"
+                " there, or write what they share to a topic with through(...)"
+            )
+        (operator,) = operator.inputs
+    if _paths(main)[operator] > 1:
+        raise ConfigError(
+            f"query {name!r} cannot write {tail.name}: {main.name} needs {operator.name} twice. Leave query= away there"
+        )
+    return operator
+
+
+def _needs_main(operator: Operator) -> bool:
+    """Operators with state, and sources, stand on the way to the main output."""
+    return operator.has_state or isinstance(operator, (TopicSource, FrameSource, AsTable))
+
+
+def _paths(end: Operator) -> Counter[Operator]:
+    """On how many ways each operator leads to this output."""
+    paths: Counter[Operator] = Counter({end: 1})
+    for operator in reversed(list(walk(end))):
+        for source in operator.inputs:
+            paths[source] += paths[operator]
+    return paths

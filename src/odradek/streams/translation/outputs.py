@@ -1,0 +1,140 @@
+"""From frames to the rows that `format("odradek")` writes; and outputs that turn off before a query's end.
+
+A query of Spark has one plan and one sink. What is written to another topic on the way is computed from a copy of each row,
+packed, and passes on to the sink as changes of state do: in rows that are no records.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from functools import partial
+from typing import Any, Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as sf
+from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.types import StructType
+
+from odradek.spark.outgoing import PACKED, RowFormat
+from odradek.spark.outgoing_rows import outgoing_rows
+from odradek.streams.plan.operators import TopicSink
+from odradek.streams.translation.formats import encoded
+from odradek.streams.translation.frames import (
+    HEADERS,
+    KEPT,
+    STATE,
+    RecordFrame,
+    columns,
+    passes,
+    scope,
+)
+from odradek.streams.translation.letters import PASSING_TYPE
+from odradek.streams.translation.packing import PACKED_BYTES, packed
+
+_IS_KEPT: Final = "__is_kept"
+_LAYOUT: Final = RowFormat(topic=None, columns=frozenset({"key", "value", "topic", "timestamp", "headers"}))
+
+
+def outgoing(sink: TopicSink, frame: RecordFrame) -> DataFrame:
+    """The rows that `format("odradek")` writes."""
+    rows = scope(frame) if sink.topic_expression is not None else frame.rows
+    topic = sf.lit(sink.topic) if sink.topic_expression is None else columns([sink.topic_expression])[0]
+    passing: list[Column] = []
+    if passes(rows):
+        topic = sf.coalesce(sf.col(STATE).getField("topic"), topic.cast("string"))
+        passing.append(sf.col(STATE).getField("records").alias(PACKED))
+    passing += [sf.col(name) for name in (KEPT,) if name in rows.columns]
+    kinds = {name: frame.rows.schema[name].dataType for name in ("__key", "__value")}
+    key, value = kinds["__key"], kinds["__value"]
+    assert isinstance(key, StructType)
+    assert isinstance(value, StructType)
+    return rows.select(
+        encoded("__key", key, sink.key_format, bare=len(key.fields) == 1).alias("key"),
+        encoded("__value", value, sink.value_format, bare=value.fieldNames() == ["value"]).alias("value"),
+        topic.cast("string").alias("topic"),
+        sf.timestamp_millis("__timestamp").alias("timestamp"),
+        sf.coalesce("__headers", sf.array().cast(HEADERS)).alias("headers"),
+        *passing,
+    )
+
+
+def doubled(frame: RecordFrame) -> RecordFrame:
+    """Each record, and behind it a row that passes and keeps it. What passed before is kept, too, and not doubled."""
+    rows = frame.rows
+    copies = sf.array(sf.lit(False), sf.lit(True))
+    if passes(rows):
+        copies = sf.when(sf.col(STATE).isNull(), copies).otherwise(sf.array(sf.lit(True)))
+    is_kept = sf.col(_IS_KEPT)
+    passing = sf.struct(sf.lit("").alias("topic"), sf.lit(None).cast("binary").alias("records"))
+    return frame.with_rows(
+        rows.select("*", sf.explode(copies).alias(_IS_KEPT)).select(
+            *(sf.col(name) for name in rows.columns if name != STATE),
+            sf.when(is_kept, passing.cast(PASSING_TYPE)).alias(STATE),
+            sf.when(is_kept, sf.struct(*(sf.col(name) for name in rows.columns))).alias(KEPT),
+        )
+    )
+
+
+def undoubled(frame: RecordFrame, written: DataFrame) -> RecordFrame:
+    """The frame as it was before `doubled`; what was made of the copies, to be `written`, passes in it."""
+    rows = frame.rows
+    schema = StructType([*rows.schema.fields]).toNullable()
+    if not passes(rows):
+        schema = schema.add(STATE, PASSING_TYPE)
+    rejoin = partial(_rejoined, to_arrow_schema(schema, timezone="UTC"))
+    return frame.with_rows(written.mapInArrow(rejoin, schema))
+
+
+def _rejoined(schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """The rows that were kept; at the end, one like the last of them for each few megabytes that are to be written."""
+    made: dict[str, list[pa.RecordBatch]] = {}
+    letters: list[dict[str, Any]] = []
+    last: pa.RecordBatch | None = None
+    for batch in batches:
+        is_kept = pc.is_valid(batch[KEPT])
+        kept = _restored(batch[KEPT].filter(is_kept), schema)
+        if kept.num_rows:
+            last = kept.slice(kept.num_rows - 1)
+            yield kept
+        others = batch.filter(pc.invert(is_kept))
+        is_record = pc.is_null(others[PACKED])
+        letters += others.filter(pc.invert(is_record)).select(["topic", PACKED]).to_pylist()
+        of_topics = outgoing_rows(others.filter(is_record), _LAYOUT, marks=None, first_sequence=0)
+        for topic, records in of_topics:
+            made.setdefault(topic, []).append(records)
+    states = [{"topic": letter["topic"], "records": letter[PACKED]} for letter in letters]
+    states += [
+        {"topic": topic, "records": data} for topic, records in made.items() for data in _packed(records)
+    ]
+    if states:
+        assert last is not None  # each record has a copy that is kept
+        yield _looking_like(last, states, schema)
+
+
+def _restored(kept: pa.StructArray, schema: pa.Schema) -> pa.RecordBatch:
+    fields = dict(zip((field.name for field in kept.type), kept.flatten(), strict=True))
+    arrays = [
+        fields[field.name].cast(field.type) if field.name in fields else pa.nulls(len(kept), field.type)
+        for field in schema
+    ]
+    return pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+
+def _packed(batches: list[pa.RecordBatch]) -> Iterator[bytes]:
+    waiting: list[pa.RecordBatch] = []
+    for batch in batches:
+        waiting.append(batch)
+        if sum(records.nbytes for records in waiting) >= PACKED_BYTES:
+            yield packed(pa.Table.from_batches(waiting))
+            waiting = []
+    if waiting:
+        yield packed(pa.Table.from_batches(waiting))
+
+
+def _looking_like(row: pa.RecordBatch, states: list[dict[str, Any]], schema: pa.Schema) -> pa.RecordBatch:
+    """Rows that pass: expressions of the user's see them, and the tasks of one key keep their order."""
+    copies = row.take(pa.array([0] * len(states)))
+    arrays = [pa.array(states, field.type) if field.name == STATE else copies[field.name] for field in schema]
+    return pa.RecordBatch.from_arrays(arrays, schema=schema)
