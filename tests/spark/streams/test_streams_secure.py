@@ -12,7 +12,8 @@ from pyspark.sql import SparkSession
 
 from odradek.client import Admin, Consumer, NewTopic, Producer
 from odradek.client.admin.users import NewPassword
-from odradek.config.properties import format_properties
+from odradek.config.files.properties import format_properties
+from odradek.model.ids import TopicPartition
 from odradek.protocol.acls import AclResourceType
 from odradek.security.acls import (
     Acl,
@@ -86,7 +87,7 @@ def test_a_program_logs_in_and_needs_the_rules_that_the_page_names(
         if round_number == 1:
             shutil.rmtree(tmp_path / "checkpoint")
     with Consumer.from_config({**reach, "isolation.level": "read_committed"}) as consumer:
-        consumer.subscribe(["totals"])
+        consumer.assign([TopicPartition("totals", 0)])
         consumer.seek_to_beginning()
         rows = [json.loads(record.value or b"null") for record in consumer.poll(10.0)]
     assert rows[-1] == {"sum": 6}
