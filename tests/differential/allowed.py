@@ -73,11 +73,6 @@ EVERYWHERE: Final = (
 
 ON_PURPOSE: Final = (
     Allowed(
-        places=_api_keys(17, 36, 38, 39, 40, 41),
-        here=NOT_THERE,
-        why="Security is not served yet, so it is not offered.",
-    ),
-    Allowed(
         places=_api_keys(80, 81),
         here=NOT_THERE,
         why="Odradek has no Raft quorum whose voters could be changed.",
