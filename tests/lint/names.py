@@ -46,8 +46,6 @@ EMPTY: Final = frozenset({"one", "found", "told", "each"})
 EMPTY_IN_HOUSE: Final = EMPTY | {"answer", "item", "result"}
 """There are many of each: `response`, `future`, `partition` or `records` says which."""
 HOUSE: Final = frozenset({"src", "tests", "tools"})
-IN_THE_MAKING: Final = frozenset({"sql", "streams"})
-"""Rooms of src that many people write at the same time; their names are looked at when they stand."""
 HARD_WORDS: Final = {
     "anew": "again, or what happens: starts_empty",
     "told": "sent, reported, heard; or what it is",
@@ -92,9 +90,10 @@ def findings(root: Path) -> Iterator[str]:
         yield from (
             f"{where}:{line}: {word!r} in a name: write {HARD_WORDS[word]}" for line, word in _hard(text)
         )
+        empty = EMPTY_IN_HOUSE if where.parts[0] in HOUSE else EMPTY
         yield from (
             f"{where}:{line}: a variable named {name}: say what it holds"
-            for line, name in _empty(text, EMPTY_IN_HOUSE if _is_in_house(where) else EMPTY)
+            for line, name in _empty(text, empty)
         )
         if where.parts[0] == "src" and not _is_exempt(where):
             for name in _classes(text):
@@ -108,10 +107,6 @@ def _files(root: Path) -> list[Path]:
     return sorted(
         path for folder in SOURCES for path in (root / folder).rglob("*.py") if path.name != "__init__.py"
     )
-
-
-def _is_in_house(where: Path) -> bool:
-    return where.parts[0] in HOUSE and not (where.parts[0] == "src" and where.parts[2] in IN_THE_MAKING)
 
 
 def _is_exempt(where: Path) -> bool:

@@ -61,7 +61,9 @@ class Sampler:
         self._holds[broker.node_id] += loop_hold_count(log_file, self._log_positions[broker.node_id])
         self._log_positions[broker.node_id] = figures.log_bytes
         return {
-            **{name: value for name, value in asdict(figures).items() if name != "held_bytes"},  # not asked here
+            **{
+                name: value for name, value in asdict(figures).items() if name != "held_bytes"
+            },  # not asked here
             "data_bytes": _weight(broker.terms.directory),
             "loop_holds": self._holds[broker.node_id],
             "cpu_s": round(process_time_s(broker.pid), 2),

@@ -95,8 +95,8 @@ class RestClient:
 
     def info(self) -> dict[str, Any]:
         """Version, cluster and service id of the server."""
-        answer: dict[str, Any] = self._request("GET", "/info")["KsqlServerInfo"]
-        return answer
+        server_info: dict[str, Any] = self._request("GET", "/info")["KsqlServerInfo"]
+        return server_info
 
     def execute(
         self,

@@ -163,9 +163,9 @@ def struct_of_fields(fields: Sequence[tuple[str, SqlType]]) -> SqlType:
     return SqlType(kind="STRUCT", fields=tuple(fields))
 
 
-def lambda_of(result: SqlType) -> SqlType:
+def lambda_of(body_type: SqlType) -> SqlType:
     """An argument such as `x => x + 1`, whose body has this type."""
-    return SqlType(kind="LAMBDA", parts=(result,))
+    return SqlType(kind="LAMBDA", parts=(body_type,))
 
 
 # ---- which becomes which

@@ -237,8 +237,8 @@ class ExpressionCompiler:
         otherwise = TypedText("null", NULL) if default is None else self.typed(default)
         kind = self._one_type([*results, otherwise], "the results of CASE")
         branches = " ".join(
-            f"when {condition} then {converted(*result, kind)}"
-            for condition, result in zip(conditions, results, strict=True)
+            f"when {condition} then {converted(*branch_value, kind)}"
+            for condition, branch_value in zip(conditions, results, strict=True)
         )
         return TypedText(f"(case {branches} else {converted(*otherwise, kind)} end)", kind)
 

@@ -93,8 +93,8 @@ def scalar(
         category=category,
         description=description,
         overloads=tuple(
-            Overload(signature=signature(text), spark=spark, result=result[0] if result else None)
-            for text, spark, *result in overloads
+            Overload(signature=signature(text), spark=spark, result=returns[0] if returns else None)
+            for text, spark, *returns in overloads
         ),
         note=note,
         instead=instead,

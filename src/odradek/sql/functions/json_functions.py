@@ -28,7 +28,7 @@ def _written(value: str, kind: SqlType, depth: int = 0) -> str:
     """Spark SQL in which times are texts, so that to_json writes them as ksqlDB does."""
     if _is_as_json(kind):
         return value
-    item = f"__item{depth}"
+    element = f"__item{depth}"
     match kind.kind:
         case "TIME":
             moment = f"timestamp_millis({value})"
@@ -36,9 +36,9 @@ def _written(value: str, kind: SqlType, depth: int = 0) -> str:
         case "TIMESTAMP":
             return f"concat(date_format({value}, 'yyyy-MM-dd'), 'T', date_format({value}, {_clock(value)}))"
         case "ARRAY":
-            return f"transform({value}, {item} -> {_written(item, kind.element, depth + 1)})"
+            return f"transform({value}, {element} -> {_written(element, kind.element, depth + 1)})"
         case "MAP":
-            return f"transform_values({value}, (__key{depth}, {item}) -> {_written(item, kind.element, depth + 1)})"
+            return f"transform_values({value}, (__key{depth}, {element}) -> {_written(element, kind.element, depth + 1)})"
     fields = ", ".join(
         f"{quoted(name)}, {_written(f'{value}.`{name}`', part, depth + 1)}" for name, part in kind.fields
     )

@@ -92,8 +92,8 @@ def _parameter(text: str) -> Parameter:
     kind, _, name = text.strip().rpartition(" ")
     if not kind.startswith("LAMBDA<"):
         return Parameter(name=name, kind=parse_type(kind, _PATTERNS))
-    *inputs, result = (parse_type(part, _PATTERNS) for part in _split(kind[len("LAMBDA<") : -1]))
-    return Parameter(name=name, kind=SqlType(kind="LAMBDA", parts=(result,)), inputs=tuple(inputs))
+    *inputs, body_type = (parse_type(part, _PATTERNS) for part in _split(kind[len("LAMBDA<") : -1]))
+    return Parameter(name=name, kind=SqlType(kind="LAMBDA", parts=(body_type,)), inputs=tuple(inputs))
 
 
 def _split(text: str) -> Iterator[str]:

@@ -99,13 +99,13 @@ def _zone(zone: str) -> str:
     return f"odradek_zone({zone})"
 
 
-def _parsed(kind: str, result: str) -> Callable[[Call], str]:
-    """`result`: Spark SQL of the milliseconds {ms}."""
+def _parsed(kind: str, template: str) -> Callable[[Call], str]:
+    """`template`: Spark SQL of the milliseconds {ms}."""
 
     def text(call: Call) -> str:
         value, pattern, *zones = call.texts
         zone = zones[0] if zones else "'UTC'"
-        return result.replace("{ms}", f"odradek_parse_time({value}, {pattern}, {zone}, '{kind}')")
+        return template.replace("{ms}", f"odradek_parse_time({value}, {pattern}, {zone}, '{kind}')")
 
     return text
 

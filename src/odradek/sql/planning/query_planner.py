@@ -80,7 +80,7 @@ class QueryPlanner:
         if query.where is not None:
             shape = self._filtered(shape, query.where, "WHERE")
         items = list(self._items(shape))
-        aggregates = [item for item in items if self._has_aggregate(item.tree)]
+        aggregates = [selection for selection in items if self._has_aggregate(selection.tree)]
         if query.group_by:
             if query.partition_by:
                 raise SqlError("PARTITION BY and GROUP BY cannot be in one query", query.position)
@@ -111,12 +111,12 @@ class QueryPlanner:
     # ---- SELECT
 
     def _items(self, shape: RelationShape) -> Iterator[_Item]:
-        for item in self._query.select:
-            if isinstance(item, SelectExpression):
-                name = item.alias or self._natural_name(item.expression, shape)
-                yield _Item(name=name, tree=item.expression, position=item.position)
+        for selection in self._query.select:
+            if isinstance(selection, SelectExpression):
+                name = selection.alias or self._natural_name(selection.expression, shape)
+                yield _Item(name=name, tree=selection.expression, position=selection.position)
             else:
-                yield from self._star(item, shape)
+                yield from self._star(selection, shape)
 
     def _star(self, star: SelectStar, shape: RelationShape) -> Iterator[_Item]:
         if star.struct is not None:
@@ -154,22 +154,22 @@ class QueryPlanner:
         return any(functions.is_aggregate(call.name.upper()) for call in tree.find_all(exp.Anonymous))
 
     def _selected(self, shape: RelationShape, items: list[_Item], compiler: ExpressionCompiler) -> QueryPlan:
-        taken = {item.name for item in items}
+        taken = {selection.name for selection in items}
         names: list[str | None] = [None] * len(shape.key)
         value: list[OutputColumn] = []
         texts: list[Named] = []
-        typed = [compiler.typed(item.tree) for item in items]
+        typed = [compiler.typed(selection.tree) for selection in items]
         selected = {made.text for made in typed}
         chosen = [next((text for text in column.texts if text in selected), None) for column in shape.key]
-        for item, made in zip(items, typed, strict=True):
-            name = item.name or self._made_up_name(taken)
-            _check_name(name, item.position)
-            place = _key_place(shape, chosen, compiler.canonical(item.tree), item.tree, made)
+        for selection, made in zip(items, typed, strict=True):
+            name = selection.name or self._made_up_name(taken)
+            _check_name(name, selection.position)
+            place = _key_place(shape, chosen, compiler.canonical(selection.tree), selection.tree, made)
             if place is not None:
                 if names[place] is not None:
                     raise SqlError(
                         f"The projection contains a key column (`{shape.key[place].name}`) more than once",
-                        item.position,
+                        selection.position,
                         "AS_VALUE(…) copies a key column into the value.",
                     )
                 names[place] = name
@@ -179,7 +179,7 @@ class QueryPlanner:
             if self._needs_key and is_bound and shape.window is not None:
                 continue
             if made.type.kind == "NULL":
-                raise SqlError("a column needs a type", item.position, "Write CAST(NULL AS …).")
+                raise SqlError("a column needs a type", selection.position, "Write CAST(NULL AS …).")
             column = physical_name(name)
             value.append(OutputColumn(name, column, made.type))
             texts.append(Named(column, made.text))
@@ -221,8 +221,8 @@ class QueryPlanner:
         arrays: list[Named] = []
         added: list[ScopedColumn] = []
         changed: list[_Item] = []
-        for item in items:
-            tree = item.tree.copy()
+        for selection in items:
+            tree = selection.tree.copy()
             for call in list(tree.find_all(exp.Anonymous)):
                 name = call.name.upper()
                 if not functions.is_table(name):
@@ -232,7 +232,7 @@ class QueryPlanner:
                     for part in call.expressions
                     for inner in part.find_all(exp.Anonymous)
                 ):
-                    raise SqlError("table functions cannot be nested", item.position)
+                    raise SqlError("table functions cannot be nested", selection.position)
                 arguments = compiler.arguments(name, call)
                 function = functions.table(name, [argument.type for argument in arguments])
                 column = f"ROWS_OF_{len(arrays)}"
@@ -243,7 +243,7 @@ class QueryPlanner:
                 replacement = exp.Column(this=_identifier(column))
                 tree = replacement if call is tree else tree
                 call.replace(replacement) if call is not tree and tree is not replacement else None
-            changed.append(replace(item, tree=tree))
+            changed.append(replace(selection, tree=tree))
         if not arrays:
             return shape, items
         if shape.is_table:
@@ -318,8 +318,8 @@ class QueryPlanner:
         after = ExpressionCompiler(
             scope=scope, catalog=self._catalog, replaced=_Replaced(replaced), on_aggregate=collector.call
         )
-        for item in items:
-            after.typed(item.tree)
+        for selection in items:
+            after.typed(selection.tree)
         having = None
         if query.having is not None:
             having = after.as_type(query.having, BOOLEAN, "the HAVING condition")
@@ -404,17 +404,17 @@ class _AggregateCollector:
         for argument in made:
             columns.append(f"A_{len(self._arguments)}")
             self._arguments.append(Named(columns[-1], argument.text))
-        result = f"R_{len(self.calls)}"
+        result_column = f"R_{len(self.calls)}"
         call = AggregateCall(
             name=name,
             kinds=kinds,
             constants=constants,
             arguments=tuple(columns) or (NO_COLUMN,),
-            result=result,
+            result=result_column,
             returns=function.returns,
         )
         self.calls.append(call)
-        return TypedText(result, function.returns)
+        return TypedText(result_column, function.returns)
 
     def arguments(self, step: Step, key: list[str]) -> Step:
         """The frame that is aggregated: the columns of GROUP BY and the arguments."""
@@ -425,7 +425,7 @@ class _AggregateCollector:
 def _key_place(
     shape: RelationShape, chosen: list[str | None], canonical: str, tree: exp.Expr, made: TypedText
 ) -> int | None:
-    """Which column of the key an item is."""
+    """Which column of the key a selection is."""
     for place, column in enumerate(shape.key):
         if column.canonical is not None and column.canonical == canonical:
             return place

@@ -119,13 +119,13 @@ def selection(query: Query, rows: SourceRows, *, with_place: bool) -> LocalSelec
         raise NeedsSpark
     scope = rows.scope(relation.alias, with_place=with_place)
     selected: list[tuple[str, SqlType, Compute]] = []
-    for item in query.select:
-        match item:
+    for selected_expression in query.select:
+        match selected_expression:
             case SelectStar(struct=None):
                 selected += [(name, scope.columns[name], _column(name)) for name in _star(rows.source)]
             case SelectExpression():
-                computed = scope.compiled(item.expression)
-                name = item.alias or computed.name or f"KSQL_COL_{len(selected)}"
+                computed = scope.compiled(selected_expression.expression)
+                name = selected_expression.alias or computed.name or f"KSQL_COL_{len(selected)}"
                 selected.append((name, computed.type, computed.of))
             case _:
                 raise NeedsSpark

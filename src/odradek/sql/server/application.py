@@ -111,8 +111,8 @@ class _Doors:
         body = await _json_body(request)
         text = _text(body, "sql" if "sql" in body else "ksql")
         rows_out, kind = chosen(request.headers.get("accept", ""), path=request.url.path)
-        answer = await self._service.query(text, _settings(body), _map(body, "sessionVariables"))
-        return StreamingResponse(_written(answer, rows_out), media_type=kind)
+        query_answer = await self._service.query(text, _settings(body), _map(body, "sessionVariables"))
+        return StreamingResponse(_written(query_answer, rows_out), media_type=kind)
 
     async def inserts(self, request: Request) -> Response:
         """The first line names the stream; each other line is a row. An answer for each row, in order."""
@@ -203,7 +203,7 @@ class _Doors:
         await socket.accept()
         try:
             body = json.loads(socket.query_params.get("request", ""))
-            answer = await self._service.query(
+            query_answer = await self._service.query(
                 _text(body, "ksql"), _settings(body), _map(body, "sessionVariables")
             )
         except (ValueError, OdradekError) as error:
@@ -211,18 +211,20 @@ class _Doors:
             await socket.close(1003, (refusal.message if refusal else f"request= is no JSON: {error}")[:120])
             return
         try:
-            columns = [{"name": column.name, "schema": {"type": column.type}} for column in answer.columns]
+            columns = [
+                {"name": column.name, "schema": {"type": column.type}} for column in query_answer.columns
+            ]
             await socket.send_text(json_text(columns))
-            async for rows in answer.rows:
+            async for rows in query_answer.rows:
                 for row in rows:
                     await socket.send_text(json_text({"row": {"columns": row}}))
-            await socket.close(1000, answer.final_message)
+            await socket.close(1000, query_answer.final_message)
         except WebSocketDisconnect:
             pass
         except OdradekError as error:
             await socket.close(1011, str(error)[:120])
         finally:
-            await answer.close()
+            await query_answer.close()
 
 
 class _WhileReading(Response):
@@ -240,12 +242,12 @@ class _WhileReading(Response):
         await send({"type": "http.response.body", "body": b"", "more_body": False})
 
 
-async def _written(answer: QueryAnswer, out: RowsOut) -> AsyncIterator[str]:
+async def _written(query_answer: QueryAnswer, out: RowsOut) -> AsyncIterator[str]:
     """The body of a response. The client's going away ends the query."""
     try:
-        yield out.begin(answer)
+        yield out.begin(query_answer)
         try:
-            async for rows in answer.rows:
+            async for rows in query_answer.rows:
                 text = out.rows(rows) if rows else out.idle()
                 if text:
                     yield text
@@ -253,9 +255,9 @@ async def _written(answer: QueryAnswer, out: RowsOut) -> AsyncIterator[str]:
             refusal = refusal_of(error)
             yield out.problem(refusal.code, refusal.message)
             return
-        yield out.end(answer)
+        yield out.end(query_answer)
     finally:
-        await asyncio.shield(answer.close())
+        await asyncio.shield(query_answer.close())
 
 
 async def _lines(chunks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:

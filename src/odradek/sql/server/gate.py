@@ -81,10 +81,10 @@ class SqlGate:
             if scope["type"] == "websocket":
                 await send({"type": "websocket.close", "code": 1008, "reason": refusal.message})
                 return
-            answer = Response(json_text(refusal.as_json()), refusal.status, media_type=KSQL_V1)
+            response = Response(json_text(refusal.as_json()), refusal.status, media_type=KSQL_V1)
             if refusal.code == UNAUTHORIZED:
-                answer.headers["WWW-Authenticate"] = 'Basic realm="odradek"'
-            await answer(scope, receive, send)
+                response.headers["WWW-Authenticate"] = 'Basic realm="odradek"'
+            await response(scope, receive, send)
             return
         self._inside += 1
         try:

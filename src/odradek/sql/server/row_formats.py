@@ -20,11 +20,11 @@ def json_text(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
 
 
-def _header(answer: QueryAnswer) -> dict[str, Any]:
+def _header(query_answer: QueryAnswer) -> dict[str, Any]:
     return {
-        "queryId": answer.query_id,
-        "columnNames": [column.name for column in answer.columns],
-        "columnTypes": [column.type for column in answer.columns],
+        "queryId": query_answer.query_id,
+        "columnNames": [column.name for column in query_answer.columns],
+        "columnTypes": [column.type for column in query_answer.columns],
     }
 
 
@@ -36,8 +36,8 @@ def _error(code: int, message: str) -> dict[str, Any]:
 class DelimitedRows:
     """A header object, then an array for each row, each on a line."""
 
-    def begin(self, answer: QueryAnswer) -> str:
-        return json_text(_header(answer)) + "\n"
+    def begin(self, query_answer: QueryAnswer) -> str:
+        return json_text(_header(query_answer)) + "\n"
 
     def rows(self, rows: list[list[Any]]) -> str:
         return "".join(json_text(row) + "\n" for row in rows)
@@ -48,7 +48,7 @@ class DelimitedRows:
     def problem(self, code: int, message: str) -> str:
         return json_text(_error(code, message)) + "\n"
 
-    def end(self, answer: QueryAnswer) -> str:
+    def end(self, query_answer: QueryAnswer) -> str:
         return ""
 
 
@@ -56,8 +56,8 @@ class DelimitedRows:
 class ArrayRows:
     """The same as one JSON array."""
 
-    def begin(self, answer: QueryAnswer) -> str:
-        return "[" + json_text(_header(answer))
+    def begin(self, query_answer: QueryAnswer) -> str:
+        return "[" + json_text(_header(query_answer))
 
     def rows(self, rows: list[list[Any]]) -> str:
         return "".join("," + json_text(row) for row in rows)
@@ -68,7 +68,7 @@ class ArrayRows:
     def problem(self, code: int, message: str) -> str:
         return "," + json_text(_error(code, message)) + "]"
 
-    def end(self, answer: QueryAnswer) -> str:
+    def end(self, query_answer: QueryAnswer) -> str:
         return "]"
 
 
@@ -76,8 +76,8 @@ class ArrayRows:
 class StreamedRows:
     """As /query always did: an array whose members are a header, rows, and a final message, each on a line."""
 
-    def begin(self, answer: QueryAnswer) -> str:
-        header = {"queryId": answer.query_id or "", "schema": answer.schema}
+    def begin(self, query_answer: QueryAnswer) -> str:
+        header = {"queryId": query_answer.query_id or "", "schema": query_answer.schema}
         return "[" + json_text({"header": header})
 
     def rows(self, rows: list[list[Any]]) -> str:
@@ -89,8 +89,8 @@ class StreamedRows:
     def problem(self, code: int, message: str) -> str:
         return ",\n" + json_text({"errorMessage": {"error_code": code, "message": message}}) + "]\n"
 
-    def end(self, answer: QueryAnswer) -> str:
-        return ",\n" + json_text({"finalMessage": answer.final_message}) + "]\n"
+    def end(self, query_answer: QueryAnswer) -> str:
+        return ",\n" + json_text({"finalMessage": query_answer.final_message}) + "]\n"
 
 
 def chosen(accept: str, *, path: str) -> tuple[RowsOut, str]:

@@ -298,28 +298,28 @@ class SqlServer:
             final_message=LIMIT_REACHED if planned.limit is not None else "Query Completed",
         )
 
-    def _registered(self, answer: QueryAnswer) -> QueryAnswer:
+    def _registered(self, query_answer: QueryAnswer) -> QueryAnswer:
         """A query of ours that /close-query can end."""
         ended = asyncio.Event()
-        query_id = answer.query_id or ""
+        query_id = query_answer.query_id or ""
         self._queries[query_id] = ended.set
 
         async def rows() -> Any:
-            async for batch in answer.rows:
+            async for batch in query_answer.rows:
                 yield batch
                 if ended.is_set():
                     return
 
         async def close() -> None:
             self._queries.pop(query_id, None)
-            await answer.close()
+            await query_answer.close()
 
         return QueryAnswer(
-            query_id=answer.query_id,
-            columns=answer.columns,
+            query_id=query_answer.query_id,
+            columns=query_answer.columns,
             rows=rows(),
             close=close,
-            final_message=answer.final_message,
+            final_message=query_answer.final_message,
         )
 
     def _new_id(self) -> str:

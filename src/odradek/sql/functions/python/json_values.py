@@ -70,9 +70,9 @@ def records(text: str) -> dict[str, str] | None:
 def items(text: str) -> list[str] | None:
     """Null unless it is an array of objects."""
     value = read(text)
-    if not isinstance(value, list) or not all(isinstance(item, dict) for item in value):
+    if not isinstance(value, list) or not all(isinstance(element, dict) for element in value):
         return None
-    return [written(item) for item in value]
+    return [written(element) for element in value]
 
 
 def concatenated(texts: list[str | None]) -> str | None:
@@ -84,7 +84,9 @@ def concatenated(texts: list[str | None]) -> str | None:
         values.append(read(text))
     if all(isinstance(value, dict) for value in values):
         return written({key: part for value in values for key, part in value.items()})
-    return written([item for value in values for item in (value if isinstance(value, list) else [value])])
+    return written(
+        [element for value in values for element in (value if isinstance(value, list) else [value])]
+    )
 
 
 def array_contains(text: str | None, wanted: str | None) -> bool:
@@ -96,13 +98,13 @@ def array_contains(text: str | None, wanted: str | None) -> bool:
         return False
     if not isinstance(value, list):
         return False
-    return any(_is_same(item, looked_for) for item in value)
+    return any(_is_same(element, looked_for) for element in value)
 
 
-def _is_same(item: Any, wanted: Any) -> bool:
-    if isinstance(wanted, _Number) and isinstance(item, _Number):
-        return _is_whole(item) == _is_whole(wanted) and float(item) == float(wanted)
-    return type(item) is type(wanted) and bool(item == wanted)
+def _is_same(element: Any, wanted: Any) -> bool:
+    if isinstance(wanted, _Number) and isinstance(element, _Number):
+        return _is_whole(element) == _is_whole(wanted) and float(element) == float(wanted)
+    return type(element) is type(wanted) and bool(element == wanted)
 
 
 def _is_whole(number: str) -> bool:
