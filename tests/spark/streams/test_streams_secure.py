@@ -3,53 +3,32 @@
 from __future__ import annotations
 
 import json
+import shlex
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 from pyspark.sql import SparkSession
 
+from odradek.cli.main import cli
 from odradek.client import Admin, Consumer, NewTopic, Producer
 from odradek.client.admin.users import NewPassword
 from odradek.config.files.properties import format_properties
 from odradek.model.ids import TopicPartition
-from odradek.protocol.acls import AclResourceType
-from odradek.security.acls import (
-    Acl,
-    AclOperation,
-    AclPermission,
-    PatternType,
-    new_acl,
-)
 from odradek.spark import connection_options
 from odradek.streams import Streams
 from odradek.testing import LocalBroker
 
 TIMEOUT_S = 300
-APP = "secured"
-RULES = (
-    (AclResourceType.TOPIC, "orders", PatternType.LITERAL, ("READ",)),
-    (AclResourceType.TOPIC, "totals", PatternType.LITERAL, ("READ", "WRITE", "DESCRIBE_CONFIGS")),
-    (AclResourceType.TOPIC, f"{APP}.", PatternType.PREFIXED, ("READ", "WRITE", "CREATE")),
-    (AclResourceType.TOPIC, "__odradek_sink_decisions", PatternType.LITERAL, ("READ", "CREATE")),
-    (AclResourceType.TRANSACTIONAL_ID, f"odradek-sink.{APP}.", PatternType.PREFIXED, ("WRITE", "DESCRIBE")),
-    (AclResourceType.GROUP, f"__odradek_sink.{APP}.", PatternType.PREFIXED, ("READ", "DELETE")),
-)
+PAGE = Path(__file__).parents[3] / "docs" / "streams.md"
 
 
-def rules() -> Iterator[Acl]:
-    for kind, name, pattern, operations in RULES:
-        for operation in operations:
-            yield new_acl(
-                resource_type=kind,
-                resource_name=name,
-                pattern_type=pattern,
-                principal="User:ann",
-                host="*",
-                operation=AclOperation[operation],
-                permission=AclPermission.ALLOW,
-            )
+def commands() -> list[list[str]]:
+    """The words after `odradek` of each rule on the page."""
+    lines = PAGE.read_text("utf-8").splitlines()
+    return [shlex.split(line, comments=True)[1:] for line in lines if line.startswith("odradek acl add ann ")]
 
 
 @pytest.fixture
@@ -63,21 +42,25 @@ def test_a_program_logs_in_and_needs_the_rules_that_the_page_names(
 ) -> None:
     reach = {"bootstrap.servers": secured.address, **secured.client_settings}
     login = {**secured.client_settings, "sasl.username": "ann", "sasl.password": "knows it"}
-    file = tmp_path / "ann.properties"
-    file.write_text(format_properties(login))
-    file.chmod(0o600)
+    file, admin_file = tmp_path / "ann.properties", tmp_path / "admin.properties"
+    for path, settings in ((file, login), (admin_file, secured.client_settings)):
+        path.write_text(format_properties(settings))
+        path.chmod(0o600)
     with Admin.from_config(reach) as admin:
-        admin.create_topics([NewTopic("orders", 1), NewTopic("totals", 1)])
+        admin.create_topics([NewTopic("sales", 1), NewTopic("totals", 1)])
         admin.alter_users({"ann": NewPassword(password="knows it")})
-        admin.create_acls(list(rules()))
+    assert len(commands()) == 6
+    for words in commands():
+        added = CliRunner().invoke(cli, [*words, "-b", secured.address, "--command-config", str(admin_file)])
+        assert added.exit_code == 0, added.output
 
     monkeypatch.setenv("ODRADEK_CLIENT_CONFIG", str(file))
-    app = Streams(APP, servers=secured.address, spark=spark, options=connection_options())
-    orders = app.stream("orders", key="STRING", value="amount BIGINT")
-    orders.group_by_key().agg("sum(amount) AS sum", name="sums").to("totals", name="totals")
+    app = Streams("orders", servers=secured.address, spark=spark, options=connection_options())
+    sales = app.stream("sales", key="STRING", value="amount BIGINT")
+    sales.group_by_key().agg("sum(amount) AS sum", name="sums").to("totals", name="totals")
     for round_number in range(3):
         with Producer.from_config(reach) as producer:
-            producer.send("orders", b'{"amount": 2}', key=b"a", timestamp_ms=round_number)
+            producer.send("sales", b'{"amount": 2}', key=b"a", timestamp_ms=round_number)
         with app.start(checkpoint=str(tmp_path / "checkpoint"), until_now=True) as run:
             assert run.wait(TIMEOUT_S)
             if round_number == 2:
