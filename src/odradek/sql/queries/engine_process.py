@@ -87,7 +87,13 @@ class EngineCore:
             self.channel.send(QueryEnded(query_id=query_id, problem=_line(error)))
 
     def _start_persistent(self, order: StartQuery) -> Run:
-        app = streams_app.Streams(order.name, servers=order.servers, options=order.options, spark=self._spark)
+        app = streams_app.Streams(
+            order.name,
+            servers=order.servers,
+            options=order.options,
+            spark=self._spark,
+            starting=order.starting,
+        )
         order.build(app)
         return app.start(checkpoint=order.checkpoint, interval=f"{order.interval_ms} milliseconds")
 

@@ -1,0 +1,183 @@
+"""Persistent and push queries of the SQL server: they survive the death of their JVM, of the server, and of its directory.
+
+One server and one JVM at a time. A producer goes on writing all the while; in the end each record counts once.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Final, Self
+
+from odradek.client import Consumer, Producer
+from odradek.model.ids import TopicPartition
+from odradek.sql.rest_client import RestClient
+
+PATIENCE_S: Final = 180
+EARLIEST: Final = {"auto.offset.reset": "earliest"}
+CUSTOMERS: Final = 3
+
+
+@contextmanager
+def serving(
+    servers: str, service_id: str, directory: Path
+) -> Iterator[tuple[RestClient, subprocess.Popen[str]]]:
+    command = [sys.executable, "-m", "odradek.cli.main", "sql", "serve", "--listen", "127.0.0.1:0"]
+    arguments = ["--bootstrap", servers, "--data", str(directory), "--service-id", service_id]
+    with (directory.parent / f"{directory.name}.log").open("w") as log:
+        process = subprocess.Popen([*command, *arguments], stdout=subprocess.PIPE, stderr=log, text=True)
+    assert process.stdout is not None
+    try:
+        line = process.stdout.readline()
+        assert line.startswith("ready "), "the server did not start"
+        yield RestClient(url=line.split()[1], timeout_s=PATIENCE_S), process
+    finally:
+        process.terminate()
+        process.wait(60)
+        process.stdout.close()
+
+
+def wait_for(ask: Callable[[], Any], holds: Callable[[Any], bool]) -> Any:
+    """Poll: there is no call when a query has written its rows."""
+    deadline = time.monotonic() + PATIENCE_S
+    while not holds(answer := ask()):
+        assert time.monotonic() < deadline, f"still {answer}"
+        time.sleep(0.25)
+    return answer
+
+
+def family(process_id: int) -> list[int]:
+    """A process and all below it, whichever thread started them."""
+    try:
+        threads = list(Path(f"/proc/{process_id}/task").iterdir())
+        children = [child for thread in threads for child in (thread / "children").read_text().split()]
+    except (FileNotFoundError, ProcessLookupError):
+        return []
+    return [process_id, *(member for child in children for member in family(int(child)))]
+
+
+def jvm_of(server: subprocess.Popen[str]) -> int:
+    """Of its engine. A launcher's shell has gone by the time a query runs."""
+    (found,) = (
+        process_id
+        for process_id in family(server.pid)
+        if Path(f"/proc/{process_id}/exe").readlink().name == "java"
+    )
+    return found
+
+
+def is_there(process_id: int) -> bool:
+    """A zombie is not: the container's first process may not reap it."""
+    try:
+        return Path(f"/proc/{process_id}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except FileNotFoundError:
+        return False
+
+
+class Orders:
+    """Writes the numbers 2, 3, … of customers in turn, 50 a second, until it is ended."""
+
+    def __init__(self, servers: str) -> None:
+        self._servers = servers
+        self._is_over = threading.Event()
+        self._thread = threading.Thread(target=self._write)
+        self.end_number = 2
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._is_over.set()
+        self._thread.join()
+
+    def _write(self) -> None:
+        with Producer(self._servers) as producer:
+            while not self._is_over.wait(0.02):
+                number = self.end_number
+                key = b"customer-%d" % (number % CUSTOMERS)
+                producer.send("sql-orders", b'{"AMOUNT":%d}' % number, key=key)
+                self.end_number += 1
+
+
+def totals(client: RestClient) -> list[list[Any]]:
+    with client.query("SELECT * FROM sql_totals;") as query:
+        return sorted(query)
+
+
+def counted(client: RestClient) -> int:
+    return sum(row[1] for row in totals(client))
+
+
+def committed(servers: str, topic: str, enough: int) -> list[bytes | None]:
+    """The values of a topic with one partition: `enough` of them, and what else comes within a second."""
+    values: list[bytes | None] = []
+    with Consumer(servers, isolation_level="read_committed") as consumer:
+        consumer.assign([TopicPartition(topic, 0)])
+        consumer.seek_to_beginning()
+        deadline = time.monotonic() + PATIENCE_S
+        while True:
+            polled = consumer.poll(1.0)
+            values += [record.value for record in polled]
+            if not polled and len(values) >= enough:
+                return values
+            assert time.monotonic() < deadline, f"{len(values)} of {enough} records"
+
+
+def test_queries_go_on_exactly_once_after_kills_and_without_their_directory(
+    servers: str, tmp_path: Path
+) -> None:
+    with serving(servers, "killed", tmp_path / "a") as (client, server):
+        client.execute(
+            "CREATE STREAM sql_orders (customer STRING KEY, amount INT)"
+            " WITH (KAFKA_TOPIC='sql-orders', VALUE_FORMAT='JSON', PARTITIONS=1);"
+            " INSERT INTO sql_orders VALUES ('customer-0', 0); INSERT INTO sql_orders VALUES ('customer-1', 1);"
+        )
+        client.execute("CREATE STREAM sql_late AS SELECT customer, amount FROM sql_orders;")
+        client.execute(
+            "CREATE TABLE sql_totals AS SELECT customer, COUNT(*) AS n, SUM(amount) AS total FROM sql_orders"
+            " GROUP BY customer;",
+            properties=EARLIEST,
+        )
+        with Orders(servers) as orders:
+            seen = wait_for(lambda: counted(client), lambda count: count > 100)
+            with client.query("SELECT UCASE(customer) AS who FROM sql_totals EMIT CHANGES LIMIT 3;") as query:
+                assert {who for (who,) in query} <= {f"CUSTOMER-{number}" for number in range(CUSTOMERS)}
+
+            os.kill(jvm_of(server), signal.SIGKILL)
+            seen = wait_for(lambda: counted(client), lambda count: count > seen + 100)
+
+            below = family(server.pid)[1:]
+            server.kill()
+            server.wait(60)
+            wait_for(
+                lambda: [process_id for process_id in below if is_there(process_id)], lambda left: not left
+            )
+            with serving(servers, "killed", tmp_path / "b") as (client, _):
+                wait_for(lambda: counted(client), lambda count: count > seen + 100)
+                orders.__exit__()
+                numbers = range(orders.end_number)
+                expected = [
+                    [
+                        f"customer-{customer}",
+                        len(numbers[customer::CUSTOMERS]),
+                        sum(numbers[customer::CUSTOMERS]),
+                    ]
+                    for customer in range(CUSTOMERS)
+                ]
+                wait_for(lambda: totals(client), lambda rows: rows == expected)
+                # a query that began at the end of its stream, as SELECT does unless it is told otherwise
+                late = committed(servers, "SQL_LATE", len(numbers) - 2)
+                assert late == [b'{"AMOUNT":%d}' % number for number in numbers[2:]]
+                (listed, _) = client.execute("SHOW QUERIES;")[0]["queries"]
+                assert re.fullmatch(r"C[ST]AS_SQL_(LATE|TOTALS)_\d+", listed["id"])
+                ended = client.execute("TERMINATE ALL; DROP TABLE sql_totals DELETE TOPIC; SHOW QUERIES;")[-1]
+                assert ended["queries"] == []
