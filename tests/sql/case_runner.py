@@ -11,6 +11,7 @@ from tests.sql.case_files import Case, CaseRecord
 from odradek.sql.applying import QueryStarted, apply
 from odradek.sql.catalog import SqlCatalog, SqlSource
 from odradek.sql.formats import RecordFormat
+from odradek.sql.functions.registering import register
 from odradek.sql.language import parse
 from odradek.sql.planning import Plan
 from odradek.sql.planning.building import source_formats
@@ -31,7 +32,7 @@ class RawRecord:
 
 def planned(case: Case) -> tuple[SqlCatalog, list[Plan]]:
     """SqlError for a statement that is refused."""
-    catalog, plans = SqlCatalog(), []
+    catalog, plans = SqlCatalog(allows_python=True), []
     for number, statement in enumerate(parse(case.statements)):
         applied = apply(catalog, statement, number)
         catalog = applied.catalog
@@ -42,6 +43,7 @@ def planned(case: Case) -> tuple[SqlCatalog, list[Plan]]:
 def run(case: Case, spark: SparkSession) -> tuple[list[RawRecord], list[RawRecord]]:
     """What should be written, and what was: records of the topics of the queries."""
     catalog, plans = planned(case)
+    register(spark, catalog.registered_functions)
     sources = {source.topic: source for source in catalog.sources.values()}
     records = [
         _raw(record, sources[record.topic], timestamp=record.timestamp or 0) for record in case.records

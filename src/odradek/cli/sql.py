@@ -7,13 +7,14 @@ import os
 import shutil
 import signal
 import sys
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
 from odradek.cli.cluster.access import check_reachable, connection_settings
-from odradek.cli.options import bootstrap_option
+from odradek.cli.options import bootstrap_option, pairs
 from odradek.config.data_directory import default_data_directory
 from odradek.model.errors import ConfigError, OdradekError
 from odradek.model.lazy import lazy
@@ -34,6 +35,8 @@ else:
     names = lazy("odradek.sql.shell.names")
     prompt = lazy("odradek.sql.shell.prompt")
     shell_session = lazy("odradek.sql.shell.session")
+
+_PYTHON_FUNCTIONS: Final = "odradek.sql.python.functions"
 
 
 @click.group(invoke_without_command=True)
@@ -162,6 +165,13 @@ def _report(error: OdradekError) -> None:
 @click.option("--certificate", type=click.Path(path_type=Path, dir_okay=False), help="For https: PEM.")
 @click.option("--key", type=click.Path(path_type=Path, dir_okay=False), help="Its private key: PEM.")
 @click.option("--schema-registry", metavar="URL", help="For AVRO, PROTOBUF and JSON_SR.")
+@click.option(
+    "settings",
+    "--set",
+    metavar="KEY=VALUE",
+    multiple=True,
+    help="A setting: odradek.sql.python.functions=true lets users make functions, which run with the server's rights.",
+)
 @click.option("--json-log", is_flag=True, help="The log as JSON, one object a line.")
 @bootstrap_option
 def serve(
@@ -172,6 +182,7 @@ def serve(
     certificate: Path | None,
     key: Path | None,
     schema_registry: str | None,
+    settings: tuple[str, ...],
     json_log: bool,
     bootstrap: str,
 ) -> None:
@@ -181,6 +192,7 @@ def serve(
     with the first query that needs Spark.
     """
     events.configure(level="INFO", json_lines=json_log)
+    python_functions = _python_functions(pairs(settings, "--set"))
     check_reachable(bootstrap)
     host, colon, port = listen.rpartition(":")
     if not colon or not port.isdigit():
@@ -192,12 +204,23 @@ def serve(
             directory=(data or Path(default_data_directory()) / "sql").absolute(),
             settings=connection_settings(),
             schema_registry=schema_registry,
+            python_functions=python_functions,
         )
         http = serving.HttpTerms(host=host.strip("[]"), port=int(port), certificate=certificate, key=key)
         known = None if users is None else gate.HttpUsers.from_file(users)
     except ImportError as error:
         raise ConfigError(f"the SQL server needs more ({error}): pip install 'odradek[sql]'") from error
     asyncio.run(_serve(terms, http, known))
+
+
+def _python_functions(settings: Mapping[str, str]) -> bool:
+    """UsageError for a setting that does not exist."""
+    for name, value in settings.items():
+        if name != _PYTHON_FUNCTIONS:
+            raise click.UsageError(f"--set {name}: there is only {_PYTHON_FUNCTIONS}")
+        if value.lower() not in ("true", "false"):
+            raise click.UsageError(f"--set {name}: expected true or false, not {value!r}")
+    return settings.get(_PYTHON_FUNCTIONS, "false").lower() == "true"
 
 
 async def _serve(terms: Any, http: Any, users: Any) -> None:

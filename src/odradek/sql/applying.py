@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Final, TypeAlias
 
 from odradek.sql.catalog import (
     PSEUDO_COLUMNS,
+    CreatedFunction,
     FormatInfo,
     PersistentQuery,
     SqlCatalog,
@@ -17,12 +19,15 @@ from odradek.sql.catalog import (
     WindowInfo,
 )
 from odradek.sql.errors import SqlError, nearest
+from odradek.sql.functions.user import user_function
 from odradek.sql.language.statements import (
     AlterSource,
     ColumnDefinition,
     CreateAsSelect,
+    CreateFunction,
     CreateSource,
     CreateType,
+    DropFunction,
     DropSource,
     DropType,
     InsertIntoSelect,
@@ -102,6 +107,16 @@ class TypeDropped:
     name: str
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FunctionCreated:
+    made: CreatedFunction
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FunctionDropped:
+    name: str
+
+
 Change: TypeAlias = (
     SourceCreated
     | SourceDropped
@@ -111,6 +126,8 @@ Change: TypeAlias = (
     | QueryResumed
     | TypeCreated
     | TypeDropped
+    | FunctionCreated
+    | FunctionDropped
 )
 
 
@@ -140,6 +157,10 @@ def apply(catalog: SqlCatalog, statement: Statement, number: int) -> Applied:
             return _create_type(catalog, statement)
         case DropType():
             return _drop_type(catalog, statement)
+        case CreateFunction():
+            return _create_function(catalog, statement)
+        case DropFunction():
+            return _drop_function(catalog, statement)
         case QueryControl():
             return _control(catalog, statement)
     raise SqlError(
@@ -534,4 +555,66 @@ def _drop_type(catalog: SqlCatalog, statement: DropType) -> Applied:
         catalog=catalog.without_type(statement.name),
         changes=(TypeDropped(name=statement.name),),
         message=f"Dropped type '{statement.name}'",
+    )
+
+
+# ---- functions
+
+
+def _create_function(catalog: SqlCatalog, statement: CreateFunction) -> Applied:
+    name = statement.name.upper()
+    is_there = name in catalog.functions
+    if is_there and name not in catalog.created_functions:
+        raise SqlError(f"{name} is a function of SQL", statement.position, "Choose another name.")
+    if is_there and statement.if_not_exists:
+        return _unchanged(catalog, f"Function {name} already exists.")
+    if is_there and not statement.or_replace:
+        raise SqlError(
+            f"Function {name} already exists",
+            statement.position,
+            "Write CREATE OR REPLACE, or DROP it before.",
+        )
+    try:
+        parameters = [
+            (parameter.name, parse_type(parameter.type, catalog.types)) for parameter in statement.parameters
+        ]
+        definition, registered = user_function(
+            name,
+            statement.kind,
+            parameters,
+            parse_type(statement.returns, catalog.types),
+            statement.code,
+            allowed=catalog.allows_python,
+        )
+    except SqlError as error:
+        raise error.at(statement.position) from None
+    made = CreatedFunction(statement=statement, definition=definition, registered=registered)
+    word = "replaced" if is_there else "created"
+    return Applied(
+        catalog=catalog.with_function(made), changes=(FunctionCreated(made=made),), message=f"Function {word}"
+    )
+
+
+def _drop_function(catalog: SqlCatalog, statement: DropFunction) -> Applied:
+    name = statement.name.upper()
+    if name not in catalog.created_functions:
+        if name in catalog.functions:
+            raise SqlError(f"{name} is a function of SQL: it stays", statement.position)
+        if statement.if_exists:
+            return _unchanged(catalog, f"Function {name} does not exist.")
+        raise SqlError(
+            f"Function {name} does not exist", statement.position, nearest(name, catalog.created_functions)
+        )
+    call = re.compile(rf"\b{re.escape(name)}`?\s*\(", re.IGNORECASE)
+    users = sorted(query.id for query in catalog.queries.values() if call.search(query.text))
+    if users:
+        raise SqlError(
+            f"Cannot drop function {name}: these queries call it: {', '.join(users)}",
+            statement.position,
+            "TERMINATE them before.",
+        )
+    return Applied(
+        catalog=catalog.without_function(name),
+        changes=(FunctionDropped(name=name),),
+        message=f"Dropped function {name}",
     )

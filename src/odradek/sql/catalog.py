@@ -9,6 +9,8 @@ from typing import Any, Final, Literal
 
 from odradek.sql.errors import SqlError, nearest
 from odradek.sql.functions import FUNCTIONS, FunctionLibrary
+from odradek.sql.functions.library import Definition
+from odradek.sql.functions.registering import PythonFunction
 from odradek.sql.language.statements import CreateFunction, SourceKind
 from odradek.sql.types import SqlType, struct_of_fields
 
@@ -115,19 +117,34 @@ class PersistentQuery:
     state: Literal["running", "paused"] = "running"
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CreatedFunction:
+    """A function of a user. `registered`: what a Spark session needs for it."""
+
+    statement: CreateFunction
+    definition: Definition
+    registered: tuple[PythonFunction, ...]
+
+
 def _nothing() -> Mapping[str, Any]:
     return MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SqlCatalog:
-    """`functions`: those of SQL, and those that users made."""
+    """`functions`: those of SQL, and those that users made. `allows_python`: they may make some."""
 
     sources: Mapping[str, SqlSource] = field(default_factory=_nothing)
     types: Mapping[str, SqlType] = field(default_factory=_nothing)
     queries: Mapping[str, PersistentQuery] = field(default_factory=_nothing)
-    created_functions: Mapping[str, CreateFunction] = field(default_factory=_nothing)
+    created_functions: Mapping[str, CreatedFunction] = field(default_factory=_nothing)
     functions: FunctionLibrary = FUNCTIONS
+    allows_python: bool = False
+
+    @property
+    def registered_functions(self) -> tuple[PythonFunction, ...]:
+        """What a Spark session needs before it runs a query of this catalog."""
+        return tuple(python for made in self.created_functions.values() for python in made.registered)
 
     def source(self, name: str, position: tuple[int, int] | None = None) -> SqlSource:
         """SqlError with the nearest name."""
@@ -161,6 +178,20 @@ class SqlCatalog:
 
     def without_query(self, query_id: str) -> SqlCatalog:
         return replace(self, queries=_without(self.queries, query_id))
+
+    def with_function(self, made: CreatedFunction) -> SqlCatalog:
+        return replace(
+            self,
+            created_functions=MappingProxyType({**self.created_functions, made.definition.name: made}),
+            functions=self.functions.with_functions([made.definition]),
+        )
+
+    def without_function(self, name: str) -> SqlCatalog:
+        return replace(
+            self,
+            created_functions=_without(self.created_functions, name),
+            functions=self.functions.without(name),
+        )
 
     def with_type(self, name: str, kind: SqlType) -> SqlCatalog:
         return replace(self, types=MappingProxyType({**self.types, name: kind}))

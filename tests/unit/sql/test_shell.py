@@ -14,7 +14,7 @@ from odradek.sql.rest_client import RestClient, ServerRefusal
 from odradek.sql.shell.names import KnownNames
 from odradek.sql.shell.rendering import LiveTable, TextTable, cell, rendered, schema_text
 from odradek.sql.shell.session import ShellSession
-from odradek.sql.shell.splitting import is_complete, shell_word, statements, step_of
+from odradek.sql.shell.splitting import is_complete, placed_statements, shell_word, statements, step_of
 
 
 @pytest.mark.parametrize(
@@ -29,6 +29,11 @@ from odradek.sql.shell.splitting import is_complete, shell_word, statements, ste
 )
 def test_a_text_is_cut_into_statements(text: str, expected: list[str]) -> None:
     assert list(statements(text)) == expected
+
+
+def test_a_statement_has_the_line_on_which_it_begins() -> None:
+    text = "-- of mine\n\nSHOW\nSTREAMS; /* and\nthen */ SHOW TABLES;\n\n\n  SHOW TYPES"
+    assert [line for line, _ in placed_statements(text)] == [3, 5, 8]
 
 
 @pytest.mark.parametrize(
@@ -133,7 +138,7 @@ def test_a_script_stops_at_the_first_wrong_statement(
 ) -> None:
     script = tmp_path / "a.sql"
     script.write_text("CREATE a;\nwrong;\nCREATE b;")
-    with pytest.raises(ServerRefusal, match="no such thing"):
+    with pytest.raises(ServerRefusal, match=r"a\.sql, the statement at line 2:\n.*no such thing"):
         session.run(f"RUN SCRIPT '{script}';")
     assert [text for text, _, _ in service.requests] == ["CREATE a;", "wrong;"]
     with pytest.raises(ConfigError, match="cannot be read"):

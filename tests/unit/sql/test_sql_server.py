@@ -20,7 +20,9 @@ EARLIEST = {"auto.offset.reset": "earliest"}
 
 
 @contextmanager
-def sql_server(servers: str, service_id: str, directory: Path) -> Iterator[RestClient]:
+def sql_server(
+    servers: str, service_id: str, directory: Path, *, python_functions: bool = False
+) -> Iterator[RestClient]:
     loop, ended, has_begun = asyncio.new_event_loop(), asyncio.Event(), threading.Event()
     ready: list[str] = []
 
@@ -30,7 +32,9 @@ def sql_server(servers: str, service_id: str, directory: Path) -> Iterator[RestC
 
     def run() -> None:
         asyncio.set_event_loop(loop)
-        terms = ServerTerms(servers=servers, directory=directory, service_id=service_id)
+        terms = ServerTerms(
+            servers=servers, directory=directory, service_id=service_id, python_functions=python_functions
+        )
         try:
             loop.run_until_complete(serve(terms, HttpTerms(port=0), None, ended, begin))
         finally:
@@ -164,7 +168,7 @@ def test_print_shows_records(client: RestClient) -> None:
             40001,
             "Kafka topic does not exist: absent",
         ),
-        ("CREATE FUNCTION f(a INT) RETURNS INT AS $$ 1 $$;", 40001, "not supported yet"),
+        ("CREATE FUNCTION f(a INT) RETURNS INT AS $$ 1 $$;", 40001, "switched off"),
         ("ASSERT TOPIC absent TIMEOUT 0 SECONDS;", 41700, "does not exist"),
     ],
 )
@@ -228,3 +232,23 @@ def test_everything_is_there_again_after_a_restart_and_on_another_server(
         assert third.execute("SHOW TYPES;")[0]["types"]["ADDRESS"]["fields"][0]["name"] == "CITY"
     with sql_server(servers, "other", tmp_path / "d") as other:
         assert other.execute("SHOW STREAMS;")[0]["streams"] == []
+
+
+def test_functions_of_users_are_there_again_after_a_restart(servers: str, tmp_path: Path) -> None:
+    def own(client: RestClient) -> list[tuple[str, str]]:
+        listed = client.execute("SHOW FUNCTIONS;")[0]["functions"]
+        return [(line["name"], line["type"]) for line in listed if line["category"] == "USER"]
+
+    with sql_server(servers, "functions", tmp_path / "a", python_functions=True) as first:
+        created, described, _, _ = first.execute(
+            "CREATE FUNCTION bump(a INT) RETURNS INT AS $$ a + 1 $$; DESCRIBE FUNCTION bump;"
+            " CREATE TABLE FUNCTION letters(w STRING) RETURNS STRING AS $$ list(w) $$; DROP FUNCTION IF EXISTS nothing;"
+        )
+        assert created["commandStatus"]["message"] == "Function created"
+        assert [function["returnType"] for function in described["functions"]] == ["INTEGER"]
+        assert own(first) == [("BUMP", "SCALAR"), ("LETTERS", "TABLE")]
+        first.execute("DROP FUNCTION letters;")
+    with sql_server(servers, "functions", tmp_path / "b", python_functions=True) as second:
+        assert own(second) == [("BUMP", "SCALAR")]
+    with sql_server(servers, "functions", tmp_path / "c") as third:
+        assert own(third) == []  # this server does not run Python of others

@@ -7,10 +7,15 @@ from pathlib import Path
 
 import pytest
 
+from odradek.sql.applying import apply
+from odradek.sql.catalog import SqlCatalog
 from odradek.sql.errors import SqlError
 from odradek.sql.functions import FUNCTIONS
 from odradek.sql.functions.document import page
 from odradek.sql.functions.user import user_function
+from odradek.sql.language import parse_one
+from odradek.sql.planning.aggregation import SqlAggregation
+from odradek.sql.planning.steps import AggregateCall
 from odradek.sql.types import BIGINT, INTEGER, STRING
 
 PRODUCT = """
@@ -99,6 +104,31 @@ def test_code_that_cannot_be_a_function_is_refused(kind, code: str, message: str
 def test_python_is_off_unless_the_server_allows_it() -> None:
     with pytest.raises(SqlError, match="switched off"):
         user_function("F", "scalar", [("A", STRING)], STRING, "a", allowed=False)
+
+
+def test_an_aggregate_of_a_user_travels_with_its_query_and_the_others_do_not() -> None:
+    catalog = apply(
+        SqlCatalog(allows_python=True),
+        parse_one(f"CREATE AGGREGATE FUNCTION product(value BIGINT) RETURNS BIGINT AS $${PRODUCT}$$"),
+        0,
+    ).catalog
+    product, count = (
+        AggregateCall(
+            name=name, kinds=(BIGINT,), constants=(None,), arguments=("V",), result=name, returns=BIGINT
+        )
+        for name in ("PRODUCT", "COUNT")
+    )
+    sent = pickle.dumps(SqlAggregation((product, count), catalog.functions))
+    fold = pickle.loads(sent)
+    added = fold.add({}, fold.add({}, None, {"V": 3}), {"V": 4})
+    assert fold.result(added) == {"PRODUCT": 12, "COUNT": 2}
+    assert len(pickle.dumps(SqlAggregation((count,), catalog.functions))) < len(sent)
+
+
+def test_a_catalog_that_does_not_allow_python_refuses_it() -> None:
+    with pytest.raises(SqlError, match="switched off") as refused:
+        apply(SqlCatalog(), parse_one("CREATE FUNCTION one() RETURNS INT AS $$ 1 $$"), 0)
+    assert "odradek.sql.python.functions=true" in refused.value.text("")
 
 
 def test_the_page_of_functions_is_that_of_the_table() -> None:

@@ -171,11 +171,20 @@ class UserCode:
         return self.defined()[name]  # type: ignore[no-any-return]
 
     def __call__(self, *arguments: Any) -> Any:
-        return self.function(self._name.lower())(*arguments)
+        """ValueError for whatever the code raises: it gives null, as an error of a function of SQL does."""
+        return self._called(lambda found: found(*arguments))
 
     def rows(self, *arguments: Any) -> list[Any]:
-        """Of a table function."""
-        return list(self(*arguments) or ())
+        """Of a table function. ValueError as above."""
+        rows: list[Any] = self._called(lambda found: list(found(*arguments) or ()))
+        return rows
+
+    def _called(self, call: Callable[[Callable[..., Any]], Any]) -> Any:
+        found = self.function(self._name.lower())
+        try:
+            return call(found)
+        except Exception as error:  # noqa: BLE001 - the code of a user may raise anything
+            raise ValueError(f"{type(error).__name__}: {error}") from None
 
     def fold(self, _returns: SqlType, _constants: list[Any]) -> ValueFold:
         names = self.defined()

@@ -18,12 +18,13 @@ class SqlAggregation:
         self._looked_up: list[tuple[AggregateCall, Any]] | None = None
 
     def __getstate__(self) -> Any:
-        """Where there are no functions of users, tasks have the library themselves."""
-        return self._calls, None if self._functions is FUNCTIONS else self._functions
+        """Tasks have the functions of SQL themselves: those of users travel."""
+        called = {call.name: self._functions.definition(call.name) for call in self._calls}
+        return self._calls, [definition for definition in called.values() if definition.category == "USER"]
 
     def __setstate__(self, state: Any) -> None:
-        self._calls, functions = state
-        self._functions = FUNCTIONS if functions is None else functions
+        self._calls, of_users = state
+        self._functions = FUNCTIONS.with_functions(of_users) if of_users else FUNCTIONS
         self._looked_up = None
 
     @property

@@ -108,11 +108,14 @@ def _rekey(step: RekeyStep, app: Streams) -> Built:
 def _explode(step: ExplodeStep, app: Streams) -> Built:
     source = build(step.inputs[0], app)
     assert isinstance(source, Stream)
-    sizes = ", ".join(f"coalesce(size({text}), 0)" for _, text in step.arrays)
+    # A column first: Spark refuses a function in Python inside a lambda.
+    kept_columns = tuple(Named(name, f"`{name}`") for name in step.kept)
+    source = _selected(source, (*kept_columns, *step.arrays))
+    sizes = ", ".join(f"coalesce(size(`{name}`), 0)" for name, _ in step.arrays)
     longest = f"greatest({sizes})" if len(step.arrays) > 1 else sizes
     places = f"if({HAS_VALUE} and {longest} > 0, sequence(1, {longest}), array())"
     kept = [f"'{name}', `{name}`" for name in step.kept]
-    parts = [f"'{name}', try_element_at({text}, p_)" for name, text in step.arrays]
+    parts = [f"'{name}', try_element_at(`{name}`, p_)" for name, _ in step.arrays]
     return source.flat_map(f"transform({places}, p_ -> named_struct({', '.join([*kept, *parts])}))")
 
 

@@ -279,7 +279,7 @@ class QueryPlanner:
         if typed.type.kind in ("MAP",):
             raise SqlError("PARTITION BY is not supported with MAP columns", position_of(tree))
         return KeyColumn(
-            name=tree.sql(),
+            name=_shown(tree),
             type=typed.type,
             texts=(typed.text,) if isinstance(tree, exp.Column) else (),
             shown=_shown(tree),
@@ -308,7 +308,7 @@ class QueryPlanner:
             texts.append(made.text)
             replaced[before.canonical(tree)] = TypedText(f"key_{place}", made.type)
             key.append(
-                KeyColumn(name=tree.sql(), type=made.type, texts=(f"key_{place}",), shown=_shown(tree))
+                KeyColumn(name=_shown(tree), type=made.type, texts=(f"key_{place}",), shown=_shown(tree))
             )
         if window is not None:
             replaced["WINDOWSTART"] = TypedText("window_start", BIGINT)

@@ -11,6 +11,7 @@ from typing import Any
 
 from odradek.sql.applying import apply
 from odradek.sql.catalog import Catalog
+from odradek.sql.functions import registering
 from odradek.sql.language.parsing import parse_one
 from odradek.sql.planning import Plan, plan
 from odradek.sql.planning.plan import as_stream
@@ -19,15 +20,18 @@ from odradek.sql.queries.row_codec import shown
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlannedText:
-    """`before`: the commands that are applied, with their numbers."""
+    """`before`: the commands that are applied, with their numbers. `allows_python`: functions of users may be among them."""
 
     before: tuple[tuple[int, str], ...]
     statement: str
+    allows_python: bool = False
 
-    def plan(self) -> Plan:
-        catalog = Catalog()
+    def plan(self, spark: Any) -> Plan:
+        """The session has the functions of the catalog then: two queries may mean two functions of one name."""
+        catalog = Catalog(allows_python=self.allows_python)
         for number, text in self.before:
             catalog = apply(catalog, parse_one(text), number).catalog
+        registering.register(spark, catalog.registered_functions)
         return plan(catalog, parse_one(self.statement))
 
 
@@ -36,7 +40,7 @@ class PersistentBuild:
     text: PlannedText
 
     def __call__(self, app: Any) -> None:
-        self.text.plan().build(app)
+        self.text.plan(app.program.spark).build(app)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,7 +48,7 @@ class PushBuild:
     text: PlannedText
 
     def __call__(self, app: Any, give: Callable[[list[Any]], None]) -> None:
-        planned = self.text.plan()
+        planned = self.text.plan(app.program.spark)
         outputs = [(output.column, output.type) for output in planned.value]
 
         def take(record: Any) -> None:

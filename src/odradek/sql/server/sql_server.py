@@ -50,13 +50,16 @@ RESET: Final = "auto.offset.reset"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerTerms:
-    """`settings`: how to connect to the brokers, by Kafka's names. `directory`: of checkpoints, which may be lost."""
+    """`settings`: how to connect to the brokers, by Kafka's names. `directory`: of checkpoints, which may be lost.
+    `python_functions`: users may make functions, which run with the rights of the server. All servers of a service agree on it.
+    """
 
     servers: str
     directory: Path
     service_id: str = "default"
     settings: Mapping[str, str] = field(default_factory=dict)
     schema_registry: str | None = None
+    python_functions: bool = False
 
     @property
     def client_settings(self) -> dict[str, Any]:
@@ -79,7 +82,7 @@ class SqlServer:
 
     def __init__(self, terms: ServerTerms) -> None:
         self.terms: Final = terms
-        self.state: Final = ServiceState()
+        self.state: Final = ServiceState(catalog=Catalog(allows_python=terms.python_functions))
         settings = terms.client_settings
         self.engine: Final = SqlEngine()
         self.topics: Final = SourceTopics(terms.servers, settings)
@@ -105,6 +108,7 @@ class SqlServer:
         return {
             "ksql.service.id": self.terms.service_id,
             "ksql.schema.registry.url": self.terms.schema_registry or "",
+            "odradek.sql.python.functions": str(self.terms.python_functions).lower(),
         }
 
     async def start(self) -> None:
@@ -138,9 +142,7 @@ class SqlServer:
                 case applying.QueryStarted():
                     if change.replaces is not None:
                         self.engine.terminate(change.replaces)
-                    self._run(
-                        change.query.id, PlannedText(before=before, statement=command.statement), command
-                    )
+                    self._run(change.query.id, self._text(before, command.statement), command)
                 case applying.QueryStopped():
                     self.engine.terminate(change.query.id)
                 case applying.QueryPaused():
@@ -149,6 +151,9 @@ class SqlServer:
                     self.engine.resume(change.query.id)
                 case applying.SourceDropped():
                     self._soon(self.views.forget(change.source.topic))
+
+    def _text(self, before: tuple[tuple[int, str], ...], statement: str) -> PlannedText:
+        return PlannedText(before=before, statement=statement, allows_python=self.catalog.allows_python)
 
     def _run(self, query_id: str, text: PlannedText, command: SqlCommand) -> None:
         name = f"sql.{self.terms.service_id}.{query_id}"
@@ -273,7 +278,7 @@ class SqlServer:
     async def _push(self, statement: SelectStatement, properties: Mapping[str, str]) -> QueryAnswer:
         planned = select_plan(self.catalog, statement.query)
         query_id = self._new_id()
-        text = PlannedText(before=tuple(self.state.history), statement=statement.text)
+        text = self._text(tuple(self.state.history), statement.text)
         starting = await self.starting(planned.sources, properties)
         pushed = await self.engine.push(
             StartPush(

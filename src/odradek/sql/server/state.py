@@ -11,7 +11,9 @@ from odradek.sql.catalog import Catalog
 from odradek.sql.language.parsing import parse_one
 from odradek.sql.language.statements import (
     CreateAsSelect,
+    CreateFunction,
     CreateSource,
+    DropFunction,
     DropSource,
     InsertIntoSelect,
     QueryControl,
@@ -61,6 +63,10 @@ def command_id(statement: Statement) -> str:
             return f"{statement.kind}/`{statement.name}`/drop"
         case InsertIntoSelect():
             return f"stream/`{statement.target}`/create"
+        case CreateFunction():
+            return f"function/`{statement.name}`/create"
+        case DropFunction():
+            return f"function/`{statement.name}`/drop"
         case QueryControl():
             return f"terminate/{statement.query_id or 'ALL'}/execute"
     return f"{type(statement).__name__.lower()}/{getattr(statement, 'name', '')}/execute"

@@ -383,5 +383,7 @@ _COMMANDS: Final = (
     language.AlterSource,
     language.CreateType,
     language.DropType,
+    language.CreateFunction,
+    language.DropFunction,
     language.QueryControl,
 )

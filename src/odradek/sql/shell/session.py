@@ -12,7 +12,7 @@ from typing import IO, Any, Final
 from odradek.model.errors import ConfigError, OdradekError
 from odradek.sql.rest_client import RestClient, ServerRefusal
 from odradek.sql.shell.rendering import LiveTable, TextTable, rendered
-from odradek.sql.shell.splitting import ShellStep, statements, step_of
+from odradek.sql.shell.splitting import ShellStep, placed_statements, step_of
 
 _SCRIPTS_DEEP_MAX: Final = 16
 
@@ -34,8 +34,14 @@ class ShellSession:
         """All statements of a text. Raises what the first that is wrong is refused with. `place`: of a script, for errors."""
         if self._depth >= _SCRIPTS_DEEP_MAX:
             raise ConfigError(f"{place}: scripts that run scripts: no more than {_SCRIPTS_DEEP_MAX} deep")
-        for statement in statements(text):
-            self._run(step_of(statement))
+        for line_number, statement in placed_statements(text):
+            try:
+                self._run(step_of(statement))
+            except ServerRefusal as refusal:
+                if not place:
+                    raise
+                message = f"{place}, the statement at line {line_number}:\n{refusal.message}"
+                raise ServerRefusal(refusal.code, message, refusal.entities) from None
 
     def _run(self, step: ShellStep) -> None:
         match step.kind:

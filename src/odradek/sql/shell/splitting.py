@@ -40,17 +40,23 @@ class ShellStep:
 
 def statements(text: str) -> Iterator[str]:
     """Each with its semicolon, if it has one; without empty ones."""
-    start = 0
-    for match in _SKIPPED.finditer(text):
-        if match[1]:
-            yield from _whole(text[start : match.end()])
-            start = match.end()
-    yield from _whole(text[start:])
+    return (statement for _, statement in placed_statements(text))
 
 
-def _whole(text: str) -> Iterator[str]:
-    if _bare(text).rstrip(";").strip():
-        yield text.strip()
+def placed_statements(text: str) -> Iterator[tuple[int, str]]:
+    """As `statements`, each with the number of its first line, from 1. Comments before it do not count."""
+    ends = [match.end() for match in _SKIPPED.finditer(text) if match[1]]
+    for start, end in zip([0, *ends], [*ends, len(text)], strict=True):
+        whole = text[start:end]
+        if _bare(whole).rstrip(";").strip():
+            yield text.count("\n", 0, _first_place(text, start, end)) + 1, whole.strip()
+
+
+def _first_place(text: str, start: int, end: int) -> int:
+    """Behind spaces and comments."""
+    while (match := _COMMENT.match(text, start, end)) is not None:
+        start = match.end()
+    return start + len(text[start:end]) - len(text[start:end].lstrip())
 
 
 def _bare(text: str) -> str:
