@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 from tests.sql.case_files import Case, CaseRecord
 
-from odradek.sql.applying import QueryStarted, apply
+from odradek.sql.applying import apply
 from odradek.sql.catalog import SqlCatalog, SqlSource
+from odradek.sql.changes import QueryStarted
 from odradek.sql.formats import RecordFormat
 from odradek.sql.functions.registering import register
 from odradek.sql.language import parse

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
-from typing import Final, TypeAlias
+from dataclasses import replace
+from typing import Final
 
 from odradek.sql.catalog import (
     PSEUDO_COLUMNS,
-    CreatedFunction,
     FormatInfo,
     PersistentQuery,
     SqlCatalog,
@@ -18,8 +16,20 @@ from odradek.sql.catalog import (
     TimestampColumn,
     WindowInfo,
 )
+from odradek.sql.changes import (
+    Applied,
+    Change,
+    QueryPaused,
+    QueryResumed,
+    QueryStarted,
+    QueryStopped,
+    SourceCreated,
+    SourceDropped,
+    TypeCreated,
+    TypeDropped,
+    unchanged,
+)
 from odradek.sql.errors import SqlError, nearest
-from odradek.sql.functions.user import user_function
 from odradek.sql.language.statements import (
     AlterSource,
     ColumnDefinition,
@@ -37,9 +47,10 @@ from odradek.sql.language.statements import (
     Statement,
 )
 from odradek.sql.planning.building import source_formats
-from odradek.sql.planning.plan import SINK_PROPERTIES, Plan, checked_properties, formats_of, plan
+from odradek.sql.planning.plan import SINK_PROPERTIES, checked_properties, formats_of, plan
 from odradek.sql.planning.timestamps import milliseconds
-from odradek.sql.types import SqlType, parse_type
+from odradek.sql.types import parse_type
+from odradek.sql.user_functions import create_function, drop_function
 
 SOURCE_PROPERTIES: Final = (
     *SINK_PROPERTIES,
@@ -56,88 +67,6 @@ _WINDOW_UNITS_MS: Final = {
     "HOUR": 3_600_000,
     "DAY": 86_400_000,
 }
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SourceCreated:
-    """`replaces`: what was there under the name."""
-
-    source: SqlSource
-    replaces: SqlSource | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SourceDropped:
-    source: SqlSource
-    delete_topic: bool
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class QueryStarted:
-    """`replaces`: the id of a query whose statement is another one now."""
-
-    query: PersistentQuery
-    plan: Plan
-    replaces: str | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class QueryStopped:
-    query: PersistentQuery
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class QueryPaused:
-    query: PersistentQuery
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class QueryResumed:
-    query: PersistentQuery
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TypeCreated:
-    name: str
-    type: SqlType
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TypeDropped:
-    name: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FunctionCreated:
-    made: CreatedFunction
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FunctionDropped:
-    name: str
-
-
-Change: TypeAlias = (
-    SourceCreated
-    | SourceDropped
-    | QueryStarted
-    | QueryStopped
-    | QueryPaused
-    | QueryResumed
-    | TypeCreated
-    | TypeDropped
-    | FunctionCreated
-    | FunctionDropped
-)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Applied:
-    """`message`: as ksqlDB answers."""
-
-    catalog: SqlCatalog
-    changes: tuple[Change, ...]
-    message: str
 
 
 def apply(catalog: SqlCatalog, statement: Statement, number: int) -> Applied:
@@ -158,18 +87,14 @@ def apply(catalog: SqlCatalog, statement: Statement, number: int) -> Applied:
         case DropType():
             return _drop_type(catalog, statement)
         case CreateFunction():
-            return _create_function(catalog, statement)
+            return create_function(catalog, statement)
         case DropFunction():
-            return _drop_function(catalog, statement)
+            return drop_function(catalog, statement)
         case QueryControl():
             return _control(catalog, statement)
     raise SqlError(
         f"{statement.text.split()[0].upper()} changes nothing that the catalog has", statement.position
     )
-
-
-def _unchanged(catalog: SqlCatalog, message: str) -> Applied:
-    return Applied(catalog=catalog, changes=(), message=message)
 
 
 # ---- sources
@@ -178,7 +103,7 @@ def _unchanged(catalog: SqlCatalog, message: str) -> Applied:
 def _create_source(catalog: SqlCatalog, statement: CreateSource) -> Applied:
     known = catalog.sources.get(statement.name)
     if known is not None and statement.if_not_exists:
-        return _unchanged(catalog, f"Cannot add {statement.kind} `{statement.name}`: it already exists.")
+        return unchanged(catalog, f"Cannot add {statement.kind} `{statement.name}`: it already exists.")
     _check_name_is_free(statement.name, known, statement.kind, statement, or_replace=statement.or_replace)
     source = _declared_source(catalog, statement)
     if known is not None:
@@ -406,7 +331,7 @@ def _alter_source(catalog: SqlCatalog, statement: AlterSource) -> Applied:
 def _drop_source(catalog: SqlCatalog, statement: DropSource) -> Applied:
     source = catalog.sources.get(statement.name)
     if source is None and statement.if_exists:
-        return _unchanged(catalog, f"Source `{statement.name}` does not exist.")
+        return unchanged(catalog, f"Source `{statement.name}` does not exist.")
     source = catalog.source(statement.name, statement.position)
     if source.kind != statement.kind:
         raise SqlError(
@@ -443,7 +368,7 @@ def _drop_source(catalog: SqlCatalog, statement: DropSource) -> Applied:
 def _create_as(catalog: SqlCatalog, statement: CreateAsSelect, number: int) -> Applied:
     known = catalog.sources.get(statement.name)
     if known is not None and statement.if_not_exists:
-        return _unchanged(catalog, f"Cannot add {statement.kind} `{statement.name}`: it already exists.")
+        return unchanged(catalog, f"Cannot add {statement.kind} `{statement.name}`: it already exists.")
     _check_name_is_free(statement.name, known, statement.kind, statement, or_replace=statement.or_replace)
     made = plan(catalog, statement)
     assert made.sink is not None
@@ -526,7 +451,7 @@ def _control(catalog: SqlCatalog, statement: QueryControl) -> Applied:
 def _create_type(catalog: SqlCatalog, statement: CreateType) -> Applied:
     if statement.name in catalog.types:
         if statement.if_not_exists:
-            return _unchanged(catalog, f"{statement.name} is already registered.")
+            return unchanged(catalog, f"{statement.name} is already registered.")
         raise SqlError(
             f"Cannot register custom type '{statement.name}' since it is already registered",
             statement.position,
@@ -545,7 +470,7 @@ def _create_type(catalog: SqlCatalog, statement: CreateType) -> Applied:
 def _drop_type(catalog: SqlCatalog, statement: DropType) -> Applied:
     if statement.name not in catalog.types:
         if statement.if_exists:
-            return _unchanged(catalog, f"Type '{statement.name}' does not exist.")
+            return unchanged(catalog, f"Type '{statement.name}' does not exist.")
         raise SqlError(
             f"Type {statement.name} does not exist",
             statement.position,
@@ -555,66 +480,4 @@ def _drop_type(catalog: SqlCatalog, statement: DropType) -> Applied:
         catalog=catalog.without_type(statement.name),
         changes=(TypeDropped(name=statement.name),),
         message=f"Dropped type '{statement.name}'",
-    )
-
-
-# ---- functions
-
-
-def _create_function(catalog: SqlCatalog, statement: CreateFunction) -> Applied:
-    name = statement.name.upper()
-    is_there = name in catalog.functions
-    if is_there and name not in catalog.created_functions:
-        raise SqlError(f"{name} is a function of SQL", statement.position, "Choose another name.")
-    if is_there and statement.if_not_exists:
-        return _unchanged(catalog, f"Function {name} already exists.")
-    if is_there and not statement.or_replace:
-        raise SqlError(
-            f"Function {name} already exists",
-            statement.position,
-            "Write CREATE OR REPLACE, or DROP it before.",
-        )
-    try:
-        parameters = [
-            (parameter.name, parse_type(parameter.type, catalog.types)) for parameter in statement.parameters
-        ]
-        definition, registered = user_function(
-            name,
-            statement.kind,
-            parameters,
-            parse_type(statement.returns, catalog.types),
-            statement.code,
-            allowed=catalog.allows_python,
-        )
-    except SqlError as error:
-        raise error.at(statement.position) from None
-    made = CreatedFunction(statement=statement, definition=definition, registered=registered)
-    word = "replaced" if is_there else "created"
-    return Applied(
-        catalog=catalog.with_function(made), changes=(FunctionCreated(made=made),), message=f"Function {word}"
-    )
-
-
-def _drop_function(catalog: SqlCatalog, statement: DropFunction) -> Applied:
-    name = statement.name.upper()
-    if name not in catalog.created_functions:
-        if name in catalog.functions:
-            raise SqlError(f"{name} is a function of SQL: it stays", statement.position)
-        if statement.if_exists:
-            return _unchanged(catalog, f"Function {name} does not exist.")
-        raise SqlError(
-            f"Function {name} does not exist", statement.position, nearest(name, catalog.created_functions)
-        )
-    call = re.compile(rf"\b{re.escape(name)}`?\s*\(", re.IGNORECASE)
-    users = sorted(query.id for query in catalog.queries.values() if call.search(query.text))
-    if users:
-        raise SqlError(
-            f"Cannot drop function {name}: these queries call it: {', '.join(users)}",
-            statement.position,
-            "TERMINATE them before.",
-        )
-    return Applied(
-        catalog=catalog.without_function(name),
-        changes=(FunctionDropped(name=name),),
-        message=f"Dropped function {name}",
     )

@@ -172,17 +172,17 @@ class UserCode:
 
     def __call__(self, *arguments: Any) -> Any:
         """ValueError for whatever the code raises: it gives null, as an error of a function of SQL does."""
-        return self._called(lambda found: found(*arguments))
+        return self._called(lambda defined_function: defined_function(*arguments))
 
     def rows(self, *arguments: Any) -> list[Any]:
         """Of a table function. ValueError as above."""
-        rows: list[Any] = self._called(lambda found: list(found(*arguments) or ()))
+        rows: list[Any] = self._called(lambda defined_function: list(defined_function(*arguments) or ()))
         return rows
 
     def _called(self, call: Callable[[Callable[..., Any]], Any]) -> Any:
-        found = self.function(self._name.lower())
+        defined_function = self.function(self._name.lower())
         try:
-            return call(found)
+            return call(defined_function)
         except Exception as error:  # noqa: BLE001 - the code of a user may raise anything
             raise ValueError(f"{type(error).__name__}: {error}") from None
 

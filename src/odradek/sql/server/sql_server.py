@@ -16,7 +16,7 @@ from odradek.client.producer.aio import AsyncProducer
 from odradek.client.settings import ConsumerSettings
 from odradek.model.errors import OdradekError
 from odradek.runtime.real_clock import SystemEntropy
-from odradek.sql import applying
+from odradek.sql import changes
 from odradek.sql.catalog import Catalog, Source
 from odradek.sql.errors import SqlError
 from odradek.sql.language.parsing import parse
@@ -139,17 +139,17 @@ class SqlServer:
             return
         for change in applied.changes:
             match change:
-                case applying.QueryStarted():
+                case changes.QueryStarted():
                     if change.replaces is not None:
                         self.engine.terminate(change.replaces)
                     self._run(change.query.id, self._text(before, command.statement), command)
-                case applying.QueryStopped():
+                case changes.QueryStopped():
                     self.engine.terminate(change.query.id)
-                case applying.QueryPaused():
+                case changes.QueryPaused():
                     self.engine.pause(change.query.id)
-                case applying.QueryResumed():
+                case changes.QueryResumed():
                     self.engine.resume(change.query.id)
-                case applying.SourceDropped():
+                case changes.SourceDropped():
                     self._soon(self.views.forget(change.source.topic))
 
     def _text(self, before: tuple[tuple[int, str], ...], statement: str) -> PlannedText:

@@ -6,8 +6,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from odradek.model.errors import OdradekError
-from odradek.sql.applying import Applied, QueryStarted, apply
+from odradek.sql.applying import apply
 from odradek.sql.catalog import Catalog
+from odradek.sql.changes import Applied, QueryStarted
 from odradek.sql.language.parsing import parse_one
 from odradek.sql.language.statements import (
     CreateAsSelect,

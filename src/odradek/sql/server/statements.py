@@ -7,7 +7,8 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Final, Protocol
 
 from odradek.client.producer.aio import AsyncProducer
-from odradek.sql import applying
+from odradek.sql import changes
+from odradek.sql.applying import apply
 from odradek.sql.catalog import Catalog, Source
 from odradek.sql.errors import SqlError, nearest
 from odradek.sql.language import statements as language
@@ -114,16 +115,16 @@ class Statements:
     async def _distribute(self, statement: Statement, properties: Given) -> Entity:
         """Check it, make its topics, and write it to the command topic."""
         server, identity = self._server, command_id(statement)
-        first = applying.apply(server.catalog, statement, 0)
+        first = apply(server.catalog, statement, 0)
         if not first.changes:
             status = {"status": "SUCCESS", "message": first.message, "queryId": None}
             return entities.status_entity(statement.text + ";", identity, status, -1)
         starting: dict[str, dict[int, int]] = {}
         for change in first.changes:
             match change:
-                case applying.SourceCreated(source=source) if source.query_id is None:
+                case changes.SourceCreated(source=source) if source.query_id is None:
                     await server.topics.ensure_declared(source)
-                case applying.QueryStarted(plan=planned):
+                case changes.QueryStarted(plan=planned):
                     assert planned.sink is not None
                     starting = await server.starting(planned.sources, properties)
                     await server.topics.ensure_sink(planned.sink, planned.sources[0])
@@ -136,13 +137,13 @@ class Statements:
                     properties=properties,
                     starting=starting,
                 )
-                if applying.apply(server.catalog, statement, 0).changes
+                if apply(server.catalog, statement, 0).changes
                 else None
             )
 
         offset = await server.commands.write(decide)
         for change in first.changes:
-            if isinstance(change, applying.SourceDropped) and change.delete_topic:
+            if isinstance(change, changes.SourceDropped) and change.delete_topic:
                 await server.views.forget(change.source.topic)
                 await server.topics.delete(change.source.topic)
         status = server.state.statuses.get(identity) or {"status": "SUCCESS", "message": first.message}

@@ -48,10 +48,10 @@ def serving(
 def wait_for(ask: Callable[[], Any], holds: Callable[[Any], bool]) -> Any:
     """Poll: there is no call when a query has written its rows."""
     deadline = time.monotonic() + PATIENCE_S
-    while not holds(answer := ask()):
-        assert time.monotonic() < deadline, f"still {answer}"
+    while not holds(state := ask()):
+        assert time.monotonic() < deadline, f"still {state}"
         time.sleep(0.25)
-    return answer
+    return state
 
 
 def family(process_id: int) -> list[int]:
@@ -66,12 +66,12 @@ def family(process_id: int) -> list[int]:
 
 def jvm_of(server: subprocess.Popen[str]) -> int:
     """Of its engine. A launcher's shell has gone by the time a query runs."""
-    (found,) = (
+    (java_id,) = (
         process_id
         for process_id in family(server.pid)
         if Path(f"/proc/{process_id}/exe").readlink().name == "java"
     )
-    return found
+    return java_id
 
 
 def is_there(process_id: int) -> bool:
@@ -174,7 +174,7 @@ def test_queries_go_on_exactly_once_after_kills_and_without_their_directory(
                     for customer in range(CUSTOMERS)
                 ]
                 wait_for(lambda: totals(client), lambda rows: rows == expected)
-                # a query that began at the end of its stream, as SELECT does unless it is told otherwise
+                # a query that began at the end of its stream, as SELECT does unless auto.offset.reset says earliest
                 late = committed(servers, "SQL_LATE", len(numbers) - 2)
                 assert late == [b'{"AMOUNT":%d}' % number for number in numbers[2:]]
                 (listed, _) = client.execute("SHOW QUERIES;")[0]["queries"]

@@ -1,0 +1,97 @@
+"""What a statement changes, as values."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from odradek.sql.catalog import CreatedFunction, PersistentQuery, SqlCatalog, SqlSource
+from odradek.sql.planning.plan import Plan
+from odradek.sql.types import SqlType
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SourceCreated:
+    """`replaces`: what was there under the name."""
+
+    source: SqlSource
+    replaces: SqlSource | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SourceDropped:
+    source: SqlSource
+    delete_topic: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueryStarted:
+    """`replaces`: the id of a query whose statement is another one now."""
+
+    query: PersistentQuery
+    plan: Plan
+    replaces: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueryStopped:
+    query: PersistentQuery
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueryPaused:
+    query: PersistentQuery
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueryResumed:
+    query: PersistentQuery
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TypeCreated:
+    name: str
+    type: SqlType
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TypeDropped:
+    name: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FunctionCreated:
+    made: CreatedFunction
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FunctionDropped:
+    name: str
+
+
+Change: TypeAlias = (
+    SourceCreated
+    | SourceDropped
+    | QueryStarted
+    | QueryStopped
+    | QueryPaused
+    | QueryResumed
+    | TypeCreated
+    | TypeDropped
+    | FunctionCreated
+    | FunctionDropped
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Applied:
+    """`message`: as ksqlDB answers."""
+
+    catalog: SqlCatalog
+    changes: tuple[Change, ...]
+    message: str
+
+
+def unchanged(catalog: SqlCatalog, message: str) -> Applied:
+    """Of a statement whose IF EXISTS, or IF NOT EXISTS, has nothing to do."""
+    return Applied(catalog=catalog, changes=(), message=message)
