@@ -32,6 +32,7 @@ from odradek.sql.changes import (
 from odradek.sql.errors import SqlError, nearest
 from odradek.sql.language.statements import (
     AlterSource,
+    AssertSource,
     ColumnDefinition,
     CreateAsSelect,
     CreateFunction,
@@ -206,6 +207,48 @@ def _declared_source(catalog: SqlCatalog, statement: CreateSource) -> SqlSource:
     except SqlError as error:
         raise error.at(statement.position) from None
     return source
+
+
+def check_source(catalog: SqlCatalog, statement: AssertSource) -> str | None:
+    """ASSERT STREAM or TABLE: how the source differs from what is said of it; None when it does not. SqlError: no such source.
+
+    Only the columns and the properties that are written are compared.
+    """
+    source = catalog.source(statement.name, statement.position)
+    shown = f"{source.kind.capitalize()} {source.name}"
+    if source.kind != statement.kind:
+        return f"Expected type does not match actual for source {source.name}. Expected {statement.kind}, got {source.kind}."
+    wanted = tuple(_column(catalog, statement.kind, definition) for definition in statement.columns)
+    actual = source.key + tuple(column for column in source.columns if column.role != "key")
+    if wanted and sorted(wanted, key=lambda column: column.role != "key") != list(actual):
+        written, there = (
+            ", ".join(f"`{column.name}` {column.type}" for column in columns) for columns in (wanted, actual)
+        )
+        return f"{shown} has other columns. Expected {written}; got {there}."
+    properties = checked_properties(statement.properties, SOURCE_PROPERTIES, statement)
+    known = _properties_of(source)
+    for name, value in properties.items():
+        if name not in known:
+            raise SqlError(
+                f"ASSERT compares no {name}", statement.position, f"It compares {', '.join(sorted(known))}."
+            )
+        if str(value).upper() != str(known[name]).upper():
+            return f"{shown} has another {name}. Expected {value}; got {known[name]}."
+    return None
+
+
+def _properties_of(source: SqlSource) -> dict[str, object]:
+    window = source.window
+    return {
+        "KAFKA_TOPIC": source.topic,
+        "KEY_FORMAT": source.key_format.name,
+        "VALUE_FORMAT": source.value_format.name,
+        "FORMAT": source.value_format.name if source.key_format.name == source.value_format.name else None,
+        "TIMESTAMP": None if source.timestamp is None else source.timestamp.name,
+        "TIMESTAMP_FORMAT": None if source.timestamp is None else source.timestamp.format,
+        "WINDOW_TYPE": None if window is None else window.kind,
+        "WRAP_SINGLE_VALUE": source.value_format.wrapped,
+    }
 
 
 def _column(catalog: SqlCatalog, kind: SourceKind, definition: ColumnDefinition) -> SqlColumn:

@@ -170,6 +170,7 @@ def test_print_shows_records(client: RestClient) -> None:
         ),
         ("CREATE FUNCTION f(a INT) RETURNS INT AS $$ 1 $$;", 40001, "switched off"),
         ("ASSERT TOPIC absent TIMEOUT 0 SECONDS;", 41700, "does not exist"),
+        ("ASSERT STREAM nothing;", 40001, "NOTHING does not exist"),
     ],
 )
 def test_what_is_refused(client: RestClient, text: str, code: int, says: str) -> None:
@@ -252,3 +253,28 @@ def test_functions_of_users_are_there_again_after_a_restart(servers: str, tmp_pa
         assert own(second) == [("BUMP", "SCALAR")]
     with sql_server(servers, "functions", tmp_path / "c") as third:
         assert own(third) == []  # this server does not run Python of others
+
+
+def test_assert_says_how_a_source_differs(client: RestClient) -> None:
+    client.execute(
+        "CREATE STREAM asserted (a STRING, k INT KEY, at BIGINT)"
+        " WITH (KAFKA_TOPIC='asserted', VALUE_FORMAT='JSON', PARTITIONS=1, TIMESTAMP='at');"
+    )
+    held, *_ = client.execute(
+        "ASSERT STREAM asserted (k INT KEY, a VARCHAR, at BIGINT) WITH (KAFKA_TOPIC='asserted', TIMESTAMP='AT');"
+        " ASSERT STREAM asserted; ASSERT STREAM asserted WITH (value_format='json', key_format='KAFKA');"
+    )
+    assert (held["@type"], held["name"]) == ("assert_stream", "ASSERTED")
+    for text, says in (
+        ("ASSERT TABLE asserted;", "Expected table, got stream"),
+        ("ASSERT STREAM asserted (k INT KEY, a VARCHAR);", "has other columns"),
+        ("ASSERT STREAM asserted (k INT KEY, a INT, at BIGINT);", "`A` INTEGER, .*; got .*`A` STRING"),
+        ("ASSERT STREAM asserted WITH (VALUE_FORMAT='AVRO');", "Expected AVRO; got JSON"),
+        (
+            "ASSERT STREAM asserted WITH (WINDOW_TYPE='SESSION');",
+            "another WINDOW_TYPE. Expected SESSION; got None",
+        ),
+    ):
+        with pytest.raises(ServerRefusal, match=says) as refused:
+            client.execute(text)
+        assert refused.value.code == 41700

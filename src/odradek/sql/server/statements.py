@@ -8,7 +8,7 @@ from typing import Any, Final, Protocol
 
 from odradek.client.producer.aio import AsyncProducer
 from odradek.sql import changes
-from odradek.sql.applying import apply
+from odradek.sql.applying import apply, check_source
 from odradek.sql.catalog import Catalog, Source
 from odradek.sql.errors import SqlError, nearest
 from odradek.sql.language import statements as language
@@ -79,6 +79,7 @@ class Statements:
             language.DescribeFunction: self._describe_function,
             language.Explain: self._explain,
             language.AssertTopic: self._assert_topic,
+            language.AssertSource: self._assert_source,
         }
 
     async def run(self, statement: Statement, properties: Given, variables: Given) -> Entity | None:
@@ -349,6 +350,12 @@ class Statements:
             planned = plan(catalog, statement.statement)
             described = entities.described_plan(planned, "", statement.statement.text, None, None)
         return entity("queryDescription", statement.text + ";", queryDescription=described)
+
+    async def _assert_source(self, statement: language.AssertSource) -> Entity:
+        problem = check_source(self._server.catalog, statement)
+        if problem is not None:
+            raise RestRefusal(ASSERT_FAILED, problem, statement=statement.text)
+        return entity(f"assert_{statement.kind}", statement.text + ";", name=statement.name)
 
     async def _assert_topic(self, statement: language.AssertTopic) -> Entity:
         """Wait until it holds, or the time is over."""

@@ -298,6 +298,8 @@ _RENDERERS: Final[dict[str, Callable[[Entity], Iterable[str | TextTable]]]] = {
     "queryDescription": _query,
     "describe_function": _function,
     "type_list": _types,
+    "assert_stream": lambda entity: [f"Stream {entity['name']} is as asserted."],
+    "assert_table": lambda entity: [f"Table {entity['name']} is as asserted."],
     "assert_topic": lambda entity: [
         f"Topic {entity['topicName']} {'exists' if entity['exists'] else 'does not exist'}"
     ],
