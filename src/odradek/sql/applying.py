@@ -48,7 +48,7 @@ from odradek.sql.language.statements import (
     Statement,
 )
 from odradek.sql.planning.building import source_formats
-from odradek.sql.planning.plan import SINK_PROPERTIES, checked_properties, formats_of, plan
+from odradek.sql.planning.plan import SINK_PROPERTIES, checked_properties, count_of, formats_of, plan
 from odradek.sql.planning.timestamps import milliseconds
 from odradek.sql.types import parse_type
 from odradek.sql.user_functions import create_function, drop_function
@@ -196,8 +196,8 @@ def _declared_source(catalog: SqlCatalog, statement: CreateSource) -> SqlSource:
         value_format=replace(value_format, schema_id=_number(properties, "VALUE_SCHEMA_ID")),
         timestamp=_timestamp(properties, columns, statement),
         window=_window(properties, statement),
-        partitions=_number(properties, "PARTITIONS"),
-        replicas=_number(properties, "REPLICAS"),
+        partitions=count_of(properties, "PARTITIONS", statement),
+        replicas=count_of(properties, "REPLICAS", statement),
         read_only=statement.read_only,
         text=statement.text,
         bad=None if "BAD" not in properties else str(properties["BAD"]),
@@ -324,6 +324,8 @@ def _window(properties: Mapping[str, PropertyValue], statement: Statement) -> Wi
     if not kind:
         return None
     if kind == "SESSION":
+        if "WINDOW_SIZE" in properties:
+            raise SqlError("'WINDOW_SIZE' should not be set for SESSION windows", statement.position)
         return WindowInfo(kind="session", size_ms=None)
     number, _, unit = str(properties.get("WINDOW_SIZE", "")).strip().upper().partition(" ")
     length = _WINDOW_UNITS_MS.get(unit.strip().removesuffix("S"))

@@ -327,6 +327,8 @@ class _TypeReading:
     def _next(self, *kinds: str) -> str:
         kind, text = self._tokens[self._place] if self._place < len(self._tokens) else ("", "its end")
         if kind not in kinds:
+            if self._tokens[-1:] == [("name", "DECIMAL")]:
+                raise SqlError("DECIMAL needs precision and scale", hint="Write DECIMAL(10, 2).")
             raise SqlError(f"{self._text!r} is no type: {' or '.join(kinds)} is wanted where it has {text}")
         self._place += 1
         return text

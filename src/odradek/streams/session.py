@@ -18,6 +18,7 @@ ROCKS_DB: Final = "org.apache.spark.sql.execution.streaming.state.RocksDBStateSt
 _STATE_SERVER: Final = (
     "org.apache.spark.sql.execution.python.streaming.TransformWithStateInPySparkStateServer"
 )
+_SHELL: Final = "org.apache.hadoop.util.Shell"
 _STORE: Final = "spark.sql.streaming.stateStore.providerClass"
 
 
@@ -43,7 +44,10 @@ def session(name: str, given: sql.SparkSession | None, tasks: int) -> sql.SparkS
 
 
 def _keep_quiet(spark: sql.SparkSession) -> None:
-    """Spark warns of each name that a state does not have yet: thousands of lines that say nothing."""
+    """Spark warns of each name that a state does not have yet: thousands of lines that say nothing. And of a query that is
+    stopped while it writes a file, with a stack trace of 50 lines: nothing is wrong then.
+    """
     jvm: Any = spark.sparkContext._jvm
     log4j = jvm.org.apache.logging.log4j
-    log4j.core.config.Configurator.setLevel(_STATE_SERVER, log4j.Level.ERROR)
+    for logger in (_STATE_SERVER, _SHELL):
+        log4j.core.config.Configurator.setLevel(logger, log4j.Level.ERROR)

@@ -89,7 +89,7 @@ class ExpressionCompiler:
         """The text of an expression that has to be of a type."""
         made = self.typed(tree)
         if common_type(made.type, wanted) != wanted:
-            raise SqlError(f"{what} is a {made.type}, and has to be a {wanted}", position_of(tree))
+            raise SqlError(f"{what} has the type {made.type}, and needs {wanted}", position_of(tree))
         return converted(made.text, made.type, wanted)
 
     def canonical(self, tree: exp.Expr) -> str:

@@ -186,8 +186,8 @@ def _sink(statement: CreateAsSelect, planned: QueryPlan) -> SqlSource:
         value_format=value_format,
         timestamp=timestamp,
         window=planned.window,
-        partitions=_whole(properties, "PARTITIONS", statement),
-        replicas=_whole(properties, "REPLICAS", statement),
+        partitions=count_of(properties, "PARTITIONS", statement),
+        replicas=count_of(properties, "REPLICAS", statement),
         text=statement.text,
         bad=None if "BAD" not in properties else str(properties["BAD"]),
     )
@@ -313,7 +313,8 @@ def _format_name(written: PropertyValue, statement: Statement) -> str:
     return name
 
 
-def _whole(properties: Mapping[str, PropertyValue], name: str, statement: Statement) -> int | None:
+def count_of(properties: Mapping[str, PropertyValue], name: str, statement: Statement) -> int | None:
+    """Of partitions or replicas; None when it is not written. SqlError for what is no number from 1 on."""
     value = properties.get(name)
     if value is None:
         return None
