@@ -7,6 +7,7 @@ here in Python, so this finds faults of processors; faults of the translation sh
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import singledispatchmethod
 from typing import Any, NamedTuple, TypeAlias
 
@@ -64,20 +65,33 @@ PortRows: TypeAlias = list[tuple[Fields, Any, DirectRow]]
 """Key and payload of each row."""
 
 
-class DirectProgram:
-    """A program with its state, which goes on from batch to batch, or from what an earlier one has `saved`.
+@dataclass(frozen=True)
+class Ways:
+    """What makes some of the processors: ours, or others for comparison."""
 
-    `windows` makes the processor of a window: another one than ours for comparison.
-    """
+    windows: Callable[..., KeyedProcessor]
+    versions: Callable[[int], KeyedProcessor]
+    versioned_join: Callable[..., KeyedProcessor]
+
+
+def _our_windows(kind: WindowKind, fold: Fold, *, final: bool) -> KeyedProcessor:
+    return WindowProcessor(open_windows(kind, fold), fold, final=final)
+
+
+OUR_WAYS = Ways(windows=_our_windows, versions=VersionedProcessor, versioned_join=VersionedJoinProcessor)
+
+
+class DirectProgram:
+    """A program with its state, which goes on from batch to batch, or from what an earlier one has `saved`."""
 
     def __init__(
         self,
         document: Document,
         state: dict[str, dict[bytes, bytes]] | None = None,
         *,
-        windows: Callable[..., KeyedProcessor] | None = None,
+        ways: Ways = OUR_WAYS,
     ) -> None:
-        self._windows = windows or _our_windows
+        self._ways = ways
         app = Streams(f"program-{document['seed']}", emit="every")
         self._topics = build(app, document)
         self._ends = app.program.ends
@@ -139,7 +153,7 @@ class DirectProgram:
         ]
         if operator.versioned_ms is not None:
             port = _by_key([row for row in rows if row.key is not None])
-            updates = self._run(operator.name, VersionedProcessor(operator.versioned_ms), port)
+            updates = self._run(operator.name, self._ways.versions(operator.versioned_ms), port)
             return DirectFrame([_row(order, update) for order, update in updates], old=True)
         return self._changelog(operator, operator.name, rows) if operator.table else DirectFrame(rows)
 
@@ -285,7 +299,7 @@ class DirectProgram:
     ) -> DirectFrame:
         processor: KeyedProcessor = AggregateProcessor(fold)
         if operator.window is not None:
-            processor = self._windows(operator.window, fold, final=operator.final)
+            processor = self._ways.windows(operator.window, fold, final=operator.final)
         if isinstance(operator, keyed.Cogrouped):
             processor = ByPort(processor)
         updates = self._run(operator.name, processor, *ports)
@@ -324,7 +338,7 @@ class DirectProgram:
         history_ms = operators.history_of(operator.inputs[1])
         processor: KeyedProcessor = StreamTableProcessor(operator.kind)
         if history_ms is not None:
-            processor = VersionedJoinProcessor(
+            processor = self._ways.versioned_join(
                 operator.kind, history_ms=history_ms, grace_ms=operator.grace_ms
             )
         updates = self._run(operator.name, processor, left, _by_key(table.rows))
@@ -362,10 +376,6 @@ class DirectProgram:
         )
         joined = _joined(operator, updates)
         return self._changelog(operator, f"{operator.name}-old", joined.rows)
-
-
-def _our_windows(kind: WindowKind, fold: Fold, *, final: bool) -> KeyedProcessor:
-    return WindowProcessor(open_windows(kind, fold), fold, final=final)
 
 
 def answers(documents: list[Document]) -> list[Outputs | str]:

@@ -1,7 +1,8 @@
-"""Two ways of Kafka Streams that ours leaves on purpose, rebuilt so that a difference is known to be theirs and nothing else.
+"""Three ways of Kafka Streams that ours leaves on purpose, rebuilt so that a difference is known to be theirs and nothing else.
 
 Its store of sliding windows hides what it keeps for one step too short a time, and suppress says such a window while
-records of its last millisecond still come.
+records of its last millisecond still come. Its versioned store forgets a delete that replaces a value of the same
+timestamp, unless an older value ended there.
 """
 
 from __future__ import annotations
@@ -9,11 +10,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from tests.streams.oracle.direct import Ways
+
 from odradek.streams.plan.windows import SlidingWindows
 from odradek.streams.processors.aggregate import Fold
 from odradek.streams.processors.open_windows import Arrival, OpenWindows, WindowChange
 from odradek.streams.processors.ports import Fields, InputRow, KeyedProcessor, TaskState, UpdateRow
 from odradek.streams.processors.sliding import Sliding
+from odradek.streams.processors.versions import VersionedJoinProcessor, VersionedProcessor
 from odradek.streams.processors.windows import END, WindowProcessor, open_windows
 
 _ALL: Fields = {"of": "all"}
@@ -69,3 +73,35 @@ def kafkas_windows(kind: Any, fold: Fold, *, final: bool) -> KeyedProcessor:
     windows: OpenWindows = ForgetfulSliding(kind, fold)
     changes = WindowProcessor(windows, fold, final=False)
     return EarlySuppress(changes, kind.grace_ms) if final else changes
+
+
+class ForgetfulVersions(VersionedProcessor):
+    """After such a delete the key is as it was before the value: its last delete is an older one, or it was never there."""
+
+    def process(self, row: InputRow, state: TaskState) -> Iterator[UpdateRow]:
+        former = None if row.key is None else state.get("latest", row.key)
+        yield from super().process(row, state)
+        if row.key is None or state.get("latest", row.key) != (row.timestamp, row.payload):
+            return
+        replaces = former is not None and former[0] == row.timestamp and former[1] is not None
+        if row.payload is not None and not replaces:
+            was_there = former is not None and former[1] is not None
+            state.put("before the value", row.key, ("a value",) if was_there else ("nothing", former))
+        if row.payload is None and replaces:
+            kind, *before = state.get("before the value", row.key)
+            if kind == "nothing":
+                state.put("latest", row.key, before[0])
+
+
+class ForgetfulVersionedJoin(VersionedJoinProcessor):
+    """The same in what the table of a join keeps."""
+
+    def _put(self, key: Fields, row: InputRow, state: TaskState) -> None:
+        versions = state.get("versions", key) or []
+        replaces = bool(versions) and versions[-1][0] == row.timestamp and versions[-1][1] is not None
+        super()._put(key, row, state)
+        if row.payload is None and replaces and (len(versions) < 2 or versions[-2][1] is None):
+            state.put("versions", key, versions[:-1] or None)
+
+
+KAFKAS_WAYS = Ways(windows=kafkas_windows, versions=ForgetfulVersions, versioned_join=ForgetfulVersionedJoin)
