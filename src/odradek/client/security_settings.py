@@ -6,8 +6,9 @@ from typing import Final, Self
 
 from odradek.config.definition import Bounds, any_of, one_of
 from odradek.config.jaas import parse_jaas
+from odradek.config.kerberos import SERVICE_NAME, KerberosIdentity, kerberos_identity
 from odradek.config.listeners import SECURITY_PROTOCOLS
-from odradek.config.sasl import MECHANISMS, OAUTHBEARER
+from odradek.config.sasl import GSSAPI, MECHANISMS, OAUTHBEARER
 from odradek.config.section import LOW, Boolean, List, Password, Section, String, section, setting
 from odradek.config.tls import TLS_VERSIONS
 from odradek.model.errors import ConfigError
@@ -29,13 +30,15 @@ class SecuritySettings(Section):
     security_protocol: String = setting(default="PLAINTEXT", valid=one_of(*SECURITY_PROTOCOLS), meaning=
         "how to talk to brokers: with TLS (SSL, SASL_SSL), with a login (SASL_SSL, SASL_PLAINTEXT), with neither")
     sasl_mechanism: String = setting(default="", valid=one_of("", *MECHANISMS), meaning=
-        "how to log in: SCRAM-SHA-512, SCRAM-SHA-256, PLAIN or OAUTHBEARER")
+        "how to log in: SCRAM-SHA-512, SCRAM-SHA-256, PLAIN, OAUTHBEARER or GSSAPI")
     sasl_username: String = setting(default="", meaning=
         "Odradek's own, short for sasl.jaas.config: as whom to log in")
     sasl_password: Password = setting(default="", meaning=
         "and with which password")
     sasl_jaas_config: Password = setting(default="", meaning=
         "a login module as Java's clients have it, with username and password")
+    sasl_kerberos_service_name: String = setting(default="", meaning=
+        "for GSSAPI: the first part of brokers' principals, kafka of kafka/host@REALM")
     sasl_oauthbearer_token: Password = setting(default="", meaning=
         "Odradek's own: the token for OAUTHBEARER")
     sasl_oauthbearer_token_file: String = setting(default="", meaning=
@@ -96,12 +99,22 @@ class SecuritySettings(Section):
             if not self.sasl_oauthbearer_token and not self.sasl_oauthbearer_token_file:
                 raise ConfigError("sasl.mechanism=OAUTHBEARER needs sasl.oauthbearer.token.file")
             return self
+        if self.sasl_mechanism == GSSAPI:
+            if not self.kerberos.service:
+                raise ConfigError(f"sasl.mechanism=GSSAPI needs {SERVICE_NAME}, such as kafka")
+            return self
         user, password, _ = self.login
         if not user or not password:
             raise ConfigError(
                 f"sasl.mechanism={self.sasl_mechanism} needs sasl.username and sasl.password, or sasl.jaas.config"
             )
         return self
+
+    @property
+    def kerberos(self) -> KerberosIdentity:
+        """Without sasl.jaas.config: what `kinit` left. ConfigError."""
+        jaas = parse_jaas(self.sasl_jaas_config) if self.sasl_jaas_config else None
+        return kerberos_identity(jaas, self.sasl_kerberos_service_name, key="sasl.jaas.config")
 
     @property
     def login(self) -> tuple[str, str, bool]:

@@ -11,6 +11,7 @@ from typing import Any, Final
 
 from odradek.config.definition import DynamicUpdate, Setting
 from odradek.config.jaas import LoginModule, parse_jaas
+from odradek.config.kerberos import KerberosIdentity, kerberos_identity
 from odradek.config.listeners import Listener
 from odradek.config.sasl import GSSAPI, MECHANISMS, OAUTHBEARER, PLAIN, SCRAM_MECHANISMS, SaslConfig
 from odradek.config.section import Section
@@ -51,6 +52,14 @@ class ListenerSecurity:
     @property
     def uses_sasl(self) -> bool:
         return self.protocol in ("SASL_PLAINTEXT", "SASL_SSL")
+
+    @property
+    def kerberos(self) -> KerberosIdentity | None:
+        """Who this broker is to Kerberos; None where GSSAPI is not enabled. ConfigError."""
+        settings = self.mechanisms.get(GSSAPI)
+        if settings is None:
+            return None
+        return kerberos_identity(settings.jaas, self.sasl.kerberos_service_name or "", key=JAAS)
 
     @property
     def inter_broker_mechanism(self) -> str:
@@ -137,7 +146,7 @@ def _settings() -> dict[str, tuple[type[Section], Setting]]:
 def _split_mechanism(name: str) -> tuple[str, str] | None:
     """`scram-sha-256.sasl.jaas.config` -> (SCRAM-SHA-256, sasl.jaas.config)."""
     mechanism, _, rest = name.partition(".")
-    if mechanism.upper() in (*MECHANISMS, GSSAPI) and rest in _OF_A_MECHANISM:
+    if mechanism.upper() in MECHANISMS and rest in _OF_A_MECHANISM:
         return mechanism.upper(), rest
     return None
 
@@ -174,6 +183,7 @@ def _of(
         security = replace(security, mechanisms=_mechanisms(listener, security, prefix, of_mechanisms))
         _check_plain(listener, security)
         _check_bearer(listener, security)
+        _check_kerberos(listener, security)
     return security
 
 
@@ -204,10 +214,6 @@ def _mechanisms(
     sasl = security.sasl
     mechanisms = {}
     for mechanism in sasl.enabled_mechanisms:
-        if mechanism not in MECHANISMS:
-            raise ConfigError(
-                f"listener {listener}: sasl.enabled.mechanisms={mechanism} is not supported yet: use {', '.join(MECHANISMS)}"
-            )
         own = of_mechanisms.get(mechanism, {})
         text, key = sasl.jaas_config, JAAS
         if JAAS in own:
@@ -228,7 +234,7 @@ def _mechanisms(
 def _fits(jaas: LoginModule, mechanism: str) -> bool:
     """Whether a login module is one of this mechanism; of a module that no one knows, each may make what it can."""
     modules = {"PlainLoginModule": (PLAIN,), "ScramLoginModule": SCRAM_MECHANISMS}
-    modules |= dict.fromkeys(_ANONYMOUS_MODULES, ("OAUTHBEARER",))
+    modules |= dict.fromkeys(_ANONYMOUS_MODULES, (OAUTHBEARER,)) | {"Krb5LoginModule": (GSSAPI,)}
     wanted = modules.get(jaas.name.rpartition(".")[2])
     return wanted is None or mechanism in wanted
 
@@ -257,3 +263,16 @@ def _check_bearer(listener: Listener, security: ListenerSecurity) -> None:
             f"listener {listener}: OAUTHBEARER needs its issuer's keys: set sasl.oauthbearer.jwks.endpoint.url to a "
             "file:// or https:// URL"
         )
+
+
+def _check_kerberos(listener: Listener, security: ListenerSecurity) -> None:
+    gssapi = security.mechanisms.get(GSSAPI)
+    if gssapi is None:
+        return
+    if gssapi.jaas is None:
+        raise ConfigError(
+            f"listener {listener}: GSSAPI, which sasl.enabled.mechanisms is when it is not set, needs this broker's key: set "
+            f"{PREFIX}{listener.name.lower()}.gssapi.{JAAS} to `com.sun.security.auth.module.Krb5LoginModule required "
+            'useKeyTab=true keyTab="FILE" principal="kafka/HOST@REALM";`, or sasl.enabled.mechanisms to SCRAM-SHA-512'
+        )
+    _ = security.kerberos

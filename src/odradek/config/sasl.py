@@ -21,11 +21,11 @@ from odradek.config.section import (
 
 GSSAPI, PLAIN, OAUTHBEARER = "GSSAPI", "PLAIN", "OAUTHBEARER"
 SCRAM_MECHANISMS: Final = ("SCRAM-SHA-256", "SCRAM-SHA-512")
-MECHANISMS: Final = (PLAIN, *SCRAM_MECHANISMS, OAUTHBEARER)
+MECHANISMS: Final = (PLAIN, *SCRAM_MECHANISMS, OAUTHBEARER, GSSAPI)
 """What brokers and clients here speak."""
 _NAMES: Final = Bounds(
     allowed="names of mechanisms, such as SCRAM-SHA-512",
-    accepts=lambda names: all(name in (*MECHANISMS, GSSAPI) for name in names),
+    accepts=lambda names: all(name in MECHANISMS for name in names),
 )
 
 
@@ -35,7 +35,7 @@ class SaslConfig(Section):
 
     # fmt: off
     enabled_mechanisms: List = setting(default=(GSSAPI,), valid=_NAMES, dynamic=PER_BROKER, as_started=True, meaning=
-        "How clients may log in: any of PLAIN, SCRAM-SHA-256, SCRAM-SHA-512, OAUTHBEARER.")
+        "How clients may log in: any of PLAIN, SCRAM-SHA-256, SCRAM-SHA-512, OAUTHBEARER, GSSAPI (Kerberos).")
     jaas_config: Password | None = setting(default=None, dynamic=PER_BROKER, as_started=True, meaning=
         "A login module with its options, as Java's JAAS has it: users of PLAIN (user_NAME=\"PASSWORD\"), and the username and "
         "password of this broker itself.")
@@ -51,6 +51,11 @@ class SaslConfig(Section):
     max_reauth_ms: Long = setting("connections.max.reauth.ms", default=0, meaning=
         "How long a login counts: a client that has not logged in again by then (KIP-368) is hung up on. 0: no limit but "
         "that of its token.")
+    kerberos_service_name: String | None = setting(default=None, dynamic=PER_BROKER, as_started=True, meaning=
+        "The first part of brokers' Kerberos principals: kafka of kafka/host@REALM.")
+    kerberos_principal_to_local_rules: List = setting(default=("DEFAULT",), dynamic=PER_BROKER, as_started=True, meaning=
+        "From a Kerberos principal to a user's name. DEFAULT: of ann@REALM, ann, for those of our own realm; "
+        "RULE:[1:$1@$0](.*@OTHER)s/@.*// for those of others. The first rule that fits decides.")
     plain_without_tls_enable: Boolean = setting("odradek.sasl.plain.without.tls.enable", default=False, importance=LOW, meaning=
         "Odradek's own: whether a listener without TLS may have PLAIN, whose passwords anyone on the way can read.")
     scram_first_users: Password | None = setting("odradek.scram.first.users", default=None, meaning=

@@ -25,11 +25,9 @@ NOT_YET: Final = "is not supported yet and has no effect"
 AREAS: Final = (
     Area(
         name="Kerberos",
-        reason=f"{NOT_YET}: GSSAPI is not spoken",
+        reason="has no effect: Kerberos' library gets new tickets when it needs them",
         keys="""
-        sasl.kerberos.kinit.cmd
-        sasl.kerberos.min.time.before.relogin sasl.kerberos.principal.to.local.rules
-        sasl.kerberos.service.name sasl.kerberos.ticket.renew.jitter
+        sasl.kerberos.kinit.cmd sasl.kerberos.min.time.before.relogin sasl.kerberos.ticket.renew.jitter
         sasl.kerberos.ticket.renew.window.factor
         """,
     ),

@@ -3,7 +3,7 @@
 layer = secured(protocol, security, host)
 await loop.create_connection(lambda: layer, host, port)
 await layer.handshake                                   # TlsFailure
-lifetime_ms = await log_in(ask, security.login)         # LoginFailed
+lifetime_ms = await log_in(ask, security.login, host)   # LoginFailed
 """
 
 from __future__ import annotations
@@ -12,12 +12,14 @@ import asyncio
 import secrets
 import ssl
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, field
-from typing import Any, Final
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, Final
 
+from odradek.config.kerberos import KerberosIdentity
 from odradek.config.listener_security import ListenerSecurity
-from odradek.config.sasl import OAUTHBEARER, PLAIN, SCRAM_MECHANISMS
+from odradek.config.sasl import GSSAPI, OAUTHBEARER, PLAIN, SCRAM_MECHANISMS
 from odradek.model.errors import ErrorCode, OdradekError
+from odradek.model.lazy import lazy
 from odradek.net.tls import InnerProtocol, TlsFailure, TlsLayer
 from odradek.protocol import Message
 from odradek.protocol.messages.security.sasl_authenticate import (
@@ -29,6 +31,11 @@ from odradek.security.sasl.exchange import ClientExchange, LoginRefused
 from odradek.security.sasl.oauthbearer import BearerClient
 from odradek.security.sasl.plain import PlainClient
 from odradek.security.sasl.scram import ScramClient
+
+if TYPE_CHECKING:
+    from odradek.security.sasl import kerberos
+else:
+    kerberos = lazy("odradek.security.sasl.kerberos")
 
 __all__ = [
     "LoginCredentials",
@@ -50,7 +57,7 @@ class LoginFailed(OdradekError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoginCredentials:
-    """Who we are. `token`: for OAUTHBEARER, what gives the token of the moment."""
+    """Who we are. `token`: for OAUTHBEARER, what gives the token of the moment. `kerberos`: for GSSAPI."""
 
     mechanism: str
     user: str = ""
@@ -58,8 +65,15 @@ class LoginCredentials:
     is_by_token: bool = False
     """User and password are a delegation token's id and HMAC."""
     token: Callable[[], str] | None = field(default=None, repr=False)
+    kerberos: KerberosIdentity | None = None
 
-    def exchange(self) -> ClientExchange:
+    @property
+    def asks_others(self) -> bool:
+        """Whether a step may wait for another server: it belongs on a thread."""
+        return self.kerberos is not None
+
+    def exchange(self, host: str) -> ClientExchange:
+        """`host`: of the broker. LoginFailed."""
         if self.mechanism == PLAIN:
             return PlainClient(self.user, self.password)
         if self.mechanism in SCRAM_MECHANISMS:
@@ -67,6 +81,13 @@ class LoginCredentials:
             return ScramClient(self.mechanism, self.user, self.password, nonce, is_token=self.is_by_token)
         if self.mechanism == OAUTHBEARER and self.token is not None:
             return BearerClient(self.token())
+        if self.mechanism == GSSAPI and self.kerberos is not None:
+            try:
+                return kerberos.KerberosClient(self.kerberos, host)
+            except ImportError as error:
+                raise LoginFailed(
+                    f"GSSAPI needs pip install 'odradek[kerberos]' and MIT Kerberos: {error}"
+                ) from None
         raise LoginFailed(f"sasl.mechanism={self.mechanism} is not supported")
 
 
@@ -109,7 +130,7 @@ class SecuredProtocol:
             self.handshake.set_exception(failure)
 
 
-async def log_in(ask: Callable[[Message], Awaitable[Any]], credentials: LoginCredentials) -> int:
+async def log_in(ask: Callable[[Message], Awaitable[Any]], credentials: LoginCredentials, host: str) -> int:
     """Say who we are. For how many milliseconds that counts; 0: for ever. LoginFailed.
 
     `ask` sends a request and returns its answer.
@@ -125,12 +146,15 @@ async def log_in(ask: Callable[[Message], Awaitable[Any]], credentials: LoginCre
         raise LoginFailed("its listener takes no logins: is security.protocol right?")
     if handshake.error_code:
         raise LoginFailed(f"it refuses the login: {ErrorCode.of(handshake.error_code).name}")
-    exchange = credentials.exchange()
+    exchange = credentials.exchange(host)
     challenge = b""
     lifetime_ms = 0
     try:
         for _ in range(_STEPS_MAX):
-            response = exchange.step(challenge)
+            if credentials.asks_others:
+                response = await asyncio.to_thread(exchange.step, challenge)
+            else:
+                response = exchange.step(challenge)
             if response is None:
                 break
             reply = await ask(SaslAuthenticateRequest(auth_bytes=response))
@@ -150,6 +174,9 @@ def _refusal(credentials: LoginCredentials, response: SaslAuthenticateResponse) 
         return f"it refuses the login: {ErrorCode.of(response.error_code).name}"
     if credentials.mechanism == OAUTHBEARER:
         return f"it does not accept the token: {response.error_message or 'no reason is given'}"
+    if credentials.kerberos is not None:
+        who = credentials.kerberos.principal or "the ticket's user"
+        return f"it does not accept the Kerberos login of {who}: its log says why"
     return f"user or password is wrong (user {credentials.user!r}, mechanism {credentials.mechanism})"
 
 
@@ -157,6 +184,12 @@ def broker_login(security: ListenerSecurity) -> LoginCredentials | None:
     """As whom this broker logs in to others, by the settings of their listener. None: they do not say."""
     mechanism = security.inter_broker_mechanism
     settings = security.mechanisms.get(mechanism)
+    if mechanism == GSSAPI:
+        identity = security.kerberos
+        if identity is None:
+            return None
+        service = identity.service or identity.principal.partition("/")[0]
+        return LoginCredentials(mechanism=mechanism, kerberos=replace(identity, service=service))
     jaas = None if settings is None else settings.jaas
     if jaas is None or "username" not in jaas.options:
         return None

@@ -152,7 +152,7 @@ class PeerConnection(asyncio.BufferedProtocol):
             await self._greet(timeout_s)
             if security.login is not None:
                 lifetime_ms = await outgoing_security.log_in(
-                    partial(self._ask_login, timeout_s), security.login
+                    partial(self._ask_login, timeout_s), security.login, address[0]
                 )
                 if lifetime_ms:
                     self._expires = self._now() + lifetime_ms / 1000 * _LIFETIME_USED

@@ -25,6 +25,7 @@ SPENT_ON_LOADING = {
     "sasl.enabled.mechanisms": "becomes the mechanisms of a listener",
     "sasl.jaas.config": "is parsed for each mechanism",
     "sasl.mechanism.inter.broker.protocol": "chooses among them",
+    "sasl.kerberos.service.name": "becomes that of a listener's KerberosIdentity",
     "connections.max.reauth.ms": "is that of each mechanism",
     "odradek.sasl.plain.without.tls.enable": "lets a listener be",
     "internal.segment.bytes": "becomes segment.bytes",

@@ -12,6 +12,7 @@ from odradek.cluster.image import ClusterImage
 from odradek.config.broker import BrokerConfig
 from odradek.config.listener_security import ListenerSecurity
 from odradek.config.sasl import OAUTHBEARER
+from odradek.model.errors import ConfigError
 from odradek.model.lazy import lazy
 from odradek.net.connection import Connection
 from odradek.net.listening import OpenListener
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
     from odradek.broker.security.mechanisms import Mechanisms
     from odradek.net import outgoing_security
     from odradek.net.outgoing_security import OutgoingSecurity
-    from odradek.security.sasl import credentials, oauthbearer, scram, session, tokens
+    from odradek.security.sasl import credentials, kerberos, oauthbearer, scram, session, tokens
     from odradek.security.sasl.exchange import ServerExchange
     from odradek.security.sasl.scram import TokenCredential
     from odradek.security.tls import listener_tls
@@ -40,6 +41,7 @@ else:
     outgoing_security = lazy("odradek.net.outgoing_security")
     issuer_keys = lazy("odradek.broker.security.issuer_keys")
     oauthbearer = lazy("odradek.security.sasl.oauthbearer")
+    kerberos = lazy("odradek.security.sasl.kerberos")
     tokens = lazy("odradek.security.sasl.tokens")
     credentials = lazy("odradek.security.sasl.credentials")
     scram = lazy("odradek.security.sasl.scram")
@@ -52,8 +54,24 @@ KEYS_LOOK_SECONDS: Final = 1.0
 Serve = Callable[[Connection, memoryview], Reply]
 
 
+def kerberos_logins(security: ListenerSecurity) -> Callable[[], ServerExchange] | None:
+    """What makes a login by GSSAPI where it is enabled. ConfigError without the library or a key."""
+    identity = security.kerberos
+    if identity is None:
+        return None
+    try:
+        acceptor = kerberos.KerberosAcceptor(
+            identity,
+            security.sasl.kerberos_principal_to_local_rules,
+            others_may_read=security.ssl.secrets_others_may_read,
+        )
+    except ImportError as error:
+        raise ConfigError(f"GSSAPI needs pip install 'odradek[kerberos]' and MIT Kerberos: {error}") from None
+    return acceptor.exchange
+
+
 class SecureListeners:
-    """Made before the first listener opens. ConfigError when a certificate cannot be used.
+    """Made before the first listener opens. ConfigError when a certificate or a key cannot be used.
 
     `image` is asked at each login.
     """
@@ -93,6 +111,7 @@ class SecureListeners:
                 self._runtime.entropy,
                 self._image,
                 bearer=self._bearer(name, security),
+                kerberos=kerberos_logins(security),
                 token=self._token,
             )
             login = partial(self._log_in, serve, known, self._terms(security))

@@ -8,7 +8,7 @@ from typing import Final
 
 from odradek.cluster.image import ClusterImage
 from odradek.config.listener_security import ListenerSecurity
-from odradek.config.sasl import OAUTHBEARER, PLAIN, SCRAM_MECHANISMS
+from odradek.config.sasl import GSSAPI, OAUTHBEARER, PLAIN, SCRAM_MECHANISMS
 from odradek.runtime.ports import Entropy
 from odradek.security.sasl.exchange import ServerExchange
 from odradek.security.sasl.plain import PlainServer
@@ -27,12 +27,14 @@ class Mechanisms:
         image: Callable[[], ClusterImage],
         *,
         bearer: Callable[[], ServerExchange] | None,
+        kerberos: Callable[[], ServerExchange] | None,
         token: Callable[[str, str], TokenCredential | None],
     ) -> None:
         self._security = security
         self._entropy = entropy
         self._image = image
         self._bearer = bearer
+        self._kerberos = kerberos
         self._token = token
         self._own_seed = self._random_text()
         """Until the cluster has one."""
@@ -48,6 +50,8 @@ class Mechanisms:
                 made[mechanism] = partial(self._scram, mechanism)
             elif mechanism == OAUTHBEARER and self._bearer is not None:
                 made[mechanism] = self._bearer
+            elif mechanism == GSSAPI and self._kerberos is not None:
+                made[mechanism] = self._kerberos
         return made
 
     @property

@@ -216,7 +216,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
             raise network_security.explained(address, error) from None
 
     async def _log_in(self, login: LoginCredentials) -> None:
-        lifetime_ms = await outgoing_security.log_in(self._ask_login, login)
+        lifetime_ms = await outgoing_security.log_in(self._ask_login, login, self.address.host)
         if lifetime_ms:
             delay_s = lifetime_ms / 1000 * _LIFETIME_USED
             self._renewal = asyncio.get_running_loop().call_later(delay_s, self._begin_renewal)

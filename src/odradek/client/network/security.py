@@ -8,7 +8,7 @@ from odradek.client.errors import BrokerUnreachableError, LoginError, WrongPeerE
 from odradek.client.network.address import Address
 from odradek.client.security_settings import SecuritySettings
 from odradek.config.files.secret_files import read_secret_file
-from odradek.config.sasl import OAUTHBEARER
+from odradek.config.sasl import GSSAPI, OAUTHBEARER
 from odradek.config.tls import SslConfig
 from odradek.model.errors import ConfigError, KafkaError
 from odradek.net.outgoing_security import LoginCredentials, LoginFailed, OutgoingSecurity
@@ -55,6 +55,8 @@ def _ssl_config(settings: SecuritySettings) -> tuple[SslConfig, frozenset[str]]:
 def _credentials(settings: SecuritySettings) -> LoginCredentials:
     if settings.sasl_mechanism == OAUTHBEARER:
         return LoginCredentials(mechanism=OAUTHBEARER, token=partial(_token, settings))
+    if settings.sasl_mechanism == GSSAPI:
+        return LoginCredentials(mechanism=GSSAPI, kerberos=settings.kerberos)
     user, password, is_by_token = settings.login
     return LoginCredentials(
         mechanism=settings.sasl_mechanism, user=user, password=password, is_by_token=is_by_token
