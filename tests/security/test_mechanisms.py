@@ -391,6 +391,7 @@ def test_what_is_no_token_is_refused(text: str) -> None:
 )
 def test_a_token_counts_at_its_time(claims: dict[str, Any]) -> None:
     assert validate(token(exp=NOW_S - 29, nbf=NOW_S + 29, iat=NOW_S + 29)).expires_ms == (NOW_S + 1) * 1000
+    assert validate(token(exp=NOW_S + 60)).expires_ms == (NOW_S + 60) * 1000
     with pytest.raises(LoginRefused):
         validate(token(**claims))
 

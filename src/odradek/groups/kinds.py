@@ -34,6 +34,8 @@ class Caller:
     client_id: str
     client_host: str
     api_version: int
+    may_describe: Callable[[str], bool] | None = None
+    """Whether a topic is there for it: what a regular expression finds. None: all are."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -87,6 +87,8 @@ class ConsumerBench(GroupBench):
 
     def __init__(self, **settings: Any) -> None:
         self.changing = ScriptTopics()
+        self.hidden: set[str] = set()
+        """Topics that no member may describe."""
         self.consumer_settings = ConsumerGroupSettings(**settings)
         self.consumer = ConsumerGroups(lambda group_id: self.consumer_settings)
         super().__init__(
@@ -98,7 +100,12 @@ class ConsumerBench(GroupBench):
     def heartbeat(
         self, request: ConsumerGroupHeartbeatRequest, api_version: int = 1
     ) -> ConsumerGroupHeartbeatResponse:
-        caller = Caller(client_id="c", client_host="/h", api_version=api_version)
+        caller = Caller(
+            client_id="c",
+            client_host="/h",
+            api_version=api_version,
+            may_describe=lambda topic: topic not in self.hidden,
+        )
         return self.execute(partial(self.consumer.heartbeat, request=request, caller=caller))
 
 
@@ -117,6 +124,10 @@ class ConsumerScript(Script):
         """topics NAME=COUNT...: make them, or let them grow"""
         for name, count in options.items():
             self.bench.changing.set(name, int(count))
+
+    def do_hide(self, words: list[str], options: dict[str, str]) -> None:
+        """hide TOPIC...: from now on members may describe all but these"""
+        self.bench.hidden = set(words)
 
     def do_topic_gone(self, words: list[str], options: dict[str, str]) -> None:
         for name in words:

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from functools import partial
 from typing import Final
 
+from odradek.broker.access.asker import Access
 from odradek.broker.context import BrokerContext, RequestContext
 from odradek.groups.kinds import Caller
 from odradek.groups.offsets.committing import CommitRecords, CommitRequest
 from odradek.groups.offsets.table import Place
 from odradek.groups.service import commit_refusal
 from odradek.model.errors import ErrorCode, KafkaError
+from odradek.protocol.acls import AclOperation, AclResourceType
 from odradek.runtime.turns import Turn
 
 OFFSETS_AT_ONCE: Final = 500
@@ -24,7 +27,12 @@ def caller(context: RequestContext) -> Caller:
         client_id=context.client_id,
         client_host=f"/{context.connection.peer_host}",
         api_version=context.api_version,
+        may_describe=None if context.access is None else partial(_is_there_for, context.access),
     )
+
+
+def _is_there_for(access: Access, topic: str) -> bool:
+    return access.may_quietly(AclOperation.DESCRIBE, AclResourceType.TOPIC, topic)
 
 
 Verdicts = dict[Place, ErrorCode]

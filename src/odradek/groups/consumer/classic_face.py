@@ -7,6 +7,7 @@ again when the member's epoch is behind, or when it has something to give back o
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Final
 
 from odradek.groups.classic.answers import join_refused, sync_refused
@@ -94,6 +95,7 @@ def _joined(
     else:
         member = joining_member(draft, member_id, instance_id, group_context.timers, is_classic=True)
     subscription = _subscription(request)
+    group_context = replace(group_context, may_describe=caller.may_describe)
     changed = enter(draft, member, _said(request, subscription, caller), group_context)
     retarget(machine, draft, group_context)
     owned = by_topic_id(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from odradek.groups.consumer.regex import TopicPatterns
@@ -14,7 +15,7 @@ from odradek.shards import Moment
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupContext:
-    """`timers` is filled while a decision is made, and applied at its end."""
+    """`timers` is filled while a decision is made, and applied at its end. `may_describe`: of the member that asks."""
 
     topics: ClusterTopics
     patterns: TopicPatterns
@@ -22,3 +23,9 @@ class GroupContext:
     now: Moment
     timers: MemberTimers
     large_targets: LargeTargets | None = None
+    may_describe: Callable[[str], bool] | None = None
+
+    def matching(self, pattern: str) -> frozenset[str]:
+        """The topics that an expression names and that are there for the member. INVALID_REGULAR_EXPRESSION."""
+        names = self.patterns.matching(pattern, self.topics.names())
+        return names if self.may_describe is None else frozenset(filter(self.may_describe, names))

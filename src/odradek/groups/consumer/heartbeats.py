@@ -145,12 +145,12 @@ def enter(
     if member_id not in draft.group.members or profile != before:
         draft.write_profile(member_id, profile)
     if profile.regex != before.regex:
-        change_regex(draft, before.regex, profile.regex, group_context.patterns, topics, group_context.now)
+        change_regex(draft, before.regex, profile.regex, group_context)
     changed = profile.topics != before.topics or profile.regex != before.regex
     group = draft.group
     is_checked = group.checked_version == topics.version
     if not is_checked:
-        is_checked = refresh_regexes(draft, group_context.patterns, topics, group_context.now)
+        is_checked = refresh_regexes(draft, group_context)
     elif not (changed or group.epoch == 0):
         return False
     bump_epoch(draft, topics, always=changed)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from enum import Enum
 from typing import Final
 
@@ -70,6 +71,7 @@ class ConsumerGroups:
     ) -> Outcome[ConsumerGroupHeartbeatResponse]:
         step = GroupStep(now)
         group_context = self.group_context(machine, request.group_id, now)
+        group_context = replace(group_context, may_describe=caller.may_describe)
         return step.outcome(decide_heartbeat(machine, group_context, request, caller, step))
 
     def describe(self, machine: GroupMachine, now: Moment, *, group_id: str) -> Outcome[DescribedGroup]:

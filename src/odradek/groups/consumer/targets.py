@@ -13,7 +13,6 @@ from odradek.groups.consumer.draft import SCHEMA, Draft, draft_of, finish
 from odradek.groups.consumer.group import ConsumerGroup
 from odradek.groups.consumer.group_context import GroupContext
 from odradek.groups.consumer.member import ConsumerMemberMetadata
-from odradek.groups.consumer.regex import TopicPatterns
 from odradek.groups.consumer.timers import MemberTimers
 from odradek.groups.large_targets import LargeTargets
 from odradek.groups.machine import ClusterTopics, GroupMachine
@@ -31,43 +30,43 @@ REGEX_REFRESH_LEAST_MS: Final = 1_000
 """Topics that are made one after another are taken up together (Kafka waits ten seconds, and looks on another thread)."""
 
 
-def change_regex(
-    draft: Draft, before: str, after: str, patterns: TopicPatterns, topics: ClusterTopics, now: Moment
-) -> None:
+def change_regex(draft: Draft, before: str, after: str, group_context: GroupContext) -> None:
     """A member left `before` (its profile is written) for `after`. INVALID_REGULAR_EXPRESSION."""
     group = draft.group
     if before and before in group.regexes and not group.regex_is_used(before):
         draft.write(formats.RegexKey(group_id=group.group_id, regular_expression=before), None)
     if after and after not in group.regexes:
-        _write_regex(draft, after, patterns.matching(after, topics.names()), topics, now)
+        _write_regex(draft, after, group_context.matching(after), group_context)
 
 
-def refresh_regexes(draft: Draft, patterns: TopicPatterns, topics: ClusterTopics, now: Moment) -> bool:
-    """Look which topics the group's expressions name now, unless that was done just before; whether it is up to date."""
+def refresh_regexes(draft: Draft, group_context: GroupContext) -> bool:
+    """Look which topics the group's expressions name now, unless that was done just before; whether it is up to date.
+
+    As in Kafka, the member that asks decides for the group: topics that it may not describe are not there.
+    """
     group = draft.group
     if not group.regexes:
         return True
-    since_ms = now.wall_ms - max(regex.timestamp_ms for regex in group.regexes.values())
+    since_ms = group_context.now.wall_ms - max(regex.timestamp_ms for regex in group.regexes.values())
     if 0 <= since_ms < REGEX_REFRESH_LEAST_MS:
         return False
     for pattern, resolved in list(group.regexes.items()):
         try:
-            matching = patterns.matching(pattern, topics.names())
+            matching = group_context.matching(pattern)
         except KafkaError as error:
             # It was valid when it came; it may ask for too much work once there are more topics.
             _log.warning("regex_not_resolved", group=group.group_id, reason=error.message)
             continue
         if matching != resolved.topics:
-            _write_regex(draft, pattern, matching, topics, now)
+            _write_regex(draft, pattern, matching, group_context)
     return True
 
 
-def _write_regex(
-    draft: Draft, pattern: str, matching: frozenset[str], topics: ClusterTopics, now: Moment
-) -> None:
+def _write_regex(draft: Draft, pattern: str, matching: frozenset[str], group_context: GroupContext) -> None:
+    version, now_ms = group_context.topics.version, group_context.now.wall_ms
     draft.write(
         formats.RegexKey(group_id=draft.group.group_id, regular_expression=pattern),
-        formats.RegexValue(topics=sorted(matching), version=topics.version, timestamp=now.wall_ms),
+        formats.RegexValue(topics=sorted(matching), version=version, timestamp=now_ms),
     )
 
 
