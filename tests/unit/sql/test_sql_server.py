@@ -278,3 +278,36 @@ def test_assert_says_how_a_source_differs(client: RestClient) -> None:
         with pytest.raises(ServerRefusal, match=says) as refused:
             client.execute(text)
         assert refused.value.code == 41700
+
+
+@pytest.mark.parametrize(
+    ("properties", "key", "shown"),
+    [
+        (
+            "WINDOW_TYPE='TUMBLING', WINDOW_SIZE='10 SECONDS'",
+            b"ann" + (5_000).to_bytes(8, "big"),
+            "[ann@5000/15000]",
+        ),
+        (
+            "WINDOW_TYPE='SESSION'",
+            b"ann" + (7_000).to_bytes(8, "big") + (5_000).to_bytes(8, "big"),
+            "[ann@5000/7000]",
+        ),
+        ("WINDOW_TYPE='SESSION'", b"short", "short"),
+    ],
+)
+def test_print_shows_the_windows_of_keys(
+    client: RestClient, servers: str, properties: str, key: bytes, shown: str
+) -> None:
+    client.execute(
+        "CREATE STREAM windowed (k STRING KEY, v INT)"
+        f" WITH (KAFKA_TOPIC='windowed', VALUE_FORMAT='JSON', PARTITIONS=1, {properties});"
+    )
+    try:
+        with Producer(servers) as producer:
+            producer.send("windowed", b"{}", key=key)
+        with client.query("PRINT windowed FROM BEGINNING LIMIT 1;") as query:
+            ((_, printed_key, _, _),) = query
+        assert printed_key == shown
+    finally:
+        client.execute("DROP STREAM windowed DELETE TOPIC;")

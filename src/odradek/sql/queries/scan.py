@@ -14,6 +14,7 @@ from typing import Any, Final
 from odradek.client.admin.aio import AsyncAdmin
 from odradek.client.consumer.aio import AsyncConsumer
 from odradek.model.ids import TopicPartition
+from odradek.sql.catalog import WindowInfo
 from odradek.sql.language.queries import Query
 from odradek.sql.language.statements import PrintTopic
 from odradek.sql.queries.answer import AnswerColumn, QueryAnswer
@@ -146,9 +147,13 @@ def _row(rows: SourceRows, record: Any) -> Any:
 
 
 async def printed(
-    servers: str, settings: Mapping[str, Any], statement: PrintTopic, query_id: str
+    servers: str,
+    settings: Mapping[str, Any],
+    statement: PrintTopic,
+    query_id: str,
+    window: WindowInfo | None = None,
 ) -> QueryAnswer:
-    """PRINT: records as text, whatever they are."""
+    """PRINT: records as text, whatever they are. `window`: of the source whose topic it is: keys are then [key@start/end]."""
     reading = await TopicReading.begin(
         servers, settings, statement.topic, earliest=statement.from_beginning, to_end=False
     )
@@ -165,7 +170,7 @@ async def printed(
                 batch.append(
                     [
                         f"{moment:%Y-%m-%dT%H:%M:%S}.{moment.microsecond // 1000:03d}Z",
-                        _printed_bytes(record.key),
+                        _printed_key(record.key, window),
                         _printed_bytes(record.value),
                         record.partition,
                     ]
@@ -185,6 +190,15 @@ async def printed(
         close=reading.consumer.close,
         final_message=LIMIT_REACHED,
     )
+
+
+def _printed_key(data: bytes | None, window: WindowInfo | None) -> str | None:
+    size_bytes = 0 if window is None else 16 if window.size_ms is None else 8
+    if data is None or window is None or len(data) < size_bytes:
+        return _printed_bytes(data)
+    start_ms = int.from_bytes(data[-8:], "big")
+    end_ms = int.from_bytes(data[-16:-8], "big") if window.size_ms is None else start_ms + window.size_ms
+    return f"[{_printed_bytes(data[:-size_bytes])}@{start_ms}/{end_ms}]"
 
 
 def _printed_bytes(data: bytes | None) -> str | None:

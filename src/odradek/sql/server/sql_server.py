@@ -17,7 +17,7 @@ from odradek.client.settings import ConsumerSettings
 from odradek.model.errors import OdradekError
 from odradek.runtime.real_clock import SystemEntropy
 from odradek.sql import changes
-from odradek.sql.catalog import Catalog, Source
+from odradek.sql.catalog import Catalog, Source, WindowInfo
 from odradek.sql.errors import SqlError
 from odradek.sql.language.parsing import parse
 from odradek.sql.language.queries import NamedRelation
@@ -217,8 +217,9 @@ class SqlServer:
                 raise SqlError(f"Expected exactly one KSQL statement; found {len(statement)} instead")
             match statement[0]:
                 case PrintTopic() as printing:
+                    window = self._window_of(printing.topic)
                     return self._registered(
-                        await printed(self.terms.servers, self._settings, printing, self._new_id())
+                        await printed(self.terms.servers, self._settings, printing, self._new_id(), window)
                     )
                 case SelectStatement() as select:
                     return await self._select(select, checked_properties(properties))
@@ -227,6 +228,11 @@ class SqlServer:
             )
         except OdradekError as error:
             raise refusal_of(error, text) from error
+
+    def _window_of(self, topic: str) -> WindowInfo | None:
+        """Of the keys of a topic, if a source says so."""
+        windows = (source.window for source in self.catalog.sources.values() if source.topic == topic)
+        return next((window for window in windows if window is not None), None)
 
     async def _select(self, statement: SelectStatement, properties: Mapping[str, str]) -> QueryAnswer:
         query = statement.query
