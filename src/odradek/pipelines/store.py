@@ -13,8 +13,8 @@ from typing import Any, Final, Self
 from odradek.client import Admin, FatalTransactionError, Producer, TransactionError
 from odradek.model.errors import ErrorCode, KafkaError, OdradekError
 from odradek.pipelines.document import PIPELINES_TOPIC, PipelineDocument
-from odradek.pipelines.status import PipelineStatus
-from odradek.pipelines.tables import make_topics, place_of, read_documents, read_statuses
+from odradek.pipelines.status import STATUS_TOPIC, PipelineStatus
+from odradek.pipelines.tables import is_there, make_topics, place_of, read_documents, read_statuses
 from odradek.runtime.ports import Clock
 from odradek.runtime.real_clock import SystemClock
 
@@ -54,13 +54,19 @@ class PipelineStore:
         self.close()
 
     def documents(self) -> dict[str, PipelineDocument]:
-        """By name, in order."""
-        documents, _ = read_documents(self.admin, self._clock, self._servers, **self._settings)
-        return documents
+        """By name, in order; none where no pipeline was ever written."""
+        return self._documents() if is_there(self.admin, PIPELINES_TOPIC) else {}
 
     def statuses(self) -> dict[str, PipelineStatus]:
-        """By name, in order."""
+        """By name, in order; none where no supervisor ever published one."""
+        if not is_there(self.admin, STATUS_TOPIC):
+            return {}
         return read_statuses(self.admin, self._clock, self._servers, **self._settings)
+
+    def _documents(self) -> dict[str, PipelineDocument]:
+        """Where the topic was made, also by a broker that has not heard of it yet: that one is asked again."""
+        documents, _ = read_documents(self.admin, self._clock, self._servers, **self._settings)
+        return documents
 
     def document(self, name: str) -> PipelineDocument:
         """KafkaError RESOURCE_NOT_FOUND, with the names that there are, when there is no such pipeline."""
@@ -100,7 +106,7 @@ class PipelineStore:
         """`written`: what tries before this one have sent. A commit whose answer was lost may have been made."""
         with Producer(self._servers, transactional_id=WRITER_ID, **self._settings) as producer:
             producer.init_transactions()
-            before = self.documents().get(name)
+            before = self._documents().get(name)
             if written and written[-1] == before:
                 return before
             revision = 0 if before is None else before.revision

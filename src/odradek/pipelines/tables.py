@@ -37,6 +37,17 @@ def make_topics(admin: Admin) -> None:
                 raise
 
 
+def is_there(admin: Admin, topic: str) -> bool:
+    """Asked once: questions about the offsets of a topic that is missing are repeated until their time is up."""
+    try:
+        admin.describe_topics([topic])
+    except KafkaError as error:
+        if error.code is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+            raise
+        return False
+    return True
+
+
 def read_documents(
     admin: Admin, clock: Clock, servers: str, **settings: Any
 ) -> tuple[dict[str, PipelineDocument], int]:

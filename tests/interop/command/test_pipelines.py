@@ -119,6 +119,14 @@ def test_a_change_is_there_for_everyone(store: PipelineStore, name: str) -> None
     assert name not in store.documents()
 
 
+def test_a_cluster_that_never_had_a_pipeline_is_not_asked_for_offsets_again_and_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    with LocalBroker() as broker, PipelineStore(broker.address) as store:
+        monkeypatch.setattr(store.admin, "list_offsets", lambda *_, **__: pytest.fail("that takes a minute"))
+        assert (store.documents(), store.statuses()) == ({}, {})
+
+
 def test_the_second_of_two_learns_who_was_first(store: PipelineStore, name: str) -> None:
     store.change(name, lambda before: document(name))
     store.change(name, lambda before: before.changed(1, "ann@here", "stop"), expected_revision=1)
