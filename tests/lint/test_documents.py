@@ -72,3 +72,25 @@ def test_the_glossary_leads_to_what_it_names(word: str, files: list[str], names:
         assert any(re.search(rf"\b{part}\b", text) for text in texts), (
             f"{word}: there is no {part} in {files}"
         )
+
+
+ROOMS: Final = sorted(
+    {"/".join(Path(name).parts[:3]) for name in FILES if re.match(r"src/odradek/\w+/", name)}
+)
+GUIDES: Final = [name for name in DOCUMENTS if re.match(r"src/odradek/.*README\.md$", name)]
+
+
+@pytest.mark.parametrize("room", ROOMS)
+def test_a_room_has_a_guide(room: str) -> None:
+    assert f"{room}/README.md" in GUIDES
+
+
+@pytest.mark.parametrize("guide", GUIDES)
+def test_a_guide_names_what_is_beside_it(guide: str) -> None:
+    folder = f"{Path(guide).parent}/"
+    beside = {name.removeprefix(folder).partition("/")[0] for name in FILES if name.startswith(folder)}
+    words = set(re.findall(r"\w+", (ROOT / guide).read_text(encoding="utf-8")))
+    unnamed = sorted(
+        name for name in beside if Path(name).stem not in {*words, "__init__", "__main__", "README", "py"}
+    )
+    assert not unnamed, f"{guide} says nothing of {', '.join(unnamed)}"
