@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import re
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -47,6 +48,7 @@ _CLUSTER_FAULTS: Final[dict[str, type[ClusterFaults]]] = {
     "cluster": ClusterFaults,
     "page_cache": PageCacheFaults,
 }
+_DIGITS: Final = re.compile(r"[0-9a-f]*\d[0-9a-f]*")
 _LOOKS: Final = READS | {"open", "bring"}
 """Operations that leave the disk as it is."""
 _SECONDS_MAX: Final = {"storage": 100.0, "compaction": 100.0, "follower": 100.0}
@@ -166,6 +168,17 @@ class FirstLife:
             if before is None or point.operation not in _LOOKS or before.operation not in _LOOKS
         ]
 
+    def changes_of_a_kind(self, most: int) -> list[int]:
+        """`changes`; where more than `most` are one operation on one kind of file, that many of them: the first, the last, and
+        some between. The tenth record that is appended to a log leaves what the ninth left, and a record."""
+        changes = set(self.changes)
+        alike: dict[tuple[str, str], list[int]] = {}
+        for point in self.points:
+            if point.number in changes:
+                kind = (point.operation, _DIGITS.sub("0", point.path.rpartition("/")[2]))
+                alike.setdefault(kind, []).append(point.number)
+        return sorted(number for numbers in alike.values() for number in _spread(numbers, most))
+
     @property
     def looks(self) -> list[int]:
         """The others."""
@@ -175,6 +188,12 @@ class FirstLife:
     def operations(self, names: Collection[str]) -> list[int]:
         """Those of these operations."""
         return [point.number for point in self.points if point.operation in names]
+
+
+def _spread(numbers: list[int], most: int) -> list[int]:
+    if len(numbers) <= most:
+        return numbers
+    return [numbers[place * (len(numbers) - 1) // (most - 1)] for place in range(most)]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,8 +1,9 @@
 """The storage and the broker under crashes, disk errors and a bad network. The first seed of each test runs twice,
 and the traces are compared; `make sim` does that with all of them.
 
-Where a test crashes everywhere, it leaves out what repeats another crash (`FirstLife`). Storage is killed and loses its power
-at each point; a whole broker, whose runs take longer, by turns: `python -m tests.simulation --every-point` does both.
+Where a test crashes everywhere, it leaves out what repeats another crash (`FirstLife`), and all but `ALIKE` of the points with
+one operation on one kind of file. Storage is killed and loses its power at each; a whole broker, whose runs take longer, by
+turns: `python -m tests.simulation --every-point` does both, at every point.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from tests.simulation.sweep import FirstLife, run_once, run_twice
 from odradek.testing.sim.disk_faults import GROWING, SYNCS
 
 pytestmark = pytest.mark.sim
+ALIKE = 6
 EXHAUSTED = (28, 40, 43, 61)
 """Short runs that between them have rolls, retention, deleted records, a full disk, rotten indexes, two directories."""
 
@@ -36,14 +38,14 @@ def _survives(scenario: str, seed: int, plan: FaultPlan) -> None:
 
 def _survives_a_crash_at_any_point(scenario: str, seed: int, kind: str) -> None:
     """And another one in the life that recovers."""
-    for point in FirstLife.of(scenario, seed).changes:
+    for point in FirstLife.of(scenario, seed).changes_of_a_kind(ALIKE):
         second = PlannedFault("power" if point % 2 else "kill", 1 + point % 60)
         _survives(scenario, seed, FaultPlan(((PlannedFault(kind, point),), (second,))))
 
 
 def _survives_crashes_by_turns(scenario: str, seed: int, *, part: int, parts: int, step: int = 1) -> None:
     """A kill, a power cut, a kill, ... at every `step`th point of a life; one of several parts of that."""
-    points = FirstLife.of(scenario, seed).changes[::step]
+    points = FirstLife.of(scenario, seed).changes_of_a_kind(ALIKE)[::step]
     for number, point in list(enumerate(points))[part::parts]:
         kind = "power" if number % 2 else "kill"
         _survives(scenario, seed, FaultPlan(((PlannedFault(kind, point),),)))
