@@ -26,6 +26,8 @@ _SETTINGS: Final = {
     "transaction.state.log.replication.factor": "3",
     "transaction.state.log.num.partitions": "3",
     "group.initial.rebalance.delay.ms": "0",
+    "group.consumer.min.heartbeat.interval.ms": "500",
+    "group.consumer.heartbeat.interval.ms": "500",
     "replica.lag.time.max.ms": "3000",
 }
 _QUICK: Final[dict[str, Any]] = {
@@ -33,6 +35,8 @@ _QUICK: Final[dict[str, Any]] = {
     "retry_backoff_max_ms": 200,
     "reconnect_backoff_ms": 30,
 }
+_ASK_MS: Final = 3000
+"""Longer than a broker's answer takes; a broker that is paused gives none, and then another one is asked."""
 _POLL_SECONDS: Final = 0.05
 
 T = TypeVar("T")
@@ -206,7 +210,7 @@ class Playground:
     @property
     def admin(self) -> Admin:
         if self._admin is None:
-            self._admin = Admin(self.fleet.bootstrap, **_QUICK)
+            self._admin = Admin(self.fleet.bootstrap, request_timeout_ms=_ASK_MS, **_QUICK)
         return self._admin
 
     # -- topics and records
