@@ -94,7 +94,7 @@ ON_PURPOSE: Final = (
     Allowed(
         places=("access/DescribeUserScramCredentials version 0: ",),
         kafka=SILENCE,
-        why="Kafka never answers one who may not ask for credentials.",
+        why="Kafka never answers a client that may not ask for credentials.",
     ),
     Allowed(
         places=("administration/the quorum, version 2: nodes.1.listeners.*",),

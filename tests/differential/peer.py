@@ -137,7 +137,7 @@ class Peer:
         return self._others[name]
 
     def _close(self, name: str) -> None:
-        """Begin a new connection in place of one that the broker closed."""
+        """Begin a new connection in place of the connection that the broker closed."""
         self._line_named(name).close()
         if name:
             del self._others[name]

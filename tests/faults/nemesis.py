@@ -1,4 +1,4 @@
-"""What befalls the brokers: each fault is begun, lasts a while, and is mended; who it hits is chosen by role."""
+"""What happens to the brokers: each fault is begun, lasts a while, and is mended; who it hits is chosen by role."""
 
 from __future__ import annotations
 

@@ -83,7 +83,7 @@ class Kdc:
         assert done.returncode == 0, done.stderr
 
     def keytab(self, principal: str) -> str:
-        """Of a new principal, or with new keys of one that is there."""
+        """For a new principal, or with new keys for one that exists."""
         path = self.directory / f"{principal.replace('/', '-')}.keytab"
         self._run("kadmin.local", "-r", REALM, "-q", f"addprinc -randkey {principal}")
         self._run("kadmin.local", "-r", REALM, "-q", f"ktadd -k {path} {principal}")

@@ -108,7 +108,7 @@ def _pipe(pipes: list[int]) -> tuple[int, int]:
 
 
 class _Lines:
-    """Lines of a pipe that does not block. Of one that is much longer than `length_max`, a part is lost."""
+    """Lines of a pipe that does not block. Of a line that is much longer than `length_max`, a part is lost."""
 
     def __init__(self, descriptor: int, length_max: int) -> None:
         self._descriptor = descriptor

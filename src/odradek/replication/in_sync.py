@@ -47,7 +47,7 @@ class IsrProposal(NamedTuple):
     leader_epoch: LeaderEpoch
     partition_epoch: int
     isr: tuple[tuple[BrokerId, int], ...]
-    """With the epochs of the brokers; -1 of one that has not fetched from this leader yet."""
+    """With the epochs of the brokers; -1 for a broker that has not fetched from this leader yet."""
 
 
 class IsrAnswer(NamedTuple):

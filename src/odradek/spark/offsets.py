@@ -8,7 +8,7 @@ it.
 One member may be added, `"@from"`: where this batch begins in partitions that the offset before it does not
 tell. Spark does not journal a stream's initial offset; it asks for it again when the first batch is replayed
 after a crash. With `startingOffsets=latest` the answer has moved by then, and all records between the two
-answers would be lost. Hence the first batch journals its beginning together with its end, and so does the
+answers would be lost. So the first batch journals its beginning together with its end, and so does the
 batch in which a new partition appears. A topic's name cannot hold an `@`.
 """
 

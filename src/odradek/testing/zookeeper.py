@@ -1,4 +1,4 @@
-"""Real ZooKeepers for tests: `ZooKeeperServer` and `Ensemble`, on free ports of 127.0.0.1, and what may befall them.
+"""Real ZooKeepers for tests: `ZooKeeperServer` and `Ensemble`, on free ports of 127.0.0.1, and what may happen to them.
 
 with ZooKeeperServer(tmp_path) as server:
     connect_to(server.address)

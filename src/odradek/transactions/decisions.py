@@ -350,7 +350,7 @@ def _complete(commit: bool) -> TransactionState:
 def _check_not_prepared(current: Transaction | None) -> None:
     """While a transaction is being completed, the id may get another epoch, or producer, by that: the caller must wait.
 
-    So this comes before any look at who asks, but for classic EndTxn and for verification, as in Kafka.
+    So this comes before any look at the requester, but for classic EndTxn and for verification, as in Kafka.
     """
     if current is not None and current.state.is_prepared:
         raise KafkaError(

@@ -19,7 +19,7 @@ class MarkerBatch:
     producer_epoch: int
     is_commit: bool
     coordinator_epoch: int
-    """Leader epoch of the coordinator's partition: markers of one that was replaced are refused."""
+    """Leader epoch of the coordinator's partition: a coordinator that was replaced gets its markers refused."""
     version: TransactionVersion
     """How the transaction was spoken: it says whether the marker's epoch must be newer than the records'."""
     partitions: tuple[TopicPartition, ...]

@@ -1,4 +1,4 @@
-"""ACLs, SCRAM credentials and SASL on a cluster that has no security: what each of them is told."""
+"""ACLs, SCRAM credentials and SASL on a cluster that has no security: what each of them answers."""
 
 from tests.differential.peer import Peer
 

@@ -1,4 +1,4 @@
-"""What can befall a file, and which files a broker has: one kind of each, whatever it is for."""
+"""What can happen to a file, and which files a broker has: one kind of each, whatever it is for."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _ENDS: Final[dict[str, tuple[int, tuple[str, ...]]]] = {
     "last segment": (-1, ("delete",)),
     "end of the last segment": (-1, ("flip at the end",)),
 }
-"""Kinds that are one segment of each log, by its number, and what befalls it."""
+"""Kinds that are one segment of each log, by its number, and what happens to it."""
 REGISTRY: Final = "registry"
 IDENTITY: Final = "meta.properties"
 

@@ -66,7 +66,7 @@ def _prepare_group(stage: Stage) -> None:
 
 
 def _join_in_crowds(stage: Stage) -> None:
-    """A KIP-848 group of many members over many partitions: each one who joins has the group assigned again."""
+    """A KIP-848 group of many members over many partitions: each member that joins has the group assigned again."""
     topics = [f"{_GROUP_TOPIC}-{number}" for number in range(stage.scale.count(8, 2))]
     with stage.connect() as peer:
         for number in range(stage.scale.count(200, 30)):

@@ -88,7 +88,7 @@ class Sharing(RuleBasedStateMachine):
         except KafkaError:
             assert not has_all
             return
-        assert has_all, "what is settled below the window is said in vain, all else must be had"
+        assert has_all, "what is settled below the window has no effect, all else must be had"
         self.keep(batches)
         for offset in offsets:
             if kind is AcknowledgeType.RENEW:

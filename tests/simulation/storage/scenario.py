@@ -439,7 +439,7 @@ class StorageScenario:
                 self._read_committed(life, partition)
 
     def _read_committed(self, life: HostLifetime, partition: Partition) -> None:
-        """The same for one who must see nothing but what is committed."""
+        """The same for a reader that must see nothing but what is committed."""
         stable = partition.last_stable_offset
         if partition.start_offset >= stable:
             return

@@ -121,7 +121,7 @@ class TransactionSource:
         self.transactions[-1].in_doubt.remove(batch)
 
     def build_late(self, now_ms: int) -> bytearray:
-        """A batch that was on its way when the transaction ended; nothing is to become of it."""
+        """A batch that was on its way when the transaction ended; it must have no effect."""
         builder = BatchBuilder()
         builder.append(now_ms, b"key", b"late", ())
         return builder.build(

@@ -95,7 +95,7 @@ def _can_stand_in(document: Document, node: Node, above: str, own: str) -> bool:
 
 
 def _read_from_a_topic(document: Document, name: str, kind: str) -> Iterator[Document]:
-    """The node becomes a source of the topic of one that stood above it."""
+    """The node becomes a source of the topic of the node above it."""
     by_name = {node["id"]: node for node in document["nodes"]}
     waiting = upstream(by_name[name])
     while waiting:

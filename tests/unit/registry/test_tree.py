@@ -80,7 +80,7 @@ def test_a_node_made_again_in_the_commit_that_removes_it_is_another() -> None:
 
 
 def test_a_node_that_is_replaced_in_one_commit_is_another_child_of_its_parent() -> None:
-    """Else no one who watches the brokers would hear of one that was restarted within its session's time."""
+    """Else no one who watches the brokers would hear of a broker that was restarted within its session's time."""
     old, tree = Tree(), Tree()
     for some_tree in (old, tree):
         some_tree.apply(some_tree.decide([Create(path="/brokers/1", data=b"one", ephemeral=True)], 7))

@@ -1,4 +1,4 @@
-"""What the handlers of group APIs share: who asks, and which partitions are meant by name or by id."""
+"""What the handlers of group APIs share: the client, and which partitions are meant by name or by id."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What commands on pipelines share: the store, who asks, and what is said after a change."""
+"""What commands on pipelines share: the store, the user, and what is said after a change."""
 
 from __future__ import annotations
 

@@ -198,8 +198,9 @@ class BrokerProcess:
 
 
 def _bound(host: str, port: int) -> int | None:
-    """A socket that is bound and does not listen: connections are refused as before, and one who asks for this very port may
-    listen there, with SO_REUSEADDR. None where that cannot be: in another network namespace, or when someone was faster.
+    """A socket that is bound and does not listen: connections are refused as before, and a process that asks for this
+    very port may listen there, with SO_REUSEADDR. None where that cannot be: in another network
+    namespace, or when someone was faster.
     """
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     with socket.socket(family, socket.SOCK_STREAM) as holder:

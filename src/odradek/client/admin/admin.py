@@ -234,7 +234,7 @@ class Admin:
         max_lifetime_ms: int = -1,
         timeout_s: float | None = None,
     ) -> IssuedToken:
-        """A token that others can log in with, and then act for its owner (`User:NAME`), by default who asks (KIP-48)."""
+        """A token that others can log in with, and then act for its owner (`User:NAME`), by default this user (KIP-48)."""
         return self._loop.call(
             self._admin.create_delegation_token(
                 owner=owner, renewers=renewers, max_lifetime_ms=max_lifetime_ms, timeout_s=timeout_s

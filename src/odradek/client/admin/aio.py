@@ -310,7 +310,7 @@ class AsyncAdmin:
         max_lifetime_ms: int = -1,
         timeout_s: float | None = None,
     ) -> IssuedToken:
-        """A token that others can log in with, and then act for its owner (`User:NAME`), by default who asks (KIP-48)."""
+        """A token that others can log in with, and then act for its owner (`User:NAME`), by default this user (KIP-48)."""
         exchange = delegation_tokens.create_token(owner, renewers, max_lifetime_ms)
         token: IssuedToken = (
             await self._session.one("create_delegation_token", timeout_s, exchange)

@@ -59,7 +59,7 @@ class Handover:
     """All partitions from now on; None while the group has not decided."""
 
     def added(self, before: Iterable[TopicPartition]) -> Partitions:
-        """What is new for one who had `before`."""
+        """What is new for a member that had `before`."""
         kept = set(before) - set(self.revoked)
         return tuple(tp for tp in self.taken or () if tp not in kept)
 

@@ -239,7 +239,7 @@ class PartitionQueue:
             batch.identity = None
 
     def _give_back(self, batch: ProducerBatch, code: ErrorCode) -> None:
-        """Let the next batch have the numbers of one that certainly was never written."""
+        """Let the next batch have the numbers of a batch that was certainly never written."""
         identity, numbering = batch.identity, self.numbering
         if identity is None or numbering is None or batch.attempt_count > 1 or not _never_written(code):
             return

@@ -158,7 +158,7 @@ class SharePartition:
         self, member_id: str, ranges: Sequence[AcknowledgedRange], *, now_ms: int
     ) -> list[StateBatch]:
         """Take the member's word. All of it counts or none: INVALID_RECORD_STATE if the member has not every record,
-        INVALID_REQUEST if the ranges make no sense. What is settled for good, below the window, is said in vain."""
+        INVALID_REQUEST if the ranges make no sense. What is settled for good, below the window, has no effect."""
         for span in ranges:
             if span.last_offset >= self.end_offset:
                 raise KafkaError(

@@ -236,7 +236,7 @@ class SinkDriver:
             )
 
     def carry_out(self, decision: Decision) -> None:
-        """Commit its transactions, and note that they are. Without the note the next `begin` commits them again, in vain."""
+        """Commit its transactions, and note that. Without the note the next `begin` commits them again, for nothing."""
         identities = decision.identities()
         if identities:
             errors = failures(lambda: self._admin.end_transactions(identities, committed=True))

@@ -41,7 +41,7 @@ class TransactionsSeen:
         return False
 
     def is_done(self, header: BatchHeader, kind: ControlKind | None) -> bool:
-        """A marker of this kind (None: of one that is not known): whether nothing is left of its transaction."""
+        """A marker of this kind (None: an unknown kind): whether nothing is left of its transaction."""
         self._begin(header.last_offset)
         if kind is ControlKind.ABORT:
             return not self._aborting.pop(header.producer_id, False)

@@ -1,6 +1,6 @@
 """The note `lacks-records` in a partition's directory: the log has not all that it had. A file of ours.
 
-It is durable before an empty log takes the place of one that was lost. So a crash right afterwards does not make the empty log
+It is durable before an empty log takes the place of a lost log. So a crash right afterwards does not make the empty log
 look like a whole one while the cluster still counts on it.
 
 The note has two states. While the cluster counts on the replica (it is in the ISR, or eligible), it must not lead. When the

@@ -1,4 +1,4 @@
-"""The thread behind a synchronous client: it ends with its client, and no caller waits for it in vain."""
+"""The thread behind a synchronous client: it ends with its client, and no caller waits for it for ever."""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ async def handle(
         )
     except KafkaError as error:
         return ExpireDelegationTokenResponse(error_code=error.code, expiry_timestamp_ms=-1)
-    expires_ms = period_ms if token is None else token.expires_ms  # of one that is over Kafka says the period
+    expires_ms = period_ms if token is None else token.expires_ms  # an expired one: so Kafka does
     return ExpireDelegationTokenResponse(error_code=ErrorCode.NONE, expiry_timestamp_ms=expires_ms)
 
 

@@ -3,7 +3,7 @@
 Versions
      1  the first that is supported
      2  flexible
-     3  request: the owner, where it is not who asks; response: who asked
+     3  request: the owner, where the requester is another; response: the requester
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 Versions
      1  the first that is supported
      2  flexible
-     3  response: who asked for the token
+     3  response: the requester of the token
 """
 
 from __future__ import annotations
