@@ -1,6 +1,6 @@
 """A query that archives in batches of 20 records, and whose driver JVM is killed right after the commit of its second batch.
 
-    python killed_archive.py TERMS           # JSON: servers, topic, place, checkpoint
+    python -m tests.spark.killed_archive TERMS           # JSON: servers, topic, place, checkpoint
 
 The process that kills the JVM ends itself at once, too, so that nothing is done after that moment.
 """
@@ -12,6 +12,8 @@ import os
 import signal
 import sys
 from typing import Any
+
+from tests.spark.own_program import own_session, run_patiently
 
 from odradek.archive.options import archive_write_options
 from odradek.archive.sink import ArchiveSink
@@ -46,18 +48,10 @@ class KillingArchive(ArchiveDataSource):
 
 def main() -> None:
     terms = json.loads(sys.argv[1])
-    from pyspark.sql import SparkSession
-
-    spark = (
-        SparkSession.builder.master("local[2]")
-        .config("spark.ui.enabled", "false")
-        .config("spark.log.level", "OFF")
-        .config("spark.driver.bindAddress", "127.0.0.1")
-        .config("spark.driver.extraJavaOptions", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
-        .getOrCreate()
-    )
+    spark = own_session()
     spark.dataSource.register(KillingArchive)
-    (
+    jvm: Any = spark.sparkContext._jvm
+    rows = (
         spark.readStream.format("odradek")
         .option("kafka.bootstrap.servers", terms["servers"])
         .option("subscribe", terms["topic"])
@@ -66,13 +60,14 @@ def main() -> None:
         .option("maxOffsetsPerTrigger", "20")
         .load()
         .select("topic", "partition", "offset", "timestamp", "timestampType", "key", "value", "headers")
-        .writeStream.format("killing-archive")
-        .option("checkpointLocation", terms["checkpoint"])
-        .option("jvm", str(spark.sparkContext._jvm.ProcessHandle.current().pid()))
-        .trigger(availableNow=True)
-        .start(terms["place"])
-        .awaitTermination()
     )
+    writer = (
+        rows.writeStream.format("killing-archive")
+        .option("checkpointLocation", terms["checkpoint"])
+        .option("jvm", str(jvm.ProcessHandle.current().pid()))
+        .trigger(availableNow=True)
+    )
+    run_patiently(lambda: writer.start(terms["place"]).awaitTermination())
 
 
 if __name__ == "__main__":

@@ -2,7 +2,7 @@
 
 In its first batch one of the Python workers dies, and Spark tries its task again.
 
-    python killed_program.py TERMS           # JSON: servers, source, topic, sink, checkpoint, moment, tasks
+    python -m tests.spark.killed_program TERMS           # JSON: servers, source, topic, sink, checkpoint, moment, tasks
 
 The process that kills the JVM ends itself at once, too, so that nothing is done after that moment. A driver that stands still
 makes the file `CHECKPOINT.still`, and goes on, and decides its batch, once someone has removed it.
@@ -18,6 +18,8 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
+
+from tests.spark.own_program import own_session, run_patiently
 
 from odradek.spark.sink import StreamSink
 from odradek.spark.source import OdradekDataSource
@@ -122,18 +124,10 @@ class KillingDataSource(OdradekDataSource):
 
 def main() -> None:
     terms = json.loads(sys.argv[1])
-    from pyspark.sql import SparkSession
-
-    spark = (
-        SparkSession.builder.master("local[2,2]")
-        .config("spark.ui.enabled", "false")
-        .config("spark.log.level", "OFF")
-        .config("spark.driver.bindAddress", "127.0.0.1")
-        .config("spark.driver.extraJavaOptions", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
-        .getOrCreate()
-    )
+    spark = own_session("local[2,2]")
     spark.dataSource.register(KillingDataSource)
-    (
+    jvm: Any = spark.sparkContext._jvm
+    rows = (
         spark.readStream.format("odradek")
         .option("kafka.bootstrap.servers", terms["servers"])
         .option("subscribe", terms["source"])
@@ -142,18 +136,19 @@ def main() -> None:
         .load()
         .select("value")
         .repartition(terms["tasks"])
-        .writeStream.format("killing")
+    )
+    writer = (
+        rows.writeStream.format("killing")
         .option("kafka.bootstrap.servers", terms["servers"])
         .option("topic", terms["topic"])
         .option("delivery", "exactly_once")
         .option("sinkId", terms["sink"])
         .option("checkpointLocation", terms["checkpoint"])
         .option("moment", terms["moment"])
-        .option("jvm", str(spark.sparkContext._jvm.ProcessHandle.current().pid()))
+        .option("jvm", str(jvm.ProcessHandle.current().pid()))
         .trigger(availableNow=True)
-        .start()
-        .awaitTermination()
     )
+    run_patiently(lambda: writer.start().awaitTermination())
 
 
 if __name__ == "__main__":

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -16,6 +15,7 @@ pytest.importorskip("deltalake", reason="deltalake is absent")
 
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
+from tests.spark.own_program import ROOT, command, last_lines
 
 from odradek import Producer
 from odradek.archive.checks.status import archive_status
@@ -181,17 +181,17 @@ def test_a_driver_that_is_killed_leaves_no_double_and_no_gap(
     topic = new_topic(2)
     for partition in range(2):
         topic.send_numbers(0, 40, partition=partition)
-    program = Path(__file__).with_name("killed_archive.py")
     terms = {
         "servers": servers,
         "topic": topic.name,
         "place": place.path,
         "checkpoint": str(tmp_path / "checkpoint"),
     }
-    died = subprocess.run([sys.executable, str(program), json.dumps(terms)], timeout=180, check=False)
+    words = command("tests.spark.killed_archive", terms)
+    died = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, timeout=300, check=False)
     assert died.returncode != 0
     positions = open_archive(place).state().positions
-    assert sum(positions.values()) == 40, "two batches of 20 records were committed"
+    assert sum(positions.values()) == 40, last_lines(died.stderr)  # two batches of 20 records
     run(topic)
     assert all_faults(check()) == []
     assert open_archive(place).state().positions == {

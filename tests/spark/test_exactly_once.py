@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
 import subprocess
-import sys
 import time
 from collections import Counter
 from collections.abc import Callable
@@ -18,6 +16,7 @@ pytest.importorskip("pyspark", reason="PySpark is absent")
 from pyspark.errors import PySparkException, StreamingQueryException
 from pyspark.sql import DataFrame
 from tests.spark.killed_program import MOMENTS, STANDS_STILL, still_file
+from tests.spark.own_program import ROOT, command, last_lines
 
 from odradek import Admin, Consumer, TopicPartition
 from odradek.spark.exactly_once.decision import DECISIONS_TOPIC, group_of
@@ -314,7 +313,7 @@ def program(topic: Any, source: Any, checkpoint: Path, sink_id: str, moment: str
         "moment": moment,
         "tasks": tasks,
     }
-    return [sys.executable, str(Path(__file__).with_name("killed_program.py")), json.dumps(terms)]
+    return command("tests.spark.killed_program", terms)
 
 
 @pytest.mark.parametrize("moment", MOMENTS)
@@ -334,13 +333,14 @@ def test_a_driver_that_is_killed_loses_nothing_and_doubles_nothing(
     before, after = (5, 2) if MOMENTS.index(moment) % 2 == 0 else (2, 5)
     killed = subprocess.run(
         program(topic, source, tmp_path / "c", sink_id, moment, tasks=before),
+        cwd=ROOT,
         capture_output=True,
         text=True,
-        timeout=180,
+        timeout=300,
         check=False,
     )
-    assert (tmp_path / "c" / "commits" / "0").exists(), killed.stderr  # though a worker died
-    assert (tmp_path / "c" / "offsets" / "1").exists(), killed.stderr
+    assert (tmp_path / "c" / "commits" / "0").exists(), last_lines(killed.stderr)  # though a worker died
+    assert (tmp_path / "c" / "offsets" / "1").exists(), last_lines(killed.stderr)
     assert not (tmp_path / "c" / "commits" / "1").exists(), "the JVM was not killed in its second batch"
     assert not (tmp_path / "c" / "offsets" / "2").exists()
     frame = read_stream(source, maxOffsetsPerTrigger="60").repartition(after)
@@ -356,12 +356,12 @@ def test_two_live_drivers_write_nothing_twice(
     source.send_numbers(0, 120)
     source.send_numbers(120, 240, partition=1)
     still = still_file(str(tmp_path / "c"))
-    command = program(topic, source, tmp_path / "c", sink_id, STANDS_STILL, tasks=3)
-    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as first:
+    words = program(topic, source, tmp_path / "c", sink_id, STANDS_STILL, tasks=3)
+    with subprocess.Popen(words, cwd=ROOT, stderr=subprocess.PIPE, text=True) as first:
         try:
             deadline = time.monotonic() + QUERY_TIMEOUT_S
             while not still.exists():
-                assert first.poll() is None
+                assert first.poll() is None, last_lines(first.communicate()[1])
                 assert time.monotonic() < deadline
                 time.sleep(0.05)
             run_to_end(start(read_stream(source, maxOffsetsPerTrigger="60"), topic, tmp_path / "c", sink_id))

@@ -25,7 +25,7 @@ from odradek.archive.values import ArchiveError, ArchiveState, DataFile
 from odradek.model.errors import ConfigError
 from odradek.model.ids import TopicPartition
 from odradek.model.lazy import lazy
-from odradek.spark.unpacked_pyspark import unpacked_pyspark
+from odradek.spark.unpacked_pyspark import PATIENT_WITH_WORKERS, unpacked_pyspark
 
 if TYPE_CHECKING:
     from pyspark import sql
@@ -145,6 +145,7 @@ def spark_session(master: str | None) -> Iterator[SparkSession]:
         "spark.sql.session.timeZone": "UTC",
         "spark.ui.showConsoleProgress": "false",
         "spark.log.level": "OFF",
+        **PATIENT_WITH_WORKERS,
     }
     if master is None or master.startswith("local"):
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")

@@ -1,4 +1,4 @@
-"""PySpark from a directory, for the workers of a local session.
+"""PySpark from a directory, for the workers of a local session, and patience with them.
 
 Spark has its Python workers import PySpark from `pyspark.zip`, which keeps no compiled files: each worker compiles what it
 imports, 1.0 s of CPU against 0.1 s from a directory, and keeps the zip's table of files in memory. On a busy machine a worker
@@ -20,6 +20,10 @@ from typing import Final
 
 from odradek.telemetry import events
 
+PATIENT_WITH_WORKERS: Final = {"spark.python.authenticate.socketTimeout": "120s"}
+"""For each session that we start: so long Python and the JVM wait for each other's first word, in place of 15 s. Spark has no
+setting for the ten seconds that it waits for the connection itself.
+"""
 _VARIABLE: Final = "SPARK_HOME"
 _FOLDERS: Final = frozenset({"bin", "sbin", "jars", "data", "licenses"})
 _log = events.get("spark")

@@ -1,8 +1,8 @@
 """A program of streams that runs until it is killed, in a JVM of its own.
 
-    python killed_streams.py TERMS           # JSON: servers, orders, users, counts, checkpoint
+    python -m tests.spark.streams.killed_streams TERMS           # JSON: servers, orders, users, counts, checkpoint
 
-It prints the process id of its JVM once its queries have started.
+It prints the process id of its JVM once that has started.
 """
 
 from __future__ import annotations
@@ -10,6 +10,8 @@ from __future__ import annotations
 import json
 import sys
 from typing import Any
+
+from tests.spark.own_program import own_session, run_patiently
 
 from odradek.streams import Streams
 
@@ -33,24 +35,17 @@ def program(terms: dict[str, str], spark: Any, *, orders_a_batch: int) -> Stream
 
 def main() -> None:
     terms = json.loads(sys.argv[1])
-    from pyspark.sql import SparkSession
+    spark = own_session(spark__sql__shuffle__partitions="1")
+    jvm: Any = spark.sparkContext._jvm
+    sys.stdout.write(f"{jvm.ProcessHandle.current().pid()}\n")
+    sys.stdout.flush()
 
-    spark = (
-        SparkSession.builder.master("local[2]")
-        .config("spark.ui.enabled", "false")
-        .config("spark.log.level", "OFF")
-        .config("spark.driver.bindAddress", "127.0.0.1")
-        .config("spark.sql.shuffle.partitions", "1")
-        .config("spark.driver.extraJavaOptions", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
-        .getOrCreate()
-    )
-    with program(terms, spark, orders_a_batch=40).start(
-        checkpoint=terms["checkpoint"], interval="0 seconds"
-    ) as run:
-        jvm: Any = spark.sparkContext._jvm
-        sys.stdout.write(f"{jvm.ProcessHandle.current().pid()}\n")
-        sys.stdout.flush()
-        run.wait()
+    def run() -> None:
+        app = program(terms, spark, orders_a_batch=40)
+        with app.start(checkpoint=terms["checkpoint"], interval="0 seconds") as running:
+            running.wait()
+
+    run_patiently(run)
 
 
 if __name__ == "__main__":

@@ -8,7 +8,6 @@ import random
 import shutil
 import signal
 import subprocess
-import sys
 import threading
 import time
 from collections import defaultdict
@@ -18,6 +17,7 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as sf
+from tests.spark.own_program import ROOT, command, last_lines
 from tests.spark.streams.killed_streams import program
 
 from odradek.client import Admin, Producer
@@ -125,15 +125,18 @@ def test_a_program_that_is_killed_under_load_goes_on_without_its_checkpoint(
                 time.sleep(0.005)
 
     loading = threading.Thread(target=load)
-    command = [sys.executable, str(Path(__file__).with_name("killed_streams.py")), json.dumps(terms)]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as killed:
+    words = command("tests.spark.streams.killed_streams", terms)
+    with (
+        (tmp_path / "log").open("w") as log,
+        subprocess.Popen(words, cwd=ROOT, stdout=subprocess.PIPE, stderr=log, text=True) as killed,
+    ):
         try:
             assert killed.stdout is not None
             jvm = int(killed.stdout.readline())
             loading.start()
             deadline = time.monotonic() + TIMEOUT_S
             while len(consume(counts, committed=True)) < 80:  # two batches at the least
-                assert time.monotonic() < deadline, "the program wrote nothing"
+                assert time.monotonic() < deadline, last_lines((tmp_path / "log").read_text())
                 time.sleep(0.1)
             os.kill(jvm, signal.SIGKILL)
         finally:

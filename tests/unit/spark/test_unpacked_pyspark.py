@@ -3,11 +3,15 @@
 import os
 import subprocess
 import sys
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from odradek.spark.unpacked_pyspark import unpacked_pyspark
+from odradek.pipelines import runner
+from odradek.spark.unpacked_pyspark import PATIENT_WITH_WORKERS, unpacked_pyspark
+from odradek.streams import session
 
 pyspark = pytest.importorskip("pyspark")
 
@@ -62,3 +66,31 @@ def test_where_nothing_can_be_written_spark_starts_as_ever(tmp_path: Path) -> No
     with unpacked_pyspark(cache) as home:
         assert home is None
         assert "SPARK_HOME" not in os.environ
+
+
+class _Started(Exception):
+    """In place of a JVM."""
+
+
+@pytest.mark.parametrize(
+    ("module", "start"),
+    [
+        (session, lambda: session.session("program", None, 1)),
+        (
+            runner,
+            lambda: runner.light_session(
+                runner.RunnerTerms(name="p", servers="x:1", checkpoint="c", delivery="d"), 1
+            ),
+        ),
+    ],
+)
+def test_sessions_that_we_start_wait_for_slow_workers(
+    monkeypatch: pytest.MonkeyPatch, module: Any, start: Callable[[], object]
+) -> None:
+    def started(settings: Mapping[str, str]) -> None:
+        assert settings.items() >= PATIENT_WITH_WORKERS.items()
+        raise _Started
+
+    monkeypatch.setattr(module, "start_jvm", started)
+    with pytest.raises(_Started):
+        start()
