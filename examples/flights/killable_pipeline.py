@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -19,6 +20,8 @@ from odradek.client import Admin
 PROGRAM = Path(__file__).with_name("pipeline_program.py")
 END_TIMEOUT_S = 20
 LOOK_EVERY_S = 0.02
+ERROR_LINE = re.compile(r"(\w+\.)*\w+(Error|Exception|Failed)\b.*:")
+"""How Python begins the line with an exception: its name, a colon, what it says."""
 
 
 class PipelineFailedError(Exception):
@@ -91,8 +94,10 @@ class KillablePipeline:
         return killed
 
     def _last_words(self) -> str:
+        """The line of the error: Spark says more after it, about its plan and its threads."""
         lines = [line.strip() for line in self._log.read_text(errors="replace").splitlines() if line.strip()]
-        return lines[-1] if lines else "it said nothing"
+        errors = [line for line in lines if ERROR_LINE.match(line)]
+        return (errors or lines or ["it said nothing"])[-1]
 
 
 def open_transactions(servers: str, prefix: str, timeout_s: float) -> int:

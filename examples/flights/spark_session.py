@@ -11,6 +11,8 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
+from odradek.spark.unpacked_pyspark import PATIENT_WITH_WORKERS, unpacked_pyspark
+
 TASKS = 2
 STDERR = 2
 SHORT_LIFE = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
@@ -22,10 +24,11 @@ def start(log: Path) -> SparkSession:
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
     logging.getLogger("py4j").setLevel(logging.ERROR)
-    with _errors_to(log):
+    with _errors_to(log), unpacked_pyspark():  # workers start ten times faster
         return (
             SparkSession.builder.appName("odradek-flights")
             .master(f"local[{TASKS}]")
+            .config(map=PATIENT_WITH_WORKERS)
             .config("spark.ui.enabled", "false")
             .config("spark.ui.showConsoleProgress", "false")
             .config("spark.driver.bindAddress", "127.0.0.1")

@@ -15,7 +15,7 @@ pytest.importorskip("deltalake", reason="deltalake is absent")
 
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
-from tests.spark.own_program import ROOT, command, last_lines
+from tests.spark.programs.own_program import ROOT, command, last_lines
 
 from odradek import Producer
 from odradek.archive.checks.status import archive_status
@@ -187,7 +187,7 @@ def test_a_driver_that_is_killed_leaves_no_double_and_no_gap(
         "place": place.path,
         "checkpoint": str(tmp_path / "checkpoint"),
     }
-    words = command("tests.spark.killed_archive", terms)
+    words = command("tests.spark.programs.killed_archive", terms)
     died = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, timeout=300, check=False)
     assert died.returncode != 0
     positions = open_archive(place).state().positions

@@ -15,8 +15,8 @@ pytest.importorskip("pyspark", reason="PySpark is absent")
 
 from pyspark.errors import PySparkException, StreamingQueryException
 from pyspark.sql import DataFrame
-from tests.spark.killed_program import MOMENTS, STANDS_STILL, still_file
-from tests.spark.own_program import ROOT, command, last_lines
+from tests.spark.programs.killed_program import MOMENTS, STANDS_STILL, still_file
+from tests.spark.programs.own_program import ROOT, command, last_lines
 
 from odradek import Admin, Consumer, TopicPartition
 from odradek.spark.exactly_once.decision import DECISIONS_TOPIC, group_of
@@ -313,7 +313,7 @@ def program(topic: Any, source: Any, checkpoint: Path, sink_id: str, moment: str
         "moment": moment,
         "tasks": tasks,
     }
-    return command("tests.spark.killed_program", terms)
+    return command("tests.spark.programs.killed_program", terms)
 
 
 @pytest.mark.parametrize("moment", MOMENTS)

@@ -36,7 +36,6 @@ from odradek.pipelines.reports import (
     report_line,
 )
 from odradek.spark.offsets import from_document
-from odradek.spark.unpacked_pyspark import PATIENT_WITH_WORKERS
 from odradek.streams.jvm import start_jvm
 from odradek.streams.plan.beside import beside
 
@@ -222,7 +221,6 @@ def light_session(terms: RunnerTerms, tasks: int | None) -> SparkSession:
         "spark.sql.streaming.stateStore.providerClass": _ROCKS_DB,
         "spark.ui.showConsoleProgress": "false",
         "spark.log.level": "ERROR",
-        **PATIENT_WITH_WORKERS,
     }
     if terms.master is None or terms.master.startswith("local"):
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")

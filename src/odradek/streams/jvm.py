@@ -14,7 +14,7 @@ from contextlib import nullcontext, suppress
 from typing import TYPE_CHECKING, Any, Final
 
 from odradek.model.lazy import lazy
-from odradek.spark.unpacked_pyspark import unpacked_pyspark
+from odradek.spark.unpacked_pyspark import PATIENT_WITH_WORKERS, unpacked_pyspark
 
 if TYPE_CHECKING:
     import pyspark
@@ -43,7 +43,7 @@ def start_jvm(settings: Mapping[str, str]) -> None:
         if context._gateway is not None:
             return
         conf = pyspark.SparkConf(loadDefaults=False)
-        conf.setAll(list(settings.items()))
+        conf.setAll(list({**PATIENT_WITH_WORKERS, **settings}.items()))
         reading, writing = os.pipe()
         threading.Thread(target=_pass_on, args=[reading], name="odradek-jvm-stderr", daemon=True).start()
         try:

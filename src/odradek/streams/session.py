@@ -7,7 +7,6 @@ import sys
 from typing import TYPE_CHECKING, Any, Final
 
 from odradek.model.lazy import lazy
-from odradek.spark.unpacked_pyspark import PATIENT_WITH_WORKERS
 from odradek.streams.jvm import start_jvm
 
 if TYPE_CHECKING:
@@ -35,7 +34,6 @@ def session(name: str, given: sql.SparkSession | None, tasks: int) -> sql.SparkS
             "spark.sql.session.timeZone": "UTC",
             "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
             "spark.sql.adaptive.enabled": "false",
-            **PATIENT_WITH_WORKERS,
         }
         start_jvm({"spark.master": "local[*]", **settings})
         spark = sql.SparkSession.builder.appName(name).master("local[*]").config(map=settings).getOrCreate()

@@ -17,8 +17,8 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as sf
-from tests.spark.own_program import ROOT, command, last_lines
-from tests.spark.streams.killed_streams import program
+from tests.spark.programs.killed_streams import program
+from tests.spark.programs.own_program import ROOT, command, last_lines
 
 from odradek.client import Admin, Producer
 from odradek.streams import Streams
@@ -125,7 +125,7 @@ def test_a_program_that_is_killed_under_load_goes_on_without_its_checkpoint(
                 time.sleep(0.005)
 
     loading = threading.Thread(target=load)
-    words = command("tests.spark.streams.killed_streams", terms)
+    words = command("tests.spark.programs.killed_streams", terms)
     with (
         (tmp_path / "log").open("w") as log,
         subprocess.Popen(words, cwd=ROOT, stdout=subprocess.PIPE, stderr=log, text=True) as killed,
@@ -146,12 +146,17 @@ def test_a_program_that_is_killed_under_load_goes_on_without_its_checkpoint(
     shutil.rmtree(tmp_path / "checkpoint")
     run(program(terms, spark, orders_a_batch=100_000), tmp_path / "another")
 
-    expected: dict[bytes, list[dict[str, int]]] = defaultdict(list)
-    for city, amount in sent:
-        before = expected[city.encode()][-1:] or [{"n": 0, "sum": 0}]
-        expected[city.encode()].append({"n": before[0]["n"] + 1, "sum": before[0]["sum"] + amount})
     written: dict[bytes, list[dict[str, int]]] = defaultdict(list)
     for row in consume(counts, committed=True):
         written[row["key"]].append(json.loads(row["value"]))
     assert len(sent) > 80
-    assert written == expected
+    assert written == updates(sent)
+
+
+def updates(sent: list[tuple[str, int]]) -> dict[bytes, list[dict[str, int]]]:
+    """Of each city: how many orders there are, and what they amount to, after each of them."""
+    counted: dict[bytes, list[dict[str, int]]] = defaultdict(list)
+    for city, amount in sent:
+        before = counted[city.encode()][-1:] or [{"n": 0, "sum": 0}]
+        counted[city.encode()].append({"n": before[0]["n"] + 1, "sum": before[0]["sum"] + amount})
+    return counted

@@ -55,6 +55,22 @@ def test_a_program_that_fails_is_reported_with_its_last_words(killable: ModuleTy
         list(pipeline.events())
 
 
+def test_the_error_is_reported_and_not_what_spark_says_after_it(killable: ModuleType, tmp_path: Path) -> None:
+    said = (
+        "26/11/24 WARN Task: slow\n"
+        "pyspark.errors.exceptions.captured.StreamingQueryException: [STREAM_FAILED] Query [id = 7] terminated with"
+        " exception: Python worker failed to connect back. SQLSTATE: XXKST\n"
+        "=== Streaming Query ===\nCurrent State: INITIALIZING\nThread State: RUNNABLE\n"
+    )
+    with (
+        pytest.raises(
+            killable.PipelineFailedError, match=r"before it was done: pyspark.* failed to connect back"
+        ),
+        killable.KillablePipeline("h:1", tmp_path, program(tmp_path, f"sys.exit({said!r})")) as pipeline,
+    ):
+        list(pipeline.events())
+
+
 def test_an_error_of_the_demo_ends_the_program(killable: ModuleType, tmp_path: Path) -> None:
     text = f"sys.stdout.write({EVENTS!r}); sys.stdout.flush(); time.sleep(60)"
     pids = []

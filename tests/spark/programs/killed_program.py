@@ -2,7 +2,7 @@
 
 In its first batch one of the Python workers dies, and Spark tries its task again.
 
-    python -m tests.spark.killed_program TERMS           # JSON: servers, source, topic, sink, checkpoint, moment, tasks
+    python -m tests.spark.programs.killed_program TERMS      # JSON: servers, source, topic, sink, checkpoint, moment, tasks
 
 The process that kills the JVM ends itself at once, too, so that nothing is done after that moment. A driver that stands still
 makes the file `CHECKPOINT.still`, and goes on, and decides its batch, once someone has removed it.
@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from tests.spark.own_program import own_session, run_patiently
+from tests.spark.programs.own_program import own_session, run_patiently
 
 from odradek.spark.sink import StreamSink
 from odradek.spark.source import OdradekDataSource

@@ -1,7 +1,7 @@
 """What the tests' own Spark programs do when Spark gives up on a worker."""
 
 import pytest
-from tests.spark.own_program import LATE_WORKER, TRIES, last_lines, run_patiently
+from tests.spark.programs.own_program import LATE_WORKER, TRIES, last_lines, run_patiently
 
 errors = pytest.importorskip("pyspark.errors", reason="PySpark is absent")
 

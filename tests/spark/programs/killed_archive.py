@@ -1,6 +1,6 @@
 """A query that archives in batches of 20 records, and whose driver JVM is killed right after the commit of its second batch.
 
-    python -m tests.spark.killed_archive TERMS           # JSON: servers, topic, place, checkpoint
+    python -m tests.spark.programs.killed_archive TERMS           # JSON: servers, topic, place, checkpoint
 
 The process that kills the JVM ends itself at once, too, so that nothing is done after that moment.
 """
@@ -13,7 +13,7 @@ import signal
 import sys
 from typing import Any
 
-from tests.spark.own_program import own_session, run_patiently
+from tests.spark.programs.own_program import own_session, run_patiently
 
 from odradek.archive.options import archive_write_options
 from odradek.archive.sink import ArchiveSink

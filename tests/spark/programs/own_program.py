@@ -20,7 +20,7 @@ else:
     errors = lazy("pyspark.errors")
     sql = lazy("pyspark.sql")
 
-ROOT: Final = Path(__file__).resolve().parents[2]
+ROOT: Final = Path(__file__).resolve().parents[3]
 LATE_WORKER: Final = "Python worker failed to connect back"
 TRIES: Final = 3
 _LAST_LINES: Final = 25

@@ -1,6 +1,6 @@
 """A program of streams that runs until it is killed, in a JVM of its own.
 
-    python -m tests.spark.streams.killed_streams TERMS           # JSON: servers, orders, users, counts, checkpoint
+    python -m tests.spark.programs.killed_streams TERMS           # JSON: servers, orders, users, counts, checkpoint
 
 It prints the process id of its JVM once that has started.
 """
@@ -11,7 +11,7 @@ import json
 import sys
 from typing import Any
 
-from tests.spark.own_program import own_session, run_patiently
+from tests.spark.programs.own_program import own_session, run_patiently
 
 from odradek.streams import Streams
 

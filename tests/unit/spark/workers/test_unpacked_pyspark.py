@@ -3,15 +3,14 @@
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Mapping
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from odradek.pipelines import runner
 from odradek.spark.unpacked_pyspark import PATIENT_WITH_WORKERS, unpacked_pyspark
-from odradek.streams import session
+from odradek.streams import jvm
 
 pyspark = pytest.importorskip("pyspark")
 
@@ -72,25 +71,19 @@ class _Started(Exception):
     """In place of a JVM."""
 
 
-@pytest.mark.parametrize(
-    ("module", "start"),
-    [
-        (session, lambda: session.session("program", None, 1)),
-        (
-            runner,
-            lambda: runner.light_session(
-                runner.RunnerTerms(name="p", servers="x:1", checkpoint="c", delivery="d"), 1
-            ),
-        ),
-    ],
-)
-def test_sessions_that_we_start_wait_for_slow_workers(
-    monkeypatch: pytest.MonkeyPatch, module: Any, start: Callable[[], object]
+def test_a_jvm_that_we_start_waits_for_slow_workers_unless_the_user_says_otherwise(
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    def started(settings: Mapping[str, str]) -> None:
-        assert settings.items() >= PATIENT_WITH_WORKERS.items()
+    (key,) = PATIENT_WITH_WORKERS
+    seen = []
+
+    def started(conf: Any, _: object) -> None:
+        seen.append(conf.get(key))
         raise _Started
 
-    monkeypatch.setattr(module, "start_jvm", started)
-    with pytest.raises(_Started):
-        start()
+    monkeypatch.setattr(jvm, "java_gateway", SimpleNamespace(launch_gateway=started))
+    monkeypatch.setattr(pyspark.SparkContext, "_gateway", None)
+    for settings in ({}, {key: "7s"}):
+        with pytest.raises(_Started):
+            jvm.start_jvm(settings)
+    assert seen == ["120s", "7s"]
