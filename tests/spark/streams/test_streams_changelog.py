@@ -19,24 +19,10 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as sf
 from tests.spark.programs.killed_streams import program
 from tests.spark.programs.own_program import ROOT, command, last_lines
+from tests.spark.streams.until_now import TIMEOUT_S, run, send
 
 from odradek.client import Admin, Producer
 from odradek.streams import Streams
-
-TIMEOUT_S = 120
-
-
-def run(app: Streams, checkpoint: Path, **more: Any) -> None:
-    """Until all is read that is there now."""
-    with app.start(checkpoint=str(checkpoint), until_now=True, **more) as running:
-        assert running.wait(TIMEOUT_S), "the queries did not end"
-
-
-def send(servers: str, topic: Any, *records: tuple[str, str | None, int]) -> None:
-    with Producer(servers) as producer:
-        for key, value, when in records:
-            encoded = None if value is None else value.encode()
-            producer.send(topic.name, encoded, key=key.encode(), timestamp_ms=when)
 
 
 def test_state_and_position_come_back_without_the_checkpoint(

@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
+from tests.spark.streams.until_now import run
 
 from odradek.client import Producer
 from odradek.streams import Processor, StreamRecord, Streams, Timers
 
-TIMEOUT_S = 120
 PREFIX = "__dlq.errors."
 
 
@@ -128,8 +128,7 @@ def test_letters_are_written_once_in_the_transaction_of_the_output(
         for value in GIVEN:
             producer.send(orders.name, value, key=b"a", headers=[("trace", b"7")])
     for _ in range(2):
-        with app.start(checkpoint=str(tmp_path), until_now=True) as run:
-            assert run.wait(TIMEOUT_S), "the queries did not end"
+        run(app, tmp_path)
 
     class Written:
         name = f"{out.name}.dead"

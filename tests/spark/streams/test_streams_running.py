@@ -9,18 +9,11 @@ from pathlib import Path
 from typing import Any
 
 from pyspark.sql import SparkSession
+from tests.spark.streams.until_now import TIMEOUT_S, run, send
 
 from odradek.client import Producer
 from odradek.streams import Avro, Processor, StreamRecord, Streams, Timers, To
 from odradek.streams.processors.keyed_state import KeyedState
-
-TIMEOUT_S = 120
-
-
-def run(app: Streams, checkpoint: Path) -> None:
-    """Until all is read that is there now."""
-    with app.start(checkpoint=str(checkpoint), until_now=True) as running:
-        assert running.wait(TIMEOUT_S), "the queries did not end"
 
 
 def test_a_program_is_started_again_with_its_state(
@@ -38,17 +31,13 @@ def test_a_program_is_started_again_with_its_state(
     stream.group_by_key().agg("count(*) AS n", "sum(amount) AS total").to(totals.name)
     stream.join(table, how="left", select="concat(coalesce(name, '-'), ':', item) AS value").to(named.name)
 
-    def send(topic: Any, *records: tuple[str, str | None, int]) -> None:
-        with Producer(servers) as producer:
-            for key, value, when in records:
-                encoded = None if value is None else value.encode()
-                producer.send(topic.name, encoded, key=key.encode(), timestamp_ms=when)
-
-    send(users, ("a", '{"name": "Ann"}', 5))
-    send(orders, ("a", '{"item": "tea", "amount": 2}', 10), ("b", '{"item": "cup", "amount": 1}', 20))
+    send(servers, users, ("a", '{"name": "Ann"}', 5))
+    send(
+        servers, orders, ("a", '{"item": "tea", "amount": 2}', 10), ("b", '{"item": "cup", "amount": 1}', 20)
+    )
     run(app, tmp_path)
-    send(users, ("a", None, 30))
-    send(orders, ("a", '{"item": "pot", "amount": 3.5}', 25), ("a", '{"item": "tea"}', 40))
+    send(servers, users, ("a", None, 30))
+    send(servers, orders, ("a", '{"item": "pot", "amount": 3.5}', 25), ("a", '{"item": "tea"}', 40))
     run(app, tmp_path)
     run(app, tmp_path)  # nothing new: nothing is written again
 

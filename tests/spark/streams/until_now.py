@@ -1,0 +1,25 @@
+"""What tests of programs on a broker share: records with times, and a program that runs until it has read them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from odradek.client import Producer
+from odradek.streams import Streams
+
+TIMEOUT_S = 120
+
+
+def run(app: Streams, checkpoint: Path, **more: Any) -> None:
+    """Until all is read that is there now. `more`: as `Streams.start` takes it."""
+    with app.start(checkpoint=str(checkpoint), until_now=True, **more) as running:
+        assert running.wait(TIMEOUT_S), "the queries did not end"
+
+
+def send(servers: str, topic: Any, *records: tuple[str, str | None, int]) -> None:
+    """Records are (key, value, timestamp in ms)."""
+    with Producer(servers) as producer:
+        for key, value, when in records:
+            encoded = None if value is None else value.encode()
+            producer.send(topic.name, encoded, key=key.encode(), timestamp_ms=when)
