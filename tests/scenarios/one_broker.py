@@ -214,6 +214,10 @@ class Scene:
         self._wires.append(wire)
         return wire
 
+    def forget(self, wire: Wire) -> None:
+        """It is closed already."""
+        self._wires.remove(wire)
+
     async def stop(self) -> None:
         for wire in self._wires:
             await wire.close()

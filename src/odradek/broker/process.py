@@ -21,6 +21,8 @@ _WHOLE_COLLECTIONS_AFTER: Final = 10
 """Python's own."""
 _WHOLE_COLLECTIONS_NEVER: Final = 1 << 30
 _OLDEST_GENERATION: Final = 2
+_LOOK_AGAIN: Final = 1.25
+"""So many times the blocks of the last look at everything."""
 
 
 def run(
@@ -125,8 +127,8 @@ class SurvivorsAside:
     newer.
 
     A look at everything takes 50 ms for each 100,000 objects, and a broker of 10,000 partitions has 700,000. What is put aside
-    is freed when nothing refers to it, as before; only a cycle that becomes garbage stays. So everything is looked at again
-    when there is twice as much as the last time.
+    is freed when nothing refers to it, as before; only a cycle that becomes garbage stays. What comes and goes has none
+    (`tests/scenarios/lifetimes`). Everything is looked at again, all the same, when there is a quarter more than the last time.
     """
 
     def __init__(self, blocks: Callable[[], int] = sys.getallocatedblocks) -> None:
@@ -141,7 +143,7 @@ class SurvivorsAside:
         if self._is_whole:
             self._known_blocks = blocks
             self._is_whole = False
-        elif blocks > 2 * self._known_blocks:
+        elif blocks > _LOOK_AGAIN * self._known_blocks:
             gc.unfreeze()
             self._is_whole = True
             return

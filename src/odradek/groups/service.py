@@ -140,6 +140,8 @@ class GroupService:
                 partial(committing.commit, request=request, made=made)
             )
         except KafkaError as error:
+            if error.code not in _TOO_LARGE:
+                raise  # an error that is its own cause is a cycle, with all frames that it passed
             raise commit_refusal(error) from error
 
     async def fetch(

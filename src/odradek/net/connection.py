@@ -84,6 +84,16 @@ class ConnectionOwner(Protocol):
         """An unexpected error from a request."""
 
 
+class _NotServed:
+    """The handler of a connection that is gone."""
+
+    def handle(self, connection: Connection, frame: memoryview) -> Reply:
+        raise PeerError("the connection is gone")
+
+
+_NOT_SERVED: Final = _NotServed()
+
+
 class Connection(asyncio.BufferedProtocol):
     """One accepted connection; made by `Server`, used on the event loop only."""
 
@@ -197,8 +207,19 @@ class Connection(asyncio.BufferedProtocol):
             self._place.cancel()
         self._let_go_of_memory()
         self._server.forget(self)
-        for tell in list(self.on_lost.values()):
+        listeners = list(self.on_lost.values())
+        self._let_go_of_others()
+        for tell in listeners:
             tell()
+
+    def _let_go_of_others(self) -> None:
+        """No cycle stays: reference counts free this object, without the collector."""
+        if self._transport is not None:  # asyncio's socket transport keeps a method of its own
+            getattr(self._transport, "__dict__", {}).pop("_read_ready_cb", None)
+        self._transport = self._sending = None
+        self._handler = _NOT_SERVED
+        for listeners in (self.on_lost, self.on_finished, self.on_next):
+            listeners.clear()
 
     def _let_go_of_memory(self) -> None:
         """At once: this object is part of cycles, which the collector may find much later."""

@@ -177,6 +177,7 @@ class TlsLayer(asyncio.BufferedProtocol):
         self._plain = None
         if self._outer is not None:
             self._outer.is_gone = True
+            self._outer = None
         if self._broken_by and exc is None:
             exc = TlsFailure(self._broken_by.replace("_", " ").lower(), code=self._broken_by)
         self._inner.connection_lost(exc)

@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
-from functools import partial
 from typing import Final, Protocol
 from uuid import UUID
 
@@ -27,6 +26,7 @@ from odradek.replication.follower_role import FollowerRole
 from odradek.replication.leader_role import IsrProposals, LeaderRole, ReplicationContext
 from odradek.replication.readers import AppendWatcher, Readers, Watcher
 from odradek.replication.replica import Replica
+from odradek.runtime.weak_calls import WeakCall
 from odradek.storage.log.log import Log
 from odradek.telemetry import events
 
@@ -50,7 +50,7 @@ class Partition:
     `high_watermark` is the one that was checkpointed; what is known of it is bounded by what the log holds.
     """
 
-    __slots__ = ("_member", "_replica", "_role", "log", "name", "retired", "topic_id")
+    __slots__ = ("__weakref__", "_member", "_replica", "_role", "log", "name", "retired", "topic_id")
 
     def __init__(
         self,
@@ -68,7 +68,9 @@ class Partition:
         self.log: Final = log
         self.retired: ErrorContent | None = None
         self._member = member
-        self._replica = replica = Replica(name, topic_id, log, Readers(self), partial(flushing.request, self))
+        self._replica = replica = Replica(
+            name, topic_id, log, Readers(self), WeakCall(flushing.request, self)
+        )
         self._role: LeaderRole | FollowerRole
         if member is None:
             self._role = LeaderRole(replica, leader_epoch)

@@ -7,6 +7,7 @@ are counted from when the partition was opened: appended, below the high waterma
 from __future__ import annotations
 
 import asyncio
+import weakref
 from collections import deque
 from typing import Any, Protocol, TypeVar
 
@@ -54,7 +55,7 @@ class Readers:
         "_appended_bytes",
         "_bytes_before",
         "_committed",
-        "_partition",
+        "_partition_ref",
         "_readable_bytes",
         "_replicas",
         "_stable_bytes",
@@ -63,11 +64,16 @@ class Readers:
     )
 
     def __init__(self, partition: Readable) -> None:
-        self._partition = partition
+        self._partition_ref = weakref.ref(partition)  # it holds these readers
         self._watchers: dict[Watcher[Any], None] = {}
         self._committed: dict[Watcher[Any], None] = {}
         self._replicas: dict[AppendWatcher[Any], None] = {}
         self.forget_bytes()
+
+    def _partition(self) -> Readable:
+        partition = self._partition_ref()
+        assert partition is not None, "what is told to its readers happens to a partition that is in use"
+        return partition
 
     def forget_bytes(self) -> None:
         """The log was cut: what was counted may not be there any more. No one watches."""
@@ -109,14 +115,14 @@ class Readers:
         if self._replicas:
             for watcher in list(self._replicas):
                 try:
-                    watcher.appended(self._partition, size_bytes)
+                    watcher.appended(self._partition(), size_bytes)
                 except Exception as error:  # noqa: BLE001 - as in `_tell`
                     self._failed(error)
 
     def high_watermark_moved(self) -> None:
         added = 0
         unannounced = self._unannounced
-        high_watermark = self._partition.high_watermark
+        high_watermark = self._partition().high_watermark
         while unannounced and unannounced[0][0] <= high_watermark:
             added += unannounced.popleft()[1]
         self._readable_bytes += added
@@ -138,7 +144,7 @@ class Readers:
         for watchers in (self._watchers, self._replicas, self._committed):
             for watcher in list(watchers):
                 try:
-                    watcher.ended(self._partition)
+                    watcher.ended(self._partition())
                 except Exception as error:  # noqa: BLE001 - as in `_tell`
                     self._failed(error)
 
@@ -149,24 +155,24 @@ class Readers:
         self.end()
 
     def _bytes_that_are_stable(self) -> int:
-        stable_offset = self._partition.last_stable_offset
-        if stable_offset == self._partition.high_watermark:
+        stable_offset = self._partition().last_stable_offset
+        if stable_offset == self._partition().high_watermark:
             return self._readable_bytes
         return self._bytes_before.get(stable_offset, self._stable_bytes)
 
     def _forget_ended(self) -> None:
-        stable_offset = self._partition.last_stable_offset
+        stable_offset = self._partition().last_stable_offset
         while (first := next(iter(self._bytes_before), stable_offset)) < stable_offset:
             del self._bytes_before[first]
 
     def _tell(self, watchers: dict[W, None], added_bytes: int) -> None:
         for watcher in list(watchers):
             try:
-                watcher.advanced(self._partition, added_bytes)
+                watcher.advanced(self._partition(), added_bytes)
             except Exception as error:  # noqa: BLE001 - one reader's trouble is not the writers', nor other readers'
                 self._failed(error)
 
     def _failed(self, error: Exception) -> None:
         asyncio.get_running_loop().call_exception_handler(
-            {"message": f"a watcher of {self._partition.name} failed", "exception": error}
+            {"message": f"a watcher of {self._partition().name} failed", "exception": error}
         )

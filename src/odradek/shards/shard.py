@@ -118,6 +118,7 @@ class Shard(Generic[M]):
             return await future
         finally:
             future.cancel()
+            del future  # it holds an error, which holds this frame
 
     def answer_to(self, ticket: Ticket[R]) -> asyncio.Future[R]:
         """The response that an outcome has, or will have, for the ticket. Raises what refuses the outcome, and what ends the

@@ -356,18 +356,19 @@ class ClusterMembership:
 
     async def _take_audibly(self, response: SyncAnswer) -> None:
         """However long it takes to open what an image brings, the controller hears that this broker lives."""
-        loop = asyncio.get_running_loop()
-
-        def give_sign() -> None:
-            self._sign = loop.call_later(_SIGN_OF_LIFE_SECONDS, give_sign)
-            self.report_now()
-
-        self._sign = loop.call_later(_SIGN_OF_LIFE_SECONDS, give_sign)
+        self._sign = self._next_sign()
         try:
             await self._take(response)
         finally:
             self._sign.cancel()
             self._sign = None
+
+    def _next_sign(self) -> asyncio.TimerHandle:
+        return asyncio.get_running_loop().call_later(_SIGN_OF_LIFE_SECONDS, self._give_sign)
+
+    def _give_sign(self) -> None:
+        self._sign = self._next_sign()
+        self.report_now()
 
     async def _news_of(self, controller: BrokerId) -> SyncAnswer | None:
         """None as soon as another is the controller: this one may be paused, or cut off."""

@@ -149,6 +149,7 @@ class FetchSession:
         """Nothing is watched for it any more."""
         for key in list(self._resting):
             self.wake(key)
+        self.resting = None  # it holds this session
 
     def is_news(self, key: PartitionKey, high_watermark: int, log_start_offset: int) -> bool:
         """Whether the client last heard something else."""

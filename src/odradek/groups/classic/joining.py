@@ -215,6 +215,7 @@ def _join_known(joining: Join) -> None:
         if request.group_instance_id is not None:
             joining.refuse(ErrorCode.UNKNOWN_MEMBER_ID, member_id)
         else:
+            joining.machine.given_ids.pop((group.group_id, member_id), None)
             _add(joining, member_id)
         return
     try:

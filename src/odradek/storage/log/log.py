@@ -19,13 +19,13 @@ face of these parts, each with its own fields:
 from __future__ import annotations
 
 from collections.abc import Callable, Container
-from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from odradek.config.topic import LogConfig
 from odradek.model.errors import ErrorCode, KafkaError
 from odradek.records import BatchHeader
 from odradek.runtime.ports import Runtime
+from odradek.runtime.weak_calls import WeakCall
 from odradek.storage.directories.extents import Extent
 from odradek.storage.directories.lack_notes import LackNote
 from odradek.storage.directories.open_files import OpenFiles
@@ -92,7 +92,7 @@ class Log:
         """Who wrote, and which of their transactions are open. Only this log puts anything in."""
         self._segments: Final = opened.segments
         context = self._context = LogContext.of(runtime, opening, opened, on_broken)
-        moved = partial(on_moved, self) if on_moved is not None else _ignore
+        moved = WeakCall(on_moved, self) if on_moved is not None else _ignore
         self.lacked: Final = LackedRecords(
             context, opened, durable_offset=opening.durable_offset, on_damaged=on_damaged
         )
