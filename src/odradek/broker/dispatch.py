@@ -40,8 +40,9 @@ from odradek.security.principals import Requester
 from odradek.security.quotas import Quotas
 
 if TYPE_CHECKING:
-    from odradek.broker import authorization, large_messages
+    from odradek.broker import answer_deadlines, authorization, large_messages
 else:
+    answer_deadlines = lazy("odradek.broker.answer_deadlines")
     authorization = lazy("odradek.broker.authorization")
     large_messages = lazy("odradek.broker.large_messages")
 
@@ -52,6 +53,8 @@ _KINDS: Final = {
     "transactions": (TRANSACTION_STATE,),
 }
 """Family of APIs -> the coordinators that it is about."""
+_BOUNDED: Final = CHANGES | {90, 91, 92}
+"""Changes of the cluster, and of share groups' offsets: their waits are bounded, and may add up to more than clients wait."""
 _INIT_PRODUCER_ID: Final = 22
 """Most often without a transaction."""
 _FEW_ELEMENTS: Final = 1000
@@ -90,7 +93,7 @@ class Dispatcher:
         except TooManyElements:
             # Held: what the connection asks next must not overtake this.
             return HeldReply(self._handle_large(connection, header, frame, position, requester))
-        return self._handle(connection, header, request, frame, requester)
+        return self._handle_in_time(connection, header, request, frame, requester)
 
     def _kinds_to_import(self, api_key: int) -> list[str]:
         """Coordinators whose code a request of this API is the first to need."""
@@ -119,7 +122,27 @@ class Dispatcher:
             return await _settled(
                 self._encoded(connection, header, None, large_messages.refusal(self._broker.config, header))
             )
-        return await _settled(self._handle(connection, header, request, frame, requester))
+        return await _settled(self._handle_in_time(connection, header, request, frame, requester))
+
+    def _handle_in_time(
+        self,
+        connection: Connection,
+        header: RequestHeader,
+        request: Message,
+        frame: memoryview,
+        requester: Requester | None,
+    ) -> Reply:
+        reply = self._handle(connection, header, request, frame, requester)
+        later = reply.chunks if isinstance(reply, HeldReply) else reply
+        if header.api_key not in _BOUNDED or not isinstance(later, Awaitable):
+            return reply
+
+        def refused(response: Message) -> Awaitable[Chunks | None]:
+            return _settled(self._encoded(connection, header, None, response))
+
+        api, version = APIS[header.api_key], header.api_version
+        bounded = answer_deadlines.in_time(later, api, version, request, refused)
+        return HeldReply(bounded) if isinstance(reply, HeldReply) else bounded
 
     def _handle(
         self,

@@ -28,9 +28,9 @@ from typing import TYPE_CHECKING, Final, Protocol, cast
 from odradek.model.errors import KafkaError
 from odradek.net.hangups import HangUp
 from odradek.net.listening import endpoint_of, set_options
-from odradek.net.outgoing import Outgoing
-from odradek.net.replies import Chunks, HeldReply, PeerError, Reply, ReplyQueue, ReplySlot
-from odradek.net.request_budget import Share
+from odradek.net.outgoing import Outgoing, break_own_cycle
+from odradek.net.replies import NOT_SERVED, Chunks, HeldReply, PeerError, Reply, ReplyQueue, ReplySlot
+from odradek.net.request_budget import Share, release
 from odradek.protocol.api import BROKER_SOFTWARE
 from odradek.protocol.framing import RECEIVE_BYTES_MAX, FrameReader
 from odradek.security.principals import UNKNOWN_REQUESTER, Requester, by_certificate
@@ -82,16 +82,6 @@ class ConnectionOwner(Protocol):
 
     def report(self, error: BaseException) -> None:
         """An unexpected error from a request."""
-
-
-class _NotServed:
-    """The handler of a connection that is gone."""
-
-    def handle(self, connection: Connection, frame: memoryview) -> Reply:
-        raise PeerError("the connection is gone")
-
-
-_NOT_SERVED: Final = _NotServed()
 
 
 class Connection(asyncio.BufferedProtocol):
@@ -207,23 +197,17 @@ class Connection(asyncio.BufferedProtocol):
             self._place.cancel()
         self._let_go_of_memory()
         self._server.forget(self)
-        listeners = list(self.on_lost.values())
-        self._let_go_of_others()
-        for tell in listeners:
+        for tell in list(self.on_lost.values()):
             tell()
-
-    def _let_go_of_others(self) -> None:
-        """No cycle stays: reference counts free this object, without the collector."""
-        if self._transport is not None:  # asyncio's socket transport keeps a method of its own
-            getattr(self._transport, "__dict__", {}).pop("_read_ready_cb", None)
+        # No cycle stays: reference counts free this object, without the collector.
+        break_own_cycle(self._transport)
         self._transport = self._sending = None
-        self._handler = _NOT_SERVED
-        for listeners in (self.on_lost, self.on_finished, self.on_next):
-            listeners.clear()
+        self._handler = NOT_SERVED
+        self.on_lost, self.on_finished, self.on_next = {}, {}, {}
 
     def _let_go_of_memory(self) -> None:
         """At once: this object is part of cycles, which the collector may find much later."""
-        self._release(self._share, self._backlog_share)
+        release(self._share, self._backlog_share)
         self._share = self._backlog_share = None
         self._replies.drop()
         self._backlog.clear()
@@ -231,12 +215,6 @@ class Connection(asyncio.BufferedProtocol):
         if self._sending is not None:
             self._sending.drop()
         self._server.answers.forget(self)
-
-    @staticmethod
-    def _release(*shares: Share | None) -> None:
-        for share in shares:
-            if share is not None:
-                share.release()
 
     def get_buffer(self, sizehint: int) -> memoryview:
         if self._finishing:
@@ -426,7 +404,7 @@ class Connection(asyncio.BufferedProtocol):
         self._finishing = True
         self._backlog.clear()
         self._reader.drop()
-        self._release(self._share, self._backlog_share)
+        release(self._share, self._backlog_share)
         self._share = self._backlog_share = None
         self._is_starved = False
         self._update_reading()

@@ -179,6 +179,11 @@ class Outgoing:
             self._on_room()
 
 
+def break_own_cycle(transport: asyncio.Transport | None) -> None:
+    """asyncio's socket transport keeps a method of its own, by which it reads. Once it is closed, that is of no use."""
+    getattr(transport, "__dict__", {}).pop("_read_ready_cb", None)
+
+
 def _descriptor_of(transport: asyncio.Transport) -> int | None:
     sock = transport.get_extra_info("socket")
     return int(sock.fileno()) if sock is not None and hasattr(sock, "fileno") else None

@@ -33,6 +33,16 @@ class PeerError(Exception):
     """The peer broke the protocol: the connection is closed, with one event that says why."""
 
 
+class NotServed:
+    """The handler of a connection that is gone."""
+
+    def handle(self, connection: object, frame: memoryview) -> Reply:
+        raise PeerError("the connection is gone")
+
+
+NOT_SERVED: Final = NotServed()
+
+
 class ReplySlot:
     """The place of one reply in the queue."""
 

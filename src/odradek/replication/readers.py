@@ -72,7 +72,7 @@ class Readers:
 
     def _partition(self) -> Readable:
         partition = self._partition_ref()
-        assert partition is not None, "what is told to its readers happens to a partition that is in use"
+        assert partition is not None, "a partition outlives what happens to it"
         return partition
 
     def forget_bytes(self) -> None:

@@ -163,6 +163,28 @@ async def test_markers_can_be_written_by_hand(wire: Any, make_fetch: Any, produc
     assert not await stable(wire, make_fetch, "t", 1)
 
 
+async def test_a_marker_that_is_named_thousands_of_times_is_written_once(
+    scene: Any, wire: Any, producer_of: Any
+) -> None:
+    """Each wait for the disk is short, and 3,000 of them are not: the request would outlast its client's patience."""
+    producer = await producer_of(wire)
+    await producer.write(b"hanging")
+    marker = WritableTxnMarker(
+        producer_id=producer.producer_id,
+        producer_epoch=producer.epoch,
+        transaction_result=False,
+        coordinator_epoch=1_000,
+        topics=[WritableTxnMarkerTopic(name="t", partition_indexes=[0])],
+    )
+    log = scene.broker.context.replicas.replica("t", 0).log
+    before = log.end_offset
+    request = WriteTxnMarkersRequest(markers=[marker] * 3_000)
+    response = await wire.call("WriteTxnMarkers", 1, request)
+    codes = {marked.topics[0].partitions[0].error_code for marked in response.markers}
+    assert (len(response.markers), codes) == (3_000, {ErrorCode.NONE})
+    assert log.end_offset == before + 1
+
+
 # -- looking
 
 

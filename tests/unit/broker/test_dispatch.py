@@ -7,14 +7,16 @@ from typing import Any
 
 import pytest
 
+from odradek.broker.answer_deadlines import ANSWER_SECONDS, seconds_for
 from odradek.broker.context import ApiHandler
 from odradek.broker.dispatch import Dispatcher
 from odradek.broker.handlers import served_apis
-from odradek.broker.refusals import UnfitResponse
+from odradek.broker.refusals import UnfitResponse, refusals
 from odradek.config.broker import BrokerConfig
-from odradek.model.errors import KafkaError
+from odradek.model.errors import ErrorCode, KafkaError
 from odradek.net.replies import HeldReply, PeerError
 from odradek.protocol import APIS, RequestHeader, api_by_name, decode_response, encode_request
+from odradek.protocol.messages.configs.alter_configs import AlterConfigsRequest, AlterConfigsResource
 from odradek.protocol.messages.data.fetch import FetchRequest, FetchResponse
 from odradek.protocol.messages.data.list_offsets import (
     ListOffsetsPartitionResponse,
@@ -23,6 +25,8 @@ from odradek.protocol.messages.data.list_offsets import (
     ListOffsetsTopicResponse,
 )
 from odradek.protocol.messages.metadata.api_versions import ApiVersionsRequest
+from odradek.protocol.messages.share.alter_share_group_offsets import AlterShareGroupOffsetsRequest
+from odradek.protocol.messages.topics.create_topics import CreatableTopic, CreateTopicsRequest
 from odradek.runtime.real import real_runtime
 from odradek.security.principals import UNKNOWN_REQUESTER
 
@@ -33,6 +37,7 @@ UNFIT = ListOffsetsResponse(
 """Version 1 has no leader epoch to put the 7 into."""
 
 
+CONNECTION: Any = SimpleNamespace(requester=UNKNOWN_REQUESTER, reported={}, peer="peer")
 PEER: Any = SimpleNamespace(requester=UNKNOWN_REQUESTER)
 """A connection, as far as it is asked."""
 
@@ -44,6 +49,10 @@ class FakeContext:
     gate = None
     audit = None
     principals = None
+    quotas: Any = None
+    cluster: Any = None
+    controller: Any = None
+    coordinators: Any = None
 
 
 def frame(name: str, version: int, request: Any) -> memoryview:
@@ -150,3 +159,41 @@ async def test_a_promise_that_is_kept_is_encoded_in_the_version_of_the_request()
     promise.set_result(FetchResponse(session_id=5))
     chunks = await reply  # type: ignore[misc]
     assert decode_response(FETCH, 11, b"".join(chunks)[4:]) == (9, FetchResponse(session_id=5))
+
+
+async def never() -> Any:
+    await asyncio.get_running_loop().create_future()
+
+
+@pytest.mark.parametrize(
+    ("name", "version", "request_"),
+    [
+        (
+            "AlterConfigs",
+            1,
+            AlterConfigsRequest(resources=[AlterConfigsResource(resource_type=2, resource_name="t")]),
+        ),
+        ("AlterShareGroupOffsets", 0, AlterShareGroupOffsetsRequest(group_id="g")),
+        ("CreateTopics", 7, CreateTopicsRequest(topics=[CreatableTopic(name="t")], timeout_ms=10)),
+    ],
+)
+async def test_a_change_that_takes_too_long_is_answered_all_the_same(
+    monkeypatch: pytest.MonkeyPatch, name: str, version: int, request_: Any
+) -> None:
+    monkeypatch.setattr("odradek.broker.answer_deadlines.ANSWER_SECONDS", 0.01)
+    monkeypatch.setattr("odradek.broker.answer_deadlines._GRACE_SECONDS", 0.01)
+    api = api_by_name(name)
+    context = FakeContext()
+    context.cluster = SimpleNamespace(leads=True)
+    context.controller = SimpleNamespace(latest=None)
+    context.coordinators = SimpleNamespace(is_imported=lambda kind: True)
+    served = Dispatcher(context, {api.key: answering(api.key, never)})  # type: ignore[arg-type]
+    async with asyncio.timeout(10):
+        chunks = await served.handle(CONNECTION, frame(name, version, request_))  # type: ignore[misc]
+    _, response = decode_response(api.key, version, b"".join(chunks)[4:])
+    assert {refusal.code for refusal in refusals(response)} == {ErrorCode.REQUEST_TIMED_OUT}
+
+
+def test_a_request_with_a_timeout_of_its_own_may_take_that_long() -> None:
+    assert seconds_for(CreateTopicsRequest(timeout_ms=60_000)) > 60
+    assert seconds_for(AlterConfigsRequest()) == ANSWER_SECONDS < 30

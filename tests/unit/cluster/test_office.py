@@ -111,6 +111,27 @@ async def test_a_fenced_incarnation_is_refused_and_may_register_again(three: Any
     assert report.broker_epoch > old
 
 
+async def test_a_registration_that_ends_while_it_is_removed_is_no_fault(
+    three: Any, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The controller has read the registration, and the broker's session is over before it is removed."""
+    await three.topic("t")
+    two, session = three.brokers[2], three.brokers[1].session
+    commit = session.commit
+
+    async def after_its_session_is_over(operations: Any) -> None:
+        monkeypatch.setattr(session, "commit", commit)
+        two.session.expire()
+        await commit(operations)
+
+    monkeypatch.setattr(session, "commit", after_its_session_is_over)
+    await three.controller.fence(two.broker_id, two.epoch)
+    assert "change_not_written" not in caplog.text
+    assert "cluster_state_read_again" not in caplog.text
+    await three.controller.brokers_changed()
+    assert 2 not in three.partition("t").isr
+
+
 async def test_fencing_spares_the_incarnation_that_registers_meanwhile(
     three: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:

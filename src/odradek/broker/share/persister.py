@@ -27,7 +27,8 @@ else:
     remote_state = lazy("odradek.broker.share.remote_state")
 
 T = TypeVar("T")
-_TRIES: Final = 100
+_WAIT_SECONDS: Final = 5.0
+"""No try begins later: one that asks another broker may last for ten seconds itself."""
 _TRY_AGAIN_SECONDS: Final = 0.05
 _PASSES: Final = frozenset(
     {
@@ -88,13 +89,14 @@ class SharePersister:
     ) -> T:
         """On the shard of the place, waiting for it to be made, led and loaded."""
         await self._coordinators.ensure_topic(SHARE_GROUP_STATE)
-        for _ in range(_TRIES):
+        ends = asyncio.get_running_loop().time() + _WAIT_SECONDS
+        while True:
             self._check_open()
             try:
                 return await work(self._store_of(place))
             except KafkaError as error:
                 if error.code not in passes:
                     raise
-                refused = error
+                if asyncio.get_running_loop().time() >= ends:
+                    raise
             await asyncio.sleep(_TRY_AGAIN_SECONDS)
-        raise refused

@@ -142,8 +142,8 @@ class ClusterStore:
 
     # -- writing
 
-    async def commit(self, operations: Sequence[Operation]) -> None:
-        """All or nothing, durably.
+    async def commit(self, operations: Sequence[Operation], *, may_be_late: bool = False) -> None:
+        """All or nothing, durably. `may_be_late`: others change the same nodes, and a conflict with them is no fault.
 
         NOT_CONTROLLER when this controller's time is over, KAFKA_STORAGE_ERROR when the registry cannot write it now (then it
         may have happened all the same).
@@ -154,7 +154,7 @@ class ClusterStore:
         try:
             await self._registry.commit([self._term.check, *operations])
         except RegistryConflict as error:
-            raise await self._conflict(error) from error
+            raise await self._conflict(error, is_fault=not may_be_late) from error
         except SessionExpired as error:
             raise self._over() from error
         except RegistryError as error:
@@ -185,7 +185,7 @@ class ClusterStore:
             if fenced is None or fenced.epoch != epoch:
                 return False
             try:
-                await self.commit(fenced.operations)
+                await self.commit(fenced.operations, may_be_late=True)  # its session may end at any time
             except KafkaError:
                 if is_last or self.is_deposed:
                     raise
@@ -222,9 +222,9 @@ class ClusterStore:
                 case Delete(path=path):
                     self._versions.pop(path, None)
 
-    async def _conflict(self, error: RegistryConflict) -> KafkaError:
+    async def _conflict(self, error: RegistryConflict, *, is_fault: bool) -> KafkaError:
         """The term is over, or else someone wrote what only the controller writes: then it is read again."""
-        self.is_uncertain = True
+        self.is_uncertain |= is_fault
         try:
             await self._registry.sync()
             await self._check_office()
@@ -232,7 +232,8 @@ class ClusterStore:
             return refusal
         except RegistryError as unreadable:
             return _unwritable(unreadable)
-        _log.error("change_not_written", reason=error)
+        if is_fault:
+            _log.error("change_not_written", reason=error)
         return KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"the registry was changed by someone else: {error}")
 
     async def _check_office(self) -> None:

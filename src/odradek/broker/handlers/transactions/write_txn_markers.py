@@ -37,8 +37,15 @@ async def handle(
     results: list[WritableTxnMarkerResult | None] = [None] * len(request.markers)
 
     async def write(markers: Iterable[tuple[int, WritableTxnMarker]]) -> None:
+        last: tuple[MarkerBatch, WritableTxnMarkerResult] | None = None
         for position, marker in markers:  # one after another: two of one producer must keep their order
-            results[position] = await _written(local, turn, marker)
+            batch = _batch(marker)
+            if (
+                last is None or last[0] != batch
+            ):  # the same marker again changes nothing, and each waits for the disk
+                last = batch, _result(marker, await _written(local, turn, batch))
+            results[position] = last[1]
+            await turn.step()
 
     await turn.gather(write, list(by_producer.values()))
     return WriteTxnMarkersResponse(
@@ -46,13 +53,12 @@ async def handle(
     )
 
 
-async def _written(local: LocalMarkers, turn: Turn, marker: WritableTxnMarker) -> WritableTxnMarkerResult:
-    batch = _batch(marker)
+async def _written(local: LocalMarkers, turn: Turn, batch: MarkerBatch) -> dict[TopicPartition, ErrorCode]:
     codes: dict[TopicPartition, ErrorCode] = {}
     for some in slices(batch.partitions):
         await turn.step()
         codes |= await local.write_for_another(replace(batch, partitions=tuple(some)))
-    return _result(marker, codes)
+    return codes
 
 
 def _batch(marker: WritableTxnMarker) -> MarkerBatch:

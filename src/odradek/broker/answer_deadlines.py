@@ -1,0 +1,45 @@
+"""By when the requests are answered that wait for other brokers, for the registry, or for many disks one after another.
+
+Each of their steps has a bound of its own. Together they may outlast what clients wait (30 s with most of them), and a client
+that heard nothing closes its connection. So they are answered with REQUEST_TIMED_OUT before that. What was begun goes on where
+half of it would be worse than all of it: changes of the cluster run to their end (`cluster/controller/changes.py`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any, Final, TypeVar
+
+from odradek.broker.access import refused_answers
+from odradek.model.errors import ErrorCode
+from odradek.protocol import Api, Message
+
+T = TypeVar("T")
+
+ANSWER_SECONDS: Final = 26.0
+_GRACE_SECONDS: Final = 5.0
+"""Beyond a request's own timeout, in which its handler answers better than this can."""
+
+
+def seconds_for(request: Any) -> float:
+    """How long the request may wait: `ANSWER_SECONDS`, or a little longer than it asks for itself."""
+    own_ms: int = getattr(request, "timeout_ms", 0)
+    return max(ANSWER_SECONDS, own_ms / 1000 + _GRACE_SECONDS)
+
+
+async def in_time(
+    work: Awaitable[T], api: Api, version: int, request: Message, refuse: Callable[[Message], Awaitable[T]]
+) -> T:
+    """What the work comes to; what `refuse` makes of REQUEST_TIMED_OUT when that takes too long."""
+    seconds = seconds_for(request)
+    try:
+        async with asyncio.timeout(seconds) as limit:
+            return await work
+    except TimeoutError:
+        if not limit.expired():
+            raise
+    message = f"{api.name} was not done within {seconds:g} s; it may be done later"
+    return await refuse(
+        refused_answers.whole_answer(api, version, request, ErrorCode.REQUEST_TIMED_OUT, message)
+    )
