@@ -16,6 +16,7 @@ class SecurityOptions(TypedDict, total=False):
     sasl_username: str
     sasl_password: str
     sasl_jaas_config: str
+    sasl_kerberos_service_name: str
     sasl_oauthbearer_token: str
     sasl_oauthbearer_token_file: str
     ssl_truststore_location: str

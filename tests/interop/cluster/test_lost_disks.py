@@ -67,7 +67,7 @@ def test_a_copy_of_a_live_brokers_disk_does_not_evict_it(cluster: Cluster, tmp_p
     producer = Acknowledged(cluster.address)
     producer.send("t", 0, 50)
     producer.finish()
-    shutil.copytree(leader.terms.directory, tmp_path / "copy")
+    shutil.copytree(leader.terms.directory, tmp_path / "copy", ignore=shutil.ignore_patterns("*.tmp"))
     producer.send("t", 50, 50)
     producer.finish()
 
@@ -97,7 +97,7 @@ def test_an_older_copy_that_takes_the_place_of_the_disk_is_recognised(
     producer = Acknowledged(cluster.address)
     producer.send("shared", 0, 50)
     producer.finish()
-    shutil.copytree(original.terms.directory, tmp_path / "copy")
+    shutil.copytree(original.terms.directory, tmp_path / "copy", ignore=shutil.ignore_patterns("*.tmp"))
     producer.send("shared", 50, 50)
     producer.finish()
     assert original.stop() == 0

@@ -113,7 +113,7 @@ def test_a_copy_of_a_live_brokers_disk_and_a_second_broker_of_its_id_are_refused
     producer = Acknowledged(cluster.address)
     producer.send("t", 0, 50)
     producer.finish()
-    shutil.copytree(leader.terms.directory, tmp_path / "copy")
+    shutil.copytree(leader.terms.directory, tmp_path / "copy", ignore=shutil.ignore_patterns("*.tmp"))
     producer.send("t", 50, 50)
     producer.finish()
 

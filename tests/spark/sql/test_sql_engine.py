@@ -12,6 +12,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections import defaultdict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -24,6 +25,7 @@ from odradek.sql.rest_client import RestClient
 PATIENCE_S: Final = 180
 EARLIEST: Final = {"auto.offset.reset": "earliest"}
 CUSTOMERS: Final = 3
+PARENT: Final = 1
 
 
 @contextmanager
@@ -55,31 +57,42 @@ def wait_for(ask: Callable[[], Any], holds: Callable[[Any], bool]) -> Any:
 
 
 def family(process_id: int) -> list[int]:
-    """A process and all below it, whichever thread started them."""
+    """A process and all below it."""
+    children = defaultdict(list)
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit() and (status := status_of(int(entry.name))):
+            children[int(status[PARENT])].append(int(entry.name))
+    members = [process_id]
+    for member in members:
+        members += children[member]
+    return members
+
+
+def status_of(process_id: int) -> list[str]:
+    """What follows its name in proc(5)'s stat: state, parent, ... Empty of one that has gone."""
     try:
-        threads = list(Path(f"/proc/{process_id}/task").iterdir())
-        children = [child for thread in threads for child in (thread / "children").read_text().split()]
+        return Path(f"/proc/{process_id}/stat").read_text().rpartition(")")[2].split()
     except (FileNotFoundError, ProcessLookupError):
         return []
-    return [process_id, *(member for child in children for member in family(int(child)))]
 
 
 def jvm_of(server: subprocess.Popen[str]) -> int:
     """Of its engine. A launcher's shell has gone by the time a query runs."""
-    (java_id,) = (
-        process_id
-        for process_id in family(server.pid)
-        if Path(f"/proc/{process_id}/exe").readlink().name == "java"
-    )
+    (java_id,) = (process_id for process_id in family(server.pid) if program_of(process_id) == "java")
     return java_id
+
+
+def program_of(process_id: int) -> str:
+    """Empty of one that has gone meanwhile: Spark's short-lived Python processes do."""
+    try:
+        return Path(f"/proc/{process_id}/exe").readlink().name
+    except (FileNotFoundError, ProcessLookupError):
+        return ""
 
 
 def is_there(process_id: int) -> bool:
     """A zombie is not: the container's first process may not reap it."""
-    try:
-        return Path(f"/proc/{process_id}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except FileNotFoundError:
-        return False
+    return bool(status := status_of(process_id)) and status[0] != "Z"
 
 
 class Orders:
