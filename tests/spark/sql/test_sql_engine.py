@@ -69,7 +69,7 @@ def family(process_id: int) -> list[int]:
 
 
 def status_of(process_id: int) -> list[str]:
-    """What follows its name in proc(5)'s stat: state, parent, ... Empty of one that has gone."""
+    """What follows its name in proc(5)'s stat: state, parent, ... Empty for a process that has ended."""
     try:
         return Path(f"/proc/{process_id}/stat").read_text().rpartition(")")[2].split()
     except (FileNotFoundError, ProcessLookupError):
@@ -77,13 +77,13 @@ def status_of(process_id: int) -> list[str]:
 
 
 def jvm_of(server: subprocess.Popen[str]) -> int:
-    """Of its engine. A launcher's shell has gone by the time a query runs."""
+    """The process id of its engine. A launcher's shell has gone by the time a query runs."""
     (java_id,) = (process_id for process_id in family(server.pid) if program_of(process_id) == "java")
     return java_id
 
 
 def program_of(process_id: int) -> str:
-    """Empty of one that has gone meanwhile: Spark's short-lived Python processes do."""
+    """Empty for a process that ended meanwhile: Spark's Python processes are short-lived."""
     try:
         return Path(f"/proc/{process_id}/exe").readlink().name
     except (FileNotFoundError, ProcessLookupError):
