@@ -3,7 +3,7 @@
     python -m tools.sync_faces           # write them
     python -m tools.sync_faces --check   # exit 1 when what is there differs
 
-What becomes of an asynchronous class:
+How an asynchronous class is translated:
 
 - A call of its own (`await self.x()`) or of what waits for its face (`await self._waiting.x()`) loses its `await`. Any other
   awaited call runs on the client's thread: `self._loop.call(...)`. `await self.start()` goes: the thread runs from the start.

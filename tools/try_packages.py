@@ -43,7 +43,7 @@ print(engine.active.__name__.rpartition(".")[2])
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trial:
-    """What came of one environment. `engine` is the module that decodes records there."""
+    """The outcome in one environment. `engine` is the module that decodes records there."""
 
     artifact: str
     python: str

@@ -53,7 +53,7 @@ Results = Callable[[str, Path], Iterable[int]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """What became of the orders."""
+    """The outcome of the orders."""
 
     order_count: int
     death_count: int

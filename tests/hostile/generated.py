@@ -49,7 +49,7 @@ _WAITING: Final = frozenset({"JoinGroup", "SyncGroup", "Fetch", "ShareFetch"})
 
 
 class Fate(Enum):
-    """What must come of a frame."""
+    """The outcome that a frame must have."""
 
     ANSWERED = "answered"
     DROPPED = "dropped"

@@ -1,4 +1,4 @@
-"""Generated frames: the same seed makes the same ones, and what must come of each is known beforehand."""
+"""Generated frames: the same seed makes the same ones, and the outcome that each must have is known beforehand."""
 
 from __future__ import annotations
 

@@ -39,7 +39,7 @@ _LIMITED = 'ulimit -n {limit} && exec "$@"'
 
 @dataclass(slots=True, kw_only=True)
 class Outcome:
-    """What came of one attack on so many brokers."""
+    """The outcome of one attack on so many brokers."""
 
     attack: str
     claim: str

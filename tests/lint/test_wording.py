@@ -31,6 +31,19 @@ def test_a_word_is_found_at_its_line(tmp_path: Path, name: str, text: str, word:
     assert finding == f"{name}:3: {word!r}: write {PLAIN[word]}"
 
 
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("src/odradek/a.py", '"""Says what became\n    of it."""\n'),
+        ("docs/a.md", "It says what became\nof it.\n"),
+    ],
+)
+def test_a_phrase_may_go_on_in_the_next_line(tmp_path: Path, name: str, text: str) -> None:
+    write(tmp_path, name, text)
+    (finding,) = findings(tmp_path)
+    assert finding == f"{name}:1: 'what became of': write {PLAIN['what became of']}"
+
+
 def test_names_and_data_are_left_alone(tmp_path: Path) -> None:
     write(tmp_path, "src/odradek/a.py", 'nobody = "nobody"\nx = "nobody-knows"\n"""The name `anew`."""\n')
     assert list(findings(tmp_path)) == []

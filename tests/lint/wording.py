@@ -50,12 +50,24 @@ PLAIN: Final = {
     "for one who": "for a client, a member that",
     "and one who": "and a client, a process that",
     "told": "hears, learns, gets; is reported; is distinguished; is called",
+    "what came of": "the outcome of, the result of",
+    "what comes of": "the outcome of; what happens",
+    "what must come of": "the outcome that it must have",
+    "what may come of": "the outcomes that it may have",
+    "what became of": "the outcome of",
+    "what becomes of": "how it is handled; its next state; the decision about",
+    "what may become of": "which changes are allowed",
+    "whatever comes of": "whatever happens; whatever it does",
+    "whatever became of": "whatever happened to",
+    "whatever becomes of": "whatever happens to",
     "of its own accord": "by itself",
     "of their own accord": "by themselves",
 }
 _TEST_NAME: Final = re.compile(r"^\s*(?:async )?def (test_\w+)", re.MULTILINE)
-_WORDS: Final = re.compile(rf"(?<![\w'-])({'|'.join(PLAIN)})(?![\w'-])", re.IGNORECASE)
-_NAMES: Final = re.compile(r"`[^`]*`")
+_PHRASES: Final = "|".join(PLAIN).replace(" ", r"\s+")
+"""A phrase may go on in the next line."""
+_WORDS: Final = re.compile(rf"(?<![\w'-])({_PHRASES})(?![\w'-])", re.IGNORECASE)
+_NAMES: Final = re.compile(r"`[^`\n]*`")
 _PYTHON_TEXT: Final = frozenset(
     {tokenize.COMMENT, tokenize.STRING, getattr(tokenize, "FSTRING_MIDDLE", tokenize.STRING)}
 )
@@ -70,10 +82,10 @@ def findings(root: Path) -> Iterator[str]:
         text = path.read_text(encoding="utf-8")
         if path.suffix == ".py":
             yield from (f"{where}:{finding}" for finding in _in_test_names(text))
-        pieces = _python_text(text) if path.suffix == ".py" else enumerate(text.splitlines(), start=1)
+        pieces = _python_text(text) if path.suffix == ".py" else [(1, text)]
         for line, piece in pieces:
             for match in _WORDS.finditer(_NAMES.sub("``", piece)):
-                word = match[1].lower()
+                word = " ".join(match[1].lower().split())
                 yield f"{where}:{line + match.string.count(chr(10), 0, match.start())}: {word!r}: write {PLAIN[word]}"
 
 

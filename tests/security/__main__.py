@@ -10,7 +10,7 @@ FOLDERS = ("tests/security", "tests/unit", "tests/scenarios", "tests/property")
 
 
 class Outcomes:
-    """A plugin of pytest: what became of the tests of each check."""
+    """A plugin of pytest: the outcome of the tests of each check."""
 
     def __init__(self) -> None:
         self.numbers: dict[str, tuple[int, ...]] = {}

@@ -63,7 +63,7 @@ class Waiting:
 
 @dataclass(slots=True, kw_only=True)
 class Failures:
-    """What came of the strangers' logins."""
+    """The outcome of the strangers' logins."""
 
     begun: int = 0
     refused: int = 0

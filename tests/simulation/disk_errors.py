@@ -1,4 +1,4 @@
-"""What may come of a life that met a crash or a disk error, and what may not."""
+"""Which outcomes a life may have that met a crash or a disk error."""
 
 from __future__ import annotations
 

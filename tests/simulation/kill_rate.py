@@ -73,7 +73,7 @@ def hunted(name: str) -> Outcome:
 
 
 def measure(scenario: str, progress: Progress) -> int:
-    """Hunt all of a scenario, or of `all`, and print what came of it; 0 when every one was found."""
+    """Hunt all of a scenario, or of `all`, and print the outcome; 0 when every one was found."""
     started_s = time.perf_counter()
     bank = [mutant for mutant in BANK if scenario in ("all", mutant.scenario)]
     outcomes = []

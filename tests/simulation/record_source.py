@@ -23,7 +23,7 @@ class RecordSource:
     """Numbers its records to one partition from 0 on, and remembers across the crashes of brokers.
 
     An idempotent source sends a batch again until it is acknowledged, and with it all that were sent behind
-    it. Another one sends a batch once, and never learns what became of it when the answer is lost.
+    it. Another one sends a batch once, and never learns its outcome when the answer is lost.
     """
 
     name: str

@@ -198,7 +198,7 @@ def _spread(numbers: list[int], most: int) -> list[int]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Hunt:
-    """What came of looking for one planted bug."""
+    """The outcome of the search for one planted bug."""
 
     mutant: Mutant
     seeds_tried: int

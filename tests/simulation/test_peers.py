@@ -74,7 +74,7 @@ class Pair:
         await self.far.spawn(server.listen(OpenListener(name="PLAINTEXT"), "0.0.0.0", PORT))
 
     async def ask(self) -> PeerUnreachable | None:
-        """What came of a heartbeat; None when it was answered."""
+        """The error of a heartbeat; None when it was answered."""
         asked = self.near.spawn(self.peers.ask(OTHER, HEARTBEAT, HeartbeatRequest(group_id="g")))
         try:
             await asked

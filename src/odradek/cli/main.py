@@ -1,4 +1,4 @@
-"""The entry point: which commands there are, and what becomes of every error.
+"""The entry point: which commands there are, and how every error is reported.
 
 Commands are imported when they are run, so that `odradek serve` does not wait for what only the others need.
 """

@@ -1,4 +1,4 @@
-"""What becomes of a leader's proposal who is in sync (AlterPartition, KIP-497). A pure core; refusals have Kafka's codes.
+"""Decides on a leader's proposal of an ISR (AlterPartition, KIP-497). A pure core; refusals have Kafka's codes.
 
 A proposal is made against one state of the partition, named by its two epochs, so that one that was overtaken by an election
 or by another change is refused, and the leader goes on from the newer state. New members must be alive, here to stay (KIP-841),

@@ -27,7 +27,7 @@ TRANSACTION_TIMEOUT_MS: Final = 30_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RedriveProgress:
-    """How far a redrive is: the letters by what became of them, the records sent by their topic."""
+    """How far a redrive is: the letters by their outcome, the records sent by their topic."""
 
     counts: Mapping[Fate, int]
     sent_to: Mapping[str, int]

@@ -27,7 +27,7 @@ class SentBack:
 
 
 class Fate(StrEnum):
-    """What became of a letter."""
+    """The outcome of one letter."""
 
     SENT = "sent"
     NOT_MEANT = "not meant"

@@ -212,7 +212,7 @@ def _source_notes(output: OutputOutline, same: OutputOutline) -> Iterator[_Note]
             text=f"{output.name}: {topic} is read from its first record, or from where an earlier version stopped"
         )
     for topic in sorted(before - after):
-        yield _Note(text=f"{output.name}: {topic} is not read any more; what came of it stays in the state")
+        yield _Note(text=f"{output.name}: {topic} is not read any more; its rows stay in the state")
 
 
 def _topic_note(output: OutputOutline, same: OutputOutline) -> Iterator[_Note]:

@@ -21,7 +21,7 @@ from odradek.protocol.versions import VersionRange, parse_versions
 
 
 class Refusal(Enum):
-    """What becomes of a request that may not do all that it asks."""
+    """How a request is answered that may not do all that it asks."""
 
     REQUEST = "the whole request gets the error"
     ELEMENT = "the element gets the error, the others are served"

@@ -3,7 +3,7 @@
 The rules, and where they come from:
 
 - The high watermark is the smallest end offset in the *maximal* ISR: the one that the controller confirmed and, while a
-  proposal is under way, also those whom it adds (KIP-497). More members only hold it back, so this is safe whatever becomes of
+  proposal is under way, also those whom it adds (KIP-497). More members only hold it back, so this is safe whatever happens to
   the proposal; those whom it removes count until the controller confirmed that. An end offset is what a replica has made
   durable: a follower's is the offset that it fetches from, the leader's own is handed in.
 - A replica that keeps up and may join, but is not in the ISR yet, holds it back too. Otherwise the high watermark could run

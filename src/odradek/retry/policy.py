@@ -24,7 +24,7 @@ class Reject(Exception):
 
 
 class RetryMode(StrEnum):
-    """What becomes of the records behind one that failed."""
+    """How the records behind a failed record are handled."""
 
     NON_BLOCKING = "non-blocking"
     """They go on: the failed record waits in a retry topic. Records of one key may be handled out of order."""

@@ -156,7 +156,7 @@ class Routing:
         *,
         is_final: bool = False,
     ) -> Forward | TryAgain:
-        """What becomes of a record that raised `error` at this attempt. `is_final`: no second try can help."""
+        """Where a record goes that raised `error` at this attempt. `is_final`: no second try can help."""
         policy = self.policy
         has_delay = not is_final and received.attempt <= len(policy.delays) and policy.retries(error)
         at_ms = now_ms + delay_ms(policy.delays[received.attempt - 1]) if has_delay else None

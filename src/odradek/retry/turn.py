@@ -1,4 +1,4 @@
-"""What becomes of the records of one poll: which are handled now, what is sent on, what is committed. No I/O.
+"""A plan for the records of one poll: which are handled now, what is sent on, what is committed. No I/O.
 
 A partition's records are handled in order. One that is not due, or is to be tried again where it is, holds up those
 behind it: they are left, and read again later.
@@ -20,7 +20,7 @@ DEAD = "dead_lettered"
 
 
 class HandlingTurn:
-    """The records of one poll. Ask `next` for a record until there is none, and say after each what came of it."""
+    """The records of one poll. Ask `next` for a record until there is none, and report the outcome of each."""
 
     def __init__(
         self,

@@ -1,4 +1,4 @@
-"""Audit events: what was done, by whom, from where, and what came of it; and the rules that say which are kept.
+"""Audit events: what was done, by whom, from where, and with which outcome; and the rules that say which are kept.
 
 Kinds of events: `change` (an administrative request), `login`, `refusal` (one operation on one resource), `access` (reading
 and writing, only by rule), and `lost`, which says how many could not be kept. An event names resources and settings, never
@@ -23,7 +23,7 @@ _PARTS: Final = ("api", "principal", "client", "resource", "outcome", "kind")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AuditEvent:
-    """`time_ms` since 1970. `outcome` is done, refused, failed, or asked (it was served, whatever came of it)."""
+    """`time_ms` since 1970. `outcome` is done, refused, failed, or asked (it was served; its outcome is not known)."""
 
     time_ms: int
     broker: int

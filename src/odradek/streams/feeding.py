@@ -68,7 +68,7 @@ class FedTopic:
         return when
 
     def frame(self, spark: SparkSession, letters: Letters | None) -> RecordFrame:
-        """All rows so far. `letters`: what becomes of bytes that cannot be decoded."""
+        """All rows so far. `letters`: where bytes go that cannot be decoded."""
         schema = record_schema(self._source)
         try:
             values = pa.Table.from_pylist(self._values, schema=to_arrow_schema(schema, timezone="UTC"))

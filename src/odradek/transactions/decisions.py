@@ -1,4 +1,4 @@
-"""What becomes of a transactional id when a request comes, a timeout passes, or all markers are written. Pure.
+"""The next state of a transactional id when a request comes, a timeout passes, or all markers are written. Pure.
 
 Each function takes the state that the log holds (None: the id is unknown) and returns the state to be written, or raises the
 error that the client gets. The rules are those of Kafka 4.3's coordinator; where two versions of the protocol differ there are

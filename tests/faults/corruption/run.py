@@ -1,4 +1,4 @@
-"""Many trials over every kind of file, and what came of them."""
+"""Many trials over every kind of file, and their outcomes."""
 
 from __future__ import annotations
 

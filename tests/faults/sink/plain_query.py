@@ -166,7 +166,7 @@ def work(job: Job) -> None:
         outcome: Any
         try:
             outcome = prepare.prepare(client, job.sink_id, terms, _rows(job, ranges))
-        except Exception as error:  # noqa: BLE001 - the driver decides what comes of it
+        except Exception as error:  # noqa: BLE001 - the driver decides how to go on
             outcome = f"{type(error).__name__}: {error}"
         pickle.dump(outcome, into)
         into.flush()

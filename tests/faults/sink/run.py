@@ -130,7 +130,7 @@ def _brokers(count: int) -> str:
 
 
 def run(terms: Terms, directory: Path, *, tell: Callable[[str], None] = lambda line: None) -> Result:
-    """What came of it. Nothing is raised for what the sink does wrong."""
+    """The outcome. Nothing is raised for what the sink does wrong."""
     run_result = Result(terms=terms)
     began = time.monotonic()
     with Cluster(brokers=terms.brokers, settings=terms.settings, data=directory / "cluster") as cluster:

@@ -37,7 +37,7 @@ class Case:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Came:
-    """What came of one frame."""
+    """The outcome of one frame."""
 
     api: str
     version: int

@@ -1,4 +1,4 @@
-"""Real clients' requests with a few bytes changed: whatever comes of one, the broker goes on for everyone else."""
+"""Real clients' requests with a few bytes changed: whatever one does, the broker goes on for everyone else."""
 
 from __future__ import annotations
 

@@ -39,7 +39,7 @@ def record_engine() -> None:
 
 
 def _outcome(action: Callable[[], object]) -> Outcome:
-    """What came of it. Both engines must refuse with one and the same code; their sentences may differ."""
+    """The outcome. Both engines must refuse with one and the same code; their sentences may differ."""
     try:
         return "result", action()
     except KafkaError as error:

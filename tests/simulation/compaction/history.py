@@ -1,4 +1,4 @@
-"""The checker of compacted logs: what was sent under which key, what became of it, and what must therefore still be there.
+"""The checker of compacted logs: what was sent under which key, with which outcome, and what must therefore still be there.
 
 Kept outside of every host. Each record carries its identity in a header, as a tombstone has no value to carry it.
 """

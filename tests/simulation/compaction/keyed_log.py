@@ -59,7 +59,7 @@ class Written:
 
 @dataclass(slots=True)
 class Model:
-    """What was written, and what became of it."""
+    """What was written, and its outcome."""
 
     written: dict[int, Written] = field(default_factory=dict)
     """By offset."""

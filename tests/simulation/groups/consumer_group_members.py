@@ -113,7 +113,7 @@ class ConsumerGroupMember:
             await self._heartbeat(client)
 
     async def _doze(self, client: WireClient) -> None:
-        """It uses nothing while it sleeps, and commits what it had before it hears what became of it."""
+        """It uses nothing while it sleeps, and commits what it had before it hears the outcome."""
         tenures = dict(self._tenures)
         for partition in list(self._tenures):
             self._history.stops(self.name, partition)
@@ -217,7 +217,7 @@ class ConsumerGroupMember:
     # -- offsets
 
     async def _commit(self, client: WireClient) -> None:
-        """One of its partitions. No one knows what became of a commit that is not answered."""
+        """One of its partitions. No one knows the outcome of a commit that is not answered."""
         partition = self._rng.choice(sorted(self._tenures) or [0])
         sent = self._history.sends(partition, self._tenures.get(partition, -1))
         place = OffsetCommitRequestPartition(

@@ -229,7 +229,7 @@ class GroupMember:
     # -- offsets
 
     async def _commit(self, client: WireClient) -> None:
-        """One of its partitions. No one knows what became of a commit that is not answered."""
+        """One of its partitions. No one knows the outcome of a commit that is not answered."""
         if not self.owned:
             await self._heartbeat(client)
             return

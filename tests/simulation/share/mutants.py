@@ -32,7 +32,7 @@ def acknowledged_from_memory() -> Patches:
     yield patch.object(LivePartition, "acknowledge", acknowledge)
 
 
-@mutant("what is written is taken for kept, whatever becomes of it", _SCENARIO)
+@mutant("what is written counts as kept, whatever happens to it", _SCENARIO)
 def refused_write_unnoticed() -> Patches:
     def refuse(self: LivePartition, kept: asyncio.Future[None], error: BaseException) -> None:
         if not kept.done():

@@ -272,7 +272,7 @@ class TransactionalClient:
         self._history.aborted(self._transaction)
 
     def _give_up(self) -> None:
-        """Whatever becomes of it: a producer that never asked to commit knows that it is aborted."""
+        """Whatever happens: a producer that never asked to commit knows that it is aborted."""
         if self._transaction is not None:
             if self._transaction.fate is Fate.OPEN:
                 self._history.aborted(self._transaction)

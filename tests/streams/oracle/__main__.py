@@ -36,7 +36,7 @@ Answers = Callable[[list[Document]], list[Outputs | str]]
 
 @dataclass
 class Tally:
-    """What came of the programs so far."""
+    """The outcome of the programs so far."""
 
     topologies: int = 0
     compared: int = 0

@@ -1,4 +1,4 @@
-"""Where a run begins, how much a batch takes, and what becomes of an error inside of Spark."""
+"""Where a run begins, how much a batch takes, and how an error inside of Spark is reported."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Frames to handlers to bytes: what is refused before a handler sees it, and what becomes of answers."""
+"""Frames to handlers to bytes: what is refused before a handler sees it, and how answers leave."""
 
 import asyncio
 from collections.abc import Callable

@@ -5,7 +5,7 @@
     ----
     A: joined generation=1 leader=A#1 protocol=range members=A#1
 
-A block is commands, a line of dashes, and what came of them: answers in the order in which they left, records that were
+A block is commands, a line of dashes, and their outcome: answers in the order in which they left, records that were
 written. `tests/unit/groups/README.md` lists the commands. Member ids read `CLIENT#NUMBER`: the number counts the ids that
 were given out.
 """
@@ -89,7 +89,7 @@ def parse(text: str) -> Iterator[Block]:
 
 
 def rewritten(text: str, script: Script) -> str:
-    """The text with what really came of its commands."""
+    """The text with the real outcome of its commands."""
     blocks = []
     for block in parse(text):
         lines = [*block.text, *block.commands]
@@ -107,7 +107,7 @@ class Script:
         self._seen = 0
 
     def run(self, commands: tuple[str, ...]) -> list[str]:
-        """What came of the commands, as lines."""
+        """The outcome of the commands, as lines."""
         lines = []
         for command in commands:
             name, *words = command.split()

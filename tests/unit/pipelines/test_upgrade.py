@@ -96,7 +96,7 @@ def test_what_comes_and_goes_is_in_the_notes() -> None:
     carried = judged(outline(merged("a", "b")), outline(merged("a", "c")))[UpgradeMode.CARRY]
     assert carried.notes == (
         "out: c is read from its first record, or from where an earlier version stopped",
-        "out: b is not read any more; what came of it stays in the state",
+        "out: b is not read any more; its rows stay in the state",
     )
 
 

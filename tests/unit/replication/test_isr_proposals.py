@@ -1,4 +1,4 @@
-"""How proposals of ISRs reach the controller, and what becomes of its answers."""
+"""How proposals of ISRs reach the controller, and how its answers are applied."""
 
 import asyncio
 from typing import Any

@@ -1,4 +1,4 @@
-"""A partition that leads others: what it answers, and what becomes of waiters when the role ends."""
+"""A partition that leads others: what it answers, and how waiters fail when the role ends."""
 
 from pathlib import Path
 

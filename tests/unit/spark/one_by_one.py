@@ -28,7 +28,7 @@ class OutgoingRecord(NamedTuple):
 
 
 def sent(batch: pa.RecordBatch, layout: RowFormat, marks: Marks | None = None) -> list[OutgoingRecord]:
-    """What becomes of rows, one by one and a column at a time: the same."""
+    """The outcome of rows, one by one and a column at a time: the same."""
     one_by_one = list(outgoing_records(batch, layout, marks=marks, first_sequence=40))
     together = [
         record

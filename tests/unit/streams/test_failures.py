@@ -1,4 +1,4 @@
-"""Records that code of the program's cannot handle: what becomes of them, and that they change no state."""
+"""Records that code of the program's cannot handle: how they are handled, and that they change no state."""
 
 from __future__ import annotations
 

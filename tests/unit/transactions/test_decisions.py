@@ -1,4 +1,4 @@
-"""What becomes of a transactional id: every state against every event, as a table.
+"""The next state of a transactional id: every state against every event, as a table.
 
 A cell says what comes out: the state that is written (with + where the epoch moves on), `same` where nothing is, or an error.
 """

@@ -1,4 +1,4 @@
-"""What becomes of a decision: markers until every partition has its own, then completion; whatever goes wrong on the way."""
+"""What follows a decision: markers until every partition has its own, then completion; whatever goes wrong on the way."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ ATTEMPTS_MAX: Final = 20
 
 
 class Committed(Enum):
-    """What came of a batch."""
+    """The outcome of a batch."""
 
     NOW = auto()
     BEFORE = auto()

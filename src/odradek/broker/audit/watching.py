@@ -1,4 +1,4 @@
-"""Which requests become audit events: changes with what came of them, and data access where a rule asks for it."""
+"""Which requests become audit events: changes with their outcome, and data access where a rule asks for it."""
 
 from __future__ import annotations
 

@@ -49,7 +49,7 @@ _LOOPBACK: Final = "127.0.0.1"
 
 
 class IncarnationEvidence(Enum):
-    """What came of asking."""
+    """The outcome of the requests."""
 
     LIVES = "it lives"
     IS_DEAD = "it is dead"

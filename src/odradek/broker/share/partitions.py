@@ -133,7 +133,7 @@ class LivePartition:
             self._owner.behind(kept)
 
     def _keep(self, batches: Sequence[StateBatch]) -> asyncio.Future[None] | None:
-        """None when there is nothing new to keep. What becomes of the write is seen to, whether or not anyone waits for it."""
+        """None when there is nothing new to keep. The outcome of the write is handled even if no caller waits for it."""
         start_offset = self.core.start_offset
         news = [batch for batch in batches if batch.last_offset >= start_offset]
         if not news and start_offset == self._kept_offset:

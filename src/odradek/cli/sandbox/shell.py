@@ -46,7 +46,7 @@ class Next(Exception):
 
 
 class Shell:
-    """Carries out commands, and says what came of them."""
+    """Carries out commands, and prints their outcome."""
 
     def __init__(self, playground: Playground) -> None:
         self._playground = playground

@@ -63,8 +63,8 @@ NO_SUCH_RECORD = OffsetAndTimestamp(offset=-1)
 class AsyncAdmin:
     """Administers a cluster from one event loop.
 
-    A call about one thing raises that thing's KafkaError; a call about several raises PartialFailureError, which says what
-    became of each. Calls retry what is worth retrying for `timeout_s`, by default default.api.timeout.ms.
+    A call about one thing raises that thing's KafkaError; a call about several raises PartialFailureError, which holds the
+    outcome of each. Calls retry what is worth retrying for `timeout_s`, by default default.api.timeout.ms.
     """
 
     def __init__(

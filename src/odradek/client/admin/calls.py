@@ -1,4 +1,4 @@
-"""How admin calls reach the right broker, retry what is worth it, and tell of each item what became of it."""
+"""How admin calls reach the right broker, retry what is worth it, and report the outcome of each item."""
 
 from __future__ import annotations
 

@@ -20,8 +20,8 @@ class SyncParts:
         with Admin("127.0.0.1:9092") as admin:
             admin.create_topics([NewTopic("flights", partitions=3)])
 
-    A call about one thing raises that thing's KafkaError; a call about several raises PartialFailureError, which says what
-    became of each. Calls retry what is worth retrying for `timeout_s`, by default default.api.timeout.ms.
+    A call about one thing raises that thing's KafkaError; a call about several raises PartialFailureError, which holds the
+    outcome of each. Calls retry what is worth retrying for `timeout_s`, by default default.api.timeout.ms.
     """
 
     def __init__(

@@ -1,8 +1,8 @@
 """What a member is in either protocol: its identity, what it owns, what its user must do next, and when it was last seen
 to poll. The two protocols are `classic.py` and `reconciling.py`.
 
-A core is driven by its service (`membership.py`): `due` says what to send now, `answered` and `failed` tell it what came
-of that, `handed_over` that the user's side has done what `handover` asks for. No I/O and no clock: times are arguments.
+A core is driven by its service (`membership.py`): `due` says what to send now, `answered` and `failed` are the
+outcome, `handed_over` says that the user's side has done what `handover` asks for. No I/O and no clock: times are arguments.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Runs a member's core (`member.MemberCore`) on the event loop: sends what is due, tells it what came of that, and shows the
+"""Runs a member's core (`member.MemberCore`) on the event loop: sends what is due, passes on the outcome, and shows the
 user's side what it has to do (`handover`).
 
 Requests of the group go on connections of their own: JoinGroup is answered when the whole group has joined, and answers

@@ -14,7 +14,7 @@ from odradek.model.errors import ErrorCode
 
 
 class ProduceErrorAction(Enum):
-    """What becomes of a batch."""
+    """What the producer does with a batch after an error."""
 
     DELIVERED = auto()
     RETRY = auto()

@@ -56,7 +56,7 @@ class SequenceNumbers:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AttemptResult:
-    """What became of one attempt: the broker's answer, or NETWORK_EXCEPTION when there was none."""
+    """The outcome of one attempt: the broker's answer, or NETWORK_EXCEPTION when there was none."""
 
     code: ErrorCode
     error: Exception | None = None  # stored-error: never raised: the batch keeps what it says

@@ -42,7 +42,7 @@ class Producer:
             print(delivery.result().offset)
 
     `send` only puts the record into a batch in memory: a thread behind the producer sends batches and reads answers. Look
-    at the returned `Delivery`, or call `flush`, to learn what became of it: failures no one looked at are raised there.
+    at the returned `Delivery`, or call `flush`, to learn its outcome: failures no one looked at are raised there.
 
     Settings are Kafka's, as keyword arguments; see `ProducerSettings` for all of them.
     """

@@ -309,7 +309,7 @@ class BrokerChanges:
     async def _change_partitions(
         self, reason: str, step: Step, *, everywhere: bool = False, among: frozenset[ReplicaId] = frozenset()
     ) -> None:
-        """Take each partition a step, and commit what came of it together with who is in service now."""
+        """Take each partition a step, and commit the outcome together with who is in service now."""
         liveness = self.liveness()
         changed = list(self._stepped(liveness, step, everywhere=everywhere, among=among))
         brokers = tuple(liveness.brokers[broker] for broker in sorted(liveness.brokers))

@@ -143,7 +143,7 @@ class TopicPatterns:
 
     def __init__(self) -> None:
         self._known: OrderedDict[str, tuple[TopicPattern | ErrorContent, int]] = OrderedDict()
-        """What became of each, and what it weighed when it was used last."""
+        """The outcome of each, and what it weighed when it was used last."""
         self._weight = 0
 
     def __len__(self) -> int:

@@ -1,4 +1,4 @@
-"""What becomes of delegation tokens (KIP-48, KIP-373): who may make, renew and end them, and until when they count. Pure."""
+"""Decisions about delegation tokens (KIP-48, KIP-373): who may make, renew and end them, and until when they count. Pure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What becomes of one batch in a compaction. Pure, but for the records, which the key map decides about."""
+"""What compaction does with one batch. Pure, but for the records, which the key map decides about."""
 
 from __future__ import annotations
 

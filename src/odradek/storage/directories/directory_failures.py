@@ -1,4 +1,4 @@
-"""Disk errors of data directories: work on other threads that may meet one, and what becomes of the directory's logs."""
+"""Disk errors of data directories: work on other threads that may meet one, and how the directory's logs go offline."""
 
 from __future__ import annotations
 

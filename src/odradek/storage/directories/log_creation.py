@@ -23,7 +23,7 @@ class LogCreationBatch:
         self._under_way: dict[asyncio.Task[None], None] = {}
 
     async def carry_out(self, steps: Steps[T]) -> T:
-        """What comes of it, on another thread."""
+        """Its outcome, on another thread."""
         loop = asyncio.get_running_loop()
         outcome: asyncio.Future[T] = loop.create_future()
         if not self._waiting:

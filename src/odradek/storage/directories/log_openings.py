@@ -157,7 +157,7 @@ class LogOpenings:
         return opened
 
     def _keep_in_mind(self, directory: LogDirectory, name: TopicPartition, topic_id: UUID) -> None:
-        """The next checkpoint says that the log was here, whatever becomes of the evidence elsewhere."""
+        """The next checkpoint says that the log was here, whatever happens to the evidence elsewhere."""
         if not any(online.held.get(name) == topic_id for online in self._placement.online()):
             directory.hold(name, topic_id)
             directory.has_unwritten_losses = True

@@ -12,7 +12,7 @@ from typing import Generic, TypeVar
 T = TypeVar("T")
 
 Steps = Generator[Callable[[], None], None, T]
-"""Yields what makes something durable, is resumed when that is done, and returns what came of the work. What the sync raises
+"""Yields what makes something durable, is resumed when that is done, and returns the outcome of the work. What the sync raises
 is raised inside."""
 
 
@@ -25,7 +25,7 @@ def carry_out(steps: Steps[T]) -> T:
 
 
 def carry_out_together(many: Iterable[Steps[T]]) -> list[T | Exception]:
-    """What came of each, or its error, which leaves the others alone. Blocks."""
+    """The outcome of each, or its error, which leaves the others alone. Blocks."""
     runs = [_Run(steps) for steps in many]
     under_way = runs
     while under_way := [run for run in under_way if run.sync is not None]:

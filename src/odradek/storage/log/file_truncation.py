@@ -38,7 +38,7 @@ _VERSION: Final = "0"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TruncationPlan:
-    """What becomes of the files. It is what the file `truncation` says."""
+    """Which files are cut, and which removed: the contents of the file `truncation`."""
 
     base_offset: int
     """Of the segment that is the last one from now on."""

@@ -1,6 +1,6 @@
 """What brings a log to the disk: flushes, the last one at a clean close, removals of files, repairs after a full disk.
 
-`FlushJob`, `RemovalJob` and `RepairJob` carry what must block to other threads; what became of them is noted here, on the loop.
+`FlushJob`, `RemovalJob` and `RepairJob` carry what must block to other threads; their outcomes are noted here, on the loop.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What is to be opened, what came of it, and what the steps in between share."""
+"""What is to be opened, the outcome, and what the steps in between share."""
 
 from __future__ import annotations
 

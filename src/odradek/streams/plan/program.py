@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 OnError: TypeAlias = Literal["fail", "skip", "dead-letter"]
-"""What becomes of a record that cannot be decoded, or for which code of the program raises."""
+"""How a record is handled that cannot be decoded, or for which code of the program raises."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -55,7 +55,7 @@ class Program:
         return emit
 
     def check_errors(self) -> None:
-        """ConfigError where `on_error` and `bad` do not say what becomes of a record."""
+        """ConfigError where `on_error` and `bad` do not say how to handle a record."""
         if self.on_error not in get_args(OnError):
             raise ConfigError(f"on_error is one of {', '.join(get_args(OnError))}, not {self.on_error!r}")
         if self.on_error == "dead-letter" and self.bad is None:

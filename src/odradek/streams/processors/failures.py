@@ -31,7 +31,7 @@ class RecordFailedError(OdradekError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Letters:
-    """What becomes of records that fail. `topic`: their dead letters go there; None: they are left out, and logged.
+    """How failing records are handled. `topic`: their dead letters go there; None: they are left out, and logged.
     `is_quiet`: another query of the program does that.
     """
 
@@ -41,7 +41,7 @@ class Letters:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LetterRules:
-    """What becomes of failing records in one query of a program. `elsewhere`: operators whose letters another one writes."""
+    """How failing records are handled in one query of a program. `elsewhere`: operators whose letters another one writes."""
 
     program: Program
     elsewhere: frozenset[str] = frozenset()

@@ -45,7 +45,7 @@ class TaskState(Protocol):
 
     stream_time: int
     timer_failed: Callable[[Exception], None] | None
-    """What becomes of a timer of the user's that raises; None: the batch fails."""
+    """How a timer of the user's that raises is handled; None: the batch fails."""
     wall_clock: int
 
     def get(self, name: str, key: Fields | None) -> Any: ...

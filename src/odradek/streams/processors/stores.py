@@ -35,7 +35,7 @@ class IterableStore(ByteStore, Protocol):
 
 
 class RecordingStore:
-    """Remembers what becomes of each name that is written: its new bytes, or None."""
+    """Remembers each name that is written: its new bytes, or None."""
 
     def __init__(self, store: ByteStore) -> None:
         self._store = store

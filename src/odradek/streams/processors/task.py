@@ -173,7 +173,7 @@ def run_batch(
 ) -> Iterator[tuple[list[int], UpdateRow]]:
     """What the processor says, each with its order: that of the row which caused it, and its number among the row's.
 
-    `wall_clock`: the time of day in milliseconds. What is due then comes before the rows. `failures` says what becomes of rows
+    `wall_clock`: the time of day in milliseconds. What is due then comes before the rows. `failures` says how to handle rows
     that the processor cannot handle. They change nothing of the state.
     """
     state = CachedState(store, wall_clock)

@@ -59,7 +59,7 @@ class Tasks:
     changelogs: Callable[[str], StateChangelog] | None = None
     script: tuple[ScriptStep, ...] = ()
     letters: Callable[[str], Letters | None] = _no_letters
-    """What becomes of records that an operator cannot handle, by its name; None: they end the query."""
+    """How records are handled that an operator refuses, by its name; None: they end the query."""
     topics: Mapping[int, str] = field(default_factory=dict)
     """By the number of a source."""
 

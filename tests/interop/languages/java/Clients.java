@@ -292,7 +292,7 @@ public class Clients {
         return Map.of("accepted", accepted.size(), "first", taken[0], "second", taken[1]);
     }
 
-    /** One consumer takes records and never says what became of them; another gets all in the end. */
+    /** One consumer takes records and never acknowledges them; another gets all in the end. */
     static Object shareHold() throws Exception {
         sharesFromTheBeginning();
         Set<String> held = ConcurrentHashMap.newKeySet();

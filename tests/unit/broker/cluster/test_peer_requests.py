@@ -1,4 +1,4 @@
-"""Questions to other brokers: which share a request, which wait, and what becomes of them when it fails."""
+"""Questions to other brokers: which share a request, which wait, and how they fail with it."""
 
 from __future__ import annotations
 

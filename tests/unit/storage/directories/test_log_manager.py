@@ -1,4 +1,4 @@
-"""Data directories: whose they are, which logs they hold, and what becomes of them."""
+"""Data directories: whose they are, which logs they hold, and how they open, move and close."""
 
 from __future__ import annotations
 

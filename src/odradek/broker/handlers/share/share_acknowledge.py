@@ -1,4 +1,4 @@
-"""ShareAcknowledge (79): what became of acquired records (KIP-932). Versions 1-2; locks are renewed from v2 (KIP-1222).
+"""ShareAcknowledge (79): accept, release or reject acquired records (KIP-932). Versions 1-2; v2 renews locks (KIP-1222).
 
 Answered when it is durable. Its session is that of ShareFetch, which alone opens one; epoch -1 closes it, and what the member
 did not acknowledge comes back.

@@ -1,4 +1,4 @@
-"""ShareAcknowledge (key 79): say what became of records acquired from a share group (KIP-932).
+"""ShareAcknowledge (key 79): accept, release or reject records acquired from a share group (KIP-932).
 
 Acknowledgements may also ride on the next ShareFetch, whose types and sessions this request shares. Version 0 was
 early access and is gone.
