@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from ipaddress import ip_address
 from typing import Any, Final
 
 from odradek.config.definition import DynamicUpdate, Setting
@@ -70,9 +71,9 @@ class ListenerSecurity:
 
 
 def listener_security(
-    values: Mapping[str, str], listeners: Iterable[Listener]
+    values: Mapping[str, str], listeners: Iterable[Listener], advertised: Iterable[Listener] = ()
 ) -> tuple[dict[str, ListenerSecurity], list[str]]:
-    """By listener's name, and warnings. ConfigError for what cannot be."""
+    """By listener's name, and warnings. ConfigError for what cannot be. `advertised`: where clients are sent."""
     problems: list[str] = []
     warnings: list[str] = []
     security: dict[str, ListenerSecurity] = {}
@@ -88,7 +89,34 @@ def listener_security(
     if problems:
         raise ConfigError("; ".join(problems))
     warnings += _idle(values, security)
+    warnings += _without_host_name(listeners, {listener.name: listener for listener in advertised}, security)
     return security, warnings
+
+
+def _without_host_name(
+    listeners: Iterable[Listener],
+    advertised: Mapping[str, Listener],
+    security: Mapping[str, ListenerSecurity],
+) -> Iterator[str]:
+    """Warnings about listeners with Kerberos whose clients are sent to an address: a ticket is for a name."""
+    for listener in listeners:
+        if GSSAPI not in security[listener.name].mechanisms:
+            continue
+        reached = advertised.get(listener.name, listener)
+        if _is_address(reached.host):
+            where = f"advertises {reached.host}" if listener.name in advertised else "advertises no name"
+            yield (
+                f"listener {listener} has GSSAPI and {where}: clients ask for a ticket of kafka/NAME, and an address is "
+                f"no name; set advertised.listeners to {listener.name}://NAME:{reached.port or 'PORT'}"
+            )
+
+
+def _is_address(host: str) -> bool:
+    try:
+        ip_address(host or "0.0.0.0")
+    except ValueError:
+        return False
+    return True
 
 
 def _idle(values: Mapping[str, str], security: Mapping[str, ListenerSecurity]) -> Iterator[str]:

@@ -62,7 +62,9 @@ def _load(values: Mapping[str, str]) -> tuple[BrokerConfig, list[str]]:
     warnings.extend(_unopened(parsed))
     values_at: dict[Path, Any] = {BROKER_PATHS[key]: value for key, value in own.items()}
     config = with_values(BrokerConfig(log=_topic_defaults(parsed), originals=originals), values_at)
-    security, more = listener_security(originals, config.network.listeners)
+    security, more = listener_security(
+        originals, config.network.listeners, config.network.advertised_listeners
+    )
     return replace(config, security=security), warnings + more
 
 

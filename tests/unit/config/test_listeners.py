@@ -4,6 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from odradek.config.broker import BrokerConfig
 from odradek.config.listeners import (
     Listener,
     check_advertised,
@@ -89,3 +90,27 @@ def test_no_text_does_more_than_raise_a_config_error(text: str) -> None:
             parse_one(text)
         except ConfigError:
             pass
+
+
+@pytest.mark.parametrize(
+    ("advertised", "words"),
+    [
+        ("", "advertises no name"),
+        ("SASL_PLAINTEXT://10.0.0.7:9093", "advertises 10.0.0.7"),
+        ("SASL_PLAINTEXT://[::1]:9093", "advertises ::1"),
+        ("SASL_PLAINTEXT://broker.example:9093", ""),
+    ],
+)
+def test_a_listener_with_kerberos_that_advertises_no_host_name_is_warned_of(
+    advertised: str, words: str
+) -> None:
+    values = {
+        "listeners": "SASL_PLAINTEXT://0.0.0.0:9093",
+        "sasl.enabled.mechanisms": "GSSAPI",
+        "sasl.kerberos.service.name": "kafka",
+        "sasl.jaas.config": 'x.Krb5LoginModule required keyTab="k" principal="kafka/broker.example@EXAMPLE";',
+    }
+    if advertised:
+        values["advertised.listeners"] = advertised
+    _, warnings = BrokerConfig.load(values)
+    assert [words in warning for warning in warnings] == [True] * bool(words)

@@ -79,7 +79,7 @@ def parse_jwks(text: str | bytes, where: str) -> dict[str, IssuerKey]:
         }
     except ImportError:
         raise ConfigError("OAUTHBEARER needs pip install 'odradek[security]'") from None
-    except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError, LoginRefused):
         raise ConfigError(f"{where} is no JWKS document") from None
     if not keys:
         raise ConfigError(
