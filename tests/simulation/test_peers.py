@@ -75,7 +75,7 @@ class Pair:
 
     async def ask(self) -> PeerUnreachable | None:
         """The error of a heartbeat; None when it was answered."""
-        asked = self.near.spawn(self.peers.ask(OTHER, HEARTBEAT, HeartbeatRequest(group_id="g")))
+        asked = self.near.spawn(self.peers.send(OTHER, HEARTBEAT, HeartbeatRequest(group_id="g")))
         try:
             await asked
         except PeerUnreachable as error:

@@ -43,7 +43,7 @@ class ThreadRunner:
         loaded = LoadedProgram(module=ModuleType(MODULE), app=program(session))
         self._code = follow(PipelineRun(loaded, terms, session), self._commands, self._reports.put)
 
-    def tell(self, command: Command) -> None:
+    def send(self, command: Command) -> None:
         self._commands.put(command)
 
     def kill(self) -> None:

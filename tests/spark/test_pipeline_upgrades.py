@@ -19,7 +19,7 @@ from odradek.pipelines.outlining import outline_of_streams
 from odradek.pipelines.status import Phase
 from odradek.pipelines.store import PipelineStore
 from odradek.pipelines.upgrade import UpgradeMode
-from odradek.pipelines.upgrading import NextProgram, look, upgrade
+from odradek.pipelines.upgrading import NextProgram, preview, upgrade
 from odradek.streams import Streams
 
 if TYPE_CHECKING:
@@ -103,7 +103,8 @@ class Upgraded:
         outline = outline_of_streams(self._programs[file](None).program)
         program = NextProgram(file=file, args=(), outline=outline, continued=outline)
         verdicts = {
-            verdict.mode: verdict for verdict in look(self._store, self._store.document(self._name), program)
+            verdict.mode: verdict
+            for verdict in preview(self._store, self._store.document(self._name), program)
         }
         assert verdicts[mode].is_possible, verdicts[mode]
         upgrade(self._store, self._name, program, mode, by="ann", now_ms=0, swap_lag=1_000)

@@ -153,7 +153,7 @@ def test_the_same_file_runs_on_two_workers(
 
     try:
         until(has_read_all, "all records are read")
-        runner.tell(Command.STOP)
+        runner.send(Command.STOP)
         assert until(lambda: runner.end() is not None, "it stops")
         assert runner.end() == 0
     finally:

@@ -257,13 +257,13 @@ def _follow(query: StreamingQuery, tell: Tell, should_stop: Callable[[], bool]) 
     last_batch_id = -1
     try:
         while not query.awaitTermination(WAIT_S) and not should_stop():
-            last_batch_id = _tell_progress(query, tell, last_batch_id)
-        _tell_progress(query, tell, last_batch_id)
+            last_batch_id = _report_progress(query, tell, last_batch_id)
+        _report_progress(query, tell, last_batch_id)
     finally:
         query.stop()
 
 
-def _tell_progress(query: StreamingQuery, tell: Tell, last_batch_id: int) -> int:
+def _report_progress(query: StreamingQuery, tell: Tell, last_batch_id: int) -> int:
     for progress in query.recentProgress:
         if progress["batchId"] > last_batch_id and progress["numInputRows"]:
             seconds = progress["durationMs"].get("triggerExecution", 0) / 1_000

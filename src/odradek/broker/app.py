@@ -192,7 +192,7 @@ class Broker:
         context = self._context = self._new_context(config, cluster, replicas, me)
         context.quotas.update(image.client_quotas)
         if context.authorizer is not None:
-            authorizers.take_acls(context.authorizer, image)
+            authorizers.update_acls(context.authorizer, image)
             context.gate = gate.Gate(context, context.authorizer)
         if config.audit.sinks:
             self._trail = audit_wiring.begin_audit(context, me, self._current_config)
@@ -212,7 +212,7 @@ class Broker:
             session_timeout_s=session_timeout_ms / 1000,
             security=self._listeners.to_others,
         )
-        await replicas.load(image, config, await identity.look())
+        await replicas.load(image, config, await identity.load())
         await self._listen(context)
         await self._join(cluster, registry, directories, identity)
         self._identity = identity
@@ -248,7 +248,7 @@ class Broker:
     ) -> BrokerContext:
         runtime = self._runtime
         coordinators = self._coordinators = CoordinatorRuntime()
-        coordinators.ask_peer = cluster.ask
+        coordinators.send_to_peer = cluster.send
         replicas.announce(on_led=coordinators.led, on_lost=coordinators.lost)
         producer_ids = self._producer_ids = ProducerIds(_blocks(cluster, me).allocate)
         kinds = self._kinds = self._expect_coordinators(coordinators, cluster, replicas, producer_ids)
@@ -458,7 +458,7 @@ class Broker:
                 self._write_checkpoints,
             ),
             Round("extents", _EXTENTS_SECONDS, replicas.write_extents),
-            Round("certificates", CERTIFICATES_LOOK_SECONDS, self._listeners.look_at_files),
+            Round("certificates", CERTIFICATES_LOOK_SECONDS, self._listeners.reload_certificates),
             Round("issuer keys", KEYS_LOOK_SECONDS, self._listeners.refresh_keys),
             Round("delegation tokens", config.delegation.expiry_check_interval_ms / 1000, self._sweep_tokens),
             Round("storage", _STORAGE_CHECK_SECONDS, replicas.try_to_recover),
@@ -495,7 +495,7 @@ class Broker:
         if after.client_quotas != before.client_quotas:
             broker.quotas.update(after.client_quotas)
         if broker.authorizer is not None and after.acls is not before.acls:
-            authorizers.take_acls(broker.authorizer, after)
+            authorizers.update_acls(broker.authorizer, after)
         if _dynamic(self._config, after) != _dynamic(self._config, before):
             await self._reconfigure(broker, after)
         logs = await broker.replicas.apply(before, after, broker.config)
@@ -573,7 +573,7 @@ def _blocks(cluster: ClusterLink, me: BrokerId) -> BlocksOfController:
         me,
         lambda: cluster.image,
         lambda: cluster.controller.allocate_producer_ids(),
-        lambda: cluster.ask,
+        lambda: cluster.send,
     )
 
 

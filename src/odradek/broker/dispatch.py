@@ -181,7 +181,7 @@ class Dispatcher:
             api_version=version,
             client_id=header.client_id or "",
             correlation_id=header.correlation_id,
-            requester=requester or self._asker(connection),
+            requester=requester or self._requester_of(connection),
         )
         if self._quotas.active and not self._is_of_broker(context):
             # Replication has throttles of its own; a muted broker would fall out of sync.
@@ -205,7 +205,7 @@ class Dispatcher:
             return self._finish(response, connection, header, charge)
         return self._encoded(connection, header, charge, response)
 
-    def _asker(self, connection: Connection) -> Requester:
+    def _requester_of(self, connection: Connection) -> Requester:
         principals = self._broker.principals
         known = connection.requester
         return known if principals is None else principals.of(known, connection.listener.name)
@@ -229,7 +229,7 @@ class Dispatcher:
         self, connection: Connection, header: RequestHeader, frame: bytes, requester: Requester | None
     ) -> Chunks | None:
         """What the controller answers; without one, what this broker can say itself, or nothing if the peer has gone."""
-        asker = requester or self._asker(connection)
+        asker = requester or self._requester_of(connection)
         response = await self._broker.cluster.forwarding.answer(
             frame, asker, lambda: connection.peer_finished
         )
@@ -288,7 +288,7 @@ class Dispatcher:
         """As far as the peer says so; with an authorizer it must be allowed what only brokers are, too."""
         if context.connection.client_software[0] != BROKER_SOFTWARE:
             return False
-        authorizer, asker = self._broker.authorizer, self._asker(context.connection)
+        authorizer, asker = self._broker.authorizer, self._requester_of(context.connection)
         return authorizer is None or authorizer.may(
             asker.principal, asker.host, AclOperation.CLUSTER_ACTION, AclResourceType.CLUSTER, CLUSTER_NAME
         )

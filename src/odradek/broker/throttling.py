@@ -186,7 +186,7 @@ class Mutations:
         self._client_id = context.client_id
         self._strict = context.api_version >= strict_since
 
-    def take(self, partition_count: int) -> None:
+    def record(self, partition_count: int) -> None:
         """Before the change. THROTTLING_QUOTA_EXCEEDED when it must not be made now."""
         if not self._quotas.active:
             return
@@ -196,9 +196,9 @@ class Mutations:
         self._quotas.record_mutations(self._user, self._client_id, partition_count, now)
 
     def refusal(self, partition_count: int) -> KafkaError | None:
-        """`take`, with the error as a value."""
+        """`record`, with the error as a value."""
         try:
-            self.take(partition_count)
+            self.record(partition_count)
         except KafkaError as error:
             return error
         return None

@@ -126,7 +126,7 @@ def describe(keys: tuple[str, ...], as_json: bool) -> None:
         setting
         for table in (TOPIC_SETTINGS, BROKER_SETTINGS)
         for setting in table.values()
-        if not setting.internal and _asked_for(setting, keys)
+        if not setting.internal and _is_selected(setting, keys)
     ]
     for key in keys:
         if not any(key in setting.key for setting in settings):
@@ -151,7 +151,7 @@ def describe(keys: tuple[str, ...], as_json: bool) -> None:
         click.echo("\n\n".join(_paragraph(setting) for setting in settings))
 
 
-def _asked_for(setting: Setting, keys: tuple[str, ...]) -> bool:
+def _is_selected(setting: Setting, keys: tuple[str, ...]) -> bool:
     """An exact name asks for that setting alone."""
     if not keys:
         return setting.effective

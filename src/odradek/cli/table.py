@@ -134,7 +134,7 @@ def get(
 
     A running `table serve` answers at once, in its own formats. Without one, the topic is read from its beginning to its end.
     """
-    rows = _asked(server or _DEFAULT_SERVER, topic, key, is_wanted=server is not None)
+    rows = _rows_of_server(server or _DEFAULT_SERVER, topic, key, is_wanted=server is not None)
     if rows is None:
         check_reachable(bootstrap)
         listed = asyncio.run(
@@ -167,7 +167,7 @@ def _text(row: Mapping[str, Any]) -> str:
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 
-def _asked(server: str, topic: str, key: str, *, is_wanted: bool) -> list[dict[str, Any]] | None:
+def _rows_of_server(server: str, topic: str, key: str, *, is_wanted: bool) -> list[dict[str, Any]] | None:
     """What a server says: rows, without their freshness; None where there is no such server, or no such table there."""
     place = urllib.parse.urlsplit(server)
     if place.scheme != "http" or not place.hostname:

@@ -109,7 +109,7 @@ class ClientSettings(SecuritySettings):
         """
         if _PROVIDERS in config:
             written = {key: text for key, text in config.items() if isinstance(text, str)}
-            config = {**config, **providers.looked_up(written)}
+            config = {**config, **providers.resolved(written)}
             config = {key: value for key, value in config.items() if not key.startswith(_PROVIDERS)}
         names = {setting.key: name for name, setting in cls.settings.items()}
         names["bootstrap.servers"] = "bootstrap_servers"

@@ -12,7 +12,7 @@ def connection_settings(path: str, said_by: str) -> dict[str, str]:
     file with secrets that others may read.
     """
     written = sources.from_file(path).values
-    values = providers.looked_up(written)
+    values = providers.resolved(written)
     known = {setting.key: setting for setting in SecuritySettings.settings.values()}
     chosen = {key: value for key, value in values.items() if key in known or key in OTHER_SPELLINGS}
     if any(

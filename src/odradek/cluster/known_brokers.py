@@ -110,7 +110,7 @@ class DiskClaim:
         tokens = {generation.token for generation in known.directories.values()}
         return bool(tokens & self._own_tokens)
 
-    async def taken(self, registry: Registry) -> int:
+    async def committed_version(self, registry: Registry) -> int:
         """The version of the node, after the step was taken."""
         node = await registry.get(self.after.path)
         return -1 if node is None or node.data != self.after.data() else node.version

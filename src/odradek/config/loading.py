@@ -17,7 +17,7 @@ from odradek.config.broker import (
 )
 from odradek.config.data_directory import absolute_directory, default_data_directory
 from odradek.config.definition import DynamicUpdate, nearest
-from odradek.config.files.providers import PREFIX, looked_up, refuse_variables
+from odradek.config.files.providers import PREFIX, refuse_variables, resolved
 from odradek.config.listener_security import dynamic_of_listener, is_of_listener, listener_security
 from odradek.config.listeners import (
     Listener,
@@ -36,7 +36,7 @@ Values = dict[str, Any]
 
 def load(values: Mapping[str, str]) -> tuple[BrokerConfig, list[str]]:
     """See `BrokerConfig.load`."""
-    return _load(looked_up(values))
+    return _load(resolved(values))
 
 
 def _load(values: Mapping[str, str]) -> tuple[BrokerConfig, list[str]]:

@@ -93,7 +93,7 @@ class _Run:
         for record in self._topic.records(self._begin):
             if self._core.has_enough:
                 break
-            self._take(read_letter(record))
+            self._handle(read_letter(record))
             if self._is_full():
                 self._commit()
                 report(self.progress())
@@ -107,7 +107,7 @@ class _Run:
         self._positions[number] = start
         return start
 
-    def _take(self, letter: DeadLetter) -> None:
+    def _handle(self, letter: DeadLetter) -> None:
         fate = self._core.fate(letter)
         self._positions[letter.partition] = letter.offset + 1
         if fate is not Fate.SENT:
@@ -137,7 +137,7 @@ class _Run:
             return
         for partition, position in self._positions.items():
             self._core.settle(partition, position)
-        for key, value in self._core.take_records():
+        for key, value in self._core.drain_records():
             self._producer.send(REDRIVES_TOPIC, value, key=key, partition=0)
         offsets = {
             TopicPartition(self._topic.name, number): self._core.first_left(number, log_start)

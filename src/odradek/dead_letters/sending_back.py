@@ -85,7 +85,7 @@ class RedriveCore:
         self._close_run(partition, position)
         self._run_starts[partition] = position
 
-    def take_records(self) -> Iterator[StateRecord]:
+    def drain_records(self) -> Iterator[StateRecord]:
         """What to write into the present transaction, so that what was settled stays so."""
         closed, self._closed = self._closed, {}
         for partition, changes in closed.items():

@@ -241,7 +241,7 @@ class Connection(asyncio.BufferedProtocol):
         self._backlog.extend(frames)
         self._serve_backlog()
         if reader.large_frame_bytes:
-            self._ask_for_room()
+            self._request_room()
 
     def _received_part(self, nbytes: int) -> None:
         self._trickled_bytes += nbytes
@@ -249,9 +249,9 @@ class Connection(asyncio.BufferedProtocol):
             self._trickled_bytes = 0
             self.last_active = self._server.now()
         if self._reader.large_frame_bytes:
-            self._ask_for_room()
+            self._request_room()
 
-    def _ask_for_room(self) -> None:
+    def _request_room(self) -> None:
         """A large frame has begun, or goes on: it may need more room."""
         reader, requests = self._reader, self._server.requests
         share = self._share
@@ -264,7 +264,7 @@ class Connection(asyncio.BufferedProtocol):
             self._share = share
         share.received_bytes = reader.pending_bytes
         if reader.starved:
-            if requests.ask(share, self._server.now()):
+            if requests.request_room(share, self._server.now()):
                 reader.allow(share.granted_bytes)
             else:
                 self._is_starved = True
@@ -543,7 +543,7 @@ class Connection(asyncio.BufferedProtocol):
             return
         total_bytes = self._replies.ready_bytes
         if total_bytes:
-            chunks = self._replies.take()
+            chunks = self._replies.drain()
             self.last_active = self._server.now()
             self._sending.write(chunks, total_bytes)
             if not self._peer_reads:

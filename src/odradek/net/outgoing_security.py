@@ -68,7 +68,7 @@ class LoginCredentials:
     kerberos: KerberosIdentity | None = None
 
     @property
-    def asks_others(self) -> bool:
+    def contacts_others(self) -> bool:
         """Whether a step may wait for another server: it belongs on a thread."""
         return self.kerberos is not None
 
@@ -151,7 +151,7 @@ async def log_in(ask: Callable[[Message], Awaitable[Any]], credentials: LoginCre
     lifetime_ms = 0
     try:
         for _ in range(_STEPS_MAX):
-            if credentials.asks_others:
+            if credentials.contacts_others:
                 response = await asyncio.to_thread(exchange.step, challenge)
             else:
                 response = exchange.step(challenge)

@@ -152,7 +152,7 @@ class PeerConnection(asyncio.BufferedProtocol):
             await self._greet(timeout_s)
             if security.login is not None:
                 lifetime_ms = await outgoing_security.log_in(
-                    partial(self._ask_login, timeout_s), security.login, address[0]
+                    partial(self._send_login, timeout_s), security.login, address[0]
                 )
                 if lifetime_ms:
                     self._expires = self._now() + lifetime_ms / 1000 * _LIFETIME_USED
@@ -162,7 +162,7 @@ class PeerConnection(asyncio.BufferedProtocol):
         except outgoing_security.LoginFailed as error:
             raise PeerUnreachable(f"{self._peer} does not let this broker in: {error}") from None
 
-    def _ask_login(self, timeout_s: float, request: Message) -> asyncio.Future[Message]:
+    def _send_login(self, timeout_s: float, request: Message) -> asyncio.Future[Message]:
         api = api_of(request)
         return self._send(api, api.latest_stable, request, timeout_s)
 
@@ -260,13 +260,13 @@ class PeerConnection(asyncio.BufferedProtocol):
     async def _greet(self, timeout_s: float) -> None:
         """ApiVersions at our newest version, and once more at one that the peer names if it does not know ours."""
         version = _API_VERSIONS.latest_stable
-        response = await self._ask_versions(version, timeout_s)
+        response = await self._request_versions(version, timeout_s)
         if response.error_code == ErrorCode.UNSUPPORTED_VERSION and version > _OLDEST_GREETING:
             named = [
                 api_key.max_version for api_key in response.api_keys if api_key.api_key == _API_VERSIONS.key
             ]
             again = max(_OLDEST_GREETING, min([*named[:1], version])) if named else _OLDEST_GREETING
-            response = await self._ask_versions(again, timeout_s)
+            response = await self._request_versions(again, timeout_s)
         if response.error_code != ErrorCode.NONE:
             raise PeerUnreachable(
                 f"{self._peer} refused ApiVersions: {ErrorCode.of(response.error_code).name}"
@@ -276,7 +276,7 @@ class PeerConnection(asyncio.BufferedProtocol):
             for api_key in response.api_keys
         }
 
-    async def _ask_versions(self, version: int, timeout_s: float) -> ApiVersionsResponse:
+    async def _request_versions(self, version: int, timeout_s: float) -> ApiVersionsResponse:
         request = ApiVersionsRequest(
             client_software_name=BROKER_SOFTWARE, client_software_version=__version__
         )

@@ -65,7 +65,7 @@ class Peers:
         self._lanes: dict[tuple[BrokerId, str], _Lane] = {}
         self._closed = False
 
-    async def ask(
+    async def send(
         self,
         broker: BrokerId,
         api_key: int,

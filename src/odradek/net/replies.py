@@ -1,6 +1,6 @@
 """The replies of one connection: made in any order, written in the order of the requests (Kafka's contract).
 
-Each request that is to be answered has a slot. Replies that are ready leave through `take` once nothing before them is missing.
+Each request that is to be answered has a slot. Replies that are ready leave through `drain` in the order of requests.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ class ReplyQueue:
         self.parked_bytes = 0
         """Of all small requests that keep their frames."""
         self.ready_bytes = 0
-        """What `take` would return."""
+        """What `drain` would return."""
         self._ready: Chunks = []
 
     def add(self, share: Share | None) -> ReplySlot:
@@ -95,7 +95,7 @@ class ReplyQueue:
                 self._ready.extend(ready)
                 self.ready_bytes += sum(map(len, ready))
 
-    def take(self) -> Chunks:
+    def drain(self) -> Chunks:
         """What may be written now."""
         ready, self._ready, self.ready_bytes = self._ready, [], 0
         return ready
@@ -122,4 +122,4 @@ class ReplyQueue:
             if slot.share is not None:
                 slot.share.release()
         self.slots.clear()
-        self.take()
+        self.drain()

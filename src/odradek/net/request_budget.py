@@ -104,21 +104,21 @@ class Share:
 
     # -- for the budget
 
-    def take(self, wanted_bytes: int, least_bytes: int) -> bool:
+    def acquire(self, wanted_bytes: int, least_bytes: int) -> bool:
         """Take up to `wanted_bytes` from the pools, in their order; nothing, if there are not even `least_bytes`."""
         pools = self._pools
         if pools[0].free_bytes >= wanted_bytes:  # nearly always
-            self._take_from(0, wanted_bytes)
+            self._acquire_from(0, wanted_bytes)
             return True
         if sum(pool.free_bytes for pool in pools) < least_bytes:
             return False
         for position, pool in enumerate(pools):
             count = min(wanted_bytes, pool.free_bytes)
-            self._take_from(position, count)
+            self._acquire_from(position, count)
             wanted_bytes -= count
         return True
 
-    def _take_from(self, position: int, count: int) -> None:
+    def _acquire_from(self, position: int, count: int) -> None:
         self._pools[position].used_bytes += count
         self._taken[position] += count
         self.granted_bytes += count
@@ -173,7 +173,7 @@ class RequestBudget:
     def begin(
         self, owner: object, frame_bytes: int, *, is_proven: bool = False, is_of_broker: bool = False
     ) -> Share:
-        """A large frame was announced. `ask` says how much of it may be received."""
+        """A large frame was announced. `request_room` says how much of it may be received."""
         pools = [self._common]
         if is_of_broker or frame_bytes <= ORDINARY_BYTES:
             pools.append(self._ordinary)
@@ -186,7 +186,7 @@ class RequestBudget:
         self.counters.frames += 1
         return share
 
-    def ask(self, share: Share, now: float) -> bool:
+    def request_room(self, share: Share, now: float) -> bool:
         """Whether more of the frame may be received, up to `granted_bytes`. If not, it waits: see `admit`."""
         others_first = any(self._waiting[share.rank :]) and share is not self._favoured
         if not others_first and self._grant(share, now):
@@ -205,7 +205,7 @@ class RequestBudget:
         wanted = left if is_whole else min(left, STEP_BYTES)
         least = left if is_whole else min(left, STEP_BYTES_MIN)
         before = share.granted_bytes
-        if not share.take(wanted, least):
+        if not share.acquire(wanted, least):
             return False
         self.held_bytes += share.granted_bytes - before
         if self.held_bytes > self.counters.peak_bytes:

@@ -220,9 +220,9 @@ class Server:
         if self._watching is None and not self._stopping:
             loop = asyncio.get_running_loop()
             self.watch_due_s = loop.time() + _WATCH_SECONDS
-            self._watching = loop.call_at(self.watch_due_s, self.look_after)
+            self._watching = loop.call_at(self.watch_due_s, self.end_hangups)
 
-    def look_after(self) -> None:
+    def end_hangups(self) -> None:
         """End peers that stood still for too long, unless the loop itself did."""
         self._watching = None
         now = self.now()

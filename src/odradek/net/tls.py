@@ -332,7 +332,7 @@ class TlsLayer(asyncio.BufferedProtocol):
         except ssl.SSLError as error:
             self._broken(error)
             return
-        self._tell_inner()
+        self._push_back()
         if self._ending and not self._waiting:
             self._say_goodbye()
 
@@ -381,7 +381,7 @@ class TlsLayer(asyncio.BufferedProtocol):
         if self._to_peer.pending and self._plain is not None and not self._plain.is_closing():
             self._plain.write(self._to_peer.read())
 
-    def _tell_inner(self) -> None:
+    def _push_back(self) -> None:
         if self._inner_waits:
             if not self._waiting and not self._plain_is_full:
                 self._inner_waits = False

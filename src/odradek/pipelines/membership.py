@@ -148,7 +148,7 @@ class SupervisedTopics(RebalanceListener):
     def unsent(self) -> frozenset[str]:
         return self._statuses.unsent()
 
-    def look(self, topics: Sequence[str]) -> None:
+    def refresh(self, topics: Sequence[str]) -> None:
         if self._looking is None:
             self._looking = self._threads.submit(self._ends, tuple(topics))
 

@@ -70,7 +70,7 @@ class RunnerProcess:
     def pid(self) -> int:
         return self._process.pid
 
-    def tell(self, command: Command) -> None:
+    def send(self, command: Command) -> None:
         """Nothing happens when it has ended, or reads no more: `stopping_max_s` is for that."""
         with suppress(BrokenPipeError, BlockingIOError):
             os.write(self._commands, command_line(command))

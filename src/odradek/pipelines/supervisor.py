@@ -35,7 +35,7 @@ class Runner(Protocol):
     def pid(self) -> int: ...
     @property
     def log(self) -> Sequence[str]: ...
-    def tell(self, command: Command) -> None: ...
+    def send(self, command: Command) -> None: ...
     def kill(self) -> None: ...
     def reports(self) -> list[Report]: ...
     def end(self) -> int | None: ...
@@ -51,7 +51,7 @@ class PipelineTopics(Protocol):
     def unsent(self) -> Collection[str]:
         """The pipelines whose last status did not arrive."""
 
-    def look(self, topics: Sequence[str]) -> None:
+    def refresh(self, topics: Sequence[str]) -> None:
         """Begin to look up where all partitions of these topics end, unless that is under way."""
 
     def found(self) -> Mapping[TopicPartition, int] | None:
@@ -127,7 +127,7 @@ class Supervisor:
             wanted: dict[str, PipelineDocument] = {}
             if document is not None:
                 wanted = runs_of(document)
-                self._take_place(document)
+                self._promote(document)
             for key in [key for key in self._pipelines if pipeline_of(key) == name]:
                 self._pipelines[key].lifecycle.follow(wanted.pop(key, None), now)
             for key, of_run in wanted.items():
@@ -135,10 +135,10 @@ class Supervisor:
 
     def turn(self) -> None:
         """Take in what happened, do what is due, publish what has changed. Never waits."""
-        self._look()
+        self._check_inputs()
         self._publish_again()
         for name, pipeline in list(self._pipelines.items()):
-            self._take_in(pipeline)
+            self._read_reports(pipeline)
             self._act(name, pipeline)
             self._publish(name, pipeline)
             if pipeline.lifecycle.is_over:
@@ -169,7 +169,7 @@ class Supervisor:
         self._pipelines[key] = _Pipeline(lifecycle=lifecycle)
         return lifecycle
 
-    def _take_place(self, document: PipelineDocument) -> None:
+    def _promote(self, document: PipelineDocument) -> None:
         """A candidate that has become the current version goes on as it is, and the one before it is stopped."""
         key = run_key(document.name, document.current.number)
         candidate, before = self._pipelines.get(key), self._pipelines.get(document.name)
@@ -181,7 +181,7 @@ class Supervisor:
         self._pipelines[document.name] = candidate
         self._pipelines[run_key(document.name, before.lifecycle.document.current.number)] = before
 
-    def _look(self) -> None:
+    def _check_inputs(self) -> None:
         """Wake what sleeps and has input; have a candidate take its place that has read nearly all."""
         watched = [
             (key, pipeline.lifecycle, pipeline.lifecycle.inputs)
@@ -199,7 +199,7 @@ class Supervisor:
                     self._swap_if_due(key, lifecycle, lag, now)
         if watched and now - self._looked_at >= LOOK_EVERY_S:
             self._looked_at = now
-            self._topics.look(sorted({topic for _, _, offsets in watched for topic in offsets}))
+            self._topics.refresh(sorted({topic for _, _, offsets in watched for topic in offsets}))
 
     def _swap_if_due(self, key: str, lifecycle: Lifecycle, lag: int, now: float) -> None:
         document = lifecycle.document
@@ -210,7 +210,7 @@ class Supervisor:
             _log.info("pipeline_swaps", pipeline=document.name, version=document.current.number, lag=lag)
             self._topics.swap(document.name, document.current.number)
 
-    def _take_in(self, pipeline: _Pipeline) -> None:
+    def _read_reports(self, pipeline: _Pipeline) -> None:
         runner, lifecycle = pipeline.runner, pipeline.lifecycle
         if runner is None:
             return
@@ -250,7 +250,7 @@ class Supervisor:
                         _log.info("pipeline_started", pipeline=name, pid=pipeline.runner.pid)
                 case Tell(command=command):
                     assert pipeline.runner is not None
-                    pipeline.runner.tell(command)
+                    pipeline.runner.send(command)
                 case Kill():
                     assert pipeline.runner is not None
                     pipeline.runner.kill()

@@ -34,7 +34,9 @@ class NextProgram:
     """With the suffix of the current version: what goes on under its names."""
 
 
-def look(store: PipelineStore, document: PipelineDocument, program: NextProgram) -> tuple[ModeVerdict, ...]:
+def preview(
+    store: PipelineStore, document: PipelineDocument, program: NextProgram
+) -> tuple[ModeVerdict, ...]:
     """What each mode would be. Nothing is changed."""
     before = _before(store, document)
     rebuilding = None if document.candidate is None else document.candidate.number
@@ -104,7 +106,7 @@ def upgrade(
     changes the pipeline meanwhile.
     """
     document = store.document(name)
-    verdict = next(verdict for verdict in look(store, document, program) if verdict.mode is mode)
+    verdict = next(verdict for verdict in preview(store, document, program) if verdict.mode is mode)
     if not verdict.is_possible:
         raise UpgradeRefused(f"pipeline {name} cannot be upgraded by {mode}: {'; '.join(verdict.reasons)}")
     number = document.next_number

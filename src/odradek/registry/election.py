@@ -148,7 +148,7 @@ class Election:
             self._wake.clear()
             self._skip_backoff.clear()
             try:
-                await self._look()
+                await self._step()
                 failures = 0
             except SessionExpired:
                 self._session_is_over = True
@@ -181,7 +181,7 @@ class Election:
 
     # -- deciding --------------------------------------------------------------------------------------------
 
-    async def _look(self) -> None:
+    async def _step(self) -> None:
         """Compare what the registry says with what this side believes, and make the one step that follows."""
         if self._session_is_over or not self._is_candidate:
             await self._depose()
@@ -192,7 +192,9 @@ class Election:
             await self._registry.sync()
             self._is_stale = False
         controller, epoch = await self._read()
-        self._tell(None if controller is None else controller.data, 0 if epoch is None else int(epoch.data))
+        self._announce(
+            None if controller is None else controller.data, 0 if epoch is None else int(epoch.data)
+        )
         is_ours = controller is not None and controller.owner == self._registry.session_id
         if self._term is not None and (epoch is None or not is_ours or not self._is_of_term(epoch)):
             await self._depose()
@@ -226,7 +228,7 @@ class Election:
             number, version = int(epoch.data) + 1, epoch.version + 1
             raised = Put(path=CONTROLLER_EPOCH, data=b"%d" % number, version=epoch.version)
         await self._registry.commit([Create(path=CONTROLLER, data=self._candidate, ephemeral=True), raised])
-        self._tell(self._candidate, number)
+        self._announce(self._candidate, number)
         self._begin_term(number, version)
 
     async def _keep_or_resign(self, controller: Node, epoch: Node) -> None:
@@ -242,7 +244,7 @@ class Election:
         await self._depose()
         guard = Check(path=CONTROLLER_EPOCH, version=epoch.version)
         await self._registry.commit([guard, Delete(path=CONTROLLER, version=controller.version)])
-        self._tell(None, int(epoch.data))
+        self._announce(None, int(epoch.data))
         self._has_left.set()
         if failed:
             raise RegistryError("resigned: taking over as controller failed")
@@ -274,7 +276,7 @@ class Election:
         except Exception:  # noqa: BLE001 - whatever it was, the term is over, and another may follow
             _log.exception("controller_not_put_away", epoch=term.epoch)
 
-    def _tell(self, controller: bytes | None, epoch: int) -> None:
+    def _announce(self, controller: bytes | None, epoch: int) -> None:
         if self._announced != (controller, epoch):
             self._announced = (controller, epoch)
             self._on_controller(controller, epoch)

@@ -115,7 +115,7 @@ class EmbeddedRegistry:
         return self._journal.state.tree.children(path)
 
     async def commit(self, operations: Sequence[Operation]) -> None:
-        self._look_out()
+        self._start_polling()
         await self._to_its_end(self._commit(list(operations)))
 
     async def sync(self) -> None:
@@ -124,7 +124,7 @@ class EmbeddedRegistry:
         self._check()
 
     def watch(self, path: str, on_change: Callable[[], None]) -> Callable[[], None]:
-        self._look_out()
+        self._start_polling()
         return self._watches.add(path, on_change)
 
     async def renew(self) -> None:
@@ -248,11 +248,11 @@ class EmbeddedRegistry:
             self._files.relinquish()
             if not self._is_closed:
                 _log.warning("registry_session_expired", session=f"{self._session:016x}")
-                asyncio.get_running_loop().call_soon(self._tell_expired)
+                asyncio.get_running_loop().call_soon(self._notify_expired)
         touched, journal.touched = journal.touched, {}
-        self._watches.tell(touched)
+        self._watches.notify(touched)
 
-    def _tell_expired(self) -> None:
+    def _notify_expired(self) -> None:
         if not self._is_closed:
             self.on_expired()
 
@@ -303,15 +303,15 @@ class EmbeddedRegistry:
 
     # -- looking out for others ------------------------------------------------------------------------------
 
-    def _look_out(self) -> None:
+    def _start_polling(self) -> None:
         if self._looking is None and not self._is_closed:
-            self._looking = asyncio.get_running_loop().create_task(self._look(), name="registry look-out")
+            self._looking = asyncio.get_running_loop().create_task(self._poll(), name="registry look-out")
 
-    async def _look(self) -> None:
+    async def _poll(self) -> None:
         is_well = True
         while True:
             try:
-                await self._look_once()
+                await self._poll_once()
                 is_well = True
             except (OSError, RegistryError) as error:
                 if is_well:
@@ -321,7 +321,7 @@ class EmbeddedRegistry:
                 _log.exception("registry_look_failed")
             await asyncio.sleep(_LOOK_SECONDS if self._others else _LOOK_ALONE_SECONDS)
 
-    async def _look_once(self) -> None:
+    async def _poll_once(self) -> None:
         if not self._journal.is_current(self._journal.head()):  # others may have come and gone already
             await self._to_its_end(self._catch_up())
         self._others = self._files.others()
@@ -330,7 +330,9 @@ class EmbeddedRegistry:
             self._beat_at = now
             self._files.beat()
         others = dict.fromkeys([*self._others, *(session for session in known if session != self._session)])
-        dead = self._silence.look({session: self._files.heartbeat(session) for session in others}, now)
+        dead = self._silence.expired_sessions(
+            {session: self._files.heartbeat(session) for session in others}, now
+        )
         if any(session in known for session in dead):
             await self._to_its_end(self._end_others(dead))
         elif dead:

@@ -122,7 +122,7 @@ class SessionMonitor:
         self._silent_s: dict[int, float] = {}
         self._looked_at: float | None = None
 
-    def look(self, heartbeats: dict[int, bytes | None], now: float) -> list[int]:
+    def expired_sessions(self, heartbeats: dict[int, bytes | None], now: float) -> list[int]:
         """The sessions that are over, judged by all heartbeats there are (None: the process is gone)."""
         since = 0.0 if self._looked_at is None else min(now - self._looked_at, _OBSERVED_SECONDS_MAX)
         self._looked_at = now

@@ -32,7 +32,7 @@ class Watches:
 
         return end
 
-    def tell(self, paths: Iterable[str]) -> None:
+    def notify(self, paths: Iterable[str]) -> None:
         """The nodes at these paths, or their children, may have changed."""
         for path in paths:
             for number, on_change in self._by_path.get(path, {}).items():
@@ -40,9 +40,9 @@ class Watches:
                     self._due[number] = on_change
                     asyncio.get_running_loop().call_soon(self._call, number)
 
-    def tell_all(self) -> None:
+    def notify_all(self) -> None:
         """Anything may have changed."""
-        self.tell(list(self._by_path))
+        self.notify(list(self._by_path))
 
     def clear(self) -> None:
         self._by_path.clear()

@@ -163,7 +163,7 @@ class ZooKeeperRegistry:
         session.on_connected = self._on_connected
         session.on_suspended = self._on_suspended
         session.on_over = self._on_over
-        session.on_watched = lambda znode: self._watches.tell([znode])
+        session.on_watched = lambda znode: self._watches.notify([znode])
         return session
 
     def _on_connected(self) -> None:
@@ -175,7 +175,7 @@ class ZooKeeperRegistry:
         _log.warning("zookeeper_connection_lost", servers=self._session.addresses)
         if self._rescue is not None:
             self._rescue.cancel()
-        self._rescue = asyncio.get_running_loop().create_task(self._look_for_another_history(self._session))
+        self._rescue = asyncio.get_running_loop().create_task(self._detect_other_history(self._session))
 
     def _on_over(self) -> None:
         _log.warning(
@@ -185,7 +185,7 @@ class ZooKeeperRegistry:
             self._rescue.cancel()
         self.on_expired()
 
-    async def _look_for_another_history(self, lost: Session) -> None:
+    async def _detect_other_history(self, lost: Session) -> None:
         """A ZooKeeper whose data was wiped or set back does not let in, and never tells, a session that saw more than it has.
 
         It does let in a new one: when the lost session stays out all the same, it is over.

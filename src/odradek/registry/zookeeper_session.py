@@ -188,7 +188,7 @@ class Session:
         """All of the steps or none. RegistryError where it is unknown."""
         connection = self._connection
         try:
-            results = await self._ask(lambda client: self._transaction(client, steps).commit_async())
+            results = await self._call(lambda client: self._transaction(client, steps).commit_async())
         except _LOST:
             with suppress(TimeoutError):
                 async with asyncio.timeout(self._timeout_s):
@@ -231,14 +231,14 @@ class Session:
         deadline = self._loop.time() + self._timeout_s
         while True:
             try:
-                return await self._ask(send)
+                return await self._call(send)
             except _LOST:
                 if self._loop.time() > deadline:
                     raise RegistryError(
                         f"the connection to ZooKeeper at {self.addresses} is lost again and again"
                     ) from None
 
-    async def _ask(self, send: _Send) -> Any:
+    async def _call(self, send: _Send) -> Any:
         """Bounded by the session's timeout. Raises kazoo's exceptions for what the caller may understand."""
         if self._is_over:
             raise self._over()

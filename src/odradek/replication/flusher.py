@@ -52,7 +52,7 @@ class Flusher:
             await asyncio.gather(*self._workers, return_exceptions=True)
 
     async def _work(self) -> None:
-        while jobs := self._take():
+        while jobs := self._next_jobs():
             try:
                 outcomes = await self._offload.run(_run, [job for _, job in jobs])
             except BaseException as reason:
@@ -79,7 +79,7 @@ class Flusher:
             self._under_way.pop(partition, None)
             self.on_failure(partition, OSError(errno.EIO, f"a flush ended without a result: {error!r}"))
 
-    def _take(self) -> list[tuple[Partition, FlushJob]]:
+    def _next_jobs(self) -> list[tuple[Partition, FlushJob]]:
         jobs: list[tuple[Partition, FlushJob]] = []
         for partition in list(self._queued):
             if partition in self._under_way:

@@ -81,9 +81,9 @@ class AlterPartitions:
 
     async def _work(self) -> None:
         pause_s = PAUSE_S_MIN
-        while asked := self._take():
+        while asked := self._next_batch():
             try:
-                again = await self._ask_for(asked)
+                again = await self._propose_batch(asked)
             except OdradekError as error:
                 _log.warning("isr_proposals_not_answered", partitions=len(asked), reason=str(error))
                 again = asked
@@ -99,7 +99,7 @@ class AlterPartitions:
             pause_s = min(2 * pause_s, _PAUSE_S_MAX)
         self._task = None
 
-    def _take(self) -> dict[LeaderRole, IsrProposal]:
+    def _next_batch(self) -> dict[LeaderRole, IsrProposal]:
         """What is still wanted, the oldest first."""
         taken: dict[LeaderRole, IsrProposal] = {}
         for leader in list(self._waiting):
@@ -110,7 +110,7 @@ class AlterPartitions:
                 taken[leader] = proposal
         return taken
 
-    async def _ask_for(self, asked: dict[LeaderRole, IsrProposal]) -> dict[LeaderRole, IsrProposal]:
+    async def _propose_batch(self, asked: dict[LeaderRole, IsrProposal]) -> dict[LeaderRole, IsrProposal]:
         """Ask, and tell the leaders; the proposals that are to be made again."""
         response = await self._ask(ALTER_PARTITION, self._request(asked.items()))
         assert isinstance(response, AlterPartitionResponse)

@@ -235,11 +235,11 @@ class LeaderRole:
         if proposal is not None:
             self._propose(proposal)
         self.advance_high_watermark()  # nothing waits any more for one that was about to join, and then fell silent
-        self._look_for_joiners()
+        self._propose_joiners()
         if self._low_watermark:
             self._low_watermark.reached(self.low_watermark + 1)
 
-    def _look_for_joiners(self) -> None:
+    def _propose_joiners(self) -> None:
         """A follower that was ready while another proposal was under way, or was refused, may not fetch again soon."""
         in_sync = self._in_sync
         if in_sync is None or in_sync.proposal is not None:
@@ -297,7 +297,7 @@ class LeaderRole:
             )
         if self._low_watermark:
             self._low_watermark.reached(self.low_watermark + 1)
-        self._look_for_joiners()
+        self._propose_joiners()
 
     def advance_high_watermark(self) -> None:
         """Advance the high watermark as far as it may go now, and ask for a flush where one is due."""

@@ -284,12 +284,12 @@ class Partition:
     def flushed(self) -> None:
         """The log's `flushed_offset` moved, or its files followed a truncation."""
         if self.log.awaits_truncation:  # no space, no descriptors, or another truncation meanwhile
-            asyncio.get_running_loop().call_later(_TRY_AGAIN_S, self._look_at_truncation)
+            asyncio.get_running_loop().call_later(_TRY_AGAIN_S, self._check_truncation)
         else:
             self._replica.files_followed()
         self._role.advance_high_watermark()
 
-    def _look_at_truncation(self) -> None:
+    def _check_truncation(self) -> None:
         if self.retired is not None:
             return
         if self.log.awaits_truncation:

@@ -116,7 +116,7 @@ class Readers:
             for watcher in list(self._replicas):
                 try:
                     watcher.appended(self._partition(), size_bytes)
-                except Exception as error:  # noqa: BLE001 - as in `_tell`
+                except Exception as error:  # noqa: BLE001 - as in `_notify`
                     self._failed(error)
 
     def high_watermark_moved(self) -> None:
@@ -127,9 +127,9 @@ class Readers:
             added += unannounced.popleft()[1]
         self._readable_bytes += added
         if self._watchers:
-            self._tell(self._watchers, added)
+            self._notify(self._watchers, added)
         if self._replicas:
-            self._tell(self._replicas, added)
+            self._notify(self._replicas, added)
         if self._bytes_before:
             self._forget_ended()
         if self._committed:
@@ -137,7 +137,7 @@ class Readers:
             added = stable_bytes - self._stable_bytes
             self._stable_bytes = stable_bytes
             if added:
-                self._tell(self._committed, added)
+                self._notify(self._committed, added)
 
     def end(self) -> None:
         """All watchers hear that it is over. They unwatch, or watch again."""
@@ -145,7 +145,7 @@ class Readers:
             for watcher in list(watchers):
                 try:
                     watcher.ended(self._partition())
-                except Exception as error:  # noqa: BLE001 - as in `_tell`
+                except Exception as error:  # noqa: BLE001 - as in `_notify`
                     self._failed(error)
 
     def start_moved(self) -> None:
@@ -165,7 +165,7 @@ class Readers:
         while (first := next(iter(self._bytes_before), stable_offset)) < stable_offset:
             del self._bytes_before[first]
 
-    def _tell(self, watchers: dict[W, None], added_bytes: int) -> None:
+    def _notify(self, watchers: dict[W, None], added_bytes: int) -> None:
         for watcher in list(watchers):
             try:
                 watcher.advanced(self._partition(), added_bytes)

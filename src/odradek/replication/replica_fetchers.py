@@ -71,7 +71,7 @@ _HELD_S_MAX: Final = 1.0
 class PeerRequests(Protocol):
     """How other brokers are asked: `net.peers.Peers`."""
 
-    def ask(
+    def send(
         self,
         broker: BrokerId,
         api_key: int,
@@ -207,7 +207,7 @@ class _FetchLoop:
         """The answer says nothing; that it is asked for makes the leader answer the poll."""
         try:
             with suppress(PeerUnreachable):  # the poll ends, too
-                await self._fetchers.asking.ask(self.leader, _FETCH, _NOTHING, lane=self._lane)
+                await self._fetchers.asking.send(self.leader, _FETCH, _NOTHING, lane=self._lane)
         finally:
             self._nudging = None
 
@@ -250,7 +250,7 @@ class _FetchLoop:
             await self._wait(self._state.due_in(now))
             return
         try:
-            response = await self._ask(request)
+            response = await self._fetch(request)
         except PeerUnreachable as error:
             _log.debug("leader_unreachable", leader=self.leader, reason=error)
             await self._wait(self._lost(ErrorCode.NETWORK_EXCEPTION))
@@ -262,14 +262,14 @@ class _FetchLoop:
         if answers is None:
             await self._wait(self._lost(ErrorCode.of(response.error_code)))
             return
-        await self._take_in(answers)
+        await self._append_fetched(answers)
 
-    async def _ask(self, request: FetchRequest) -> FetchResponse | None:
+    async def _fetch(self, request: FetchRequest) -> FetchResponse | None:
         """The answer, or None when the poll was interrupted."""
         fetchers = self._fetchers
         self._interrupted = False
         poll = self._poll = asyncio.ensure_future(
-            fetchers.asking.ask(
+            fetchers.asking.send(
                 self.leader,
                 _FETCH,
                 request,
@@ -302,7 +302,7 @@ class _FetchLoop:
 
     # -- answers
 
-    async def _take_in(self, answers: list[tuple[Followed, PartitionData]]) -> None:
+    async def _append_fetched(self, answers: list[tuple[Followed, PartitionData]]) -> None:
         batches = await self._checked(answers)
         appended: list[Followed] = []
         refused: list[tuple[Followed, KafkaError]] = []
@@ -437,7 +437,7 @@ class _FetchLoop:
             replica_id=self._fetchers.me, topics=[ListOffsetsTopic(name=name.topic, partitions=[asked])]
         )
         try:
-            start_offsets = await self._fetchers.asking.ask(
+            start_offsets = await self._fetchers.asking.send(
                 self.leader, _LIST_OFFSETS, request, lane="list offsets"
             )
         except PeerUnreachable as error:

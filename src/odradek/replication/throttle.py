@@ -38,7 +38,7 @@ class ReplicationThrottle:
 
     def copied(self, size_bytes: int, now: float) -> None:
         """So much of replicas that are covered was copied."""
-        self._bucket.take(size_bytes, max(self._rate(), 1), self._window().settled_seconds, now)
+        self._bucket.record(size_bytes, max(self._rate(), 1), self._window().settled_seconds, now)
 
     def pause_s(self, now: float) -> float:
         """For so long nothing more may be copied of what is covered; 0 when it may."""

@@ -74,7 +74,7 @@ class LoopWatch:
         self._look_closer = threading.Event()
         self._beat_at, self._cpu_at = time.monotonic(), time.thread_time()
         self._timer = self._loop.call_later(self._pause_s, self.beat)
-        self._thread = threading.Thread(target=self._look, name="odradek-loop-watch", daemon=True)
+        self._thread = threading.Thread(target=self._watch_beats, name="odradek-loop-watch", daemon=True)
         self._thread.start()
 
     def close(self) -> None:
@@ -104,7 +104,7 @@ class LoopWatch:
             self._pause_s = shortest_s
             self._look_closer.set()
 
-    def _look(self) -> None:
+    def _watch_beats(self) -> None:
         reported_beat_at = 0.0
         while True:
             if self._look_closer.wait(self._pause_s):

@@ -69,7 +69,7 @@ class ThreadOffload:
             thread.join()
         for work in dropped:
             if work is not None:
-                _tell(work, None, asyncio.CancelledError())
+                _deliver(work, None, asyncio.CancelledError())
 
     def _start(self) -> None:
         name = f"odradek-offload-{len(self._threads)}"
@@ -87,11 +87,11 @@ class ThreadOffload:
                     error = raised
             with self._lock:
                 self._free += 1
-            _tell(work, value, error)
+            _deliver(work, value, error)
             work = value = error = None  # hold nothing while waiting
 
 
-def _tell(work: _Work, value: object, error: BaseException | None) -> None:
+def _deliver(work: _Work, value: object, error: BaseException | None) -> None:
     try:
         work.loop.call_soon_threadsafe(_settle, work.future, value, error)
     except RuntimeError:

@@ -105,14 +105,14 @@ class Turns:
                 self._is_busy = True
                 self._looks_left = _LOOKS_MAX
                 self.on_busy(True)
-                loop.call_later(_CALM_SECONDS, self._look_busy, loop)
+                loop.call_later(_CALM_SECONDS, self._check_busy, loop)
         return place
 
-    def _look_busy(self, loop: asyncio.AbstractEventLoop) -> None:
+    def _check_busy(self, loop: asyncio.AbstractEventLoop) -> None:
         self._looks_left -= 1
         was_busy, self._queued_since_look = self._queued_since_look, False
         if (was_busy or self._is_passing) and self._looks_left:
-            loop.call_later(_CALM_SECONDS, self._look_busy, loop)
+            loop.call_later(_CALM_SECONDS, self._check_busy, loop)
         else:
             self._is_busy = False
             self.on_busy(False)

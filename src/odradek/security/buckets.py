@@ -45,7 +45,7 @@ class Bucket:
         self._taken = 0.0
         self._updated_at = float("-inf")
 
-    def take(self, amount: float, limit: float, burst_seconds: float, now: float) -> None:
+    def record(self, amount: float, limit: float, burst_seconds: float, now: float) -> None:
         self._refill(limit, now)
         owed_max = limit * burst_seconds * (1 + _DEBT_BURSTS)
         self._taken = min(self._taken, owed_max) + amount

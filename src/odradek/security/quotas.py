@@ -136,7 +136,7 @@ class Quotas:
             return 0.0
         window = self._terms.window
         bucket = self._measures[kind].of(share, now, self._terms.measures_max)
-        bucket.take(amount, share.limit, window.settled_seconds, now)
+        bucket.record(amount, share.limit, window.settled_seconds, now)
         delay = bucket.delay(share.limit, window.settled_seconds, now)
         return min(delay, window.sample_seconds) if kind is QuotaKind.REQUEST else delay
 
@@ -159,7 +159,7 @@ class Quotas:
         share = self._share(QuotaKind.MUTATIONS, user, client_id)
         if share is not None:
             burst_seconds = self._terms.mutation_window.seconds
-            self._mutations_of(share, now).take(count, share.limit, burst_seconds, now)
+            self._mutations_of(share, now).record(count, share.limit, burst_seconds, now)
 
     def mutations_delay(self, user: str, client_id: str, now: float) -> float:
         share = self._share(QuotaKind.MUTATIONS, user, client_id)
@@ -181,13 +181,13 @@ class Quotas:
         if limit is not None:
             share = _Share(host, None, limit)
             bucket = self._measures[QuotaKind.CONNECTIONS].of(share, now, terms.measures_max)
-            bucket.take(1, limit, burst_seconds, now)
+            bucket.record(1, limit, burst_seconds, now)
             delay = bucket.delay(limit, burst_seconds, now)
             if delay > 0:
-                bucket.take(-1, limit, burst_seconds, now)
+                bucket.record(-1, limit, burst_seconds, now)
                 return delay, True
         everyone = terms.broker_connections_per_second
-        self._all_connections.take(1, everyone, burst_seconds, now)
+        self._all_connections.record(1, everyone, burst_seconds, now)
         return self._all_connections.delay(everyone, burst_seconds, now), False
 
     # -- whose limit

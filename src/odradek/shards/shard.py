@@ -188,10 +188,10 @@ class Shard(Generic[M]):
 
     def _in_this_turn(self, outcome: Outcome[Any], now: Moment) -> bool:
         """Whether the records go with those of others; not those that are too many for any turn."""
-        if self._turn is not None and self._turn.take(outcome.records, now.wall_ms):
+        if self._turn is not None and self._turn.try_append(outcome.records, now.wall_ms):
             return True
         turn = OutcomeOrder(self.batch_bytes_max)
-        if not turn.take(outcome.records, now.wall_ms):
+        if not turn.try_append(outcome.records, now.wall_ms):
             return False
         self._end_turn_before(outcome)
         self._turn = turn

@@ -29,7 +29,7 @@ class OutcomeOrder:
         self.record_count = 0
         self.waiting: list[HeldOutcome] = []
 
-    def take(self, records: Sequence[NewRecord], now_ms: int) -> bool:
+    def try_append(self, records: Sequence[NewRecord], now_ms: int) -> bool:
         """Whether there is room for all of them."""
         weight_bytes = 0
         for key, value in records:

@@ -80,7 +80,7 @@ class Pool(Generic[C]):
     def lend(self, config: ClientConfig) -> Iterator[C]:
         """A client for as long as the block runs."""
         key = tuple(sorted(config.items()))
-        lent = self._take(key) or self._make(config)
+        lent = self._reuse(key) or self._make(config)
         try:
             yield lent
         except GeneratorExit:  # Spark wants no more: the client is as good as before
@@ -91,7 +91,7 @@ class Pool(Generic[C]):
             raise
         self._put(key, lent)
 
-    def _take(self, key: SettingsKey) -> C | None:
+    def _reuse(self, key: SettingsKey) -> C | None:
         if self._process != os.getpid():  # sockets and threads do not survive a fork
             self._process, self._idle = os.getpid(), deque()
         for index, (settings, idle) in enumerate(self._idle):

@@ -48,14 +48,14 @@ def find_java(environment: Mapping[str, str] | None = None) -> Java:
         if on_path is None:
             return _unusable(f"Spark needs Java, and there is none on this machine: {_ADVICE}.")
         path = on_path
-    return _asked(path)
+    return _probe(path)
 
 
 def _unusable(problem: str, path: str | None = None, version: int | None = None) -> Java:
     return Java(path=path, version=version, problem=problem)
 
 
-def _asked(path: str) -> Java:
+def _probe(path: str) -> Java:
     try:
         finished = subprocess.run(  # -version prints to standard error, whatever the vendor
             [path, "-version"], capture_output=True, text=True, timeout=_ANSWER_TIMEOUT_S, check=False

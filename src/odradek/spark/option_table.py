@@ -183,7 +183,7 @@ def given_options(options: Mapping[str, str], use: Use) -> GivenOptions:
     for given, value in options.items():
         key = given.lower()
         if key.startswith(CLIENT_PREFIX):
-            _take_client_key(key, value, client, warnings)
+            _add_client_key(key, value, client, warnings)
             continue
         option = _BY_KEY.get(key)
         if option is None:
@@ -202,7 +202,7 @@ def given_options(options: Mapping[str, str], use: Use) -> GivenOptions:
     return GivenOptions(values=values, client=client, warnings=tuple(warnings))
 
 
-def _take_client_key(key: str, value: str, client: dict[str, str], warnings: list[str]) -> None:
+def _add_client_key(key: str, value: str, client: dict[str, str], warnings: list[str]) -> None:
     if key in _REPLACED:
         raise ConfigError(f"option {key} cannot be set: {_REPLACED[key]}")
     if key in _TOLERATED_CLIENT_KEYS:

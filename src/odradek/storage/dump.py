@@ -139,7 +139,7 @@ def check_segment(disk: Disk, log_path: str, *, is_newest: bool = False) -> Segm
     """Read a segment and its indexes whole and compare them. A broker that runs may not have made those of the newest yet."""
     check = _Check(disk, log_path, is_newest)
     for dumped in read_batches(disk, log_path):
-        check.take(dumped)
+        check.add(dumped)
     return check.summary(disk.length(log_path))
 
 
@@ -198,7 +198,7 @@ class _Check:
         elif self.disk.length(path) % entry_bytes:
             self.problems.append(f"{path} does not end with a whole entry of {entry_bytes} bytes")
 
-    def take(self, dumped: DumpedBatch) -> None:
+    def add(self, dumped: DumpedBatch) -> None:
         header = dumped.header
         if dumped.problem is not None:
             self.problems.append(f"byte {dumped.position}: {dumped.problem}")

@@ -52,7 +52,7 @@ class LeftChangelogs:
             return True
         return note.get("driver") == list(decision.driver)
 
-    def take_up(self, topic: str) -> None:
+    def resume(self, topic: str) -> None:
         """An operator goes on with the changelog."""
         if self._notes([topic]):
             self._admin.delete_group_offsets(self._group, [_place(topic)])

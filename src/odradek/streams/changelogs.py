@@ -143,7 +143,7 @@ class SinkChangelogs:
                     f"topic {topic} has the state of {len(description.partitions)} tasks, and partitions={self.tasks}: keys"
                     f" would lie in other tasks. Set partitions={len(description.partitions)}"
                 )
-            self._take_up(admin, topic, description.topic_id.hex)
+            self._resume(admin, topic, description.topic_id.hex)
             ranges = self._ranges(admin, description) if self.is_new else {}
         changelog = StateChangelog(
             options=self.options, topic=topic, topic_id=description.topic_id.hex, ranges=ranges
@@ -169,7 +169,7 @@ class SinkChangelogs:
                 }
                 LeftChangelogs(admin, self.sink_id).note(ids, self.decision)
 
-    def _take_up(self, admin: Admin, topic: str, topic_id: str) -> None:
+    def _resume(self, admin: Admin, topic: str, topic_id: str) -> None:
         left = LeftChangelogs(admin, self.sink_id)
         if self._resumes:
             assert self.decision is not None
@@ -178,7 +178,7 @@ class SinkChangelogs:
                     f"topic {topic} has state of an earlier version of the program, and no version since has kept it up to"
                     f" date. Delete it to begin without state (odradek topic delete {topic}), or give the operator another name"
                 )
-        left.take_up(topic)
+        left.resume(topic)
 
     def _check_absent(self, admin: Admin, topic: str) -> None:
         if not self._resumes:

@@ -111,7 +111,7 @@ class _Limiting(logging.Filter):
 
     def filter(self, record: logging.LogRecord) -> bool:
         for cause, overdue_count in self._limiter.overdue(record.created):
-            self._tell(record, cause, overdue_count)
+            self._log_suppressed(record, cause, overdue_count)
         if not getattr(record, "odradek_limited", record.name == _ASYNCIO):
             return True
         values: dict[str, Any] = getattr(record, "odradek_values", {})
@@ -125,7 +125,7 @@ class _Limiting(logging.Filter):
             record.odradek_values = values
         return True
 
-    def _tell(self, occasion: logging.LogRecord, cause: Cause, dropped_count: int) -> None:
+    def _log_suppressed(self, occasion: logging.LogRecord, cause: Cause, dropped_count: int) -> None:
         line = logging.LogRecord(cause.room, logging.WARNING, "", 0, "events_suppressed", None, None)
         line.created = occasion.created
         values: dict[str, Any] = {"of": cause.event, "suppressed": dropped_count}

@@ -99,7 +99,7 @@ class Workers:
                 return
             try:
                 work = await _next_work(shard)
-                await self._take(index, shard.leader_epoch, work)
+                await self._process(index, shard.leader_epoch, work)
                 pause_seconds = _AGAIN_SECONDS_MIN
                 continue
             except KafkaError:  # it is being loaded, or its log cannot be written
@@ -109,7 +109,7 @@ class Workers:
             await asyncio.sleep(pause_seconds)
             pause_seconds = min(pause_seconds * 2, _AGAIN_SECONDS_MAX)
 
-    async def _take(self, index: int, epoch: int, work: Work) -> None:
+    async def _process(self, index: int, epoch: int, work: Work) -> None:
         await asyncio.gather(*(self._abort(index, overdue) for overdue in work.overdue))
         for prepared in work.prepared:
             await self._begin_to_finish(index, epoch, prepared)

@@ -11,7 +11,7 @@ from odradek.client.admin.aio import AsyncAdmin
 from odradek.client.admin.types import ConfigResource
 from odradek.client.consumer.completed_fetch import FetchedChunk
 from odradek.client.consumer.core import ConsumerCore
-from odradek.client.consumer.offset_lookup import ask_epoch_ends
+from odradek.client.consumer.offset_lookup import list_epoch_ends
 from odradek.client.consumer.subscription_state import EARLIEST, LATEST
 from odradek.client.consumer.waiting import LoopWaiting
 from odradek.client.errors import ClientClosedError
@@ -175,9 +175,9 @@ class Changelog:
         event = await self._waiting.until(self._next, timeout_s)
         return event if isinstance(event, FetchedChunk) else None
 
-    def take(self, chunk: FetchedChunk) -> Columns | None:
+    def columns_of(self, chunk: FetchedChunk) -> Columns | None:
         """Records of the chunk: about ROWS_MAX. May be called on another thread."""
-        return self._core.take_columns(chunk, ROWS_MAX)
+        return self._core.collect_columns(chunk, ROWS_MAX)
 
     def positions(self) -> dict[int, int]:
         """The next offset of each partition: records that were taken, markers and what was aborted lie before it."""
@@ -219,7 +219,7 @@ class _EpochQuestion:
             by_leader.setdefault(leader, {})[tp] = epoch
         for leader, asked in by_leader.items():
             try:
-                ends, errors = await ask_epoch_ends(self._cluster, leader, asked, timeout_s=left_s)
+                ends, errors = await list_epoch_ends(self._cluster, leader, asked, timeout_s=left_s)
             except KafkaError as error:
                 if error.code is not ErrorCode.UNSUPPORTED_VERSION:
                     raise

@@ -64,7 +64,7 @@ async def _read(
                 f"{changelog.topic} could not be read to its end in time: serve a view of it instead"
             )
         chunk = await changelog.next_chunk(left_s)
-        columns = None if chunk is None else changelog.take(chunk)
+        columns = None if chunk is None else changelog.columns_of(chunk)
         if columns is not None and columns.row_count:
             _note_found(rows, changes_of(columns, codec.keys).rows, wanted)
 

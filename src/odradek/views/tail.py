@@ -180,7 +180,7 @@ class Tail:
                 await self._stamp()
             error = self._changelog.topic_error()
             self._problem = None if error is None else f"topic {self._changelog.topic}: {error.meaning}"
-            self._tell()
+            self._wake_waiters()
 
     def _check_same_topic(self) -> None:
         """The image knows a topic's new id before anything is fetched under it."""
@@ -198,7 +198,7 @@ class Tail:
 
     def _write(self, chunk: FetchedChunk, partition: int, position: AppliedPosition) -> None:
         """On the other thread."""
-        columns = self._changelog.take(chunk)
+        columns = self._changelog.columns_of(chunk)
         now_ms = self._clock.wall_ms()
         rows: Mapping[bytes, bytes | None] = {}
         position = replace(position, offset=chunk.position)
@@ -315,7 +315,7 @@ class Tail:
             await self._offload.run(self._store.apply, {}, state)
             self._state = state
         self.status = ViewStatus.LIVE
-        self._tell()
+        self._wake_waiters()
 
     async def wait_until(self, offsets: Mapping[int, int] | None, timeout_s: float | None) -> None:
         """Until every record below these offsets is applied; None: every one that can be read now. TimedOutError if late."""
@@ -381,7 +381,7 @@ class Tail:
         """No one is answered any more."""
         self.status = ViewStatus.CLOSED
         self._failure = self._failure or ErrorValue.of(error)
-        self._tell()
+        self._wake_waiters()
 
     def _fail(self, error: Exception) -> None:
         if isinstance(error, OdradekError):
@@ -391,13 +391,13 @@ class Tail:
         self._problem = explain(error)
         self._failure = ErrorValue.of(error)
         self.status = ViewStatus.FAILED
-        self._tell()
+        self._wake_waiters()
 
     def _raise_failure(self) -> None:
         if self._failure is not None:
             raise self._failure.exception()
 
-    def _tell(self) -> None:
+    def _wake_waiters(self) -> None:
         waiters, self._waiters = self._waiters, []
         for waiter in waiters:
             if not waiter.done():

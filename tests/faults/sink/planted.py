@@ -49,14 +49,14 @@ def _forgets_what_was_decided() -> None:
 
 def _shares_names() -> None:
     """Tasks are named by their number in the process alone: two processes fence each other."""
-    take_name, writer = prepare.take_name, "0" * 12
+    reserve_name, writer = prepare.reserve_name, "0" * 12
 
     def share(servers: str, sink_id: str, terms: driver.BatchTerms) -> prepare.TransactionName:
-        name = take_name(servers, sink_id, terms)
+        name = reserve_name(servers, sink_id, terms)
         transactional_id = participant_id(sink_id, writer, terms.side, name.slot)
         return replace(name, writer=writer, transactional_id=transactional_id)
 
-    prepare.take_name = share
+    prepare.reserve_name = share
 
 
 PLANTED: Final[Mapping[str, Callable[[], None]]] = {

@@ -27,7 +27,7 @@ from odradek.pipelines.status import Phase, PipelineStatus
 from odradek.pipelines.status_writer import StatusWriter
 from odradek.pipelines.store import PipelineStore
 from odradek.pipelines.upgrade import UpgradeMode
-from odradek.pipelines.upgrading import NextProgram, UpgradeRefused, look, upgrade
+from odradek.pipelines.upgrading import NextProgram, UpgradeRefused, preview, upgrade
 from odradek.runtime.real_clock import SystemClock
 from odradek.spark.exactly_once.decision import Decision, group_of
 from odradek.spark.exactly_once.driver import SinkDriver, last_decision
@@ -154,7 +154,7 @@ def carry(store: PipelineStore, name: str) -> Callable[[ProgramOutline], NextPro
 
 
 def reasons(store: PipelineStore, name: str, program: NextProgram) -> tuple[str, ...]:
-    verdicts = look(store, store.document(name), program)
+    verdicts = preview(store, store.document(name), program)
     return next(verdict.reasons for verdict in verdicts if verdict.mode is UpgradeMode.CARRY)
 
 
@@ -206,7 +206,7 @@ def test_a_changelog_that_was_left_is_current_until_the_next_decision(
     left.note({changelog: "1"}, second)
     assert not left.are_current(changelog, "1", second), "the first note counts"
     assert left.are_current(changelog, "2", second), "another topic of that name"
-    left.take_up(changelog)
+    left.resume(changelog)
     assert left.are_current(changelog, "1", second)
 
 

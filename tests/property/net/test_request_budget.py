@@ -63,7 +63,7 @@ class Room:
 
     def _ask(self, peer: Peer) -> None:
         assert peer.share is not None
-        if self.budget.ask(peer.share, self.now):
+        if self.budget.request_room(peer.share, self.now):
             self.receiving[peer] = None
         self.check_bound()
 
@@ -151,7 +151,7 @@ def _is_as_new(budget: RequestBudget) -> bool:
     """The largest frame has all the room it needs, once more."""
     share = budget.begin(None, LARGEST)
     while share.granted_bytes < LARGEST:
-        if not budget.ask(share, 0.0):
+        if not budget.request_room(share, 0.0):
             return False
     share.release()
     return budget.held_bytes == 0
@@ -161,11 +161,11 @@ def _is_as_new(budget: RequestBudget) -> bool:
 def test_frames_of_one_rank_are_admitted_in_the_order_in_which_they_began_to_wait(frames: list[int]) -> None:
     budget = RequestBudget(LARGEST, LARGEST)
     shares = [budget.begin(number, size) for number, size in enumerate(frames)]
-    admitted = [share for share in shares if budget.ask(share, 0.0)]
+    admitted = [share for share in shares if budget.request_room(share, 0.0)]
     while len(admitted) < len(shares):
         current = admitted[-1]
         while current.granted_bytes < current.frame_bytes:
-            assert budget.ask(current, 0.0), "the favoured frame never waits again"
+            assert budget.request_room(current, 0.0), "the favoured frame never waits again"
         current.release()
         admitted += budget.admit(0.0)
     assert admitted == shares
@@ -175,6 +175,6 @@ def test_frames_of_one_rank_are_admitted_in_the_order_in_which_they_began_to_wai
 def test_while_no_one_waits_no_one_is_overdue(seconds: float, received_bytes: int) -> None:
     budget = RequestBudget(4 * LARGEST, LARGEST)
     share = budget.begin(None, LARGEST)
-    assert budget.ask(share, 0.0)
+    assert budget.request_room(share, 0.0)
     share.received_bytes = received_bytes
     assert budget.overdue(seconds) is None

@@ -50,6 +50,6 @@ async def test_an_answer_waits_until_it_can_name_a_broker(
     wire.send(name, version, request_)
     await until(lambda: link.waiting_count)
 
-    await link.take(known)
+    await link.apply_image(known)
 
     assert [broker.port for broker in (await wire.receive()).brokers] == [scene.broker.port]

@@ -36,7 +36,7 @@ async def test_settings_that_this_broker_cannot_take_keep_it_from_nothing_else(s
         broker_configs={"log.retention.ms": "not a number"},
         version=before.version + 1,
     )
-    await broker.cluster.take(after)
+    await broker.cluster.apply_image(after)
     assert broker.image is after
     assert broker.config is config
     with pytest.raises(KafkaError) as gone:

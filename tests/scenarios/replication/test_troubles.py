@@ -196,7 +196,7 @@ async def test_a_high_watermark_that_was_sent_under_an_epoch_that_ended_is_sent_
         flush = b.replicas.flusher.request
         monkeypatch.setattr(b.replicas.flusher, "request", lambda partition: None)
         with monkeypatch.context() as no_answers:  # until both are followed: they have to come in one answer
-            no_answers.setattr(b.peers, "ask", unreachable)
+            no_answers.setattr(b.peers, "send", unreachable)
             await controller.tell(1)
         first, second = b.partition(0), b.partition(1)
         await until(lambda: first.log.end_offset == second.log.end_offset == 6, "both are fetched")

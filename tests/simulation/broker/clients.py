@@ -122,12 +122,12 @@ async def create_topic(
     while name not in context.topic_ids:
         try:
             client = await context.connect()
-            response = await client.ask(CreateTopicsRequest(topics=[topic]), 5, CreateTopicsResponse)
+            response = await client.call(CreateTopicsRequest(topics=[topic]), 5, CreateTopicsResponse)
             code = response.topics[0].error_code
             if code != ErrorCode.TOPIC_ALREADY_EXISTS:
                 check_code(code, f"creating {name}")
             request = MetadataRequest(topics=[MetadataRequestTopic(name=name)])
-            metadata = await client.ask(request, 12, MetadataResponse)
+            metadata = await client.call(request, 12, MetadataResponse)
             check_code(metadata.topics[0].error_code, f"metadata of {name}")
             context.topic_ids[name] = metadata.topics[0].topic_id
             client.close()
@@ -187,7 +187,7 @@ class ProducerClient:
         source, rng = self._source, self._context.rng
         if source.is_idempotent and source.producer_id < 0:
             request = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=60_000)
-            response = await client.ask(request, 4, InitProducerIdResponse)
+            response = await client.call(request, 4, InitProducerIdResponse)
             check_code(response.error_code, "InitProducerId")
             source.producer_id = response.producer_id
         again = deque(source.to_send_again())
@@ -307,7 +307,7 @@ class ConsumerClient:
             partitions=[wanted],
         )
         request = FetchRequest(max_wait_ms=max_wait_ms, min_bytes=1, max_bytes=1 << 20, topics=[fetch_topic])
-        response = await client.ask(request, self._version, FetchResponse)
+        response = await client.call(request, self._version, FetchResponse)
         check_code(response.error_code, "Fetch")
         data = response.responses[0].partitions[0]
         if data.error_code == ErrorCode.OFFSET_OUT_OF_RANGE and self._was_removed(offset):
@@ -330,7 +330,7 @@ class ConsumerClient:
         name = self._partition
         partition = ListOffsetsPartition(partition_index=name.partition, timestamp=timestamp)
         topic = ListOffsetsTopic(name=name.topic, partitions=[partition])
-        reply = await client.ask(ListOffsetsRequest(replica_id=-1, topics=[topic]), 6, ListOffsetsResponse)
+        reply = await client.call(ListOffsetsRequest(replica_id=-1, topics=[topic]), 6, ListOffsetsResponse)
         response = reply.topics[0].partitions[0]
         check_code(response.error_code, f"{name}: offset at {timestamp}")
         return response.offset
@@ -381,7 +381,7 @@ async def delete_records(context: ClientContext, partition: TopicPartition, offs
             wanted = DeleteRecordsPartition(partition_index=partition.partition, offset=offset)
             topic = DeleteRecordsTopic(name=partition.topic, partitions=[wanted])
             request = DeleteRecordsRequest(topics=[topic], timeout_ms=1000)
-            response = await client.ask(request, 2, DeleteRecordsResponse)
+            response = await client.call(request, 2, DeleteRecordsResponse)
             check_code(response.topics[0].partitions[0].error_code, f"{partition}: deleting below {offset}")
         finally:
             client.close()

@@ -122,7 +122,7 @@ class ChurnWork:
             name=CHURN, num_partitions=1, replication_factor=replication, assignments=[], configs=[]
         )
         request = CreateTopicsRequest(topics=[topic], timeout_ms=_TIMEOUT_MS)
-        response = await client.ask(request, 5, CreateTopicsResponse)
+        response = await client.call(request, 5, CreateTopicsResponse)
         expect(response.topics[0].error_code, "creating churn", ErrorCode.TOPIC_ALREADY_EXISTS)
         topic_id = await self._find_id(client)
         if topic_id is None or topic_id == self._last_id:
@@ -131,7 +131,7 @@ class ChurnWork:
 
     async def _find_id(self, client: RoutedClient) -> UUID | None:
         request = MetadataRequest(topics=[MetadataRequestTopic(name=CHURN)], allow_auto_topic_creation=False)
-        response = await client.ask(request, 12, MetadataResponse)
+        response = await client.call(request, 12, MetadataResponse)
         code = expect(
             response.topics[0].error_code, "metadata of churn", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         )
@@ -159,7 +159,7 @@ class ChurnWork:
         assert self._last_id is not None
         wanted = DeleteTopicState(topic_id=self._last_id)
         request = DeleteTopicsRequest(topics=[wanted], timeout_ms=_TIMEOUT_MS)
-        response = await client.ask(request, 6, DeleteTopicsResponse)
+        response = await client.call(request, 6, DeleteTopicsResponse)
         expect(response.responses[0].error_code, "deleting churn", ErrorCode.UNKNOWN_TOPIC_ID)
         if await self._find_id(client) == self._last_id:
             raise RefusedError("the broker that was asked still knows it")
@@ -211,7 +211,7 @@ class ReassignWork:
         request = AlterPartitionReassignmentsRequest(
             timeout_ms=_TIMEOUT_MS, topics=[ReassignableTopic(name=PLAIN, partitions=[partition])]
         )
-        response = await client.ask(request, 0, AlterPartitionReassignmentsResponse)
+        response = await client.call(request, 0, AlterPartitionReassignmentsResponse)
         expect(response.error_code, "reassigning")
         expect(response.responses[0].partitions[0].error_code, f"reassigning to {replicas}")
 
@@ -220,7 +220,7 @@ class ReassignWork:
             topic=PLAIN, partitions=[self._rng.randrange(self._setting.plan.partition_count)]
         )
         request = ElectLeadersRequest(election_type=0, topic_partitions=[wanted], timeout_ms=_TIMEOUT_MS)
-        response = await client.ask(request, 2, ElectLeadersResponse)
+        response = await client.call(request, 2, ElectLeadersResponse)
         expect(response.error_code, "electing")
         for topic in response.replica_election_results:
             for partition in topic.partition_result:

@@ -74,9 +74,9 @@ class RoutedClient:
             link.close()
         self._links.clear()
 
-    async def ask(self, request: Message, version: int, answer_type: type[M]) -> M:
+    async def call(self, request: Message, version: int, answer_type: type[M]) -> M:
         link = await self._link(await self._address(request))
-        return await link.ask(request, version, answer_type)
+        return await link.call(request, version, answer_type)
 
     async def _link(self, address: Address) -> WireClient:
         link = self._links.get(address)
@@ -126,15 +126,15 @@ class RoutedClient:
         """RefusedError while the broker that is asked knows of none."""
         leader = self._leaders.get(partition)
         if leader is None:
-            leader = self._leaders[partition] = await self._ask_leader(partition)
+            leader = self._leaders[partition] = await self._find_leader(partition)
         return leader
 
-    async def _ask_leader(self, partition: TopicPartition) -> Address:
+    async def _find_leader(self, partition: TopicPartition) -> Address:
         link = await self._link(self._anyone())
         request = MetadataRequest(
             topics=[MetadataRequestTopic(name=partition.topic)], allow_auto_topic_creation=False
         )
-        response = await link.ask(request, 12, MetadataResponse)
+        response = await link.call(request, 12, MetadataResponse)
         (topic,) = response.topics
         check_code(topic.error_code, f"metadata of {partition.topic}")
         index = partition.partition
@@ -150,7 +150,7 @@ class RoutedClient:
         if coordinator is None:
             link = await self._link(self._anyone())
             request = FindCoordinatorRequest(key=key, key_type=kind)
-            response = await link.ask(request, 2, FindCoordinatorResponse)
+            response = await link.call(request, 2, FindCoordinatorResponse)
             if response.error_code != ErrorCode.NONE:
                 raise RefusedError(ErrorCode.of(response.error_code).name)
             coordinator = self._coordinators[kind, key] = (response.host, response.port)

@@ -291,7 +291,7 @@ def producer_ids_of_a_cluster_repeat() -> Patches:
 )
 def former_roles_are_taken() -> Patches:
     async def decided(self: ClusterLink, _before: ClusterImage, after: ClusterImage) -> None:
-        await self.take(after)
+        await self.apply_image(after)
 
     yield patch.object(ClusterLink, "decided", decided)
 
@@ -330,4 +330,4 @@ def forgotten_and_then_trusted() -> Patches:
 
 @mutant("row 68: logs that no one flushes keep the descriptors that others need", "page_cache")
 def unflushed_keep_descriptors() -> Patches:
-    yield patch.object(LogManager, "take_crowding_logs", lambda self: [])
+    yield patch.object(LogManager, "drain_crowding_logs", lambda self: [])

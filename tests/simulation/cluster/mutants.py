@@ -384,16 +384,16 @@ def producers_not_replicated() -> Patches:
 
 @mutant("row 71: a follower whose leader fell silent asks no more", _SCENARIO)
 def follower_gives_up() -> Patches:
-    real = _FetchLoop._ask
+    real = _FetchLoop._fetch
 
-    async def ask(self: _FetchLoop, request: Any) -> Any:
+    async def fetch(self: _FetchLoop, request: Any) -> Any:
         try:
             return await real(self, request)
         except Exception:
             await asyncio.sleep(10_000)
             raise
 
-    yield patch.object(_FetchLoop, "_ask", ask)
+    yield patch.object(_FetchLoop, "_fetch", fetch)
 
 
 @mutant(
@@ -438,10 +438,10 @@ def truncated_on_the_loop() -> Patches:
 
 @mutant("a replica whose log was opened after its image was applied takes no role", _SCENARIO)
 def opened_without_a_role() -> Patches:
-    def take_up(self: ReplicaOpening, partition: Partition) -> None:
+    def apply_newest_image(self: ReplicaOpening, partition: Partition) -> None:
         self._held.add(partition)
 
-    yield patch.object(ReplicaOpening, "take_up", take_up)
+    yield patch.object(ReplicaOpening, "apply_newest_image", apply_newest_image)
 
 
 @mutant(

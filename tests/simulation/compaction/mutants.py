@@ -30,7 +30,7 @@ def replaced_before_durable() -> Patches:
         return work
 
     yield patch.object(CleanedSegment, "_commit", hasty(CleanedSegment._commit))
-    yield patch.object(CleanedSegment, "_take_place", hasty(CleanedSegment._take_place))
+    yield patch.object(CleanedSegment, "_replace_originals", hasty(CleanedSegment._replace_originals))
 
 
 class _Unsynced:
@@ -128,13 +128,13 @@ def open_transactions_compacted() -> Patches:
 
 @mutant("records of aborted transactions count as the newest of their keys", "compaction")
 def aborted_records_count() -> Patches:
-    real = KeyReading._take
+    real = KeyReading._add_batch
 
-    def take(self: KeyReading, header: BatchHeader, batch: Any) -> bool:
+    def add_batch(self: KeyReading, header: BatchHeader, batch: Any) -> bool:
         self._transactions = TransactionsSeen(())
         return real(self, header, batch)
 
-    yield patch.object(KeyReading, "_take", take)
+    yield patch.object(KeyReading, "_add_batch", add_batch)
 
 
 @mutant("retention deletes segments that a compaction works on", "compaction")

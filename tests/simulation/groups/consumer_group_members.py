@@ -154,7 +154,7 @@ class ConsumerGroupMember:
 
     async def _heartbeat(self, client: WireClient) -> None:
         sent_s = asyncio.get_running_loop().time()
-        response = await client.ask(self._request(), 1, ConsumerGroupHeartbeatResponse)
+        response = await client.call(self._request(), 1, ConsumerGroupHeartbeatResponse)
         error = ErrorCode.of(response.error_code)
         if error is not ErrorCode.NONE:
             self._refused(error)
@@ -191,7 +191,7 @@ class ConsumerGroupMember:
         )
         self._drop()
         self._member_number += 1
-        response = await client.ask(request, 1, ConsumerGroupHeartbeatResponse)
+        response = await client.call(request, 1, ConsumerGroupHeartbeatResponse)
         error = ErrorCode.of(response.error_code)
         if error is not ErrorCode.NONE:
             self._refused(error)
@@ -237,7 +237,7 @@ class ConsumerGroupMember:
                 )
             ],
         )
-        response = await client.ask(request, self._commit_version, OffsetCommitResponse)
+        response = await client.call(request, self._commit_version, OffsetCommitResponse)
         error = ErrorCode.of(response.topics[0].partitions[0].error_code)
         if error is ErrorCode.NONE:
             self._history.acknowledged(sent)

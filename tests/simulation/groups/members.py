@@ -147,7 +147,7 @@ class GroupMember:
             protocol_type="consumer",
             protocols=[JoinGroupRequestProtocol(name="simulated", metadata=self.name.encode())],
         )
-        response = await client.ask(request, self._join_version, JoinGroupResponse)
+        response = await client.call(request, self._join_version, JoinGroupResponse)
         if response.error_code == ErrorCode.MEMBER_ID_REQUIRED:
             self._member_id = response.member_id
         if not self._accepts(response.error_code, "JoinGroup"):
@@ -185,7 +185,7 @@ class GroupMember:
             group_instance_id=self._instance_id,
             assignments=assignments,
         )
-        response = await client.ask(request, 3, SyncGroupResponse)
+        response = await client.call(request, 3, SyncGroupResponse)
         if self._accepts(response.error_code, "SyncGroup"):
             partitions = list(response.assignment)
             self._history.assigned(self.name, self.generation, partitions, newest)
@@ -200,13 +200,15 @@ class GroupMember:
             member_id=self._member_id,
             group_instance_id=self._instance_id,
         )
-        response = await client.ask(request, 3, HeartbeatResponse)
+        response = await client.call(request, 3, HeartbeatResponse)
         self._accepts(response.error_code, "Heartbeat")
 
     async def _leave(self, client: WireClient) -> None:
         members = [MemberIdentity(member_id=self._member_id, group_instance_id=self._instance_id)]
         self.owned = None
-        response = await client.ask(LeaveGroupRequest(group_id=GROUP, members=members), 3, LeaveGroupResponse)
+        response = await client.call(
+            LeaveGroupRequest(group_id=GROUP, members=members), 3, LeaveGroupResponse
+        )
         if self._accepts(response.error_code, "LeaveGroup"):
             self._accepts(response.members[0].error_code, "LeaveGroup")
         self._member_id = ""
@@ -242,7 +244,7 @@ class GroupMember:
             group_instance_id=self._instance_id,
             topics=[_what(sent, self._topic, self._context.topic_ids[self._topic] if by_id else None)],
         )
-        response = await client.ask(request, self._commit_version, OffsetCommitResponse)
+        response = await client.call(request, self._commit_version, OffsetCommitResponse)
         code = response.topics[0].partitions[0].error_code
         if code == ErrorCode.NONE:
             self._history.acknowledged(sent)
@@ -273,7 +275,7 @@ async def commit_alone(context: ClientContext, history: GroupHistory, topic: str
                 await find_coordinator(client)
                 sent = history.sends(0, -1)
                 request = OffsetCommitRequest(group_id=GROUP, topics=[_what(sent, topic, None)])
-                response = await client.ask(request, 2, OffsetCommitResponse)
+                response = await client.call(request, 2, OffsetCommitResponse)
                 if response.topics[0].partitions[0].error_code == ErrorCode.NONE:
                     history.acknowledged(sent)
             finally:
@@ -283,7 +285,7 @@ async def commit_alone(context: ClientContext, history: GroupHistory, topic: str
 
 
 async def find_coordinator(client: WireClient) -> None:
-    response = await client.ask(FindCoordinatorRequest(key=GROUP), 2, FindCoordinatorResponse)
+    response = await client.call(FindCoordinatorRequest(key=GROUP), 2, FindCoordinatorResponse)
     if response.error_code != ErrorCode.NONE:
         raise RefusedError(ErrorCode.of(response.error_code).name)
 
@@ -293,7 +295,7 @@ async def check_offset(client: WireClient, history: GroupHistory, topic: str, pa
     latest = history.latest(partition)
     wanted = OffsetFetchRequestTopics(name=topic, partition_indexes=[partition])
     request = OffsetFetchRequest(groups=[OffsetFetchRequestGroup(group_id=GROUP, topics=[wanted])])
-    response = await client.ask(request, 9, OffsetFetchResponse)
+    response = await client.call(request, 9, OffsetFetchResponse)
     (group,) = response.groups
     if group.error_code != ErrorCode.NONE:
         raise RefusedError(ErrorCode.of(group.error_code).name)

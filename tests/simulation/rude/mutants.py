@@ -56,11 +56,11 @@ def no_one_is_overdue() -> Patches:
 
 @mutant("a frame is received whatever is in flight", _SCENARIO)
 def no_bound() -> Patches:
-    def take(self: Share, wanted_bytes: int, least_bytes: int) -> bool:
-        self._take_from(0, wanted_bytes)
+    def acquire(self: Share, wanted_bytes: int, least_bytes: int) -> bool:
+        self._acquire_from(0, wanted_bytes)
         return True
 
-    yield patch.object(Share, "take", take)
+    yield patch.object(Share, "acquire", acquire)
 
 
 @mutant("a peer that leaves while its connection is paused is not noticed", _SCENARIO)

@@ -149,9 +149,9 @@ class RudeScenario:
         try:
             client = await WireClient.connect("broker", PORT, api_timeout_s=_ANSWER_S_MAX)
             for _ in range(rng.randint(2, 6)):
-                await client.ask(ApiVersionsRequest(), 0, ApiVersionsResponse)
+                await client.call(ApiVersionsRequest(), 0, ApiVersionsResponse)
                 size = rng.choice((100, 100_000, _MEBIBYTE, FRAME_BYTES_MAX - 1000))
-                await client.ask(_large_request(size), 7, ProduceResponse)
+                await client.call(_large_request(size), 7, ProduceResponse)
                 await asyncio.sleep(rng.uniform(0.0, 2.0))
             client.close()
         except TimeoutError:
@@ -228,7 +228,7 @@ def _long_poll() -> FetchRequest:
 async def _create_topic() -> None:
     client = await WireClient.connect("broker", PORT)
     topic = CreatableTopic(name=TOPIC, num_partitions=1, replication_factor=1, assignments=[], configs=[])
-    await client.ask(CreateTopicsRequest(topics=[topic]), 5, CreateTopicsResponse)
+    await client.call(CreateTopicsRequest(topics=[topic]), 5, CreateTopicsResponse)
     client.close()
 
 

@@ -97,7 +97,7 @@ class ShareMember:
 
     async def _heartbeat(self, client: WireClient) -> None:
         joins = self._epoch == 0
-        response = await client.ask(
+        response = await client.call(
             ShareGroupHeartbeatRequest(
                 group_id=GROUP,
                 member_id=self._member_id,
@@ -132,7 +132,7 @@ class ShareMember:
         request = self._fetch_request(said)
         asked_at = history.asks()
         history.unanswered += 1
-        response = await client.ask(request, self._version, fetching.ShareFetchResponse)
+        response = await client.call(request, self._version, fetching.ShareFetchResponse)
         history.unanswered -= 1
         if self._is_refused(response.error_code, "a ShareFetch"):
             return
@@ -231,7 +231,7 @@ class ShareMember:
                 )
             ],
         )
-        response = await client.ask(request, self._version, acknowledging.ShareAcknowledgeResponse)
+        response = await client.call(request, self._version, acknowledging.ShareAcknowledgeResponse)
         if self._is_refused(response.error_code, "a ShareAcknowledge"):
             return
         self._session_epoch += 1

@@ -134,7 +134,7 @@ class ShareScenario:
             try:
                 client = await self._context.connect()
                 try:
-                    response = await client.ask(request, 1, IncrementalAlterConfigsResponse)
+                    response = await client.call(request, 1, IncrementalAlterConfigsResponse)
                     check_code(response.responses[0].error_code, "the group's setting")
                     return
                 finally:
@@ -170,7 +170,7 @@ class ShareScenario:
             timeout_ms=5_000,
             topic_data=[TopicProduceData(name=TOPIC, partition_data=[data])],
         )
-        response = await client.ask(request, 9, ProduceResponse)
+        response = await client.call(request, 9, ProduceResponse)
         check_code(response.responses[0].partition_responses[0].error_code, "a batch")
 
     async def _check_offsets(self) -> None:
@@ -207,7 +207,7 @@ class ShareScenario:
             for index in range(self._plan.partition_count)
         ]
         request = ListOffsetsRequest(replica_id=-1, topics=[ListOffsetsTopic(name=TOPIC, partitions=asked)])
-        reply = await client.ask(request, 5, ListOffsetsResponse)
+        reply = await client.call(request, 5, ListOffsetsResponse)
         for partition in reply.topics[0].partitions:
             check_code(partition.error_code, "the end of a partition")
         return {response.partition_index: response.offset for response in reply.topics[0].partitions}
@@ -216,7 +216,7 @@ class ShareScenario:
         """An empty partition that no one has read yet is done with."""
         topic = TopicAsked(topic_name=TOPIC, partitions=list(range(self._plan.partition_count)))
         request = DescribeShareGroupOffsetsRequest(groups=[GroupAsked(group_id=GROUP, topics=[topic])])
-        response = await client.ask(request, 0, DescribeShareGroupOffsetsResponse)
+        response = await client.call(request, 0, DescribeShareGroupOffsetsResponse)
         group = response.groups[0]
         if group.error_code == ErrorCode.GROUP_ID_NOT_FOUND:
             raise RefusedError(group.error_message or "")

@@ -40,9 +40,9 @@ def extents_ahead() -> Patches:
 
 @mutant("a truncation leaves the extent of its log where it was", "follower")
 def extents_not_lowered() -> Patches:
-    real = Checkpointing._take
+    real = Checkpointing._changed_extent
 
-    def take(self: Checkpointing, directory: LogDirectory, opened: Log) -> Any:
+    def changed_extent(self: Checkpointing, directory: LogDirectory, opened: Log) -> Any:
         name = opened.topic_partition
         known = directory.extents.get(name)
         extent = real(self, directory, opened)
@@ -51,14 +51,14 @@ def extents_not_lowered() -> Patches:
         directory.extents[name] = known
         return None
 
-    yield patch.object(Checkpointing, "_take", take)
+    yield patch.object(Checkpointing, "_changed_extent", changed_extent)
 
 
 @mutant("a write of extents that waited its turn goes on though its directory failed meanwhile")
 def failed_directory_written() -> Patches:
     async def write_extents(self: Checkpointing, directory: LogDirectory) -> None:
         async with self._writing:
-            changed = await self._take_moved(directory)
+            changed = await self._changed_extents(directory)
             if not changed and not directory.has_unwritten_extents:
                 return
             try:

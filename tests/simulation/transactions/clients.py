@@ -250,7 +250,7 @@ class TransactionalClient:
             )
         request = self._ending
         self._habits.on_end()
-        response = await client.ask(request, self._end_version, EndTxnResponse)
+        response = await client.call(request, self._end_version, EndTxnResponse)
         if response.error_code == ErrorCode.INVALID_TXN_STATE:
             self._decided_otherwise(request)
             raise FencedError
@@ -295,15 +295,15 @@ class TransactionalClient:
 
     async def _find_coordinator(self, client: WireClient) -> None:
         request = FindCoordinatorRequest(key=self._id, key_type=_TRANSACTION_KEY)
-        response = await client.ask(request, 2, FindCoordinatorResponse)
+        response = await client.call(request, 2, FindCoordinatorResponse)
         check(response.error_code, "FindCoordinator")
         request = FindCoordinatorRequest(key="any", key_type=_GROUP_KEY)
-        response = await client.ask(request, 2, FindCoordinatorResponse)
+        response = await client.call(request, 2, FindCoordinatorResponse)
         check(response.error_code, "FindCoordinator")
 
     async def _init(self, client: WireClient) -> None:
         request = InitProducerIdRequest(transactional_id=self._id, transaction_timeout_ms=self._timeout_ms)
-        response = await client.ask(request, 4, InitProducerIdResponse)
+        response = await client.call(request, 4, InitProducerIdResponse)
         check(response.error_code, "InitProducerId")
         self._identity = _Identity(producer_id=response.producer_id, epoch=response.producer_epoch)
 
@@ -317,7 +317,7 @@ class TransactionalClient:
                 AddPartitionsToTxnTopic(name=partition.topic, partitions=[partition.partition])
             ],
         )
-        response = await client.ask(request, min(self._end_version, 3), AddPartitionsToTxnResponse)
+        response = await client.call(request, min(self._end_version, 3), AddPartitionsToTxnResponse)
         (topic,) = response.results_by_topic_v3_and_below
         check(topic.results_by_partition[0].partition_error_code, f"adding {partition}")
 
@@ -352,7 +352,7 @@ class TransactionalClient:
             self._late.requests.append((request, self._produce_version))
             if not self._habits.is_resting() and self._rng.random() < 0.5:
                 raise FencedError  # the producer dies, and its request is still on the way
-        response = await client.ask(request, self._produce_version, ProduceResponse)
+        response = await client.call(request, self._produce_version, ProduceResponse)
         (partition_data,) = response.responses[0].partition_responses
         check(partition_data.error_code, f"{value!r} for {partition}")
 
@@ -362,7 +362,7 @@ async def deliver_late(context: ClientContext, request: Message, version: int) -
     try:
         client = await context.connect()
         try:
-            await client.ask(request, version, Message)
+            await client.call(request, version, Message)
         finally:
             client.close()
     except (OSError, RefusedError):

@@ -57,7 +57,7 @@ async def add_offsets(
         producer_epoch=epoch,
         group_id=group_of(name),
     )
-    return (await client.ask(request, version, AddOffsetsToTxnResponse)).error_code
+    return (await client.call(request, version, AddOffsetsToTxnResponse)).error_code
 
 
 async def commit_offsets(
@@ -88,7 +88,7 @@ async def commit_offsets(
             )
         ],
     )
-    response = await client.ask(request, version, TxnOffsetCommitResponse)
+    response = await client.call(request, version, TxnOffsetCommitResponse)
     return response.topics[0].partitions[0].error_code
 
 
@@ -129,7 +129,7 @@ class OffsetsReader:
             topics=[OffsetFetchRequestTopic(name=self._topic, partition_indexes=[0])],
             require_stable=True,
         )
-        response = await client.ask(request, _STABLE_SINCE, OffsetFetchResponse)
+        response = await client.call(request, _STABLE_SINCE, OffsetFetchResponse)
         partition = response.topics[0].partitions[0] if response.topics else None
         code = ErrorCode.of(partition.error_code if partition else response.error_code)
         if code is not ErrorCode.NONE:

@@ -97,7 +97,7 @@ class CommittedReader:
             isolation_level=_READ_COMMITTED,
             topics=[FetchTopic(topic=self._partition.topic, partitions=[wanted])],
         )
-        response = await client.ask(request, 11, FetchResponse)
+        response = await client.call(request, 11, FetchResponse)
         check(response.error_code, "Fetch")
         data = response.responses[0].partitions[0]
         if self._leaders_change and data.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:

@@ -121,18 +121,18 @@ def test_a_broker_that_hears_of_no_other_is_cut_off_itself() -> None:
     silent = []
     for second in range(30):
         silence.heard(BrokerId(1))
-        silent += silence.look(brokers, float(second), 9.0)
+        silent += silence.silent_brokers(brokers, float(second), 9.0)
     assert silent == []
 
 
 def test_who_was_held_up_has_not_listened() -> None:
     silence, brokers = HeartbeatMonitor(), (BrokerId(1), BrokerId(2), BrokerId(3))
-    assert silence.look(brokers, 0.0, 9.0) == []
+    assert silence.silent_brokers(brokers, 0.0, 9.0) == []
     silence.heard(BrokerId(1))
     silence.heard(BrokerId(2))
-    assert silence.look(brokers, 60.0, 9.0) == []
+    assert silence.silent_brokers(brokers, 60.0, 9.0) == []
     for second in range(61, 70):
         silence.heard(BrokerId(1))
         silence.heard(BrokerId(2))
-        silent = silence.look(brokers, float(second), 9.0)
+        silent = silence.silent_brokers(brokers, float(second), 9.0)
     assert silent == [BrokerId(3)]

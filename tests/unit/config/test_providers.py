@@ -6,7 +6,7 @@ import pytest
 
 from odradek.client.settings import AdminSettings
 from odradek.config.broker import BrokerConfig
-from odradek.config.files.providers import looked_up
+from odradek.config.files.providers import resolved
 from odradek.model.errors import ConfigError
 
 JAVAS = "org.apache.kafka.common.config.provider."
@@ -41,7 +41,7 @@ def test_values_come_from_each_provider_and_stay_what_they_are(secrets: Path) ->
         "e": "${other:x} $5 ${}",
         "f": f"${{file:{secrets}:empty}}",
     }
-    settings = looked_up(values, {"SECRET": "s"})
+    settings = resolved(values, {"SECRET": "s"})
     assert {key: settings[key] for key in "abcdef"} == {
         "a": "xpa:ssy",
         "b": "from a directory",
@@ -50,7 +50,7 @@ def test_values_come_from_each_provider_and_stay_what_they_are(secrets: Path) ->
         "e": "${other:x} $5 ${}",
         "f": "",
     }
-    assert looked_up({"a": "${env:SECRET}"}, {"SECRET": "s"}) == {"a": "${env:SECRET}"}
+    assert resolved({"a": "${env:SECRET}"}, {"SECRET": "s"}) == {"a": "${env:SECRET}"}
 
 
 @pytest.mark.parametrize(
@@ -67,7 +67,7 @@ def test_values_come_from_each_provider_and_stay_what_they_are(secrets: Path) ->
 def test_what_is_not_found_is_an_error_that_names_the_setting(secrets: Path, text: str, words: str) -> None:
     text = text.replace("SECRETS", str(secrets)).replace("PLACE", str(secrets.parent))
     with pytest.raises(ConfigError, match=words):
-        looked_up({**PROVIDERS, "key": text}, {})
+        resolved({**PROVIDERS, "key": text}, {})
 
 
 def test_providers_can_be_held_to_paths_and_names(secrets: Path, tmp_path: Path) -> None:
@@ -79,26 +79,26 @@ def test_providers_can_be_held_to_paths_and_names(secrets: Path, tmp_path: Path)
     (tmp_path / "elsewhere").mkdir()
     for path in (str(secrets), f"{tmp_path}/elsewhere/../{secrets.name}"):
         with pytest.raises(ConfigError, match=r"is not in config.providers.file.param.allowed.paths"):
-            looked_up({**held, "key": f"${{file:{path}:password}}"})
+            resolved({**held, "key": f"${{file:{path}:password}}"})
     (tmp_path / "elsewhere" / "link").symlink_to(secrets)
     with pytest.raises(ConfigError, match="is not in"):
-        looked_up({**held, "key": f"${{file:{tmp_path}/elsewhere/link:password}}"})
+        resolved({**held, "key": f"${{file:{tmp_path}/elsewhere/link:password}}"})
     with pytest.raises(ConfigError, match="variable HOME is not allowed"):
-        looked_up({**held, "key": "${env:HOME}"}, {"HOME": "h"})
-    assert looked_up({**held, "key": "${env:KAFKA_A}"}, {"KAFKA_A": "a"})["key"] == "a"
+        resolved({**held, "key": "${env:HOME}"}, {"HOME": "h"})
+    assert resolved({**held, "key": "${env:KAFKA_A}"}, {"KAFKA_A": "a"})["key"] == "a"
 
 
 def test_a_file_of_secrets_that_all_can_read_is_refused(secrets: Path) -> None:
     secrets.chmod(0o644)
     values = {**PROVIDERS, "key": f"${{file:{secrets}:password}}"}
     with pytest.raises(ConfigError, match=r"key: .* every user of this machine can read it"):
-        looked_up(values)
-    assert looked_up({**values, "odradek.secret.files.readable.by.others": "true"})["key"] == "pa:ss"
+        resolved(values)
+    assert resolved({**values, "odradek.secret.files.readable.by.others": "true"})["key"] == "pa:ss"
 
 
 def test_an_unknown_class_is_refused() -> None:
     with pytest.raises(ConfigError, match=r"config.providers.v.class=com.Vault is not allowed"):
-        looked_up({"config.providers": "v", "config.providers.v.class": "com.Vault"})
+        resolved({"config.providers": "v", "config.providers.v.class": "com.Vault"})
 
 
 def test_a_broker_and_a_client_take_them(secrets: Path) -> None:

@@ -62,7 +62,7 @@ class Cluster:
         def commit() -> None:
             for partition, position in reached.items():
                 core.settle(partition, position)
-            self.notes += list(core.take_records())
+            self.notes += list(core.drain_records())
             self.sent += pending
             pending.clear()
 
@@ -161,7 +161,7 @@ def test_notes_are_few_and_those_of_letters_that_are_gone_are_dropped() -> None:
     core.begin(0, 50)  # retention took all of them, and new ones came
     core.fate(letter(60))
     core.settle(0, 61)
-    assert dict(RedrivenState("orders.dlq", TOPIC_ID, [*cluster.notes, *core.take_records()]).of(0)) == {
+    assert dict(RedrivenState("orders.dlq", TOPIC_ID, [*cluster.notes, *core.drain_records()]).of(0)) == {
         50: 61
     }
 

@@ -100,7 +100,7 @@ class Running:
 
     def pass_time(self, seconds: float) -> None:
         self.clock.seconds += seconds
-        self.server.look_after()
+        self.server.end_hangups()
 
     @property
     def held_bytes(self) -> int:

@@ -130,7 +130,7 @@ async def test_a_broker_names_itself_and_speaks_the_highest_common_version() -> 
     broker = Broker()
     broker.offered[HEARTBEAT] = (0, 3)
     async with listening(broker) as address, peers_at(address) as peers:
-        response = await peers.ask(OTHER, HEARTBEAT, heartbeat("g"))
+        response = await peers.send(OTHER, HEARTBEAT, heartbeat("g"))
         assert isinstance(response, HeartbeatResponse)
     assert broker.software == ["odradek-broker"]
     assert broker.versions == [3]
@@ -140,7 +140,7 @@ async def test_an_older_greeting_is_spoken_when_the_peer_knows_no_newer_one() ->
     broker = Broker()
     broker.newest_greeting = 3
     async with listening(broker) as address, peers_at(address) as peers:
-        await peers.ask(OTHER, HEARTBEAT, heartbeat("g"))
+        await peers.send(OTHER, HEARTBEAT, heartbeat("g"))
     assert broker.software == ["odradek-broker"]
 
 
@@ -149,18 +149,18 @@ async def test_without_a_common_version_the_request_is_not_sent() -> None:
     broker.offered[HEARTBEAT] = (9, 12)
     async with listening(broker) as address, peers_at(address) as peers:
         with pytest.raises(PeerUnreachable, match="speaks no version of Heartbeat"):
-            await peers.ask(OTHER, HEARTBEAT, heartbeat("g"))
+            await peers.send(OTHER, HEARTBEAT, heartbeat("g"))
         del broker.offered[HEARTBEAT]
         peers.forget(OTHER)
         with pytest.raises(PeerUnreachable, match="speaks no version of Heartbeat"):
-            await peers.ask(OTHER, HEARTBEAT, heartbeat("g"))
+            await peers.send(OTHER, HEARTBEAT, heartbeat("g"))
     assert broker.asked == []
 
 
 async def test_those_who_ask_at_once_share_one_connection() -> None:
     broker = Broker()
     async with listening(broker) as address, peers_at(address) as peers:
-        await asyncio.gather(*(peers.ask(OTHER, HEARTBEAT, heartbeat(f"{n}")) for n in range(20)))
+        await asyncio.gather(*(peers.send(OTHER, HEARTBEAT, heartbeat(f"{n}")) for n in range(20)))
         assert len(broker.connections) == 1
         assert broker.asked == [f"{n}" for n in range(20)]
 
@@ -168,9 +168,9 @@ async def test_those_who_ask_at_once_share_one_connection() -> None:
 async def test_requests_are_pipelined_on_a_lane_and_lanes_do_not_wait_for_each_other() -> None:
     broker = Broker()
     async with listening(broker) as address, peers_at(address) as peers:
-        slow = asyncio.ensure_future(peers.ask(OTHER, HEARTBEAT, heartbeat("later")))
-        behind = asyncio.ensure_future(peers.ask(OTHER, HEARTBEAT, heartbeat("behind")))
-        await peers.ask(OTHER, HEARTBEAT, heartbeat("other lane"), lane="other")
+        slow = asyncio.ensure_future(peers.send(OTHER, HEARTBEAT, heartbeat("later")))
+        behind = asyncio.ensure_future(peers.send(OTHER, HEARTBEAT, heartbeat("behind")))
+        await peers.send(OTHER, HEARTBEAT, heartbeat("other lane"), lane="other")
         while "behind" not in broker.asked:
             await asyncio.sleep(0)
         assert not slow.done()
@@ -183,39 +183,39 @@ async def test_requests_are_pipelined_on_a_lane_and_lanes_do_not_wait_for_each_o
 async def test_an_overdue_answer_closes_the_connection_and_the_next_request_makes_another() -> None:
     broker = Broker()
     async with listening(broker) as address, peers_at(address) as peers:
-        behind = asyncio.ensure_future(peers.ask(OTHER, HEARTBEAT, heartbeat("never")))
+        behind = asyncio.ensure_future(peers.send(OTHER, HEARTBEAT, heartbeat("never")))
         await asyncio.sleep(0)
         with pytest.raises(PeerUnreachable, match="did not answer Heartbeat in time") as caught:
-            await peers.ask(OTHER, HEARTBEAT, heartbeat("never"), timeout_s=0.05)
+            await peers.send(OTHER, HEARTBEAT, heartbeat("never"), timeout_s=0.05)
         assert caught.value.sent
         assert not caught.value.refused
         with pytest.raises(PeerUnreachable):
             await behind
-        await peers.ask(OTHER, HEARTBEAT, heartbeat("g"))
+        await peers.send(OTHER, HEARTBEAT, heartbeat("g"))
         assert len(broker.connections) == 2
 
 
 async def test_one_who_no_longer_waits_harms_no_one() -> None:
     broker = Broker()
     async with listening(broker) as address, peers_at(address) as peers:
-        first = asyncio.ensure_future(peers.ask(OTHER, HEARTBEAT, heartbeat("first")))
-        second = asyncio.ensure_future(peers.ask(OTHER, HEARTBEAT, heartbeat("second")))
+        first = asyncio.ensure_future(peers.send(OTHER, HEARTBEAT, heartbeat("first")))
+        second = asyncio.ensure_future(peers.send(OTHER, HEARTBEAT, heartbeat("second")))
         await asyncio.sleep(0)
         first.cancel()  # it was making the connection
         await second
-        third = asyncio.ensure_future(peers.ask(OTHER, HEARTBEAT, heartbeat("later")))
+        third = asyncio.ensure_future(peers.send(OTHER, HEARTBEAT, heartbeat("later")))
         while "later" not in broker.asked:
             await asyncio.sleep(0)
         third.cancel()
         broker.waiting[0].set_result(None)
-        await peers.ask(OTHER, HEARTBEAT, heartbeat("fourth"))
+        await peers.send(OTHER, HEARTBEAT, heartbeat("fourth"))
     assert broker.asked == ["second", "later", "fourth"]
 
 
 async def test_a_port_where_no_one_listens_is_distinguished() -> None:
     async with peers_at(("127.0.0.1", unused_port())) as peers:
         with pytest.raises(PeerUnreachable) as caught:
-            await peers.ask(OTHER, HEARTBEAT, heartbeat("g"))
+            await peers.send(OTHER, HEARTBEAT, heartbeat("g"))
         assert caught.value.refused
         assert not caught.value.sent
 
@@ -223,15 +223,15 @@ async def test_a_port_where_no_one_listens_is_distinguished() -> None:
 async def test_an_unknown_broker_has_no_address() -> None:
     async with peers_at(None) as peers:
         with pytest.raises(PeerUnreachable, match="no one knows its address"):
-            await peers.ask(OTHER, HEARTBEAT, heartbeat("g"))
+            await peers.send(OTHER, HEARTBEAT, heartbeat("g"))
 
 
 async def test_nonsense_ends_the_connection_with_words() -> None:
     broker = Broker()
     async with listening(broker) as address, peers_at(address) as peers:
         with pytest.raises(PeerUnreachable, match="sent what is no answer"):
-            await peers.ask(OTHER, HEARTBEAT, heartbeat("nonsense"))
-        await peers.ask(OTHER, HEARTBEAT, heartbeat("g"))
+            await peers.send(OTHER, HEARTBEAT, heartbeat("nonsense"))
+        await peers.send(OTHER, HEARTBEAT, heartbeat("g"))
 
 
 async def test_a_forgotten_broker_is_looked_up_again() -> None:
@@ -239,30 +239,30 @@ async def test_a_forgotten_broker_is_looked_up_again() -> None:
     async with listening(old) as there, listening(new) as elsewhere:
         where = [there]
         async with peers_at(lambda _: where[-1]) as peers:
-            waiting = asyncio.ensure_future(peers.ask(OTHER, HEARTBEAT, heartbeat("never")))
+            waiting = asyncio.ensure_future(peers.send(OTHER, HEARTBEAT, heartbeat("never")))
             while not old.asked:
                 await asyncio.sleep(0)
             where.append(elsewhere)
             peers.forget(OTHER)
             with pytest.raises(PeerUnreachable, match="reached elsewhere"):
                 await waiting
-            await peers.ask(OTHER, HEARTBEAT, heartbeat("g"))
+            await peers.send(OTHER, HEARTBEAT, heartbeat("g"))
     assert new.asked == ["g"]
 
 
 async def test_a_lane_that_is_hung_up_is_made_again_and_other_lanes_stay() -> None:
     broker = Broker()
     async with listening(broker) as address, peers_at(address) as peers:
-        await peers.ask(OTHER, HEARTBEAT, heartbeat("kept"), lane="kept")
-        waiting = asyncio.ensure_future(peers.ask(OTHER, HEARTBEAT, heartbeat("never"), lane="poll"))
+        await peers.send(OTHER, HEARTBEAT, heartbeat("kept"), lane="kept")
+        waiting = asyncio.ensure_future(peers.send(OTHER, HEARTBEAT, heartbeat("never"), lane="poll"))
         while "never" not in broker.asked:
             await asyncio.sleep(0)
         peers.hang_up(OTHER, "poll")
         peers.hang_up(OTHER, "unknown")
         with pytest.raises(PeerUnreachable, match="nothing waits"):
             await waiting
-        await peers.ask(OTHER, HEARTBEAT, heartbeat("g"), lane="poll")
-        await peers.ask(OTHER, HEARTBEAT, heartbeat("g"), lane="kept")
+        await peers.send(OTHER, HEARTBEAT, heartbeat("g"), lane="poll")
+        await peers.send(OTHER, HEARTBEAT, heartbeat("g"), lane="kept")
         assert len(broker.connections) == 3
 
 
@@ -271,7 +271,7 @@ async def test_closing_ends_those_who_wait_for_a_connection_too() -> None:
         mute.bind(("127.0.0.1", 0))
         mute.listen()
         async with peers_at(mute.getsockname()) as peers:
-            waiting = [asyncio.ensure_future(peers.ask(OTHER, HEARTBEAT, heartbeat("g"))) for _ in range(3)]
+            waiting = [asyncio.ensure_future(peers.send(OTHER, HEARTBEAT, heartbeat("g"))) for _ in range(3)]
             for _ in range(10):
                 await asyncio.sleep(0)
             await peers.close()
@@ -279,7 +279,7 @@ async def test_closing_ends_those_who_wait_for_a_connection_too() -> None:
                 with pytest.raises(PeerUnreachable, match="stopping"):
                     await waiter
             with pytest.raises(PeerUnreachable, match="stopping"):
-                await peers.ask(OTHER, HEARTBEAT, heartbeat("g"))
+                await peers.send(OTHER, HEARTBEAT, heartbeat("g"))
     assert len(asyncio.all_tasks()) == 1
 
 
@@ -293,11 +293,11 @@ async def test_a_connection_that_the_other_side_ended_is_reported_and_one_that_w
 
     broker = Broker()
     async with listening(broker) as address, peers_at(address, on_lost=note) as peers:
-        await peers.ask(OTHER, HEARTBEAT, heartbeat("g"))
+        await peers.send(OTHER, HEARTBEAT, heartbeat("g"))
         broker.connections[0].close()
         async with asyncio.timeout(10):
             await event.wait()
-        await peers.ask(OTHER, HEARTBEAT, heartbeat("g"))
+        await peers.send(OTHER, HEARTBEAT, heartbeat("g"))
         peers.forget(OTHER)
-        await peers.ask(OTHER, HEARTBEAT, heartbeat("g"))
+        await peers.send(OTHER, HEARTBEAT, heartbeat("g"))
     assert lost == [OTHER]

@@ -28,21 +28,21 @@ def filled_with_large_frames(budget: RequestBudget, *, received: bool = True) ->
         share = budget.begin(None, LARGEST)
         shares.append(share)
         for _ in range(10):
-            if not budget.ask(share, 0.0):
+            if not budget.request_room(share, 0.0):
                 return shares
             share.received_bytes = share.granted_bytes if received else 0
 
 
 def test_what_is_announced_and_not_sent_costs_one_step() -> None:
     budget = made()
-    assert budget.ask(budget.begin(None, LARGEST), 0.0)
+    assert budget.request_room(budget.begin(None, LARGEST), 0.0)
     assert budget.held_bytes == STEP_BYTES
 
 
 def test_an_ordinary_frame_gets_all_its_room_at_once() -> None:
     budget = made()
     share = budget.begin(None, ORDINARY_BYTES)
-    assert budget.ask(share, 0.0)
+    assert budget.request_room(share, 0.0)
     assert share.granted_bytes == ORDINARY_BYTES
 
 
@@ -51,41 +51,41 @@ def test_unfinished_large_frames_leave_room_for_ordinary_ones() -> None:
     filled_with_large_frames(budget)
     assert budget.waiting_count
     for _ in range(10):
-        assert budget.ask(budget.begin(None, ORDINARY_BYTES), 0.0)
+        assert budget.request_room(budget.begin(None, ORDINARY_BYTES), 0.0)
 
 
 def test_newcomers_leave_room_for_those_who_have_sent_a_frame_whole_and_these_for_brokers() -> None:
     budget = made()
 
     def fill(**kind: bool) -> None:
-        while budget.ask(budget.begin(None, ORDINARY_BYTES, **kind), 0.0):
+        while budget.request_room(budget.begin(None, ORDINARY_BYTES, **kind), 0.0):
             pass
 
     filled_with_large_frames(budget)
     fill()
-    assert budget.ask(budget.begin(None, ORDINARY_BYTES, is_proven=True), 0.0)
+    assert budget.request_room(budget.begin(None, ORDINARY_BYTES, is_proven=True), 0.0)
     fill(is_proven=True)
-    assert budget.ask(budget.begin(None, LARGEST, is_of_broker=True), 0.0)
+    assert budget.request_room(budget.begin(None, LARGEST, is_of_broker=True), 0.0)
 
 
 def test_one_frame_at_a_time_can_always_be_received_whole() -> None:
     budget = made()
     shares = filled_with_large_frames(budget)
-    favoured = [share for share in shares if share.granted_bytes == 0 or budget.ask(share, 0.0)]
+    favoured = [share for share in shares if share.granted_bytes == 0 or budget.request_room(share, 0.0)]
     assert len(favoured) <= 2, "the one that waited first, and the last, which waits"
     share = favoured[0]
     while share.granted_bytes < LARGEST:
-        assert budget.ask(share, 0.0)
+        assert budget.request_room(share, 0.0)
     assert budget.held_bytes <= LIMIT
 
 
 def test_who_stands_still_while_others_wait_is_overdue_and_who_holds_most_goes_first() -> None:
     budget = made()
     small, large = budget.begin("small", LARGEST), budget.begin("large", LARGEST)
-    assert budget.ask(small, 0.0)
-    assert budget.ask(large, 0.0)
+    assert budget.request_room(small, 0.0)
+    assert budget.request_room(large, 0.0)
     large.received_bytes = large.granted_bytes
-    assert budget.ask(large, 0.0)
+    assert budget.request_room(large, 0.0)
     filled_with_large_frames(budget)
     assert budget.overdue(STALL_SECONDS / 2) is None
     late = budget.overdue(STALL_SECONDS)
@@ -96,8 +96,8 @@ def test_who_stands_still_while_others_wait_is_overdue_and_who_holds_most_goes_f
 def test_who_trickles_stands_still_and_who_sends_on_does_not() -> None:
     budget = made()
     sending, trickling = budget.begin("sending", LARGEST), budget.begin("trickling", LARGEST)
-    assert budget.ask(sending, 0.0)
-    assert budget.ask(trickling, 0.0)
+    assert budget.request_room(sending, 0.0)
+    assert budget.request_room(trickling, 0.0)
     for share in filled_with_large_frames(budget):
         share.marked_at = 1e9  # those are not looked at here
     sending.received_bytes, trickling.received_bytes = PROGRESS_BYTES, PROGRESS_BYTES - 1
@@ -111,10 +111,10 @@ def test_a_large_request_that_is_not_answered_gives_way_to_those_who_wait() -> N
     budget = RequestBudget(LARGEST, LARGEST)
     parked, waiting = budget.begin("parked", LARGEST), budget.begin("waiting", LARGEST)
     while parked.granted_bytes < LARGEST:
-        assert budget.ask(parked, 0.0)
+        assert budget.request_room(parked, 0.0)
     parked.received_bytes = LARGEST
     budget.complete(parked, 0.0)
-    assert not budget.ask(waiting, 0.0)
+    assert not budget.request_room(waiting, 0.0)
     assert budget.overdue(PARKED_SECONDS - 0.1) is None
     assert budget.overdue(PARKED_SECONDS) is parked
     parked.release()
@@ -124,7 +124,7 @@ def test_a_large_request_that_is_not_answered_gives_way_to_those_who_wait() -> N
 def test_what_is_given_back_twice_counts_once() -> None:
     budget = made()
     share = budget.begin(None, ORDINARY_BYTES)
-    budget.ask(share, 0.0)
+    budget.request_room(share, 0.0)
     share.release()
     share.release()
     assert budget.held_bytes == 0
@@ -134,8 +134,8 @@ def test_those_who_wait_hear_of_room_and_no_one_else_does() -> None:
     heard: list[int] = []
     budget = RequestBudget(LARGEST, LARGEST, on_free=lambda: heard.append(1))
     first, second = budget.begin(None, LARGEST), budget.begin(None, LARGEST)
-    assert budget.ask(first, 0.0)
-    assert not budget.ask(second, 0.0)
+    assert budget.request_room(first, 0.0)
+    assert not budget.request_room(second, 0.0)
     first.release()
     assert heard == [1]
     second.release()
@@ -146,6 +146,6 @@ def test_without_a_limit_no_one_waits_and_everything_is_counted() -> None:
     budget = RequestBudget(None, LARGEST)
     for _ in range(1000):
         share = budget.begin(None, LARGEST)
-        assert budget.ask(share, 0.0)
+        assert budget.request_room(share, 0.0)
     assert budget.held_bytes == 1000 * STEP_BYTES
     assert budget.counters.frames == 1000

@@ -75,7 +75,7 @@ class TopicsInMemory:
         names, self.lost = self.lost, set()
         return names
 
-    def look(self, topics: Sequence[str]) -> None:
+    def refresh(self, topics: Sequence[str]) -> None:
         self.looks.append(list(topics))
         self._is_looking = True
 

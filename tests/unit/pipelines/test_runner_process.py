@@ -48,11 +48,11 @@ def test_reports_come_in_order_and_what_is_none_is_left_out(runners: Runners) ->
 def test_commands_arrive(runners: Runners) -> None:
     runner = runners("run")
     assert collected(runner, 1) == [Running()]
-    runner.tell(Command.PAUSE)
+    runner.send(Command.PAUSE)
     assert collected(runner, 1) == [Paused()]
-    runner.tell(Command.STOP)
+    runner.send(Command.STOP)
     eventually(lambda: runner.end() == 0)
-    runner.tell(Command.STOP)  # to no one
+    runner.send(Command.STOP)  # to no one
 
 
 def test_the_last_lines_of_its_log_are_kept(runners: Runners) -> None:

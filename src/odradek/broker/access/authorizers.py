@@ -26,7 +26,7 @@ def authorizer_of(config: AccessConfig, originals: Mapping[str, str]) -> Authori
     return make_authorizer(config.authorizer_class_name, settings)
 
 
-def take_acls(authorizer: Authorizer, image: ClusterImage) -> None:
+def update_acls(authorizer: Authorizer, image: ClusterImage) -> None:
     """The image's ACLs count from now on."""
     if isinstance(authorizer, AclAuthorizer):
         authorizer.update(image.acls)

@@ -66,7 +66,7 @@ class FileAuthorizer:
     def may(
         self, principal: str, host: str, operation: AclOperation, resource_type: AclResourceType, name: str
     ) -> bool:
-        self._look()
+        self._check_file()
         key = principal, host, operation, resource_type, name
         known = self._remembered.get(key)
         if known is None:
@@ -86,7 +86,7 @@ class FileAuthorizer:
         self, principal: str, host: str, operation: AclOperation, resource_type: AclResourceType
     ) -> bool:
         """By the rules that could allow some name: their patterns of names are left aside."""
-        self._look()
+        self._check_file()
         return any(
             rule.allows
             and all(
@@ -100,7 +100,7 @@ class FileAuthorizer:
             for rule in self._rules
         )
 
-    def _look(self) -> None:
+    def _check_file(self) -> None:
         """Whether the file has changed: one system call."""
         try:
             status = self._path.stat()

@@ -170,7 +170,7 @@ def _steps(api: Api, version: int) -> tuple[Step, ...]:
 def _step_of(rule: AccessRule) -> Step:
     if rule.refusal is Refusal.ELEMENT:
         array, _, inner = rule.field.partition("[]")
-        return partial(_take_out, rule, array, inner)
+        return partial(_remove_denied, rule, array, inner)
     if rule.refusal is Refusal.OMITTED:
         return partial(_note_omission, rule)
     return partial(_check_request, rule)
@@ -200,7 +200,9 @@ def _check_request(rule: AccessRule, admission: Admission) -> Generator[None, No
 # -- elements
 
 
-def _take_out(rule: AccessRule, array: str, inner: str, admission: Admission) -> Generator[None, None, None]:
+def _remove_denied(
+    rule: AccessRule, array: str, inner: str, admission: Admission
+) -> Generator[None, None, None]:
     elements = getattr(admission.request, array)
     if not elements or (rule.when and not conditions.of_request(rule.when, admission)):
         return

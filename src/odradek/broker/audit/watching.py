@@ -54,7 +54,7 @@ class RequestAudit:
     def refused(self, api: Api, context: RequestContext, required: RequiredAcl, name: str) -> None:
         """The authorizer said no."""
         self.trail.refusal(
-            **_asker(api, context),
+            **_requester_fields(api, context),
             operation=required.operation.name,
             resources=(f"{required.resource.name}:{name}",),
         )
@@ -101,13 +101,13 @@ class RequestAudit:
         detail = "; ".join(islice(_details(request), _NAMED_MAX))
         if getattr(request, "validate_only", False):
             detail = f"only validated; {detail}" if detail else "only validated"
-        asker = _asker(api, context)
+        asker = _requester_fields(api, context)
         self.trail.note(
             self.trail.event(kind, outcome, **asker, resources=resources, errors=codes, detail=detail)
         )
 
 
-def _asker(api: Api, context: RequestContext) -> dict[str, object]:
+def _requester_fields(api: Api, context: RequestContext) -> dict[str, object]:
     return {
         "principal": context.principal,
         "client": context.client_id,

@@ -56,7 +56,7 @@ def _is_older(disk: DiskState, known: Mapping[str, Generation]) -> bool:
 
 
 class DiskIdentity:
-    """`look` at the start; `claim` and `claimed` around the registration; then `raise_generation`. Used on the event loop."""
+    """`load` at the start; `claim` and `claimed` around the registration; then `raise_generation`. Used on the event loop."""
 
     def __init__(
         self,
@@ -87,7 +87,7 @@ class DiskIdentity:
         """A step that may have been taken or not."""
         self._is_raising = asyncio.Lock()
 
-    async def look(self) -> DiskFindings:
+    async def load(self) -> DiskFindings:
         """Read the record. RegistryError."""
         await self._registry.sync()
         node = await self._registry.get(f"{KNOWN}/{self._me}")
@@ -143,7 +143,7 @@ class DiskIdentity:
     async def claimed(self) -> None:
         """The step was taken. RegistryError."""
         if self._pending is not None:
-            self._version = await self._pending.taken(self._registry)
+            self._version = await self._pending.committed_version(self._registry)
             self._known = self._pending.after.directories
             self._pending = None
 
@@ -155,10 +155,10 @@ class DiskIdentity:
         """
         async with self._is_raising:
             if self._pending is not None:
-                await self._take(self._pending)
-            await self._take(await self._next(is_clean=is_clean))
+                await self._commit_claim(self._pending)
+            await self._commit_claim(await self._next(is_clean=is_clean))
 
-    async def _take(self, claim: DiskClaim) -> None:
+    async def _commit_claim(self, claim: DiskClaim) -> None:
         operations = await claim.operations(self._registry)
         if operations:
             await self._registry.commit(operations)

@@ -61,7 +61,7 @@ class FailureDetector:
         if broker not in self._looks:
             self._undecided_until = self._now() + _UNDECIDED_SECONDS
             self._looking += 1
-            task = self._looks[broker] = asyncio.get_running_loop().create_task(self._look(broker, epoch))
+            task = self._looks[broker] = asyncio.get_running_loop().create_task(self._probe(broker, epoch))
             task.add_done_callback(lambda _: self._looks.pop(broker, None))
 
     def undecided_for(self) -> float:
@@ -89,7 +89,7 @@ class FailureDetector:
             task.cancel()
         await asyncio.gather(*looks, return_exceptions=True)
 
-    async def _look(self, broker: BrokerId, epoch: int) -> None:
+    async def _probe(self, broker: BrokerId, epoch: int) -> None:
         try:
             address = self._address_of(broker)
             if address is None or not await _is_refused(*address):

@@ -40,7 +40,7 @@ class ForwardingCluster(Protocol):
     @property
     def controller_id(self) -> BrokerId | None: ...
 
-    async def ask(self, broker: BrokerId, api_key: int, request: Message, *, timeout_s: float) -> Message:
+    async def send(self, broker: BrokerId, api_key: int, request: Message, *, timeout_s: float) -> Message:
         """Raises PeerUnreachable."""
 
     async def controller_changed(self) -> None:
@@ -74,7 +74,7 @@ class Forwarding:
         )
         try:
             async with asyncio.timeout(_GIVE_UP_SECONDS):
-                response = await self._ask(request, has_gone)
+                response = await self._send(request, has_gone)
         except TimeoutError:
             _log.warning(
                 "request_not_forwarded", reason=f"no controller answered within {_GIVE_UP_SECONDS:.0f} s"
@@ -89,7 +89,7 @@ class Forwarding:
             _log.warning("image_is_late", version=response.image_version)
         return [_SIZE.pack(len(response.response_data)), response.response_data]
 
-    async def _ask(self, request: ForwardRequest, has_gone: Callable[[], bool]) -> ForwardResponse | None:
+    async def _send(self, request: ForwardRequest, has_gone: Callable[[], bool]) -> ForwardResponse | None:
         cluster = self._cluster
         while not cluster.leads:
             controller = cluster.controller_id
@@ -107,7 +107,7 @@ class Forwarding:
     async def _answer_of(self, controller: BrokerId, request: ForwardRequest) -> ForwardResponse | None:
         """None when another one has to be asked, or this one again."""
         try:
-            response = await self._cluster.ask(controller, FORWARD, request, timeout_s=_GIVE_UP_SECONDS)
+            response = await self._cluster.send(controller, FORWARD, request, timeout_s=_GIVE_UP_SECONDS)
         except PeerUnreachable:
             return None
         assert isinstance(response, ForwardResponse)

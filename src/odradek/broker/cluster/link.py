@@ -170,9 +170,9 @@ class ClusterLink:
     def lost_sight_of(self, broker: BrokerId, epoch: int) -> None:
         """The connection to a broker that waited for news broke; the controller has a look whether it is dead."""
         if self.leads:
-            self._look_at(broker, epoch)
+            self._detect_failure(broker, epoch)
 
-    def _look_at(self, broker: BrokerId, epoch: int) -> None:
+    def _detect_failure(self, broker: BrokerId, epoch: int) -> None:
         if self._closing:
             return
         if self.failure_detector is None:
@@ -212,7 +212,7 @@ class ClusterLink:
     def _lost(self, broker: BrokerId) -> None:
         epoch = self._epoch_of(broker)
         if epoch is not None:
-            self._look_at(broker, epoch)
+            self._detect_failure(broker, epoch)
 
     async def leave(self) -> None:
         """Hand over what this broker leads, if there is anyone to take it."""
@@ -240,20 +240,20 @@ class ClusterLink:
     async def decided(self, _before: ClusterImage, after: ClusterImage) -> asyncio.Future[None] | None:
         """Our own controller made an image. Until it has heard this broker's first report, that may give it roles of its former
         life: then it is left out, and `ClusterMembership` takes the first one that counts."""
-        return await self.take(after) if self.has_applied else None
+        return await self.apply_image(after) if self.has_applied else None
 
-    async def take(self, after: ClusterImage) -> asyncio.Future[None] | None:
+    async def apply_image(self, after: ClusterImage) -> asyncio.Future[None] | None:
         """Apply an image, then show it: to its end, whether or not the caller is still there. Returns what `apply` does.
 
         One of a controller whose time is over changes nothing: it may be the late answer to a question of long ago, and would
         take away what was made since.
         """
-        task = asyncio.get_running_loop().create_task(self._take(after), name="take image")
+        task = asyncio.get_running_loop().create_task(self._apply_in_order(after), name="take image")
         self._takes[task] = None
         task.add_done_callback(lambda done: self._takes.pop(done, None))
         return await outcome_of(task)
 
-    async def _take(self, after: ClusterImage) -> asyncio.Future[None] | None:
+    async def _apply_in_order(self, after: ClusterImage) -> asyncio.Future[None] | None:
         async with self._applying:
             before = self._image
             if after.controller_epoch < before.controller_epoch:
@@ -343,7 +343,7 @@ class ClusterLink:
             self._forwarding = cluster_forwarding.Forwarding(self)
         return self._forwarding
 
-    async def ask(
+    async def send(
         self,
         broker: BrokerId,
         api_key: int,
@@ -353,14 +353,14 @@ class ClusterLink:
         lane: str = "",
     ) -> Message:
         """Another broker's answer. Raises PeerUnreachable."""
-        return await self.peers.ask(broker, api_key, request, timeout_s=timeout_s, lane=lane)
+        return await self.peers.send(broker, api_key, request, timeout_s=timeout_s, lane=lane)
 
-    async def ask_controller(self, api_key: int, request: Message) -> Message:
+    async def send_to_controller(self, api_key: int, request: Message) -> Message:
         """The answer of a controller that is another broker. Raises PeerUnreachable; NOT_CONTROLLER when none is known."""
         controller = self.controller_id
         if controller is None or controller == self._broker_id:
             raise KafkaError(ErrorCode.NOT_CONTROLLER, "no other controller is known: try again")
-        return await self.ask(controller, api_key, request)
+        return await self.send(controller, api_key, request)
 
     async def create_topics(self, wanted: Sequence[TopicSpec]) -> list[TopicImage | KafkaError]:
         """Through the controller, wherever it is: one outcome for each, in order."""

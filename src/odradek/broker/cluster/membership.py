@@ -65,10 +65,10 @@ class MembershipLink(Protocol):
     @property
     def image(self) -> ClusterImage: ...
 
-    async def take(self, after: ClusterImage) -> object:
+    async def apply_image(self, after: ClusterImage) -> object:
         """Apply an image. What it brings may be opened later."""
 
-    async def ask(
+    async def send(
         self, broker: BrokerId, api_key: int, request: Message, *, timeout_s: float, lane: str
     ) -> Message:
         """Raises an OdradekError when there is no answer."""
@@ -146,7 +146,7 @@ class ClusterMembership:
         self._election = Election(
             self._registry,
             candidate=json.dumps({"broker": registration.broker_id}).encode(),
-            on_elected=self._take_over_as_controller,
+            on_elected=self._become_controller,
             on_deposed=self._deposed,
             on_controller=self._heard,
             entropy=self._entropy,
@@ -156,7 +156,7 @@ class ClusterMembership:
         self._tasks = [
             loop.create_task(self._keep_registered(), name="registering"),
             loop.create_task(self._follow(), name="following"),
-            loop.create_task(self._tell(), name="reporting"),
+            loop.create_task(self._report_progress(), name="reporting"),
         ]
 
     @property
@@ -173,7 +173,7 @@ class ClusterMembership:
             async with asyncio.timeout(_LEAVE_SECONDS):
                 while self._leads_what_others_hold():
                     if self.controller_id is not None:
-                        await self._ask(self.controller_id, max_wait_s=0.0, lane=_REPORTS)
+                        await self._sync_with(self.controller_id, max_wait_s=0.0, lane=_REPORTS)
                     await asyncio.sleep(_LEAVE_POLL_SECONDS)
         except (OdradekError, TimeoutError) as error:
             _log.warning(
@@ -184,13 +184,13 @@ class ClusterMembership:
         """What this broker has to report changed. If the controller cannot hear of it now, the next question says it."""
         self._has_to_report.set()
 
-    async def _tell(self) -> None:
+    async def _report_progress(self) -> None:
         while True:
             await self._has_to_report.wait()
             self._has_to_report.clear()
             if (self._has_applied or self._sign is not None) and self.controller_id is not None:
                 try:
-                    await self._ask(self.controller_id, max_wait_s=0.0, lane=_REPORTS)
+                    await self._sync_with(self.controller_id, max_wait_s=0.0, lane=_REPORTS)
                 except OdradekError as error:  # the next question tells it
                     _log.info("report_not_heard", reason=str(error))
                 except Exception:  # noqa: BLE001 - the root of a task
@@ -273,13 +273,13 @@ class ClusterMembership:
 
     # -- standing
 
-    async def _take_over_as_controller(self, term: Term) -> None:
+    async def _become_controller(self, term: Term) -> None:
         """Controller failover: this broker was elected, and loads the state that the last controller left."""
         assert self._load_controller is not None
         controller = await self._load_controller(term)
         if self._has_applied:
             try:
-                await self._cluster.take(controller.image)
+                await self._cluster.apply_image(controller.image)
             except BaseException:
                 await controller.close()
                 raise
@@ -342,7 +342,7 @@ class ClusterMembership:
             try:
                 response = await self._news_of(controller)
                 if response is not None:
-                    await self._take_audibly(response)
+                    await self._apply_with_heartbeats(response)
             except UpdateDoesNotFit:
                 self._has_applied = False
             except OdradekError as error:
@@ -354,11 +354,11 @@ class ClusterMembership:
             else:
                 pause.over()
 
-    async def _take_audibly(self, response: SyncAnswer) -> None:
+    async def _apply_with_heartbeats(self, response: SyncAnswer) -> None:
         """However long it takes to open what an image brings, the controller hears that this broker lives."""
         self._sign = self._next_sign()
         try:
-            await self._take(response)
+            await self._apply_answer(response)
         finally:
             self._sign.cancel()
             self._sign = None
@@ -373,7 +373,7 @@ class ClusterMembership:
     async def _news_of(self, controller: BrokerId) -> SyncAnswer | None:
         """None as soon as another is the controller: this one may be paused, or cut off."""
         asking = asyncio.get_running_loop().create_task(
-            self._ask(controller, max_wait_s=_POLL_SECONDS, lane=_IMAGES)
+            self._sync_with(controller, max_wait_s=_POLL_SECONDS, lane=_IMAGES)
         )
         asking.add_done_callback(lambda _: self._news.set())
         try:
@@ -387,7 +387,7 @@ class ClusterMembership:
             asking.cancel()
             await asyncio.gather(asking, return_exceptions=True)
 
-    async def _ask(self, controller: BrokerId, *, max_wait_s: float, lane: str) -> SyncAnswer:
+    async def _sync_with(self, controller: BrokerId, *, max_wait_s: float, lane: str) -> SyncAnswer:
         report = self._own_report()
         if self._is_me(controller):
             if self.controller is None:
@@ -403,7 +403,7 @@ class ClusterMembership:
             max_wait_ms=int(max_wait_s * 1000),
             payload=report.data(),
         )
-        response = await self._cluster.ask(
+        response = await self._cluster.send(
             controller, CLUSTER_SYNC, request, timeout_s=max_wait_s + _ANSWER_SECONDS, lane=lane
         )
         assert isinstance(response, cluster_sync.ClusterSyncResponse)
@@ -427,7 +427,7 @@ class ClusterMembership:
             is_leaving=self._is_leaving,
         )
 
-    async def _take(self, response: SyncAnswer) -> None:
+    async def _apply_answer(self, response: SyncAnswer) -> None:
         own = self.controller
         if own is not None and response.controller_epoch == own.image.controller_epoch:
             if self._has_applied:
@@ -438,7 +438,7 @@ class ClusterMembership:
             # It has heard us by now. What it decided before may still name this broker's former self as a leader.
             while not self._has_applied and self.controller is own:
                 latest = own.latest
-                await self._cluster.take(latest)
+                await self._cluster.apply_image(latest)
                 if latest is own.latest:
                     self._now_applied()
             return
@@ -447,7 +447,7 @@ class ClusterMembership:
             image = await in_turns(apply_update(present if self._has_applied else None, response.payload))
             if self._cluster.image is not present:
                 return  # it became the controller meanwhile: the next question is another
-            await self._cluster.take(image)
+            await self._cluster.apply_image(image)
             self._now_applied()
 
     def _now_applied(self) -> None:

@@ -1,6 +1,6 @@
 """How coordinators and partition leaders ask other brokers: the port, and the gathering of what goes to the same one.
 
-`net/peers.Peers.ask` fulfils the port. It is given from outside, so that a broker alone imports nothing of it.
+`net/peers.Peers.send` fulfils the port. It is given from outside, so that a broker alone imports nothing of it.
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ class Gathered(Generic[Q, A]):
         self._under_way: dict[BrokerId, int] = {}
         self._tasks: dict[asyncio.Task[None], None] = {}
 
-    def ask(self, broker: BrokerId, question: Q) -> asyncio.Future[A]:
+    def submit(self, broker: BrokerId, question: Q) -> asyncio.Future[A]:
         """The answer. Where one request is under way at a time, questions are asked in the order of these calls."""
         answered: asyncio.Future[A] = asyncio.get_running_loop().create_future()
         waiting = self._waiting.setdefault(broker, [])
@@ -118,10 +118,10 @@ class Gathered(Generic[Q, A]):
     async def _carry(self, broker: BrokerId) -> None:
         taken: list[tuple[Q, asyncio.Future[A]]] = []
         try:
-            while taken := self._take(broker):
+            while taken := self._next_batch(broker):
                 if self._waiting.get(broker) and self._under_way[broker] < self._under_way_max:
                     self._begin(broker)
-                await self._ask(broker, taken)
+                await self._send_batch(broker, taken)
         finally:
             for _, answered in taken:
                 answered.cancel()
@@ -129,7 +129,7 @@ class Gathered(Generic[Q, A]):
             if not self._under_way[broker]:
                 del self._under_way[broker]
 
-    async def _ask(self, broker: BrokerId, taken: Sequence[tuple[Q, asyncio.Future[A]]]) -> None:
+    async def _send_batch(self, broker: BrokerId, taken: Sequence[tuple[Q, asyncio.Future[A]]]) -> None:
         try:
             answers = await self._send(broker, [question for question, _ in taken])
             pairs = list(zip(taken, answers, strict=True))
@@ -144,7 +144,7 @@ class Gathered(Generic[Q, A]):
             if not answered.done():
                 answered.set_result(future)
 
-    def _take(self, broker: BrokerId) -> list[tuple[Q, asyncio.Future[A]]]:
+    def _next_batch(self, broker: BrokerId) -> list[tuple[Q, asyncio.Future[A]]]:
         taken: list[tuple[Q, asyncio.Future[A]]] = []
         left: list[tuple[Q, asyncio.Future[A]]] = []
         keys: set[Hashable] = set()

@@ -87,7 +87,7 @@ class PreviousIncarnation:
         while (node := await self._registered()) is not None:
             other = registration_from(self._me.broker_id, node.data)
             is_same_data = other.directory_id == self._me.directory_id
-            sign = await self._ask(other)
+            sign = await self._probe(other)
             if sign is IncarnationEvidence.LIVES and is_same_data:
                 raise self._duplicate(other, "it answers there, so this data directory is a copy of its own")
             if sign is IncarnationEvidence.LIVES:
@@ -114,7 +114,7 @@ class PreviousIncarnation:
         node = await self._registry.get(self._me.path)
         return None if node is None or node.owner == self._registry.session_id else node
 
-    async def _ask(self, other: Registration) -> IncarnationEvidence:
+    async def _probe(self, other: Registration) -> IncarnationEvidence:
         # Not needed where no one is registered.
 
         me = self._me.broker_id
@@ -128,7 +128,7 @@ class PreviousIncarnation:
         )
         try:
             async with asyncio.timeout(_ASK_SECONDS):
-                response = await peers.ask(
+                response = await peers.send(
                     BrokerId(me), IDENTIFY_BROKER, identify_broker.IdentifyBrokerRequest(broker_id=me)
                 )
         except net_peers.PeerUnreachable as error:

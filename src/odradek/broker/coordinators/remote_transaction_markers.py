@@ -59,7 +59,7 @@ class _MarkersOfLeader(NamedTuple):
     async def write(self, batch: MarkerBatch) -> Codes:
         """Beside what the leader says: NETWORK_EXCEPTION when it cannot be asked, or says nothing of a partition."""
         try:
-            return await self.gathered.ask(self.leader, batch)
+            return await self.gathered.submit(self.leader, batch)
         except OdradekError as error:
             _log.debug("markers_not_sent", broker=self.leader, reason=str(error))
             return dict.fromkeys(batch.partitions, ErrorCode.NETWORK_EXCEPTION)

@@ -70,7 +70,7 @@ class RemoteVerification:
 
     async def _answered(self, coordinator: BrokerId, question: VerificationQuestion) -> Codes:
         try:
-            return await self._gathered.ask(coordinator, question)
+            return await self._gathered.submit(coordinator, question)
         except OdradekError as error:
             _log.debug("coordinator_not_asked", broker=coordinator, reason=str(error))
             return dict.fromkeys(question.partitions, ErrorCode.NETWORK_EXCEPTION)

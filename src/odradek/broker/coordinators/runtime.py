@@ -118,7 +118,7 @@ class CoordinatorRuntime:
     """Used on the event loop only. `app.py` says which kinds to expect before the logs are opened."""
 
     def __init__(self) -> None:
-        self.ask_peer: SendToPeer = no_peers
+        self.send_to_peer: SendToPeer = no_peers
         """How another broker is asked; looked up for each question."""
         self._closing: list[Callable[[], None]] = []
         self._kinds: dict[str, CoordinatorKind[Any, Any]] = {}

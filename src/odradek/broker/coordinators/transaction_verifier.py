@@ -32,7 +32,7 @@ class CoordinatorDirectory(Protocol):
         """This broker."""
 
     @property
-    def ask_peer(self) -> SendToPeer: ...
+    def send_to_peer(self) -> SendToPeer: ...
     def coordinator_of(self, topic: str, key: str) -> tuple[int, BrokerId]:
         """The partition that a key belongs to, and the broker that coordinates it; COORDINATOR_NOT_AVAILABLE without one."""
 
@@ -56,7 +56,7 @@ class ClusterVerifier:
             lambda: coordinators.here,
             local,
             lambda: remote_transaction_verification.RemoteVerification(
-                lambda: coordinators.ask_peer, config, sleep
+                lambda: coordinators.send_to_peer, config, sleep
             ),
         )
         coordinators.on_close(self._verifiers.close)

@@ -63,7 +63,7 @@ def coordinate_transactions(
         LocalMarkers(groups, replicas, clock, image),
         lambda: coordinators.here,
         image,
-        lambda: coordinators.ask_peer,
+        lambda: coordinators.send_to_peer,
     )
     coordinators.on_close(markers.close)
     transactions.begin(shards, markers)

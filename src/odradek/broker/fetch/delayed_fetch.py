@@ -140,7 +140,7 @@ class UnchangedPartitions(Generic[PartitionKeyT]):
         key, high_watermark = self._known_marks[partition]
         self._session.wake(key)
         if self.waiting is not None:
-            self.waiting.take_over(partition, high_watermark)
+            self.waiting.watch_again(partition, high_watermark)
             self.waiting.appended(partition, added_bytes)
 
     def advanced(self, partition: Partition, added_bytes: int) -> None:
@@ -148,7 +148,7 @@ class UnchangedPartitions(Generic[PartitionKeyT]):
         if partition.high_watermark > known_high_watermark:
             self._session.wake(key)
             if self.waiting is not None:
-                self.waiting.take_over(partition, known_high_watermark)
+                self.waiting.watch_again(partition, known_high_watermark)
                 self.waiting.advanced(partition, added_bytes)
 
     def ended(self, partition: Partition) -> None:
@@ -191,7 +191,7 @@ class FollowerWaiting(_Waiting):
             resting.waiting = self
         for partition in self._partitions:
             partition.watch_end(self)
-            self._look_at_mark(partition)
+            self._check_high_watermark(partition)
         if has_news:
             self._answer_with_marks()
 
@@ -205,7 +205,7 @@ class FollowerWaiting(_Waiting):
             self._make_answer = self._nothing
         self._answer()
 
-    def take_over(self, partition: Partition, offset: Offset) -> None:
+    def watch_again(self, partition: Partition, offset: Offset) -> None:
         """Watch one that rested, whose high watermark the follower knows to be `offset`: more may happen before the answer."""
         self._known[partition] = offset
         self._partitions.append(partition)
@@ -217,12 +217,12 @@ class FollowerWaiting(_Waiting):
             self._answer_soon()
 
     def advanced(self, partition: Partition, added_bytes: int) -> None:
-        self._look_at_mark(partition)
+        self._check_high_watermark(partition)
 
     def ended(self, partition: Partition) -> None:
         self._answer_soon()
 
-    def _look_at_mark(self, partition: Partition) -> None:
+    def _check_high_watermark(self, partition: Partition) -> None:
         if partition.high_watermark > self._known[partition]:
             self._answer_with_marks()
 

@@ -103,7 +103,7 @@ class Reading:
         for missing in self.cold:
             self._beside.do(missing)
 
-    def look_again(self) -> None:
+    def prepare_retry(self) -> None:
         """Before the next `read`, after a wait: what was brought before may have left the memory since."""
         self._looks_left = _LOOKS_FOR_COLD
         self._beside = None

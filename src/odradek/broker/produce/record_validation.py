@@ -76,7 +76,7 @@ class InlineWork:
     def __init__(self, left_bytes: int = INLINE_BYTES_MAX) -> None:
         self.left_bytes = left_bytes
 
-    def take(self, expanded_bytes: int) -> None:
+    def spend(self, expanded_bytes: int) -> None:
         self.left_bytes -= expanded_bytes
         if self.left_bytes < 0:
             raise TakesLong
@@ -122,7 +122,7 @@ def checked_batches(
     target = _TARGET_CODEC.get(terms.config.compression_type)
     if target is not None and target is not header.codec:
         if inline is not None:
-            inline.take(summary.records_bytes * _RECOMPRESSING_COSTS)
+            inline.spend(summary.records_bytes * _RECOMPRESSING_COSTS)
         header, batch = _recompressed(header, batch, target, terms.config)
         _check_size(header, terms.config)
     return [(header, batch)]
@@ -131,7 +131,7 @@ def checked_batches(
 def _summary(batch: memoryview, header: BatchHeader, inline: InlineWork | None) -> RecordsSummary:
     if inline is None:
         return validate_records(batch, header)
-    inline.take(header.size_bytes)
+    inline.spend(header.size_bytes)
     if header.codec is Codec.NONE:
         return validate_records(batch, header)
     allowed_bytes = DEFAULT_LIMITS.allowed_bytes(header.size_bytes)
@@ -142,7 +142,7 @@ def _summary(batch: memoryview, header: BatchHeader, inline: InlineWork | None) 
             summary = validate_records(batch, header, limits=Limits(decompressed_bytes_max=inline.left_bytes))
         except ExpandsTooFar:
             raise TakesLong from None
-    inline.take(summary.records_bytes)
+    inline.spend(summary.records_bytes)
     return summary
 
 

@@ -43,7 +43,7 @@ class TransactionVerification:
     def has_questions(self) -> bool:
         return bool(self._guards)
 
-    def take(self, partition: Partition, header: BatchHeader, now_ms: int) -> None:
+    def add(self, partition: Partition, header: BatchHeader, now_ms: int) -> None:
         """A batch that is to be appended. INVALID_PRODUCER_ID_MAPPING when the request has more than one producer."""
         if header.producer_id < 0:
             return
@@ -59,7 +59,7 @@ class TransactionVerification:
         if guard is not None:
             self._guards[partition] = guard
 
-    async def ask(self) -> None:
+    async def verify(self) -> None:
         """All questions at once; `guard_of` tells the outcomes."""
         if self._producer is None or not self._guards:
             return

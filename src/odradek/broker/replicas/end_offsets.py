@@ -63,16 +63,16 @@ async def high_watermark_of(broker: BrokerContext, name: TopicPartition) -> int:
             await readable(waits)
             partition.check_leads()
         return partition.high_watermark
-    return await _asked(broker, leader, name)
+    return await _requested_end(broker, leader, name)
 
 
-async def _asked(broker: BrokerContext, leader: BrokerId, name: TopicPartition) -> int:
+async def _requested_end(broker: BrokerContext, leader: BrokerId, name: TopicPartition) -> int:
     asked = list_offsets.ListOffsetsPartition(partition_index=name.partition, timestamp=_LATEST)
     request = list_offsets.ListOffsetsRequest(
         replica_id=_CONSUMER, topics=[list_offsets.ListOffsetsTopic(name=name.topic, partitions=[asked])]
     )
     try:
-        response = await broker.coordinators.ask_peer(
+        response = await broker.coordinators.send_to_peer(
             leader, _LIST_OFFSETS, request, timeout_s=_ASK_SECONDS_MAX
         )
     except OdradekError as error:

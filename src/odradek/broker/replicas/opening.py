@@ -88,11 +88,11 @@ class ReplicaOpening:
 
     # -- the next step
 
-    def look_again(self, name: TopicPartition, *, at_any_rate: bool = False) -> None:
+    def retry_offline(self, name: TopicPartition, *, at_any_rate: bool = False) -> None:
         """An offline replica may be opened now."""
         self._again[name] = at_any_rate or self._again.get(name, False)
 
-    def look_no_more(self, name: TopicPartition) -> None:
+    def cancel_retry(self, name: TopicPartition) -> None:
         self._again.pop(name, None)
 
     def next_step(self, name: TopicPartition) -> Wanted | LogRemoval | None:
@@ -133,7 +133,7 @@ class ReplicaOpening:
                 await self._open(step)
             else:
                 await self._remove(name)
-        self.look_no_more(name)
+        self.cancel_retry(name)
         await self.settle_lack(name)
 
     # -- opening
@@ -158,7 +158,7 @@ class ReplicaOpening:
         except KafkaError as error:
             self._held.not_opened(name, topic_id, error, is_new=is_new)
             return
-        self.take_up(
+        self.apply_newest_image(
             Partition(
                 name,
                 topic_id,
@@ -186,7 +186,7 @@ class ReplicaOpening:
 
     def succeed(self, partition: Partition, log: Log) -> None:
         """`log` is what the partition goes on with."""
-        self.take_up(
+        self.apply_newest_image(
             Partition(
                 partition.name,
                 partition.topic_id,
@@ -198,7 +198,7 @@ class ReplicaOpening:
             )
         )
 
-    def take_up(self, partition: Partition) -> None:
+    def apply_newest_image(self, partition: Partition) -> None:
         """Settings and role are those of the newest image, whatever they were when the log began to be opened."""
         topic = self._held.topic(partition.topic_id)
         if topic is not None and partition.config != (config := self._config_of(topic)):

@@ -366,13 +366,13 @@ class ReplicaManager:
             if state is not None and self._held.has_roles:
                 self._assume(partition, state)
         elif self._held.away_id(name) is not None or self._lanes.is_busy(name):
-            self._opening.look_again(name)
+            self._opening.retry_offline(name)
         if self._lanes.is_busy(name):
             self._put(name, None)  # a waiter for this image does not wait for an earlier one's work
         elif self._opening.next_step(name) is not None:
             self._put(name, pending)
         else:
-            self._opening.look_no_more(name)
+            self._opening.cancel_retry(name)
 
     def _put(self, name: TopicPartition, pending: PendingSteps | None) -> None:
         if name in self._queued:
@@ -489,7 +489,7 @@ class ReplicaManager:
         pending = PendingSteps()
         for name in self._held.unopened:
             if not self._lanes.is_busy(name):
-                self._opening.look_again(name, at_any_rate=True)
+                self._opening.retry_offline(name, at_any_rate=True)
                 self._put(name, pending)
         ended = pending.ended()
         if ended is not None:
@@ -503,7 +503,7 @@ class ReplicaManager:
         """Flush what `flush.ms` says has waited long enough, and what keeps descriptors that others need."""
         for partition in self._held.timed:
             partition.flush_if_due()
-        for name in self.directories.take_crowding_logs():
+        for name in self.directories.drain_crowding_logs():
             if (crowding := self._partitions.get(name)) is not None:
                 crowding.flush()
 

@@ -45,7 +45,7 @@ class Proposals:
     def propose(self, leader: LeaderRole, proposal: IsrProposal) -> None:
         if self._alter is None:
             self._alter = isr_proposals.AlterPartitions(
-                self._ask, broker_id=self._me, broker_epoch=lambda: self._cluster.broker_epoch
+                self._send_to_controller, broker_id=self._me, broker_epoch=lambda: self._cluster.broker_epoch
             )
         self._alter.propose(leader, proposal)
 
@@ -53,9 +53,9 @@ class Proposals:
         if self._alter is not None:
             await self._alter.close()
 
-    async def _ask(self, api_key: int, request: Message) -> Message:
+    async def _send_to_controller(self, api_key: int, request: Message) -> Message:
         if not self._cluster.leads:
-            return await self._cluster.ask_controller(api_key, request)
+            return await self._cluster.send_to_controller(api_key, request)
         here = RequestContext(
             connection=_NO_CONNECTION, api_version=APIS[api_key].latest_stable, client_id="broker"
         )

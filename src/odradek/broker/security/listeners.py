@@ -194,7 +194,7 @@ class SecureListeners:
             if name in security:
                 certificates.reconfigure(security[name])
 
-    async def look_at_files(self) -> None:
+    async def reload_certificates(self) -> None:
         """Take over certificates that were replaced."""
         for certificates in self._certificates.values():
             certificates.reload_if_changed()

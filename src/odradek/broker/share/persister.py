@@ -52,7 +52,7 @@ class SharePersister:
         self._stores = LocalOrRemote[ShareStateStore](
             lambda: coordinators.here,
             lambda: local,
-            lambda: remote_state.RemoteShareState(lambda: coordinators.ask_peer),
+            lambda: remote_state.RemoteShareState(lambda: coordinators.send_to_peer),
         )
         coordinators.on_close(self._stores.close)
 

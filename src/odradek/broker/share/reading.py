@@ -41,7 +41,7 @@ class AcquiredBatches(NamedTuple):
     acquired: list[AcquiredRange]
 
 
-def look(
+def read_acquirable(
     live: LivePartition, limit_bytes: int, *, at_least_one: bool, beside: ReadProgress
 ) -> FetchedRange | None:
     """Read from where the first record is that could be had. NOT_LEADER_OR_FOLLOWER, KAFKA_STORAGE_ERROR, and what else reading
@@ -65,7 +65,7 @@ def look(
     return FetchedRange(live, offset, read.next_offset, batches, len(read.records))
 
 
-def take(seen: FetchedRange, member_id: str, room: FetchLimits, now_ms: int) -> AcquiredBatches | None:
+def acquire(seen: FetchedRange, member_id: str, room: FetchLimits, now_ms: int) -> AcquiredBatches | None:
     """Acquire of what was read as much as there is room for. None when that is nothing."""
     live = seen.live
     last_offset, records_max = seen.next_offset - 1, room.records

@@ -37,7 +37,7 @@ class RemoteShareState:
     """The adapter of `ShareStateStore` for other brokers. Used on the event loop only."""
 
     def __init__(self, ask: Callable[[], SendToPeer]) -> None:
-        self.ask_peer: Final = ask
+        self.send_to_peer: Final = ask
         self._writes: Gathered[_Change, ErrorContent | None] = Gathered(
             lambda keeper, changes: _StateOfKeeper(keeper, self).send(changes),
             key=lambda change: change.place,
@@ -54,7 +54,7 @@ class RemoteShareState:
 
     def write(self, keeper: BrokerId, change: _Change) -> asyncio.Future[ErrorContent | None]:
         """In order; those that come while a request is under way share the next."""
-        answered = self._last[change.place] = self._writes.ask(keeper, change)
+        answered = self._last[change.place] = self._writes.submit(keeper, change)
         answered.add_done_callback(lambda done: self._forget(change.place, done))
         return answered
 
@@ -91,7 +91,7 @@ class _StateOfKeeper(NamedTuple):
                 )
             ],
         )
-        state = _result_of(await self._ask(_READ, request), place)
+        state = _result_of(await self._send(_READ, request), place)
         if state.start_offset == UNKNOWN_OFFSET and not state.state_epoch:
             return None
         return ShareState(
@@ -115,7 +115,7 @@ class _StateOfKeeper(NamedTuple):
                 )
             ],
         )
-        _result_of(await self._ask(_INITIALIZE, request), place)
+        _result_of(await self._send(_INITIALIZE, request), place)
 
     async def delete(self, place: SharePlace) -> None:
         request = deleting.DeleteShareGroupStateRequest(
@@ -127,7 +127,7 @@ class _StateOfKeeper(NamedTuple):
                 )
             ],
         )
-        _result_of(await self._ask(_DELETE, request), place)
+        _result_of(await self._send(_DELETE, request), place)
 
     async def summary(self, place: SharePlace) -> Summary:
         request = summing.ReadShareGroupStateSummaryRequest(
@@ -139,7 +139,7 @@ class _StateOfKeeper(NamedTuple):
                 )
             ],
         )
-        state = _result_of(await self._ask(_SUMMARY, request), place)
+        state = _result_of(await self._send(_SUMMARY, request), place)
         return Summary(
             state.state_epoch,
             state.leader_epoch,
@@ -149,8 +149,8 @@ class _StateOfKeeper(NamedTuple):
 
     # -- requests
 
-    async def _ask(self, api_key: int, request: Message) -> Any:
-        ask = self.remote.ask_peer()
+    async def _send(self, api_key: int, request: Message) -> Any:
+        ask = self.remote.send_to_peer()
         try:
             return await ask(self.keeper, api_key, request, timeout_s=_ASK_SECONDS_MAX, lane=_LANE)
         except KafkaError:
@@ -178,7 +178,7 @@ class _StateOfKeeper(NamedTuple):
         request = writing.WriteShareGroupStateRequest(group_id=group_id, topics=_written(changes))
         outcomes: dict[SharePlace, ErrorContent | None] = {}
         try:
-            response = await self._ask(_WRITE, request)
+            response = await self._send(_WRITE, request)
         except KafkaError as error:
             return dict.fromkeys((change.place for change in changes), ErrorContent.of(error))
         for change in changes:

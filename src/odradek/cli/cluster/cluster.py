@@ -34,7 +34,7 @@ def cluster() -> None:
 def status(bootstrap: str, as_json: bool) -> None:
     """Show what each broker leads and holds, and which partitions are not as they should be."""
     with open_admin(bootstrap) as admin:
-        state = cluster_state.look(admin)
+        state = cluster_state.describe(admin)
     troubles = state.troubles()
     moves = {
         str(name): {"adding": list(move.adding), "removing": list(move.removing)}
@@ -94,7 +94,7 @@ def plan(bootstrap: str, drained: tuple[int, ...], as_json: bool) -> None:
     """Show which replicas `rebalance` (or `drain`) would move, and how many bytes that copies. Nothing moves."""
 
     with open_admin(bootstrap) as admin:
-        state = cluster_state.look(admin)
+        state = cluster_state.describe(admin)
     cluster_moves.show_plan(cluster_moves.make_plan(state, drained, spread=not drained), as_json=as_json)
 
 
@@ -122,7 +122,7 @@ def drain(bootstrap: str, brokers: tuple[int, ...], yes: bool, throttle: int | N
 
 def _move(bootstrap: str, drained: tuple[int, ...], *, yes: bool, throttle: int | None) -> None:
     with open_admin(bootstrap) as admin:
-        state = cluster_state.look(admin)
+        state = cluster_state.describe(admin)
         if state.moves:
             raise click.UsageError(
                 f"{len(state.moves)} partition(s) are being moved already: wait until that has ended"

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from odradek import client
-from odradek.cli.cluster.state import ClusterState, look
+from odradek.cli.cluster.state import ClusterState, describe
 from odradek.cli.output import Refreshing, bytes_text, print_json, print_table
 from odradek.cluster.balance import BalancePlan, Move, plan
 from odradek.model.errors import ErrorCode, KafkaError
@@ -104,7 +104,7 @@ def carry_out(admin: Admin, made: BalancePlan, *, throttle: int | None) -> None:
         left = list(made.moves)
         with Refreshing(["partition", "to", "copied", "of"]) as shown:
             while True:
-                state = look(admin)
+                state = describe(admin)
                 if left and len(state.moves) < _AT_ONCE:
                     begun, left = left[: _AT_ONCE - len(state.moves)], left[_AT_ONCE - len(state.moves) :]
                     admin.reassign_partitions({move.name: move.after for move in begun})

@@ -87,7 +87,7 @@ class ClusterState:
         return rows
 
 
-def look(admin: Admin) -> ClusterState:
+def describe(admin: Admin) -> ClusterState:
     """Ask the cluster."""
     cluster = admin.describe_cluster()
     topics = admin.describe_topics(admin.list_topics(internal=True))

@@ -26,13 +26,13 @@ def check_zookeeper(config: BrokerConfig) -> Iterator[Finding]:
         return
     about = f"zookeeper {config.zookeeper.connect}"
     try:
-        yield ok(about, asyncio.run(_look(config)))
+        yield ok(about, asyncio.run(_probe(config)))
     except OdradekError as error:
         seen, _, advice = str(error).rpartition(": ")
         yield fail(about, seen or advice, advice if seen else "")
 
 
-async def _look(config: BrokerConfig) -> str:
+async def _probe(config: BrokerConfig) -> str:
     chroot = parse_connect(config.zookeeper.connect or "").chroot
     session = zookeeper_session.Session(config.zookeeper, watched=lambda: ())
     await session.begin(min(config.zookeeper.connection_timeout_ms or _PATIENCE_MS, _PATIENCE_MS))

@@ -46,7 +46,7 @@ def forget(sink_id: str, with_decision: bool, yes: bool, bootstrap: str, as_json
     was decided are committed, all others are aborted. A query that is alive stops. It can come back, and goes on where it was.
     """
     with open_admin(bootstrap) as admin:
-        remains = _look(admin, sink_id)
+        remains = _remains_of(admin, sink_id)
         if not as_json:
             remains.show()
         if not yes and sys.stdin.isatty():
@@ -119,7 +119,7 @@ def _row(transaction: TransactionDescription) -> tuple[Any, ...]:
     )
 
 
-def _look(admin: Admin, sink_id: str) -> _Remains:
+def _remains_of(admin: Admin, sink_id: str) -> _Remains:
     """As it is now. TRANSACTIONAL_ID_NOT_FOUND when there is no such sink."""
     sinks = {
         owner[0]

@@ -72,7 +72,7 @@ def upgrade(
         document = store.document(name)
         program = _next_program(document, file, args, bootstrap)
         if dry_run or mode is None:
-            _show(upgrading.look(store, document, program), as_json)
+            _show(upgrading.preview(store, document, program), as_json)
             return
         changed = upgrading.upgrade(
             store,

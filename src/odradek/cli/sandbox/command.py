@@ -46,7 +46,7 @@ def sandbox(
             teller.say(words("ui.ready", lang, count=3, address=playground.address))
             if auto or as_json:
                 for name in chosen:
-                    teller.tell(name, LESSONS[name], playground)
+                    teller.run_lesson(name, LESSONS[name], playground)
             else:
                 _play(teller, playground, chosen)
     if as_json:
@@ -72,7 +72,7 @@ class _Teller:
         if not self._quiet:
             click.echo(text)
 
-    def tell(self, name: str, lesson: Lesson, playground: Playground) -> None:
+    def run_lesson(self, name: str, lesson: Lesson, playground: Playground) -> None:
         """A lesson that cannot go on is a claim that does not hold."""
         self.say(f"\n{click.style(title(name, self._language), bold=True)}")
         try:
@@ -107,7 +107,7 @@ def _play(teller: _Teller, playground: Playground, chosen: list[str]) -> None:
         except Next:
             if left:
                 name = left.pop(0)
-                teller.tell(name, LESSONS[name], playground)
+                teller.run_lesson(name, LESSONS[name], playground)
                 shell.show()
         except (Quit, click.Abort, EOFError):
             return

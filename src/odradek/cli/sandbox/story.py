@@ -254,7 +254,7 @@ def _catch_up(playground: Playground) -> None:
 def _settled(playground: Playground, members: int) -> list[int]:
     """How many partitions each consumer has, once all three are given out and no one is being waited for."""
 
-    def look() -> list[int]:
+    def assigned_counts() -> list[int]:
         ours = [
             playground_consumer
             for playground_consumer in playground.members
@@ -272,7 +272,7 @@ def _settled(playground: Playground, members: int) -> list[int]:
             else []
         )
 
-    return playground.until(f"{members} consumers have shared the partitions", look, seconds=60)
+    return playground.until(f"{members} consumers have shared the partitions", assigned_counts, seconds=60)
 
 
 def _read_by(members: list[PlaygroundConsumer]) -> int:

@@ -80,9 +80,9 @@ class _Stopping:
     def __init__(self) -> None:
         self.asked = False
         for number in (signal.SIGTERM, signal.SIGINT):
-            signal.signal(number, self._ask)
+            signal.signal(number, self._request_stop)
 
-    def _ask(self, number: int, frame: FrameType | None) -> None:
+    def _request_stop(self, number: int, frame: FrameType | None) -> None:
         self.asked = True
 
 

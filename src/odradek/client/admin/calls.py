@@ -102,7 +102,7 @@ class AdminCalls:
         """Ask any broker, until it answers; what it says of single items is left to the caller."""
 
         async def attempt(left_s: float) -> CallOutcome:
-            message = await self._cluster.ask(NO_BROKER, exchange.request, exchange.answer, timeout_s=left_s)
+            message = await self._cluster.send(NO_BROKER, exchange.request, exchange.answer, timeout_s=left_s)
             return exchange.read(message)
 
         outcome: CallOutcome = await self._cluster.retrying(what, timeout_s, attempt)
@@ -135,11 +135,13 @@ class AdminCalls:
             }
             open_errors.clear()
             for broker, some in (await by(pending, left_s)).items():
-                exchange = ask_broker(broker, some, left_s) if ask_broker else _asked(ask)(some, left_s)
+                exchange = ask_broker(broker, some, left_s) if ask_broker else _required(ask)(some, left_s)
                 await self._cluster.connection(broker)  # what fails here was not sent
                 in_doubt = {subject: None for subject in some if subject in unanswered}
                 unanswered.update(dict.fromkeys(some))
-                message = await self._cluster.ask(broker, exchange.request, exchange.answer, timeout_s=left_s)
+                message = await self._cluster.send(
+                    broker, exchange.request, exchange.answer, timeout_s=left_s
+                )
                 outcome = exchange.read(message)
                 if already is not None:
                     already.settle(outcome, in_doubt)
@@ -220,7 +222,7 @@ class AdminCalls:
         return {broker: {broker: content} for broker, content in items.items()}
 
 
-def _asked(
+def _required(
     ask: Callable[[dict[Any, Any], float], Exchange] | None,
 ) -> Callable[[dict[Any, Any], float], Exchange]:
     assert ask is not None

@@ -188,8 +188,8 @@ class AsyncConsumer:
         limit = max_records or self._core.settings.max_poll_records
         event = await self._next(timeout_s)
         if event is BufferedRecords.RECORDS:
-            return self._core.take_kept(limit)
-        return self._core.take(event, limit) if isinstance(event, FetchedChunk) else []
+            return self._core.collect_kept(limit)
+        return self._core.collect(event, limit) if isinstance(event, FetchedChunk) else []
 
     async def poll_arrow(self, timeout_s: float = 1.0, max_records: int = 100_000) -> Any:
         """Records of one partition as a pyarrow.RecordBatch, in order; without rows when none came in time.
@@ -204,7 +204,7 @@ class AsyncConsumer:
             event = await self._next(max(0.0, deadline - clock.monotonic()))
             if not isinstance(event, FetchedChunk):
                 return self._core.no_arrow()
-            rows = self._core.take_arrow(event, max_records)
+            rows = self._core.collect_arrow(event, max_records)
             if rows is not None:
                 return rows
 
@@ -324,8 +324,8 @@ class AsyncConsumer:
                 await group.commit_before_giving_up(partitions)
                 continue
             try:
-                # sync: group.tell_listener(step, partitions)
-                waiting = group.tell_listener(step, partitions)  # async
+                # sync: group.call_listener(step, partitions)
+                waiting = group.call_listener(step, partitions)  # async
                 if waiting is not None:  # async
                     await waiting  # async
             except Exception as error:  # noqa: BLE001 - the user's code; the rebalance must go on

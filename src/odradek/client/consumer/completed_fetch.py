@@ -60,7 +60,7 @@ class FetchedChunk:
         self.position = start_offset
         """Offset of the next record to hand out, or one below it."""
         self.taken_epoch: int = NO_EPOCH
-        """The leader epoch of the last batch that `take_columns` handed out."""
+        """The leader epoch of the last batch that `next_columns` handed out."""
         self._batches = [
             batch for batch in data_batches(batches, aborted=aborted) if batch[0].next_offset > start_offset
         ]
@@ -79,7 +79,7 @@ class FetchedChunk:
         """Nothing is left to hand out."""
         return self._index >= len(self._batches) and not self._records
 
-    def take(self, record_count_max: int) -> list[Record]:
+    def next_records(self, record_count_max: int) -> list[Record]:
         """The next records, from one batch; [] only when nothing is left.
 
         Raises CORRUPT_MESSAGE or INVALID_RECORD for a batch that cannot be read, again and again: it stays in its place.
@@ -103,13 +103,13 @@ class FetchedChunk:
         return taken
 
     def put_back(self, records: list[Record]) -> None:
-        """Undo the end of the last `take`: these records come again."""
+        """Undo the end of the last `next_records`: these records come again."""
         rest = self._records[self._records_index :] if self._records else []
         self._records, self._records_index = records + rest, 0
         self.position = records[0].offset
 
-    def take_arrow(self, record_count_max: int) -> Any | None:
-        """Like `take`, as a pyarrow.RecordBatch of whole batches: at least one, and about `record_count_max` rows."""
+    def next_arrow(self, record_count_max: int) -> Any | None:
+        """Like `next_records`, as a pyarrow.RecordBatch of whole batches: at least one, and about `record_count_max` rows."""
         stop = self._stop_for(record_count_max)
         if stop == self._index:
             self.position = self.next_offset
@@ -124,8 +124,8 @@ class FetchedChunk:
         self._advance(self._batches[stop - 1][0].next_offset)
         return rows
 
-    def take_columns(self, record_count_max: int) -> Columns | None:
-        """Like `take_arrow`, as the buffers that Arrow is made of: pyarrow is not needed."""
+    def next_columns(self, record_count_max: int) -> Columns | None:
+        """Like `next_arrow`, as the buffers that Arrow is made of: pyarrow is not needed."""
         stop = self._stop_for(record_count_max)
         if stop == self._index:
             self.position = self.next_offset
@@ -146,7 +146,7 @@ class FetchedChunk:
 
     def _stop_for(self, record_count_max: int) -> int:
         """The index behind the batches to take together."""
-        if self._records:  # a batch of which `take` handed out a part: the rest of it is read again
+        if self._records:  # a batch of which `next_records` handed out a part: the rest of it is read again
             self._records = []
             self._index -= 1
         stop = self._index

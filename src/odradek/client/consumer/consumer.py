@@ -181,8 +181,8 @@ class Consumer:
         limit = max_records or self._core.settings.max_poll_records
         event = self._next(timeout_s)
         if event is BufferedRecords.RECORDS:
-            return self._core.take_kept(limit)
-        return self._core.take(event, limit) if isinstance(event, FetchedChunk) else []
+            return self._core.collect_kept(limit)
+        return self._core.collect(event, limit) if isinstance(event, FetchedChunk) else []
 
     def poll_arrow(self, timeout_s: float = 1.0, max_records: int = 100_000) -> Any:
         """Records of one partition as a pyarrow.RecordBatch, in order; without rows when none came in time.
@@ -197,7 +197,7 @@ class Consumer:
             event = self._next(max(0.0, deadline - clock.monotonic()))
             if not isinstance(event, FetchedChunk):
                 return self._core.no_arrow()
-            rows = self._core.take_arrow(event, max_records)
+            rows = self._core.collect_arrow(event, max_records)
             if rows is not None:
                 return rows
 
@@ -308,7 +308,7 @@ class Consumer:
                 self._loop.call(group.commit_before_giving_up(partitions))
                 continue
             try:
-                group.tell_listener(step, partitions)
+                group.call_listener(step, partitions)
             except Exception as error:  # noqa: BLE001 - the user's code; the rebalance must go on
                 problem = problem or error
         self._loop.post(lambda: group.membership.handed_over(handover.number))

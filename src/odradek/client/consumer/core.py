@@ -199,13 +199,13 @@ class ConsumerCore:
 
     # -- reading
 
-    def take(self, first: FetchedChunk, record_count_max: int) -> list[ConsumerRecord]:
+    def collect(self, first: FetchedChunk, record_count_max: int) -> list[ConsumerRecord]:
         """Records from `first` and, up to the limit, from whatever else is buffered. On the caller's thread."""
         records: list[ConsumerRecord] = []
         chunk: FetchedChunk | None = first
         while chunk is not None and len(records) < record_count_max:
             try:
-                taken = chunk.take(record_count_max - len(records))
+                taken = chunk.next_records(record_count_max - len(records))
             except KafkaError:
                 if records:  # these first; the batch stays where it is, and is raised next time
                     break
@@ -219,17 +219,17 @@ class ConsumerCore:
             chunk = self._go_on(chunk)
         return records
 
-    def take_arrow(self, chunk: FetchedChunk, record_count_max: int) -> Any | None:
+    def collect_arrow(self, chunk: FetchedChunk, record_count_max: int) -> Any | None:
         """A pyarrow.RecordBatch from `chunk`, or None if it holds no record after all."""
-        rows = chunk.take_arrow(record_count_max)
+        rows = chunk.next_arrow(record_count_max)
         self._used(chunk)
         if rows is None or not rows.num_rows:
             return None
         return self._with_place(rows, chunk.topic_partition)
 
-    def take_columns(self, chunk: FetchedChunk, record_count_max: int) -> Columns | None:
+    def collect_columns(self, chunk: FetchedChunk, record_count_max: int) -> Columns | None:
         """The records of `chunk` as columns, or None if it holds none (any more)."""
-        columns = chunk.take_columns(record_count_max)
+        columns = chunk.next_columns(record_count_max)
         self._used(chunk)
         return columns
 
@@ -266,7 +266,7 @@ class ConsumerCore:
             self.group.poll_ended()
         return self._kept.popleft()
 
-    def take_kept(self, record_count_max: int) -> list[ConsumerRecord]:
+    def collect_kept(self, record_count_max: int) -> list[ConsumerRecord]:
         return [self._kept.popleft() for _ in range(min(record_count_max, len(self._kept)))]
 
     def drop_kept(self, partitions: Iterable[TopicPartition]) -> None:

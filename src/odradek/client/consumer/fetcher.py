@@ -18,7 +18,7 @@ from odradek.client.consumer.fetch_session import (
     PartitionFetch,
     SessionRequest,
 )
-from odradek.client.consumer.offset_lookup import LeaderEpochEnd, ask_epoch_ends, ask_offsets
+from odradek.client.consumer.offset_lookup import LeaderEpochEnd, list_epoch_ends, list_leader_offsets
 from odradek.client.consumer.subscription_state import (
     BY_DURATION,
     LATEST,
@@ -129,7 +129,7 @@ class Fetcher:
 
     def _carry_out(self, plan: FetchPlan, now: float) -> None:
         if plan.leaderless:
-            self._cluster.metadata.ask()
+            self._cluster.metadata.request_update()
         for broker, lookups in plan.lookups.items():
             self._begin(self._look_up(broker, lookups, self._assignment.generations(lookups)))
         if plan.committed and self._find_committed is not None:
@@ -287,7 +287,7 @@ class Fetcher:
         code = ErrorCode.of(partition_data.error_code)
         assignment = self._assignment
         with assignment.lock:
-            state = assignment.asked(tp, generation)
+            state = assignment.state_for_answer(tp, generation)
             if state is None or state.fetch_offset != partition_fetch.fetch_offset or state.busy:
                 return
             if code is not ErrorCode.NONE:
@@ -309,7 +309,7 @@ class Fetcher:
                     self._pause(state)
                     what = f"{tp}: what was fetched at offset {partition_fetch.fetch_offset} cannot be read ({error.message})"
                     state.problem = KafkaError(error.code, what)
-                    assignment.tell()
+                    assignment.notify()
 
     def _refused(
         self,
@@ -333,10 +333,10 @@ class Fetcher:
             return
         self._pause(state)
         if code in LEADER_MAY_HAVE_MOVED or code.retriable:
-            metadata.ask()
+            metadata.request_update()
         else:
             state.problem = KafkaError(code, f"{tp}: {code.meaning}")
-            self._assignment.tell()
+            self._assignment.notify()
 
     # -- positions
 
@@ -350,7 +350,7 @@ class Fetcher:
         else:
             with self._assignment.lock:
                 for tp in wanted:
-                    state = self._assignment.asked(tp, generations.get(tp, -1))
+                    state = self._assignment.state_for_answer(tp, generations.get(tp, -1))
                     offset = committed.get(tp)
                     if state is not None and offset is not None:
                         self._assignment.found(state, offset)
@@ -364,7 +364,7 @@ class Fetcher:
         since_ms = self._cluster.clock.wall_ms() - self._settings.reset_duration_ms
         wanted = {tp: since_ms if time == BY_DURATION else time for tp, time in wanted.items()}
         try:
-            answers = await ask_offsets(
+            answers = await list_leader_offsets(
                 self._cluster, broker, wanted, isolation=self._isolation, timeout_s=self._request_timeout_s
             )
         except KafkaError as error:
@@ -372,7 +372,7 @@ class Fetcher:
         else:
             with self._assignment.lock:
                 for tp, offset in answers.found.items():
-                    state = self._assignment.asked(tp, generations.get(tp, -1))
+                    state = self._assignment.state_for_answer(tp, generations.get(tp, -1))
                     if state is not None and offset is not None:
                         self._assignment.found(state, offset.offset)
                     elif state is not None:  # no record is that new
@@ -390,7 +390,7 @@ class Fetcher:
         try:
             connection = await self._cluster.connection(broker)
             if connection.offers(_EPOCHS):
-                ends, errors = await ask_epoch_ends(
+                ends, errors = await list_epoch_ends(
                     self._cluster, broker, epochs, timeout_s=self._request_timeout_s
                 )
         except KafkaError as error:
@@ -399,7 +399,7 @@ class Fetcher:
             self._trouble([tp], generations, problem)
         with self._assignment.lock:
             for tp in epochs:
-                state = self._assignment.asked(tp, generations.get(tp, -1))
+                state = self._assignment.state_for_answer(tp, generations.get(tp, -1))
                 if state is not None and tp not in errors:
                     self._validated(state, ends.get(tp))
         self.turn_soon()
@@ -430,15 +430,15 @@ class Fetcher:
         """A question about these partitions failed as a whole."""
         with self._assignment.lock:
             for tp in partitions:
-                state = self._assignment.asked(tp, generations.get(tp, -1))
+                state = self._assignment.state_for_answer(tp, generations.get(tp, -1))
                 if state is not None:
                     state.busy = False
                     self._pause(state)
                     if not error.retriable:
                         state.problem = error
-                        self._assignment.tell()
+                        self._assignment.notify()
         if error.code in LEADER_MAY_HAVE_MOVED or error.retriable:
-            self._cluster.metadata.ask()
+            self._cluster.metadata.request_update()
 
     def _pause(self, state: PartitionState) -> None:
         """*locked.*"""

@@ -53,7 +53,7 @@ class LeaderEpochEnd:
     end_offset: int
 
 
-async def ask_offsets(
+async def list_leader_offsets(
     cluster: ClusterClient,
     broker: int,
     wanted: Mapping[TopicPartition, int],
@@ -79,7 +79,7 @@ async def ask_offsets(
         topics=list(topics.values()),
         timeout_ms=int(timeout_s * 1000),
     )
-    response = await cluster.ask(broker, request, ListOffsetsResponse, timeout_s=timeout_s)
+    response = await cluster.send(broker, request, ListOffsetsResponse, timeout_s=timeout_s)
     answers = OffsetAnswers(found={}, errors={})
     for topic_response in response.topics:
         for partition in topic_response.partitions:
@@ -157,7 +157,7 @@ class _OffsetSearch:
                 by_leader.setdefault(leader, {})[tp] = timestamp
         for leader, questions in by_leader.items():
             self._note(
-                await ask_offsets(
+                await list_leader_offsets(
                     self._cluster, leader, questions, isolation=self._isolation, timeout_s=left_s
                 )
             )
@@ -177,7 +177,7 @@ class _OffsetSearch:
                 self.open.pop(tp, None)
 
 
-async def ask_epoch_ends(
+async def list_epoch_ends(
     cluster: ClusterClient, broker: int, epochs: Mapping[TopicPartition, int], *, timeout_s: float
 ) -> tuple[dict[TopicPartition, LeaderEpochEnd], dict[TopicPartition, KafkaError]]:
     """One OffsetForLeaderEpoch request to one broker: (answers, errors)."""
@@ -193,7 +193,7 @@ async def ask_epoch_ends(
             )
         )
     request = OffsetForLeaderEpochRequest(replica_id=CONSUMER_REPLICA_ID, topics=list(topics.values()))
-    response = await cluster.ask(broker, request, OffsetForLeaderEpochResponse, timeout_s=timeout_s)
+    response = await cluster.send(broker, request, OffsetForLeaderEpochResponse, timeout_s=timeout_s)
     ends: dict[TopicPartition, LeaderEpochEnd] = {}
     errors: dict[TopicPartition, KafkaError] = {}
     for topic_response in response.topics:

@@ -160,7 +160,7 @@ class Assignment:
                 if tp not in self.states:
                     start = COMMITTED if committed else self._policy
                     self.states[tp] = PartitionState(topic_partition=tp, reset_to=start)
-            self.tell()
+            self.notify()
 
     def positions(self) -> dict[TopicPartition, int]:
         """Of every partition where it is known: the offset of the next record to be returned."""
@@ -182,20 +182,20 @@ class Assignment:
             state.move(offset, reset_to)
             state.fetched_epoch = leader_epoch
             state.seen_leader_epoch = NO_EPOCH if leader_epoch >= 0 else state.seen_leader_epoch
-            self.tell()
+            self.notify()
 
     def stop_at(self, tp: TopicPartition, offset: int | None) -> None:
         """Fetch nothing at or after `offset` from now on; None: whatever comes."""
         with self.lock:
             self.state_of(tp).stop_offset = offset
-            self.tell()
+            self.notify()
 
     def pause(self, partitions: Iterable[TopicPartition], paused: bool) -> None:
         """Paused partitions are not fetched, and what is buffered of them waits."""
         with self.lock:
             for state in [self.state_of(tp) for tp in partitions]:
                 state.paused = paused
-            self.tell()
+            self.notify()
 
     def state_of(self, tp: TopicPartition) -> PartitionState:
         """*locked.*"""
@@ -283,7 +283,7 @@ class Assignment:
                     ErrorCode.OFFSET_OUT_OF_RANGE,
                     f"{state.topic_partition} has no position, and auto.offset.reset=none: seek first",
                 )
-                self.tell()
+                self.notify()
             return True
         return False
 
@@ -337,14 +337,14 @@ class Assignment:
         if hopeless or now - state.missing_since >= self._api_timeout_s:
             state.missing_since = None
             state.problem = problem or missing_partition(state.topic_partition, image, self._api_timeout_s)
-            self.tell()
+            self.notify()
 
     def generations(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
         """To be given back with the answers to what is asked now."""
         with self.lock:
             return {tp: self.states[tp].generation for tp in partitions if tp in self.states}
 
-    def asked(self, tp: TopicPartition, generation: int) -> PartitionState | None:
+    def state_for_answer(self, tp: TopicPartition, generation: int) -> PartitionState | None:
         """*locked.* The state that an answer is for, or None if the answer has become worthless."""
         state = self.states.get(tp)
         return state if state is not None and state.generation == generation else None
@@ -379,7 +379,7 @@ class Assignment:
             state.chunks.append(chunk)
             state.buffered_bytes += chunk.size_bytes
             self._buffered_bytes += chunk.size_bytes
-        self.tell()
+        self.notify()
 
     def found(self, state: PartitionState, offset: int) -> None:
         """*locked.* The answer to a lookup: fetch from here on."""
@@ -390,7 +390,7 @@ class Assignment:
         state.trouble_count = 0
         if not state.has_records:
             state.position = offset
-        self.tell()
+        self.notify()
 
     def nothing_committed(self, state: PartitionState) -> None:
         """*locked.* The group has no offset there: begin by the policy, or say so."""
@@ -407,7 +407,7 @@ class Assignment:
             ErrorCode.OFFSET_OUT_OF_RANGE,
             f"{state.topic_partition} does not hold offset {state.fetch_offset}, and auto.offset.reset=none: seek",
         )
-        self.tell()
+        self.notify()
 
     @property
     def failure(self) -> Exception | None:
@@ -422,9 +422,9 @@ class Assignment:
         """Nothing can be read any more; `poll` raises `failure` from now on."""
         with self.lock:
             self.failure = failure
-            self.tell()
+            self.notify()
 
-    def tell(self) -> None:
+    def notify(self) -> None:
         """*locked.* Something changed."""
         self._news.notify_all()
         watchers, self._watchers = self._watchers, {}

@@ -257,9 +257,9 @@ class ClassicMember(MembershipState):
         elif code is not ErrorCode.NONE:
             self._fail(code)
         else:
-            self._take_part(response, now)
+            self._enter_generation(response, now)
 
-    def _take_part(self, response: JoinGroupResponse, now: float) -> None:
+    def _enter_generation(self, response: JoinGroupResponse, now: float) -> None:
         self._failure_count = 0
         self.member_id, self.generation = response.member_id, response.generation_id
         self._protocol_name = response.protocol_name
@@ -423,7 +423,7 @@ class ClassicMember(MembershipState):
                 protocols=protocols,
             )
 
-        return self._ask("JoinGroup", build, settings.max_poll_interval_s + PATIENCE_S)
+        return self._request("JoinGroup", build, settings.max_poll_interval_s + PATIENCE_S)
 
     def _lead(self, asks: list[Ask]) -> None:
         """Hand in everyone's assignment, once the topics' partitions are known; a mere member hands in nothing."""
@@ -452,7 +452,7 @@ class ClassicMember(MembershipState):
             assignments=assignments,
         )
         wait_s = self.settings.max_poll_interval_s + PATIENCE_S
-        asks.append(self._ask("SyncGroup", lambda version: request, wait_s))
+        asks.append(self._request("SyncGroup", lambda version: request, wait_s))
 
     def _beat(self, now: float) -> Ask:
         self._beat_in_flight = True
@@ -464,7 +464,7 @@ class ClassicMember(MembershipState):
             group_instance_id=self.settings.group_instance_id,
         )
         wait_s = min(self.settings.session_timeout_s, self.settings.request_timeout_s)
-        return self._ask("Heartbeat", lambda version: request, wait_s)
+        return self._request("Heartbeat", lambda version: request, wait_s)
 
     def _leave_ask(self, member_id: str, reason: str) -> Ask:
         group_id = self.settings.group_id
@@ -476,9 +476,9 @@ class ClassicMember(MembershipState):
                 group_id=group_id, members=[MemberIdentity(member_id=member_id, reason=reason)]
             )
 
-        return self._ask("LeaveGroup", build, self.settings.request_timeout_s)
+        return self._request("LeaveGroup", build, self.settings.request_timeout_s)
 
-    def _ask(self, api: str, build: Any, wait_s: float) -> Ask:
+    def _request(self, api: str, build: Any, wait_s: float) -> Ask:
         return Ask(api=api, build=build, wait_s=wait_s, incarnation=self._incarnation)
 
 

@@ -59,7 +59,7 @@ class Coordinator:
             self.forget()
             raise
 
-    async def ask(
+    async def send(
         self,
         api: str,
         build: Build | Message,
@@ -83,7 +83,7 @@ class Coordinator:
         """Its id, in the cluster's image. One attempt; KafkaError."""
         broker, _ = self._found_at or await self._find()
         if broker not in self._cluster.image.brokers:
-            self._cluster.metadata.ask()
+            self._cluster.metadata.request_update()
             raise KafkaError(
                 ErrorCode.COORDINATOR_NOT_AVAILABLE, f"broker {broker} is not in the cluster at present"
             )

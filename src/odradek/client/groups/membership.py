@@ -104,13 +104,13 @@ class GroupMembership:
         if not self._active:
             return
         try:
-            self._take_turn()
+            self._run_once()
         except Exception as error:  # noqa: BLE001 - the root of the group's work: users must learn of it
             self._break_down(error)
 
     # -- inside
 
-    def _take_turn(self) -> None:
+    def _run_once(self) -> None:
         member, now = self.member, self._now()
         for ask in member.due(now):
             leaves = ask.api == "LeaveGroup"
@@ -144,12 +144,12 @@ class GroupMembership:
             self.member.learned(counts, names, self._now())
         if self._missing_timer is None and any(topic in image.topic_errors for topic in self.member.wants):
             loop = asyncio.get_running_loop()
-            self._missing_timer = loop.call_later(_MISSING_TOPIC_PAUSE_S, self._ask_for_missing)
+            self._missing_timer = loop.call_later(_MISSING_TOPIC_PAUSE_S, self._refresh_missing)
 
-    def _ask_for_missing(self) -> None:
+    def _refresh_missing(self) -> None:
         self._missing_timer = None
         if self._active:
-            self._cluster.metadata.ask()
+            self._cluster.metadata.request_update()
 
     def _begin(self, work: Any) -> None:
         task = asyncio.get_running_loop().create_task(work, name="odradek-group")
@@ -159,7 +159,7 @@ class GroupMembership:
     async def _send(self, ask: Ask) -> None:
         try:
             try:
-                response = await self._coordinator.ask(
+                response = await self._coordinator.send(
                     ask.api, ask.build, timeout_s=ask.wait_s, links=self._links
                 )
             except KafkaError as error:
@@ -176,7 +176,7 @@ class GroupMembership:
     async def _send_leave(self, ask: Ask, timeout_s: float) -> None:
         try:
             async with asyncio.timeout(timeout_s):
-                await self._coordinator.ask(ask.api, ask.build, timeout_s=timeout_s)
+                await self._coordinator.send(ask.api, ask.build, timeout_s=timeout_s)
         except (KafkaError, TimeoutError) as error:
             _log.info("group_not_left", reason=explain(error))
 

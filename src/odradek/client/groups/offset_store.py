@@ -110,7 +110,7 @@ class OffsetStore:
     ) -> None:
         who = self._who()
         ids = self._ids(offsets)
-        response = await self._coordinator.ask(
+        response = await self._coordinator.send(
             "OffsetCommit",
             commit_request(who, offsets, ids),
             timeout_s=timeout_s,
@@ -134,7 +134,7 @@ class OffsetStore:
         who = self._who()
         ids = self._ids(wanted) if wanted is not None else {}
         by_names = wanted is None or len(ids) < len({tp.topic for tp in wanted})
-        response = await self._coordinator.ask(
+        response = await self._coordinator.send(
             "OffsetFetch",
             lambda version: fetch_request(version, who, wanted, ids, require_stable),
             timeout_s=timeout_s,

@@ -175,7 +175,7 @@ class Participation:
             self._wake()  # so that the listener may ask for positions
             yield HandoverStep.ASSIGNED, added
 
-    def tell_listener(self, step: HandoverStep, partitions: Partitions) -> Awaitable[None] | None:
+    def call_listener(self, step: HandoverStep, partitions: Partitions) -> Awaitable[None] | None:
         """Call what the user wants to have called."""
         if step is HandoverStep.REVOKED:
             return self.listener.partitions_revoked(partitions)
@@ -185,7 +185,7 @@ class Participation:
 
     def _changed(self) -> None:
         with self._assignment.lock:
-            self._assignment.tell()
+            self._assignment.notify()
 
     # -- commits, on the loop
 

@@ -321,7 +321,7 @@ class ReconcilingMember(MembershipState):
                 topic_partitions=owned if owned_changed else None,
             )
 
-        return self._ask(build)
+        return self._request(build)
 
     def _leave_ask(self) -> Ask:
         settings, member_id = self.settings, self.member_id
@@ -335,9 +335,9 @@ class ReconcilingMember(MembershipState):
                 instance_id=settings.group_instance_id,
             )
 
-        return self._ask(build)
+        return self._request(build)
 
-    def _ask(self, build: Any) -> Ask:
+    def _request(self, build: Any) -> Ask:
         return Ask(
             api="ConsumerGroupHeartbeat",
             build=build,

@@ -33,7 +33,7 @@ class ClusterClient:
         self.clock: Final = clock
         self.links: Final = BrokerConnections(settings, clock, entropy)
         self.metadata: Final = Metadata(settings, self.links, clock, entropy, auto_create=auto_create)
-        self.links.on_trouble = self.metadata.ask
+        self.links.on_trouble = self.metadata.request_update
         self.backoff: Final = Backoff(settings.retry_backoff_ms, settings.retry_backoff_max_ms, entropy)
 
     @property
@@ -51,7 +51,7 @@ class ClusterClient:
         """Connections apart from the usual ones, for requests that keep the broker waiting; the caller closes them."""
         links = BrokerConnections(self._settings, self.clock, self._entropy)
         links.on_change = on_change
-        links.on_trouble = self.metadata.ask
+        links.on_trouble = self.metadata.request_update
         return links
 
     def ready(self, broker: int, links: BrokerConnections | None = None) -> BrokerConnection | None:
@@ -78,13 +78,13 @@ class ClusterClient:
             return connection
         address = self.image.brokers.get(broker)
         if address is None:
-            self.metadata.ask()
+            self.metadata.request_update()
             raise KafkaError(
                 ErrorCode.LEADER_NOT_AVAILABLE, f"broker {broker} is not in the cluster at present"
             )
         return await self.links.get(address)
 
-    async def ask(
+    async def send(
         self,
         broker: int,
         request: Message,
@@ -121,7 +121,7 @@ class ClusterClient:
                 if not error.retriable:
                     raise
                 problem = error
-                self.metadata.ask()
+                self.metadata.request_update()
                 await asyncio.sleep(
                     max(0.0, min(self.backoff.delay_s(tries), deadline - self.clock.monotonic()))
                 )

@@ -216,12 +216,12 @@ class BrokerConnection(asyncio.BufferedProtocol):
             raise network_security.explained(address, error) from None
 
     async def _log_in(self, login: LoginCredentials) -> None:
-        lifetime_ms = await outgoing_security.log_in(self._ask_login, login, self.address.host)
+        lifetime_ms = await outgoing_security.log_in(self._send_login, login, self.address.host)
         if lifetime_ms:
             delay_s = lifetime_ms / 1000 * _LIFETIME_USED
             self._renewal = asyncio.get_running_loop().call_later(delay_s, self._begin_renewal)
 
-    def _ask_login(self, message: Message) -> asyncio.Future[Any]:
+    def _send_login(self, message: Message) -> asyncio.Future[Any]:
         api = api_of(message)
         future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         self._transmit(api, self._versions.choose(api), message, future, None)
@@ -382,15 +382,15 @@ class BrokerConnection(asyncio.BufferedProtocol):
     async def _greet(self) -> None:
         """ApiVersions at our newest version, and once more at one that the broker names if it does not know ours."""
         version = _API_VERSIONS.latest_stable
-        response = await self._ask_versions(version)
+        response = await self._request_versions(version)
         if response.error_code == ErrorCode.UNSUPPORTED_VERSION and version > GREETING_FALLBACK:
-            response = await self._ask_versions(greeting_retry(response, _API_VERSIONS))
+            response = await self._request_versions(greeting_retry(response, _API_VERSIONS))
         if response.error_code != ErrorCode.NONE:
             raise KafkaError(ErrorCode.of(response.error_code), f"{self.address} refused ApiVersions")
         self._versions = PeerVersions.from_answer(response, str(self.address))
         self._greeted = True
 
-    async def _ask_versions(self, version: int) -> ApiVersionsResponse:
+    async def _request_versions(self, version: int) -> ApiVersionsResponse:
         future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         request = ApiVersionsRequest(client_software_name=SOFTWARE_NAME, client_software_version=__version__)
         self._transmit(_API_VERSIONS, version, request, future, None)
@@ -413,7 +413,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
     def _throttled(self, throttle_ms: int) -> None:
         """The broker reads nothing for a while: nothing is sent to it, and no time passes for what was."""
         now = self._clock.monotonic()
-        longer_s = self._mute.asked(throttle_ms, now)
+        longer_s = self._mute.record(throttle_ms, now)
         if longer_s > 0:
             self._requests.postpone(longer_s)
             if self._end_of_mute is None:

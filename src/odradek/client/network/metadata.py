@@ -91,14 +91,14 @@ class Metadata:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
         self.problem = ClientClosedError("client")
-        self._tell_waiters()
+        self._notify_waiters()
 
     def want(self, topics: Iterable[str]) -> None:
         """Keep these topics in the image from now on; new ones are asked for at once."""
         new = [topic for topic in topics if topic not in self._topics]
         if new:
             self._topics.update(dict.fromkeys(new))
-            self.ask(urgent=True)
+            self.request_update(urgent=True)
 
     def want_only(self, topics: Iterable[str]) -> None:
         """Keep these and no others: to ask about a topic may create it again after it was deleted."""
@@ -109,7 +109,7 @@ class Metadata:
     def want_all(self, wanted: bool) -> None:
         """Keep every topic of the cluster in the image, whatever its name, or no longer."""
         if wanted and not self._all_topics:
-            self.ask(urgent=True)
+            self.request_update(urgent=True)
         self._all_topics = wanted
 
     def remove_interest(self, topics: Iterable[str]) -> None:
@@ -118,7 +118,7 @@ class Metadata:
         if gone:
             self.image = self.image.without(gone)
 
-    def ask(self, *, urgent: bool = False) -> int:
+    def request_update(self, *, urgent: bool = False) -> int:
         """Something looks wrong: refresh soon. `urgent`: without the usual pause. Returns a ticket for `news`."""
         self._asked += 1
         self._wakeup.set()
@@ -146,7 +146,7 @@ class Metadata:
     async def refresh(self, timeout_s: float) -> MetadataSnapshot:
         """A fresh image, or TimedOutError with the reason."""
         deadline = self._clock.monotonic() + timeout_s
-        ticket = self.ask(urgent=True)
+        ticket = self.request_update(urgent=True)
         try:
             while not await self.news(ticket, deadline):
                 pass
@@ -166,7 +166,7 @@ class Metadata:
             if code in _HOPELESS:
                 raise KafkaError(code, f"topic {name!r}: {code.meaning}")
             try:
-                await self.news(self.ask(), deadline)
+                await self.news(self.request_update(), deadline)
             except TimeoutError:
                 raise self._missing(name, timeout_s) from None
 
@@ -195,14 +195,14 @@ class Metadata:
                     self._served = serving
                 else:
                     self._wakeup.set()
-                self._tell_waiters()
+                self._notify_waiters()
                 self.on_news()
                 await self._pause()
         except Exception as error:  # noqa: BLE001 - the root of a task: its waiter must learn of it
             _log.exception("metadata_refresh_failed")
             self._ended = True
             self.problem = ClientBrokenError("client", error)
-            self._tell_waiters()
+            self._notify_waiters()
             self.on_news()
 
     async def _wait_until_asked(self) -> None:
@@ -226,7 +226,7 @@ class Metadata:
         whole = self._all_topics
         for address in self._candidates():
             try:
-                response = await self._ask_one(address, whole)
+                response = await self._fetch_from(address, whole)
             except KafkaError as error:
                 problems[address] = error
                 continue
@@ -241,7 +241,7 @@ class Metadata:
         _log.debug("metadata_refresh_put_off", reason=explain(self.problem))
         return False
 
-    async def _ask_one(self, address: Address, whole: bool) -> MetadataResponse:
+    async def _fetch_from(self, address: Address, whole: bool) -> MetadataResponse:
         connection = await self._links.get(address)
         request = MetadataRequest(
             topics=None if whole else [MetadataRequestTopic(name=topic) for topic in self._topics],
@@ -264,7 +264,7 @@ class Metadata:
             ordered.update(dict.fromkeys((*group[start:], *group[:start])))
         return list(ordered)
 
-    def _tell_waiters(self) -> None:
+    def _notify_waiters(self) -> None:
         waiters, self._waiters = self._waiters, []
         for waiter in waiters:
             if not waiter.done():

@@ -20,7 +20,7 @@ class ThrottleState:
     def __init__(self) -> None:
         self._until = 0.0
 
-    def asked(self, throttle_ms: int, now: float) -> float:
+    def record(self, throttle_ms: int, now: float) -> float:
         """Take note of an answer's `throttle_time_ms`; returns by how many seconds it prolongs the mute."""
         until = now + min(throttle_ms / 1000, MUTE_S_MAX)
         before = max(self._until, now)

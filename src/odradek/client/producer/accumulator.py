@@ -126,7 +126,7 @@ class Accumulator:
                 batch.record_count = index + 1
                 return Delivery(batch, index, timestamp_ms)
             self._close(target)
-            self._ask_to_wake()
+            self._request_wake()
             if queue is None:
                 return self.append(topic, None, timestamp_ms, key, value, headers)
         builder = BatchBuilder(self._codec, self.batch_bytes_max, level=self._codec_level)
@@ -157,13 +157,13 @@ class Accumulator:
         batch.record_count = written.record_count
         self._open(topic, target, batch)
         self._close(target)
-        self._ask_to_wake()
+        self._request_wake()
         return Delivery(batch, 0, written.base_timestamp)
 
     def wait_for_room(self, timeout: float) -> bool:
         """*locked.* Block this thread until memory came free; False after `timeout` seconds."""
         self._room_wanted += 1
-        self._ask_to_wake()
+        self._request_wake()
         try:
             return self._room.wait(timeout)
         finally:
@@ -172,7 +172,7 @@ class Accumulator:
     def watch_for_room(self, tell: Callable[[], None]) -> None:
         """*locked.* Like `wait_for_room` for a caller that cannot block: `tell` is called once, unless `unwatch`ed."""
         self._room_watchers[tell] = None
-        self._ask_to_wake()
+        self._request_wake()
 
     def unwatch(self, tell: Callable[[], None]) -> None:
         """*locked.* The caller waits no longer."""
@@ -183,7 +183,7 @@ class Accumulator:
         with self.lock:
             while self._lingering:
                 self._due(self._lingering.popleft())
-            self._ask_to_wake()
+            self._request_wake()
             return list(self._unsettled)
 
     # -- the loop's side
@@ -222,11 +222,11 @@ class Accumulator:
                 expired.append(batch)
             return expired
 
-    def take(self, queue: PartitionQueue, broker: int) -> ProducerBatch:
+    def drain(self, queue: PartitionQueue, broker: int) -> ProducerBatch:
         """*locked.* The next batch of a queue for which `may_send(broker)` holds."""
         if not queue.closed:
             self._close(queue)
-        batch = queue.take(broker)
+        batch = queue.drain(broker)
         self.mark(queue)
         return batch
 
@@ -300,7 +300,7 @@ class Accumulator:
                     queue.open = None  # so that the next record finds no batch, and then `failure`
                     queue.open_due = False
                     queue.closed.clear()
-            self._tell_room()
+            self._notify_room()
         return doomed
 
     def drop_unsent(self) -> list[ProducerBatch]:
@@ -371,7 +371,7 @@ class Accumulator:
         queue.open = batch
         self._unsettled[batch] = None
         if not self._lingering:
-            self._ask_to_wake()
+            self._request_wake()
         self._lingering.append(_Lingering(batch.created_at + self._linger_s, queue, batch))
 
     def _due(self, entry: _Lingering) -> None:
@@ -400,9 +400,9 @@ class Accumulator:
     def _release(self, batch: ProducerBatch) -> None:
         self._free_bytes += batch.reserved_bytes
         batch.reserved_bytes = 0
-        self._tell_room()
+        self._notify_room()
 
-    def _tell_room(self) -> None:
+    def _notify_room(self) -> None:
         if self._room_wanted:
             self._room.notify_all()
         if self._room_watchers:
@@ -410,7 +410,7 @@ class Accumulator:
             for tell in watchers:
                 tell()
 
-    def _ask_to_wake(self) -> None:
+    def _request_wake(self) -> None:
         if not self._wake_pending:
             self._wake_pending = True
             self._wake()

@@ -246,12 +246,12 @@ class AsyncProducer:
     async def _wait_for_room(self, timeout_s: float) -> None:  # async
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
-        def tell() -> None:
+        def notify_room() -> None:
             if not future.done():
                 future.set_result(None)
 
         with self._core.accumulator.lock:
-            self._core.accumulator.watch_for_room(tell)
+            self._core.accumulator.watch_for_room(notify_room)
         try:
             async with asyncio.timeout(max(0.0, timeout_s)):
                 await future
@@ -259,4 +259,4 @@ class AsyncProducer:
             raise self._core.no_room() from None
         finally:
             with self._core.accumulator.lock:
-                self._core.accumulator.unwatch(tell)
+                self._core.accumulator.unwatch(notify_room)

@@ -152,7 +152,7 @@ class ProducerCore:
 
     async def abort_transaction(self, timeout_s: float | None) -> None:
         await self.need_transactions().abort(timeout_s)
-        self.sender.failures.take()  # the failed call has raised it, and none of it counts
+        self.sender.failures.pop()  # the failed call has raised it, and none of it counts
 
     async def abort_open_transaction(self, timeout_s: float) -> None:
         """At the end: what is still open is never committed, and no one should have to wait for its timeout."""
@@ -211,4 +211,4 @@ class ProducerCore:
 
     def undelivered(self) -> Exception | None:
         """What flush and close must raise."""
-        return self.sender.failures.take()
+        return self.sender.failures.pop()

@@ -160,7 +160,7 @@ class ProducerBatch:
             assert self.builder is not None
             self.payload = self.builder.build(transactional=self.transactional, **identity._asdict())
             self.builder = None
-            self.append = _takes_no_more
+            self.append = _refuses_records
             self._stamped = identity
         elif identity != self._stamped:
             stamp_producer(self.payload, **identity._asdict())
@@ -219,7 +219,7 @@ class ProducerBatch:
         await future
 
     def _finish(self) -> None:
-        self.append = _takes_no_more
+        self.append = _refuses_records
         self.builder = None
         self.payload = None
         with _waiting_lock:
@@ -231,7 +231,7 @@ class ProducerBatch:
             self.parent.part_settled(self)
 
 
-def _takes_no_more(*_record: object) -> bool:
+def _refuses_records(*_record: object) -> bool:
     return False
 
 

@@ -28,7 +28,7 @@ class FailureLog:
         else:
             self._forgotten_count += batch.record_count
 
-    def take(self) -> DeliveryError | None:
+    def pop(self) -> DeliveryError | None:
         """The error to raise, if there is something to tell; it is raised once. From any thread."""
         first: ErrorValue[Exception] | None = None
         record_count = self._forgotten_count

@@ -114,7 +114,7 @@ class PartitionQueue:
 
     @property
     def next_size_bytes(self) -> int:
-        """Of the batch that `take` would give, the open one if none is closed."""
+        """Of the batch that `drain` would give, the open one if none is closed."""
         batch = self.closed[0] if self.closed else self.open
         return batch.size_bytes if batch is not None else 0
 
@@ -137,7 +137,7 @@ class PartitionQueue:
             return False
         return self.sent_to == broker and len(self.in_flight) < self._in_flight_max
 
-    def take(self, broker: int) -> ProducerBatch:
+    def drain(self, broker: int) -> ProducerBatch:
         """The first of `closed`, numbered: it is in flight to `broker` from now on."""
         batch = self.closed.popleft()
         self.in_flight.append(batch)

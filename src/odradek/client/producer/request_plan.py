@@ -142,6 +142,6 @@ class ProducePlanner:
         size_bytes = queue.next_size_bytes
         if request.batches and request.size_bytes + size_bytes > self._request_bytes_max:
             return True
-        request.batches.append(self._accumulator.take(queue, broker))
+        request.batches.append(self._accumulator.drain(queue, broker))
         request.size_bytes += size_bytes
         return queue.waiting

@@ -133,7 +133,7 @@ class Sender:
 
     def _follow_up(self, plan: ProducePlan) -> None:
         if plan.leaderless:
-            self._cluster.metadata.ask()
+            self._cluster.metadata.request_update()
         if plan.not_admitted and self.transactions is not None and self.transactions.core.to_add:
             self.transactions.add_partitions_soon()
         if plan.producer_id_wanted and self._identifying is None and self.transactions is None:
@@ -344,7 +344,7 @@ class Sender:
             with accumulator.lock:
                 accumulator.replace(batch, parts)
         elif verdict is ProduceErrorAction.RETRY_ELSEWHERE and not leader_known:
-            self._cluster.metadata.ask()
+            self._cluster.metadata.request_update()
 
     # -- metadata and producer id
 
@@ -360,7 +360,7 @@ class Sender:
         """Get a producer id; what stands in the way for good ends the producer."""
         try:
             self._planner.producer_id = await self._cluster.retrying(
-                "getting a producer id", _NO_TIMEOUT_S, self._ask_for_identity
+                "getting a producer id", _NO_TIMEOUT_S, self._request_producer_id
             )
         except KafkaError as error:
             if not error.retriable:
@@ -371,9 +371,9 @@ class Sender:
             self._identifying = None
         self.turn_soon()
 
-    async def _ask_for_identity(self, timeout_s: float) -> ProducerId:
+    async def _request_producer_id(self, timeout_s: float) -> ProducerId:
         request = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=-1)
-        response = await self._cluster.ask(NO_BROKER, request, InitProducerIdResponse, timeout_s=timeout_s)
+        response = await self._cluster.send(NO_BROKER, request, InitProducerIdResponse, timeout_s=timeout_s)
         if response.error_code != ErrorCode.NONE:
             raise KafkaError(ErrorCode.of(response.error_code))
         return ProducerId(producer_id=response.producer_id, producer_epoch=response.producer_epoch)

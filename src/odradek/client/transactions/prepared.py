@@ -70,7 +70,7 @@ class TransactionClient:
             transactional_id=transactional_id, transaction_timeout_ms=transaction_timeout_ms
         )
         what = f"fencing the producers of {transactional_id!r}"
-        response = await self._ask(what, TRANSACTION, transactional_id, "InitProducerId", request, timeout_s)
+        response = await self._call(what, TRANSACTION, transactional_id, "InitProducerId", request, timeout_s)
         return TransactionIdentity(
             transactional_id=transactional_id,
             producer_id=response.producer_id,
@@ -87,7 +87,7 @@ class TransactionClient:
         )
         what = f"{'committing' if committed else 'aborting'} the transaction of {identity.transactional_id!r}"
         at_most = None if await self._has_epoch_per_transaction(identity, timeout_s) else _CLASSIC_END_MAX
-        await self._ask(
+        await self._call(
             what, TRANSACTION, identity.transactional_id, "EndTxn", request, timeout_s, at_most=at_most
         )
 
@@ -105,10 +105,10 @@ class TransactionClient:
                 producer_epoch=identity.producer_epoch,
                 group_id=group_id,
             )
-            await self._ask(what, TRANSACTION, key, "AddOffsetsToTxn", add, timeout_s)
+            await self._call(what, TRANSACTION, key, "AddOffsetsToTxn", add, timeout_s)
         request = _offset_commit(identity, group_id, offsets)
         at_most = None if modern else _CLASSIC_OFFSETS_MAX
-        await self._ask(what, GROUP, group_id, "TxnOffsetCommit", request, timeout_s, at_most=at_most)
+        await self._call(what, GROUP, group_id, "TxnOffsetCommit", request, timeout_s, at_most=at_most)
 
     async def after_commit(
         self, committed: TransactionIdentity, timeout_s: float
@@ -144,7 +144,7 @@ class TransactionClient:
             del self._coordinators[next(iter(self._coordinators))]
         return coordinator
 
-    async def _ask(
+    async def _call(
         self,
         what: str,
         key_type: int,
@@ -159,7 +159,7 @@ class TransactionClient:
 
         async def attempt(left_s: float) -> Any:
             while True:
-                response = await coordinator.ask(
+                response = await coordinator.send(
                     api, request, timeout_s=min(left_s, self._request_timeout_s), at_most=at_most
                 )
                 code = _code_of(response)

@@ -207,7 +207,7 @@ class ProducerTransactions:
             return request.replace(producer_id=old.producer_id, producer_epoch=old.producer_epoch)
 
         at_most = _FIRST_INIT_WITH_TWO_PHASES if two_phase else None
-        response = await self._ask(
+        response = await self._call(
             "init_transactions", self._coordinator, "InitProducerId", build, timeout_s, at_most=at_most
         )
         identity = ProducerId(producer_id=response.producer_id, producer_epoch=response.producer_epoch)
@@ -236,7 +236,7 @@ class ProducerTransactions:
             at_most = None if core.epoch_per_transaction else _CLASSIC_END_MAX
             what = "commit_transaction" if committed else "abort_transaction"
             try:
-                response = await self._ask(
+                response = await self._call(
                     what, self._coordinator, "EndTxn", request, timeout_s, at_most=at_most
                 )
             except TransactionError:
@@ -270,7 +270,7 @@ class ProducerTransactions:
                 ],
             )
             try:
-                await self._ask(
+                await self._call(
                     "adding partitions to the transaction",
                     self._coordinator,
                     "AddPartitionsToTxn",
@@ -307,7 +307,7 @@ class ProducerTransactions:
             group_id=group_id,
         )
         what = "send_offsets_to_transaction"
-        await self._ask(what, self._coordinator, "AddOffsetsToTxn", request, timeout_s)
+        await self._call(what, self._coordinator, "AddOffsetsToTxn", request, timeout_s)
 
     async def _commit_offsets(
         self,
@@ -350,9 +350,9 @@ class ProducerTransactions:
         )
         at_most = None if core.epoch_per_transaction else _CLASSIC_OFFSETS_MAX
         what = "send_offsets_to_transaction"
-        await self._ask(what, coordinator, "TxnOffsetCommit", build, timeout_s, at_most=at_most)
+        await self._call(what, coordinator, "TxnOffsetCommit", build, timeout_s, at_most=at_most)
 
-    async def _ask(
+    async def _call(
         self,
         what: str,
         coordinator: Coordinator,
@@ -367,7 +367,7 @@ class ProducerTransactions:
 
         async def attempt(left_s: float) -> Any:
             while True:
-                response = await coordinator.ask(
+                response = await coordinator.send(
                     api, build, timeout_s=min(left_s, self._request_timeout_s), at_most=at_most
                 )
                 verdict, code = _worst(api, response)

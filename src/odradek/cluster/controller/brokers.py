@@ -146,7 +146,7 @@ class BrokerChanges:
 
     # -- changes
 
-    async def look(self) -> None:
+    async def refresh(self) -> None:
         """Read the registrations, and let partitions follow."""
         present = await self._changes.store.registered()
         self._down = await self._changes.store.registered_before(present)
@@ -182,7 +182,7 @@ class BrokerChanges:
         """Act upon what a broker reports about itself."""
         broker = report.broker_id
         if broker not in self._known or self._known[broker].epoch != report.broker_epoch:
-            await self.look()
+            await self.refresh()
         self.check_epoch(broker, report.broker_epoch)
         before = self._known[broker]
         known = self._known[broker] = replace(
@@ -231,7 +231,7 @@ class BrokerChanges:
     def newly_silent(self, limit_s: float) -> list[BrokerId]:
         """To be asked about once a second."""
         serving = [broker for broker, known in self._known.items() if known.is_in_service]
-        silent = self._silence.look(serving, self._now(), limit_s)
+        silent = self._silence.silent_brokers(serving, self._now(), limit_s)
         return [broker for broker in silent if not self._known[broker].is_silent]
 
     async def doubt(self, brokers: list[BrokerId], limit_s: float) -> None:
@@ -319,7 +319,7 @@ class BrokerChanges:
             return image if image.brokers == brokers else image.with_brokers(brokers)
 
         await self._changes.commit_topics(changed, finish=finish)
-        _tell(reason, before, changed)
+        _log_elections(reason, before, changed)
 
     def _stepped(
         self, liveness: Liveness, step: Step, *, everywhere: bool, among: frozenset[ReplicaId]
@@ -361,7 +361,7 @@ def with_partitions(topic: TopicImage, changed: dict[int, PartitionImage]) -> To
     return replace(topic, partitions=partitions)
 
 
-def tell_completed(name: TopicPartition, before: PartitionImage, after: PartitionImage) -> None:
+def log_completed(name: TopicPartition, before: PartitionImage, after: PartitionImage) -> None:
     """One event if a move ended with this step."""
     if before.is_reassigned and not after.is_reassigned:
         _log.info("reassignment_completed", partition=name, replicas=after.replicas)
@@ -375,14 +375,14 @@ def _is_steady(partition: PartitionImage, availability: ReplicaAvailability) -> 
     )
 
 
-def _tell(reason: str, before: ClusterImage, changed: list[TopicImage]) -> None:
+def _log_elections(reason: str, before: ClusterImage, changed: list[TopicImage]) -> None:
     """One event for all elections of a change, one for partitions without a leader, and one for each unclean leader."""
     elected_count = shrunk_count = 0
     leaderless: list[str] = []
     for topic in changed:
         known = before.topics.get(topic.name, topic)
         for index, (old, after) in enumerate(zip(known.partitions, topic.partitions, strict=True)):
-            tell_completed(TopicPartition(topic.name, index), old, after)
+            log_completed(TopicPartition(topic.name, index), old, after)
             shrunk_count += len(after.isr) < len(old.isr)
             if after.leader_epoch == old.leader_epoch:
                 continue

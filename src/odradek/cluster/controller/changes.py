@@ -125,7 +125,7 @@ class SharedChange(Generic[Q, A]):
         self._decide = decide
         self._waiting: list[tuple[Q, asyncio.Future[A]]] = []
 
-    async def ask(self, request: Q) -> A:
+    async def submit(self, request: Q) -> A:
         """Raises what the request comes to, and as `Changes.alone`."""
         future: asyncio.Future[A] = asyncio.get_running_loop().create_future()
         entry = request, future

@@ -241,7 +241,7 @@ class Controller:
 
     async def brokers_changed(self) -> None:
         """The registrations may have changed: read them, and let partitions follow. Raises nothing: it is tried again."""
-        await self._look(self.brokers.look)
+        await self._check(self.brokers.refresh)
 
     def check_broker(self, broker: BrokerId, epoch: int) -> None:
         """BROKER_ID_NOT_REGISTERED or STALE_BROKER_EPOCH unless this incarnation of it is registered."""
@@ -345,7 +345,7 @@ class Controller:
             except Exception:  # noqa: BLE001 - the root of a task
                 _log.exception("silent_brokers_not_replaced")
 
-    async def _look(self, look: Callable[[], Awaitable[None]]) -> None:
+    async def _check(self, look: Callable[[], Awaitable[None]]) -> None:
         try:
             await self.changes.alone(look)
         except KafkaError as error:
@@ -353,22 +353,22 @@ class Controller:
                 self._publication.end()
                 return
             _log.error("brokers_not_looked_at", reason=error.message)
-            self._look_again_later()
+            self._check_again_later()
             return
         if self.brokers.needs_another_look():
-            self._look_again_later()
+            self._check_again_later()
 
-    def _look_again_later(self) -> None:
+    def _check_again_later(self) -> None:
         if self._looking_again is None or self._looking_again.done():
             self._looking_again = asyncio.get_running_loop().create_task(
-                self._look_after(_RETRY_SECONDS), name="look at brokers again"
+                self._check_after(_RETRY_SECONDS), name="look at brokers again"
             )
 
-    async def _look_after(self, seconds: float) -> None:
+    async def _check_after(self, seconds: float) -> None:
         while not self._store.is_deposed:
             await asyncio.sleep(seconds)
             try:
-                await self.changes.alone(self.brokers.look)
+                await self.changes.alone(self.brokers.refresh)
             except KafkaError as error:
                 if error.code is ErrorCode.NOT_CONTROLLER:
                     return

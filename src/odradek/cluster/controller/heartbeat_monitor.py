@@ -32,7 +32,7 @@ class HeartbeatMonitor:
         if broker in self._seconds:
             self._seconds[broker] = 0.0
 
-    def look(self, brokers: Collection[BrokerId], now: float, limit_s: float) -> list[BrokerId]:
+    def silent_brokers(self, brokers: Collection[BrokerId], now: float, limit_s: float) -> list[BrokerId]:
         """Those of the brokers in service that have been silent for longer, if they are few."""
         since = 0.0 if self._looked_at is None else min(now - self._looked_at, _OBSERVED_SECONDS_MAX)
         self._looked_at = now

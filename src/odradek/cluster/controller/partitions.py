@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from uuid import UUID
 
-from odradek.cluster.controller.brokers import BrokerChanges, tell_completed, with_partitions
+from odradek.cluster.controller.brokers import BrokerChanges, log_completed, with_partitions
 from odradek.cluster.controller.changes import Changes, SharedChange
 from odradek.cluster.elections import settled, with_preferred_leader, with_unclean_leader
 from odradek.cluster.image import NO_LEADER, PartitionImage, TopicImage
@@ -44,7 +44,7 @@ class PartitionChanges:
         self, broker: BrokerId, epoch: int, proposals: Mapping[Place, ProposedIsr]
     ) -> IsrOutcomes:
         """What is asked while a commit is under way shares the next one."""
-        return await self._isr_requests.ask(_Asked(broker, epoch, proposals))
+        return await self._isr_requests.submit(_Asked(broker, epoch, proposals))
 
     async def _alter(self, asked: Sequence[_Asked]) -> list[IsrOutcomes | KafkaError]:
         draft = _Draft(self._changes)
@@ -79,7 +79,7 @@ class PartitionChanges:
                 if after.leader not in availability.staying:  # it could not hand over till now
                     after = settled(after, availability, rules)
                 draft.put(place, after)
-                tell_completed(TopicPartition(topic.name, place[1]), partition, after)
+                log_completed(TopicPartition(topic.name, place[1]), partition, after)
                 outcomes[place] = after
             except KafkaError as error:
                 outcomes[place] = error

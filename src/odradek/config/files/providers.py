@@ -110,7 +110,7 @@ def has_variable(text: str) -> bool:
     return _VARIABLE.search(text) is not None
 
 
-def looked_up(values: Mapping[str, str], environ: Mapping[str, str] | None = None) -> dict[str, str]:
+def resolved(values: Mapping[str, str], environ: Mapping[str, str] | None = None) -> dict[str, str]:
     """The settings, with what providers have in place of `${PROVIDER:PATH:KEY}`. ConfigError names the setting, not the value.
 
     A name that is no provider's stays as it is: other parts of Kafka have variables of their own.

@@ -112,7 +112,7 @@ def _join_unknown(joining: Join) -> None:
         if holder is None:
             _add(joining, member_id)
         else:
-            _take_over(joining, holder, member_id)
+            _replace_static_member(joining, holder, member_id)
     elif joining.caller.api_version >= _SINCE_MEMBER_ID_REQUIRED:
         _give_id(joining, member_id)
     else:
@@ -165,7 +165,7 @@ def _add(joining: Join, member_id: str) -> None:
     )
 
 
-def _take_over(joining: Join, holder: ClassicGroupMember, member_id: str) -> None:
+def _replace_static_member(joining: Join, holder: ClassicGroupMember, member_id: str) -> None:
     """A static member is back (or a second process uses its instance id): the place is the newcomer's (KIP-345)."""
     group, step = joining.group, joining.step
     leader_before = group.leader_id

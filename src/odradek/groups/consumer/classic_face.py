@@ -110,7 +110,7 @@ def _joined(
     timers.heartbeat_received(after, group_context.settings)
     timers.end(ConsumerTimer.JOIN, member_id)
     timers.begin(ConsumerTimer.SYNC, after.profile.rebalance_timeout_ms, member_id)
-    timers.look_whether_to_downgrade(draft.group)
+    timers.check_downgrade(draft.group)
     finish(machine, draft, group_context, step)
     return JoinGroupResponse(
         generation_id=after.epoch,

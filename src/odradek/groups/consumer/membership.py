@@ -116,4 +116,4 @@ def remove(draft: Draft, member_ids: list[str], group_context: GroupContext) -> 
         if regex in draft.group.regexes and not draft.group.regex_is_used(regex):
             draft.write(formats.RegexKey(group_id=draft.group.group_id, regular_expression=regex), None)
     bump_epoch(draft, group_context.topics, always=True)
-    group_context.timers.look_whether_to_downgrade(draft.group)
+    group_context.timers.check_downgrade(draft.group)

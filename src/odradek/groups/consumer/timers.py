@@ -85,7 +85,7 @@ class MemberTimers:
     def end(self, kind: ConsumerTimer, member_id: str) -> None:
         self._changes[Due(kind, self._group_id, member_id)] = None
 
-    def look_whether_to_downgrade(self, group: ConsumerGroup) -> None:
+    def check_downgrade(self, group: ConsumerGroup) -> None:
         """Soon, once what was decided here has been replayed, if only members of the classic protocol are left."""
         if group.members and all(member.is_classic for member in group.members.values()):
             self.begin(ConsumerTimer.DOWNGRADE, 0)
@@ -105,7 +105,7 @@ class MemberTimers:
                 left_ms = _left_of_session(group.noted.get(member.member_id), settings)
                 self.begin(ConsumerTimer.SESSION, left_ms, member.member_id)
             self.moved(member)
-        self.look_whether_to_downgrade(group)
+        self.check_downgrade(group)
 
 
 def _left_of_session(noted: StoredRecord | None, settings: ConsumerGroupSettings) -> int:

@@ -32,7 +32,7 @@ class _Room:
         self._bytes_left = machine.dependencies.batch_bytes_max() // 2
         self._step = step
 
-    def take(self, group_id: str, places: Iterable[Place]) -> bool:
+    def try_delete(self, group_id: str, places: Iterable[Place]) -> bool:
         """Delete as many as there is room for; whether that is all of them."""
         for place in places:
             if self._bytes_left <= 0:
@@ -40,7 +40,7 @@ class _Room:
             self._add(tombstone(group_id, place))
         return True
 
-    def take_group(self, group: Group) -> bool:
+    def try_delete_group(self, group: Group) -> bool:
         """Delete the group itself; whether there was room for it."""
         if self._bytes_left <= 0:
             return False
@@ -80,7 +80,7 @@ def delete_group(machine: GroupMachine, now: Moment, *, group_id: str) -> Outcom
     group.check_delete()
     step = GroupStep(now)
     doomed = dict.fromkeys([*machine.offsets.of(group_id), *machine.offsets.undecided(group_id)])
-    if not _Room(machine, step).take(group_id, doomed):
+    if not _Room(machine, step).try_delete(group_id, doomed):
         return step.outcome(False)
     step.records += group.tombstones()
     return step.outcome(True)
@@ -108,7 +108,7 @@ def delete_topics(
     room = _Room(machine, step)
     for position, group_id in enumerate(group_ids[:_GROUPS_A_STEP]):
         held = dict.fromkeys([*machine.offsets.of(group_id), *machine.offsets.undecided(group_id)])
-        if not room.take(group_id, [place for place in held if place[0] in topics]):
+        if not room.try_delete(group_id, [place for place in held if place[0] in topics]):
             return step.outcome(list(group_ids[position:]))
     return step.outcome(list(group_ids[_GROUPS_A_STEP:]))
 
@@ -141,11 +141,11 @@ def _clean(machine: GroupMachine, group_id: str, room: _Room, now: Moment) -> bo
         for place, committed in offsets.of(group_id).items()
         if _is_expired(machine, group, place, committed, now) and not offsets.is_undecided(group_id, place)
     ]
-    if not room.take(group_id, expired):
+    if not room.try_delete(group_id, expired):
         return False
     nothing_left = len(expired) == len(offsets.of(group_id)) and not offsets.undecided(group_id)
     ends = nothing_left and group.is_empty and group.kind is not GroupKind.SHARE
-    return room.take_group(group) if ends else True
+    return room.try_delete_group(group) if ends else True
 
 
 def _is_expired(

@@ -84,14 +84,14 @@ class ListenerCertificates:
 
     def _try(self, security: ListenerSecurity) -> bool:
         try:
-            self._take(security)
+            self._install(security)
         except (ConfigError, OSError) as error:
             _log.error("certificate_not_replaced", listener=self._name, reason=str(error))
             return False
         _log.info("certificate_replaced", listener=self._name, expires=self.certificate.get("notAfter", ""))
         return True
 
-    def _take(self, security: ListenerSecurity) -> None:
+    def _install(self, security: ListenerSecurity) -> None:
         material = read_material(security.ssl, given=security.given)
         context = server_context(security.ssl, material)
         self._check_names(security, material)

@@ -64,7 +64,7 @@ class TransactionName:
     """The transaction before it under this id, if that is known to be committed."""
 
 
-def take_name(servers: str, sink_id: str, terms: BatchTerms) -> TransactionName:
+def reserve_name(servers: str, sink_id: str, terms: BatchTerms) -> TransactionName:
     """The name of one more transaction of this process, in the batch that `terms` are of.
 
     ProducerFencedError when a later batch has begun here meanwhile: its transactions may be decided already.
@@ -108,7 +108,7 @@ def prepare(
     first = next(groups, None)
     if first is None:
         return None
-    name = take_name(client["bootstrap.servers"], sink_id, terms)
+    name = reserve_name(client["bootstrap.servers"], sink_id, terms)
     with connections.preparing(client, name.transactional_id, name.committed) as task:
         gathering = Gathering(task.send_rows, task.partition_count)
         for topic, rows in chain((first,), groups):

@@ -96,7 +96,7 @@ def resolve(
     known = _looked_up(position, partitions, catalog) if isinstance(position, AtGroup) else position
     option = option_name(known, side)
     wanted = wishes(known, partitions, option)
-    answers = _ask(wanted, catalog)
+    answers = _list_offsets(wanted, catalog)
     too_new = sorted(partition for partition, offset in answers.items() if offset == NO_SUCH_RECORD)
     if too_new and no_newer_record is NoNewerRecord.ERROR:
         first = too_new[0]
@@ -121,7 +121,9 @@ def _looked_up(position: AtGroup, partitions: Iterable[TopicPartition], catalog:
     return position.otherwise
 
 
-def _ask(wanted: Mapping[TopicPartition, WantedPosition], catalog: Catalog) -> dict[TopicPartition, int]:
+def _list_offsets(
+    wanted: Mapping[TopicPartition, WantedPosition], catalog: Catalog
+) -> dict[TopicPartition, int]:
     questions = {partition: wish.question for partition, wish in wanted.items() if wish.question is not None}
     return catalog.offsets(questions) if questions else {}
 

@@ -101,7 +101,7 @@ def grouped(
         passed = []
         while lightest_first:
             size, number = heapq.heappop(lightest_first)
-            if _takes(tasks[number], size, piece, max_records_per_task):
+            if _fits(tasks[number], size, piece, max_records_per_task):
                 break
             passed.append((size, number))
         else:
@@ -113,7 +113,7 @@ def grouped(
     return [tuple(sorted(task, key=lambda span: (span.partition, span.start))) for task in tasks if task]
 
 
-def _takes(task: Sequence[OffsetRange], size: int, piece: OffsetRange, records_max: int | None) -> bool:
+def _fits(task: Sequence[OffsetRange], size: int, piece: OffsetRange, records_max: int | None) -> bool:
     if any(span.partition == piece.partition for span in task):
         return False
     return records_max is None or not task or size + piece.size <= records_max

@@ -108,7 +108,7 @@ class StreamProgress:
 
     def prepare_available_now(self) -> None:
         """From now on, read up to what is there at this moment and no further."""
-        self._look({})
+        self._refresh_ends({})
         self._target = dict(self._latest)
 
     def _available(self, start: Offsets) -> Offsets:
@@ -119,7 +119,7 @@ class StreamProgress:
             if any(offset > start.get(partition, 0) for partition, offset in self._latest.items()):
                 return self._latest
             self._pause(wait_s)
-        self._look(start)
+        self._refresh_ends(start)
         return self._latest
 
     def _until_next_look(self) -> float:
@@ -127,7 +127,7 @@ class StreamProgress:
             return 0.0
         return self._looked_at + self._options.offset_poll_interval_ms / 1_000 - self._clock.monotonic()
 
-    def _look(self, start: Offsets) -> None:
+    def _refresh_ends(self, start: Offsets) -> None:
         """Ask for the ends of the logs. An end before `start` may be a new leader that lags: ask again
         before believing.
         """

@@ -55,7 +55,7 @@ class Signature:
     def parameter(self, place: int) -> Parameter:
         return self.parameters[min(place, len(self.parameters) - 1)]
 
-    def takes(self, count: int) -> bool:
+    def accepts(self, count: int) -> bool:
         """This number of arguments. The last of a variadic function may be left out."""
         return count >= len(self.parameters) - 1 if self.is_variadic else count == len(self.parameters)
 
@@ -108,7 +108,7 @@ def _split(text: str) -> Iterator[str]:
 
 def fit(wanted: Signature, kinds: Sequence[SqlType]) -> Fit | None:
     """None when the types of the call do not fit."""
-    if not wanted.takes(len(kinds)):
+    if not wanted.accepts(len(kinds)):
         return None
     bindings: Bindings = {}
     widened = 0

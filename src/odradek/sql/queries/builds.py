@@ -51,8 +51,8 @@ class PushBuild:
         planned = self.text.plan(app.program.spark)
         outputs = [(output.column, output.type) for output in planned.value]
 
-        def take(record: Any) -> None:
+        def emit_row(record: Any) -> None:
             if record.value is not None:
                 give([shown(record.value[name], kind) for name, kind in outputs])
 
-        as_stream(planned.build(app)).foreach(take)
+        as_stream(planned.build(app)).foreach(emit_row)

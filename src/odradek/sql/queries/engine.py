@@ -236,7 +236,7 @@ class SqlEngine:
     async def _read(self, reader: asyncio.StreamReader, process: asyncio.subprocess.Process) -> None:
         try:
             while True:
-                self._take(await read_message(reader))
+                self._receive(await read_message(reader))
         except (asyncio.IncompleteReadError, ConnectionError):
             pass
         if self._writer is not None:
@@ -253,7 +253,7 @@ class SqlEngine:
             if query.state in ("STARTING", "RUNNING"):
                 self._failed(query_id, problem)
 
-    def _take(self, message: QueryRunning | QueryRows | QueryEnded) -> None:
+    def _receive(self, message: QueryRunning | QueryRows | QueryEnded) -> None:
         query_id = message.query_id
         match message:
             case QueryRunning():

@@ -134,7 +134,7 @@ class SqlServer:
 
     def _apply(self, offset: int, command: SqlCommand) -> None:
         before = tuple(self.state.history)
-        applied = self.state.take(offset, command)
+        applied = self.state.replay(offset, command)
         if applied is None:
             return
         for change in applied.changes:

@@ -31,7 +31,7 @@ class ServiceState:
     history: list[tuple[int, str]] = field(default_factory=list)
     statuses: dict[str, dict[str, Any]] = field(default_factory=dict)
 
-    def take(self, offset: int, command: SqlCommand) -> Applied | None:
+    def replay(self, offset: int, command: SqlCommand) -> Applied | None:
         """Of a command that was read; None when it is refused, which its status says. It is refused everywhere then."""
         try:
             applied = apply(self.catalog, parse_one(command.statement), offset)

@@ -105,7 +105,7 @@ class CleaningAccess:
         self.cancelled = True
         if self._unsettled is not None:
             segment, target, originals = self._unsettled
-            target.take_place(originals)
+            target.replace_originals(originals)
             self.settle(segment, target)
             return False
         return self.target is not None and not self.target.forbid()

@@ -173,7 +173,7 @@ class Compaction:
             target.close()
             raise Abandoned
         segment = log.cleaning.replace(group, target)
-        await offload.run(target.take_place, [source.base_offset for source in group.sources])
+        await offload.run(target.replace_originals, [source.base_offset for source in group.sources])
         self._check_cancelled()
         if log.cleaning.life.alive:
             log.cleaning.settle(segment, target)

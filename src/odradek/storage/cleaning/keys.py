@@ -80,13 +80,13 @@ class KeyReading:
             for header, batch in checked_batches(self._file, segment.size_bytes, self._window_bytes):
                 self.moved_bytes += header.size_bytes
                 self.batch_count += 1
-                if header.last_offset >= self._first_offset and not self._take(header, batch):
+                if header.last_offset >= self._first_offset and not self._add_batch(header, batch):
                     return
                 yield
             self.close()
             self.end_offset = segment.end_offset
 
-    def _take(self, header: BatchHeader, batch: memoryview) -> bool:
+    def _add_batch(self, header: BatchHeader, batch: memoryview) -> bool:
         """False when the map is full."""
         if header.is_control:
             if header.record_count:

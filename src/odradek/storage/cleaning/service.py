@@ -149,7 +149,7 @@ class LogCleaner:
             return False
         finally:
             log.cleaning.in_work = False
-        self._tell(log, dirty, tally, self._runtime.clock.monotonic() - started)
+        self._log_compaction(log, dirty, tally, self._runtime.clock.monotonic() - started)
         return tally.end_offset > dirty.first_dirty_offset
 
     def _failed(self, log: Log, error: Exception) -> None:
@@ -166,7 +166,7 @@ class LogCleaner:
         else:
             _log.warning("compaction_put_off", partition=log.topic_partition, reason=str(error))
 
-    def _tell(self, log: Log, dirty: CleaningRange, tally: CompactionStats, seconds: float) -> None:
+    def _log_compaction(self, log: Log, dirty: CleaningRange, tally: CompactionStats, seconds: float) -> None:
         _log.info(
             "log_compacted",
             partition=log.topic_partition,

@@ -3,7 +3,7 @@
 Everything is written under names that end in `.cleaned`. `commit` renames the indexes and, once that is durable, the log to
 `.swap`: the log's new name, once durable, says that the compaction of these segments happened. Whatever a crash
 leaves, before that moment the originals are the log, from it on the `.swap` file is
-(`recovery/leftovers.py`). `take_place` removes
+(`recovery/leftovers.py`). `replace_originals` removes
 the originals, durably, before the log gets its own name: two logs never hold the same offsets. An original's transaction index
 goes only when its log is durably gone; the new one is in place before its log is.
 """
@@ -187,11 +187,13 @@ class CleanedSegment:
     def _forbid(self) -> None:
         self._forbidden = True
 
-    def take_place(self, originals: Sequence[int]) -> None:
+    def replace_originals(self, originals: Sequence[int]) -> None:
         """Remove the other originals (base offsets), and give the files their own names. An OSError is final."""
-        self._life.run(lambda: self._take_place([base for base in originals if base != self.base_offset]))
+        self._life.run(
+            lambda: self._replace_originals([base for base in originals if base != self.base_offset])
+        )
 
-    def _take_place(self, others: Sequence[int]) -> None:
+    def _replace_originals(self, others: Sequence[int]) -> None:
         if self._placed:
             return
         for base_offset in others:

@@ -75,7 +75,7 @@ class Checkpointing:
         async with self._writing:
             if directory.offline is not None:  # it failed under the write that we waited for
                 return
-            changed = await self._take_moved(directory)
+            changed = await self._changed_extents(directory)
             if not changed and not directory.has_unwritten_extents:
                 return
             try:
@@ -88,18 +88,18 @@ class Checkpointing:
             else:
                 self._unwritten.pop(directory, None)
 
-    async def _take_moved(self, directory: LogDirectory) -> dict[TopicPartition, Extent]:
+    async def _changed_extents(self, directory: LogDirectory) -> dict[TopicPartition, Extent]:
         """What changed of the extents of a directory's logs."""
         changed: dict[TopicPartition, Extent] = {}
         for number, opened in enumerate(list(self._moved)):
             if number % LOOKED_AT_ONCE == LOOKED_AT_ONCE - 1:
                 await asyncio.sleep(0)
-            extent = self._take(directory, opened)
+            extent = self._changed_extent(directory, opened)
             if extent is not None:
                 changed[opened.topic_partition] = extent
         return changed
 
-    def _take(self, directory: LogDirectory, opened: Log) -> Extent | None:
+    def _changed_extent(self, directory: LogDirectory, opened: Log) -> Extent | None:
         """The extent of a log that moved, if it is in the directory and not what was written down."""
         name = opened.topic_partition
         home = self._placement.first(name)
@@ -172,7 +172,7 @@ class Checkpointing:
     ) -> dict[TopicPartition, NoteRemoval]:
         """Note what is known of each log, a few at a time. Returns the notes of those that were truncated since the checkpoints
         were written."""
-        await self._take_moved(directory)
+        await self._changed_extents(directory)
         notes: dict[TopicPartition, NoteRemoval] = {}
         for number, (name, opened) in enumerate(list(self._logs.items())):
             if number % LOOKED_AT_ONCE == LOOKED_AT_ONCE - 1:
@@ -202,7 +202,7 @@ class Checkpointing:
     def of(self, directory: LogDirectory) -> Checkpoint:
         """What is to be written now."""
         for opened in list(self._moved):
-            self._take(directory, opened)
+            self._changed_extent(directory, opened)
         for name, opened in self._logs.items():
             if self._placement.first(name) is directory:
                 self._note_log(directory, name, opened)

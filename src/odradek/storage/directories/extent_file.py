@@ -53,7 +53,7 @@ class ExtentFile:
         return stored.extents
 
     @property
-    def takes_more(self) -> bool:
+    def has_room(self) -> bool:
         """What changed may be appended; else the whole file must be replaced."""
         limit = max(BYTES_MIN, self._replaced_bytes * _GROWTH_MAX)
         return self._file is not None and self.content is not None and self._size_bytes < limit

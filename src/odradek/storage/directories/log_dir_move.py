@@ -156,7 +156,7 @@ def _parent(path: str) -> str:
     return path.rpartition("/")[0]
 
 
-def take_away(disk: Disk, copy: FolderCopy, replaced: str) -> None:
+def rename_source(disk: Disk, copy: FolderCopy, replaced: str) -> None:
     """The first rename: the move is decided."""
     disk.rename(copy.source, replaced)
     disk.sync_directory(_parent(replaced))

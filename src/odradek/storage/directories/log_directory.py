@@ -351,7 +351,7 @@ class LogDirectory:
 
     def extents_job(self, changed: Mapping[TopicPartition, Extent]) -> Callable[[], None]:
         """What writes down what changed of `extents`. It blocks, on any thread; not while `write` does."""
-        if self._extent_file.takes_more:
+        if self._extent_file.has_room:
             return partial(self._extent_file.append, changed)
         points = self._written.get(naming.RECOVERY_POINTS, b"")
         return partial(self._extent_file.replace, dict(self.extents), [points])

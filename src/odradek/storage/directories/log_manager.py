@@ -146,7 +146,7 @@ class LogManager:
                 directory_id = directory.identify(self.cluster_id, node_id, self._runtime.entropy.uuid)
                 if directory is first:
                     self.directory_id = directory_id
-                self._take_in(directory, directory.load(), moves)
+                self._note_entries(directory, directory.load(), moves)
             except OSError as error:
                 refuse_without_descriptors(directory.path, error)
                 directory.failed(error)
@@ -157,7 +157,7 @@ class LogManager:
         if first.offline is not None:
             raise ConfigError(f"data directory {first.path} cannot be used: {first.offline}")
 
-    def _take_in(self, directory: LogDirectory, names: Iterable[str], moves: InterruptedMoves) -> None:
+    def _note_entries(self, directory: LogDirectory, names: Iterable[str], moves: InterruptedMoves) -> None:
         for name in names:
             if moves.note(directory, name):
                 continue
@@ -439,9 +439,9 @@ class LogManager:
         """Open logs of which nothing here says where they begin: another replica must."""
         return [name for name, opened in self._logs.items() if opened.start_is_doubted]
 
-    def take_crowding_logs(self) -> list[TopicPartition]:
+    def drain_crowding_logs(self) -> list[TopicPartition]:
         """Logs that are to be flushed, though nothing waits for that: others need their descriptors. Each is named once."""
-        writers = self._files.take_crowding()
+        writers = self._files.drain_crowding()
         return (
             [name for name, open_log in self._logs.items() if open_log.writes_to(writers)] if writers else []
         )

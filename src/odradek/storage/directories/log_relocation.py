@@ -18,7 +18,7 @@ from odradek.storage.directories.log_dir_move import (
     FolderCopy,
     moving_directory,
     put_in_place,
-    take_away,
+    rename_source,
 )
 from odradek.storage.directories.log_directory import LogDirectory
 from odradek.storage.directories.log_openings import LogOpenings
@@ -104,7 +104,7 @@ class LogRelocation:
         """The two renames. What is replaced is deleted in the background."""
         final = naming.join(target.path, str(name))
         replaced = copy.source + copy.target.removeprefix(final).removesuffix(FUTURE) + REPLACED
-        await self._failures.blocking(source, take_away, self._runtime.disk, copy, replaced)
+        await self._failures.blocking(source, rename_source, self._runtime.disk, copy, replaced)
         self._placement.forget(name)
         self._openings.forget_name(name)
         source.forget(name)

@@ -84,7 +84,7 @@ class OpenFiles:
 
     def wake(self, writer: SegmentWriter) -> None:
         """These files, which rest, are to be used. OSError (EMFILE) while no others can rest for them: each of those has
-        something that is not durable yet, and can rest once it is flushed: see `take_crowding`."""
+        something that is not durable yet, and can rest once it is flushed: see `drain_crowding`."""
         if len(self._writers) >= self._prune_at:
             self._make_room(keep=writer)
             if self.writer_file_count >= self._writers_max:
@@ -98,7 +98,7 @@ class OpenFiles:
         if len(self._writers) >= self._prune_at:
             self._make_room(keep=writer)
 
-    def take_crowding(self) -> dict[SegmentWriter, None]:
+    def drain_crowding(self) -> dict[SegmentWriter, None]:
         """Those that are to be flushed, because others need their descriptors. Each is named once."""
         crowding, self._crowding = self._crowding, {}
         return crowding

@@ -96,7 +96,7 @@ class LogRetention:
                 reasons.pop()
             else:
                 self._tail.roll(RollReason.AGE)
-        deleted = take_out(segments, reasons)
+        deleted = remove_oldest(segments, reasons)
         for segment, deletion in deleted:
             self._context.files.forget(segment.path(naming.LOG))
             self._durability.forget_file(segment.path(naming.SNAPSHOT))
@@ -125,7 +125,7 @@ def candidates(segments: SegmentList) -> Iterator[RetentionSegment]:
         )
 
 
-def take_out(
+def remove_oldest(
     segments: SegmentList, reasons: Sequence[DeletionReason]
 ) -> list[tuple[Segment, DeletedSegment]]:
     """The oldest segments, one for each reason."""

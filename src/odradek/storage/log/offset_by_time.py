@@ -100,7 +100,7 @@ def _of_batch(
     if beside is None or _is_quick(segment, mark):
         return look(segment.records.batch(mark))
     key = (segment.path(naming.LOG), mark, look.func, look.args)
-    work = partial(_look_elsewhere, segment.records.file_for_threads, mark, look)
+    work = partial(_search_on_thread, segment.records.file_for_threads, mark, look)
     records = beside.result(key, work, mark.size_bytes)
     return records[0] if records else look(segment.records.batch(mark))
 
@@ -113,7 +113,7 @@ def _is_quick(segment: Segment, mark: Mark) -> bool:
     return is_small and header.record_count <= _FEW_RECORDS
 
 
-def _look_elsewhere(file: DiskFile, mark: Mark, look: partial[Record | None]) -> tuple[Record | None, ...]:
+def _search_on_thread(file: DiskFile, mark: Mark, look: partial[Record | None]) -> tuple[Record | None, ...]:
     """What is found; empty when the file cannot be read, such as one that is closed meanwhile. Blocks, on any thread."""
     try:
         batch = file.pread(mark.size_bytes, mark.position)

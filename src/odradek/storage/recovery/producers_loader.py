@@ -65,13 +65,13 @@ class ProducersLoader:
         (_, indexed), *newer = reversed(self._followed)
         now_ms, note = self._context.now_ms, segment.aborted.note
 
-        def take(header: BatchHeader, batch: memoryview, position: int) -> None:
+        def replay(header: BatchHeader, batch: memoryview, position: int) -> None:
             replay_batch(indexed, header, batch, position, now_ms, note)
             for offset, producers in newer:
                 if header.next_offset > offset:
                     replay_batch(producers, header, batch, position, now_ms)
 
-        return take
+        return replay
 
     # ---- the result --------------------------------------------------------------------------------------------------
 

@@ -54,7 +54,7 @@ class _Scan:
         self.index = ActiveIndex(base_offset)
         self.last_epoch = -1
 
-    def take(self, header: BatchHeader, batch: memoryview, position: int) -> None:
+    def add(self, header: BatchHeader, batch: memoryview, position: int) -> None:
         """Raises KafkaError for a bad batch."""
         check_crc(batch)
         self.index.note(self._interval, position, header.size_bytes, header.last_offset, header.max_timestamp)
@@ -128,7 +128,7 @@ def scan_file(
             problem = scan.doubt(header)
             if problem is not None:
                 break
-            scan.take(header, batch, position)
+            scan.add(header, batch, position)
             if header.next_offset > recovery_point:
                 window.must_be_rewritten(position, header.size_bytes)
             if on_batch is not None:

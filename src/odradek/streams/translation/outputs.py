@@ -110,7 +110,7 @@ def _rejoined(schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> Iterator[
     ]
     if states:
         assert last is not None  # each record has a copy that is kept
-        yield _looking_like(last, states, schema)
+        yield _rows_like(last, states, schema)
 
 
 def _restored(kept: pa.StructArray, schema: pa.Schema) -> pa.RecordBatch:
@@ -133,7 +133,7 @@ def _packed(batches: list[pa.RecordBatch]) -> Iterator[bytes]:
         yield packed(pa.Table.from_batches(waiting))
 
 
-def _looking_like(row: pa.RecordBatch, states: list[dict[str, Any]], schema: pa.Schema) -> pa.RecordBatch:
+def _rows_like(row: pa.RecordBatch, states: list[dict[str, Any]], schema: pa.Schema) -> pa.RecordBatch:
     """Rows that pass: expressions of the user's see them, and the tasks of one key keep their order."""
     copies = row.take(pa.array([0] * len(states)))
     arrays = [pa.array(states, field.type) if field.name == STATE else copies[field.name] for field in schema]

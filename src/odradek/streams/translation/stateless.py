@@ -298,7 +298,7 @@ def _merged(operator: Merged, translator: Translator) -> RecordFrame:
 def _peeked(operator: Peeked, translator: Translator) -> RecordFrame:
     frame = translator.frame(operator.inputs[0])
     look = partial(
-        _look_at_each,
+        _peek_each,
         operator.look,
         _bare(frame, "__key", "key"),
         _bare(frame, "__value", "value"),
@@ -311,7 +311,7 @@ def _bare(frame: RecordFrame, column: str, name: str) -> bool:
     return frame.fields(column) == (name,)
 
 
-def _look_at_each(
+def _peek_each(
     look: Callable[[StreamRecord], Any],
     bare_key: bool,
     bare_value: bool,

@@ -34,7 +34,7 @@ class Fiber(Protocol):
         """Called by the function: return from `resume`, and go on with the next one."""
 
 
-def _taken_lock() -> _thread.LockType:
+def _acquired_lock() -> _thread.LockType:
     lock = _thread.allocate_lock()
     lock.acquire()
     return lock
@@ -45,8 +45,8 @@ class ThreadFiber:
 
     def __init__(self, run: Callable[[], None]) -> None:
         self._run = run
-        self._go = _taken_lock()
-        self._back = _taken_lock()
+        self._go = _acquired_lock()
+        self._back = _acquired_lock()
         threading.Thread(target=self._begin, daemon=True, name="sim-offload").start()
 
     def _begin(self) -> None:

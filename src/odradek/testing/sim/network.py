@@ -67,7 +67,7 @@ class NetworkHost:
     is_powered: bool = True
     next_port: int = 32_768
 
-    def take_port(self) -> int:
+    def allocate_port(self) -> int:
         self.next_port += 1
         return self.next_port
 
@@ -295,7 +295,7 @@ class Network:
         for taken, taken_port in interface.listeners:
             if port == taken_port and (address == taken or _ANY_ADDRESS in (address, taken)):
                 raise OSError(errno.EADDRINUSE, f"address already in use: {address}:{port}")
-        return address, port or interface.machine.take_port()
+        return address, port or interface.machine.allocate_port()
 
     async def create_connection(
         self, factory: Callable[[], asyncio.BaseProtocol], host: str, port: int
@@ -303,7 +303,10 @@ class Network:
         interface = self._living()
         own = interface.machine
         target, address = self._find(host)
-        local, remote = (_LOOPBACK if address == _LOOPBACK else own.address, own.take_port()), (address, port)
+        local, remote = (
+            (_LOOPBACK if address == _LOOPBACK else own.address, own.allocate_port()),
+            (address, port),
+        )
         client = SimTransport(self, own, local, remote)
         server = SimTransport(self, target, remote, local)
         client.wire = Wire(self, client, server)

@@ -220,10 +220,10 @@ class SimRegistry:
         return self._session
 
     async def get(self, path: str) -> Node | None:
-        return await self._ask(lambda: self._replica.nodes.get(path))
+        return await self._call_store(lambda: self._replica.nodes.get(path))
 
     async def children(self, path: str) -> list[str]:
-        return await self._ask(lambda: self._replica.children(path))
+        return await self._call_store(lambda: self._replica.children(path))
 
     async def commit(self, operations: Sequence[Operation]) -> None:
         operations = list(operations)
@@ -233,10 +233,10 @@ class SimRegistry:
             self._store.commit(operations, session)
             self._catch_up()
 
-        await self._ask(at_store)
+        await self._call_store(at_store)
 
     async def sync(self) -> None:
-        await self._ask(self._catch_up)
+        await self._call_store(self._catch_up)
 
     def watch(self, path: str, on_change: Callable[[], None]) -> Callable[[], None]:
         return self._watches.add(path, on_change)
@@ -244,7 +244,7 @@ class SimRegistry:
     async def renew(self) -> None:
         if self._is_over and not self._closed:
             await self.begin()
-            self._watches.tell_all()
+            self._watches.notify_all()
 
     async def close(self) -> None:
         if self._closed:
@@ -254,7 +254,7 @@ class SimRegistry:
         if self._heart is not None:
             self._heart.cancel()
         try:
-            await self._ask(self._end, needs_session=False)
+            await self._call_store(self._end, needs_session=False)
         except RegistryError:
             self._store.world.trace.note("registry close unheard", self.name)
         finally:
@@ -286,11 +286,11 @@ class SimRegistry:
             touched = self._replica.apply(self._behind.popleft())
             self._made += 1
             if self._is_connected:
-                self._later(self._conditions.watch_delay_s, self._tell, touched)
+                self._later(self._conditions.watch_delay_s, self._notify, touched)
 
-    def _tell(self, touched: list[str]) -> None:
+    def _notify(self, touched: list[str]) -> None:
         if self._is_connected and self._lives and not self._closed:
-            self._watches.tell(touched)
+            self._watches.notify(touched)
 
     # -- the connection --------------------------------------------------------------------------------------
 
@@ -317,7 +317,7 @@ class SimRegistry:
             self._learn_of_end(self._session)
         elif self._session:
             self._store.heard_from(self._session)
-        self._watches.tell_all()
+        self._watches.notify_all()
 
     def _learn_of_end(self, session: int) -> None:
         if (
@@ -334,7 +334,7 @@ class SimRegistry:
     # -- sessions --------------------------------------------------------------------------------------------
 
     async def begin(self) -> None:
-        session = await self._ask(self._begin, needs_session=False)
+        session = await self._call_store(self._begin, needs_session=False)
         self._session, self._is_over = session, False
         if self._heart is not None:
             self._heart.cancel()
@@ -367,7 +367,7 @@ class SimRegistry:
 
     # -- requests --------------------------------------------------------------------------------------------
 
-    async def _ask(self, at_store: Callable[[], T], *, needs_session: bool = True) -> T:
+    async def _call_store(self, at_store: Callable[[], T], *, needs_session: bool = True) -> T:
         """Have `at_store` called at the store, in the order of asking, and return or raise what it does."""
         if not self._lives:
             raise HostCrashed

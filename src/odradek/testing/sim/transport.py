@@ -236,13 +236,13 @@ class SimTransport(asyncio.Transport):
             if not target:
                 raise RuntimeError("get_buffer() returned an empty buffer")
             count = min(count, len(target))
-            target[:count] = self._take(count)
+            target[:count] = self._consume(count)
             protocol.buffer_updated(count)
         else:
             assert isinstance(protocol, asyncio.Protocol)
-            protocol.data_received(self._take(count))
+            protocol.data_received(self._consume(count))
 
-    def _take(self, count: int) -> bytes:
+    def _consume(self, count: int) -> bytes:
         taken = bytes(self._received[:count])
         del self._received[:count]
         self.wire.send(Packet(kind=PacketKind.ACK, acknowledged=count))

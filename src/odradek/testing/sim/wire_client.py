@@ -52,7 +52,7 @@ class WireClient(asyncio.BufferedProtocol):
         self._transport.write(encode_request(header, request))
         return future
 
-    async def ask(self, request: Message, version: int, answer_type: type[M]) -> M:
+    async def call(self, request: Message, version: int, answer_type: type[M]) -> M:
         """Send, and wait a bounded time."""
         return await self.answer(self.send(request, version), answer_type)
 

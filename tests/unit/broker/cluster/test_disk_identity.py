@@ -118,7 +118,7 @@ class Machine:
 
 async def begin(identity: DiskIdentity) -> bool:
     """A life begins, is registered, and goes on; whether its disk is an older copy."""
-    findings = await identity.look()
+    findings = await identity.load()
     assert not findings.is_gone
     await identity.raise_generation()
     return bool(findings.older)
@@ -217,11 +217,11 @@ async def test_of_two_processes_on_copies_of_a_disk_one_goes_on() -> None:
     machine.end()
     content = machine.content()
     first, _ = machine.start()
-    await first.look()
+    await first.load()
     machine.end()
     machine.restore(content)
     second, _ = machine.start()
-    await second.look()
+    await second.load()
 
     await second.raise_generation()
     with pytest.raises(KafkaError) as caught:
@@ -237,7 +237,7 @@ async def test_a_step_of_a_former_life_that_comes_late_is_its_own() -> None:
     late = await identity._next(is_clean=False)
     machine.end()
     identity, session = machine.start()
-    await identity.look()
+    await identity.load()
     await session.commit(await late.operations(session))  # type: ignore[arg-type]
     await identity.raise_generation()
 
@@ -269,7 +269,7 @@ class Asked(PreviousIncarnation):
 
     signs: list[IncarnationEvidence]
 
-    async def _ask(self, other: Registration) -> IncarnationEvidence:
+    async def _probe(self, other: Registration) -> IncarnationEvidence:
         return self.signs.pop(0)
 
 

@@ -41,7 +41,7 @@ class Elsewhere:
         self._answers = list(answers)
         self._changed = asyncio.Event()
 
-    async def ask(self, broker: BrokerId, api_key: int, request: Message, *, timeout_s: float) -> Message:
+    async def send(self, broker: BrokerId, api_key: int, request: Message, *, timeout_s: float) -> Message:
         assert broker == self.controller_id
         self.asked.append(cast(ForwardRequest, request).request_data)
         self.on_asked()

@@ -82,8 +82,8 @@ async def test_what_a_controller_of_the_past_says_is_not_applied(
 ) -> None:
     """A controller that was paused answers a question of long ago when it wakes up: topics that were made since are not in its
     image, and would be deleted."""
-    await link.take(image(5, 12))
-    await link.take(image(4, 40))
+    await link.apply_image(image(5, 12))
+    await link.apply_image(image(4, 40))
     assert applying.done == [(5, 12)]
     assert (link.image.controller_epoch, link.image.version) == (5, 12)
 
@@ -92,13 +92,13 @@ async def test_an_image_is_applied_to_its_end_though_no_one_waits_for_it_any_mor
     link: ClusterLink, applying: Applying
 ) -> None:
     applying.go.clear()
-    taking = asyncio.ensure_future(link.take(image(1, 1)))
+    taking = asyncio.ensure_future(link.apply_image(image(1, 1)))
     await asyncio.sleep(0)
     await asyncio.sleep(0)
     taking.cancel()
     await asyncio.gather(taking, return_exceptions=True)
     applying.go.set()
-    await link.take(image(1, 2))
+    await link.apply_image(image(1, 2))
     assert applying.done == [(1, 1), (1, 2)]
 
 
@@ -106,7 +106,7 @@ async def test_closing_waits_for_the_image_that_is_being_applied(
     link: ClusterLink, applying: Applying
 ) -> None:
     applying.go.clear()
-    taking = asyncio.ensure_future(link.take(image(1, 1)))
+    taking = asyncio.ensure_future(link.apply_image(image(1, 1)))
     await asyncio.sleep(0)
     await asyncio.sleep(0)
     taking.cancel()
@@ -125,11 +125,11 @@ async def test_a_broker_that_knows_no_broker_yet_not_even_itself_has_no_answer_t
     """librdkafka forgets every broker that an answer does not name, and the addresses it began with."""
     assert link.is_undecided
     decided = asyncio.ensure_future(link.decision())
-    await link.take(image(1, 1))
+    await link.apply_image(image(1, 1))
     await asyncio.sleep(0)
     assert not decided.done()
 
-    await link.take(image(1, 2, BrokerImage(broker_id=BrokerId(1), host="h", port=9092, epoch=1)))
+    await link.apply_image(image(1, 2, BrokerImage(broker_id=BrokerId(1), host="h", port=9092, epoch=1)))
 
     await decided
     assert not link.is_undecided
@@ -149,8 +149,8 @@ def broker(broker_id: int) -> BrokerImage:
 
 
 async def test_a_broker_that_left_is_named_for_some_seconds_more(link: ClusterLink, setting: Setting) -> None:
-    await link.take(image(1, 1, broker(1), broker(2)))
-    await link.take(image(1, 2, broker(1)))
+    await link.apply_image(image(1, 1, broker(1), broker(2)))
+    await link.apply_image(image(1, 2, broker(1)))
     assert [named_broker.broker_id for named_broker in link.named_brokers] == [1, 2]
     setting.now_s += 60
     assert [named_broker.broker_id for named_broker in link.named_brokers] == [1]

@@ -42,7 +42,7 @@ class Store:
     def apply(self, changes: Any) -> None:
         touched = self.tree.apply(changes)
         for session in self.sessions:
-            session.watches.tell(touched)
+            session.watches.notify(touched)
 
 
 class Session:
@@ -147,13 +147,13 @@ class FakeLink:
         self.take_fails: list[Exception] = []
         self.answer: Ask = self.never
 
-    async def take(self, after: ClusterImage) -> None:
+    async def apply_image(self, after: ClusterImage) -> None:
         if self.take_fails:
             raise self.take_fails.pop(0)
         self.image = after
         self.taken.append(after.controller_epoch)
 
-    async def ask(
+    async def send(
         self, broker: BrokerId, api_key: int, request: Message, *, timeout_s: float, lane: str
     ) -> Message:
         assert isinstance(request, ClusterSyncRequest)

@@ -32,7 +32,7 @@ class Requests:
         return await answered
 
     def ask(self, broker: BrokerId, *questions: str) -> list[asyncio.Future[str]]:
-        return [self.gathered.ask(broker, question) for question in questions]
+        return [self.gathered.submit(broker, question) for question in questions]
 
     def questions(self) -> list[list[str]]:
         return [questions for _, questions, _ in self.sent]

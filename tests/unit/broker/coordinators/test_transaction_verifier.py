@@ -123,7 +123,7 @@ class World:
         coordinators = self.coordinators = CoordinatorRuntime()
         broker: Any = self
         coordinators.begin(broker)
-        coordinators.ask_peer = self.ask
+        coordinators.send_to_peer = self.ask
         self.verifier = ClusterVerifier(
             coordinators, lambda: self.coordinator, lambda: self.config, self.sleep
         )

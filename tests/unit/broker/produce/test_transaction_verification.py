@@ -65,8 +65,8 @@ def batch(
 
 async def admitted(partition: Partition, coordinator: Coordinator, version: int) -> TransactionVerification:
     admission = TransactionVerification(coordinator, "id", version)
-    admission.take(partition, batch()[0], NOW_MS)
-    await admission.ask()
+    admission.add(partition, batch()[0], NOW_MS)
+    await admission.verify()
     return admission
 
 
@@ -89,9 +89,9 @@ async def test_a_batch_of_a_transaction_under_way_is_not_asked_about(partition: 
     partition.leader().append([batch()], now_ms=NOW_MS)
     coordinator = Coordinator()
     admission = TransactionVerification(coordinator, "id", 9)
-    admission.take(partition, batch(1)[0], NOW_MS)
+    admission.add(partition, batch(1)[0], NOW_MS)
     assert not admission.has_questions
-    await admission.ask()
+    await admission.verify()
     assert coordinator.asked == []
     assert admission.guard_of(partition) is UNVERIFIED
 
@@ -128,8 +128,8 @@ async def test_a_final_refusal_leaves_nothing_behind_and_a_passing_one_keeps_lat
     await admitted(partition, Coordinator(ErrorCode.NOT_COORDINATOR), 11)
     assert list(verifications.under_way) == [PRODUCER]
     later = TransactionVerification(Coordinator(), "id", 11)
-    later.take(partition, batch(1)[0], NOW_MS)
-    await later.ask()
+    later.add(partition, batch(1)[0], NOW_MS)
+    await later.verify()
     with pytest.raises(KafkaError) as refused:
         partition.leader().append([batch(1)], now_ms=NOW_MS, guard=later.guard_of(partition))
     assert refused.value.code is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
@@ -137,11 +137,11 @@ async def test_a_final_refusal_leaves_nothing_behind_and_a_passing_one_keeps_lat
 
 async def test_an_answer_that_comes_behind_a_marker_is_worth_nothing(partition: Partition) -> None:
     admission = TransactionVerification(Coordinator(), "id", 11)
-    admission.take(partition, batch()[0], NOW_MS)
+    admission.add(partition, batch()[0], NOW_MS)
     partition.leader().append_marker(
         PRODUCER, 0, is_commit=False, coordinator_epoch=0, transaction_version=1, now_ms=NOW_MS
     )
-    await admission.ask()
+    await admission.verify()
     with pytest.raises(KafkaError) as refused:
         partition.leader().append([batch()], now_ms=NOW_MS, guard=admission.guard_of(partition))
     assert refused.value.code is ErrorCode.INVALID_TXN_STATE
@@ -158,7 +158,7 @@ async def test_a_verification_that_leads_nowhere_is_forgotten_in_time(partition:
 
 def test_two_producers_in_one_request_are_refused(partition: Partition) -> None:
     admission = TransactionVerification(Coordinator(), "id", 9)
-    admission.take(partition, batch()[0], NOW_MS)
+    admission.add(partition, batch()[0], NOW_MS)
     with pytest.raises(KafkaError) as refused:
-        admission.take(partition, batch(producer_id=8)[0], NOW_MS)
+        admission.add(partition, batch(producer_id=8)[0], NOW_MS)
     assert refused.value.code is ErrorCode.INVALID_PRODUCER_ID_MAPPING

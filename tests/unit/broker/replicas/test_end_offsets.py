@@ -47,7 +47,7 @@ class FakeContext:
             version=0, cluster_id="c", controller_id=HERE, brokers=(), topics={}, topics_by_id={}
         )
         self.image = empty.with_topic(TopicImage(name="t", topic_id=UUID(int=1), partitions=(partition,)))
-        self.coordinators = SimpleNamespace(here=HERE, ask_peer=self.ask)
+        self.coordinators = SimpleNamespace(here=HERE, send_to_peer=self.ask)
         self.replicas = self
         self.answer: Message | OdradekError = ListOffsetsResponse()
 

@@ -23,7 +23,7 @@ class World:
         self.kept_by = ShareBroker(OTHER if remote else HERE, OTHER if remote else HERE)
         self.asking = ShareBroker(HERE, OTHER) if remote else self.kept_by
         self.wire = Wire(self.kept_by)
-        self.asking.coordinators.ask_peer = self.wire.ask
+        self.asking.coordinators.send_to_peer = self.wire.ask
         self.keeper = self.asking.keeper
 
     async def begin(self, offset: int, *, epoch: int = 0, leader_epoch: int = 4) -> ShareState:

@@ -41,8 +41,8 @@ def chunk(*batches: bytearray, start: int = 0, aborted: list[tuple[int, int]] | 
 def drain(made: FetchedChunk, step: int = 100) -> list[tuple[int, bytes | None]]:
     records = []
     while not made.empty:
-        records += [(record.offset, record.value) for record in made.take(step)]
-    made.take(step)
+        records += [(record.offset, record.value) for record in made.next_records(step)]
+    made.next_records(step)
     return records
 
 
@@ -63,9 +63,9 @@ def test_records_before_the_offset_asked_for_are_left_out() -> None:
 
 def test_the_position_is_behind_the_last_record_taken() -> None:
     made = chunk(*TWO, start=10)
-    made.take(2)
+    made.next_records(2)
     assert made.position == 12
-    made.take(1)
+    made.next_records(1)
     assert made.position == 13
 
 
@@ -103,19 +103,19 @@ def test_a_damaged_batch_is_named_and_stays_in_its_place() -> None:
     damaged = batch(13, b"d")
     damaged[-1] ^= 1
     made = chunk(batch(10, b"a", b"b", b"c"), damaged, start=10)
-    assert len(made.take(100)) == 3
+    assert len(made.next_records(100)) == 3
     for _ in range(2):
         with pytest.raises(
             KafkaError, match=r"t-0: the batch at offset 13 cannot be read .* seek to 14"
         ) as caught:
-            made.take(100)
+            made.next_records(100)
         assert caught.value.code is ErrorCode.CORRUPT_MESSAGE
         assert made.position == 13
 
 
 def test_what_is_put_back_comes_again() -> None:
     made = chunk(*TWO, start=10)
-    taken = made.take(2)
+    taken = made.next_records(2)
     made.put_back(taken[1:])
     assert made.position == 11
     assert [offset for offset, _ in drain(made)] == [11, 12, 13, 14]
@@ -125,7 +125,7 @@ def test_what_is_put_back_comes_again() -> None:
 
 
 def rows(made: FetchedChunk, limit: int = 1_000) -> list[tuple[int, bytes]]:
-    table = made.take_arrow(limit)
+    table = made.next_arrow(limit)
     return (
         []
         if table is None
@@ -134,7 +134,7 @@ def rows(made: FetchedChunk, limit: int = 1_000) -> list[tuple[int, bytes]]:
 
 
 def column_rows(made: FetchedChunk, limit: int = 1_000) -> list[tuple[int, bytes]]:
-    columns = made.take_columns(limit)
+    columns = made.next_columns(limit)
     if columns is None:
         return []
     offsets = memoryview(columns.offsets).cast("B").cast("q")
@@ -162,7 +162,7 @@ def test_columns_take_whole_batches_up_to_about_the_limit(take_rows: TakeRows) -
 
 def test_columns_go_on_behind_the_records_taken_one_by_one(take_rows: TakeRows) -> None:
     made = chunk(*TWO, start=10)
-    made.take(2)
+    made.next_records(2)
     assert take_rows(made) == [(12, b"c"), (13, b"d"), (14, b"e")]
 
 
@@ -193,7 +193,7 @@ def test_columns_tell_the_leader_epoch_of_the_last_batch_that_was_taken() -> Non
     assign(later, 13, 6)
     made = chunk(batch(10, b"a", b"b", b"c"), later, start=10)
     assert made.taken_epoch == -1
-    made.take_columns(1)
+    made.next_columns(1)
     assert made.taken_epoch == 4
-    made.take_columns(1)
+    made.next_columns(1)
     assert made.taken_epoch == 6

@@ -68,7 +68,7 @@ def poll(assignment: Assignment, most: int = 100) -> list[int]:
         chunk = assignment.next_chunk()
     if chunk is None:
         return []
-    taken = chunk.take(most)
+    taken = chunk.next_records(most)
     with assignment.lock:
         assignment.used(chunk)
     return [record.offset for record in taken]
@@ -188,7 +188,7 @@ def test_partitions_take_turns(make: Callable[..., Assignment]) -> None:
         with assignment.lock:
             chunk = assignment.next_chunk()
         assert chunk is not None
-        chunk.take(100)
+        chunk.next_records(100)
         with assignment.lock:
             assignment.used(chunk)
         order.append(chunk.topic_partition)
@@ -204,7 +204,7 @@ def test_a_seek_drops_what_was_buffered_and_makes_answers_under_way_worthless(
     put(assignment, records(0))
     assignment.seek(A, 100)
     with assignment.lock:
-        assert assignment.asked(A, before[A]) is None
+        assert assignment.state_for_answer(A, before[A]) is None
     assert poll(assignment) == []
     assert state(assignment).position == 100
 

@@ -160,14 +160,14 @@ def test_pauses_double_up_to_the_limit_and_vary(chance: Any) -> None:
 def test_a_broker_is_left_alone_for_as_long_as_it_asks() -> None:
     mute = ThrottleState()
     assert mute.left_s(5.0) == 0
-    assert mute.asked(2000, 10.0) == 2
-    assert mute.asked(500, 11.0) == 0, "it is shorter than what is left"
-    assert mute.asked(3000, 11.0) == 2
+    assert mute.record(2000, 10.0) == 2
+    assert mute.record(500, 11.0) == 0, "it is shorter than what is left"
+    assert mute.record(3000, 11.0) == 2
     assert [mute.left_s(now) for now in (11.0, 13.5, 14.0, 20.0)] == [3, 0.5, 0, 0]
 
 
 def test_a_pause_without_sense_is_not_believed() -> None:
-    assert ThrottleState().asked(0x7FFF_FFFF, 0.0) == MUTE_S_MAX
+    assert ThrottleState().record(0x7FFF_FFFF, 0.0) == MUTE_S_MAX
 
 
 def test_a_mute_does_not_count_against_requests_under_way() -> None:

@@ -118,7 +118,7 @@ def test_failures_that_no_one_looked_at_are_reported_once(batch: ProducerBatch) 
     error = KafkaError(ErrorCode.INVALID_RECORD, "bad")
     batch.settle(error=error)
     log.note(batch, error)
-    delivery_error = log.take()
+    delivery_error = log.pop()
     assert delivery_error is not None
     assert (delivery_error.record_count, repr(delivery_error.first), delivery_error.code) == (
         3,
@@ -126,7 +126,7 @@ def test_failures_that_no_one_looked_at_are_reported_once(batch: ProducerBatch) 
         ErrorCode.INVALID_RECORD,
     )
     assert "3 records were not delivered; the first: bad" in str(delivery_error)
-    assert log.take() is None
+    assert log.pop() is None
 
 
 def test_failures_that_someone_looked_at_are_not_reported_again(batch: ProducerBatch) -> None:
@@ -135,4 +135,4 @@ def test_failures_that_someone_looked_at_are_not_reported_again(batch: ProducerB
     batch.settle(error=error)
     log.note(batch, error)
     Delivery(batch, 0, 100).exception()
-    assert log.take() is None
+    assert log.pop() is None

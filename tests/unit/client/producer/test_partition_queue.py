@@ -56,7 +56,7 @@ def add(queue: PartitionQueue, number: int, count: int = 1) -> ProducerBatch:
 def take_all(queue: PartitionQueue, broker: int = 1, now: float = 0.0) -> list[ProducerBatch]:
     taken = []
     while queue.closed and queue.may_send(broker, now):
-        taken.append(queue.take(broker))
+        taken.append(queue.drain(broker))
     return taken
 
 
@@ -109,7 +109,7 @@ def test_sequences_wrap_at_31_bits() -> None:
 
 def test_a_new_leader_is_not_sent_to_before_the_old_one_has_answered() -> None:
     queue = queue_of(1, 1)
-    first = queue.take(1)
+    first = queue.drain(1)
     assert not queue.may_send(2, 0.0)
     answer(queue, first, OK)
     assert queue.may_send(2, 0.0)
@@ -213,7 +213,7 @@ def test_parts_of_a_split_batch_share_its_numbers_and_its_place() -> None:
 
 def test_what_waits_can_be_forgotten_and_what_flies_cannot() -> None:
     queue = queue_of(1, 1)
-    flying = queue.take(1)
+    flying = queue.drain(1)
     waiting = queue.closed[0]
     assert not queue.forget(flying)
     assert queue.forget(waiting)

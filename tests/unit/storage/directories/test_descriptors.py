@@ -79,7 +79,7 @@ async def test_logs_that_no_one_flushes_are_flushed_when_others_need_their_descr
     lab = lab_of_few
     directories = lab.directories()
     logs = {log.topic_partition: log for log in await open_logs(directories, 20)}
-    assert directories.take_crowding_logs() == []
+    assert directories.drain_crowding_logs() == []
     waiting = dict(logs)
     for _ in range(len(logs)):
         for name, log in list(waiting.items()):
@@ -88,7 +88,7 @@ async def test_logs_that_no_one_flushes_are_flushed_when_others_need_their_descr
                 del waiting[name]
         if not waiting:
             break
-        crowding = directories.take_crowding_logs()
+        crowding = directories.drain_crowding_logs()
         assert crowding
         for name in crowding:
             lab.flush(logs[name])

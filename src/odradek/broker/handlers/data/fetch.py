@@ -140,7 +140,7 @@ def _read_again(
     wanted: Sequence[WantedPartition] | None = None,
 ) -> FetchResponse | Coroutine[Any, Any, FetchResponse]:
     """After a wait. What was in memory when it began may be on the disk alone now."""
-    reading.look_again()
+    reading.prepare_retry()
     results = reading.read(wanted)
     if reading.cold:
         return _bring_and_answer(broker, context, plan, reading)
@@ -235,7 +235,7 @@ async def _fetch_many(
 
 
 async def _read_many(broker: BrokerContext, turn: Turn, reading: Reading) -> list[Result]:
-    reading.look_again()
+    reading.prepare_retry()
     results = await turn.drive(reading.read_steps())
     while reading.cold:
         await broker.runtime.offload.run(reading.bring)

@@ -161,7 +161,7 @@ class _Work:
         self, topic: TopicProduceData, data: PartitionProduceData, inline: InlineWork
     ) -> None:
         """TakesLong: nothing was done."""
-        inline.take(_PARTITION_COSTS_BYTES)
+        inline.spend(_PARTITION_COSTS_BYTES)
         try:
             partition, terms = self._find(topic, data)
             response = self._append(partition, data, checked_batches(data.records, terms, inline))
@@ -183,13 +183,13 @@ class _Work:
                 except KafkaError:  # it comes up again when the batch is to be appended
                     continue
                 if header.is_transactional:
-                    self._admission.take(partition, header, self._now_ms)
+                    self._admission.add(partition, header, self._now_ms)
         return self._admission.has_questions
 
     async def verified(self) -> ProduceResponse | None:
         """The whole request, after questions to coordinators."""
         assert self._admission is not None
-        await self._admission.ask()
+        await self._admission.verify()
         return await self.held(0)
 
     async def held(self, taken: int) -> ProduceResponse | None:

@@ -45,7 +45,7 @@ def handle(
             commits += _commits(broker, name, topic)
     if not commits:
         return _response(request, names, {})
-    asked = _asked(context, request, commits)
+    asked = _commit_request(context, request, commits)
     answered: asyncio.Future[OffsetCommitResponse] = asyncio.get_running_loop().create_future()
 
     def answer(verdicts: dict[Place, ErrorCode] | KafkaError) -> None:
@@ -58,7 +58,9 @@ def handle(
     return answered
 
 
-def _asked(context: RequestContext, request: OffsetCommitRequest, commits: list[Commit]) -> CommitRequest:
+def _commit_request(
+    context: RequestContext, request: OffsetCommitRequest, commits: list[Commit]
+) -> CommitRequest:
     committer = Committer(
         member_id=request.member_id,
         instance_id=request.group_instance_id,
@@ -90,7 +92,7 @@ async def _commit_many(
                 commits += _commits(broker, name, topic.replace(partitions=list(some)))
     verdicts: dict[Place, ErrorCode] = {}
     if commits:
-        asked = _asked(context, request, commits)
+        asked = _commit_request(context, request, commits)
         try:
             verdicts = await commit_in_time(broker, asked, await commit_records(broker, turn, asked))
         except KafkaError as error:

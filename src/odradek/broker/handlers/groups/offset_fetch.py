@@ -86,7 +86,9 @@ async def _fetched(
 async def _group(
     broker: BrokerContext, turn: Turn, group: OffsetFetchRequestGroup, *, by_id: bool, stable: bool
 ) -> OffsetFetchResponseGroup:
-    asked = None if group.topics is None else [_asked(broker, topic, by_id=by_id) for topic in group.topics]
+    asked = (
+        None if group.topics is None else [_requested(broker, topic, by_id=by_id) for topic in group.topics]
+    )
     wanted = None if asked is None else _wanted(asked)
     try:
         fetched_offsets = await _fetched(
@@ -114,7 +116,7 @@ async def _group(
     )
 
 
-def _asked(broker: BrokerContext, topic: OffsetFetchRequestTopics, *, by_id: bool) -> _Topic:
+def _requested(broker: BrokerContext, topic: OffsetFetchRequestTopics, *, by_id: bool) -> _Topic:
     if by_id:
         image = broker.image.topics_by_id.get(topic.topic_id)
         return _Topic(None if image is None else image.name, topic.topic_id, topic.partition_indexes)

@@ -194,7 +194,7 @@ def _response(
 ) -> MetadataResponse:
     image = broker.image
     if context.api_version < _SINCE_TOPIC_IDS and not all(map(_is_named, request.topics or ())):
-        return MetadataResponse(topics=list(map(_asked_too_early, request.topics or ())))
+        return MetadataResponse(topics=list(map(_refused_by_version, request.topics or ())))
     brokers = []
     for node in broker.cluster.named_brokers:
         address = context.address_of(node)
@@ -234,7 +234,7 @@ def _is_named(topic: MetadataRequestTopic) -> bool:
     return topic.name is not None and topic.topic_id == ZERO_UUID
 
 
-def _asked_too_early(topic: MetadataRequestTopic) -> MetadataResponseTopic:
+def _refused_by_version(topic: MetadataRequestTopic) -> MetadataResponseTopic:
     return MetadataResponseTopic(
         error_code=ErrorCode.INVALID_REQUEST, name=topic.name or "", topic_id=topic.topic_id
     )

@@ -24,7 +24,7 @@ from odradek.broker.share.acknowledging import (
     session_of,
 )
 from odradek.broker.share.partitions import LivePartition
-from odradek.broker.share.reading import AcquiredBatches, FetchedRange, FetchLimits, look, take
+from odradek.broker.share.reading import AcquiredBatches, FetchedRange, FetchLimits, acquire, read_acquirable
 from odradek.broker.share.sessions import CLOSING, OPENING, ShareSession, ShareSessionKey
 from odradek.groups.share.state_formats import SharePlace
 from odradek.model.errors import ErrorCode, ErrorContent, KafkaError
@@ -126,7 +126,7 @@ class _Fetching:
             waking = _Waking(lives)
             try:
                 is_over = loop.time() >= deadline
-                missing = self._look(lives, is_over=is_over)
+                missing = self._read(lives, is_over=is_over)
                 if missing is not None:
                     await self.broker.runtime.offload.run(self.beside.do, missing)
                     continue
@@ -161,7 +161,7 @@ class _Fetching:
                     places.append((place, live))
         return places
 
-    def _look(self, lives: Sequence[tuple[ReadPlace, LivePartition]], *, is_over: bool) -> Missing | None:
+    def _read(self, lives: Sequence[tuple[ReadPlace, LivePartition]], *, is_over: bool) -> Missing | None:
         """Returns what another thread should bring first; nothing is acquired then."""
         config = self.broker.config
         limit = min(self.request.max_bytes, config.server.fetch_max_bytes)
@@ -171,7 +171,7 @@ class _Fetching:
         total = 0
         for place, live in lives:
             try:
-                fetched_range = look(
+                fetched_range = read_acquirable(
                     live,
                     min(limit - total, enough),
                     at_least_one=not seen and limit > 0,
@@ -186,10 +186,10 @@ class _Fetching:
                 seen.append((place, fetched_range))
                 total += fetched_range.size_bytes
         if total >= self.request.min_bytes or is_over or self.refused:
-            self._take(seen)
+            self._acquire(seen)
         return None
 
-    def _take(self, seen: Sequence[tuple[ReadPlace, FetchedRange]]) -> None:
+    def _acquire(self, seen: Sequence[tuple[ReadPlace, FetchedRange]]) -> None:
         request = self.request
         by_batches = self.context.api_version < _SINCE_MODES or request.share_acquire_mode != _RECORD_LIMIT
         room = FetchLimits(
@@ -201,7 +201,7 @@ class _Fetching:
         for place, fetched in seen:
             if room.records <= 0:
                 break
-            acquired = take(fetched, self.key.member_id, room, now_ms)
+            acquired = acquire(fetched, self.key.member_id, room, now_ms)
             if acquired is not None:
                 self.found[place] = acquired
 

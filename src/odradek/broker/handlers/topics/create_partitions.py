@@ -49,7 +49,7 @@ async def _grow(
             raise KafkaError(ErrorCode.INVALID_REQUEST, f"topic {topic.name!r} is named more than once")
         present = broker.image.topics.get(topic.name)
         if present is not None and not validate_only:
-            mutations.take(max(0, topic.count - len(present.partitions)))
+            mutations.record(max(0, topic.count - len(present.partitions)))
         more = MorePartitions(name=topic.name, total=topic.count, assignment=assignment)
         await broker.controller.create_partitions(more, validate_only=validate_only)
     except KafkaError as error:

@@ -70,7 +70,7 @@ async def handle(
                 raise KafkaError(ErrorCode.INVALID_REQUEST, f"topic {topic.name!r} is named more than once")
             new = _new_topic(topic)
             if topic.name not in broker.image.topics and not request.validate_only:
-                mutations.take(_partition_count(broker, new))
+                mutations.record(_partition_count(broker, new))
             planned[topic.name] = new
             partition_count += _partition_count(broker, new)
         except KafkaError as error:

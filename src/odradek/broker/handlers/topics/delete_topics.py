@@ -64,7 +64,7 @@ async def _delete(
         image = broker.controller.latest  # what is committed: this broker may still be about to apply it
         name = _name_of(image, wanted.name, wanted.topic_id)
         if name in image.topics:
-            mutations.take(len(image.topics[name].partitions))
+            mutations.record(len(image.topics[name].partitions))
         topic = await broker.controller.delete_topic(
             name,
             topic_id=None if wanted.topic_id == ZERO_UUID else wanted.topic_id,

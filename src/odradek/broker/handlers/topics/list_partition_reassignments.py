@@ -24,7 +24,7 @@ def handle(
 ) -> ListPartitionReassignmentsResponse:
     image = broker.controller.latest
     topics: dict[str, list[OngoingPartitionReassignment]] = {}
-    for name, partition in _moves(image, _asked(image, request)):
+    for name, partition in _moves(image, _requested(image, request)):
         topics.setdefault(name.topic, []).append(_ongoing(name.partition, partition))
     return ListPartitionReassignmentsResponse(
         error_code=ErrorCode.NONE,
@@ -35,7 +35,7 @@ def handle(
     )
 
 
-def _asked(image: ClusterImage, request: ListPartitionReassignmentsRequest) -> Iterator[TopicPartition]:
+def _requested(image: ClusterImage, request: ListPartitionReassignmentsRequest) -> Iterator[TopicPartition]:
     if request.topics is None:
         for topic in image.topics.values():
             for index in range(len(topic.partitions)):
