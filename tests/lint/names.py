@@ -7,6 +7,7 @@ What is reported:
 - a file name that says nothing: `utils.py`, `helpers.py`, `common.py`;
 - a word of the old vocabulary as an identifier (`RETIRED` says which word took its place);
 - a name with a word in it that no one should have to look up: `find_anew`, `was_told`;
+- a function or method of `src` that begins with a verb of `OWN_VERBS`: it says what happens in the field's words;
 - a variable (of an assignment, a loop, a comprehension) or a parameter whose name does not say what it holds: `EMPTY`, and in
   src, tests and tools `EMPTY_IN_HOUSE`. The rule leaves out the fields of a class: the class says what they belong to.
 """
@@ -52,6 +53,26 @@ HARD_WORDS: Final = {
     "whoever": "the one that is meant",
 }
 """As a part of a name: words between underscores."""
+OWN_VERBS: Final = {
+    "ask": "send, request, call, or what is requested: list_offsets",
+    "asked": "requested, or what it returns",
+    "asks": "requests, needs",
+    "look": "refresh, check, poll, read",
+    "looking": "what it returns",
+    "take": "receive, apply, drain, acquire, record, add",
+    "taken": "what it returns: committed_version",
+    "takes": "accepts, has_room",
+    "tell": "notify, report, log, send",
+}
+"""As the first word of a function."""
+ALLOWED_VERBS: Final = {
+    "look_up": "the field's word for a search by key",
+    "take_offline": "Kafka's word for a log directory that failed",
+}
+ALLOWED_IN: Final = {
+    "src/odradek/records/": "the writers' `take`: a name of the compiled engine",
+    "src/odradek/streams/processors/columns.py": "`take`, as pyarrow has it: rows by their numbers",
+}
 RETIRED: Final = {
     "Circumstances": "RequestContext",
     "Parts": "BrokerContext",
@@ -95,6 +116,11 @@ def findings(root: Path) -> Iterator[str]:
             f"{where}:{line}: a variable named {name}: say what it holds"
             for line, name in _empty(text, empty)
         )
+        if where.parts[0] == "src" and not where.as_posix().startswith(tuple(ALLOWED_IN)):
+            yield from (
+                f"{where}:{line}: a function named {name}: write {OWN_VERBS[verb]}"
+                for line, name, verb in _own_verbs(text)
+            )
         if where.parts[0] == "src" and not _is_exempt(where):
             for name in _classes(text):
                 defined[name].append(where)
@@ -133,6 +159,15 @@ def _hard(text: str) -> Iterator[tuple[int, str]]:
         if token.type == tokenize.NAME and token.string not in EMPTY:
             for word in HARD_WORDS.keys() & set(token.string.split("_")):
                 yield token.start[0], word
+
+
+def _own_verbs(text: str) -> Iterator[tuple[int, str, str]]:
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            name = node.name.lstrip("_")
+            verb = name.split("_")[0]
+            if verb in OWN_VERBS and not name.startswith(tuple(ALLOWED_VERBS)):
+                yield node.lineno, node.name, verb
 
 
 def _empty(text: str, empty: frozenset[str]) -> Iterator[tuple[int, str]]:

@@ -81,3 +81,26 @@ def test_fields_words_and_names_with_more_in_them_are_left_alone(tmp_path: Path)
         tmp_path, "tests/a.py", '"""One."""\nclass A:\n    found: int = 1\n\none_day = f(one=1)\nx.told = 1\n'
     )
     assert list(findings(tmp_path)) == []
+
+
+@pytest.mark.parametrize("name", ["_ask", "ask_leader", "look_again", "_take_over", "asked", "tell"])
+def test_a_function_with_a_verb_of_our_own_is_found(tmp_path: Path, name: str) -> None:
+    write(tmp_path, "src/odradek/a.py", f"class A:\n    async def {name}(self): ...\n")
+    (finding,) = findings(tmp_path)
+    assert finding.startswith(f"src/odradek/a.py:2: a function named {name}: write ")
+
+
+@pytest.mark.parametrize(
+    ("path", "name"),
+    [
+        ("src/odradek/a.py", "look_up"),
+        ("src/odradek/a.py", "_look_up_committed"),
+        ("src/odradek/a.py", "_take_offline"),
+        ("src/odradek/a.py", "retake"),
+        ("src/odradek/records/a.py", "take"),
+        ("tests/a.py", "take"),
+    ],
+)
+def test_the_fields_words_may_stay(tmp_path: Path, path: str, name: str) -> None:
+    write(tmp_path, path, f"def {name}(): ...\n")
+    assert list(findings(tmp_path)) == []

@@ -42,7 +42,7 @@ def preview(
     rebuilding = None if document.candidate is None else document.candidate.number
     judged = verdicts(before, program.continued, delivery=document.delivery, rebuilding=rebuilding)
 
-    def looked_up(verdict: ModeVerdict) -> ModeVerdict:
+    def completed(verdict: ModeVerdict) -> ModeVerdict:
         if verdict.mode is UpgradeMode.REBUILD:
             return _with_topics(store.admin, verdict, program.outline, _suffix(document.next_number))
         if (
@@ -53,7 +53,7 @@ def preview(
             return with_changelogs(store.admin, verdict, before, program.continued)
         return verdict
 
-    return tuple(map(looked_up, judged))
+    return tuple(map(completed, judged))
 
 
 def _before(store: PipelineStore, document: PipelineDocument) -> ProgramOutline | None:

@@ -50,15 +50,17 @@ _DECIDED: Final = frozenset(
 )
 """There is no use in asking again: the partition has to learn a newer state first."""
 
-AskController = Callable[[int, Message], Awaitable[Message]]
+SendToController = Callable[[int, Message], Awaitable[Message]]
 """(API key, request) -> response, of the controller; an OdradekError when there is none."""
 
 
 class AlterPartitions:
     """Used on the event loop only; the `IsrProposals` of all partitions of a broker."""
 
-    def __init__(self, ask: AskController, *, broker_id: BrokerId, broker_epoch: Callable[[], int]) -> None:
-        self._ask = ask
+    def __init__(
+        self, send: SendToController, *, broker_id: BrokerId, broker_epoch: Callable[[], int]
+    ) -> None:
+        self._send = send
         self._broker_id = broker_id
         self._broker_epoch = broker_epoch
         self._waiting: dict[LeaderRole, IsrProposal] = {}
@@ -112,7 +114,7 @@ class AlterPartitions:
 
     async def _propose_batch(self, asked: dict[LeaderRole, IsrProposal]) -> dict[LeaderRole, IsrProposal]:
         """Ask, and tell the leaders; the proposals that are to be made again."""
-        response = await self._ask(ALTER_PARTITION, self._request(asked.items()))
+        response = await self._send(ALTER_PARTITION, self._request(asked.items()))
         assert isinstance(response, AlterPartitionResponse)
         if response.error_code != ErrorCode.NONE:
             code = ErrorCode.of(response.error_code)

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from odradek.client.groups.assignors import assignors_of
 from odradek.client.groups.classic import ClassicMember
-from odradek.client.groups.member import Ask, MemberSettings
+from odradek.client.groups.member import MemberRequest, MemberSettings
 from odradek.client.groups.values import Subscription
 from odradek.client.network.backoff import Backoff
 from odradek.model.errors import ErrorCode, KafkaError
@@ -52,11 +52,11 @@ class Coordinator:
         self.names = 0
         self.stable = True
         self.members: dict[str, bytes] = {}
-        self.joining: dict[str, tuple[Player, Ask, Any]] = {}
-        self.syncing: dict[str, tuple[Player, Ask]] = {}
+        self.joining: dict[str, tuple[Player, MemberRequest, Any]] = {}
+        self.syncing: dict[str, tuple[Player, MemberRequest]] = {}
         self.assignment: dict[str, bytes] | None = None
 
-    def ask(self, player: Player, ask: Ask, now: float) -> None:
+    def ask(self, player: Player, ask: MemberRequest, now: float) -> None:
         request: Any = ask.build(2)
         if ask.api == "JoinGroup":
             name = request.member_id
@@ -121,13 +121,13 @@ class Coordinator:
             player.core.answered(ask, response, now)
 
     @staticmethod
-    def _drain(waiting: dict[str, tuple[Player, Ask]]) -> list[tuple[Player, Ask]]:
+    def _drain(waiting: dict[str, tuple[Player, MemberRequest]]) -> list[tuple[Player, MemberRequest]]:
         joined = list(waiting.values())
         waiting.clear()
         return joined
 
     @staticmethod
-    def _answer(player: Player, ask: Ask, code: ErrorCode, now: float) -> None:
+    def _answer(player: Player, ask: MemberRequest, code: ErrorCode, now: float) -> None:
         response: Any = HeartbeatResponse(error_code=code)
         if ask.api == "SyncGroup":
             response = SyncGroupResponse(error_code=code)

@@ -22,7 +22,7 @@ _ALLOCATE_PRODUCER_IDS: Final = 67
 _ATTEMPTS_MAX: Final = 5
 _AGAIN_SECONDS: Final = 0.05
 """Doubled after each attempt: a controller that was just lost has a successor soon, and then clients come again."""
-_ASK_SECONDS_MAX: Final = 5.0
+_RESPONSE_SECONDS_MAX: Final = 5.0
 
 
 class ProducerIds:
@@ -62,13 +62,13 @@ class BlocksOfController:
         here: BrokerId,
         image: Callable[[], ClusterImage],
         allocate_here: Callable[[], Awaitable[range]],
-        ask: Callable[[], SendToPeer],
+        send_to_peer: Callable[[], SendToPeer],
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
         self._here = here
         self._image = image
         self._allocate_here = allocate_here
-        self._ask = ask
+        self._send_to_peer = send_to_peer
         self._sleep = sleep
 
     async def allocate(self) -> range:
@@ -97,7 +97,9 @@ class BlocksOfController:
 
         epoch = next((broker.epoch for broker in image.brokers if broker.broker_id == self._here), -1)
         request = allocate_producer_ids.AllocateProducerIdsRequest(broker_id=self._here, broker_epoch=epoch)
-        response = await self._ask()(controller, _ALLOCATE_PRODUCER_IDS, request, timeout_s=_ASK_SECONDS_MAX)
+        response = await self._send_to_peer()(
+            controller, _ALLOCATE_PRODUCER_IDS, request, timeout_s=_RESPONSE_SECONDS_MAX
+        )
         assert isinstance(response, allocate_producer_ids.AllocateProducerIdsResponse)
         if response.error_code != ErrorCode.NONE:
             raise KafkaError(ErrorCode.of(response.error_code), f"broker {controller} allocated none")

@@ -22,7 +22,7 @@ _log = events.caused_by_peers("transactions")
 _WRITE_TXN_MARKERS: Final = 27
 _LANE: Final = "markers"
 _UNDER_WAY_MAX: Final = 5
-_ASK_SECONDS_MAX: Final = 15.0
+_RESPONSE_SECONDS_MAX: Final = 15.0
 """Longer than the other side takes for what it cannot make durable: see `transaction_markers.py`."""
 
 Codes = Mapping[TopicPartition, ErrorCode]
@@ -31,8 +31,8 @@ Codes = Mapping[TopicPartition, ErrorCode]
 class RemoteMarkers:
     """Used on the event loop only."""
 
-    def __init__(self, ask: Callable[[], SendToPeer]) -> None:
-        self._ask = ask
+    def __init__(self, send_to_peer: Callable[[], SendToPeer]) -> None:
+        self._send_to_peer = send_to_peer
         self._gathered: Gathered[MarkerBatch, Codes] = Gathered(
             self._send, key=lambda batch: batch.producer_id, under_way_max=_UNDER_WAY_MAX
         )
@@ -45,8 +45,8 @@ class RemoteMarkers:
 
     async def _send(self, leader: BrokerId, batches: Sequence[MarkerBatch]) -> Sequence[Codes]:
         request = WriteTxnMarkersRequest(markers=[_marker(batch) for batch in batches])
-        response = await self._ask()(
-            leader, _WRITE_TXN_MARKERS, request, timeout_s=_ASK_SECONDS_MAX, lane=_LANE
+        response = await self._send_to_peer()(
+            leader, _WRITE_TXN_MARKERS, request, timeout_s=_RESPONSE_SECONDS_MAX, lane=_LANE
         )
         assert isinstance(response, WriteTxnMarkersResponse)
         return answers(batches, response)

@@ -26,7 +26,7 @@ from odradek.transactions.verification import TransactionVerifier, VerificationQ
 _log = events.caused_by_peers("transactions")
 _ADD_PARTITIONS_TO_TXN: Final = 24
 _LANE: Final = "transactions"
-_ASK_SECONDS_MAX: Final = 10.0
+_RESPONSE_SECONDS_MAX: Final = 10.0
 
 Codes = Mapping[TopicPartition, ErrorCode]
 
@@ -37,11 +37,11 @@ class RemoteVerification:
 
     def __init__(
         self,
-        ask: Callable[[], SendToPeer],
+        send_to_peer: Callable[[], SendToPeer],
         config: Callable[[], BrokerConfig],
         sleep: Callable[[float], Awaitable[None]],
     ) -> None:
-        self._ask = ask
+        self._send_to_peer = send_to_peer
         self._config = config
         self._sleep = sleep
         self._gathered: Gathered[VerificationQuestion, Codes] = Gathered(
@@ -79,8 +79,8 @@ class RemoteVerification:
         self, coordinator: BrokerId, questions: Sequence[VerificationQuestion]
     ) -> Sequence[Codes]:
         request = AddPartitionsToTxnRequest(transactions=[_transaction(question) for question in questions])
-        response = await self._ask()(
-            coordinator, _ADD_PARTITIONS_TO_TXN, request, timeout_s=_ASK_SECONDS_MAX, lane=_LANE
+        response = await self._send_to_peer()(
+            coordinator, _ADD_PARTITIONS_TO_TXN, request, timeout_s=_RESPONSE_SECONDS_MAX, lane=_LANE
         )
         assert isinstance(response, AddPartitionsToTxnResponse)
         return answers(questions, response)

@@ -41,11 +41,11 @@ class ClusterMarkers:
         local: Markers,
         here: Callable[[], BrokerId],
         image: Callable[[], ClusterImage],
-        ask: Callable[[], SendToPeer],
+        send_to_peer: Callable[[], SendToPeer],
     ) -> None:
         self._image = image
         self._leaders = LocalOrRemote[Markers](
-            here, lambda: local, lambda: remote_transaction_markers.RemoteMarkers(ask)
+            here, lambda: local, lambda: remote_transaction_markers.RemoteMarkers(send_to_peer)
         )
 
     async def write(self, batch: MarkerBatch) -> dict[TopicPartition, ErrorCode]:

@@ -29,7 +29,7 @@ else:
 _LIST_OFFSETS: Final = 2
 _LATEST: Final = -1
 _CONSUMER: Final = -1
-_ASK_SECONDS_MAX: Final = 10.0
+_RESPONSE_SECONDS_MAX: Final = 10.0
 FLUSH_MS_MAX: Final = 5_000
 """How long an answer waits for a disk, if the request does not say."""
 
@@ -73,7 +73,7 @@ async def _requested_end(broker: BrokerContext, leader: BrokerId, name: TopicPar
     )
     try:
         response = await broker.coordinators.send_to_peer(
-            leader, _LIST_OFFSETS, request, timeout_s=_ASK_SECONDS_MAX
+            leader, _LIST_OFFSETS, request, timeout_s=_RESPONSE_SECONDS_MAX
         )
     except OdradekError as error:
         raise KafkaError(ErrorCode.NETWORK_EXCEPTION, f"broker {leader} was not reached: {error}") from error

@@ -25,7 +25,7 @@ _WRITE: Final = 85
 _DELETE: Final = 86
 _SUMMARY: Final = 87
 _LANE: Final = "share state"
-_ASK_SECONDS_MAX: Final = 10.0
+_RESPONSE_SECONDS_MAX: Final = 10.0
 
 
 class _Change(NamedTuple):
@@ -152,7 +152,7 @@ class _StateOfKeeper(NamedTuple):
     async def _send(self, api_key: int, request: Message) -> Any:
         ask = self.remote.send_to_peer()
         try:
-            return await ask(self.keeper, api_key, request, timeout_s=_ASK_SECONDS_MAX, lane=_LANE)
+            return await ask(self.keeper, api_key, request, timeout_s=_RESPONSE_SECONDS_MAX, lane=_LANE)
         except KafkaError:
             raise
         except OdradekError as error:

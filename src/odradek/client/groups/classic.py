@@ -21,7 +21,7 @@ from odradek.client.groups.assignors import ASSIGNORS, Assignor, GroupMember
 from odradek.client.groups.member import (
     COORDINATOR_MOVED,
     PATIENCE_S,
-    Ask,
+    MemberRequest,
     MemberSettings,
     MembershipState,
     minus,
@@ -94,7 +94,7 @@ class ClassicMember(MembershipState):
         self._beat_in_flight = False
         self._again = False
         """Rejoin as soon as the user's side has taken what it was given."""
-        self._leave_request: Ask | None = None
+        self._leave_request: MemberRequest | None = None
         self._had: Partitions = ()
         """What was last assigned, and in which generation: `sticky` would like to have it again."""
         self._had_generation = NO_GENERATION
@@ -118,8 +118,8 @@ class ClassicMember(MembershipState):
         else:
             self._rejoin(now)
 
-    def due(self, now: float) -> list[Ask]:
-        asks: list[Ask] = []
+    def due(self, now: float) -> list[MemberRequest]:
+        asks: list[MemberRequest] = []
         if self.phase not in (
             ClassicPhase.OUT,
             ClassicPhase.STALLED,
@@ -203,7 +203,7 @@ class ClassicMember(MembershipState):
         if self.awaits_poll:
             self._to_join(now)
 
-    def leave(self) -> Ask | None:
+    def leave(self) -> MemberRequest | None:
         """The last request, unless a static member keeps its place; afterwards nothing is due."""
         member_id = self.member_id
         self._incarnation += 1
@@ -217,7 +217,7 @@ class ClassicMember(MembershipState):
 
     # -- answers
 
-    def answered(self, ask: Ask, response: Any, now: float) -> None:
+    def answered(self, ask: MemberRequest, response: Any, now: float) -> None:
         if ask.api == "Heartbeat":
             self._beat_in_flight = False
         if ask.incarnation != self._incarnation:
@@ -230,7 +230,7 @@ class ClassicMember(MembershipState):
         elif ask.api == "Heartbeat":
             self._beaten(code, now)
 
-    def failed(self, ask: Ask, error: KafkaError, now: float) -> None:
+    def failed(self, ask: MemberRequest, error: KafkaError, now: float) -> None:
         """There was no answer, or no way to ask."""
         if ask.api == "Heartbeat":
             self._beat_in_flight = False
@@ -392,7 +392,7 @@ class ClassicMember(MembershipState):
 
     # -- requests
 
-    def _join(self) -> Ask:
+    def _join(self) -> MemberRequest:
         self.phase = ClassicPhase.JOINING
         self._again = False
         settings = self.settings
@@ -425,7 +425,7 @@ class ClassicMember(MembershipState):
 
         return self._request("JoinGroup", build, settings.max_poll_interval_s + PATIENCE_S)
 
-    def _lead(self, asks: list[Ask]) -> None:
+    def _lead(self, asks: list[MemberRequest]) -> None:
         """Hand in everyone's assignment, once the topics' partitions are known; a mere member hands in nothing."""
         assignments: list[SyncGroupRequestAssignment] = []
         if self._members and not self._skip_assignment:
@@ -454,7 +454,7 @@ class ClassicMember(MembershipState):
         wait_s = self.settings.max_poll_interval_s + PATIENCE_S
         asks.append(self._request("SyncGroup", lambda version: request, wait_s))
 
-    def _beat(self, now: float) -> Ask:
+    def _beat(self, now: float) -> MemberRequest:
         self._beat_in_flight = True
         self._beat_at = now + self.settings.heartbeat_interval_s
         request = HeartbeatRequest(
@@ -466,7 +466,7 @@ class ClassicMember(MembershipState):
         wait_s = min(self.settings.session_timeout_s, self.settings.request_timeout_s)
         return self._request("Heartbeat", lambda version: request, wait_s)
 
-    def _leave_ask(self, member_id: str, reason: str) -> Ask:
+    def _leave_ask(self, member_id: str, reason: str) -> MemberRequest:
         group_id = self.settings.group_id
 
         def build(version: int) -> Message:
@@ -478,8 +478,8 @@ class ClassicMember(MembershipState):
 
         return self._request("LeaveGroup", build, self.settings.request_timeout_s)
 
-    def _request(self, api: str, build: Any, wait_s: float) -> Ask:
-        return Ask(api=api, build=build, wait_s=wait_s, incarnation=self._incarnation)
+    def _request(self, api: str, build: Any, wait_s: float) -> MemberRequest:
+        return MemberRequest(api=api, build=build, wait_s=wait_s, incarnation=self._incarnation)
 
 
 def _matching(pattern: str, counts: Mapping[str, int]) -> tuple[str, ...]:

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from odradek.client.errors import ClientBrokenError, explain
 from odradek.client.groups.coordinator import Coordinator
-from odradek.client.groups.member import Ask, MemberCore
+from odradek.client.groups.member import MemberCore, MemberRequest
 from odradek.client.groups.values import Subscription
 from odradek.client.network.cluster import ClusterClient
 from odradek.model.errors import ErrorCode, ErrorValue, KafkaError
@@ -156,7 +156,7 @@ class GroupMembership:
         self._tasks[task] = None
         task.add_done_callback(lambda done: self._tasks.pop(done, None))
 
-    async def _send(self, ask: Ask) -> None:
+    async def _send(self, ask: MemberRequest) -> None:
         try:
             try:
                 response = await self._coordinator.send(
@@ -173,7 +173,7 @@ class GroupMembership:
             return
         self.turn()
 
-    async def _send_leave(self, ask: Ask, timeout_s: float) -> None:
+    async def _send_leave(self, ask: MemberRequest, timeout_s: float) -> None:
         try:
             async with asyncio.timeout(timeout_s):
                 await self._coordinator.send(ask.api, ask.build, timeout_s=timeout_s)

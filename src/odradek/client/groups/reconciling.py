@@ -14,7 +14,13 @@ from enum import Enum, auto
 from typing import Any, Final
 from uuid import UUID
 
-from odradek.client.groups.member import COORDINATOR_MOVED, Ask, MemberSettings, MembershipState, minus
+from odradek.client.groups.member import (
+    COORDINATOR_MOVED,
+    MemberRequest,
+    MemberSettings,
+    MembershipState,
+    minus,
+)
 from odradek.client.groups.values import NO_GENERATION, Partitions, Subscription
 from odradek.client.network.backoff import Backoff
 from odradek.model.errors import ErrorCode, KafkaError
@@ -71,7 +77,7 @@ class ReconcilingMember(MembershipState):
         self._in_flight = False
         self._sending: _SentFields | None = None
         self._last_sent: _SentFields | None = None
-        self._leave_request: Ask | None = None
+        self._leave_request: MemberRequest | None = None
 
     # -- what the service and the user ask
 
@@ -91,7 +97,7 @@ class ReconcilingMember(MembershipState):
             self._join(now)
         self._beat_at = min(self._beat_at, now)
 
-    def due(self, now: float) -> list[Ask]:
+    def due(self, now: float) -> list[MemberRequest]:
         if self.phase is ConsumerPhase.IN and self._poll_overdue(now):
             self._stall()
         asks = [self._leave_request] if self._leave_request is not None else []
@@ -150,7 +156,7 @@ class ReconcilingMember(MembershipState):
         if self.awaits_poll:
             self._join(now)
 
-    def leave(self) -> Ask | None:
+    def leave(self) -> MemberRequest | None:
         """The last request; a static member only says that it is away for a while."""
         was_in = self.phase is ConsumerPhase.IN and self.generation != NO_GENERATION
         self._incarnation += 1
@@ -162,7 +168,7 @@ class ReconcilingMember(MembershipState):
 
     # -- answers
 
-    def answered(self, ask: Ask, response: ConsumerGroupHeartbeatResponse, now: float) -> None:
+    def answered(self, ask: MemberRequest, response: ConsumerGroupHeartbeatResponse, now: float) -> None:
         if ask.incarnation != self._incarnation or self.phase is not ConsumerPhase.IN:
             return
         self._in_flight = False
@@ -177,7 +183,7 @@ class ReconcilingMember(MembershipState):
         else:
             self._fail(code, response.error_message)
 
-    def failed(self, ask: Ask, error: KafkaError, now: float) -> None:
+    def failed(self, ask: MemberRequest, error: KafkaError, now: float) -> None:
         """There was no answer, or no way to ask: say everything again."""
         if ask.incarnation != self._incarnation or self.phase is not ConsumerPhase.IN:
             return
@@ -280,7 +286,7 @@ class ReconcilingMember(MembershipState):
     def _changed(self) -> bool:
         return self._last_sent != self._now_to_tell()
 
-    def _beat(self, now: float) -> Ask:
+    def _beat(self, now: float) -> MemberRequest:
         self._in_flight = True
         self._beat_at = now + self._interval_s
         telling, last_sent = self._now_to_tell(), self._last_sent
@@ -323,7 +329,7 @@ class ReconcilingMember(MembershipState):
 
         return self._request(build)
 
-    def _leave_ask(self) -> Ask:
+    def _leave_ask(self) -> MemberRequest:
         settings, member_id = self.settings, self.member_id
         epoch = LEAVE_EPOCH if settings.group_instance_id is None else STATIC_LEAVE_EPOCH
 
@@ -337,8 +343,8 @@ class ReconcilingMember(MembershipState):
 
         return self._request(build)
 
-    def _request(self, build: Any) -> Ask:
-        return Ask(
+    def _request(self, build: Any) -> MemberRequest:
+        return MemberRequest(
             api="ConsumerGroupHeartbeat",
             build=build,
             wait_s=self.settings.request_timeout_s,

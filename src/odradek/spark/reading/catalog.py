@@ -93,7 +93,7 @@ def resolve(
     ConfigError.
     """
     partitions = list(partitions)
-    known = _looked_up(position, partitions, catalog) if isinstance(position, AtGroup) else position
+    known = _resolved(position, partitions, catalog) if isinstance(position, AtGroup) else position
     option = option_name(known, side)
     wanted = wishes(known, partitions, option)
     answers = _list_offsets(wanted, catalog)
@@ -109,7 +109,7 @@ def resolve(
     return given | answers | ends
 
 
-def _looked_up(position: AtGroup, partitions: Iterable[TopicPartition], catalog: Catalog) -> KnownPosition:
+def _resolved(position: AtGroup, partitions: Iterable[TopicPartition], catalog: Catalog) -> KnownPosition:
     committed = catalog.committed(position.group, partitions)
     if committed:
         return AtOffsets(offsets={partition: committed.get(partition, EARLIEST) for partition in partitions})

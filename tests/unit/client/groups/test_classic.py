@@ -9,7 +9,7 @@ import pytest
 
 from odradek.client.groups.assignors import assignors_of
 from odradek.client.groups.classic import ClassicMember, ClassicPhase
-from odradek.client.groups.member import Ask, MemberSettings
+from odradek.client.groups.member import MemberRequest, MemberSettings
 from odradek.client.groups.member_bytes import (
     MemberSubscription,
     read_assignment,
@@ -43,17 +43,19 @@ class Scene:
     def subscribe(self) -> None:
         self.member.subscribe(Subscription(topics=("t",)), self.now)
 
-    def due(self) -> Ask:
+    def due(self) -> MemberRequest:
         [ask] = self.member.due(self.now)
         return ask
 
     def nothing_due(self) -> bool:
         return self.member.due(self.now) == []
 
-    def answer(self, ask: Ask, message: Any) -> None:
+    def answer(self, ask: MemberRequest, message: Any) -> None:
         self.member.answered(ask, message, self.now)
 
-    def join(self, *, leader: str = "other", generation: int = 1, others: tuple[str, ...] = ()) -> Ask:
+    def join(
+        self, *, leader: str = "other", generation: int = 1, others: tuple[str, ...] = ()
+    ) -> MemberRequest:
         """Join as `me`; the SyncGroup that follows."""
         ask = self.due()
         assert ask.api == "JoinGroup"
@@ -73,7 +75,7 @@ class Scene:
         )
         return self.due()
 
-    def sync(self, ask: Ask, *partitions: TopicPartition) -> None:
+    def sync(self, ask: MemberRequest, *partitions: TopicPartition) -> None:
         assert ask.api == "SyncGroup"
         self.answer(ask, SyncGroupResponse(assignment=write_assignment(partitions)))
 
@@ -102,7 +104,7 @@ def make(chance: Any) -> Make:
     return lambda *given, **named: Scene(chance, *given, **named)
 
 
-def request_of(ask: Ask, version: int = NEWEST) -> Any:
+def request_of(ask: MemberRequest, version: int = NEWEST) -> Any:
     return ask.build(version)
 
 

@@ -8,7 +8,7 @@ from uuid import UUID
 
 import pytest
 
-from odradek.client.groups.member import Ask, MemberSettings
+from odradek.client.groups.member import MemberRequest, MemberSettings
 from odradek.client.groups.reconciling import ConsumerPhase, ReconcilingMember
 from odradek.client.groups.values import Subscription
 from odradek.client.network.backoff import Backoff
@@ -36,7 +36,7 @@ class Scene:
         self.member.learned({"t": 3}, {T: "t"}, self.now)
         self.member.subscribe(Subscription(topics=("t",)), self.now)
 
-    def due(self) -> Ask:
+    def due(self) -> MemberRequest:
         [ask] = self.member.due(self.now)
         return ask
 
