@@ -9,7 +9,10 @@ What is reported:
   `dict[str, tuple[UUID, KafkaError]]`;
 - `self.failure = error`, where `error` is what an `except` caught, or an argument that is annotated as an exception;
 - `raise self.failure` and `raise other.failure`;
-- one exception for many futures: `waiting.set_exception(error)` in a loop that does not make `error`.
+- one exception for many futures: `waiting.set_exception(error)` in a loop that does not make `error`;
+- an error of ours that was caught and is returned, or put into a container, with its traceback: `return error`,
+  `refused[name] = error`, `outcomes.append(error)`. The traceback has the frame that has the container: a cycle. Write
+  `error.as_outcome()`.
 
 Properties are not reported: they make a new exception each time, and their setters take apart what they are given. Neither are
 attributes of exceptions, which end with their owner; nor `type[KafkaError]`, `ErrorValue[KafkaError]`, futures and callables.
@@ -35,6 +38,7 @@ _BUILT_IN = frozenset(
     for name, value in vars(builtins).items()
     if isinstance(value, type) and issubclass(value, BaseException)
 )
+_ROOT = "OdradekError"
 _HOLDS_NO_INSTANCE = frozenset(
     {"Literal", "type", "Callable", "Future", "ErrorValue", "Awaitable", "Coroutine"}
 )
@@ -55,12 +59,13 @@ class Finding:
 def check(sources: Sequence[tuple[str, str]]) -> list[Finding]:
     """Findings in (path, source) pairs, which are read together: classes of one may be exceptions of another."""
     trees = [(path, source, ast.parse(source, path)) for path, source in sources]
-    exceptions = _exceptions(tree for _, _, tree in trees)
+    exceptions = _exceptions(_BUILT_IN, (tree for _, _, tree in trees))
+    ours = _exceptions(frozenset({_ROOT}), (tree for _, _, tree in trees))
     properties = _properties(tree for _, _, tree in trees)
     findings: list[Finding] = []
     for path, source, tree in trees:
         lines = source.splitlines()
-        visitor = _Visitor(exceptions, properties)
+        visitor = _Visitor(exceptions, ours, properties)
         visitor.visit(tree)
         findings += [
             Finding(path=path, line=line, text=text)
@@ -75,15 +80,15 @@ def _is_allowed(lines: Sequence[str], line: int) -> bool:
     return bool(_ALLOWED.search(lines[line - 1])) or (above.startswith("#") and bool(_ALLOWED.search(above)))
 
 
-def _exceptions(trees: Iterable[ast.AST]) -> frozenset[str]:
-    """The names of all exceptions: the language's, and classes that inherit from an exception."""
+def _exceptions(roots: frozenset[str], trees: Iterable[ast.AST]) -> frozenset[str]:
+    """The names of exceptions: `roots`, and classes that inherit from them."""
     bases = {
         node.name: {_last_name(base) for base in node.bases}
         for tree in trees
         for node in ast.walk(tree)
         if isinstance(node, ast.ClassDef)
     }
-    names = set(_BUILT_IN)
+    names = set(roots)
     while new := {name for name, parents in bases.items() if name not in names and parents & names}:
         names |= new
     return frozenset(names)
@@ -110,8 +115,10 @@ def _last_name(node: ast.expr) -> str:
 class _Visitor(ast.NodeVisitor):
     """Walks one module; `found` are lines and what is wrong there."""
 
-    def __init__(self, exceptions: frozenset[str], properties: frozenset[str]) -> None:
+    def __init__(self, exceptions: frozenset[str], ours: frozenset[str], properties: frozenset[str]) -> None:
         self._exceptions = exceptions
+        self._ours = ours
+        """Those with `as_outcome`."""
         self._properties = properties
         self._classes: list[bool] = []
         """Of the classes around: whether it is an exception."""
@@ -149,7 +156,27 @@ class _Visitor(ast.NodeVisitor):
     def visit_ExceptHandler(self, node: ast.ExceptHandler) -> None:
         if node.name is not None:
             self._caught[-1].add(node.name)
+            if node.type is not None and self._is_ours(node.type):
+                self._check_outcomes(node, node.name)
         self.generic_visit(node)
+
+    def _is_ours(self, caught: ast.expr) -> bool:
+        kinds = caught.elts if isinstance(caught, ast.Tuple) else [caught]
+        return all(_last_name(kind) in self._ours for kind in kinds)
+
+    def _check_outcomes(self, handler: ast.ExceptHandler, error: str) -> None:
+        for node in ast.walk(handler):
+            match node:
+                case (
+                    ast.Return(value=ast.expr() as value) | ast.Assign(targets=[ast.Subscript()], value=value)
+                ):
+                    pass
+                case ast.Call(func=ast.Attribute(attr="append" | "update" | "setdefault"), args=[*_, value]):
+                    pass
+                case _:
+                    continue
+            if _is_passed_on(value, error):
+                self._report(node, f"{error!r} goes on with its traceback: {error}.as_outcome()")
 
     def visit_AnnAssign(self, node: ast.AnnAssign) -> None:
         if isinstance(node.target, ast.Attribute) and not self._in_exception:
@@ -232,6 +259,22 @@ class _Visitor(ast.NodeVisitor):
     def _report(self, node: ast.stmt | ast.expr, text: str) -> None:
         if (node.lineno, text) not in self.found:
             self.found.append((node.lineno, text))
+
+
+def _is_passed_on(value: ast.expr, error: str) -> bool:
+    """Whether the value is the error, or holds it: not what is made of it."""
+    match value:
+        case ast.Name(id=name):
+            return name == error
+        case ast.Tuple(elts=elements) | ast.List(elts=elements):
+            return any(_is_passed_on(element, error) for element in elements)
+        case ast.BinOp(left=left, right=right):
+            return _is_passed_on(left, error) or _is_passed_on(right, error)
+        case ast.IfExp(body=body, orelse=orelse):
+            return _is_passed_on(body, error) or _is_passed_on(orelse, error)
+        case ast.ListComp(elt=element) | ast.DictComp(value=element):
+            return _is_passed_on(element, error)
+    return False
 
 
 def _container(target: ast.expr) -> ast.expr:

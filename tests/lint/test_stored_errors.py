@@ -22,6 +22,26 @@ STORED = [
 ]
 
 
+_OURS = "class OdradekError(Exception): ...\nclass KafkaError(OdradekError): ...\n"
+_CAUGHT = "def f(wanted, outcomes):\n    try: g()\n    except {kind} as error: {then}"
+
+
+@pytest.mark.parametrize(
+    "then",
+    [
+        "return error",
+        "return [error] * len(wanted)",
+        "return {name: error if name else None for name in wanted}",
+        "outcomes['t'] = error",
+        "outcomes.append((1, error))",
+    ],
+)
+def test_an_error_that_goes_on_with_its_traceback_is_found(then: str) -> None:
+    assert len(texts(_OURS + _CAUGHT.format(kind="KafkaError", then=then))) == 1
+    assert texts(_OURS + _CAUGHT.format(kind="OSError", then=then)) == []
+    assert texts(_OURS + _CAUGHT.format(kind="KafkaError", then=then.replace("error", "error.code"))) == []
+
+
 @pytest.mark.parametrize("source", STORED)
 def test_a_stored_exception_is_found(source: str) -> None:
     assert len(texts(source)) == 1

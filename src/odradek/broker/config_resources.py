@@ -16,7 +16,7 @@ from odradek.config.client_metrics import BadPattern, check_client_metrics
 from odradek.config.group import check_group
 from odradek.config.loading import without_effect
 from odradek.config.topic import TOPIC_SETTINGS
-from odradek.model.errors import ConfigError, ErrorCode, KafkaError
+from odradek.model.errors import ConfigError, ErrorCode, ErrorContent, KafkaError
 from odradek.model.ids import check_topic_name
 from odradek.runtime.turns import Turn
 from odradek.telemetry import events
@@ -129,14 +129,16 @@ class Resource(Protocol):
 R = TypeVar("R", bound=Resource)
 
 
-async def each_once(turn: Turn, resources: Sequence[R]) -> list[tuple[R, KafkaError | None]]:
+async def each_once(turn: Turn, resources: Sequence[R]) -> list[tuple[R, ErrorContent | None]]:
     """The resources of a request, each once, in order; those named more than once with why they are refused."""
-    first: dict[tuple[int, str], tuple[R, KafkaError | None]] = {}
+    first: dict[tuple[int, str], tuple[R, ErrorContent | None]] = {}
     for resource in resources:
         await turn.step()
         key = (resource.resource_type, resource.resource_name)
         known = first.get(key)
-        refusal = None if known is None else KafkaError(ErrorCode.INVALID_REQUEST, _NAMED_TWICE)
+        refusal = (
+            None if known is None else ErrorContent(code=ErrorCode.INVALID_REQUEST, message=_NAMED_TWICE)
+        )
         first[key] = (resource if known is None else known[0], refusal)
     return list(first.values())
 

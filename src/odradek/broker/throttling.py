@@ -200,7 +200,7 @@ class Mutations:
         try:
             self.record(partition_count)
         except KafkaError as error:
-            return error
+            return error.as_outcome()
         return None
 
     @property

@@ -22,7 +22,7 @@ def checked(records: Iterable[Buffer | None]) -> list[Batches | KafkaError]:
         try:
             results.append(_sound_batches(memoryview(record).cast("B")) if record else [])
         except KafkaError as error:
-            results.append(error)
+            results.append(error.as_outcome())
     return results
 
 

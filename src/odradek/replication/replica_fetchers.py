@@ -313,7 +313,7 @@ class _FetchLoop:
             try:
                 await self._act(followed, data, fetched)
             except KafkaError as error:
-                refused.append((followed, error))
+                refused.append((followed, error.as_outcome()))
                 continue
             if fetched:
                 appended.append(followed)

@@ -18,6 +18,8 @@ async def outcome_of(task: asyncio.Task[T]) -> T:
     except asyncio.CancelledError:
         task.add_done_callback(unheard)
         raise
+    finally:
+        del task  # its error's traceback has this frame: a cycle
 
 
 def unheard(task: asyncio.Task[T]) -> None:

@@ -53,7 +53,7 @@ async def create_topics(
     try:
         response = await cluster.forwarding.answer(frame, Requester(BROKER_ITSELF))
     except KafkaError as error:
-        return [error] * len(wanted)
+        return [error.as_outcome()] * len(wanted)
     if response is None:
         return None
     _, made = decode_response(_API.key, _API.latest_stable, b"".join(response)[_SIZE_BYTES:])

@@ -9,9 +9,10 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import Final, TypeVar
 
-from odradek.model.errors import ErrorCode, KafkaError
+from odradek.model.errors import ErrorCode, KafkaError, OdradekError
 from odradek.model.ids import TopicPartition
 from odradek.telemetry import events
 
@@ -104,20 +105,11 @@ class PartitionLanes:
         if self._is_over:
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "the broker is stopping")
         outcome: asyncio.Future[T] = asyncio.get_running_loop().create_future()
-
-        async def step() -> None:
-            try:
-                value = await work()
-            except Exception as error:
-                if outcome.cancelled():
-                    raise
-                outcome.set_exception(error)
-            else:
-                if not outcome.cancelled():
-                    outcome.set_result(value)
-
-        self.put(name, step)
-        return await outcome
+        self.put(name, partial(_settle, outcome, work))
+        try:
+            return await outcome
+        finally:
+            del outcome  # its error's traceback has this frame: a cycle
 
     async def drain(self) -> None:
         """Return when nothing is left to do."""
@@ -145,8 +137,21 @@ class PartitionLanes:
             except Exception as error:  # noqa: BLE001 - what stops one partition must not stop the others
                 _log.exception("partition_step_failed", partition=name)
                 self._on_failed(name, error)
-            del lane[0]
+            del step, lane[0]
             if not lane:
                 del self._steps[name]
             if pending is not None:
                 pending.end()
+
+
+async def _settle(outcome: asyncio.Future[T], work: Callable[[], Awaitable[T]]) -> None:
+    """Do the work, and set `outcome` to what it comes to."""
+    try:
+        value = await work()
+    except Exception as error:
+        if outcome.cancelled():
+            raise
+        outcome.set_exception(error.as_outcome() if isinstance(error, OdradekError) else error)
+    else:
+        if not outcome.cancelled():
+            outcome.set_result(value)

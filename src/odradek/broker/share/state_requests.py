@@ -84,7 +84,7 @@ def _begin(
     try:
         return operation(store, place, asked)
     except KafkaError as error:
-        return error
+        return error.as_outcome()
 
 
 async def _outcome(reply: Awaitable[Any] | KafkaError) -> Any:
@@ -93,4 +93,4 @@ async def _outcome(reply: Awaitable[Any] | KafkaError) -> Any:
     try:
         return await reply
     except KafkaError as error:
-        return error
+        return error.as_outcome()

@@ -109,7 +109,7 @@ async def find_offsets(
         await cluster.retrying("looking up offsets", deadline - cluster.clock.monotonic(), search.attempt)
     except TimedOutError as error:
         for tp in search.open:
-            search.result.errors.setdefault(tp, error)
+            search.result.errors.setdefault(tp, error.as_outcome())
     return search.result
 
 
@@ -131,7 +131,7 @@ class _OffsetSearch:
             try:
                 await metadata.topic(topic, max(0.0, deadline - clock.monotonic()))
             except KafkaError as error:
-                problems[topic] = error
+                problems[topic] = error.as_outcome()
         if any(tp.topic not in problems and metadata.image.partition(tp) is None for tp in wanted):
             # The topic may have grown since the image was made.
             with suppress(KafkaError):

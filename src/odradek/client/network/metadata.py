@@ -228,7 +228,7 @@ class Metadata:
             try:
                 response = await self._fetch_from(address, whole)
             except KafkaError as error:
-                problems[address] = error
+                problems[address] = error.as_outcome()
                 continue
             image = self.image.merged(response)
             if whole:

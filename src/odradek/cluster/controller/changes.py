@@ -82,10 +82,13 @@ class Changes:
                 self.publication.publish(replace(image, version=self.image.version + 1))
 
     async def _outlive(self, work: Coroutine[Any, Any, T]) -> T:
+        return await outcome_of(self._begun(work))
+
+    def _begun(self, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
         task = asyncio.get_running_loop().create_task(work)
         self._under_way[task] = None
         task.add_done_callback(lambda done: self._under_way.pop(done, None))
-        return await outcome_of(task)
+        return task
 
     async def _and_applied(self, change: Callable[[], Awaitable[T]]) -> T:
         outcome = await self._in_turn(change)
@@ -136,7 +139,11 @@ class SharedChange(Generic[Q, A]):
             if entry in self._waiting:  # it was not looked at, and must not be later: its asker comes again
                 self._waiting.remove(entry)
             raise
-        return await future
+        del entry
+        try:
+            return await future
+        finally:
+            del future  # its error's traceback has this frame: a cycle
 
     async def _decide_together(self) -> None:
         waiting, self._waiting = self._waiting, []

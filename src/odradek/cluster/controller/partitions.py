@@ -53,11 +53,13 @@ class PartitionChanges:
             try:
                 outcomes.append(self._decide(request, draft))
             except KafkaError as error:
-                outcomes.append(error)
+                outcomes.append(error.as_outcome())
         try:
             await self._changes.commit_topics(draft.topics())
         except KafkaError as error:
-            return [outcome if isinstance(outcome, KafkaError) else error for outcome in outcomes]
+            return [
+                outcome if isinstance(outcome, KafkaError) else error.as_outcome() for outcome in outcomes
+            ]
         return outcomes
 
     def _decide(self, asked: _Asked, draft: _Draft) -> IsrOutcomes:
@@ -82,7 +84,7 @@ class PartitionChanges:
                 log_completed(TopicPartition(topic.name, place[1]), partition, after)
                 outcomes[place] = after
             except KafkaError as error:
-                outcomes[place] = error
+                outcomes[place] = error.as_outcome()
                 _log.warning(
                     "isr_proposal_refused",
                     partition=self._name_of(place),
@@ -130,11 +132,11 @@ class PartitionChanges:
                 draft.put((topic.topic_id, reassignment.partition), after)
                 outcomes.append(None)
             except KafkaError as error:
-                outcomes.append(error)
+                outcomes.append(error.as_outcome())
         try:
             await self._changes.commit_topics(draft.topics())
         except KafkaError as error:
-            return [error if refusal is None else refusal for refusal in outcomes]
+            return [error.as_outcome() if refusal is None else refusal for refusal in outcomes]
         for reassignment, outcome in zip(wanted, outcomes, strict=True):
             if outcome is None:
                 _log.info(
@@ -163,11 +165,13 @@ class PartitionChanges:
                 draft.put((topic.topic_id, name.partition), step(topic, name, partition))
                 outcomes[name] = None
             except KafkaError as error:
-                outcomes[name] = error
+                outcomes[name] = error.as_outcome()
         try:
             await self._changes.commit_topics(draft.topics())
         except KafkaError as error:
-            return {name: error if outcome is None else outcome for name, outcome in outcomes.items()}
+            return {
+                name: error.as_outcome() if outcome is None else outcome for name, outcome in outcomes.items()
+            }
         elected = [name for name, outcome in outcomes.items() if outcome is None]
         if elected:
             report = _log.error if unclean else _log.info

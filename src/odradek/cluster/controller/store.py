@@ -229,7 +229,7 @@ class ClusterStore:
             await self._registry.sync()
             await self._check_office()
         except KafkaError as refusal:
-            return refusal
+            return refusal.as_outcome()
         except RegistryError as unreadable:
             return _unwritable(unreadable)
         if is_fault:

@@ -98,7 +98,7 @@ class TopicChanges:
             try:
                 outcomes.append(planner.topic(new, self._entropy.uuid()))
             except KafkaError as error:
-                outcomes.append(error)
+                outcomes.append(error.as_outcome())
         planned = planner.planned.values()
         if validate_only or not planned:
             return outcomes
@@ -108,7 +108,7 @@ class TopicChanges:
             # Of many topics, some may have been committed.
             present = self._changes.image.topics
             return [
-                error
+                error.as_outcome()
                 if isinstance(outcome, TopicImage) and present.get(outcome.name) is not outcome
                 else outcome
                 for outcome in outcomes

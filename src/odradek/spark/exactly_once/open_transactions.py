@@ -67,5 +67,5 @@ def failures(call: Callable[[], None]) -> list[KafkaError]:
     except PartialFailureError as failure:
         return list(failure.errors.values())
     except KafkaError as error:
-        return [error]
+        return [error.as_outcome()]
     return []

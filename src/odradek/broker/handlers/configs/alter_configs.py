@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from odradek.broker.config_resources import alter, each_once, replacing
 from odradek.broker.context import ApiHandler, BrokerContext, RequestContext
-from odradek.model.errors import ErrorCode, KafkaError
+from odradek.model.errors import ErrorCode, ErrorContent, KafkaError
 from odradek.protocol.messages.configs.alter_configs import (
     AlterConfigsRequest,
     AlterConfigsResource,
@@ -26,12 +26,16 @@ async def handle(
 
 
 async def _alter(
-    broker: BrokerContext, resource: AlterConfigsResource, refusal: KafkaError | None, *, validate_only: bool
+    broker: BrokerContext,
+    resource: AlterConfigsResource,
+    refusal: ErrorContent | None,
+    *,
+    validate_only: bool,
 ) -> AlterConfigsResourceResponse:
     code, message = ErrorCode.NONE, None
     try:
         if refusal is not None:
-            raise refusal
+            raise refusal.error()
         change = replacing(resource.configs)
         await alter(
             broker, resource.resource_type, resource.resource_name, change, validate_only=validate_only

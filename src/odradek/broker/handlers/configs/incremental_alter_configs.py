@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from odradek.broker.config_resources import BROKER_LOGGER, alter, alter_loggers, each_once, incremental
 from odradek.broker.context import ApiHandler, BrokerContext, RequestContext
-from odradek.model.errors import ErrorCode, KafkaError
+from odradek.model.errors import ErrorCode, ErrorContent, KafkaError
 from odradek.protocol.messages.configs.incremental_alter_configs import (
     AlterConfigsResource,
     AlterConfigsResourceResponse,
@@ -28,12 +28,16 @@ async def handle(
 
 
 async def _alter(
-    broker: BrokerContext, resource: AlterConfigsResource, refusal: KafkaError | None, *, validate_only: bool
+    broker: BrokerContext,
+    resource: AlterConfigsResource,
+    refusal: ErrorContent | None,
+    *,
+    validate_only: bool,
 ) -> AlterConfigsResourceResponse:
     code, message = ErrorCode.NONE, None
     try:
         if refusal is not None:
-            raise refusal
+            raise refusal.error()
         change = incremental(resource.configs, resource.resource_type)
         kind, name = resource.resource_type, resource.resource_name
         if kind == BROKER_LOGGER:

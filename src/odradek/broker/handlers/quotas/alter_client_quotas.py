@@ -42,7 +42,7 @@ async def handle(
                 raise KafkaError(ErrorCode.INVALID_REQUEST, "the request names this quota entity twice")
             wanted[named] = _checked(entry)
         except KafkaError as error:
-            refused[named] = error
+            refused[named] = error.as_outcome()
             wanted.pop(named, None)
         entries[named] = entry
     if wanted:
@@ -54,7 +54,7 @@ async def handle(
                 validate_only=request.validate_only,
             )
         except KafkaError as error:
-            refused.update(dict.fromkeys(wanted, error))
+            refused.update(dict.fromkeys(wanted, error.as_outcome()))
     results = await turn.map(lambda named: _result(entries[named], refused.get(named)), entries)
     return AlterClientQuotasResponse(entries=results)
 

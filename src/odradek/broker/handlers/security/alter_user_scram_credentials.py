@@ -46,7 +46,7 @@ async def handle(
                     ErrorCode.DUPLICATE_RESOURCE, "the request alters a user's credentials twice"
                 )
         except KafkaError as error:
-            refused[alteration.name] = error
+            refused[alteration.name] = error.as_outcome()
     wanted = [alteration for alteration in alterations if alteration.name not in refused]
     if wanted:
         seed = broker.runtime.entropy.uuid().hex + broker.runtime.entropy.uuid().hex
@@ -55,7 +55,7 @@ async def handle(
                 SCRAM_USERS, lambda before: _after(turn, before, wanted, refused, seed)
             )
         except KafkaError as error:
-            refused.update({alteration.name: error for alteration in wanted})
+            refused.update(dict.fromkeys((alteration.name for alteration in wanted), error.as_outcome()))
     names = dict.fromkeys(alteration.name for alteration in alterations)
     return AlterUserScramCredentialsResponse(
         results=await turn.map(lambda name: _result(name, refused.get(name)), names)

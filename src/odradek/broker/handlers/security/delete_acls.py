@@ -37,14 +37,14 @@ async def handle(
         try:
             filters.append((number, _filter(asked)))
         except KafkaError as error:
-            outcomes[number] = error
+            outcomes[number] = error.as_outcome()
     deletion = _Deletion(turn, filters)
     for document in ACL_DOCUMENTS if filters else ():
         try:
             await broker.controller.alter_in_turns(document, deletion.without)
         except KafkaError as error:
             for number, _ in filters:
-                outcomes[number] = error
+                outcomes[number] = error.as_outcome()
             continue
         for number, acl in deletion.selected:
             outcome = outcomes[number]

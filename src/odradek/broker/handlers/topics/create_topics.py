@@ -74,7 +74,7 @@ async def handle(
             planned[topic.name] = new
             partition_count += _partition_count(broker, new)
         except KafkaError as error:
-            outcomes[topic.name] = error
+            outcomes[topic.name] = error.as_outcome()
     if partition_count > PARTITIONS_PER_CHANGE_MAX:
         outcomes.update(dict.fromkeys(planned, _too_many()))
         planned.clear()
