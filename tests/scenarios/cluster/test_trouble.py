@@ -22,7 +22,7 @@ async def test_a_broker_whose_id_was_taken_ends(scene: Any, wire: Any) -> None:
     link = scene.broker.context.cluster
     link.failed.set_exception(TAKEN)
     async with asyncio.timeout(10):
-        await scene.broker.fatal.wait()
+        assert await scene.broker.fatal.wait()
 
 
 async def test_settings_that_this_broker_cannot_take_keep_it_from_nothing_else(scene: Any, wire: Any) -> None:

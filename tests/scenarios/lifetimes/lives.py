@@ -29,6 +29,14 @@ from odradek.protocol.messages.share.share_group_heartbeat import ShareGroupHear
 from odradek.protocol.messages.topics.delete_topics import DeleteTopicsRequest, DeleteTopicState
 
 Life = Callable[[Scene, Wire, int], Awaitable[None]]
+SMALL: Final = {
+    "offsets_topic_num_partitions": "1",
+    "transaction_state_log_num_partitions": "1",
+    "share_coordinator_state_topic_num_partitions": "1",
+    "group_initial_rebalance_delay_ms": "0",
+    "auto_create_topics_enable": "false",
+}
+"""A broker whose coordinators have one partition each."""
 _LEAVE: Final = -1
 
 

@@ -15,7 +15,7 @@ from typing import Any, Final
 
 import pytest
 from tests.scenarios.lifetimes.held import held
-from tests.scenarios.lifetimes.lives import LIVES, Life
+from tests.scenarios.lifetimes.lives import LIVES, SMALL, Life
 from tests.scenarios.one_broker import Scene
 
 _WARM: Final = 2
@@ -54,13 +54,7 @@ def _no_collector() -> Iterator[None]:
 @pytest.mark.usefixtures("_no_collector")
 @pytest.mark.parametrize("life", LIVES.values(), ids=LIVES)
 async def test_nothing_is_left(scene: Scene, life: Life) -> None:
-    await scene.start(
-        offsets_topic_num_partitions="1",
-        transaction_state_log_num_partitions="1",
-        share_coordinator_state_topic_num_partitions="1",
-        group_initial_rebalance_delay_ms="0",
-        auto_create_topics_enable="false",
-    )
+    await scene.start(**SMALL)
     wire = await scene.connect()
     assert (await wire.create("t")).error_code == 0
     await wire.find_coordinator()

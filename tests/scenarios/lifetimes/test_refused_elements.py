@@ -15,6 +15,7 @@ from typing import Any, Final
 
 import pytest
 from tests.hostile.values import ArrayPlace, Blowing, Known, array_places
+from tests.scenarios.lifetimes.lives import SMALL
 from tests.scenarios.one_broker import Scene, Wire
 
 from odradek.model.ids import ZERO_UUID
@@ -41,13 +42,7 @@ def garbage() -> Iterator[list[Any]]:
 
 
 async def test_refused_elements_leave_no_cycles(scene: Scene, garbage: list[Any]) -> None:
-    await scene.start(
-        offsets_topic_num_partitions="1",
-        transaction_state_log_num_partitions="1",
-        share_coordinator_state_topic_num_partitions="1",
-        group_initial_rebalance_delay_ms="0",
-        auto_create_topics_enable="false",
-    )
+    await scene.start(**SMALL)
     wire = await scene.connect()
     await wire.find_coordinator()
     # Neither the topic nor its id is there: nearly all elements are refused.

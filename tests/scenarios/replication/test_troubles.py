@@ -224,6 +224,7 @@ async def test_a_fetch_that_comes_late_does_not_keep_a_replica_out_of_sync(
         await controller.tell()
         controller.grants = True
         await until(lambda: controller.state().isr == (0, 1), "it is in sync again")
+        assert content(b.partition()) == content(a.partition())
 
 
 async def test_many_partitions_are_spread_over_the_fetchers_and_all_arrive(

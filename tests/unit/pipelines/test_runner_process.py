@@ -72,6 +72,7 @@ def test_kill_ends_what_it_has_started_too(runners: Runners) -> None:
     runner.kill()
     eventually(lambda: runner.end() == -signal.SIGKILL)
     eventually(lambda: not psutil.pid_exists(child) or psutil.Process(child).status() == "zombie")
+    assert runner.end() == -signal.SIGKILL
 
 
 def test_a_runner_ends_when_its_supervisor_is_gone(tmp_path: Path) -> None:

@@ -239,7 +239,9 @@ async def test_a_step_of_a_former_life_that_comes_late_is_its_own() -> None:
     identity, session = machine.start()
     await identity.load()
     await session.commit(await late.operations(session))  # type: ignore[arg-type]
+    before = (await known_brokers(session))[ME].directories
     await identity.raise_generation()
+    assert (await known_brokers(session))[ME].directories != before
 
 
 @pytest.fixture

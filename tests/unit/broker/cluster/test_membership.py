@@ -257,6 +257,7 @@ async def test_a_silent_controller_is_not_waited_for_once_another_is_known(scene
     await until(lambda: OTHER in scene.link.asked)
     await scene.hand_over(session, THIRD)
     await until(lambda: THIRD in scene.link.asked)
+    assert scene.link.asked[0] == OTHER
 
 
 async def test_a_mistake_while_following_ends_no_following(scene: Scene) -> None:
@@ -297,6 +298,7 @@ async def test_a_mistake_while_reporting_ends_no_reporting(scene: Scene) -> None
     await until(lambda: len(reports) == 1)
     scene.membership.report_now()
     await until(lambda: len(reports) == 2)
+    assert scene.membership.has_applied
 
 
 async def test_what_cannot_be_reported_now_is_reported_with_the_next_question(scene: Scene) -> None:
@@ -318,6 +320,7 @@ async def test_what_cannot_be_reported_now_is_reported_with_the_next_question(sc
             return sum(report.max_wait_ms == 0 for report in scene.link.reports) == count
 
         await until(reported_so_often)
+    assert set(scene.link.asked) == {OTHER}
 
 
 async def test_a_mistake_while_looking_after_brokers_is_followed_by_another_look(scene: Scene) -> None:
@@ -328,6 +331,7 @@ async def test_a_mistake_while_looking_after_brokers_is_followed_by_another_look
     controller.trouble.append(ZeroDivisionError("a mistake of ours"))
     await register(cast(Any, scene.store.session()), registration(OTHER))
     await until(lambda: len(controller.looks) >= looks + 2)
+    assert not controller.trouble
 
 
 async def test_a_mistake_while_registering_again_ends_no_registering(
