@@ -23,12 +23,14 @@ from odradek.telemetry import events
 if TYPE_CHECKING:
     from odradek.cli import sql_sandbox
     from odradek.sql import rest_client
+    from odradek.sql import schema_registry as schemas
     from odradek.sql.server import gate, serving, sql_server
     from odradek.sql.shell import names, prompt
     from odradek.sql.shell import session as shell_session
 else:
     sql_sandbox = lazy("odradek.cli.sql_sandbox")
     rest_client = lazy("odradek.sql.rest_client")
+    schemas = lazy("odradek.sql.schema_registry")
     gate = lazy("odradek.sql.server.gate")
     serving = lazy("odradek.sql.server.serving")
     sql_server = lazy("odradek.sql.server.sql_server")
@@ -164,7 +166,12 @@ def _report(error: OdradekError) -> None:
 )
 @click.option("--certificate", type=click.Path(path_type=Path, dir_okay=False), help="For https: PEM.")
 @click.option("--key", type=click.Path(path_type=Path, dir_okay=False), help="Its private key: PEM.")
-@click.option("--schema-registry", metavar="URL", help="For AVRO, PROTOBUF and JSON_SR.")
+@click.option(
+    "--schema-registry",
+    metavar="URL",
+    envvar="ODRADEK_SCHEMA_REGISTRY",
+    help="For AVRO, PROTOBUF and JSON_SR: http://host:8081, or https://user:password@host.",
+)
 @click.option(
     "settings",
     "--set",
@@ -203,7 +210,9 @@ def serve(
             service_id=service_id,
             directory=(data or Path(default_data_directory()) / "sql").absolute(),
             settings=connection_settings(),
-            schema_registry=schema_registry,
+            schema_registry=None
+            if schema_registry is None
+            else schemas.SchemaRegistryTerms.of(schema_registry),
             python_functions=python_functions,
         )
         http = serving.HttpTerms(host=host.strip("[]"), port=int(port), certificate=certificate, key=key)

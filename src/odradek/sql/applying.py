@@ -57,8 +57,6 @@ SOURCE_PROPERTIES: Final = (
     *SINK_PROPERTIES,
     "WINDOW_TYPE",
     "WINDOW_SIZE",
-    "KEY_SCHEMA_ID",
-    "VALUE_SCHEMA_ID",
     "SOURCED_BY_CONNECTOR",
 )
 _WINDOW_UNITS_MS: Final = {
@@ -192,8 +190,8 @@ def _declared_source(catalog: SqlCatalog, statement: CreateSource) -> SqlSource:
         kind=statement.kind,
         columns=columns,
         topic=str(properties["KAFKA_TOPIC"]),
-        key_format=replace(key_format, schema_id=_number(properties, "KEY_SCHEMA_ID")),
-        value_format=replace(value_format, schema_id=_number(properties, "VALUE_SCHEMA_ID")),
+        key_format=replace(key_format, registry=catalog.registry),
+        value_format=replace(value_format, registry=catalog.registry),
         timestamp=_timestamp(properties, columns, statement),
         window=_window(properties, statement),
         partitions=count_of(properties, "PARTITIONS", statement),
@@ -336,15 +334,6 @@ def _window(properties: Mapping[str, PropertyValue], statement: Statement) -> Wi
             "Write WINDOW_SIZE='10 SECONDS'.",
         )
     return WindowInfo(kind="tumbling" if kind == "TUMBLING" else "hopping", size_ms=int(number) * length)
-
-
-def _number(properties: Mapping[str, PropertyValue], name: str) -> int | None:
-    value = properties.get(name)
-    if value is None:
-        return None
-    if not str(value).isdigit():
-        raise SqlError(f"{name} is a whole number, not {value!r}")
-    return int(value)
 
 
 def _alter_source(catalog: SqlCatalog, statement: AlterSource) -> Applied:

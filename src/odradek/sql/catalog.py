@@ -12,6 +12,7 @@ from odradek.sql.functions import FUNCTIONS, FunctionLibrary
 from odradek.sql.functions.library import Definition
 from odradek.sql.functions.registering import PythonFunction
 from odradek.sql.language.statements import CreateFunction, SourceKind
+from odradek.sql.schema_registry import SchemaRegistryTerms
 from odradek.sql.types import SqlType, struct_of_fields
 
 WINDOW_BOUNDS: Final = ("WINDOWSTART", "WINDOWEND")
@@ -30,8 +31,9 @@ class SqlColumn:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FormatInfo:
-    """`name`: KAFKA, JSON, DELIMITED, NONE, AVRO, PROTOBUF. `wrapped` False: a single column is written bare.
-    `schema_id`: of the registry.
+    """`name`: KAFKA, JSON, JSON_SR, DELIMITED, NONE, AVRO, PROTOBUF, PROTOBUF_NOSR. `wrapped` False: a single column is
+    written bare.
+    `schema_id`: of the registry, for what is written. `nullable`: how PROTOBUF says null: None, OPTIONAL or WRAPPER.
     """
 
     name: str
@@ -39,6 +41,8 @@ class FormatInfo:
     delimiter: str = ","
     schema_name: str | None = None
     schema_id: int | None = None
+    nullable: str | None = None
+    registry: SchemaRegistryTerms | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -140,6 +144,8 @@ class SqlCatalog:
     created_functions: Mapping[str, CreatedFunction] = field(default_factory=_nothing)
     functions: FunctionLibrary = FUNCTIONS
     allows_python: bool = False
+    registry: SchemaRegistryTerms | None = None
+    """Of the schemas of AVRO, PROTOBUF and JSON_SR."""
 
     @property
     def registered_functions(self) -> tuple[PythonFunction, ...]:

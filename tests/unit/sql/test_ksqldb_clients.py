@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.unit.sql.test_sql_server import EARLIEST, sql_server
+from tests.unit.sql.running_server import sql_server
+from tests.unit.sql.test_sql_server import EARLIEST
 
 from odradek.sql.dbapi import InterfaceError, NotSupportedError, ProgrammingError, connect, literal, stream
 from odradek.testing import LocalBroker

@@ -2,55 +2,17 @@
 
 from __future__ import annotations
 
-import asyncio
-import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from tests.unit.sql.running_server import sql_server
 
 from odradek.client import Admin, NewTopic, Producer
 from odradek.sql.rest_client import RestClient, ServerRefusal
-from odradek.sql.server.serving import HttpTerms
-from odradek.sql.server.sql_server import ServerTerms, serve
 from odradek.testing import LocalBroker
 
 EARLIEST = {"auto.offset.reset": "earliest"}
-
-
-@contextmanager
-def sql_server(
-    servers: str, service_id: str, directory: Path, *, python_functions: bool = False
-) -> Iterator[RestClient]:
-    loop, ended, has_begun = asyncio.new_event_loop(), asyncio.Event(), threading.Event()
-    ready: list[str] = []
-
-    def begin(address: str) -> None:
-        ready.append(address)
-        has_begun.set()
-
-    def run() -> None:
-        asyncio.set_event_loop(loop)
-        terms = ServerTerms(
-            servers=servers, directory=directory, service_id=service_id, python_functions=python_functions
-        )
-        try:
-            loop.run_until_complete(serve(terms, HttpTerms(port=0), None, ended, begin))
-        finally:
-            has_begun.set()
-            loop.close()
-
-    thread = threading.Thread(target=run, name="sql-server-of-test")
-    thread.start()
-    assert has_begun.wait(60)
-    assert ready, "the server did not start"
-    try:
-        yield RestClient(url=ready[0])
-    finally:
-        loop.call_soon_threadsafe(ended.set)
-        thread.join(60)
-        assert not thread.is_alive()
 
 
 @pytest.fixture(scope="module")

@@ -8,13 +8,16 @@ from typing import Any, Final, Protocol
 
 from odradek.sql.catalog import FormatInfo, WindowInfo
 from odradek.sql.errors import SqlError, nearest
+from odradek.sql.formats.avro_format import AvroFormat
 from odradek.sql.formats.columns import FormatColumn
 from odradek.sql.formats.delimited_format import DelimitedFormat
 from odradek.sql.formats.json_format import JsonFormat
+from odradek.sql.formats.json_sr_format import JsonSchemaFormat
 from odradek.sql.formats.kafka_format import KafkaFormat, NoneFormat
-from odradek.sql.formats.with_schema import avro_format, protobuf_format
+from odradek.sql.formats.protobuf_format import ProtobufFormat
+from odradek.sql.formats.schema_texts import is_bare
 
-FORMAT_NAMES: Final = ("AVRO", "DELIMITED", "JSON", "KAFKA", "NONE", "PROTOBUF")
+FORMAT_NAMES: Final = ("AVRO", "DELIMITED", "JSON", "JSON_SR", "KAFKA", "NONE", "PROTOBUF", "PROTOBUF_NOSR")
 _BOUND: Final = struct.Struct(">q")
 _COMPLEX: Final = ("ARRAY", "MAP", "STRUCT")
 
@@ -88,7 +91,7 @@ def record_format(
 
 
 def _codec(info: FormatInfo, columns: tuple[FormatColumn, ...], *, is_key: bool) -> ValueCodec:
-    bare = len(columns) == 1 and (is_key or not info.wrapped)
+    bare = is_bare(info, columns, is_key=is_key)
     match info.name:
         case "KAFKA":
             return KafkaFormat(columns)
@@ -103,8 +106,10 @@ def _codec(info: FormatInfo, columns: tuple[FormatColumn, ...], *, is_key: bool)
                     )
             return DelimitedFormat(columns, info.delimiter)
         case "AVRO":
-            return avro_format(columns, info, wrapped=not bare)
-    return protobuf_format(columns, info)
+            return AvroFormat(columns, info, wrapped=not bare)
+        case "JSON_SR":
+            return JsonSchemaFormat(columns, info, wrapped=not bare)
+    return ProtobufFormat(columns, info)
 
 
 def check_format(name: str) -> None:

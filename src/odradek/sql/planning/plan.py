@@ -41,6 +41,8 @@ SINK_PROPERTIES: Final = (
     "KEY_DELIMITER",
     "RETENTION_MS",
     "CLEANUP_POLICY",
+    "KEY_SCHEMA_ID",
+    "VALUE_SCHEMA_ID",
     "KEY_SCHEMA_FULL_NAME",
     "VALUE_SCHEMA_FULL_NAME",
     "KEY_PROTOBUF_NULLABLE_REPRESENTATION",
@@ -155,7 +157,7 @@ def _create_as(catalog: SqlCatalog, statement: CreateAsSelect) -> Plan:
             statement.position,
             hint,
         )
-    sink = _sink(statement, planned)
+    sink = _sink(catalog, statement, planned)
     _check_timestamp(sink)
     made_plan = Plan(query=planned, key=planned.key, value=planned.value, sink=sink)
     try:
@@ -165,11 +167,15 @@ def _create_as(catalog: SqlCatalog, statement: CreateAsSelect) -> Plan:
     return made_plan
 
 
-def _sink(statement: CreateAsSelect, planned: QueryPlan) -> SqlSource:
+def _sink(catalog: SqlCatalog, statement: CreateAsSelect, planned: QueryPlan) -> SqlSource:
     properties = checked_properties(statement.properties, SINK_PROPERTIES, statement)
     first = planned.sources[0]
     key_format, value_format = formats_of(
-        properties, first.key_format, first.value_format, statement, has_key=bool(planned.key)
+        properties,
+        replace(first.key_format, schema_id=None, schema_name=None),
+        replace(first.value_format, schema_id=None, schema_name=None),
+        statement,
+        has_key=bool(planned.key),
     )
     timestamp = None
     if "TIMESTAMP" in properties:
@@ -182,8 +188,8 @@ def _sink(statement: CreateAsSelect, planned: QueryPlan) -> SqlSource:
         kind=statement.kind,
         columns=planned.columns,
         topic=str(properties.get("KAFKA_TOPIC", statement.name)),
-        key_format=key_format,
-        value_format=value_format,
+        key_format=replace(key_format, registry=catalog.registry),
+        value_format=replace(value_format, registry=catalog.registry),
         timestamp=timestamp,
         window=planned.window,
         partitions=count_of(properties, "PARTITIONS", statement),
@@ -302,7 +308,28 @@ def formats_of(
         value = replace(value, schema_name=str(properties["VALUE_SCHEMA_FULL_NAME"]))
     if "KEY_SCHEMA_FULL_NAME" in properties:
         key = replace(key, schema_name=str(properties["KEY_SCHEMA_FULL_NAME"]))
-    return key, value
+    return _with_schema(key, properties, "KEY", statement), _with_schema(
+        value, properties, "VALUE", statement
+    )
+
+
+def _with_schema(
+    info: FormatInfo, properties: Mapping[str, PropertyValue], part: str, statement: Statement
+) -> FormatInfo:
+    nullable = properties.get(f"{part}_PROTOBUF_NULLABLE_REPRESENTATION")
+    if nullable is not None:
+        if str(nullable).upper() not in ("OPTIONAL", "WRAPPER"):
+            raise SqlError(
+                f"{part}_PROTOBUF_NULLABLE_REPRESENTATION is OPTIONAL or WRAPPER, not {nullable!r}",
+                statement.position,
+            )
+        info = replace(info, nullable=str(nullable).upper())
+    schema_id = properties.get(f"{part}_SCHEMA_ID")
+    if schema_id is None:
+        return info
+    if not str(schema_id).isdigit():
+        raise SqlError(f"{part}_SCHEMA_ID is a whole number, not {schema_id!r}", statement.position)
+    return replace(info, schema_id=int(schema_id))
 
 
 def _format_name(written: PropertyValue, statement: Statement) -> str:

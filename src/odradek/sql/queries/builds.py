@@ -16,6 +16,7 @@ from odradek.sql.language.parsing import parse_one
 from odradek.sql.planning import Plan, plan
 from odradek.sql.planning.plan import as_stream
 from odradek.sql.queries.row_codec import shown
+from odradek.sql.schema_registry import SchemaRegistryTerms
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,10 +26,11 @@ class PlannedText:
     before: tuple[tuple[int, str], ...]
     statement: str
     allows_python: bool = False
+    registry: SchemaRegistryTerms | None = None
 
     def plan(self, spark: Any) -> Plan:
         """The session has the functions of the catalog then: two queries may mean two functions of one name."""
-        catalog = Catalog(allows_python=self.allows_python)
+        catalog = Catalog(allows_python=self.allows_python, registry=self.registry)
         for number, text in self.before:
             catalog = apply(catalog, parse_one(text), number).catalog
         registering.register(spark, catalog.registered_functions)

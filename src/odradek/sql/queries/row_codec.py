@@ -25,7 +25,7 @@ from odradek.sql.types import SqlType
 _EPOCH: Final = date(1970, 1, 1)
 _EPOCH_UTC: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _NUMBERS: Final = {"INTEGER": ">i", "BIGINT": ">q", "DOUBLE": ">d"}
-FORMATS: Final = ("JSON", "JSON_SR", "DELIMITED", "KAFKA", "NONE")
+FORMATS: Final = ("JSON", "DELIMITED", "KAFKA", "NONE")
 """Those that need no schema file."""
 Columns = Sequence[tuple[str, SqlType]]
 

@@ -106,6 +106,7 @@ async def scanned(
             return
         async for records in reading.records():
             batch: list[list[Any]] = []
+            await rows.learn([(record.key, record.value) for record in records])
             for record in records:
                 row = _row(rows, record)
                 if row is None or not chosen.passes(row):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -12,6 +12,7 @@ from odradek.sql.language.queries import NamedRelation, Query, SelectExpression,
 from odradek.sql.queries.answer import AnswerColumn
 from odradek.sql.queries.expressions import Compute, LocalScope, NeedsSpark, Row
 from odradek.sql.queries.row_codec import FORMATS, SqlRowCodec, UnreadableRecord, shown
+from odradek.sql.queries.schema_rows import RowCodec, SchemaRowCodec, learn_all
 from odradek.sql.types import BIGINT, INTEGER, SqlType
 
 _ONE_TIME: Final = struct.Struct(">q")
@@ -19,10 +20,10 @@ _TWO_TIMES: Final = struct.Struct(">qq")
 _TIME_MAX: Final = (1 << 63) - 1
 
 
-def codec_of(columns: tuple[tuple[str, SqlType], ...], form: FormatInfo) -> SqlRowCodec:
-    """NeedsSpark for a format with a schema."""
-    if form.name not in FORMATS or form.name == "JSON_SR":
-        raise NeedsSpark
+def codec_of(columns: tuple[tuple[str, SqlType], ...], form: FormatInfo, *, is_key: bool) -> RowCodec:
+    """SqlError for columns that the format does not have."""
+    if form.name not in FORMATS:
+        return SchemaRowCodec(columns, form, is_key=is_key)
     return SqlRowCodec(format=form.name, columns=columns, is_wrapped=form.wrapped, delimiter=form.delimiter)
 
 
@@ -31,19 +32,28 @@ class SourceRows:
     """How the records of a source become rows."""
 
     source: Source
-    keys: SqlRowCodec
-    values: SqlRowCodec
+    keys: RowCodec
+    values: RowCodec
 
     @classmethod
     def of(cls, source: Source) -> SourceRows:
-        """NeedsSpark for a format with a schema, or a timestamp column of text."""
+        """NeedsSpark for headers, and for a timestamp column of text."""
         if any(column.role == "headers" for column in source.columns):
             raise NeedsSpark
         if source.timestamp is not None and source.timestamp.format is not None:
             raise NeedsSpark
         key = tuple((column.name, column.type) for column in source.key)
         value = tuple((column.name, column.type) for column in source.value)
-        return cls(source, codec_of(key, source.key_format), codec_of(value, source.value_format))
+        return cls(
+            source,
+            codec_of(key, source.key_format, is_key=True),
+            codec_of(value, source.value_format, is_key=False),
+        )
+
+    async def learn(self, records: Sequence[tuple[bytes | None, bytes | None]]) -> None:
+        """Before `row` or `filled`: have the schemas of these keys and values. SqlError when the registry cannot be asked."""
+        if isinstance(self.keys, SchemaRowCodec) or isinstance(self.values, SchemaRowCodec):
+            await learn_all((self.keys, self.values), tuple(zip(*records, strict=True)) or ((), ()))
 
     def scope(self, alias: str, *, with_place: bool) -> LocalScope:
         """`with_place`: ROWTIME and the record's partition and offset are known."""

@@ -71,6 +71,7 @@ class TableViews:
 async def pulled(views: TableViews, query: Query, rows: SourceRows, chosen: LocalSelection) -> QueryAnswer:
     """The rows of a table that a query asks for, in the order of the keys' bytes."""
     view = await views.view(rows)
+    await rows.learn([])
     keys = _keys_of(query.where, rows)
 
     async def batches() -> AsyncIterator[list[list[Any]]]:
@@ -79,6 +80,7 @@ async def pulled(views: TableViews, query: Query, rows: SourceRows, chosen: Loca
         async for table_row in _found(view, keys, is_windowed=rows.source.window is not None):
             if left == 0:
                 break
+            await rows.learn([_pieces(table_row)])
             row = _row(rows, table_row)
             if row is None or not chosen.passes(row):
                 continue
@@ -116,6 +118,10 @@ async def _found(
         value = await view.get(key)
         if value is not None:
             yield TableRow(key, value)
+
+
+def _pieces(row: TableRow) -> tuple[bytes | None, bytes | None]:
+    return (row.key.key if isinstance(row.key, WindowedKey) else row.key), row.value
 
 
 def _row(rows: SourceRows, table_row: TableRow) -> Row | None:

@@ -31,12 +31,14 @@ from odradek.sql.queries.expressions import NeedsSpark
 from odradek.sql.queries.scan import LIMIT_REACHED, printed, scanned
 from odradek.sql.queries.source_rows import SourceRows, selection
 from odradek.sql.queries.tables import TableViews, pulled
+from odradek.sql.schema_registry import SchemaRegistryTerms
 from odradek.sql.server.application import application
 from odradek.sql.server.command_topic import CommandTopic
 from odradek.sql.server.commands import SqlCommand
 from odradek.sql.server.entities import SETTABLE, plain_property
 from odradek.sql.server.gate import LOOPBACK, DoorLimits, HttpUsers
 from odradek.sql.server.refusals import BAD_REQUEST, BAD_STATEMENT, RestRefusal, refusal_of
+from odradek.sql.server.schemas import StatementSchemas
 from odradek.sql.server.serving import HttpTerms, listening, serve_http
 from odradek.sql.server.state import ServiceState
 from odradek.sql.server.statements import Statements
@@ -58,7 +60,7 @@ class ServerTerms:
     directory: Path
     service_id: str = "default"
     settings: Mapping[str, str] = field(default_factory=dict)
-    schema_registry: str | None = None
+    schema_registry: SchemaRegistryTerms | None = None
     python_functions: bool = False
 
     @property
@@ -82,7 +84,9 @@ class SqlServer:
 
     def __init__(self, terms: ServerTerms) -> None:
         self.terms: Final = terms
-        self.state: Final = ServiceState(catalog=Catalog(allows_python=terms.python_functions))
+        self.state: Final = ServiceState(
+            catalog=Catalog(allows_python=terms.python_functions, registry=terms.schema_registry)
+        )
         settings = terms.client_settings
         self.engine: Final = SqlEngine()
         self.topics: Final = SourceTopics(terms.servers, settings)
@@ -92,6 +96,7 @@ class SqlServer:
         self._settings = settings
         self._starting: dict[str, Mapping[str, str]] = {}
         """By query: where it begins."""
+        self.schemas: Final = StatementSchemas(terms.schema_registry)
         self._statements = Statements(self)
         self._queries: dict[str, Callable[[], None]] = {}
         """Push queries that run, and how to end them."""
@@ -107,7 +112,7 @@ class SqlServer:
     def shown_properties(self) -> dict[str, str]:
         return {
             "ksql.service.id": self.terms.service_id,
-            "ksql.schema.registry.url": self.terms.schema_registry or "",
+            "ksql.schema.registry.url": self.terms.schema_registry.url if self.terms.schema_registry else "",
             "odradek.sql.python.functions": str(self.terms.python_functions).lower(),
         }
 
@@ -153,7 +158,12 @@ class SqlServer:
                     self._soon(self.views.forget(change.source.topic))
 
     def _text(self, before: tuple[tuple[int, str], ...], statement: str) -> PlannedText:
-        return PlannedText(before=before, statement=statement, allows_python=self.catalog.allows_python)
+        return PlannedText(
+            before=before,
+            statement=statement,
+            allows_python=self.catalog.allows_python,
+            registry=self.terms.schema_registry,
+        )
 
     def _run(self, query_id: str, text: PlannedText, command: SqlCommand) -> None:
         name = f"sql.{self.terms.service_id}.{query_id}"

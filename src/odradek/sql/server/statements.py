@@ -16,8 +16,9 @@ from odradek.sql.language.parsing import parse_one
 from odradek.sql.language.statements import Statement
 from odradek.sql.planning import plan
 from odradek.sql.queries.engine import SqlEngine
-from odradek.sql.queries.expressions import NeedsSpark, constant
+from odradek.sql.queries.expressions import constant
 from odradek.sql.queries.row_codec import UnreadableRecord, of_json
+from odradek.sql.queries.schema_rows import learn_all
 from odradek.sql.queries.source_rows import codec_of
 from odradek.sql.queries.tables import TableViews
 from odradek.sql.server import entities
@@ -25,6 +26,7 @@ from odradek.sql.server.command_topic import CommandTopic
 from odradek.sql.server.commands import SqlCommand
 from odradek.sql.server.entities import Entity, entity, plain_property
 from odradek.sql.server.refusals import ASSERT_FAILED, QUERY_ENDPOINT, RestRefusal
+from odradek.sql.server.schemas import StatementSchemas
 from odradek.sql.server.state import ServiceState, command_id
 from odradek.sql.server.topics import SourceTopics
 from odradek.sql.types import BIGINT
@@ -48,6 +50,9 @@ class StatementGround(Protocol):
 
     @property
     def commands(self) -> CommandTopic: ...
+
+    @property
+    def schemas(self) -> StatementSchemas: ...
 
     @property
     def views(self) -> TableViews: ...
@@ -80,6 +85,7 @@ class Statements:
             language.Explain: self._explain,
             language.AssertTopic: self._assert_topic,
             language.AssertSource: self._assert_source,
+            language.AssertSchema: self._assert_schema,
         }
 
     async def run(self, statement: Statement, properties: Given, variables: Given) -> Entity | None:
@@ -116,6 +122,7 @@ class Statements:
     async def _distribute(self, statement: Statement, properties: Given) -> Entity:
         """Check it, make its topics, and write it to the command topic."""
         server, identity = self._server, command_id(statement)
+        statement = await server.schemas.with_columns(statement)
         first = apply(server.catalog, statement, 0)
         if not first.changes:
             status = {"status": "SUCCESS", "message": first.message, "queryId": None}
@@ -129,16 +136,17 @@ class Statements:
                     assert planned.sink is not None
                     starting = await server.starting(planned.sources, properties)
                     await server.topics.ensure_sink(planned.sink, planned.sources[0])
+        complete = await server.schemas.with_ids(statement, first)
 
         def decide() -> SqlCommand | None:
             return (
                 SqlCommand(
                     command_id=identity,
-                    statement=statement.text,
+                    statement=complete.text,
                     properties=properties,
                     starting=starting,
                 )
-                if apply(server.catalog, statement, 0).changes
+                if apply(server.catalog, complete, 0).changes
                 else None
             )
 
@@ -147,6 +155,7 @@ class Statements:
             if isinstance(change, changes.SourceDropped) and change.delete_topic:
                 await server.views.forget(change.source.topic)
                 await server.topics.delete(change.source.topic)
+                await server.schemas.forget(change.source)
         status = server.state.statuses.get(identity) or {"status": "SUCCESS", "message": first.message}
         return entities.status_entity(
             statement.text + ";", identity, status, -1 if offset is None else offset
@@ -203,18 +212,13 @@ class Statements:
             raise SqlError(f"Cannot insert values into read-only {source.kind}: {source.name}")
         if source.window is not None:
             raise SqlError("Cannot insert values into windowed stream/table!")
-        try:
-            key_codec = codec_of(
-                tuple((column.name, column.type) for column in source.key), source.key_format
-            )
-            value_codec = codec_of(
-                tuple((column.name, column.type) for column in source.value), source.value_format
-            )
-        except NeedsSpark:
-            raise SqlError(
-                f"INSERT VALUES into {source.value_format.name} is not supported yet",
-                hint="Write with a producer, or INSERT INTO … SELECT.",
-            ) from None
+        key_codec = codec_of(
+            tuple((column.name, column.type) for column in source.key), source.key_format, is_key=True
+        )
+        value_codec = codec_of(
+            tuple((column.name, column.type) for column in source.value), source.value_format, is_key=False
+        )
+        await learn_all((key_codec, value_codec), ((), ()))
         keys = [values.get(column.name) for column in source.key]
         if source.is_table and None in keys:
             raise SqlError(
@@ -356,6 +360,26 @@ class Statements:
         if problem is not None:
             raise RestRefusal(ASSERT_FAILED, problem, statement=statement.text)
         return entity(f"assert_{statement.kind}", statement.text + ";", name=statement.name)
+
+    async def _assert_schema(self, statement: language.AssertSchema) -> Entity:
+        """Wait until it holds, or the time is over."""
+        left_s = _ASSERT_S if statement.timeout_ms is None else statement.timeout_ms / 1000
+        subject, schema_id = statement.subject, statement.schema_id
+        while await self._server.schemas.is_registered(subject, schema_id, statement) != statement.exists:
+            if left_s <= 0:
+                said = "does not exist" if statement.exists else "exists"
+                named = " with ".join(
+                    [
+                        *([] if subject is None else [f"subject name {subject}"]),
+                        *([] if schema_id is None else [f"id {schema_id}"]),
+                    ]
+                )
+                raise RestRefusal(ASSERT_FAILED, f"Schema with {named} {said}.", statement=statement.text)
+            await asyncio.sleep(_LOOK_S)
+            left_s -= _LOOK_S
+        return entity(
+            "assert_schema", statement.text + ";", subject=subject, id=schema_id, exists=statement.exists
+        )
 
     async def _assert_topic(self, statement: language.AssertTopic) -> Entity:
         """Wait until it holds, or the time is over."""

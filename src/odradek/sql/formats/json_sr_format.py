@@ -1,0 +1,159 @@
+"""JSON_SR: JSON in Confluent's framing, with a JSON Schema in the registry, as Kafka Connect writes one."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any, Final
+
+from odradek.sql.catalog import FormatInfo
+from odradek.sql.errors import SqlError
+from odradek.sql.formats.columns import FormatColumn
+from odradek.sql.formats.framed import SchemaIds
+from odradek.sql.formats.json_format import JsonFormat
+from odradek.sql.schema_registry import RegisteredSchema
+from odradek.sql.types import SqlType, array_of, decimal_of, map_of, struct_of_fields
+
+_CONNECT: Final = "org.apache.kafka.connect.data."
+_TYPES: Final[dict[str, dict[str, Any]]] = {
+    "BOOLEAN": {"type": "boolean"},
+    "INTEGER": {"type": "integer", "connect.type": "int32"},
+    "BIGINT": {"type": "integer", "connect.type": "int64"},
+    "DOUBLE": {"type": "number", "connect.type": "float64"},
+    "STRING": {"type": "string"},
+    "BYTES": {"type": "string", "connect.type": "bytes"},
+    "DATE": {"type": "integer", "title": f"{_CONNECT}Date", "connect.version": 1, "connect.type": "int32"},
+    "TIME": {"type": "integer", "title": f"{_CONNECT}Time", "connect.version": 1, "connect.type": "int32"},
+    "TIMESTAMP": {
+        "type": "integer",
+        "title": f"{_CONNECT}Timestamp",
+        "connect.version": 1,
+        "connect.type": "int64",
+    },
+}
+_TITLED: Final = {f"{_CONNECT}{name}": name.upper() for name in ("Date", "Time", "Timestamp")}
+_PLAIN: Final = {"boolean": "BOOLEAN", "integer": "BIGINT", "number": "DOUBLE", "string": "STRING"}
+_CONNECT_KINDS: Final = {"int8": "INTEGER", "int16": "INTEGER", "int32": "INTEGER", "bytes": "BYTES"}
+_DEPTH_MAX: Final = 32
+
+
+class JsonSchemaFormat:
+    """The head, then what JSON writes."""
+
+    def __init__(self, columns: tuple[FormatColumn, ...], info: FormatInfo, *, wrapped: bool) -> None:
+        self._ids = SchemaIds(info, "JSON", json.dumps(json_schema(columns, wrapped=wrapped)))
+        self._json = JsonFormat(columns, wrapped=wrapped)
+
+    def encode(self, values: Mapping[str, Any]) -> bytes | None:
+        data = self._json.encode(values)
+        return None if data is None else self._ids.head()[0] + data
+
+    def decode(self, data: bytes) -> dict[str, Any] | None:
+        """ValueError for data without a head, and for what is no JSON."""
+        return self._json.decode(self._ids.body(data)[1])
+
+
+def json_schema(columns: tuple[FormatColumn, ...], *, wrapped: bool) -> dict[str, Any]:
+    """The schema that is registered for these columns."""
+    if not wrapped:
+        return _json_type(columns[0].type)
+    return _object([(column.name, column.type) for column in columns])
+
+
+def _object(fields: list[tuple[str, SqlType]]) -> dict[str, Any]:
+    properties = {
+        name: {"connect.index": place, **_nullable(kind)} for place, (name, kind) in enumerate(fields)
+    }
+    return {"type": "object", "properties": properties}
+
+
+def _nullable(kind: SqlType) -> dict[str, Any]:
+    return {"oneOf": [{"type": "null"}, _json_type(kind)]}
+
+
+def _json_type(kind: SqlType) -> dict[str, Any]:
+    match kind.kind:
+        case "DECIMAL":
+            return {
+                "type": "number",
+                "title": f"{_CONNECT}Decimal",
+                "connect.version": 1,
+                "connect.type": "bytes",
+                "connect.parameters": {
+                    "scale": str(kind.scale),
+                    "connect.decimal.precision": str(kind.precision),
+                },
+            }
+        case "ARRAY":
+            return {"type": "array", "items": _nullable(kind.element)}
+        case "MAP":
+            return {
+                "type": "object",
+                "connect.type": "map",
+                "additionalProperties": _nullable(kind.element),
+            }
+        case "STRUCT":
+            return _object(list(kind.fields))
+    return _TYPES[kind.kind]
+
+
+def json_columns(schema: RegisteredSchema) -> list[tuple[str, SqlType]] | SqlType:
+    """Of an object: its properties, in upper case; else the type of the bare value. SqlError for what SQL has no type for."""
+    try:
+        tree = json.loads(schema.text)
+    except ValueError as error:
+        raise SqlError(f"schema {schema.id} is no JSON Schema: {error}") from None
+    kind = _column_type(tree, tree, 0)
+    return list(kind.fields) if kind.kind == "STRUCT" else kind
+
+
+def _column_type(node: Any, root: Any, depth: int) -> SqlType:  # noqa: C901 - a case for each keyword
+    if depth > _DEPTH_MAX:
+        raise SqlError("the JSON Schema holds itself: columns cannot")
+    if not isinstance(node, dict):
+        raise SqlError(f"the JSON Schema {node!r:.40} is no type of a column")
+    if "$ref" in node:
+        return _column_type(_referenced(str(node["$ref"]), root), root, depth + 1)
+    for word in ("oneOf", "anyOf"):
+        if word in node:
+            kinds = [kind for kind in node[word] if kind.get("type") != "null"]
+            if len(kinds) != 1:
+                raise SqlError(f"a JSON Schema of {len(kinds)} types is no type of a column")
+            return _column_type(kinds[0], root, depth + 1)
+    kind, title = node.get("type"), node.get("title")
+    if isinstance(kind, list):
+        (kind,) = [part for part in kind if part != "null"] or ["string"]
+    if title == f"{_CONNECT}Decimal":
+        parameters = node.get("connect.parameters", {})
+        return decimal_of(
+            int(parameters.get("connect.decimal.precision", 38)), int(parameters.get("scale", 0))
+        )
+    if title in _TITLED:
+        return SqlType(kind=_TITLED[title])
+    if kind == "array":
+        return array_of(_column_type(node.get("items", {}), root, depth + 1))
+    if kind == "object":
+        if node.get("connect.type") == "map" or ("properties" not in node and "additionalProperties" in node):
+            return map_of(SqlType(kind="STRING"), _column_type(node["additionalProperties"], root, depth + 1))
+        ordered = sorted(
+            enumerate(node.get("properties", {}).items()),
+            key=lambda entry: entry[1][1].get("connect.index", entry[0]),
+        )
+        return struct_of_fields(
+            [(name.upper(), _column_type(part, root, depth + 1)) for _, (name, part) in ordered]
+        )
+    connect = node.get("connect.type")
+    if connect in _CONNECT_KINDS and kind in ("integer", "string"):
+        return SqlType(kind=_CONNECT_KINDS[connect])
+    if kind not in _PLAIN:
+        raise SqlError(f"the JSON Schema type {kind} is no type of a column")
+    return SqlType(kind=_PLAIN[kind])
+
+
+def _referenced(reference: str, root: Any) -> Any:
+    node = root
+    for step in reference.removeprefix("#/").split("/"):
+        if not isinstance(node, dict) or step not in node:
+            raise SqlError(f"the JSON Schema refers to {reference}, which it does not have")
+        node = node[step]
+    return node

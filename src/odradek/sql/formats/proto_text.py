@@ -1,0 +1,229 @@
+"""Text of .proto files as descriptors: messages, fields, enums, maps, oneofs. Services and most options are left out.
+
+Source: the Protocol Buffers language specification, proto2 and proto3.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any, Final
+
+from odradek.model.lazy import lazy
+from odradek.sql.errors import SqlError
+
+if TYPE_CHECKING:
+    from google.protobuf import descriptor_pb2
+else:
+    descriptor_pb2 = lazy("google.protobuf.descriptor_pb2")
+
+_TOKEN: Final = re.compile(
+    r"\s+|//[^\n]*|/\*.*?\*/|(\"(?:[^\"\\]|\\.)*\"|'(?:[^'\\]|\\.)*'|[A-Za-z_][\w.]*|\.[A-Za-z_][\w.]*|-?[\d.][\w.+-]*|.)",
+    re.DOTALL,
+)
+_SCALARS: Final = (
+    "double",
+    "float",
+    "int64",
+    "uint64",
+    "int32",
+    "fixed64",
+    "fixed32",
+    "bool",
+    "string",
+    "group",
+    "message",
+    "bytes",
+    "uint32",
+    "enum",
+    "sfixed32",
+    "sfixed64",
+    "sint32",
+    "sint64",
+)
+"""By the number of FieldDescriptorProto.Type, from 1 on."""
+_OPTIONAL, _REQUIRED, _REPEATED = 1, 2, 3
+_DEPTH_MAX: Final = 32
+DECIMAL_PARAMETERS: Final = re.compile(
+    r"key\s*:?\s*\"(precision|scale)\"\s*,?\s*value\s*:?\s*\"(\d+)\"", re.IGNORECASE
+)
+
+
+class ProtoReader:
+    """Reads one file. `decimals`: by the full name of a field, what its options say of precision and scale."""
+
+    def __init__(self, name: str, text: str) -> None:
+        self._tokens = [match[1] for match in _TOKEN.finditer(text) if match[1]]
+        self._next = 0
+        self._name = name
+        self._is_proto3 = False
+        self.decimals: Final[dict[str, tuple[int, int]]] = {}
+
+    def file(self) -> Any:
+        """A FileDescriptorProto. SqlError for a text that is none."""
+        file = descriptor_pb2.FileDescriptorProto(name=self._name)
+        while self._next < len(self._tokens):
+            match self._take():
+                case "syntax" | "edition":
+                    self._expect("=")
+                    file.syntax = self._text()
+                    self._is_proto3 = file.syntax == "proto3"
+                    self._expect(";")
+                case "package":
+                    file.package = self._take()
+                    self._expect(";")
+                case "import":
+                    if self._peek() in ("public", "weak"):
+                        self._take()
+                    file.dependency.append(self._text())
+                    self._expect(";")
+                case "message":
+                    self._message(file.message_type.add(), file.package, 0)
+                case "enum":
+                    self._enum(file.enum_type.add())
+                case ";":
+                    pass
+                case _:
+                    self._skip()
+        return file
+
+    # ---- parts
+
+    def _message(self, message: Any, scope: str, depth: int) -> None:
+        if depth > _DEPTH_MAX:
+            raise SqlError(f"{self._name}: messages within messages, too deep to follow")
+        message.name = self._take()
+        path = f"{scope}.{message.name}" if scope else message.name
+        self._expect("{")
+        optional: list[Any] = []
+        while (token := self._take()) != "}":
+            match token:
+                case "message" if self._peek(1) == "{":
+                    self._message(message.nested_type.add(), path, depth + 1)
+                case "enum" if self._peek(1) == "{":
+                    self._enum(message.enum_type.add())
+                case "oneof":
+                    self._oneof(message, path)
+                case "map" if self._peek() == "<":
+                    self._map(message, path)
+                case "reserved" | "extensions" | "option" | "extend":
+                    self._skip()
+                case ";":
+                    pass
+                case "optional" | "required" | "repeated":
+                    field = self._field(message, self._take(), path)
+                    field.label = {"optional": _OPTIONAL, "required": _REQUIRED, "repeated": _REPEATED}[token]
+                    if token == "optional" and self._is_proto3:
+                        optional.append(field)
+                case _:
+                    self._field(message, token, path).label = _OPTIONAL
+        for (
+            field
+        ) in optional:  # a oneof of its own says whether the field is there; those stand after the others
+            field.proto3_optional = True
+            field.oneof_index = len(message.oneof_decl)
+            message.oneof_decl.add(name=f"_{field.name}")
+
+    def _field(self, message: Any, kind: str, path: str) -> Any:
+        field = message.field.add(name=self._take())
+        self._expect("=")
+        field.number = self._number()
+        self._set_type(field, kind)
+        if self._peek() == "[":
+            options = self._options()
+            found = {name.lower(): int(number) for name, number in DECIMAL_PARAMETERS.findall(options)}
+            if found:
+                self.decimals[f"{path}.{field.name}"] = (found.get("precision", 38), found.get("scale", 0))
+        self._expect(";")
+        return field
+
+    def _set_type(self, field: Any, kind: str) -> None:
+        if kind in _SCALARS and kind not in ("group", "message", "enum"):
+            field.type = _SCALARS.index(kind) + 1
+        else:
+            field.type_name = kind
+
+    def _oneof(self, message: Any, path: str) -> None:
+        place = len(message.oneof_decl)
+        message.oneof_decl.add(name=self._take())
+        self._expect("{")
+        while (token := self._take()) != "}":
+            if token == "option":
+                self._skip()
+            elif token != ";":
+                field = self._field(message, token, path)
+                field.label, field.oneof_index = _OPTIONAL, place
+
+    def _map(self, message: Any, path: str) -> None:
+        self._expect("<")
+        key = self._take()
+        self._expect(",")
+        value = self._take()
+        self._expect(">")
+        field = self._field(message, "", path)
+        name = "".join(part[:1].upper() + part[1:] for part in field.name.split("_")) + "Entry"
+        entry = message.nested_type.add(name=name)
+        entry.options.map_entry = True
+        for number, (part, kind) in enumerate((("key", key), ("value", value)), 1):
+            made = entry.field.add(name=part, number=number, label=_OPTIONAL)
+            self._set_type(made, kind)
+        field.type_name, field.label = name, _REPEATED
+
+    def _enum(self, enum: Any) -> None:
+        enum.name = self._take()
+        self._expect("{")
+        while (token := self._take()) != "}":
+            if token in ("option", "reserved"):
+                self._skip()
+            elif token != ";":
+                self._expect("=")
+                enum.value.add(name=token, number=self._number())
+                if self._peek() == "[":
+                    self._options()
+                self._expect(";")
+        if len({value.number for value in enum.value}) < len(enum.value):
+            enum.options.allow_alias = True
+
+    # ---- tokens
+
+    def _peek(self, ahead: int = 0) -> str:
+        place = self._next + ahead
+        return self._tokens[place] if place < len(self._tokens) else ""
+
+    def _take(self) -> str:
+        if self._next >= len(self._tokens):
+            raise SqlError(f"{self._name} is no .proto file: it ends too soon")
+        self._next += 1
+        return self._tokens[self._next - 1]
+
+    def _expect(self, sign: str) -> None:
+        token = self._take()
+        if token != sign:
+            raise SqlError(f"{self._name} is no .proto file: {token!r} stands where {sign!r} is needed")
+
+    def _text(self) -> str:
+        return self._take().strip("\"'")
+
+    def _number(self) -> int:
+        token = self._take()
+        try:
+            return int(token, 0)
+        except ValueError:
+            raise SqlError(f"{self._name} is no .proto file: {token!r} is no number") from None
+
+    def _options(self) -> str:
+        """The text between square brackets."""
+        start, depth = self._next, 0
+        while True:
+            token = self._take()
+            depth += {"[": 1, "]": -1}.get(token, 0)
+            if depth == 0:
+                return " ".join(self._tokens[start : self._next])
+
+    def _skip(self) -> None:
+        """To the end of a statement, or of the block that it has."""
+        depth = 0
+        while True:
+            token = self._take()
+            depth += {"{": 1, "}": -1}.get(token, 0)
+            if depth == 0 and token in (";", "}"):
+                return

@@ -1,0 +1,279 @@
+"""PROTOBUF: columns as a .proto text, as ksqlDB makes it, and a .proto text as columns."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final
+
+from odradek.model.lazy import lazy
+from odradek.sql.errors import SqlError
+from odradek.sql.formats.columns import FormatColumn
+from odradek.sql.formats.proto_text import ProtoReader
+from odradek.sql.schema_registry import RegisteredSchema
+from odradek.sql.types import SqlType, array_of, decimal_of, map_of, struct_of_fields
+
+if TYPE_CHECKING:
+    from google.protobuf import descriptor_pool, message_factory, timestamp_pb2, wrappers_pb2
+else:
+    descriptor_pool = lazy("google.protobuf.descriptor_pool")
+    message_factory = lazy("google.protobuf.message_factory")
+    timestamp_pb2 = lazy("google.protobuf.timestamp_pb2")
+    wrappers_pb2 = lazy("google.protobuf.wrappers_pb2")
+
+TIMESTAMP: Final = "google.protobuf.Timestamp"
+DATE: Final = "google.type.Date"
+TIME: Final = "google.type.TimeOfDay"
+DECIMAL: Final = "confluent.type.Decimal"
+_SCALARS: Final = {
+    "BOOLEAN": "bool",
+    "INTEGER": "int32",
+    "BIGINT": "int64",
+    "DOUBLE": "double",
+    "STRING": "string",
+    "BYTES": "bytes",
+}
+_MESSAGES: Final = {"TIMESTAMP": TIMESTAMP, "DATE": DATE, "TIME": TIME, "DECIMAL": DECIMAL}
+_WRAPPERS: Final = {
+    "BOOLEAN": "BoolValue",
+    "INTEGER": "Int32Value",
+    "BIGINT": "Int64Value",
+    "DOUBLE": "DoubleValue",
+    "STRING": "StringValue",
+    "BYTES": "BytesValue",
+}
+WRAPPED: Final = {
+    f"google.protobuf.{name}": kind
+    for name, kind in {
+        **{name: kind for kind, name in _WRAPPERS.items()},
+        "UInt32Value": "BIGINT",
+        "UInt64Value": "BIGINT",
+        "FloatValue": "DOUBLE",
+    }.items()
+}
+_COLUMN_KINDS: Final = (
+    "",
+    "INTEGER",
+    "BIGINT",
+    "BIGINT",
+    "BIGINT",
+    "DOUBLE",
+    "DOUBLE",
+    "BOOLEAN",
+    "STRING",
+    "STRING",
+)
+"""By FieldDescriptor.cpp_type."""
+_IMPORTS: Final = {
+    TIMESTAMP: "google/protobuf/timestamp.proto",
+    DATE: "google/type/date.proto",
+    TIME: "google/type/timeofday.proto",
+    DECIMAL: "confluent/type/decimal.proto",
+}
+_WRAPPERS_FILE: Final = "google/protobuf/wrappers.proto"
+_META_FILE: Final = "confluent/meta.proto"
+_KNOWN_FILES: Final = {
+    "google/type/date.proto": 'syntax = "proto3"; package google.type;'
+    " message Date { int32 year = 1; int32 month = 2; int32 day = 3; }",
+    "google/type/timeofday.proto": 'syntax = "proto3"; package google.type;'
+    " message TimeOfDay { int32 hours = 1; int32 minutes = 2; int32 seconds = 3; int32 nanos = 4; }",
+    "confluent/type/decimal.proto": 'syntax = "proto3"; package confluent.type;'
+    " message Decimal { bytes value = 1; uint32 precision = 2; int32 scale = 3; }",
+    _META_FILE: 'syntax = "proto3"; package confluent;',
+}
+_DEPTH_MAX: Final = 16
+
+
+# ---- columns as text
+
+
+@dataclass(slots=True)
+class _TextWriter:
+    """`nullable`: None, OPTIONAL or WRAPPER: how a simple column says that it is null."""
+
+    nullable: str | None
+    imports: set[str] = field(default_factory=set)
+    count: int = 1
+
+    def message(self, name: str, columns: Iterable[tuple[str, SqlType]], indent: str) -> str:
+        inner = indent + "  "
+        lines, nested = [f"{indent}message {name} {{"], []
+        for number, (column, kind) in enumerate(columns, 1):
+            text, more = self._field(column, kind, inner)
+            nested += more
+            lines.append(f"{inner}{text} {column} = {number}{self._options(kind)};")
+        return "\n".join([*lines, *nested, f"{indent}}}"])
+
+    def _field(self, name: str, kind: SqlType, indent: str) -> tuple[str, list[str]]:
+        if kind.kind == "ARRAY":
+            if kind.element.kind in ("ARRAY", "MAP"):
+                raise SqlError(f"PROTOBUF has no {kind}, column: `{name}`", hint="Put a STRUCT between them.")
+            text, nested = self._single(kind.element, indent)
+            return f"repeated {text}", nested
+        if kind.kind == "MAP":
+            return self._map(kind, indent)
+        if self.nullable is not None and kind.kind in _SCALARS:
+            if self.nullable == "OPTIONAL":
+                return f"optional {_SCALARS[kind.kind]}", []
+            self.imports.add(_WRAPPERS_FILE)
+            return f"google.protobuf.{_WRAPPERS[kind.kind]}", []
+        return self._single(kind, indent)
+
+    def _map(self, kind: SqlType, indent: str) -> tuple[str, list[str]]:
+        self.count += 1
+        name = f"ConnectDefault{self.count}Entry"
+        fields = [("key", kind.map_key), ("value", kind.element)]
+        return f"repeated {name}", ["", self.message(name, fields, indent)]
+
+    def _single(self, kind: SqlType, indent: str) -> tuple[str, list[str]]:
+        if kind.kind in _SCALARS:
+            return _SCALARS[kind.kind], []
+        if kind.kind in _MESSAGES:
+            name = _MESSAGES[kind.kind]
+            self.imports.add(_IMPORTS[name])
+            return name, []
+        self.count += 1
+        name = f"ConnectDefault{self.count}"
+        return name, ["", self.message(name, kind.fields, indent)]
+
+    def _options(self, kind: SqlType) -> str:
+        if kind.kind != "DECIMAL":
+            return ""
+        self.imports.add(_META_FILE)
+        return (
+            f' [(confluent.field_meta) = {{params: [{{key: "precision", value: "{kind.precision}"}},'
+            f' {{key: "scale", value: "{kind.scale}"}}]}}]'
+        )
+
+
+def proto_text(columns: tuple[FormatColumn, ...], name: str | None, nullable: str | None) -> str:
+    """The schema that is registered for these columns. SqlError for a type that PROTOBUF does not have."""
+    writer = _TextWriter(nullable)
+    package, _, message = (name or "ConnectDefault1").rpartition(".")
+    body = writer.message(message, [(column.name, column.type) for column in columns], "")
+    head = ['syntax = "proto3";', *([f"package {package};"] if package else []), ""]
+    imports = [f'import "{path}";' for path in sorted(writer.imports)]
+    return "\n".join([*head, *imports, *([""] if imports else []), body, ""])
+
+
+# ---- text as a type
+
+
+@dataclass(frozen=True, slots=True)
+class ProtoFile:
+    """`file`: a FileDescriptor; `decimals`: precision and scale by the full name of a field."""
+
+    file: Any
+    decimals: dict[str, tuple[int, int]]
+
+    def message_at(self, place: Iterable[int]) -> Any:
+        """The descriptor at these indexes. ValueError when there is none."""
+        first, *rest = tuple(place) or (0,)
+        try:
+            found = list(self.file.message_types_by_name.values())[first]
+            for number in rest:
+                found = list(found.nested_types)[number]
+        except IndexError:
+            raise ValueError(f"the schema has no message at {[first, *rest]}") from None
+        return found
+
+    def place_of(self, full_name: str | None) -> tuple[int, ...]:
+        """The indexes of a message; None: of the first one. SqlError when there is none."""
+        names = list(self.file.message_types_by_name)
+        if full_name is None:
+            return (0,)
+        name = full_name.removeprefix(f"{self.file.package}.") if self.file.package else full_name
+        if name not in names:
+            raise SqlError(f"the schema has no message {full_name}", hint=f"It has {', '.join(names)}.")
+        return (names.index(name),)
+
+
+def proto_file(schema: RegisteredSchema) -> ProtoFile:
+    """SqlError for a text that is no .proto file."""
+    pool = descriptor_pool.DescriptorPool()
+    added: set[str] = set()
+    reader = ProtoReader(f"schema-{schema.id}.proto", schema.text)
+    file = reader.file()
+    _add_imports(pool, file.dependency, dict(schema.references), added, 0)
+    try:
+        made = pool.AddSerializedFile(file.SerializeToString())
+    except (TypeError, ValueError, KeyError) as error:
+        raise SqlError(f"schema {schema.id} is no .proto file: {error!s:.200}") from None
+    if not made.message_types_by_name:
+        raise SqlError(f"schema {schema.id} has no message")
+    return ProtoFile(made, reader.decimals)
+
+
+def _add_imports(
+    pool: Any, names: Iterable[str], references: dict[str, RegisteredSchema], added: set[str], depth: int
+) -> None:
+    well_known = {
+        "google/protobuf/timestamp.proto": timestamp_pb2,
+        _WRAPPERS_FILE: wrappers_pb2,
+    }
+    for name in names:
+        if name in added:
+            continue
+        added.add(name)
+        if name in references:
+            schema = references[name]
+            file = ProtoReader(name, schema.text).file()
+            if depth > _DEPTH_MAX:
+                raise SqlError(f"{name}: imports within imports, too deep to follow")
+            _add_imports(pool, file.dependency, dict(schema.references), added, depth + 1)
+            pool.AddSerializedFile(file.SerializeToString())
+        elif name in well_known:
+            pool.AddSerializedFile(well_known[name].DESCRIPTOR.serialized_pb)
+        elif name in _KNOWN_FILES:
+            pool.AddSerializedFile(ProtoReader(name, _KNOWN_FILES[name]).file().SerializeToString())
+        else:
+            raise SqlError(f"the schema imports {name}, which its references do not have")
+
+
+def message_class(descriptor: Any) -> Any:
+    return message_factory.GetMessageClass(descriptor)
+
+
+# ---- a type as columns
+
+
+def proto_columns(schema: RegisteredSchema, full_name: str | None) -> list[tuple[str, SqlType]]:
+    """The fields of a message, in upper case."""
+    file = proto_file(schema)
+    return _fields(file, file.message_at(file.place_of(full_name)), ())
+
+
+def _fields(file: ProtoFile, message: Any, above: tuple[str, ...]) -> list[tuple[str, SqlType]]:
+    if message.full_name in above:
+        raise SqlError(f"the message {message.full_name} holds itself: columns cannot")
+    inside = (*above, message.full_name)
+    return [(part.name.upper(), _column_type(file, part, inside)) for part in message.fields]
+
+
+def _column_type(file: ProtoFile, part: Any, above: tuple[str, ...]) -> SqlType:
+    if is_map(part):
+        key, value = part.message_type.fields
+        return map_of(_single_type(file, key, above), _single_type(file, value, above))
+    single = _single_type(file, part, above)
+    return array_of(single) if part.is_repeated else single
+
+
+def _single_type(file: ProtoFile, part: Any, above: tuple[str, ...]) -> SqlType:
+    if part.message_type is None:
+        return SqlType(kind="BYTES" if part.type == part.TYPE_BYTES else _COLUMN_KINDS[part.cpp_type])
+    name = part.message_type.full_name
+    if name == DECIMAL:
+        return decimal_of(*file.decimals.get(part.full_name, (38, 0)))
+    kinds = {TIMESTAMP: "TIMESTAMP", DATE: "DATE", TIME: "TIME", **WRAPPED}
+    if name in kinds:
+        return SqlType(kind=kinds[name])
+    return struct_of_fields(_fields(file, part.message_type, above))
+
+
+def is_map(part: Any) -> bool:
+    """A map of Protobuf, or a repeated message of key and value, as Kafka Connect writes one."""
+    kind = part.message_type
+    if kind is None or not part.is_repeated:
+        return False
+    is_entry = kind.name.endswith("Entry") and [inner.name for inner in kind.fields] == ["key", "value"]
+    return bool(kind.GetOptions().map_entry) or is_entry

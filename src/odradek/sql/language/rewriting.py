@@ -1,0 +1,62 @@
+"""A CREATE statement with more in it: columns that a schema has, ids of schemas. So that the text says all that it means."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from sqlglot import Token
+
+from odradek.sql.errors import SqlError
+from odradek.sql.language.dialect import tokens_of
+
+
+def with_columns(text: str, columns: Sequence[str]) -> str:
+    """`columns`: as they are written, such as ``ID` INTEGER KEY`. They stand after those that are there."""
+    tokens = tokens_of(text)
+    after_name = _after_name(tokens)
+    listed = ", ".join(columns)
+    if after_name < len(tokens) and tokens[after_name].text == "(":
+        end = tokens[_closing(tokens, after_name)].start
+        return f"{text[:end]}, {listed}{text[end:]}"
+    place = tokens[after_name - 1].end + 1
+    return f"{text[:place]} ({listed}){text[place:]}"
+
+
+def with_properties(text: str, properties: Mapping[str, int]) -> str:
+    """`properties`: more of the WITH clause."""
+    if not properties:
+        return text
+    listed = ", ".join(f"{name}={value}" for name, value in properties.items())
+    tokens = tokens_of(text)
+    place = _after_name(tokens)
+    if place < len(tokens) and tokens[place].text == "(":
+        place = _closing(tokens, place) + 1
+    if place < len(tokens) and tokens[place].text.upper() == "WITH":
+        closing = _closing(tokens, place + 1)
+        comma = "" if closing == place + 2 else ", "
+        end = tokens[closing].start
+        return f"{text[:end]}{comma}{listed}{text[end:]}"
+    end = tokens[place - 1].end + 1
+    return f"{text[:end]} WITH ({listed}){text[end:]}"
+
+
+def _after_name(tokens: Sequence[Token]) -> int:
+    """The place of what follows CREATE … STREAM name, or TABLE name."""
+    for place, token in enumerate(tokens):
+        if token.text.upper() in ("STREAM", "TABLE"):
+            has_condition = [part.text.upper() for part in tokens[place + 1 : place + 4]] == [
+                "IF",
+                "NOT",
+                "EXISTS",
+            ]
+            return place + (5 if has_condition else 2)
+    raise SqlError("only CREATE STREAM and CREATE TABLE have columns and properties")
+
+
+def _closing(tokens: Sequence[Token], opening: int) -> int:
+    depth = 0
+    for place in range(opening, len(tokens)):
+        depth += {"(": 1, ")": -1}.get(tokens[place].text, 0)
+        if depth == 0:
+            return place
+    raise SqlError("a bracket is opened and does not end")
