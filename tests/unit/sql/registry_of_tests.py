@@ -47,8 +47,13 @@ class HeldSchemas:
                 return 200, list(range(1, len(self.subjects[subject]) + 1))
             case ("GET", ["subjects", subject, "versions", version]) if subject in self.subjects:
                 place = -1 if version == "latest" else int(version) - 1
-                number = self.subjects[subject][place]
-                return 200, {"subject": subject, "id": number, "version": version, **self.schemas[number]}
+                schema_id = self.subjects[subject][place]
+                return 200, {
+                    "subject": subject,
+                    "id": schema_id,
+                    "version": version,
+                    **self.schemas[schema_id],
+                }
             case ("POST", ["subjects", subject, "versions"]):
                 return self._registered(subject, body)
             case ("DELETE", ["subjects", subject]) if subject in self.subjects:

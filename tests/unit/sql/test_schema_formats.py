@@ -90,8 +90,8 @@ def test_every_type_comes_back_through_a_registry(
 @pytest.mark.parametrize("name", ["AVRO", "PROTOBUF", "JSON_SR"])
 def test_a_schema_of_columns_has_these_columns(name: str) -> None:
     text = schema_text(FormatInfo(name=name), columns(ROW), is_key=False)
-    found = columns_of(RegisteredSchema(id=1, type=TYPES[name], text=text), None)
-    assert found == list(parse_type(ROW).fields)
+    read = columns_of(RegisteredSchema(id=1, type=TYPES[name], text=text), None)
+    assert read == list(parse_type(ROW).fields)
 
 
 @pytest.mark.parametrize("name", ["AVRO", "JSON_SR"])
@@ -147,7 +147,7 @@ def test_the_first_message_is_one_zero_byte_and_others_are_counted_and_listed(
 ) -> None:
     proto = 'syntax = "proto3"; package p; message First { int32 a = 1; } message Second { int32 a = 3; }'
     schema_id = held.register("t-value", proto, "PROTOBUF")
-    info = {"schema_id": schema_id, "registry": terms}
+    info: dict[str, Any] = {"schema_id": schema_id, "registry": terms}
     assert made("PROTOBUF", "STRUCT<A INT>", **info).encode({"A": 5}) == b"\0\0\0\0\x07\0\x08\x05"
     second = made("PROTOBUF", "STRUCT<A INT>", schema_name="p.Second", **info)
     assert second.encode({"A": 5}) == b"\0\0\0\0\x07\x02\x02\x18\x05"
@@ -193,9 +193,9 @@ def test_a_proto_file_of_others_has_columns(held: HeldSchemas, terms: SchemaRegi
     with_common(held)
     schema = SchemaRegistry(terms).latest("t-value")
     assert schema is not None
-    found = columns_of(schema, None)
-    assert not isinstance(found, SqlType)
-    assert [f"{name} {kind}" for name, kind in found] == [
+    columns = columns_of(schema, None)
+    assert not isinstance(columns, SqlType)
+    assert [f"{name} {kind}" for name, kind in columns] == [
         "CUSTOMER STRING",
         "COUNTS MAP<STRING, BIGINT>",
         "LINES ARRAY<STRUCT<`ITEM` STRING, `NUMBER` INTEGER>>",
@@ -270,9 +270,9 @@ FOREIGN_AVRO = {
 def test_an_avro_schema_of_others_is_read_and_written(held: HeldSchemas, terms: SchemaRegistryTerms) -> None:
     schema_id = held.register("t-value", json.dumps(FOREIGN_AVRO))
     schema = SchemaRegistry(terms).by_id(schema_id)
-    found = columns_of(schema, None)
-    assert not isinstance(found, SqlType)
-    shown = ", ".join(f"`{name}` {kind}" for name, kind in found)
+    columns = columns_of(schema, None)
+    assert not isinstance(columns, SqlType)
+    shown = ", ".join(f"`{name}` {kind}" for name, kind in columns)
     assert shown == (
         "`CUSTOMER` STRING, `COUNTS` MAP<STRING, BIGINT>, `STATE` STRING, `PLACED` TIMESTAMP, `BEFORE` STRING,"
         " `TAGS` ARRAY<STRING>, `NOTE` STRING"

@@ -175,6 +175,9 @@ def test_what_the_registry_does_not_allow_is_refused(
     held.register("avro-here-value", json.dumps(ORDER))
     with pytest.raises(ServerRefusal, match=says):
         client.execute(text)
+    client.execute(
+        "ASSERT NOT EXISTS TOPIC 'avro-here' TIMEOUT 0 SECONDS; ASSERT NOT EXISTS TOPIC x TIMEOUT 0 SECONDS;"
+    )
 
 
 def test_columns_of_a_source_with_a_schema_are_not_altered(client: RestClient) -> None:

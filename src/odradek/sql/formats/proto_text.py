@@ -62,18 +62,18 @@ class ProtoReader:
         """A FileDescriptorProto. SqlError for a text that is none."""
         file = descriptor_pb2.FileDescriptorProto(name=self._name)
         while self._next < len(self._tokens):
-            match self._take():
+            match self._next_token():
                 case "syntax" | "edition":
                     self._expect("=")
                     file.syntax = self._text()
                     self._is_proto3 = file.syntax == "proto3"
                     self._expect(";")
                 case "package":
-                    file.package = self._take()
+                    file.package = self._next_token()
                     self._expect(";")
                 case "import":
                     if self._peek() in ("public", "weak"):
-                        self._take()
+                        self._next_token()
                     file.dependency.append(self._text())
                     self._expect(";")
                 case "message":
@@ -91,11 +91,11 @@ class ProtoReader:
     def _message(self, message: Any, scope: str, depth: int) -> None:
         if depth > _DEPTH_MAX:
             raise SqlError(f"{self._name}: messages within messages, too deep to follow")
-        message.name = self._take()
+        message.name = self._next_token()
         path = f"{scope}.{message.name}" if scope else message.name
         self._expect("{")
         optional: list[Any] = []
-        while (token := self._take()) != "}":
+        while (token := self._next_token()) != "}":
             match token:
                 case "message" if self._peek(1) == "{":
                     self._message(message.nested_type.add(), path, depth + 1)
@@ -110,29 +110,31 @@ class ProtoReader:
                 case ";":
                     pass
                 case "optional" | "required" | "repeated":
-                    field = self._field(message, self._take(), path)
+                    field = self._field(message, self._next_token(), path)
                     field.label = {"optional": _OPTIONAL, "required": _REQUIRED, "repeated": _REPEATED}[token]
                     if token == "optional" and self._is_proto3:
                         optional.append(field)
                 case _:
                     self._field(message, token, path).label = _OPTIONAL
-        for (
-            field
-        ) in optional:  # a oneof of its own says whether the field is there; those stand after the others
+        # a oneof of its own says whether the field is there; those stand after the others
+        for field in optional:
             field.proto3_optional = True
             field.oneof_index = len(message.oneof_decl)
             message.oneof_decl.add(name=f"_{field.name}")
 
     def _field(self, message: Any, kind: str, path: str) -> Any:
-        field = message.field.add(name=self._take())
+        field = message.field.add(name=self._next_token())
         self._expect("=")
         field.number = self._number()
         self._set_type(field, kind)
         if self._peek() == "[":
             options = self._options()
-            found = {name.lower(): int(number) for name, number in DECIMAL_PARAMETERS.findall(options)}
-            if found:
-                self.decimals[f"{path}.{field.name}"] = (found.get("precision", 38), found.get("scale", 0))
+            parameters = {name.lower(): int(number) for name, number in DECIMAL_PARAMETERS.findall(options)}
+            if parameters:
+                self.decimals[f"{path}.{field.name}"] = (
+                    parameters.get("precision", 38),
+                    parameters.get("scale", 0),
+                )
         self._expect(";")
         return field
 
@@ -144,9 +146,9 @@ class ProtoReader:
 
     def _oneof(self, message: Any, path: str) -> None:
         place = len(message.oneof_decl)
-        message.oneof_decl.add(name=self._take())
+        message.oneof_decl.add(name=self._next_token())
         self._expect("{")
-        while (token := self._take()) != "}":
+        while (token := self._next_token()) != "}":
             if token == "option":
                 self._skip()
             elif token != ";":
@@ -155,9 +157,9 @@ class ProtoReader:
 
     def _map(self, message: Any, path: str) -> None:
         self._expect("<")
-        key = self._take()
+        key = self._next_token()
         self._expect(",")
-        value = self._take()
+        value = self._next_token()
         self._expect(">")
         field = self._field(message, "", path)
         name = "".join(part[:1].upper() + part[1:] for part in field.name.split("_")) + "Entry"
@@ -169,9 +171,9 @@ class ProtoReader:
         field.type_name, field.label = name, _REPEATED
 
     def _enum(self, enum: Any) -> None:
-        enum.name = self._take()
+        enum.name = self._next_token()
         self._expect("{")
-        while (token := self._take()) != "}":
+        while (token := self._next_token()) != "}":
             if token in ("option", "reserved"):
                 self._skip()
             elif token != ";":
@@ -189,22 +191,22 @@ class ProtoReader:
         place = self._next + ahead
         return self._tokens[place] if place < len(self._tokens) else ""
 
-    def _take(self) -> str:
+    def _next_token(self) -> str:
         if self._next >= len(self._tokens):
             raise SqlError(f"{self._name} is no .proto file: it ends too soon")
         self._next += 1
         return self._tokens[self._next - 1]
 
     def _expect(self, sign: str) -> None:
-        token = self._take()
+        token = self._next_token()
         if token != sign:
             raise SqlError(f"{self._name} is no .proto file: {token!r} stands where {sign!r} is needed")
 
     def _text(self) -> str:
-        return self._take().strip("\"'")
+        return self._next_token().strip("\"'")
 
     def _number(self) -> int:
-        token = self._take()
+        token = self._next_token()
         try:
             return int(token, 0)
         except ValueError:
@@ -214,7 +216,7 @@ class ProtoReader:
         """The text between square brackets."""
         start, depth = self._next, 0
         while True:
-            token = self._take()
+            token = self._next_token()
             depth += {"[": 1, "]": -1}.get(token, 0)
             if depth == 0:
                 return " ".join(self._tokens[start : self._next])
@@ -223,7 +225,7 @@ class ProtoReader:
         """To the end of a statement, or of the block that it has."""
         depth = 0
         while True:
-            token = self._take()
+            token = self._next_token()
             depth += {"{": 1, "}": -1}.get(token, 0)
             if depth == 0 and token in (";", "}"):
                 return

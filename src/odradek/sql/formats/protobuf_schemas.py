@@ -170,12 +170,12 @@ class ProtoFile:
         """The descriptor at these indexes. ValueError when there is none."""
         first, *rest = tuple(place) or (0,)
         try:
-            found = list(self.file.message_types_by_name.values())[first]
+            message = list(self.file.message_types_by_name.values())[first]
             for number in rest:
-                found = list(found.nested_types)[number]
+                message = list(message.nested_types)[number]
         except IndexError:
             raise ValueError(f"the schema has no message at {[first, *rest]}") from None
-        return found
+        return message
 
     def place_of(self, full_name: str | None) -> tuple[int, ...]:
         """The indexes of a message; None: of the first one. SqlError when there is none."""

@@ -19,8 +19,8 @@ from odradek.sql.types import SqlType
 _HEAD_BYTES: Final = 5
 
 
-class RowCodec(Protocol):
-    """What becomes of the bytes of a key or a value; `SqlRowCodec` says what values are like."""
+class RecordCodec(Protocol):
+    """The bytes of a key or a value as values of columns, and back; `SqlRowCodec` says what values are like."""
 
     @property
     def columns(self) -> tuple[tuple[str, SqlType], ...]: ...
@@ -114,7 +114,7 @@ def _as_spark(value: Any, kind: SqlType) -> Any:
     return value
 
 
-async def learn_all(codecs: Iterable[RowCodec], pieces: Iterable[Sequence[bytes | None]]) -> None:
+async def learn_all(codecs: Iterable[RecordCodec], pieces: Iterable[Sequence[bytes | None]]) -> None:
     """`pieces`: of each codec, what it decodes. OdradekError when the registry cannot be asked."""
     for codec, data in zip(codecs, pieces, strict=True):
         if isinstance(codec, SchemaRowCodec):

@@ -12,7 +12,7 @@ from odradek.sql.language.queries import NamedRelation, Query, SelectExpression,
 from odradek.sql.queries.answer import AnswerColumn
 from odradek.sql.queries.expressions import Compute, LocalScope, NeedsSpark, Row
 from odradek.sql.queries.row_codec import FORMATS, SqlRowCodec, UnreadableRecord, shown
-from odradek.sql.queries.schema_rows import RowCodec, SchemaRowCodec, learn_all
+from odradek.sql.queries.schema_rows import RecordCodec, SchemaRowCodec, learn_all
 from odradek.sql.types import BIGINT, INTEGER, SqlType
 
 _ONE_TIME: Final = struct.Struct(">q")
@@ -20,7 +20,7 @@ _TWO_TIMES: Final = struct.Struct(">qq")
 _TIME_MAX: Final = (1 << 63) - 1
 
 
-def codec_of(columns: tuple[tuple[str, SqlType], ...], form: FormatInfo, *, is_key: bool) -> RowCodec:
+def codec_of(columns: tuple[tuple[str, SqlType], ...], form: FormatInfo, *, is_key: bool) -> RecordCodec:
     """SqlError for columns that the format does not have."""
     if form.name not in FORMATS:
         return SchemaRowCodec(columns, form, is_key=is_key)
@@ -32,8 +32,8 @@ class SourceRows:
     """How the records of a source become rows."""
 
     source: Source
-    keys: RowCodec
-    values: RowCodec
+    keys: RecordCodec
+    values: RecordCodec
 
     @classmethod
     def of(cls, source: Source) -> SourceRows:

@@ -76,7 +76,7 @@ class StatementSchemas:
                 continue
             subject = f"{properties['KAFKA_TOPIC']}-{part}"
             registry = self._registry(formats[part], statement)
-            schema = await self._asked(
+            schema = await self._request(
                 statement,
                 lambda registry=registry, subject=subject, named=named: (  # type: ignore[misc]
                     registry.latest(subject) if named is None else registry.by_id(int(named))
@@ -110,17 +110,17 @@ class StatementSchemas:
             raise SqlError(f"schema {schema.id} is {schema.type}, not {format_name}", statement.position)
         full_name = properties.get(f"{part.upper()}_SCHEMA_FULL_NAME")
         try:
-            found = columns_of(schema, None if full_name is None else str(full_name))
+            columns = columns_of(schema, None if full_name is None else str(full_name))
         except SqlError as error:
             raise error.at(statement.position) from None
         if part == "value":
-            if isinstance(found, SqlType):
-                found = [("ROWVAL", found)]
-            return [f"`{name}` {kind}" for name, kind in found]
-        if isinstance(found, SqlType):
-            found = [(_ROW_KEY, found)]
+            if isinstance(columns, SqlType):
+                columns = [("ROWVAL", columns)]
+            return [f"`{name}` {kind}" for name, kind in columns]
+        if isinstance(columns, SqlType):
+            columns = [(_ROW_KEY, columns)]
         role = "KEY" if statement.kind == "stream" else "PRIMARY KEY"
-        return [f"`{name}` {kind} {role}" for name, kind in found]
+        return [f"`{name}` {kind} {role}" for name, kind in columns]
 
     # ---- ids
 
@@ -150,7 +150,7 @@ class StatementSchemas:
                 continue
             text = schema_text(info, _format_columns(created, part), is_key=part == "key")
             registry = self._registry(info.name, statement)
-            ids[f"{part.upper()}_SCHEMA_ID"] = await self._asked(
+            ids[f"{part.upper()}_SCHEMA_ID"] = await self._request(
                 statement,
                 lambda registry=registry, info=info, part=part, text=text: registry.register(  # type: ignore[misc]
                     f"{created.topic}-{part}", SCHEMA_TYPES[info.name], text
@@ -170,9 +170,9 @@ class StatementSchemas:
     async def is_registered(self, subject: str | None, schema_id: int | None, statement: Statement) -> bool:
         """Of ASSERT SCHEMA. SqlError."""
         registry = self._registry("ASSERT SCHEMA", statement)
-        return await self._asked(statement, lambda: registry.is_registered(subject, schema_id))
+        return await self._request(statement, lambda: registry.is_registered(subject, schema_id))
 
-    async def _asked(self, statement: Statement, request: Callable[[], T]) -> T:
+    async def _request(self, statement: Statement, request: Callable[[], T]) -> T:
         try:
             return await asyncio.to_thread(request)
         except (SchemaRegistryError, ValueError) as error:

@@ -128,6 +128,14 @@ class Statements:
             status = {"status": "SUCCESS", "message": first.message, "queryId": None}
             return entities.status_entity(statement.text + ";", identity, status, -1)
         starting: dict[str, dict[int, int]] = {}
+        declared = [
+            change.source
+            for change in first.changes
+            if isinstance(change, changes.SourceCreated) and change.source.query_id is None
+        ]
+        for source in declared:
+            await server.topics.check_declared(source)
+        complete = await server.schemas.with_ids(statement, first)  # a refused schema leaves no topic behind
         for change in first.changes:
             match change:
                 case changes.SourceCreated(source=source) if source.query_id is None:
@@ -136,7 +144,6 @@ class Statements:
                     assert planned.sink is not None
                     starting = await server.starting(planned.sources, properties)
                     await server.topics.ensure_sink(planned.sink, planned.sources[0])
-        complete = await server.schemas.with_ids(statement, first)
 
         def decide() -> SqlCommand | None:
             return (

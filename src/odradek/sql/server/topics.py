@@ -43,7 +43,7 @@ class SourceTopics:
             described = await admin.describe_topics(names) if names else {}
         return {name: [len(partition.replicas) for partition in described[name].partitions] for name in names}
 
-    async def ensure_declared(self, source: Source) -> None:
+    async def check_declared(self, source: Source) -> None:
         """Of CREATE STREAM or TABLE: the topic is there, or PARTITIONS says how to make it. SqlError."""
         present = await self.sizes(source.topic)
         if present is None:
@@ -52,12 +52,16 @@ class SourceTopics:
                     f"Kafka topic does not exist: {source.topic}",
                     hint="Write PARTITIONS=1 in the WITH clause to make it.",
                 )
-            await self._make(source, source.partitions)
         elif source.partitions is not None and source.partitions != present[0]:
             raise SqlError(
                 f"A Kafka topic with the name '{source.topic}' already exists, with different partition/replica"
                 f" configuration than required. KSQL expects {source.partitions} partitions (topic has {present[0]})"
             )
+
+    async def ensure_declared(self, source: Source) -> None:
+        """Make the topic of CREATE STREAM or TABLE if PARTITIONS says how. Idempotent."""
+        if source.partitions is not None:
+            await self._make(source, source.partitions)
 
     async def ensure_sink(self, sink: Source, first: Source) -> None:
         """Of a query: with as many partitions as what it reads first, unless WITH says another number."""
