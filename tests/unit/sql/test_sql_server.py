@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -273,3 +274,80 @@ def test_print_shows_the_windows_of_keys(
         assert printed_key == shown
     finally:
         client.execute("DROP STREAM windowed DELETE TOPIC;")
+
+
+def test_assert_values_finds_records_and_tombstones(client: RestClient, servers: str) -> None:
+    client.execute(
+        "CREATE TABLE held (id BIGINT PRIMARY KEY, name STRING, tags ARRAY<STRING>, price DECIMAL(4, 2))"
+        " WITH (KAFKA_TOPIC='held', VALUE_FORMAT='JSON', PARTITIONS=2);"
+        " INSERT INTO held (rowtime, id, name, tags, price) VALUES (7, 1, 'Ann', ARRAY['x'], 1.5);"
+        " INSERT INTO held (id) VALUES (2);"
+    )
+    with Producer(servers) as producer:
+        producer.send("held", None, key=(1).to_bytes(8, "big"))
+    met = client.execute(
+        "ASSERT VALUES held VALUES (1, 'Ann', ARRAY['x'], 1.50);"
+        " ASSERT VALUES held (rowtime, id, name, price, tags) VALUES (7, 1, 'Ann', 1.5, ARRAY['x']);"
+        " ASSERT VALUES held (id) VALUES (2); ASSERT NULL VALUES held (id) KEY (1); ASSERT NULL VALUES held KEY (1);"
+    )
+    assert [(entity["@type"], entity["name"]) for entity in met[::4]] == [
+        ("assert_values", "HELD"),
+        ("assert_null_values", "HELD"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "code", "says"),
+    [
+        (
+            "ASSERT VALUES kept (id, name) VALUES (1, 'Bob')",
+            41700,
+            "Expected ID = 1, NAME = 'Bob'.*NAME = 'Ann'",
+        ),
+        ("ASSERT VALUES kept (id) VALUES (1)", 41700, "NAME = NULL"),
+        ("ASSERT VALUES kept (rowtime, id, name) VALUES (6, 1, 'Ann')", 41700, "ROWTIME = 5"),
+        ("ASSERT NULL VALUES kept KEY (1)", 41700, "no such tombstone.*a record with a value"),
+        ("ASSERT VALUES bare (n) VALUES (1)", 41700, "It has no records"),
+        ("ASSERT NULL VALUES kept (name) KEY ('Ann')", 40001, "key columns only, and `NAME` is a value"),
+        (
+            "ASSERT VALUES kept (id, nane) VALUES (1, 'Ann')",
+            40001,
+            "`NANE` does not exist[^$]*Did you mean NAME",
+        ),
+        ("ASSERT VALUES kept (id, name) VALUES (1)", 40001, "a value for each column"),
+        ("ASSERT VALUES kept (id) VALUES ('one')", 40001, "Expected type BIGINT"),
+        ("ASSERT VALUES nothing VALUES (1)", 40001, "NOTHING does not exist"),
+        ("ASSERT VALUES headed (n) VALUES (1)", 40001, "which has headers"),
+    ],
+)
+def test_assert_values_says_what_is_there(client: RestClient, text: str, code: int, says: str) -> None:
+    client.execute(
+        "CREATE TABLE IF NOT EXISTS kept (id BIGINT PRIMARY KEY, name STRING)"
+        " WITH (KAFKA_TOPIC='kept', VALUE_FORMAT='JSON', PARTITIONS=1);"
+        " CREATE STREAM IF NOT EXISTS bare (n INT) WITH (KAFKA_TOPIC='bare', VALUE_FORMAT='JSON', PARTITIONS=1);"
+        " CREATE STREAM IF NOT EXISTS headed (n INT, h BYTES HEADER('h'))"
+        " WITH (KAFKA_TOPIC='bare', VALUE_FORMAT='JSON');"
+        " INSERT INTO kept (rowtime, id, name) VALUES (5, 1, 'Ann');"
+    )
+    timeout = "" if code == 40001 else " TIMEOUT 0 SECONDS"
+    with pytest.raises(ServerRefusal, match=says) as refused:
+        client.execute(f"{text}{timeout};")
+    assert refused.value.code == code
+
+
+def test_assert_values_waits_for_a_record_in_a_window(client: RestClient, servers: str) -> None:
+    client.execute(
+        "CREATE TABLE counted (k STRING PRIMARY KEY, n INT) WITH (KAFKA_TOPIC='counted', VALUE_FORMAT='JSON',"
+        " PARTITIONS=1, WINDOW_TYPE='TUMBLING', WINDOW_SIZE='10 SECONDS');"
+    )
+
+    def send() -> None:
+        with Producer(servers) as producer:
+            producer.send("counted", b'{"N": 2}', key=b"ann" + (5_000).to_bytes(8, "big"))
+
+    later = threading.Timer(0.3, send)
+    later.start()
+    client.execute(
+        "ASSERT VALUES counted (k, windowstart, windowend, n) VALUES ('ann', 5000, 15000, 2) TIMEOUT 20 SECONDS;"
+    )
+    later.join()

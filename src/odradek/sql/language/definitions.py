@@ -304,8 +304,14 @@ class DefinitionReader:
             names = reader.in_brackets(lambda: reader.name("the name of a column"))
         reader.choose("VALUES", "KEY")
         values = reader.in_brackets(lambda: reader.expression(_ends_value))
+        timeout_ms = self._timeout()
         return AssertValues(
-            source=source, columns=names, values=values, tombstone=word == "NULL", **self._common()
+            source=source,
+            columns=names,
+            values=values,
+            tombstone=word == "NULL",
+            timeout_ms=timeout_ms,
+            **self._common(),
         )
 
     def _timeout(self) -> int | None:

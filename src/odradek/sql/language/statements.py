@@ -298,9 +298,10 @@ class AssertSource(Statement):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AssertValues(Statement):
-    """ASSERT [NULL] VALUES name (columns) VALUES (…): the next record. `tombstone`: its value is null."""
+    """ASSERT VALUES name (columns) VALUES (…) [TIMEOUT …]: a record. ASSERT NULL VALUES … KEY (…): a `tombstone`."""
 
     source: str
     columns: tuple[str, ...]
     values: tuple[Constant, ...]
     tombstone: bool = False
+    timeout_ms: int | None = None

@@ -6,7 +6,7 @@ They see committed records only. A record that cannot be read is left out, and t
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Final
@@ -63,9 +63,9 @@ class TopicReading:
         last = {partition: offset.offset for partition, offset in ends.items()}
         return cls(consumer, last if to_end else None)
 
-    async def records(self) -> AsyncIterator[list[Any]]:
+    async def records(self) -> AsyncGenerator[list[Any]]:
         """Records as they come; an empty list when nothing came for a second. Of a reading to the end: by time."""
-        while not await self._is_at_end():
+        while self.ends is None or not await self.has_read(self.ends):
             records = await self.consumer.poll(_POLL_S, _POLL_RECORDS_MAX)
             if self.ends is not None:
                 ends = self.ends
@@ -76,10 +76,8 @@ class TopicReading:
                 ]
             yield sorted(records, key=lambda record: record.timestamp_ms)
 
-    async def _is_at_end(self) -> bool:
-        if self.ends is None:
-            return False
-        for partition, end in self.ends.items():
+    async def has_read(self, ends: Mapping[TopicPartition, int]) -> bool:
+        for partition, end in ends.items():
             if end > 0 and await self.consumer.position(partition) < end:
                 return False
         return True

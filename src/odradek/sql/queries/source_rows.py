@@ -77,6 +77,16 @@ class SourceRows:
             key, row["WINDOWSTART"], row["WINDOWEND"] = self._unwindowed(key)
         return self.filled(row, key, value)
 
+    def key_row(self, key: bytes | None, place: Mapping[str, int]) -> Row | None:
+        """The columns of a key alone; None when there is no key. UnreadableRecord."""
+        if key is None:
+            return None
+        row: dict[str, Any] = dict(place)
+        if self.source.window is not None:
+            key, row["WINDOWSTART"], row["WINDOWEND"] = self._unwindowed(key)
+        decoded = self.keys.decode(key) or []
+        return row | {name: value for (name, _), value in zip(self.keys.columns, decoded, strict=False)}
+
     def filled(self, row: dict[str, Any], key: bytes | None, value: bytes) -> Row | None:
         """`row` with the columns of key and value."""
         decoded = self.keys.decode(key)

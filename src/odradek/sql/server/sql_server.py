@@ -28,7 +28,7 @@ from odradek.sql.queries.builds import PersistentBuild, PlannedText, PushBuild
 from odradek.sql.queries.channel import StartPush, StartQuery
 from odradek.sql.queries.engine import PushedRows, SqlEngine
 from odradek.sql.queries.expressions import NeedsSpark
-from odradek.sql.queries.scan import LIMIT_REACHED, printed, scanned
+from odradek.sql.queries.scan import LIMIT_REACHED, TopicReading, printed, scanned
 from odradek.sql.queries.source_rows import SourceRows, selection
 from odradek.sql.queries.tables import TableViews, pulled
 from odradek.sql.schema_registry import SchemaRegistryTerms
@@ -345,6 +345,9 @@ class SqlServer:
 
     def _new_id(self) -> str:
         return f"transient_{self._entropy.uuid()}"
+
+    async def reading(self, topic: str) -> TopicReading:
+        return await TopicReading.begin(self.terms.servers, self._settings, topic, earliest=True, to_end=True)
 
     async def insert(self, target: str, row: Mapping[str, Any]) -> None:
         await self._statements.insert_json(target, row)

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Final, Protocol
 
 from odradek.client.producer.aio import AsyncProducer
 from odradek.sql import changes
-from odradek.sql.applying import apply, check_source
-from odradek.sql.catalog import Catalog, Source
+from odradek.sql.applying import apply
+from odradek.sql.catalog import Source
 from odradek.sql.errors import SqlError, nearest
 from odradek.sql.language import statements as language
 from odradek.sql.language.parsing import parse_one
@@ -22,37 +21,25 @@ from odradek.sql.queries.schema_rows import learn_all
 from odradek.sql.queries.source_rows import codec_of
 from odradek.sql.queries.tables import TableViews
 from odradek.sql.server import entities
+from odradek.sql.server.assertions import AssertionGround, Assertions
 from odradek.sql.server.command_topic import CommandTopic
 from odradek.sql.server.commands import SqlCommand
 from odradek.sql.server.entities import Entity, entity, plain_property
-from odradek.sql.server.refusals import ASSERT_FAILED, QUERY_ENDPOINT, RestRefusal
-from odradek.sql.server.schemas import StatementSchemas
+from odradek.sql.server.refusals import QUERY_ENDPOINT, RestRefusal
 from odradek.sql.server.state import ServiceState, command_id
-from odradek.sql.server.topics import SourceTopics
 from odradek.sql.types import BIGINT
 
-_ASSERT_S: Final = 1.0
-_LOOK_S: Final = 0.1
 Given = Mapping[str, str]
 
 
-class StatementGround(Protocol):
+class StatementGround(AssertionGround, Protocol):
     """What statements need of the server."""
-
-    @property
-    def catalog(self) -> Catalog: ...
 
     @property
     def state(self) -> ServiceState: ...
 
     @property
-    def topics(self) -> SourceTopics: ...
-
-    @property
     def commands(self) -> CommandTopic: ...
-
-    @property
-    def schemas(self) -> StatementSchemas: ...
 
     @property
     def views(self) -> TableViews: ...
@@ -77,15 +64,17 @@ class Statements:
 
     def __init__(self, server: StatementGround) -> None:
         self._server = server
+        assertions = Assertions(server)
         self._handlers: Final[dict[type[Statement], Callable[[Any], Awaitable[Entity | None]]]] = {
             language.InsertValues: self._insert_values,
             language.Describe: self._describe,
             language.DescribeAll: self._describe_all,
             language.DescribeFunction: self._describe_function,
             language.Explain: self._explain,
-            language.AssertTopic: self._assert_topic,
-            language.AssertSource: self._assert_source,
-            language.AssertSchema: self._assert_schema,
+            language.AssertTopic: assertions.topic,
+            language.AssertSource: assertions.source,
+            language.AssertSchema: assertions.schema,
+            language.AssertValues: assertions.values,
         }
 
     async def run(self, statement: Statement, properties: Given, variables: Given) -> Entity | None:
@@ -361,57 +350,6 @@ class Statements:
             planned = plan(catalog, statement.statement)
             described = entities.described_plan(planned, "", statement.statement.text, None, None)
         return entity("queryDescription", statement.text + ";", queryDescription=described)
-
-    async def _assert_source(self, statement: language.AssertSource) -> Entity:
-        problem = check_source(self._server.catalog, statement)
-        if problem is not None:
-            raise RestRefusal(ASSERT_FAILED, problem, statement=statement.text)
-        return entity(f"assert_{statement.kind}", statement.text + ";", name=statement.name)
-
-    async def _assert_schema(self, statement: language.AssertSchema) -> Entity:
-        """Wait until it holds, or the time is over."""
-        left_s = _ASSERT_S if statement.timeout_ms is None else statement.timeout_ms / 1000
-        subject, schema_id = statement.subject, statement.schema_id
-        while await self._server.schemas.is_registered(subject, schema_id, statement) != statement.exists:
-            if left_s <= 0:
-                said = "does not exist" if statement.exists else "exists"
-                named = " with ".join(
-                    [
-                        *([] if subject is None else [f"subject name {subject}"]),
-                        *([] if schema_id is None else [f"id {schema_id}"]),
-                    ]
-                )
-                raise RestRefusal(ASSERT_FAILED, f"Schema with {named} {said}.", statement=statement.text)
-            await asyncio.sleep(_LOOK_S)
-            left_s -= _LOOK_S
-        return entity(
-            "assert_schema", statement.text + ";", subject=subject, id=schema_id, exists=statement.exists
-        )
-
-    async def _assert_topic(self, statement: language.AssertTopic) -> Entity:
-        """Wait until it holds, or the time is over."""
-        left_s = _ASSERT_S if statement.timeout_ms is None else statement.timeout_ms / 1000
-        wanted = dict(statement.properties)
-        while True:
-            sizes = await self._server.topics.sizes(statement.topic)
-            if (sizes is not None) == statement.exists:
-                break
-            if left_s <= 0:
-                said = "does not exist" if statement.exists else "exists"
-                raise RestRefusal(ASSERT_FAILED, f"Topic {statement.topic} {said}.", statement=statement.text)
-            await asyncio.sleep(_LOOK_S)
-            left_s -= _LOOK_S
-        for name, actual in zip(("PARTITIONS", "REPLICAS"), sizes or (), strict=False):
-            if name in wanted and int(wanted[name]) != actual:
-                raise RestRefusal(
-                    ASSERT_FAILED,
-                    f"Mismatched configuration for topic {statement.topic}: For config {name.lower()}, expected"
-                    f" {wanted[name]} got {actual}.",
-                    statement=statement.text,
-                )
-        return entity(
-            "assert_topic", statement.text + ";", topicName=statement.topic, exists=statement.exists
-        )
 
 
 _COMMANDS: Final = (
