@@ -102,7 +102,7 @@ class Broker:
         self._config = config
         self._runtime = runtime
         self._open_registry = open_registry
-        self._background = BackgroundWork(runtime.offload)
+        self.background = BackgroundWork(runtime.offload)
         self._ending = asyncio.Lock()
         self._directories: LogManager | None = None
         self._registry: Registry | None = None
@@ -217,8 +217,8 @@ class Broker:
         await self._join(cluster, registry, directories, identity)
         self._identity = identity
         await self._listeners.make_first_users(cluster)
-        self._background.start(self._rounds(config, replicas))
-        self._background.import_handlers(self._handlers)
+        self.background.start(self._rounds(config, replicas))
+        self.background.import_handlers(self._handlers)
         _log.info(
             "broker_started",
             address=self.address,
@@ -376,7 +376,7 @@ class Broker:
             turns=broker.turns,
         )
         server.pace = partial(_pace, broker)
-        server.on_drained = self._background.return_free_memory
+        server.on_drained = self.background.return_free_memory
         broker.answer_room_bytes = server.answers.room_bytes
         broker.serve = dispatcher.handle
         advertised = {
@@ -425,7 +425,7 @@ class Broker:
                     ending.push_async_callback(part.close)
             if self._producer_ids is not None:
                 ending.callback(self._producer_ids.close)
-            ending.push_async_callback(self._background.stop)
+            ending.push_async_callback(self.background.stop)
             if replicas is not None:
                 ending.callback(replicas.stop_compacting)
             ending.push_async_callback(self._end_audit)

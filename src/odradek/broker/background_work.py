@@ -14,6 +14,8 @@ from odradek.runtime.real_process import return_free_memory
 from odradek.telemetry import events
 
 _log = events.get("broker")
+_RETURN_AFTER_SECONDS: Final = 1.0
+"""More is freed by then; each time takes some milliseconds in which other threads may wait for memory."""
 _IMPORT_AFTER_SECONDS: Final = 0.001
 INTERVAL_SECONDS_MIN: Final = 0.05
 
@@ -47,9 +49,15 @@ class BackgroundWork:
         self._tasks.append(asyncio.get_running_loop().create_task(_import_handlers(handlers)))
 
     def return_free_memory(self) -> None:
-        self._returning = asyncio.get_running_loop().create_task(
-            self._offload.run(return_free_memory), name="return free memory"
-        )
+        """Give freed memory back to the system, on another thread, soon: calls until then come to one."""
+        if self._returning is None or self._returning.done():
+            self._returning = asyncio.get_running_loop().create_task(
+                self._return_soon(), name="return free memory"
+            )
+
+    async def _return_soon(self) -> None:
+        if not await _set_within(self._stopping, _RETURN_AFTER_SECONDS):
+            await self._offload.run(return_free_memory)
 
     async def stop(self) -> None:
         """A round under way comes to its end: what it does on other threads must not go on behind our back."""

@@ -7,6 +7,7 @@ import gc
 import signal
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Final
 
 from odradek.broker.app import Broker
@@ -21,6 +22,9 @@ _WHOLE_COLLECTIONS_AFTER: Final = 10
 """Python's own."""
 _WHOLE_COLLECTIONS_NEVER: Final = 1 << 30
 _OLDEST_GENERATION: Final = 2
+_SWITCH_SECONDS: Final = 0.005
+"""Python's own."""
+_BUSY_SWITCH_SECONDS: Final = 0.001
 _LOOK_AGAIN: Final = 1.25
 """So many times the blocks of the last look at everything."""
 
@@ -77,7 +81,7 @@ async def _serve(config: BrokerConfig, lifeline: int | None) -> int:
         gc.callbacks.append(aside)
         gc.enable()
         broker.watch_loop()
-        broker.turns.on_busy = keep_collections_small
+        broker.turns.on_busy = partial(pace_memory, broker)
         first = await _first([stopped, failed])
     finally:
         if aside in gc.callbacks:
@@ -108,6 +112,17 @@ async def _first(waiters: Sequence[asyncio.Task[None]]) -> asyncio.Future[None]:
     for waiter in waiters:
         waiter.add_done_callback(settle)
     return await done
+
+
+def pace_memory(broker: Broker, is_busy: bool) -> None:
+    """Long requests make many objects: the collector looks at few of them meanwhile, and their memory goes back after them.
+
+    Threads that write and sync wait for the loop's thread less long meanwhile: each of their steps waits for Python's lock.
+    """
+    keep_collections_small(is_busy)
+    sys.setswitchinterval(_BUSY_SWITCH_SECONDS if is_busy else _SWITCH_SECONDS)
+    if not is_busy:
+        broker.background.return_free_memory()
 
 
 def keep_collections_small(is_busy: bool) -> None:

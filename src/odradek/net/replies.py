@@ -105,16 +105,17 @@ class ReplyQueue:
         while failed in self.slots:
             slot = self.slots.pop()
             if slot.pending is not None:
-                slot.pending.cancel()
+                _cancel(slot.pending)
             if slot.share is not None:
                 slot.share.release()
             self.parked_bytes -= slot.parked_bytes
+            slot.parked_bytes = 0
 
     def cancel(self) -> None:
         """No one reads replies any more: end the work on those that are pending."""
         for slot in self.slots:
             if slot.pending is not None:
-                slot.pending.cancel()
+                _cancel(slot.pending)
 
     def drop(self) -> None:
         """Let go of all memory at once."""
@@ -123,3 +124,8 @@ class ReplyQueue:
                 slot.share.release()
         self.slots.clear()
         self.drain()
+
+
+def _cancel(pending: asyncio.Future[Chunks | None]) -> None:
+    """After the first step of its task: a task that never makes one leaves the coroutine that it was given unawaited."""
+    pending.get_loop().call_soon(pending.cancel)

@@ -23,11 +23,13 @@ from collections.abc import (
     Iterator,
     Sequence,
 )
+from heapq import merge
 from typing import Any, Final, TypeVar
 
 S = TypeVar("S")
 T = TypeVar("T")
 H = TypeVar("H", bound=Hashable)
+C = TypeVar("C", str, int)
 
 FREE_SECONDS: Final = 0.001
 SLICE_SECONDS: Final = 0.002
@@ -174,6 +176,14 @@ class Turn:
             await self.step()
             seen.update(dict.fromkeys(some))
         return list(seen)
+
+    async def sort(self, items: Sequence[C]) -> list[C]:
+        """`sorted(items)`, in steps."""
+        runs = []
+        for some in slices(items, _PLAIN_ITEMS):
+            await self.step()
+            runs.append(sorted(some))
+        return runs[0] if len(runs) == 1 else await self.map(lambda element: element, merge(*runs))
 
     async def gather(self, work: Callable[[S], Awaitable[T]], items: Sequence[S]) -> list[T]:
         """What `work` comes to for each item, in order. A few are under way at once: each is a task."""

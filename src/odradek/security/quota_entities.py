@@ -16,6 +16,7 @@ from odradek.model.errors import ErrorCode, KafkaError
 USER: Final = "user"
 CLIENT_ID: Final = "client-id"
 IP: Final = "ip"
+ENTITY_TYPES: Final = (USER, CLIENT_ID, IP)
 
 Entity = tuple[tuple[str, str | None], ...]
 
@@ -55,7 +56,7 @@ def entity_of(parts: Iterable[tuple[str, str | None]]) -> Entity:
     """Checked: known types, each once, no empty names, addresses by themselves. INVALID_REQUEST otherwise."""
     results: dict[str, str | None] = {}
     for kind, name in parts:
-        if kind not in (USER, CLIENT_ID, IP):
+        if kind not in ENTITY_TYPES:
             raise _refused(f"quota entities of type {kind!r} do not exist: use {USER}, {CLIENT_ID} or {IP}")
         if kind in results:
             raise _refused(f"the quota entity names its {kind} more than once")
@@ -148,7 +149,7 @@ class Filter:
             raise _refused("a component of the filter has no entity type")
         if kind in self._components:
             raise _refused(f"the filter names {kind} more than once")
-        if kind not in (USER, CLIENT_ID, IP):
+        if kind not in ENTITY_TYPES:
             raise _refused(f"quota entities of type {kind!r} do not exist", ErrorCode.UNSUPPORTED_VERSION)
         if match not in tuple(Match):
             raise _refused(f"match type {match} is not known: 0 is exact, 1 the default, 2 any name")

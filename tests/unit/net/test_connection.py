@@ -1,8 +1,10 @@
 """Connections over real sockets: order of replies, back-pressure, limits, half-closed peers."""
 
 import asyncio
+import gc
 import socket
 import struct
+import warnings
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
 from itertools import groupby
@@ -54,7 +56,10 @@ class Echo:
             await asyncio.sleep(0)
             return [framed(payload)]
 
-        return work()
+        async def finish(begun: Awaitable[Chunks | None]) -> Chunks | None:
+            return await begun
+
+        return finish(work())
 
 
 @asynccontextmanager
@@ -495,3 +500,21 @@ async def test_connections_with_many_requests_take_turns_and_one_with_a_single_r
     assert max(len(list(run)) for _, run in groupby(both_wait)) <= 4
     assert both_wait.count(b"a") == pytest.approx(both_wait.count(b"b"), rel=0.2)
     assert served.index(b"c") < count, "it is served while both of the others have many left"
+
+
+async def test_a_request_whose_client_is_gone_before_its_first_step_leaves_no_coroutine_unawaited() -> None:
+    class Gone(Echo):
+        def handle(self, connection: Connection, frame: memoryview) -> Reply:
+            connection.abort()
+            return super().handle(connection, frame)
+
+    echo = Gone()
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        async with serving(echo) as (_, port), connected(port) as (reader, writer):
+            writer.write(framed(b"task:1"))
+            await until(lambda: echo.handled)
+            async with asyncio.timeout(20):
+                assert await reader.read() == b""
+        gc.collect()
+    assert [str(warning.message) for warning in caught if "never awaited" in str(warning.message)] == []

@@ -165,3 +165,10 @@ async def test_each_element_is_there_once_in_the_order_of_its_first_place() -> N
     names = [f"name-{number % 5000}" for number in range(20_000)]
     assert await turn.unique(names) == names[:5000]
     assert await turn.unique([]) == []
+
+
+@pytest.mark.parametrize("count", [0, 1, 4096, 10_000])
+async def test_a_sort_in_steps_sorts(count: int) -> None:
+    numbers = [(number * 7919) % 10_007 for number in range(count)]
+    turn = Turns(Clock()).begin()
+    assert await turn.sort(numbers) == sorted(numbers)

@@ -96,6 +96,9 @@ def listed(batches: Iterable[StateBatch]) -> list[Batch]:
     ]
 
 
+_STATES: Final = {int(state): state for state in RecordState}
+
+
 class SomeBatch(Protocol):
     """As records and requests have it."""
 
@@ -117,9 +120,9 @@ def unlisted(batches: Iterable[SomeBatch]) -> list[StateBatch]:
     try:
         return [
             StateBatch(
-                batch.first_offset, batch.last_offset, RecordState(batch.delivery_state), batch.delivery_count
+                batch.first_offset, batch.last_offset, _STATES[batch.delivery_state], batch.delivery_count
             )
             for batch in batches
         ]
-    except ValueError as error:
-        raise MalformedMessage(f"a share group's state: {error}") from None
+    except KeyError as error:
+        raise MalformedMessage(f"a share group's state: there is no delivery state {error}") from None

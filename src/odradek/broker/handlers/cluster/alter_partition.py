@@ -21,7 +21,7 @@ from odradek.protocol.messages.cluster.alter_partition import (
     PartitionResult,
     TopicResult,
 )
-from odradek.runtime.turns import slices
+from odradek.runtime.turns import Turn, slices
 
 _SINCE_EPOCHS: Final = 3
 _AT_ONCE: Final = 250
@@ -36,7 +36,9 @@ async def handle(
     for topic in request.topics:
         for partition in topic.partitions:
             await turn.step()
-            proposals[topic.topic_id, partition.partition_index] = _proposal(partition, context.api_version)
+            proposals[topic.topic_id, partition.partition_index] = await _proposal(
+                turn, partition, context.api_version
+            )
     outcomes: dict[tuple[UUID, int], PartitionImage | KafkaError] = {}
     try:
         for some in slices(list(proposals.items()), _AT_ONCE):
@@ -57,14 +59,17 @@ async def handle(
     )
 
 
-def _proposal(data: PartitionData, version: int) -> ProposedIsr:
-    isr = tuple((BrokerId(member.broker_id), member.broker_epoch) for member in data.new_isr_with_epochs)
+async def _proposal(turn: Turn, data: PartitionData, version: int) -> ProposedIsr:
     if version < _SINCE_EPOCHS:
-        isr = tuple((BrokerId(broker), -1) for broker in data.new_isr)
+        isr = await turn.map(lambda broker: (BrokerId(broker), -1), data.new_isr)
+    else:
+        isr = await turn.map(
+            lambda member: (BrokerId(member.broker_id), member.broker_epoch), data.new_isr_with_epochs
+        )
     return ProposedIsr(
         leader_epoch=data.leader_epoch,
         partition_epoch=data.partition_epoch,
-        isr=isr,
+        isr=tuple(isr),
         recovering=data.leader_recovery_state == _RECOVERING,
     )
 

@@ -47,11 +47,13 @@ from odradek.telemetry.levels import loggers
 async def handle(
     broker: BrokerContext, context: RequestContext, request: DescribeConfigsRequest
 ) -> DescribeConfigsResponse:
-    unique = {
-        (resource.resource_type, resource.resource_name, tuple(resource.configuration_keys or ())): resource
-        for resource in request.resources
-    }
-    results = await broker.turns.begin().map(partial(_describe, broker, request), unique.values())
+    turn = broker.turns.begin()
+    unique = {}
+    for resource in request.resources:
+        await turn.step()
+        keys = tuple(resource.configuration_keys or ())
+        unique[resource.resource_type, resource.resource_name, keys] = resource
+    results = await turn.map(partial(_describe, broker, request), unique.values())
     return DescribeConfigsResponse(results=results)
 
 

@@ -14,7 +14,7 @@ What depends on the end waits for records that were acknowledged with acks=1 and
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Collection, Generator, Iterable
 from functools import partial
 
 from odradek.broker.context import ApiHandler, BrokerContext, RequestContext
@@ -29,7 +29,7 @@ from odradek.protocol.messages.data.list_offsets import (
     ListOffsetsTopicResponse,
 )
 from odradek.replication.partition import Partition
-from odradek.runtime.turns import Turn
+from odradek.runtime.turns import Turn, in_one_go
 from odradek.storage.segment.at_hand import NotAtHand, ReadProgress, read_off_loop
 
 _LATEST, _EARLIEST, _MAX_TIMESTAMP, _EARLIEST_LOCAL, _LATEST_TIERED, _EARLIEST_PENDING = (
@@ -69,7 +69,7 @@ def handle(
 def _answer_few(
     broker: BrokerContext, context: RequestContext, request: ListOffsetsRequest
 ) -> ListOffsetsResponse:
-    response = _answers(broker, context, request)
+    response = _answers(broker, context, request, in_one_go(_named_twice(request)))
     return ListOffsetsResponse(
         topics=[
             ListOffsetsTopicResponse(
@@ -110,7 +110,7 @@ async def _answer_in_turns(
     broker: BrokerContext, turn: Turn, context: RequestContext, request: ListOffsetsRequest
 ) -> ListOffsetsResponse:
     topics = []
-    response = _answers(broker, context, request)
+    response = _answers(broker, context, request, await turn.drive(_named_twice(request)))
     for topic in request.topics:
         await turn.step()
         partitions = []
@@ -135,16 +135,13 @@ def _add_end_asked_for(
 
 
 def _answers(
-    broker: BrokerContext, context: RequestContext, request: ListOffsetsRequest
+    broker: BrokerContext,
+    context: RequestContext,
+    request: ListOffsetsRequest,
+    twice: Collection[tuple[str, int]],
 ) -> Callable[[str, ListOffsetsPartition, ReadProgress], ListOffsetsPartitionResponse]:
     """What answers for a partition of a topic. One that the request names twice is refused."""
     committed_only = request.isolation_level == _READ_COMMITTED
-    named: set[tuple[str, int]] = set()
-    twice: set[tuple[str, int]] = set()
-    for topic in request.topics:
-        for wanted in topic.partitions:
-            place = topic.name, wanted.partition_index
-            (twice if place in named else named).add(place)
 
     def answer(name: str, wanted: ListOffsetsPartition, beside: ReadProgress) -> ListOffsetsPartitionResponse:
         index = wanted.partition_index
@@ -153,6 +150,18 @@ def _answers(
         return _answer(broker, context, name, wanted, beside, committed_only=committed_only)
 
     return answer
+
+
+def _named_twice(request: ListOffsetsRequest) -> Generator[None, None, set[tuple[str, int]]]:
+    """Topics and partitions that the request names more than once."""
+    named: set[tuple[str, int]] = set()
+    twice: set[tuple[str, int]] = set()
+    for topic in request.topics:
+        for wanted in topic.partitions:
+            yield
+            place = topic.name, wanted.partition_index
+            (twice if place in named else named).add(place)
+    return twice
 
 
 def _unique(topic: ListOffsetsTopic) -> Iterable[ListOffsetsPartition]:

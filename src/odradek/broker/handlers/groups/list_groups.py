@@ -17,8 +17,9 @@ async def handle(
         groups = await broker.groups.list_all()
     except KafkaError as error:
         return ListGroupsResponse(error_code=error.code)
-    states = {state.lower() for state in request.states_filter}
-    kinds = {kind.lower() for kind in request.types_filter}
+    turn = broker.turns.begin()
+    states = frozenset(await turn.map(str.lower, request.states_filter))
+    kinds = frozenset(await turn.map(str.lower, request.types_filter))
     return ListGroupsResponse(
         groups=[
             ListedGroup(

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
+from operator import attrgetter
+
 from odradek.broker.authorization import TOPIC_OPERATIONS
 from odradek.broker.context import ApiHandler, BrokerContext, RequestContext
 from odradek.broker.handlers.metadata.metadata import alive_brokers, is_valid_name, leader_and_offline
@@ -17,16 +20,21 @@ from odradek.protocol.messages.metadata.describe_topic_partitions import (
 )
 
 
-def handle(
+async def handle(
     broker: BrokerContext, context: RequestContext, request: DescribeTopicPartitionsRequest
 ) -> DescribeTopicPartitionsResponse:
-    names = sorted({topic.name for topic in request.topics} or broker.image.topics)
+    turn = broker.turns.begin()
+    asked = await turn.unique(await turn.map(attrgetter("name"), request.topics))
+    names = await turn.sort(asked or list(broker.image.topics))
     cursor = request.cursor
     first_partition = 0
     if cursor is not None:
-        if cursor.partition_index < 0 or (request.topics and cursor.topic_name not in names):
-            return DescribeTopicPartitionsResponse(topics=[_refused(topic.name) for topic in request.topics])
-        names = [name for name in names if name >= cursor.topic_name]
+        first = bisect_left(names, cursor.topic_name)
+        is_named = first < len(names) and names[first] == cursor.topic_name
+        if cursor.partition_index < 0 or (request.topics and not is_named):
+            refused = await turn.map(lambda topic: _refused(topic.name), request.topics)
+            return DescribeTopicPartitionsResponse(topics=refused)
+        names = names[first:]
         if names and names[0] == cursor.topic_name:
             first_partition = cursor.partition_index
     room = min(
@@ -34,6 +42,7 @@ def handle(
     )
     topics: list[DescribeTopicPartitionsResponseTopic] = []
     for name in names:
+        await turn.step()
         if room == 0:
             return DescribeTopicPartitionsResponse(
                 topics=topics, next_cursor=Cursor(topic_name=name, partition_index=0)

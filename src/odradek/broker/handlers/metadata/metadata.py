@@ -11,6 +11,7 @@ import asyncio
 from collections.abc import Awaitable, Iterable
 from functools import partial
 from typing import NamedTuple
+from uuid import UUID
 
 from odradek.broker.authorization import CLUSTER_OPERATIONS, NOT_ASKED, TOPIC_OPERATIONS
 from odradek.broker.context import ApiHandler, BrokerContext, RequestContext
@@ -170,7 +171,11 @@ async def _answer_in_turns(
     image = broker.image
     selected: list[TopicImage | MetadataResponseTopic] = list(image.topics.values())
     if not _wants_all(context, request.topics):
-        selected = await turn.map(lambda wanted: _one(image, wanted, errors), _unique(request.topics or ()))
+        wanted: dict[tuple[str | None, UUID], MetadataRequestTopic] = {}
+        for request_topic in request.topics or ():
+            await turn.step()
+            wanted[request_topic.name, request_topic.topic_id] = request_topic
+        selected = await turn.map(lambda topic: _one(image, topic, errors), wanted.values())
     shape = _Shape(request.include_topic_authorized_operations, alive_brokers(broker))
     topics = []
     for topic in selected:

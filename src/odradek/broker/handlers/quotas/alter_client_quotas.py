@@ -18,7 +18,15 @@ from odradek.protocol.messages.quotas.alter_client_quotas import (
     EntryResult,
 )
 from odradek.runtime.turns import Turn
-from odradek.security.quota_entities import Entity, QuotaChange, changed, check_change, entity_of
+from odradek.security.quota_entities import (
+    ENTITY_TYPES,
+    Entity,
+    QuotaChange,
+    QuotaKind,
+    changed,
+    check_change,
+    entity_of,
+)
 from odradek.security.quotas import Limits
 
 ENTITIES_MAX: Final = 10_000
@@ -36,7 +44,8 @@ async def handle(
     turn = broker.turns.begin()
     for entry in request.entries:
         await turn.step()
-        named = tuple(sorted(((part.entity_type, part.entity_name) for part in entry.entity), key=str))
+        parts = entry.entity[: len(ENTITY_TYPES) + 1]  # whatever else it names: it is refused
+        named = tuple(sorted(((part.entity_type, part.entity_name) for part in parts), key=str))
         try:
             if named in entries:
                 raise KafkaError(ErrorCode.INVALID_REQUEST, "the request names this quota entity twice")
@@ -60,6 +69,15 @@ async def handle(
 
 
 def _checked(entry: EntryData) -> tuple[Entity, list[QuotaChange]]:
+    for elements, count_max, name in (
+        (entry.entity, len(ENTITY_TYPES), "parts of an entity"),
+        (entry.ops, len(QuotaKind), "quotas"),
+    ):
+        if len(elements) > count_max:
+            raise KafkaError(
+                ErrorCode.INVALID_REQUEST,
+                f"the entry has {len(elements)} {name}: there are at most {count_max}",
+            )
     entity = entity_of((part.entity_type, part.entity_name) for part in entry.entity)
     changes = [QuotaChange(op.key, None if op.remove else op.value) for op in entry.ops]
     named = {change.key for change in changes}

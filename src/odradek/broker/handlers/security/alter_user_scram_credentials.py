@@ -7,6 +7,7 @@ in one step, and known to every broker before the answer.
 from __future__ import annotations
 
 from collections import Counter
+from operator import attrgetter
 from typing import Final
 
 from odradek.broker.context import ApiHandler, BrokerContext, RequestContext
@@ -47,7 +48,11 @@ async def handle(
                 )
         except KafkaError as error:
             refused[alteration.name] = error.as_outcome()
-    wanted = [alteration for alteration in alterations if alteration.name not in refused]
+    wanted: list[Alteration] = []
+    for alteration in alterations:
+        await turn.step()
+        if alteration.name not in refused:
+            wanted.append(alteration)
     if wanted:
         seed = broker.runtime.entropy.uuid().hex + broker.runtime.entropy.uuid().hex
         try:
@@ -56,7 +61,7 @@ async def handle(
             )
         except KafkaError as error:
             refused.update(dict.fromkeys((alteration.name for alteration in wanted), error.as_outcome()))
-    names = dict.fromkeys(alteration.name for alteration in alterations)
+    names = await turn.unique(await turn.map(attrgetter("name"), alterations))
     return AlterUserScramCredentialsResponse(
         results=await turn.map(lambda name: _result(name, refused.get(name)), names)
     )

@@ -27,7 +27,7 @@ async def handle(
     try:
         check_keeps_acls(broker)
     except KafkaError as error:
-        return CreateAclsResponse(results=[_refused(error) for _ in request.creations])
+        return CreateAclsResponse(results=[_refused(error)] * len(request.creations))
     turn = broker.turns.begin()
     results = [_MADE] * len(request.creations)
     parts: dict[int, list[tuple[int, Acl]]] = {}

@@ -27,7 +27,7 @@ async def handle(
     try:
         check_keeps_acls(broker)
     except KafkaError as error:
-        return DeleteAclsResponse(filter_results=[_refused(error) for _ in request.filters])
+        return DeleteAclsResponse(filter_results=[_refused(error)] * len(request.filters))
     turn = broker.turns.begin()
     outcomes: list[dict[Acl, None] | KafkaError] = []
     filters: list[tuple[int, AclFilter]] = []

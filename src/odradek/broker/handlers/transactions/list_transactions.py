@@ -6,7 +6,7 @@ id must match (KIP-1152), in RE2's syntax and, as there, in linear time.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Final
 
 from odradek.broker.context import ApiHandler, BrokerContext, RequestContext
@@ -18,6 +18,7 @@ from odradek.protocol.messages.transactions.list_transactions import (
     TransactionState,
 )
 from odradek.transactions.state import STATES_BY_TITLE, Transaction
+from odradek.transactions.state import TransactionState as TransactionStatus
 
 _ANY_DURATION: Final = -1
 _ASCII: Final = frozenset(map(chr, range(128)))
@@ -26,13 +27,17 @@ _ASCII: Final = frozenset(map(chr, range(128)))
 async def handle(
     broker: BrokerContext, context: RequestContext, request: ListTransactionsRequest
 ) -> ListTransactionsResponse:
-    unknown = [
-        state_filter
-        for state_filter in dict.fromkeys(request.state_filters)
-        if state_filter not in STATES_BY_TITLE
-    ]
+    turn = broker.turns.begin()
+    unknown: list[str] = []
+    states: set[TransactionStatus] = set()
+    for title in await turn.unique(request.state_filters):
+        await turn.step()
+        if title in STATES_BY_TITLE:
+            states.add(STATES_BY_TITLE[title])
+        else:
+            unknown.append(title)
     try:
-        listed = await broker.transactions.select(_filter(request, broker.runtime.clock.wall_ms()))
+        listed = await broker.transactions.select(_filter(request, states, broker.runtime.clock.wall_ms()))
         listed = _matching(listed, request.transactional_id_pattern)
     except KafkaError as error:
         return ListTransactionsResponse(error_code=error.code, unknown_state_filters=unknown)
@@ -50,12 +55,9 @@ async def handle(
     )
 
 
-def _filter(request: ListTransactionsRequest, now_ms: int) -> Callable[[str, Transaction], bool]:
-    states = {
-        STATES_BY_TITLE[state_filter]
-        for state_filter in request.state_filters
-        if state_filter in STATES_BY_TITLE
-    }
+def _filter(
+    request: ListTransactionsRequest, states: Collection[TransactionStatus], now_ms: int
+) -> Callable[[str, Transaction], bool]:
     producer_ids = set(request.producer_id_filters)
 
     def wanted(transactional_id: str, transaction: Transaction) -> bool:
