@@ -97,7 +97,7 @@ FACES: Final = (
         parts=VIEWS / "sync_parts.py",
         title="The synchronous view of a table: it follows the topic on a thread of its own.",
         waits=("self._reads",),
-        words=(("LoopReads", "CallerReads"),),
+        words=(("OffloadedReads", "BlockingReads"),),
     ),
 )
 

@@ -1,7 +1,7 @@
 """Brokers that die: how long nothing is acknowledged, and how long until one that comes back has caught up.
 
 Counted is the time from kill -9 to the first acknowledgement (acks=all) of a record that was sent after it: for a plain client
-that asks without pause (`knocking.py`), and at the same time for librdkafka, which asks when it sees fit. Each case has a topic
+that asks without pause (`probing.py`), and at the same time for librdkafka, which asks when it sees fit. Each case has a topic
 of its own, so that who leads and who controls is known.
 """
 
@@ -15,10 +15,10 @@ from typing import Final
 import confluent_kafka as ck
 
 from benchmarks import load
-from benchmarks.cluster.asking import Asker, all_in_sync, controller_of, until
-from benchmarks.cluster.knocking import Knocker
+from benchmarks.cluster.blocking_client import BlockingClient, all_in_sync, controller_of, until
 from benchmarks.cluster.nodes import BROKERS, Cluster
 from benchmarks.cluster.plan import WAIT_SECONDS, ClusterPlan, Up, led_topic
+from benchmarks.cluster.probing import ProbeWriter
 from benchmarks.samples import Better, Sample
 
 WRITER_SETTINGS: Final[dict[str, object]] = {
@@ -79,9 +79,9 @@ def _killed(
 
 
 def seconds_to_next_ack(cluster: Cluster, topic: str, strike: Callable[[], None]) -> tuple[float, float]:
-    """From `strike` to the first acknowledgement of a record that was sent after it: for a knocker, for librdkafka."""
+    """From `strike` to the first acknowledgement of a record that was sent after it: for a probe, for librdkafka."""
     producer = ck.Producer({**WRITER_SETTINGS, "bootstrap.servers": cluster.bootstrap})
-    knocker = Knocker(cluster, topic)
+    probe = ProbeWriter(cluster, topic)
     before: list[float] = []
     after: list[float] = []
 
@@ -97,18 +97,18 @@ def seconds_to_next_ack(cluster: Cluster, topic: str, strike: Callable[[], None]
             producer.produce(topic, _VALUE, partition=0, on_delivery=note)
             producer.poll(_PACE_SECONDS)
 
-    knocker.begin()
+    probe.begin()
     try:
         ends = time.monotonic() + _BEFORE_SECONDS
         send_until(lambda: bool(before) and time.monotonic() > ends, before)
         struck = time.perf_counter()
         strike()
-        send_until(lambda: bool(after) and knocker.since(struck) is not None, after)
+        send_until(lambda: bool(after) and probe.since(struck) is not None, after)
     finally:
         producer.purge()
         producer.flush(5)
-        knocker.stop()
-    plain = knocker.since(struck)
+        probe.stop()
+    plain = probe.since(struck)
     assert plain is not None
     return plain, after[0] - struck
 
@@ -127,7 +127,7 @@ def catching_up(item: Up, plan: ClusterPlan, round_number: int) -> Iterator[Samp
                 cluster.bootstrap, topic, count=count, value_bytes=_MISSED_VALUE_BYTES, acks="all"
             )
             os.sync()
-            with Asker(cluster.address(controller)) as asker:
+            with BlockingClient(cluster.address(controller)) as asker:
                 started = time.perf_counter()
                 cluster.launch(victim)
                 until(
@@ -154,7 +154,7 @@ def revive(cluster: Cluster) -> None:
 def in_sync(cluster: Cluster, topic: str | None, count: int) -> None:
     """Return when every broker says that the partitions are led and in sync."""
     for broker in BROKERS:
-        with Asker(cluster.address(broker)) as asker:
+        with BlockingClient(cluster.address(broker)) as asker:
             until(
                 lambda asker=asker: all_in_sync(asker, topic, count),  # type: ignore[misc]
                 "getting everyone in sync",

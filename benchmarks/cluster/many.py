@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Final
 
-from benchmarks.cluster.asking import Asker, all_in_sync, until
+from benchmarks.cluster.blocking_client import BlockingClient, all_in_sync, until
 from benchmarks.cluster.nodes import BROKERS, Cluster
 from benchmarks.cluster.plan import ClusterPlan, Up, many_topics
 from benchmarks.measures import REST_SECONDS
@@ -29,7 +29,7 @@ def many(item: Up, plan: ClusterPlan, round_number: int) -> Iterator[Sample]:
     time.sleep(REST_SECONDS)
     yield from _memory(item, round_number, "at rest, mean of three")
     os.sync()
-    with Asker(cluster.address(BROKERS[0])) as asker:
+    with BlockingClient(cluster.address(BROKERS[0])) as asker:
         started = time.perf_counter()
         asker.create(many_topics(plan.topics, 1, "single"))
         made = time.perf_counter() - started
@@ -66,7 +66,7 @@ def _memory(item: Up, round_number: int, condition: str) -> Iterator[Sample]:
 def _fill(cluster: Cluster, plan: ClusterPlan) -> int:
     """Make more topics, until there are as many partitions as the plan says; how many there are."""
     count = plan.topics
-    with Asker(cluster.address(BROKERS[0])) as asker:
+    with BlockingClient(cluster.address(BROKERS[0])) as asker:
         while count < plan.partitions:
             partitions = min(_TOPIC_PARTITIONS, plan.partitions - count)
             asker.create(many_topics(1, partitions, f"wide-{count}"))
@@ -82,21 +82,21 @@ def _restarted(cluster: Cluster, count: int) -> tuple[float, float]:
         cluster.launch(broker)
     for broker in BROKERS:
         cluster.wait_until_ready(broker)
-    with Asker(cluster.address(BROKERS[0])) as asker:
+    with BlockingClient(cluster.address(BROKERS[0])) as asker:
         _until(lambda: _all_led(asker, count), "leading all partitions")
         led = time.perf_counter() - started
         _until_in_sync(asker, count)
     return led, time.perf_counter() - started
 
 
-def _all_led(asker: Asker, count: int) -> bool:
+def _all_led(asker: BlockingClient, count: int) -> bool:
     partitions = asker.partitions(None)
     return len(partitions) >= count and all(
         not item.error_code and item.leader_id >= 0 for item in partitions
     )
 
 
-def _until_in_sync(asker: Asker, count: int) -> None:
+def _until_in_sync(asker: BlockingClient, count: int) -> None:
     _until(lambda: all_in_sync(asker, None, count), f"getting {count:,} partitions in sync")
 
 

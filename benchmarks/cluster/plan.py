@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Final
 
-from benchmarks.cluster.asking import Asker, all_in_sync, new_topic, placed_topic, until
+from benchmarks.cluster.blocking_client import BlockingClient, all_in_sync, new_topic, placed_topic, until
 from benchmarks.cluster.nodes import BROKERS, Cluster
 from benchmarks.samples import Better, Sample
 
@@ -111,10 +111,10 @@ def led_topic(cluster: Cluster, placements: list[tuple[int, ...]]) -> Iterator[s
     """A topic with these replicas, the first of each leading, all in sync; deleted at the end."""
     name = f"bench-{next(_names)}"
     leaders = [brokers[0] for brokers in placements]
-    with Asker(cluster.address(leaders[-1])) as asker:
+    with BlockingClient(cluster.address(leaders[-1])) as asker:
         asker.create([placed_topic(name, placements)])
     for broker in BROKERS:
-        with Asker(cluster.address(broker)) as asker:
+        with BlockingClient(cluster.address(broker)) as asker:
             until(
                 lambda asker=asker: all_in_sync(asker, name, len(placements), leaders=leaders),  # type: ignore[misc]
                 f"bringing up topic {name}",
@@ -129,7 +129,7 @@ def led_topic(cluster: Cluster, placements: list[tuple[int, ...]]) -> Iterator[s
 def _delete(cluster: Cluster, name: str) -> None:
     for broker in BROKERS:
         try:
-            with Asker(cluster.address(broker)) as asker:
+            with BlockingClient(cluster.address(broker)) as asker:
                 asker.delete(name)
         except OSError:  # this one is not up: ask another
             continue

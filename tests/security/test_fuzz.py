@@ -6,7 +6,7 @@ import pytest
 from tests.security.fuzz.mutations import mutated, seeds_of
 from tests.security.fuzz.targets import TARGETS
 
-from odradek.security.sasl.exchange import ExchangeStep, LoggedIn
+from odradek.security.sasl.exchange import ExchangeStep, LoginSuccess
 from odradek.security.sasl.plain import PlainServer
 
 EXECUTIONS = 300
@@ -26,7 +26,7 @@ def test_no_bytes_log_in_or_break_what_reads_them(name: str) -> None:
 
 def test_a_target_sees_a_login_that_should_not_be(monkeypatch: pytest.MonkeyPatch) -> None:
     def anyone(server: PlainServer, response: bytes) -> ExchangeStep:
-        return ExchangeStep(end=LoggedIn(user="alice"))
+        return ExchangeStep(end=LoginSuccess(user="alice"))
 
     monkeypatch.setattr(PlainServer, "step", anyone)
     with pytest.raises(AssertionError):

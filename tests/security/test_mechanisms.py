@@ -14,7 +14,7 @@ from odradek.config.broker import BrokerConfig
 from odradek.config.jaas import parse_jaas
 from odradek.model.errors import ConfigError, ErrorCode, KafkaError
 from odradek.security.sasl.credentials import check_new, first_users, mechanism_name, new_credential
-from odradek.security.sasl.exchange import ClientExchange, LoggedIn, LoginRefused, ServerExchange
+from odradek.security.sasl.exchange import ClientExchange, LoginRefused, LoginSuccess, ServerExchange
 from odradek.security.sasl.oauthbearer import BearerClient, BearerServer
 from odradek.security.sasl.plain import PlainClient, PlainServer
 from odradek.security.sasl.saslprep import saslprep
@@ -37,7 +37,7 @@ def scram_server(mechanism: str = SHA_256, nonce: str = "server") -> ScramServer
     return ScramServer(mechanism, lookup, nonce)
 
 
-def run(client: ClientExchange, server: ServerExchange) -> LoggedIn | None:
+def run(client: ClientExchange, server: ServerExchange) -> LoginSuccess | None:
     """A whole login."""
     challenge, end = b"", None
     while (response := client.step(challenge)) is not None:
@@ -63,8 +63,8 @@ def test_plain_refuses_what_is_not_one_user_with_the_right_password(response: by
 @pytest.mark.check(17)
 @pytest.mark.parametrize("response", [b"\0user\0pw", b"user\0user\0pw"])
 def test_plain_accepts_a_user_who_acts_as_itself(response: bytes) -> None:
-    assert PlainServer({"user": "pw"}).step(response).end == LoggedIn(user="user")
-    assert run(PlainClient("user", "pw"), PlainServer({"user": "pw"})) == LoggedIn(user="user")
+    assert PlainServer({"user": "pw"}).step(response).end == LoginSuccess(user="user")
+    assert run(PlainClient("user", "pw"), PlainServer({"user": "pw"})) == LoginSuccess(user="user")
 
 
 @pytest.mark.check(18)
@@ -89,7 +89,7 @@ def test_plain_without_tls_is_refused_unless_asked_for() -> None:
 @pytest.mark.parametrize("mechanism", [SHA_256, SHA_512])
 def test_a_login_by_scram_proves_both_sides(mechanism: str) -> None:
     client = ScramClient(mechanism, "user", "pencil", "client")
-    assert run(client, scram_server(mechanism)) == LoggedIn(user="user")
+    assert run(client, scram_server(mechanism)) == LoginSuccess(user="user")
     assert client.is_done
 
 
@@ -138,7 +138,7 @@ def test_the_header_of_the_last_message_is_that_of_the_first() -> None:
 
 @pytest.mark.check(23)
 def test_names_are_prepared_and_escaped() -> None:
-    assert run(ScramClient(SHA_256, "a,b=c", "pencil", "n"), scram_server()) == LoggedIn(user="a,b=c")
+    assert run(ScramClient(SHA_256, "a,b=c", "pencil", "n"), scram_server()) == LoginSuccess(user="a,b=c")
     assert saslprep("I\u00adX") == "IX"
     assert saslprep("\u2168") == "IX"
     for wrong in ("\u0007", "\u0627\u0031", "a\x00"):
@@ -285,7 +285,7 @@ def test_a_renewal_keeps_user_and_mechanism_and_comes_once_a_second() -> None:
 @pytest.mark.check(32)
 def test_a_token_shortens_the_session() -> None:
     def exchange() -> ServerExchange:
-        return BearerServer(lambda token: LoggedIn(user="ann", expires_ms=5_000))
+        return BearerServer(lambda token: LoginSuccess(user="ann", expires_ms=5_000))
 
     made = LoginSession({"OAUTHBEARER": exchange}, {"OAUTHBEARER": 60_000})
     made.choose("OAUTHBEARER", 1, 0.0)
@@ -330,7 +330,7 @@ def token(header: dict[str, Any] | None = None, **claims: Any) -> str:
     return f"{signed}.{encoded(signature)}"
 
 
-def validate(text: str, unknown: Callable[[str], None] = lambda key_id: None, **terms: Any) -> LoggedIn:
+def validate(text: str, unknown: Callable[[str], None] = lambda key_id: None, **terms: Any) -> LoginSuccess:
     keys = parse_jwks(json.dumps(JWKS), "a test")
     return TokenValidator(TokenTerms(**terms), lambda: keys, lambda: NOW_S * 1000, unknown).validate(text)
 
@@ -424,7 +424,7 @@ def test_tokens_without_a_signature_count_only_where_asked_for() -> None:
 
 @pytest.mark.check(31)
 def test_a_refused_token_takes_an_extra_step() -> None:
-    def never(text: str) -> LoggedIn:
+    def never(text: str) -> LoginSuccess:
         raise LoginRefused("no")
 
     server, client = BearerServer(never), BearerClient("x")
@@ -442,7 +442,7 @@ def test_a_refused_token_takes_an_extra_step() -> None:
 )
 def test_what_is_no_bearer_message_is_refused(message: bytes) -> None:
     with pytest.raises(LoginRefused):
-        BearerServer(lambda text: LoggedIn(user="x")).step(message)
+        BearerServer(lambda text: LoginSuccess(user="x")).step(message)
 
 
 # -- JAAS

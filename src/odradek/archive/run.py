@@ -77,20 +77,20 @@ class RunTerms:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Portions:
+class BatchSizes:
     """How many records a batch waits for, and how many it takes at most."""
 
     least: int
     most: int
 
 
-def portions(files: Sequence[DataFile], file_bytes: int, writers: int) -> Portions:
+def portions(files: Sequence[DataFile], file_bytes: int, writers: int) -> BatchSizes:
     """Such that each writer fills about one file, judged by the records that the archive holds."""
     row_count = sum(file.row_count for file in files)
     size_bytes = sum(file.size_bytes for file in files)
     record_bytes = max(1, size_bytes // row_count) if row_count else RECORD_BYTES_GUESS
     least = max(1, file_bytes * writers // record_bytes)
-    return Portions(least=least, most=least * BATCHES_AHEAD)
+    return BatchSizes(least=least, most=least * BATCHES_AHEAD)
 
 
 def starting_offsets(

@@ -22,7 +22,7 @@ class CommitConflict(ArchiveError):
     """Someone else has committed to the table meanwhile. Nothing of this commit is there: look again, and try again."""
 
 
-class FilesGone(CommitConflict):
+class MissingFiles(CommitConflict):
     """A file that was to be replaced is not part of the table any more: trying again is of no use."""
 
 

@@ -14,7 +14,7 @@ from odradek.broker.cluster.disk_identity import DiskIdentity
 from odradek.broker.cluster.endpoints import registration, server_limits
 from odradek.broker.cluster.link import ClusterLink
 from odradek.broker.context import BrokerContext, CoordinatorKinds
-from odradek.broker.coordinators.producer_ids import BlocksOfController, ProducerIds
+from odradek.broker.coordinators.producer_ids import ControllerIdBlocks, ProducerIds
 from odradek.broker.coordinators.runtime import CoordinatorRuntime
 from odradek.broker.dispatch import Dispatcher
 from odradek.broker.fetch.sessions import FetchSessions
@@ -568,8 +568,8 @@ def _check_configs(configs: object, config: BrokerConfig) -> None:
     topic_config(configs, config)  # type: ignore[arg-type]
 
 
-def _blocks(cluster: ClusterLink, me: BrokerId) -> BlocksOfController:
-    return BlocksOfController(
+def _blocks(cluster: ClusterLink, me: BrokerId) -> ControllerIdBlocks:
+    return ControllerIdBlocks(
         me,
         lambda: cluster.image,
         lambda: cluster.controller.allocate_producer_ids(),

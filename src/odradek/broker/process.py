@@ -73,7 +73,7 @@ async def _serve(config: BrokerConfig, lifeline: int | None) -> int:
         stopped.cancel()
         failed.cancel()
         return 1
-    aside = SurvivorsAside()
+    aside = SurvivorFreezer()
     try:
         print(f"ready {broker.address}", flush=True)  # noqa: T201 - the contract with the parent process
         # What was imported and built so far lives as long as the process: keep the collector away from it.
@@ -137,7 +137,7 @@ def keep_collections_small(is_busy: bool) -> None:
         gc.set_threshold(young, middle, _WHOLE_COLLECTIONS_AFTER)
 
 
-class SurvivorsAside:
+class SurvivorFreezer:
     """A callback of the collector: what survives a full collection is put aside (`gc.freeze`), so the next one looks at what is
     newer.
 

@@ -91,7 +91,9 @@ def log_first_refusals(
         _log_found(connection, header, api, response_errors, now)
 
 
-def _first_refusals(ways: _Ways, path: tuple[Struct, ...], visited: Iterator[int]) -> Iterator[ResponseError]:
+def _first_refusals(
+    ways: _ErrorPaths, path: tuple[Struct, ...], visited: Iterator[int]
+) -> Iterator[ResponseError]:
     struct = path[-1]
     if ways.here and getattr(struct, _CODE):
         yield ResponseError(path)
@@ -137,7 +139,7 @@ def _log_found(
     )
 
 
-class _Ways(NamedTuple):
+class _ErrorPaths(NamedTuple):
     """How to get from a struct to the error codes in it."""
 
     here: bool
@@ -149,7 +151,7 @@ class _Ways(NamedTuple):
 
 
 @cache
-def _ways(cls: type[Struct]) -> _Ways:
+def _ways(cls: type[Struct]) -> _ErrorPaths:
     structs, arrays, here = [], [], False
     for field in cls.FIELDS:
         kind = field.kind
@@ -160,17 +162,17 @@ def _ways(cls: type[Struct]) -> _Ways:
                 arrays.append((field.name, ways))
         elif ways := _ways_into(kind):
             structs.append((field.name, ways))
-    return _Ways(here, tuple(structs), tuple(arrays))
+    return _ErrorPaths(here, tuple(structs), tuple(arrays))
 
 
-def _ways_into(kind: Kind[Any]) -> _Ways | None:
+def _ways_into(kind: Kind[Any]) -> _ErrorPaths | None:
     if not isinstance(kind, StructKind):
         return None
     cls: type[Struct] = kind.cls
     return _ways(cls)
 
 
-def _collect(ways: _Ways, path: tuple[Struct, ...], errors: list[ResponseError]) -> None:
+def _collect(ways: _ErrorPaths, path: tuple[Struct, ...], errors: list[ResponseError]) -> None:
     struct = path[-1]
     if ways.here and getattr(struct, _CODE):
         errors.append(ResponseError(path))

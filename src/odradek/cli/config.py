@@ -13,7 +13,7 @@ from odradek.cli.serving.broker_settings import gather
 from odradek.config.broker import BROKER_SETTINGS, UNSUPPORTED, BrokerConfig
 from odradek.config.definition import Setting, nearest
 from odradek.config.describe import broker_default
-from odradek.config.sources import DEFAULT, Collected
+from odradek.config.sources import DEFAULT, CollectedConfig
 from odradek.config.topic import TOPIC_SETTINGS
 from odradek.config.unsupported import is_secret
 from odradek.model.errors import ConfigError
@@ -74,7 +74,7 @@ def show(
     _show_local(collected, [*collected.warnings, *warnings], everything=everything, as_json=as_json)
 
 
-def _show_local(collected: Collected, warnings: list[str], *, everything: bool, as_json: bool) -> None:
+def _show_local(collected: CollectedConfig, warnings: list[str], *, everything: bool, as_json: bool) -> None:
     rows: list[tuple[str, str | None, str]] = [
         (key, _HIDDEN if is_secret(key) else value, collected.origins[key])
         for key, value in collected.values.items()

@@ -226,12 +226,12 @@ def _print_records(disk: Disk, path: str) -> list[str]:
         if batch.problem:
             problems.append(f"byte {batch.position}: {batch.problem}")
         for record in batch.records or ():
-            out.write(to_bytes(FiledRecord(record, partition)))
+            out.write(to_bytes(DumpedRecord(record, partition)))
     out.flush()
     return problems
 
 
-class FiledRecord:
+class DumpedRecord:
     """A record in a file, with the names that `consume` has for its parts."""
 
     __slots__ = ("headers", "key", "offset", "partition", "timestamp_ms", "topic", "value")

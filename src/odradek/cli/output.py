@@ -64,7 +64,7 @@ def _rich_table(columns: Sequence[str], rows: Sequence[Sequence[str]], to_the_ri
     return table
 
 
-class Refreshing:
+class RefreshingTable:
     """A table that is drawn again in its place on a terminal; in a file or a pipe, one below the other."""
 
     def __init__(self, columns: Sequence[str]) -> None:

@@ -49,7 +49,7 @@ class Source:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Collected:
+class CollectedConfig:
     """What `BrokerConfig.load` takes, and the name of the source of each key."""
 
     values: dict[str, str]
@@ -98,7 +98,7 @@ def from_file(path: str) -> Source:
     return Source(name=path, values=properties.values, warnings=repeated)
 
 
-def collect(*sources: Source) -> Collected:
+def collect(*sources: Source) -> CollectedConfig:
     """Merge sources, the strongest first."""
     values: dict[str, str] = {}
     origins: dict[str, str] = {}
@@ -110,7 +110,7 @@ def collect(*sources: Source) -> Collected:
             origins[key] = source.name
         settled.update(_family(key) for key in source.values)
     warnings = tuple(warning for source in sources for warning in source.warnings)
-    return Collected(values=values, origins=origins, warnings=warnings)
+    return CollectedConfig(values=values, origins=origins, warnings=warnings)
 
 
 def _family(key: str) -> str:

@@ -77,7 +77,7 @@ class RecordFailure:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class GivenUpBy:
+class FailedConsumer:
     """Who gave the record up: a consumer group after so many deliveries, or a batch of a streaming query."""
 
     group: str | None = None
@@ -95,7 +95,7 @@ def letter_headers(
     own: Iterable[HeaderPair],
     origin: Origin,
     failure: RecordFailure,
-    by: GivenUpBy,
+    by: FailedConsumer,
     *,
     retry_at_ms: int | None = None,
 ) -> HeaderPairs:

@@ -9,7 +9,7 @@ from typing import Protocol
 from odradek.dead_letters.dialects import Dialect, dialect_of
 from odradek.dead_letters.headers import (
     REDRIVE_COUNT,
-    GivenUpBy,
+    FailedConsumer,
     HeaderPair,
     HeaderPairs,
     Origin,
@@ -51,7 +51,7 @@ class DeadLetter:
     origin: Origin | None
     """None: the headers do not say."""
     failure: RecordFailure
-    by: GivenUpBy
+    by: FailedConsumer
     redrive_count: int
     """How often the record was sent back before."""
     dialect: str | None
@@ -120,10 +120,10 @@ def _failure(dialect: Dialect | None, named: dict[str, bytes | None]) -> RecordF
     )
 
 
-def _given_up_by(dialect: Dialect | None, named: dict[str, bytes | None]) -> GivenUpBy:
+def _given_up_by(dialect: Dialect | None, named: dict[str, bytes | None]) -> FailedConsumer:
     if dialect is None:
-        return GivenUpBy()
-    return GivenUpBy(
+        return FailedConsumer()
+    return FailedConsumer(
         group=dialect.text(named, dialect.group),
         delivery_count=dialect.number(named, dialect.delivery_count),
         query=dialect.text(named, dialect.query),

@@ -15,7 +15,7 @@ from odradek.model.ids import NO_TIMESTAMP
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SentBack:
+class RedrivenRecord:
     """A record to send. No partition: the key decides. No timestamp: now."""
 
     topic: str
@@ -116,7 +116,7 @@ class RedriveCore:
         self._closed.setdefault(partition, {}).update(changes)
 
 
-def record_to_send(letter: DeadLetter, to: str | None, partition_count: int) -> SentBack:
+def record_to_send(letter: DeadLetter, to: str | None, partition_count: int) -> RedrivenRecord:
     """The record as it was, with one header more that counts how often it was sent back.
 
     Home it goes to its partition, if that is still there. Elsewhere its key decides, and it keeps the headers that say
@@ -137,7 +137,7 @@ def record_to_send(letter: DeadLetter, to: str | None, partition_count: int) -> 
             kept += ((names.TIMESTAMP, b"%d" % origin.timestamp_ms),)
     has_partition = origin is not None and is_home and origin.partition < partition_count
     has_timestamp = origin is not None and origin.timestamp_ms != NO_TIMESTAMP
-    return SentBack(
+    return RedrivenRecord(
         topic=to or (origin.topic if origin is not None else letter.topic),
         partition=origin.partition if origin is not None and has_partition else None,
         key=letter.key,

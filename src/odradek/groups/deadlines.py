@@ -11,7 +11,7 @@ from enum import Enum
 from typing import NamedTuple
 
 
-class Due(NamedTuple):
+class DeadlineKey(NamedTuple):
     """What a deadline is about. `kind` is any enumeration's member; `member_id` is empty for what concerns the whole group."""
 
     kind: Enum
@@ -25,8 +25,8 @@ class Deadlines:
     __slots__ = ("_count", "_heap", "_times")
 
     def __init__(self) -> None:
-        self._times: dict[Due, int] = {}
-        self._heap: list[tuple[int, int, Due]] = []
+        self._times: dict[DeadlineKey, int] = {}
+        self._heap: list[tuple[int, int, DeadlineKey]] = []
         """(Not later than its time, serial number, what). Each live deadline stands here at least once."""
         self._count = 0
 
@@ -38,17 +38,17 @@ class Deadlines:
         """What is in memory: deadlines that were moved or cancelled may stand there for a while."""
         return len(self._heap)
 
-    def set(self, due: Due, at_ms: int) -> None:
+    def set(self, due: DeadlineKey, at_ms: int) -> None:
         """Set the deadline, or move it."""
         before = self._times.get(due)
         self._times[due] = at_ms
         if before is None or at_ms < before:
             self._push(due, at_ms)
 
-    def cancel(self, due: Due) -> None:
+    def cancel(self, due: DeadlineKey) -> None:
         self._times.pop(due, None)
 
-    def at(self, due: Due) -> int | None:
+    def at(self, due: DeadlineKey) -> int | None:
         return self._times.get(due)
 
     def next_ms(self) -> int | None:
@@ -56,12 +56,12 @@ class Deadlines:
         self._settle()
         return self._heap[0][0] if self._heap else None
 
-    def peek(self, now_ms: int) -> Due | None:
+    def peek(self, now_ms: int) -> DeadlineKey | None:
         """The earliest deadline, if its time has come."""
         self._settle()
         return self._heap[0][2] if self._heap and self._heap[0][0] <= now_ms else None
 
-    def _push(self, due: Due, at_ms: int) -> None:
+    def _push(self, due: DeadlineKey, at_ms: int) -> None:
         self._count += 1
         heapq.heappush(self._heap, (at_ms, self._count, due))
         if len(self._heap) > 64 and len(self._heap) > 4 * len(self._times):

@@ -12,7 +12,7 @@ from enum import Enum
 from typing import TYPE_CHECKING, Any, Final, Protocol
 from uuid import UUID
 
-from odradek.groups.deadlines import Deadlines, Due
+from odradek.groups.deadlines import DeadlineKey, Deadlines
 from odradek.groups.formats import version_of
 from odradek.groups.kinds import Group, GroupKind
 from odradek.groups.offsets.table import OffsetTable
@@ -44,7 +44,7 @@ class MachineTimer(Enum):
     """Offsets and groups that expired are looked for."""
 
 
-CLEANUP: Final = Due(MachineTimer.CLEANUP, "")
+CLEANUP: Final = DeadlineKey(MachineTimer.CLEANUP, "")
 
 
 class ClusterTopics(Protocol):
@@ -77,7 +77,7 @@ class GroupDependencies:
 
 
 Replay = Callable[["GroupMachine", StoredRecord], None]
-Expire = Callable[["GroupMachine", "Due", "GroupStep"], None]
+Expire = Callable[["GroupMachine", "DeadlineKey", "GroupStep"], None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,7 +104,7 @@ class GroupMachine:
         self.given_ids: Final[dict[tuple[str, str], None]] = {}
         """(Group, member id) that were given to classic members (KIP-394) who have not joined with them, the oldest first."""
         self._replays: dict[int, Replay] = {}
-        self._expires: dict[Enum, Callable[[GroupMachine, Due, GroupStep], None]] = {}
+        self._expires: dict[Enum, Callable[[GroupMachine, DeadlineKey, GroupStep], None]] = {}
         for parts in kinds:
             self.install(parts)
 

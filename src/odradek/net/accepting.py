@@ -32,7 +32,7 @@ _ACCEPTED_AT_ONCE_MAX: Final = 64
 MakeProtocol = Callable[[], asyncio.BaseProtocol]
 
 
-class Listening(Protocol):
+class ListeningSockets(Protocol):
     """One or more open listening sockets."""
 
     @property
@@ -43,7 +43,7 @@ class Listening(Protocol):
         """Accept nothing more. Connections that were made stay."""
 
 
-async def listen(make: MakeProtocol, host: str | None, port: int, *, backlog: int) -> Listening:
+async def listen(make: MakeProtocol, host: str | None, port: int, *, backlog: int) -> ListeningSockets:
     """Accept connections at `host`, or on every interface, and give each a protocol. OSError when that cannot be."""
     loop = asyncio.get_running_loop()
     if type(loop).add_reader is asyncio.AbstractEventLoop.add_reader:

@@ -33,14 +33,14 @@ class PeerError(Exception):
     """The peer broke the protocol: the connection is closed, with one event that says why."""
 
 
-class NotServed:
+class ClosedHandler:
     """The handler of a connection that is gone."""
 
     def handle(self, connection: object, frame: memoryview) -> Reply:
         raise PeerError("the connection is gone")
 
 
-NOT_SERVED: Final = NotServed()
+NOT_SERVED: Final = ClosedHandler()
 
 
 class ReplySlot:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 from odradek.model.errors import OdradekError
 from odradek.model.lazy import lazy
-from odradek.net.accepting import Listening, listen
+from odradek.net.accepting import ListeningSockets, listen
 from odradek.net.connection import Connection, RequestHandler
 from odradek.net.hangups import Hangups
 from odradek.net.listening import OpenListener, ServerLimits
@@ -60,7 +60,7 @@ class Server:
         self.limits = limits
         self.now = now
         self.turns = turns or Turns(now)
-        self._listeners: list[Listening] = []
+        self._listeners: list[ListeningSockets] = []
         self._connections: dict[Connection, None] = {}
         self._per_host: Counter[str] = Counter()
         self._sweeper: asyncio.TimerHandle | None = None

@@ -16,7 +16,7 @@ _COMPACTED = {"cleanup.policy": "compact"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class KeptState:
+class OperatorState:
     """Where the state of an operator is in the cluster."""
 
     output: str
@@ -24,10 +24,10 @@ class KeptState:
     topic: str
 
 
-def state_topics(program: ProgramOutline) -> list[KeptState]:
+def state_topics(program: ProgramOutline) -> list[OperatorState]:
     """Of a streams program: those that it has, or will have."""
     return [
-        KeptState(
+        OperatorState(
             output=output.name,
             operator=state.name,
             topic=changelog_topic(sink_id(program, output), state.name),

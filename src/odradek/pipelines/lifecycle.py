@@ -48,7 +48,7 @@ class Start:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Tell:
+class SendCommand:
     """Write a command to the process."""
 
     command: Command
@@ -59,7 +59,7 @@ class Kill:
     """kill -9, the process and what it started."""
 
 
-Effect = Start | Tell | Kill
+Effect = Start | SendCommand | Kill
 
 
 class Lifecycle:
@@ -220,7 +220,7 @@ class Lifecycle:
         wanted = Command.PAUSE if self.document.desired is Desired.PAUSED else Command.RESUME
         if self.phase is not Phase.STARTING and wanted is not (self._last_command or Command.RESUME):
             self._last_command = wanted
-            return Tell(command=wanted)
+            return SendCommand(command=wanted)
         if self._is_idle(now):
             self._falls_asleep = True
             return self._stop(now)
@@ -259,7 +259,7 @@ class Lifecycle:
     def _stop(self, now: float) -> Effect:
         self._last_command = Command.STOP
         self._enter(Phase.STOPPING, now)
-        return Tell(command=Command.STOP)
+        return SendCommand(command=Command.STOP)
 
     def _kill_once(self) -> Effect | None:
         if self._is_killed:

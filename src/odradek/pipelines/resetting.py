@@ -21,18 +21,20 @@ _AT_REST: Final = frozenset({Phase.STOPPED, Phase.FAILED})
 _ALL: Final = -1
 
 
-class StillRuns(OdradekError):
+class PipelineRunningError(OdradekError):
     """The pipeline has to be stopped first."""
 
 
 def check_stopped(document: PipelineDocument, status: PipelineStatus | None) -> None:
-    """StillRuns unless it is to be stopped, and no process of it is known."""
+    """PipelineRunningError unless it is to be stopped, and no process of it is known."""
     if document.desired is not Desired.STOPPED:
-        raise StillRuns(
+        raise PipelineRunningError(
             f"pipeline {document.name} is to be {document.desired.value}: `odradek pipeline stop {document.name}` first"
         )
     if status is not None and (status.phase not in _AT_REST or status.revision != document.revision):
-        raise StillRuns(f"pipeline {document.name} is still {status.phase.value}: wait until it is stopped")
+        raise PipelineRunningError(
+            f"pipeline {document.name} is still {status.phase.value}: wait until it is stopped"
+        )
 
 
 def sinks_of(name: str, suffix: str, outline: ProgramOutline) -> list[str]:
@@ -47,12 +49,12 @@ def reset(
 ) -> tuple[PipelineDocument, list[str]]:
     """Forget what a stopped pipeline has read, its state and its sinks' decisions. Gives its document, and what was emptied.
 
-    StillRuns when it is not stopped. `emptying_outputs`: delete the records of its output topics, too.
+    PipelineRunningError when it is not stopped. `emptying_outputs`: delete the records of its output topics, too.
     """
     document, status = store.document(name), store.statuses().get(name)
     check_stopped(document, status)
     if document.candidate is not None:
-        raise StillRuns(
+        raise PipelineRunningError(
             f"pipeline {name} has a version that is being rebuilt: swap to it, or abandon it, first"
         )
     outline = None if status is None else status.outline

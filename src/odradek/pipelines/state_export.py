@@ -11,8 +11,8 @@ from typing import IO, TYPE_CHECKING, Any, Final, Protocol
 
 from odradek.model.errors import ConfigError
 from odradek.model.lazy import lazy
-from odradek.pipelines.carrying import KeptState
-from odradek.pipelines.state_reading import KeptRow
+from odradek.pipelines.carrying import OperatorState
+from odradek.pipelines.state_reading import StateRow
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -29,11 +29,11 @@ _ROWS_AT_ONCE: Final = 10_000
 class StateFile(Protocol):
     """Rows of states, one after the other."""
 
-    def write(self, place: KeptState, rows: Iterable[KeptRow]) -> int:
+    def write(self, place: OperatorState, rows: Iterable[StateRow]) -> int:
         """Gives how many there were."""
 
 
-def row_of(place: KeptState, row: KeptRow) -> dict[str, Any]:
+def row_of(place: OperatorState, row: StateRow) -> dict[str, Any]:
     """A row as JSON."""
     return {
         "output": place.output,
@@ -51,7 +51,7 @@ class JsonLines:
     def __init__(self, lines: IO[str]) -> None:
         self._lines = lines
 
-    def write(self, place: KeptState, rows: Iterable[KeptRow]) -> int:
+    def write(self, place: OperatorState, rows: Iterable[StateRow]) -> int:
         count = 0
         for row in rows:
             self._lines.write(json.dumps(row_of(place, row), ensure_ascii=False) + "\n")
@@ -67,7 +67,7 @@ class ParquetRows:
         self._schema = pa.schema([*texts[:2], ("task", pa.int32()), *texts[2:]])
         self._writer = pq.ParquetWriter(file, self._schema)
 
-    def write(self, place: KeptState, rows: Iterable[KeptRow]) -> int:
+    def write(self, place: OperatorState, rows: Iterable[StateRow]) -> int:
         count, left = 0, iter(rows)
         while some := list(islice(left, _ROWS_AT_ONCE)):
             content = [row_of(place, row) for row in some]

@@ -18,7 +18,7 @@ from odradek import client
 from odradek.client import Admin, Consumer
 from odradek.model.errors import ErrorCode, KafkaError, OdradekError
 from odradek.model.ids import TopicPartition
-from odradek.pipelines.carrying import KeptState, state_topics
+from odradek.pipelines.carrying import OperatorState, state_topics
 from odradek.pipelines.outline import ProgramKind
 from odradek.pipelines.state_values import name_in, value_in
 from odradek.pipelines.status import PipelineStatus
@@ -33,12 +33,12 @@ ChangelogRow = tuple[int, bytes, bytes | None]
 """Task, name, and data; None: it is gone."""
 
 
-class NoKeptState(OdradekError):
+class NoSuchState(OdradekError):
     """There is no such state."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class KeptRow:
+class StateRow:
     """One row of an operator's state."""
 
     task: int
@@ -50,13 +50,13 @@ class KeptRow:
 
 def chosen_states(
     name: str, status: PipelineStatus | None, operator: str | None, output: str | None
-) -> list[KeptState]:
-    """The states of a pipeline that ran: all, or those of an operator, or of an output. NoKeptState when there is none."""
+) -> list[OperatorState]:
+    """The states of a pipeline that ran: all, or those of an operator, or of an output. NoSuchState when there is none."""
     outline = None if status is None else status.outline
     if outline is None:
-        raise NoKeptState(f"pipeline {name} has not said yet what it keeps: start it once")
+        raise NoSuchState(f"pipeline {name} has not said yet what it keeps: start it once")
     if outline.kind is not ProgramKind.STREAMS:
-        raise NoKeptState(
+        raise NoSuchState(
             f"pipeline {name} is plain PySpark: its state is in the checkpoint only. Spark reads it:"
             ' spark.read.format("statestore").load(CHECKPOINT)'
         )
@@ -67,7 +67,7 @@ def chosen_states(
     if not chosen:
         known = ", ".join(f"{place.operator} (output {place.output})" for place in every)
         what = f"no operator {operator!r} with state" if operator else "no operator with state"
-        raise NoKeptState(
+        raise NoSuchState(
             f"pipeline {name} has {what}: {f'there is {known}' if known else 'it keeps nothing'}"
         )
     return chosen
@@ -76,10 +76,10 @@ def chosen_states(
 @contextmanager
 def kept_rows(
     admin: Admin, servers: str, topic: str, clock: Clock, **settings: Any
-) -> Iterator[Iterator[KeptRow]]:
+) -> Iterator[Iterator[StateRow]]:
     """The rows of a changelog as they are committed now, in the order of their names.
 
-    NoKeptState when there is no such topic. `settings` are for the consumer.
+    NoSuchState when there is no such topic. `settings` are for the consumer.
     """
     ends = _ends(admin, topic)
     with (
@@ -116,7 +116,7 @@ class LastRows:
         self._table.executemany("INSERT OR REPLACE INTO state (task, name, data) VALUES (?, ?, ?)", rows)
         self._table.execute("COMMIT")
 
-    def rows(self) -> Iterator[KeptRow]:
+    def rows(self) -> Iterator[StateRow]:
         """In the order of names. What a task keeps of itself is left out."""
         stored = self._table.execute(
             "SELECT name, task, data FROM state WHERE data IS NOT NULL ORDER BY name, task"
@@ -124,7 +124,7 @@ class LastRows:
         for name, task, data in stored:
             place = name_in(name)
             if place is not None:
-                yield KeptRow(task=task, part=place.part, key=place.key, value=value_in(data))
+                yield StateRow(task=task, part=place.part, key=place.key, value=value_in(data))
 
 
 def _ends(admin: Admin, topic: str) -> dict[TopicPartition, int]:
@@ -133,7 +133,7 @@ def _ends(admin: Admin, topic: str) -> dict[TopicPartition, int]:
     except KafkaError as error:
         if error.code is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
             raise
-        raise NoKeptState(
+        raise NoSuchState(
             f"there is no topic {topic}: the state is in the checkpoint only (delivery exactly_once writes changelogs)"
         ) from None
     ends = admin.list_offsets(dict.fromkeys(partitions, client.LATEST), isolation=_READ_COMMITTED)

@@ -12,7 +12,7 @@ from typing import Final, Protocol
 
 from odradek.model.ids import TopicPartition
 from odradek.pipelines.document import PipelineDocument, is_candidate, pipeline_of, run_key, runs_of
-from odradek.pipelines.lifecycle import Kill, Lifecycle, RestartPolicy, Start, Tell, behind
+from odradek.pipelines.lifecycle import Kill, Lifecycle, RestartPolicy, SendCommand, Start, behind
 from odradek.pipelines.reports import Command, Report
 from odradek.pipelines.runner_process import reason_of_end
 from odradek.pipelines.status import Phase, PipelineStatus
@@ -248,7 +248,7 @@ class Supervisor:
                     else:
                         lifecycle.started(now)
                         _log.info("pipeline_started", pipeline=name, pid=pipeline.runner.pid)
-                case Tell(command=command):
+                case SendCommand(command=command):
                     assert pipeline.runner is not None
                     pipeline.runner.send(command)
                 case Kill():

@@ -16,7 +16,7 @@ from odradek.records.builder import BatchBuilder, FilledBatch
 from odradek.records.codec import DEFAULT_LIMITS, READ_LIMITS, Codec, Limits, compress, decompress
 from odradek.records.content import RecordsSummary, decode_batch, recompressed, validate_records
 from odradek.records.control import ControlKind, ControlMarker, control_batch, data_batches, read_control
-from odradek.records.faults import ExpandsTooFar
+from odradek.records.faults import DecompressionLimitExceeded
 from odradek.records.partition import murmur2, partition_of
 from odradek.records.record import Header, Record, TimestampType
 
@@ -29,7 +29,7 @@ __all__ = [
     "Codec",
     "ControlKind",
     "ControlMarker",
-    "ExpandsTooFar",
+    "DecompressionLimitExceeded",
     "FilledBatch",
     "Header",
     "Limits",

@@ -24,12 +24,12 @@ def damaged(codec_name: str, reason: object) -> KafkaError:
     return invalid(f"the batch's {codec_name} data is damaged: {reason}")
 
 
-class ExpandsTooFar(KafkaError):
+class DecompressionLimitExceeded(KafkaError):
     """Compressed data would become more than it may; no more than that was made of it."""
 
 
-def expands_too_far(codec_name: str, compressed_bytes: int, allowed_bytes: int) -> ExpandsTooFar:
-    return ExpandsTooFar(
+def expands_too_far(codec_name: str, compressed_bytes: int, allowed_bytes: int) -> DecompressionLimitExceeded:
+    return DecompressionLimitExceeded(
         ErrorCode.INVALID_RECORD,
         f"{compressed_bytes} bytes of {codec_name} expand beyond the {allowed_bytes} allowed",
     )

@@ -25,7 +25,7 @@ from odradek.registry.port import (
     RegistryError,
 )
 from odradek.registry.watching import Watches
-from odradek.registry.zookeeper_session import Refused, Session
+from odradek.registry.zookeeper_session import RefusedStep, Session
 from odradek.registry.zookeeper_steps import CommitPlan, StepRefusal, ZooKeeperStep, ancestors, decode, encode
 from odradek.runtime.ports import Runtime
 from odradek.telemetry import events
@@ -278,7 +278,7 @@ class ZooKeeperRegistry:
             return _encode_all(values)
         return await self._runtime.offload.run(_encode_all, values)
 
-    async def _amend(self, plan: CommitPlan, operations: Sequence[Operation], refused: Refused) -> None:
+    async def _amend(self, plan: CommitPlan, operations: Sequence[Operation], refused: RefusedStep) -> None:
         """Learn from a refusal. `RegistryConflict` where there is nothing to learn."""
         step, why = refused.step, refused.why
         if why is StepRefusal.CHILD_OF_EPHEMERAL:

@@ -62,7 +62,7 @@ class Znode:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Refused:
+class RefusedStep:
     """Which step of a multi was not taken; nothing was changed."""
 
     step: ZooKeeperStep
@@ -184,7 +184,7 @@ class Session:
         """Leave this znode to those who log in as this session did."""
         await self._read(lambda client: client.set_acls_async(path, self._acl))
 
-    async def multi(self, steps: Sequence[ZooKeeperStep]) -> Refused | None:
+    async def multi(self, steps: Sequence[ZooKeeperStep]) -> RefusedStep | None:
         """All of the steps or none. RegistryError where it is unknown."""
         connection = self._connection
         try:
@@ -201,7 +201,7 @@ class Session:
         for step, outcome in zip(steps, results, strict=False):
             if isinstance(outcome, Exception) and not isinstance(outcome, _NOT_THE_REASON):
                 if type(outcome) in _REFUSALS:
-                    return Refused(step=step, why=_REFUSALS[type(outcome)])
+                    return RefusedStep(step=step, why=_REFUSALS[type(outcome)])
                 raise self._trouble(outcome, step.path)
         if any(isinstance(outcome, Exception) for outcome in results):
             raise self._trouble(results[-1], "")  # it says of no step that it was the reason

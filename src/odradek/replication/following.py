@@ -10,9 +10,10 @@ A fetch session (KIP-227) keeps the questions small: the leader remembers what w
 may have changed is known (`_dirty`): thousands of partitions in which nothing happens cost nothing. A partition that got an
 error leaves the session until its pause is over, for else the leader would answer with that error at once, again and again.
 
-A partition that is followed under another leader epoch is another `Followed`. The answer to a question that was asked for the
-old one is recognised by that, and dropped. What the leader said of the old one counts no more, so the partition leaves the
-session and comes back to it in one request: else the leader would be silent about a high watermark that it sent before.
+A partition that is followed under another leader epoch is another `FollowedPartition`. The answer to a question that was
+asked for the old one is recognised by that, and dropped. What the leader said of the old one counts no more, so the
+partition leaves the session and comes back to it in one request: else the leader would be silent about a high watermark
+that it sent before.
 """
 
 from __future__ import annotations
@@ -102,7 +103,7 @@ class FetchPosition(NamedTuple):
 
 
 @dataclass(slots=True, eq=False)
-class Followed:
+class FollowedPartition:
     """A partition, as it is followed under one leader epoch."""
 
     replica: FollowedReplica
@@ -166,10 +167,10 @@ class FetchState:
     """What one loop follows, and the session with its leader. Alternate `next` with one of `answered` and `lost`."""
 
     def __init__(self) -> None:
-        self._followed: dict[PartitionKey, Followed] = {}
+        self._followed: dict[PartitionKey, FollowedPartition] = {}
         self._dirty: dict[PartitionKey, None] = {}
         self._paused: dict[PartitionKey, None] = {}
-        self._asked: dict[PartitionKey, tuple[Followed, FetchPosition]] = {}
+        self._asked: dict[PartitionKey, tuple[FollowedPartition, FetchPosition]] = {}
         """What the leader's session holds."""
         self._session_id = _NO_SESSION
         self._epoch = _FULL
@@ -189,7 +190,7 @@ class FetchState:
         if known is not None and known.replica is replica and known.leader_epoch == replica.leader_epoch:
             return False
         self.idle_count = 0
-        self._followed[key] = Followed(replica, replica.leader_epoch)
+        self._followed[key] = FollowedPartition(replica, replica.leader_epoch)
         self._paused.pop(key, None)
         self._dirty[key] = None
         return True
@@ -207,10 +208,10 @@ class FetchState:
         return bool(self._dirty)
 
     @property
-    def followed(self) -> Collection[Followed]:
+    def followed(self) -> Collection[FollowedPartition]:
         return self._followed.values()
 
-    def follows(self, followed: Followed) -> bool:
+    def follows(self, followed: FollowedPartition) -> bool:
         """Whether it is still followed as it was then."""
         return self._followed.get(followed.key) is followed
 
@@ -246,7 +247,7 @@ class FetchState:
             return None
         return self._request(fetch_positions, forgotten, terms, self._wait_ms(now, terms))
 
-    def _awaits_flush(self, followed: Followed, now: float) -> bool:
+    def _awaits_flush(self, followed: FollowedPartition, now: float) -> bool:
         if followed.replica.is_durable:
             return False
         followed.due_at = now + _FLUSH_S
@@ -265,7 +266,7 @@ class FetchState:
         left_s = self.due_in(now)
         return wait_ms if left_s is None else min(wait_ms, int(left_s * 1000) + 1)
 
-    def hold(self, chosen: Callable[[Followed], bool], until: float) -> None:
+    def hold(self, chosen: Callable[[FollowedPartition], bool], until: float) -> None:
         """Leave those that are chosen out until then, without blame."""
         for key, followed in self._followed.items():
             if key not in self._paused and chosen(followed):
@@ -273,7 +274,7 @@ class FetchState:
                 self._paused[key] = None
                 self._dirty[key] = None
 
-    def resend(self, chosen: Iterable[Followed]) -> None:
+    def resend(self, chosen: Iterable[FollowedPartition]) -> None:
         """Say again how far they are, though the leader knows it: a request of ours that was given up may have reached it late,
         and what it says of an earlier time is what the leader believes since. It does not look at what rests."""
         for followed in chosen:
@@ -324,7 +325,7 @@ class FetchState:
 
     # -- answers
 
-    def answered(self, response: FetchResponse) -> list[tuple[Followed, PartitionData]] | None:
+    def answered(self, response: FetchResponse) -> list[tuple[FollowedPartition, PartitionData]] | None:
         """What the leader says of partitions that are still followed as they were when it was asked. None when it refused
         the request as a whole: see `lost`."""
         if response.error_code != ErrorCode.NONE:
@@ -333,7 +334,7 @@ class FetchState:
             return None
         self._failures = 0
         self._count(response.session_id)
-        answers: list[tuple[Followed, PartitionData]] = []
+        answers: list[tuple[FollowedPartition, PartitionData]] = []
         for topic in response.responses:
             for data in topic.partitions:
                 key = topic.topic_id, data.partition_index
@@ -366,11 +367,11 @@ class FetchState:
         """The answer to the last request is not waited for: it is unknown whether it comes. It was no failure."""
         self._epoch = _FULL
 
-    def took(self, followed: Followed) -> None:
+    def took(self, followed: FollowedPartition) -> None:
         """What the leader said of the partition was done."""
         followed.failures = 0
 
-    def pause(self, followed: Followed, now: float, pause_s_max: float, chance: float) -> None:
+    def pause(self, followed: FollowedPartition, now: float, pause_s_max: float, chance: float) -> None:
         """It is left out for a while, the longer the more often that happens in a row."""
         followed.failures += 1
         followed.due_at = now + pause_s(followed.failures, pause_s_max, chance)

@@ -37,7 +37,7 @@ from odradek.replication.following import (
     FetchResultAction,
     FetchState,
     FetchTerms,
-    Followed,
+    FollowedPartition,
     fetch_result_action,
 )
 from odradek.replication.partition import Partition
@@ -302,10 +302,10 @@ class _FetchLoop:
 
     # -- answers
 
-    async def _append_fetched(self, answers: list[tuple[Followed, PartitionData]]) -> None:
+    async def _append_fetched(self, answers: list[tuple[FollowedPartition, PartitionData]]) -> None:
         batches = await self._checked(answers)
-        appended: list[Followed] = []
-        refused: list[tuple[Followed, KafkaError]] = []
+        appended: list[FollowedPartition] = []
+        refused: list[tuple[FollowedPartition, KafkaError]] = []
         turn_bytes = 0
         for (followed, data), fetched in zip(answers, batches, strict=True):
             if not self._may_act(followed):
@@ -326,7 +326,7 @@ class _FetchLoop:
         for followed in appended:
             await self._durable(followed)
 
-    def _may_act(self, followed: Followed) -> bool:
+    def _may_act(self, followed: FollowedPartition) -> bool:
         """Its role and epoch are those under which the leader was asked."""
         partition = _partition_of(followed)
         return (
@@ -336,7 +336,7 @@ class _FetchLoop:
             and partition.leader_epoch == followed.leader_epoch
         )
 
-    def _out_of_sync(self) -> list[Followed]:
+    def _out_of_sync(self) -> list[FollowedPartition]:
         """Those that have to show themselves to their leader again and again, until they are in sync."""
         me = self._fetchers.me
         return [
@@ -345,18 +345,20 @@ class _FetchLoop:
             if (state := _partition_of(followed).state) is None or me not in state.isr
         ]
 
-    def _is_covered(self, followed: Followed) -> bool:
+    def _is_covered(self, followed: FollowedPartition) -> bool:
         """Whether it is among those whose copying is slowed down."""
         partition = _partition_of(followed)
         return self._fetchers.throttle.covers(
             partition.name.partition, partition.config.follower_replication_throttled_replicas
         )
 
-    def _may_be_held(self, followed: Followed) -> bool:
+    def _may_be_held(self, followed: FollowedPartition) -> bool:
         state = _partition_of(followed).state
         return (state is None or self._fetchers.me not in state.isr) and self._is_covered(followed)
 
-    async def _checked(self, answers: list[tuple[Followed, PartitionData]]) -> list[Batches | KafkaError]:
+    async def _checked(
+        self, answers: list[tuple[FollowedPartition, PartitionData]]
+    ) -> list[Batches | KafkaError]:
         """The batches of each answer, or what is wrong with them."""
         records = [
             data.records if fetch_result_action(data) is FetchResultAction.TAKE else None
@@ -366,7 +368,9 @@ class _FetchLoop:
             return checked(records)
         return await self._fetchers.runtime.offload.run(checked, records)
 
-    async def _act(self, followed: Followed, data: PartitionData, batches: Batches | KafkaError) -> None:
+    async def _act(
+        self, followed: FollowedPartition, data: PartitionData, batches: Batches | KafkaError
+    ) -> None:
         if isinstance(batches, KafkaError):
             raise batches
         partition = _partition_of(followed)
@@ -393,7 +397,9 @@ class _FetchLoop:
                 raise KafkaError(code, f"{partition.name}: the leader says: {code.meaning}")
         self._state.took(followed)
 
-    async def _make_room(self, followed: Followed, partition: Partition, header: BatchHeader) -> None:
+    async def _make_room(
+        self, followed: FollowedPartition, partition: Partition, header: BatchHeader
+    ) -> None:
         """NOT_LEADER_OR_FOLLOWER when its role ended meanwhile."""
         partition.follower().begin_with(header)
         waiting = partition.when_cut()
@@ -404,12 +410,14 @@ class _FetchLoop:
                 ErrorCode.NOT_LEADER_OR_FOLLOWER, f"{partition.name} is not followed as it was any more"
             )
 
-    def _count(self, followed: Followed, data: PartitionData) -> None:
+    def _count(self, followed: FollowedPartition, data: PartitionData) -> None:
         throttle = self._fetchers.throttle
         if throttle.is_active and data.records is not None and self._is_covered(followed):
             throttle.copied(len(data.records), self._fetchers.runtime.clock.monotonic())
 
-    async def _begin_again(self, followed: Followed, partition: Partition, leader_start: int) -> None:
+    async def _begin_again(
+        self, followed: FollowedPartition, partition: Partition, leader_start: int
+    ) -> None:
         """The leader has nothing at our end. It lies below the leader's log, so what we have is of no use to anyone; or above
         it, which epochs would have shown if our log knew any: then it is empty."""
         if leader_start < 0:
@@ -426,7 +434,7 @@ class _FetchLoop:
             return
         partition.follower().restart_at(leader_start)
 
-    async def _leader_start(self, followed: Followed, partition: Partition) -> int:
+    async def _leader_start(self, followed: FollowedPartition, partition: Partition) -> int:
         name = partition.name
         asked = ListOffsetsPartition(
             partition_index=name.partition,
@@ -449,7 +457,7 @@ class _FetchLoop:
             return response.offset
         raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, f"the answer about {name} is empty")
 
-    def _pause(self, refused: list[tuple[Followed, KafkaError]]) -> None:
+    def _pause(self, refused: list[tuple[FollowedPartition, KafkaError]]) -> None:
         """Leave them out for a while, all for the same time, so that they are asked for again together."""
         runtime = self._fetchers.runtime
         now, chance = runtime.clock.monotonic(), runtime.entropy.uniform()
@@ -468,7 +476,7 @@ class _FetchLoop:
                 first=errors[0].message,
             )
 
-    async def _durable(self, followed: Followed) -> None:
+    async def _durable(self, followed: FollowedPartition) -> None:
         """Wait until what was appended is durable, or does not matter any more."""
         partition = _partition_of(followed)
         while self._may_act(followed):
@@ -493,6 +501,6 @@ _WORTH_NOTING: Final = 8
 """After so many failures in a row that is no explanation any more."""
 
 
-def _partition_of(followed: Followed) -> Partition:
+def _partition_of(followed: FollowedPartition) -> Partition:
     assert isinstance(followed.replica, Partition)
     return followed.replica

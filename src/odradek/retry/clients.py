@@ -30,7 +30,7 @@ class ClientConfigs:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class GivenConfig:
+class ConfigSections:
     """A mapping with all settings, sorted by whom they are for."""
 
     bootstrap_servers: Any
@@ -77,7 +77,7 @@ def client_configs(
     )
 
 
-def given_config(config: Mapping[str, object]) -> GivenConfig:
+def given_config(config: Mapping[str, object]) -> ConfigSections:
     """Sort a user's mapping; ConfigError names what is missing or unknown."""
     policy = RetryPolicy.from_config({key: value for key, value in config.items() if key in CONFIG_KEYS})
     rest = {key: value for key, value in config.items() if key not in CONFIG_KEYS}
@@ -92,7 +92,7 @@ def given_config(config: Mapping[str, object]) -> GivenConfig:
         if key.startswith(PRODUCER_PREFIX)
     }
     reading = {key: value for key, value in rest.items() if not key.startswith(PRODUCER_PREFIX)}
-    return GivenConfig(
+    return ConfigSections(
         bootstrap_servers=servers,
         topics=topics,
         policy=policy,

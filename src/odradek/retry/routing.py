@@ -9,7 +9,7 @@ from typing import Final
 from odradek.client.consumer.consumer_record import ConsumerRecord
 from odradek.dead_letters import headers as names
 from odradek.dead_letters.headers import (
-    GivenUpBy,
+    FailedConsumer,
     HeaderPair,
     HeaderPairs,
     Origin,
@@ -73,7 +73,7 @@ class Forward:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TryAgain:
+class RetryInPlace:
     """Let the partition wait, and hand out the record once more."""
 
     at_ms: int
@@ -155,13 +155,13 @@ class Routing:
         now_ms: int,
         *,
         is_final: bool = False,
-    ) -> Forward | TryAgain:
+    ) -> Forward | RetryInPlace:
         """Where a record goes that raised `error` at this attempt. `is_final`: no second try can help."""
         policy = self.policy
         has_delay = not is_final and received.attempt <= len(policy.delays) and policy.retries(error)
         at_ms = now_ms + delay_ms(policy.delays[received.attempt - 1]) if has_delay else None
         if at_ms is not None and policy.mode is RetryMode.BLOCKING:
-            return TryAgain(at_ms=at_ms)
+            return RetryInPlace(at_ms=at_ms)
         home = self._home_of(received)
         if at_ms is None:
             topic = self.dead_letter_topics[home]
@@ -177,7 +177,7 @@ class Routing:
                 record.headers,
                 received.origin,
                 RecordFailure.of(error, stage),
-                GivenUpBy(group=self._group, delivery_count=received.attempt),
+                FailedConsumer(group=self._group, delivery_count=received.attempt),
                 retry_at_ms=at_ms,
             ),
             is_dead=at_ms is None,

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 
 from odradek.client.consumer.consumer_record import ConsumerRecord
 from odradek.model.ids import TopicPartition
-from odradek.retry.routing import Forward, Output, ReceivedRecord, Routing, TryAgain, again
+from odradek.retry.routing import Forward, Output, ReceivedRecord, RetryInPlace, Routing, again
 from odradek.retry.waiting_partitions import WaitingPartitions
 
 HANDLED = "handled"
@@ -76,10 +76,10 @@ class HandlingTurn:
         now_ms: int,
         *,
         is_final: bool = False,
-    ) -> Forward | TryAgain:
+    ) -> Forward | RetryInPlace:
         """It raised `error`. `is_final`: no second try can help, as with bytes that cannot be decoded."""
         step = self._routing.failed(received, error, stage, now_ms, is_final=is_final)
-        if isinstance(step, TryAgain):
+        if isinstance(step, RetryInPlace):
             self._counts[RETRIED] += 1
             self._left[received.place] = received.offset
             self.held.add(received.place)

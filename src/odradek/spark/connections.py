@@ -118,7 +118,7 @@ class Pool(Generic[C]):
             log.debug("a client did not close cleanly: %s", error)
 
 
-class Errands:
+class SerialExecutor:
     """One thread of this process, made when it is needed. The process does not end before its work is done."""
 
     def __init__(self) -> None:
@@ -150,7 +150,7 @@ def _admin(config: ClientConfig) -> Admin:
 _consumers: Final = Pool(_consumer, lambda consumer: consumer.close())
 producer_pool: Final = Pool(_producer, lambda producer: producer.close(timeout=0))
 _admins: Final = Pool(_admin, lambda admin: admin.close())
-_errands: Final = Errands()
+_errands: Final = SerialExecutor()
 for _pool in (_consumers, producer_pool, _admins):
     atexit.register(_pool.close)
 

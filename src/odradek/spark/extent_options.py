@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from odradek.model.errors import ConfigError
 from odradek.model.lazy import lazy
-from odradek.spark.option_table import GivenOptions, Use
+from odradek.spark.option_table import ParsedOptions, Use
 from odradek.spark.option_values import boolean, sink_id_in, whole
 from odradek.spark.reading.positions import (
     EARLIEST,
@@ -15,9 +15,9 @@ from odradek.spark.reading.positions import (
     AtOffsets,
     AtTime,
     AtTimes,
-    Everywhere,
     KnownPosition,
     Position,
+    UniformPosition,
     partition_numbers,
 )
 
@@ -27,7 +27,7 @@ else:
     decision = lazy("odradek.spark.exactly_once.decision")
 
 
-def starting(given: GivenOptions, use: Use) -> Position:
+def starting(given: ParsedOptions, use: Use) -> Position:
     """Where a read starts."""
     sink_id = _sink_to_resume(given)
     position = _without_decision(given, use)
@@ -41,7 +41,7 @@ def starting(given: GivenOptions, use: Use) -> Position:
     return AtGroup(group=decision.group_of(sink_id), otherwise=position)
 
 
-def _sink_to_resume(given: GivenOptions) -> str | None:
+def _sink_to_resume(given: ParsedOptions) -> str | None:
     """The sink whose last decision a read starts from."""
     if not boolean(given, "resume", False):
         if given.get("sinkId") is not None:
@@ -61,14 +61,14 @@ def _group_in(text: str) -> str | None:
     return name.strip()
 
 
-def _without_decision(given: GivenOptions, use: Use) -> Position:
+def _without_decision(given: ParsedOptions, use: Use) -> Position:
     by_time = _position_by_time(given, "startingTimestamp", "startingOffsetsByTimestamp")
     if by_time is not None:
         return by_time
     text = given.get("startingOffsets")
     streaming = use is Use.STREAM_READ
     if text is None:
-        return Everywhere(bound=LATEST if streaming else EARLIEST)
+        return UniformPosition(bound=LATEST if streaming else EARLIEST)
     group = _group_in(text)
     if group is not None:
         return AtGroup(group=group)
@@ -80,20 +80,20 @@ def _without_decision(given: GivenOptions, use: Use) -> Position:
     return position
 
 
-def ending(given: GivenOptions) -> KnownPosition:
+def ending(given: ParsedOptions) -> KnownPosition:
     """Where a batch read ends."""
     by_time = _position_by_time(given, "endingTimestamp", "endingOffsetsByTimestamp")
     if by_time is not None:
         return by_time
     text = given.get("endingOffsets")
-    position = Everywhere(bound=LATEST) if text is None else _position_by_offset(text, "endingOffsets")
+    position = UniformPosition(bound=LATEST) if text is None else _position_by_offset(text, "endingOffsets")
     if _mentions(position, EARLIEST):
         raise ConfigError("option endingOffsets cannot be earliest (-2): there would be nothing to read")
     return position
 
 
 def _mentions(position: KnownPosition, bound: int) -> bool:
-    if isinstance(position, Everywhere):
+    if isinstance(position, UniformPosition):
         return position.bound == bound
     return isinstance(position, AtOffsets) and bound in position.offsets.values()
 
@@ -101,7 +101,7 @@ def _mentions(position: KnownPosition, bound: int) -> bool:
 def _position_by_offset(text: str, option: str) -> KnownPosition:
     word = text.strip().lower()
     if word in ("earliest", "latest"):
-        return Everywhere(bound=EARLIEST if word == "earliest" else LATEST)
+        return UniformPosition(bound=EARLIEST if word == "earliest" else LATEST)
     if not word.startswith("{"):
         or_group = ", group:NAME" if option == "startingOffsets" else ""
         raise ConfigError(
@@ -116,7 +116,7 @@ def _position_by_offset(text: str, option: str) -> KnownPosition:
     return AtOffsets(offsets=offsets)
 
 
-def _position_by_time(given: GivenOptions, everywhere: str, name: str) -> KnownPosition | None:
+def _position_by_time(given: ParsedOptions, everywhere: str, name: str) -> KnownPosition | None:
     text = given.get(everywhere)
     if text is not None:
         return AtTime(timestamp_ms=whole(given, everywhere, 0))

@@ -155,7 +155,7 @@ _TOLERATED_CLIENT_KEYS: Final = {"kafka.group.id": "reads use no consumer group"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class GivenOptions:
+class ParsedOptions:
     """The options of one read or write, known to be known. Keys in lower case."""
 
     values: Mapping[str, str]
@@ -173,7 +173,7 @@ def applies(name: str, use: Use) -> bool:
     return option is None or bool(option.use & use) or option.tolerated
 
 
-def given_options(options: Mapping[str, str], use: Use) -> GivenOptions:
+def given_options(options: Mapping[str, str], use: Use) -> ParsedOptions:
     """Sort the user's options; ConfigError for an unknown one, or for one that cannot do here what it
     says.
     """
@@ -199,7 +199,7 @@ def given_options(options: Mapping[str, str], use: Use) -> GivenOptions:
         raise ConfigError(
             'option kafka.bootstrap.servers is missing: .option("kafka.bootstrap.servers", "host:9092")'
         )
-    return GivenOptions(values=values, client=client, warnings=tuple(warnings))
+    return ParsedOptions(values=values, client=client, warnings=tuple(warnings))
 
 
 def _add_client_key(key: str, value: str, client: dict[str, str], warnings: list[str]) -> None:

@@ -7,14 +7,14 @@ from enum import StrEnum
 from typing import Final, TypeVar
 
 from odradek.model.errors import ConfigError
-from odradek.spark.option_table import GivenOptions
+from odradek.spark.option_table import ParsedOptions
 
 _DURATION_UNITS_MS: Final = {"ms": 1, "s": 1_000, "m": 60_000, "min": 60_000, "h": 3_600_000, "d": 86_400_000}
 _SINK_ID: Final = re.compile(r"[A-Za-z0-9._-]{1,200}")
 _Chosen = TypeVar("_Chosen", bound=StrEnum)
 
 
-def boolean(given: GivenOptions, name: str, default: bool) -> bool:
+def boolean(given: ParsedOptions, name: str, default: bool) -> bool:
     text = given.get(name)
     if text is None:
         return default
@@ -24,7 +24,7 @@ def boolean(given: GivenOptions, name: str, default: bool) -> bool:
     return word == "true"
 
 
-def choice(given: GivenOptions, name: str, default: _Chosen) -> _Chosen:
+def choice(given: ParsedOptions, name: str, default: _Chosen) -> _Chosen:
     text = given.get(name)
     if text is None:
         return default
@@ -34,7 +34,7 @@ def choice(given: GivenOptions, name: str, default: _Chosen) -> _Chosen:
         raise ConfigError(f"option {name} is one of {', '.join(type(default))}, not {text!r}") from None
 
 
-def whole(given: GivenOptions, name: str, default: int, *, at_least: int = 0) -> int:
+def whole(given: ParsedOptions, name: str, default: int, *, at_least: int = 0) -> int:
     text = given.get(name)
     if text is None:
         return default
@@ -47,11 +47,11 @@ def whole(given: GivenOptions, name: str, default: int, *, at_least: int = 0) ->
     return number
 
 
-def positive_or_none(given: GivenOptions, name: str) -> int | None:
+def positive_or_none(given: ParsedOptions, name: str) -> int | None:
     return None if given.get(name) is None else whole(given, name, 1, at_least=1)
 
 
-def duration_ms(given: GivenOptions, name: str, default: str) -> int:
+def duration_ms(given: ParsedOptions, name: str, default: str) -> int:
     text = given.get(name) or default
     match = re.fullmatch(r"\s*(\d+)\s*([a-z]*)\s*", text.lower())
     unit = _DURATION_UNITS_MS.get(match.group(2) or "ms") if match else None

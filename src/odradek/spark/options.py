@@ -14,7 +14,7 @@ from odradek.model.errors import ConfigError, KafkaError
 from odradek.model.ids import TopicPartition, check_topic_name
 from odradek.spark.columns import COLUMN_NAMES, DEAD_LETTER, DEFAULT_COLUMNS
 from odradek.spark.extent_options import ending, starting
-from odradek.spark.option_table import GivenOptions, Use, given_options
+from odradek.spark.option_table import ParsedOptions, Use, given_options
 from odradek.spark.option_values import boolean, choice, duration_ms, positive_or_none, sink_id_in, whole
 from odradek.spark.reading.positions import KnownPosition, Position, partition_lists
 
@@ -176,7 +176,7 @@ def read_options(options: Mapping[str, str], use: Use) -> ReadOptions:
     )
 
 
-def _archive(given: GivenOptions) -> ArchiveOptions | None:
+def _archive(given: ParsedOptions) -> ArchiveOptions | None:
     path = given.get("archive")
     more = {name: given.get(f"archive{name.capitalize()}") for name in ("endpoint", "region", "catalog")}
     if path is not None:
@@ -203,7 +203,7 @@ def write_options(options: Mapping[str, str], use: Use) -> WriteOptions:
     )
 
 
-def _exactly_once(given: GivenOptions, use: Use) -> ExactlyOnceOptions | None:
+def _exactly_once(given: ParsedOptions, use: Use) -> ExactlyOnceOptions | None:
     if choice(given, "delivery", DeliveryGuarantee.AT_LEAST_ONCE) is DeliveryGuarantee.AT_LEAST_ONCE:
         needless = [name for name in _EXACTLY_ONCE_ONLY if given.get(name) is not None]
         if needless:
@@ -237,21 +237,21 @@ def _exactly_once(given: GivenOptions, use: Use) -> ExactlyOnceOptions | None:
     )
 
 
-def _max_partitions(given: GivenOptions) -> int | None:
+def _max_partitions(given: ParsedOptions) -> int | None:
     most, least = positive_or_none(given, "maxPartitions"), positive_or_none(given, "minPartitions")
     if most is not None and least is not None and most < least:
         raise ConfigError(f"option maxPartitions ({most}) is less than minPartitions ({least})")
     return most
 
 
-def _publish_group(given: GivenOptions, suffix: str = "") -> str | None:
+def _publish_group(given: ParsedOptions, suffix: str = "") -> str | None:
     group = given.get("publishOffsets")
     if group is not None and not group.strip():
         raise ConfigError("option publishOffsets names a consumer group; it is empty")
     return group if group is None else group.strip() + suffix
 
 
-def _topics(given: GivenOptions) -> TopicSelection:
+def _topics(given: ParsedOptions) -> TopicSelection:
     ways = [name for name in ("assign", "subscribe", "subscribePattern") if given.get(name) is not None]
     if len(ways) != 1:
         what = f"{' and '.join(ways)} are both given" if ways else "none is given"
@@ -280,7 +280,7 @@ def _topics(given: GivenOptions) -> TopicSelection:
     return TopicSelection(pattern=text)
 
 
-def _topic_or_none(given: GivenOptions, option: str, suffix: str) -> str | None:
+def _topic_or_none(given: ParsedOptions, option: str, suffix: str) -> str | None:
     name = given.get(option)
     return None if name is None else _topic_name(name.strip() + suffix, option)
 
@@ -293,7 +293,7 @@ def _topic_name(name: str, option: str) -> str:
     return name
 
 
-def _projection(given: GivenOptions) -> Projection:
+def _projection(given: ParsedOptions) -> Projection:
     wanted = [
         column
         for option, column in (("includeHeaders", "headers"), ("includeRecord", "record"))

@@ -81,7 +81,7 @@ def _letter_rows(letters: Iterable[Letter]) -> pa.RecordBatch:
     )
 
 
-class Gathering:
+class RowBatcher:
     """Sends rows once there are enough of them that each partition gets a batch of a good size.
 
     Spark gives some thousand rows at a time; over many partitions these would be many small batches.

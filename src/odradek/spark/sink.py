@@ -88,7 +88,7 @@ class AcknowledgedWrite:
     def write(self, batches: Iterator[pa.RecordBatch], marks: Marks | None) -> WrittenRows:
         count = 0
         with connections.sending(self.options.client) as producer:
-            gathering = outgoing_rows.Gathering(
+            gathering = outgoing_rows.RowBatcher(
                 producer.send_arrow, lambda topic: len(producer.partitions_for(topic))
             )
             for batch in batches:

@@ -141,7 +141,7 @@ class RangePartition(InputPartition):
         self.extents = extents
 
 
-class KeptPartition(InputPartition):
+class StoredPartition(InputPartition):
     """One task's share of what is kept outside of the topics."""
 
 
@@ -151,7 +151,7 @@ def _tasks(
     if history is None:
         return [*_tasks_of_topics(ranges, options)]
     divided = history.divide(ranges, connections.catalog(options.client), options)
-    return [*map(KeptPartition, divided.kept), *_tasks_of_topics(divided.in_topics, options)]
+    return [*map(StoredPartition, divided.kept), *_tasks_of_topics(divided.in_topics, options)]
 
 
 def _tasks_of_topics(ranges: Sequence[OffsetRange], options: ReadOptions) -> list[RangePartition]:
@@ -171,7 +171,7 @@ def _read(
     keys: frozenset[bytes] | None = None,
     history: History | None = None,
 ) -> Iterator[pa.RecordBatch]:
-    if isinstance(partition, KeptPartition) and history is not None:
+    if isinstance(partition, StoredPartition) and history is not None:
         with errors_in_one_line():
             yield from history.read(partition.value, options, spark_schema.arrow_schema(schema), keys)
     if isinstance(partition, RangePartition) and partition.extents:

@@ -17,7 +17,7 @@ from odradek.sql.catalog import (
     WindowInfo,
 )
 from odradek.sql.changes import (
-    Applied,
+    AppliedChange,
     Change,
     QueryPaused,
     QueryResumed,
@@ -68,7 +68,7 @@ _WINDOW_UNITS_MS: Final = {
 }
 
 
-def apply(catalog: SqlCatalog, statement: Statement, number: int) -> Applied:
+def apply(catalog: SqlCatalog, statement: Statement, number: int) -> AppliedChange:
     """`number`: of the command; ids of queries end with it. SqlError for a statement that is refused, or changes nothing."""
     match statement:
         case CreateSource():
@@ -99,7 +99,7 @@ def apply(catalog: SqlCatalog, statement: Statement, number: int) -> Applied:
 # ---- sources
 
 
-def _create_source(catalog: SqlCatalog, statement: CreateSource) -> Applied:
+def _create_source(catalog: SqlCatalog, statement: CreateSource) -> AppliedChange:
     known = catalog.sources.get(statement.name)
     if known is not None and statement.if_not_exists:
         return unchanged(catalog, f"Cannot add {statement.kind} `{statement.name}`: it already exists.")
@@ -114,7 +114,7 @@ def _create_source(catalog: SqlCatalog, statement: CreateSource) -> Applied:
             )
     change = SourceCreated(source=source, replaces=known)
     word = "replaced" if known else "created"
-    return Applied(
+    return AppliedChange(
         catalog=catalog.with_source(source),
         changes=(change,),
         message=f"{statement.kind.capitalize()} {word}",
@@ -336,7 +336,7 @@ def _window(properties: Mapping[str, PropertyValue], statement: Statement) -> Wi
     return WindowInfo(kind="tumbling" if kind == "TUMBLING" else "hopping", size_ms=int(number) * length)
 
 
-def _alter_source(catalog: SqlCatalog, statement: AlterSource) -> Applied:
+def _alter_source(catalog: SqlCatalog, statement: AlterSource) -> AppliedChange:
     source = catalog.source(statement.name, statement.position)
     if source.kind != statement.kind:
         raise SqlError(f"{source.name} is a {source.kind}, not a {statement.kind}", statement.position)
@@ -355,14 +355,14 @@ def _alter_source(catalog: SqlCatalog, statement: AlterSource) -> Applied:
             )
         names.add(column.name)
     changed = replace(source, columns=source.columns + added, text=f"{source.text}; {statement.text}")
-    return Applied(
+    return AppliedChange(
         catalog=catalog.with_source(changed),
         changes=(SourceCreated(source=changed, replaces=source),),
         message=f"{source.kind.capitalize()} altered",
     )
 
 
-def _drop_source(catalog: SqlCatalog, statement: DropSource) -> Applied:
+def _drop_source(catalog: SqlCatalog, statement: DropSource) -> AppliedChange:
     source = catalog.sources.get(statement.name)
     if source is None and statement.if_exists:
         return unchanged(catalog, f"Source `{statement.name}` does not exist.")
@@ -389,7 +389,7 @@ def _drop_source(catalog: SqlCatalog, statement: DropSource) -> Applied:
         changes.append(QueryStopped(query=catalog.queries[source.query_id]))
         without = without.without_query(source.query_id)
     changes.append(SourceDropped(source=source, delete_topic=statement.delete_topic))
-    return Applied(
+    return AppliedChange(
         catalog=without.without_source(source.name),
         changes=tuple(changes),
         message=f"Source `{source.name}` (topic: {source.topic}) was dropped.",
@@ -399,7 +399,7 @@ def _drop_source(catalog: SqlCatalog, statement: DropSource) -> Applied:
 # ---- queries
 
 
-def _create_as(catalog: SqlCatalog, statement: CreateAsSelect, number: int) -> Applied:
+def _create_as(catalog: SqlCatalog, statement: CreateAsSelect, number: int) -> AppliedChange:
     known = catalog.sources.get(statement.name)
     if known is not None and statement.if_not_exists:
         return unchanged(catalog, f"Cannot add {statement.kind} `{statement.name}`: it already exists.")
@@ -428,14 +428,14 @@ def _create_as(catalog: SqlCatalog, statement: CreateAsSelect, number: int) -> A
             query=query, plan=replace(made, sink=sink), replaces=None if known is None else known.query_id
         )
     )
-    return Applied(
+    return AppliedChange(
         catalog=catalog.with_source(sink).with_query(query),
         changes=tuple(changes),
         message=f"Created query with ID {query_id}",
     )
 
 
-def _insert_into(catalog: SqlCatalog, statement: InsertIntoSelect, number: int) -> Applied:
+def _insert_into(catalog: SqlCatalog, statement: InsertIntoSelect, number: int) -> AppliedChange:
     made = plan(catalog, statement)
     assert made.sink is not None
     if made.sink.read_only:
@@ -451,14 +451,14 @@ def _insert_into(catalog: SqlCatalog, statement: InsertIntoSelect, number: int) 
         text=statement.text,
         creates_sink=False,
     )
-    return Applied(
+    return AppliedChange(
         catalog=catalog.with_query(query),
         changes=(QueryStarted(query=query, plan=made),),
         message=f"Created query with ID {query_id}",
     )
 
 
-def _control(catalog: SqlCatalog, statement: QueryControl) -> Applied:
+def _control(catalog: SqlCatalog, statement: QueryControl) -> AppliedChange:
     if statement.query_id is None:
         queries = list(catalog.queries.values())
     elif statement.if_exists and statement.query_id not in catalog.queries:
@@ -476,13 +476,13 @@ def _control(catalog: SqlCatalog, statement: QueryControl) -> Applied:
             changes.append(QueryPaused(query=query) if paused else QueryResumed(query=query))
             catalog = catalog.with_query(query)
     word = {"terminate": "terminated", "pause": "paused", "resume": "resumed"}[statement.action]
-    return Applied(catalog=catalog, changes=tuple(changes), message=f"Query {word}.")
+    return AppliedChange(catalog=catalog, changes=tuple(changes), message=f"Query {word}.")
 
 
 # ---- types
 
 
-def _create_type(catalog: SqlCatalog, statement: CreateType) -> Applied:
+def _create_type(catalog: SqlCatalog, statement: CreateType) -> AppliedChange:
     if statement.name in catalog.types:
         if statement.if_not_exists:
             return unchanged(catalog, f"{statement.name} is already registered.")
@@ -494,14 +494,14 @@ def _create_type(catalog: SqlCatalog, statement: CreateType) -> Applied:
         kind = parse_type(statement.type, catalog.types)
     except SqlError as error:
         raise error.at(statement.position) from None
-    return Applied(
+    return AppliedChange(
         catalog=catalog.with_type(statement.name, kind),
         changes=(TypeCreated(name=statement.name, type=kind),),
         message=f"Registered custom type with name '{statement.name}' and SQL type {kind}",
     )
 
 
-def _drop_type(catalog: SqlCatalog, statement: DropType) -> Applied:
+def _drop_type(catalog: SqlCatalog, statement: DropType) -> AppliedChange:
     if statement.name not in catalog.types:
         if statement.if_exists:
             return unchanged(catalog, f"Type '{statement.name}' does not exist.")
@@ -510,7 +510,7 @@ def _drop_type(catalog: SqlCatalog, statement: DropType) -> Applied:
             statement.position,
             nearest(statement.name, catalog.types),
         )
-    return Applied(
+    return AppliedChange(
         catalog=catalog.without_type(statement.name),
         changes=(TypeDropped(name=statement.name),),
         message=f"Dropped type '{statement.name}'",

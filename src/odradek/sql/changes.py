@@ -84,7 +84,7 @@ Change: TypeAlias = (
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Applied:
+class AppliedChange:
     """`message`: as ksqlDB answers."""
 
     catalog: SqlCatalog
@@ -92,6 +92,6 @@ class Applied:
     message: str
 
 
-def unchanged(catalog: SqlCatalog, message: str) -> Applied:
+def unchanged(catalog: SqlCatalog, message: str) -> AppliedChange:
     """Of a statement whose IF EXISTS, or IF NOT EXISTS, has nothing to do."""
-    return Applied(catalog=catalog, changes=(), message=message)
+    return AppliedChange(catalog=catalog, changes=(), message=message)

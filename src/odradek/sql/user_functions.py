@@ -5,14 +5,14 @@ from __future__ import annotations
 import re
 
 from odradek.sql.catalog import CreatedFunction, SqlCatalog
-from odradek.sql.changes import Applied, FunctionCreated, FunctionDropped, unchanged
+from odradek.sql.changes import AppliedChange, FunctionCreated, FunctionDropped, unchanged
 from odradek.sql.errors import SqlError, nearest
 from odradek.sql.functions.user import user_function
 from odradek.sql.language.statements import CreateFunction, DropFunction
 from odradek.sql.types import parse_type
 
 
-def create_function(catalog: SqlCatalog, statement: CreateFunction) -> Applied:
+def create_function(catalog: SqlCatalog, statement: CreateFunction) -> AppliedChange:
     name = statement.name.upper()
     is_there = name in catalog.functions
     if is_there and name not in catalog.created_functions:
@@ -41,12 +41,12 @@ def create_function(catalog: SqlCatalog, statement: CreateFunction) -> Applied:
         raise error.at(statement.position) from None
     made = CreatedFunction(statement=statement, definition=definition, registered=registered)
     word = "replaced" if is_there else "created"
-    return Applied(
+    return AppliedChange(
         catalog=catalog.with_function(made), changes=(FunctionCreated(made=made),), message=f"Function {word}"
     )
 
 
-def drop_function(catalog: SqlCatalog, statement: DropFunction) -> Applied:
+def drop_function(catalog: SqlCatalog, statement: DropFunction) -> AppliedChange:
     name = statement.name.upper()
     if name not in catalog.created_functions:
         if name in catalog.functions:
@@ -64,7 +64,7 @@ def drop_function(catalog: SqlCatalog, statement: DropFunction) -> Applied:
             statement.position,
             "TERMINATE them before.",
         )
-    return Applied(
+    return AppliedChange(
         catalog=catalog.without_function(name),
         changes=(FunctionDropped(name=name),),
         message=f"Dropped function {name}",

@@ -24,7 +24,7 @@ def changelogs_among(topics: Collection[str], sink_id: str) -> list[str]:
     )
 
 
-class LeftChangelogs:
+class AbandonedChangelogs:
     """What a sink noted of changelogs that were left."""
 
     def __init__(self, admin: Admin, sink_id: str) -> None:

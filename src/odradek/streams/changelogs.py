@@ -29,7 +29,7 @@ from odradek.spark.option_table import Use
 from odradek.spark.options import read_options
 from odradek.spark.reading.fetch import read_ranges
 from odradek.spark.reading.schema import arrow_schema
-from odradek.streams.changelog_topics import LeftChangelogs, changelogs_among
+from odradek.streams.changelog_topics import AbandonedChangelogs, changelogs_among
 from odradek.streams.places import CheckpointPlace
 from odradek.streams.plan.queries import changelog_topic
 
@@ -167,10 +167,10 @@ class SinkChangelogs:
                 ids = {
                     name: described.topic_id.hex for name, described in admin.describe_topics(left).items()
                 }
-                LeftChangelogs(admin, self.sink_id).note(ids, self.decision)
+                AbandonedChangelogs(admin, self.sink_id).note(ids, self.decision)
 
     def _resume(self, admin: Admin, topic: str, topic_id: str) -> None:
-        left = LeftChangelogs(admin, self.sink_id)
+        left = AbandonedChangelogs(admin, self.sink_id)
         if self._resumes:
             assert self.decision is not None
             if not left.are_current(topic, topic_id, self.decision):

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, Self
 from pyspark.sql import functions as sf
 
 from odradek.model.errors import ConfigError
-from odradek.streams.feeding import FedTopic, read_rows
+from odradek.streams.feeding import InputTopic, read_rows
 from odradek.streams.language import Stream, Table
 from odradek.streams.plan.operators import Called, Operator, TopicSink, TopicSource, walk
 from odradek.streams.plan.program import Program
@@ -57,7 +57,7 @@ class TestDriver:
         planned_queries(program.ends)
         self._program = program
         self._spark = session(program.name, spark or program.spark, program.partitions)
-        self._fed: dict[str, FedTopic] = {}
+        self._fed: dict[str, InputTopic] = {}
         self._script: list[ScriptStep] = []
         self._clock_ms = 0
         self._latest_ms = 0
@@ -85,7 +85,7 @@ class TestDriver:
             raise ConfigError(
                 f"the program does not read a topic {topic!r}; it reads {', '.join(sorted(self._sources))}"
             )
-        fed = self._fed.setdefault(topic, FedTopic(source, len(self._fed)))
+        fed = self._fed.setdefault(topic, InputTopic(source, len(self._fed)))
         for row in rows:
             self._latest_ms = max(self._latest_ms, fed.add(row, self._count, self._clock_ms))
             self._count += 1
@@ -170,7 +170,7 @@ class TestDriver:
 
     def _source(self, source: TopicSource, translator: Translator) -> RecordFrame:
         schema = record_schema(source)
-        fed = self._fed.get(source.topic, FedTopic(source, 0))
+        fed = self._fed.get(source.topic, InputTopic(source, 0))
         frame = fed.frame(self._spark, self._rules.of_source(source)).rows
         for sink in self._program.ends:
             if isinstance(sink, TopicSink) and sink.topic == source.topic:

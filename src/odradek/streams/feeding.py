@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 _US_PER_MS: Final = 1_000
 
 
-class FedTopic:
+class InputTopic:
     """The rows of one topic. The number of a row among those of all topics is its place in time and its offset."""
 
     def __init__(self, source: TopicSource, number: int) -> None:

@@ -15,7 +15,6 @@ from odradek.model.errors import ConfigError
 from odradek.spark import connections
 from odradek.spark.option_table import Use
 from odradek.spark.options import read_options
-from odradek.streams.asking import AskedTable, AskedTables
 from odradek.streams.changelogs import SinkChangelogs, make_compacted
 from odradek.streams.places import CheckpointPlace
 from odradek.streams.plan.operators import Called, Operator, TopicSink, TopicSource, walk
@@ -23,6 +22,7 @@ from odradek.streams.plan.program import Program
 from odradek.streams.plan.queries import PlannedQuery, planned_queries
 from odradek.streams.plan.sources import can_be_named, source_names
 from odradek.streams.processors.failures import LetterRules, Letters, unpacked_records
+from odradek.streams.queryable_tables import QueryableTable, QueryableTables
 from odradek.streams.records import StreamRecord
 from odradek.streams.session import session
 from odradek.streams.translation import Translator
@@ -63,7 +63,7 @@ class Run:
     def __init__(
         self,
         queries: Mapping[str, StreamingQuery],
-        tables: AskedTables,
+        tables: QueryableTables,
         with_named_sources: frozenset[str] = frozenset(),
     ) -> None:
         self.queries = dict(queries)
@@ -126,10 +126,9 @@ def start(
         raise ConfigError(f"{program.name} writes nothing: end a stream with to(...) or foreach(...)")
     queries: dict[str, StreamingQuery] = {}
     topics: dict[str, int] = {}
-    tables: dict[str, AskedTable] = {}
-    asked = (
-        AskedTables(_client_options(program), tables) if program.servers is not None else AskedTables({}, {})
-    )
+    tables: dict[str, QueryableTable] = {}
+    client_options = {} if program.servers is None else _client_options(program)
+    queryable = QueryableTables(client_options, tables)
     rules = _letter_rules(program, planned)
     spark = session(program.name, program.spark, program.partitions)
     by_name_before = spark.conf.get(_SOURCES_BY_NAME) or "false"
@@ -163,19 +162,19 @@ def start(
             )
             queries[query.name] = writer.outputMode("append").start()
     except BaseException:
-        Run(queries, asked).stop()
+        Run(queries, queryable).stop()
         raise
     finally:
         spark.conf.set(_SOURCES_BY_NAME, by_name_before)
-    return Run(queries, asked, frozenset(named))
+    return Run(queries, queryable, frozenset(named))
 
 
-def _tables_of(program: Program, frames: Mapping[TopicSink, RecordFrame]) -> dict[str, AskedTable]:
+def _tables_of(program: Program, frames: Mapping[TopicSink, RecordFrame]) -> dict[str, QueryableTable]:
     """By topic, what outputs write that can be asked. The topics are there then."""
-    tables: dict[str, AskedTable] = {}
+    tables: dict[str, QueryableTable] = {}
     for output, frame in frames.items():
         if output.is_changelog and output.topic is not None:
-            tables[output.topic] = AskedTable.of(output, frame)
+            tables[output.topic] = QueryableTable.of(output, frame)
             make_compacted(_client_options(program), output.topic)
     return tables
 

@@ -92,7 +92,7 @@ def configure(
     handler = logging.StreamHandler(stream or sys.stderr)
     handler.setFormatter(_JsonFormatter() if json_lines else _TextFormatter())
     if peer_lines_max:
-        handler.addFilter(_Limiting(handler, peer_lines_max))
+        handler.addFilter(_LineLimitFilter(handler, peer_lines_max))
     logger = logging.getLogger(_ROOT)
     logger.handlers[:] = [handler]
     logger.setLevel(level)
@@ -101,7 +101,7 @@ def configure(
     logging.getLogger(_ASYNCIO).handlers[:] = [handler]
 
 
-class _Limiting(logging.Filter):
+class _LineLimitFilter(logging.Filter):
     """Drops what `LineLimiter` says, and writes what it has to tell of that. The clock is that of the records."""
 
     def __init__(self, handler: logging.Handler, lines_max: int) -> None:

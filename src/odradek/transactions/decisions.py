@@ -39,7 +39,7 @@ EMPTY: Final = TransactionState.EMPTY
 ONGOING: Final = TransactionState.ONGOING
 
 
-class NeedsProducerId(Exception):
+class ProducerIdRequired(Exception):
     """The decision takes a fresh producer id: get one, and ask again."""
 
 
@@ -335,7 +335,7 @@ def identity_after(prepared: Transaction) -> ProducerIdentity:
 
 def _fresh(producer_id: int | None) -> int:
     if producer_id is None:
-        raise NeedsProducerId
+        raise ProducerIdRequired
     return producer_id
 
 

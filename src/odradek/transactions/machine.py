@@ -227,7 +227,7 @@ class TransactionMachine:
     ) -> Outcome[ProducerIdentity | None]:
         """Who the producer is from now on; None if a transaction is under way, which is aborted first: it must ask again.
 
-        Raises as `decisions.init_producer` does, and NeedsProducerId.
+        Raises as `decisions.init_producer` does, and ProducerIdRequired.
         """
         current = self._transactions.get(transactional_id)
         if current is not None:

@@ -9,7 +9,7 @@ from typing import Final, TypeVar
 from odradek.model.errors import KafkaError
 from odradek.shards import Moment, Outcome, Shard, Shards
 from odradek.telemetry import events
-from odradek.transactions.decisions import NeedsProducerId
+from odradek.transactions.decisions import ProducerIdRequired
 from odradek.transactions.finisher import Finisher
 from odradek.transactions.machine import TransactionMachine
 from odradek.transactions.work import Overdue, Prepared, Work
@@ -33,7 +33,7 @@ async def decided(
     """Run the decision on the shard, once more with a fresh producer id if it turns out to need one."""
     try:
         return await find().execute(lambda machine, now: decision(machine, now, None))
-    except NeedsProducerId:
+    except ProducerIdRequired:
         fresh = await next_producer_id()
     return await find().execute(lambda machine, now: decision(machine, now, fresh))
 

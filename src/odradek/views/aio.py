@@ -15,7 +15,7 @@ from odradek.views.freshness import Freshness
 from odradek.views.reads import ALL_KEYS, KeyRange, Page, RowCodec, TableRow
 from odradek.views.rocksdb_store import RocksDBLimits
 from odradek.views.view_core import ViewCore, WantedOffsets
-from odradek.views.waiting import LoopReads
+from odradek.views.waiting import OffloadedReads
 
 
 class AsyncTableView:
@@ -63,7 +63,7 @@ class AsyncTableView:
         except BaseException:
             # sync: loop.stop()
             raise
-        self._reads = LoopReads()
+        self._reads = OffloadedReads()
         self._closed = False
 
     @classmethod

@@ -17,7 +17,7 @@ CLOCK_TOLERANCE_MS: Final = 60_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TopicLook:
+class TopicExtent:
     """A topic, at one moment."""
 
     topic_id: UUID
@@ -31,7 +31,7 @@ class TopicLook:
     """delete.retention.ms; None where nothing is compacted."""
 
 
-def reason_to_rebuild(kept: ViewState, look: TopicLook, now_ms: int) -> str | None:
+def reason_to_rebuild(kept: ViewState, look: TopicExtent, now_ms: int) -> str | None:
     """Why the rows must be read again from the beginning; None: they are continued."""
     if kept.key_format != look.key_format:
         return f"keys are stored as {kept.key_format}, and wanted as {look.key_format}"

@@ -19,7 +19,7 @@ from odradek.views.freshness import Freshness
 from odradek.views.reads import ALL_KEYS, KeyRange, Page, RowCodec, TableRow
 from odradek.views.rocksdb_store import RocksDBLimits
 from odradek.views.view_core import ViewCore, WantedOffsets
-from odradek.views.waiting import CallerReads
+from odradek.views.waiting import BlockingReads
 
 _MISSING: Final = object()
 
@@ -69,7 +69,7 @@ class TableView:
         except BaseException:
             loop.stop()
             raise
-        self._reads = CallerReads()
+        self._reads = BlockingReads()
         self._closed = False
 
     @classmethod

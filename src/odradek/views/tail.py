@@ -18,7 +18,7 @@ from odradek.model.ids import ZERO_UUID
 from odradek.runtime.ports import Offload
 from odradek.telemetry import events
 from odradek.views.changelog import Changelog, LogEnds
-from odradek.views.continuity import TopicLook, reason_to_rebuild, tombstones_may_be_gone
+from odradek.views.continuity import TopicExtent, reason_to_rebuild, tombstones_may_be_gone
 from odradek.views.freshness import Freshness, PartitionFreshness, ViewStatus
 from odradek.views.key_formats import KeyFormat
 from odradek.views.rows import changes_of
@@ -123,7 +123,7 @@ class Tail:
         self._tombstones_kept_ms = await changelog.tombstones_kept_ms()
         kept = self._store.state()
         epochs = {} if kept is None else _epochs(kept, log)
-        look = TopicLook(
+        look = TopicExtent(
             topic_id=changelog.topic_id(),
             key_format=self._keys.name,
             starts=log.starts,

@@ -12,7 +12,7 @@ T = TypeVar("T")
 READS_AT_ONCE: Final = 4
 
 
-class LoopReads:
+class OffloadedReads:
     """On threads, at most READS_AT_ONCE at a time: a read may have to wait for the disk."""
 
     def __init__(self) -> None:
@@ -26,11 +26,11 @@ class LoopReads:
         self._offload.close()
 
 
-class CallerReads:
+class BlockingReads:
     """At once."""
 
     def run(self, read: Callable[..., T], *arguments: object) -> T:
-        """As in `LoopReads`."""
+        """As in `OffloadedReads`."""
         return read(*arguments)
 
     def close(self) -> None:

@@ -13,16 +13,18 @@ from odradek.protocol.messages.groups.list_groups import ListGroupsRequest
 from odradek.protocol.messages.metadata.find_coordinator import FindCoordinatorRequest
 from odradek.protocol.messages.share.alter_share_group_offsets import (
     AlterShareGroupOffsetsRequest,
-    PartitionAsked,
+    AlterShareGroupOffsetsRequestPartition,
+    AlterShareGroupOffsetsRequestTopic,
 )
-from odradek.protocol.messages.share.alter_share_group_offsets import TopicAsked as AlteredTopic
-from odradek.protocol.messages.share.delete_share_group_offsets import DeleteShareGroupOffsetsRequest
-from odradek.protocol.messages.share.delete_share_group_offsets import TopicAsked as DeletedTopic
+from odradek.protocol.messages.share.delete_share_group_offsets import (
+    DeleteShareGroupOffsetsRequest,
+    DeleteShareGroupOffsetsRequestTopic,
+)
 from odradek.protocol.messages.share.describe_share_group_offsets import (
     DescribeShareGroupOffsetsRequest,
-    GroupAsked,
+    DescribeShareGroupOffsetsRequestGroup,
+    DescribeShareGroupOffsetsRequestTopic,
 )
-from odradek.protocol.messages.share.describe_share_group_offsets import TopicAsked as DescribedTopic
 from odradek.protocol.messages.share.share_acknowledge import (
     AcknowledgementBatch,
     AcknowledgePartition,
@@ -189,17 +191,22 @@ def _fetching(peer: Peer, topic_id: UUID) -> None:
 
 def _offsets(peer: Peer, epoch: int) -> None:
     def offsets(group: str, *topics: str) -> DescribeShareGroupOffsetsRequest:
-        wanted = [DescribedTopic(topic_name=name, partitions=[0]) for name in topics]
-        return DescribeShareGroupOffsetsRequest(groups=[GroupAsked(group_id=group, topics=wanted or None)])
+        wanted = [DescribeShareGroupOffsetsRequestTopic(topic_name=name, partitions=[0]) for name in topics]
+        return DescribeShareGroupOffsetsRequest(
+            groups=[DescribeShareGroupOffsetsRequestGroup(group_id=group, topics=wanted or None)]
+        )
 
     def alter(group: str, offset: int, name: str = "sh-one") -> AlterShareGroupOffsetsRequest:
-        partitions = [PartitionAsked(partition_index=0, start_offset=offset)]
+        partitions = [AlterShareGroupOffsetsRequestPartition(partition_index=0, start_offset=offset)]
         return AlterShareGroupOffsetsRequest(
-            group_id=group, topics=[AlteredTopic(topic_name=name, partitions=partitions)]
+            group_id=group,
+            topics=[AlterShareGroupOffsetsRequestTopic(topic_name=name, partitions=partitions)],
         )
 
     def delete(group: str, name: str = "sh-one") -> DeleteShareGroupOffsetsRequest:
-        return DeleteShareGroupOffsetsRequest(group_id=group, topics=[DeletedTopic(topic_name=name)])
+        return DeleteShareGroupOffsetsRequest(
+            group_id=group, topics=[DeleteShareGroupOffsetsRequestTopic(topic_name=name)]
+        )
 
     peer.ask("altering offsets of a group in use", alter("sh-group", 1))
     peer.ask("deleting offsets of a group in use", delete("sh-group"))

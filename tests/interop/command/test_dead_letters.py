@@ -14,7 +14,7 @@ import pytest
 
 from odradek import Admin, Consumer, KafkaError, NewTopic, Producer, TopicPartition
 from odradek.dead_letters import redrive as module
-from odradek.dead_letters.headers import GivenUpBy, Origin, RecordFailure, letter_headers
+from odradek.dead_letters.headers import FailedConsumer, Origin, RecordFailure, letter_headers
 from odradek.dead_letters.redrive import RedriveProgress, redrive
 from odradek.dead_letters.sending_back import RedriveRequest
 from odradek.dead_letters.topic import DeadLetterTopic
@@ -55,7 +55,7 @@ class Letters:
                     topic=self.origin, partition=number % 2, offset=number, timestamp_ms=1_000 + number
                 )
                 failure = RecordFailure(exception=error, message=f"'{number}'")
-                headers = letter_headers([("n", b"\xff")], origin, failure, GivenUpBy(group="billing"))
+                headers = letter_headers([("n", b"\xff")], origin, failure, FailedConsumer(group="billing"))
                 producer.send(self.name, b"%d" % number, key=b"\xfe%d" % number, headers=headers)
             if transactional:
                 producer.commit_transaction()

@@ -32,7 +32,7 @@ from odradek.runtime.real_clock import SystemClock
 from odradek.spark.exactly_once.decision import Decision, group_of
 from odradek.spark.exactly_once.driver import SinkDriver, last_decision
 from odradek.spark.exactly_once.task import BatchName
-from odradek.streams.changelog_topics import LeftChangelogs
+from odradek.streams.changelog_topics import AbandonedChangelogs
 from odradek.testing import LocalBroker
 
 Run = Callable[..., str]
@@ -197,7 +197,7 @@ def test_an_operator_that_is_new_gets_an_empty_changelog_and_must_not_find_an_ol
 def test_a_changelog_that_was_left_is_current_until_the_next_decision(
     store: PipelineStore, name: str, topic: Callable[..., str]
 ) -> None:
-    left = LeftChangelogs(store.admin, name)
+    left = AbandonedChangelogs(store.admin, name)
     inputs, changelog = topic(), topic(**{"cleanup.policy": "compact"})
     first = decide(store.admin, name, inputs)
     left.note({changelog: "1"}, first)

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from odradek.model.errors import KafkaError
 from odradek.model.ids import TopicPartition
 from odradek.shards import Moment, Outcome, StoredRecord
-from odradek.transactions.decisions import NeedsProducerId
+from odradek.transactions.decisions import ProducerIdRequired
 from odradek.transactions.machine import TransactionMachine, TransactionTerms
 from odradek.transactions.state import (
     EPOCH_MAX,
@@ -77,7 +77,7 @@ class World:
         try:
             try:
                 outcome: Outcome[Any] = operation(None)
-            except NeedsProducerId:
+            except ProducerIdRequired:
                 self.next_id += 1
                 outcome = operation(self.next_id)
         except KafkaError:

@@ -74,7 +74,7 @@ async def test_a_partition_moves_while_it_is_written_and_survives_a_restart(
     assert left == ["t-0"]
 
 
-class HeldUp:
+class PausedCopies:
     """Copies stand still until they are let go."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, offload: Any) -> None:
@@ -97,7 +97,7 @@ async def test_a_move_under_way_is_shown_and_can_be_called_off(
     await wire.produce("t", [b"x"] * 5)
     here, target = (await places(wire))["t", 0, False], await other_place(scene, wire, "t")
     with monkeypatch.context() as patch:
-        held = HeldUp(patch, scene.runtime.offload)
+        held = PausedCopies(patch, scene.runtime.offload)
         assert await move(wire, target, "t", 0) == [0]
         assert await move(wire, target, "t", 0) == [0], "asking twice changes nothing"
         response = await wire.call("DescribeLogDirs", 5, DescribeLogDirsRequest(topics=None))
@@ -123,7 +123,7 @@ async def test_a_topic_deleted_on_its_way_is_gone(
     await wire.create("t")
     target = await other_place(scene, wire, "t")
     with monkeypatch.context() as patch:
-        held = HeldUp(patch, scene.runtime.offload)
+        held = PausedCopies(patch, scene.runtime.offload)
         assert await move(wire, target, "t", 0) == [0]
         delete = DeleteTopicsRequest(topics=[DeleteTopicState(name="t")], timeout_ms=5000)
         assert (await wire.call("DeleteTopics", 6, delete)).responses[0].error_code == 0

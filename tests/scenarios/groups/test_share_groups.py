@@ -25,16 +25,18 @@ from odradek.protocol.messages.metadata.find_coordinator import FindCoordinatorR
 from odradek.protocol.messages.metadata.metadata import MetadataRequest, MetadataRequestTopic
 from odradek.protocol.messages.share.alter_share_group_offsets import (
     AlterShareGroupOffsetsRequest,
-    PartitionAsked,
+    AlterShareGroupOffsetsRequestPartition,
+    AlterShareGroupOffsetsRequestTopic,
 )
-from odradek.protocol.messages.share.alter_share_group_offsets import TopicAsked as AlteredTopic
-from odradek.protocol.messages.share.delete_share_group_offsets import DeleteShareGroupOffsetsRequest
-from odradek.protocol.messages.share.delete_share_group_offsets import TopicAsked as DeletedTopic
+from odradek.protocol.messages.share.delete_share_group_offsets import (
+    DeleteShareGroupOffsetsRequest,
+    DeleteShareGroupOffsetsRequestTopic,
+)
 from odradek.protocol.messages.share.describe_share_group_offsets import (
     DescribeShareGroupOffsetsRequest,
-    GroupAsked,
+    DescribeShareGroupOffsetsRequestGroup,
+    DescribeShareGroupOffsetsRequestTopic,
 )
-from odradek.protocol.messages.share.describe_share_group_offsets import TopicAsked as DescribedTopic
 from odradek.protocol.messages.share.share_acknowledge import AcknowledgementBatch as Said
 from odradek.protocol.messages.share.share_acknowledge import (
     AcknowledgePartition,
@@ -404,7 +406,9 @@ async def delete_group(wire: Any) -> int:
 
 
 async def start_offset(wire: Any, version: int = 1) -> int:
-    asked = GroupAsked(group_id="g", topics=[DescribedTopic(topic_name="t", partitions=[0])])
+    asked = DescribeShareGroupOffsetsRequestGroup(
+        group_id="g", topics=[DescribeShareGroupOffsetsRequestTopic(topic_name="t", partitions=[0])]
+    )
     request = DescribeShareGroupOffsetsRequest(groups=[asked])
     response = await wire.call("DescribeShareGroupOffsets", version, request)
     (partition,) = response.groups[0].topics[0].partitions
@@ -426,15 +430,17 @@ async def test_offsets_are_shown_in_every_version_set_and_deleted(wire: Any, ver
     assert (await alter(wire, 2)).responses[0].partitions[0].error_code == 0
     assert await start_offset(wire, version) == 2
     assert await anne.acquired() == [(2, 2, 1)]
-    request = DeleteShareGroupOffsetsRequest(group_id="g", topics=[DeletedTopic(topic_name="t")])
+    request = DeleteShareGroupOffsetsRequest(
+        group_id="g", topics=[DeleteShareGroupOffsetsRequestTopic(topic_name="t")]
+    )
     assert (await wire.call("DeleteShareGroupOffsets", 0, request)).responses[0].error_code == 0
     assert await start_offset(wire, version) == -1
 
 
 async def alter(wire: Any, offset: int) -> Any:
-    partition = PartitionAsked(partition_index=0, start_offset=offset)
+    partition = AlterShareGroupOffsetsRequestPartition(partition_index=0, start_offset=offset)
     request = AlterShareGroupOffsetsRequest(
-        group_id="g", topics=[AlteredTopic(topic_name="t", partitions=[partition])]
+        group_id="g", topics=[AlterShareGroupOffsetsRequestTopic(topic_name="t", partitions=[partition])]
     )
     return await wire.call("AlterShareGroupOffsets", 0, request)
 
@@ -443,8 +449,11 @@ async def test_a_partition_that_is_named_many_times_is_written_once(wire: Any) -
     await wire.produce("t", [b"a"])
     await beat(wire, ANNE, 0, "t")
     await beat(wire, ANNE, -1)
-    partitions = [PartitionAsked(partition_index=0, start_offset=offset) for offset in range(1000)]
-    topics = [AlteredTopic(topic_name="t", partitions=partitions)] * 3
+    partitions = [
+        AlterShareGroupOffsetsRequestPartition(partition_index=0, start_offset=offset)
+        for offset in range(1000)
+    ]
+    topics = [AlterShareGroupOffsetsRequestTopic(topic_name="t", partitions=partitions)] * 3
     request = AlterShareGroupOffsetsRequest(group_id="g", topics=topics)
     response = await wire.call("AlterShareGroupOffsets", 0, request)
     (topic,) = response.responses

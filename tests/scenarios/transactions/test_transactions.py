@@ -215,7 +215,7 @@ async def test_an_id_that_no_one_uses_is_forgotten(scene: Any, producer_of: Any)
 # -- what a broker left that died, or could not go on
 
 
-class Held:
+class PausedMarkers:
     """Marker writing that stops after some partitions, until it is let go."""
 
     def __init__(self, patch: pytest.MonkeyPatch, after: int) -> None:
@@ -226,7 +226,7 @@ class Held:
         patch.setattr(LocalMarkers, "write_one", self._one(self))
 
     @staticmethod
-    def _one(held: Held) -> Any:
+    def _one(held: PausedMarkers) -> Any:
         async def write(markers: LocalMarkers, batch: MarkerBatch, name: TopicPartition) -> ErrorCode:
             if held.left == 0:
                 held.reached.set()
@@ -256,7 +256,7 @@ async def test_a_broker_that_died_in_the_middle_of_an_end_finishes_it(
     producer = await producer_of(wire, version=version)
     await producer.write(b"v")
     with monkeypatch.context() as patch:
-        held = Held(patch, after=markers)
+        held = PausedMarkers(patch, after=markers)
         assert await producer.end(commit=commit) is ErrorCode.NONE
         async with asyncio.timeout(20):
             await held.reached.wait()
@@ -295,7 +295,7 @@ async def test_while_a_transaction_is_completed_the_next_must_wait(
 ) -> None:
     producer = await producer_of(wire)
     await producer.write(b"v")
-    held = Held(monkeypatch, after=1)
+    held = PausedMarkers(monkeypatch, after=1)
     await producer.end()
     async with asyncio.timeout(20):
         await held.reached.wait()
@@ -318,7 +318,7 @@ async def test_a_topic_deleted_meanwhile_holds_nothing_up(
     producer = await producer_of(wire)
     await producer.write(b"v")
     await producer.write(b"v", [0], topic="gone")
-    held = Held(monkeypatch, after=0)
+    held = PausedMarkers(monkeypatch, after=0)
     await producer.end()
     async with asyncio.timeout(20):
         await held.reached.wait()

@@ -15,7 +15,7 @@ from odradek.broker.cluster.disk_identity import DiskIdentity
 from odradek.broker.fetch import reading as fetch_reading
 from odradek.broker.replicas import opening as replica_opening
 from odradek.broker.replicas.loss_evidence import ALL_THERE, LossFinding
-from odradek.broker.replicas.opening import ReplicaOpening, Wanted
+from odradek.broker.replicas.opening import LogOpenRequest, ReplicaOpening
 from odradek.cluster.image import PartitionImage
 from odradek.cluster.known_brokers import DiskClaim, KnownBroker
 from odradek.model.errors import ErrorContent, KafkaError
@@ -23,7 +23,7 @@ from odradek.model.ids import BrokerId, Offset, TopicPartition
 from odradek.records import BatchHeader
 from odradek.replication.acknowledgements import Acknowledgements
 from odradek.replication.follower_role import FollowerRole
-from odradek.replication.following import FetchPosition, FetchState, Followed
+from odradek.replication.following import FetchPosition, FetchState, FollowedPartition
 from odradek.replication.in_sync import FollowerState, InSync, IsrAnswer, IsrProposal
 from odradek.replication.leader_role import LeaderRole
 from odradek.replication.partition import Partition
@@ -31,7 +31,7 @@ from odradek.replication.replica import Replica
 from odradek.replication.replica_fetchers import _FetchLoop
 from odradek.storage.directories import log_openings
 from odradek.storage.directories.lack_notes import LackNote
-from odradek.storage.directories.log_manager import Absent
+from odradek.storage.directories.log_manager import MissingLogAction
 from odradek.storage.log.leader_epochs import EpochEnd, EpochHistory
 from odradek.storage.log.log import Log
 from odradek.storage.segment.writer import SegmentWriter
@@ -52,7 +52,7 @@ def replicas_never_sync() -> Patches:
 
 @mutant("row 11: a follower acknowledges what it merely appended", _SCENARIO)
 def follower_acknowledges_unflushed() -> Patches:
-    def fetch_position(self: Followed) -> FetchPosition:
+    def fetch_position(self: FollowedPartition) -> FetchPosition:
         log: Any = self.replica.log
         return FetchPosition(
             self.leader_epoch,
@@ -62,10 +62,10 @@ def follower_acknowledges_unflushed() -> Patches:
             self.replica.high_watermark,
         )
 
-    async def durable(self: _FetchLoop, followed: Followed) -> None:
+    async def durable(self: _FetchLoop, followed: FollowedPartition) -> None:
         return None
 
-    yield patch.object(Followed, "fetch_position", fetch_position)
+    yield patch.object(FollowedPartition, "fetch_position", fetch_position)
     yield patch.object(FetchState, "_awaits_flush", lambda *_: False)
     yield patch.object(_FetchLoop, "_durable", durable)
 
@@ -344,7 +344,7 @@ def commits_with_too_few() -> Patches:
 
 @mutant("row 32: out of range, a follower drops everything and begins where its leader does", _SCENARIO)
 def begins_again_too_soon() -> Patches:
-    async def act(self: _FetchLoop, followed: Followed, data: Any, outcome: Any) -> None:
+    async def act(self: _FetchLoop, followed: FollowedPartition, data: Any, outcome: Any) -> None:
         partition: Any = followed.replica
         if data.diverging_epoch.epoch >= 0:
             partition.follower().restart_at(max(0, data.log_start_offset))
@@ -452,7 +452,7 @@ def opened_without_a_role() -> Patches:
 def one_step_and_no_more() -> Patches:
     async def settle(self: ReplicaOpening, name: TopicPartition) -> None:
         step = self.next_step(name)
-        if isinstance(step, Wanted):
+        if isinstance(step, LogOpenRequest):
             await self._open(step)
         elif step is not None:
             await self._remove(name)
@@ -465,7 +465,7 @@ def one_step_and_no_more() -> Patches:
 
 @mutant("row 10: a replica whose log is gone passes for a whole one", _SCENARIO)
 def lost_replica_is_whole() -> Patches:
-    whole = LossFinding(repairable=True, if_absent=Absent.MAKE)
+    whole = LossFinding(repairable=True, if_absent=MissingLogAction.MAKE)
     yield patch.object(replica_opening, "judged", lambda *_, **__: whole)
 
 

@@ -14,7 +14,7 @@ from odradek.storage.cleaning.fates import CompactionTerms, Fates
 from odradek.storage.cleaning.keys import KeyReading
 from odradek.storage.cleaning.service import LogCleaner
 from odradek.storage.cleaning.target import CleanedSegment
-from odradek.storage.cleaning.transactions import TransactionsSeen
+from odradek.storage.cleaning.transactions import CleanedTransactions
 
 
 @mutant("the originals are removed before the name of what replaces them is durable", "compaction")
@@ -131,7 +131,7 @@ def aborted_records_count() -> Patches:
     real = KeyReading._add_batch
 
     def add_batch(self: KeyReading, header: BatchHeader, batch: Any) -> bool:
-        self._transactions = TransactionsSeen(())
+        self._transactions = CleanedTransactions(())
         return real(self, header, batch)
 
     yield patch.object(KeyReading, "_add_batch", add_batch)

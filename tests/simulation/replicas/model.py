@@ -21,8 +21,8 @@ from uuid import UUID
 from tests.simulation.replicas.controller import ModelController
 from tests.simulation.replicas.history import ReplicasHistory, SeenMarks
 
-from odradek.broker.fetch.reading import FetchingBroker, Reading
-from odradek.broker.fetch.sessions import WantedPartition, named
+from odradek.broker.fetch.reading import FetchingBroker, FetchReader
+from odradek.broker.fetch.sessions import RequestedPartition, named
 from odradek.config.broker import BrokerConfig
 from odradek.config.server import ServerConfig
 from odradek.config.topic import LogConfig
@@ -57,7 +57,7 @@ class Fetch:
     broker_epoch: int
     leader: BrokerId
     leader_epoch: int
-    wanted: WantedPartition
+    wanted: RequestedPartition
     answer: PartitionData | None = None
 
 
@@ -349,7 +349,7 @@ class ReplicasModel:
             broker_epoch=replica.broker_epoch,
             leader=partition.state.leader,
             leader_epoch=partition.leader_epoch,
-            wanted=WantedPartition(
+            wanted=RequestedPartition(
                 key=named(NAME.topic, NAME.partition),
                 fetch_offset=partition.durable_offset,
                 max_bytes=self._fetch_bytes,
@@ -385,7 +385,7 @@ class ReplicasModel:
             api_version=17, access=None, connection=SimpleNamespace(sends_uncopied=False)
         )
         who = FetchingBroker(broker_id=fetch.follower, broker_epoch=fetch.broker_epoch)
-        (partition_data,) = Reading(broker, context, FetchRequest(), [fetch.wanted], who).read()
+        (partition_data,) = FetchReader(broker, context, FetchRequest(), [fetch.wanted], who).read()
         return partition_data.data
 
     def remember_fetch(self, replica: Replica) -> None:

@@ -38,9 +38,9 @@ from odradek.protocol.messages.data.produce import (
 )
 from odradek.protocol.messages.share.describe_share_group_offsets import (
     DescribeShareGroupOffsetsRequest,
+    DescribeShareGroupOffsetsRequestGroup,
+    DescribeShareGroupOffsetsRequestTopic,
     DescribeShareGroupOffsetsResponse,
-    GroupAsked,
-    TopicAsked,
 )
 from odradek.records import BatchBuilder
 from odradek.testing.sim.entropy import stream
@@ -214,8 +214,12 @@ class ShareScenario:
 
     async def _starts(self, client: WireClient) -> dict[int, int]:
         """An empty partition that no one has read yet is done with."""
-        topic = TopicAsked(topic_name=TOPIC, partitions=list(range(self._plan.partition_count)))
-        request = DescribeShareGroupOffsetsRequest(groups=[GroupAsked(group_id=GROUP, topics=[topic])])
+        topic = DescribeShareGroupOffsetsRequestTopic(
+            topic_name=TOPIC, partitions=list(range(self._plan.partition_count))
+        )
+        request = DescribeShareGroupOffsetsRequest(
+            groups=[DescribeShareGroupOffsetsRequestGroup(group_id=GROUP, topics=[topic])]
+        )
         response = await client.call(request, 0, DescribeShareGroupOffsetsResponse)
         group = response.groups[0]
         if group.error_code == ErrorCode.GROUP_ID_NOT_FOUND:

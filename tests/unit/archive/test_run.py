@@ -9,7 +9,7 @@ import pytest
 from odradek.archive.checks.topic_side import LogExtent
 from odradek.archive.place import archive_place
 from odradek.archive.row_columns import Derived, RowColumns, ValueFormat, row_columns
-from odradek.archive.run import Portions, RunTerms, portions, reason_in, sink_options, starting_offsets
+from odradek.archive.run import BatchSizes, RunTerms, portions, reason_in, sink_options, starting_offsets
 from odradek.archive.values import DataFile
 from odradek.model.errors import ConfigError
 from odradek.model.ids import TopicPartition
@@ -39,8 +39,8 @@ def test_what_is_lost_is_skipped_only_when_the_user_says_so() -> None:
 
 def test_a_batch_waits_for_as_many_records_as_fill_the_files() -> None:
     files = [DataFile(path="f", size_bytes=1_000, row_count=100)]
-    assert portions(files, 5_000, 2) == Portions(least=1_000, most=4_000)
-    assert portions([], 200, 3) == Portions(least=3, most=12)
+    assert portions(files, 5_000, 2) == BatchSizes(least=1_000, most=4_000)
+    assert portions([], 200, 3) == BatchSizes(least=3, most=12)
 
 
 def test_the_sink_gets_what_the_user_asked_for() -> None:

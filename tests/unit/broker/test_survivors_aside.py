@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from odradek.broker.process import SurvivorsAside
+from odradek.broker.process import SurvivorFreezer
 
 
 class Node:
@@ -36,7 +36,7 @@ class Heap:
 @pytest.fixture
 def heap() -> Iterator[Heap]:
     blocks = Heap()
-    aside = SurvivorsAside(blocks)
+    aside = SurvivorFreezer(blocks)
     gc.collect()
     gc.callbacks.append(aside)
     try:

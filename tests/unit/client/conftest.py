@@ -46,7 +46,7 @@ class StillClock:
         return self.wall
 
 
-class KnownChance:
+class FixedEntropy:
     """Always the same number."""
 
     def __init__(self, value: float = 0.5) -> None:
@@ -65,8 +65,8 @@ def clock() -> StillClock:
 
 
 @pytest.fixture
-def chance() -> KnownChance:
-    return KnownChance()
+def chance() -> FixedEntropy:
+    return FixedEntropy()
 
 
 @pytest.fixture

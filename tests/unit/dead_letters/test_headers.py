@@ -9,7 +9,7 @@ import pytest
 from odradek.dead_letters.headers import (
     MESSAGE_MAX,
     STACKTRACE_MAX,
-    GivenUpBy,
+    FailedConsumer,
     HeaderPairs,
     Origin,
     RecordFailure,
@@ -40,7 +40,7 @@ def read(*headers: tuple[str, bytes | None]) -> DeadLetter:
 
 
 def test_what_is_written_is_read_back() -> None:
-    by = GivenUpBy(group="billing", delivery_count=4, query="q-1", batch=12)
+    by = FailedConsumer(group="billing", delivery_count=4, query="q-1", batch=12)
     letter = read(*letter_headers([("trace", b"\x01"), ("trace", None)], ORIGIN, FAILURE, by))
     assert (letter.origin, letter.failure, letter.by) == (ORIGIN, FAILURE, by)
     assert letter.own_headers == (("trace", b"\x01"), ("trace", None))
@@ -54,7 +54,7 @@ def test_what_is_written_is_read_back() -> None:
 def test_numbers_are_decimal_text_and_nothing_is_written_of_what_is_not_known() -> None:
     origin = Origin(topic="orders", partition=0, offset=0)
     failure = RecordFailure(exception="KeyError", message="")
-    headers = dict(letter_headers([], origin, failure, GivenUpBy()))
+    headers = dict(letter_headers([], origin, failure, FailedConsumer()))
     assert headers == {
         "__dlq.errors.topic": b"orders",
         "__dlq.errors.partition": b"0",
@@ -65,9 +65,9 @@ def test_numbers_are_decimal_text_and_nothing_is_written_of_what_is_not_known() 
 
 
 def test_a_second_failure_replaces_the_first() -> None:
-    first = letter_headers([("own", b"1")], ORIGIN, FAILURE, GivenUpBy(group="a", delivery_count=1))
+    first = letter_headers([("own", b"1")], ORIGIN, FAILURE, FailedConsumer(group="a", delivery_count=1))
     again = RecordFailure(exception="OSError", message="down")
-    second = letter_headers(first, ORIGIN, again, GivenUpBy(group="a", delivery_count=2))
+    second = letter_headers(first, ORIGIN, again, FailedConsumer(group="a", delivery_count=2))
     names = [name for name, _ in second]
     assert len(names) == len(set(names))
     letter = read(*second)
@@ -80,7 +80,7 @@ def test_texts_have_a_bound_and_may_hold_anything() -> None:
         raise ValueError("\udc80" + "x" * 5_000)
     except ValueError as error:
         failure = RecordFailure.of(error, stage="value")
-    headers = dict(letter_headers([], ORIGIN, failure, GivenUpBy()))
+    headers = dict(letter_headers([], ORIGIN, failure, FailedConsumer()))
     assert headers["__dlq.errors.exception"] == b"ValueError"
     message, trace = headers["__dlq.errors.message"], headers["__dlq.errors.stacktrace"]
     assert message is not None
@@ -181,7 +181,7 @@ def test_ours_comes_before_theirs_and_leaves_theirs_alone() -> None:
         ("__connect.errors.offset", b"5"),
     )
     origin = Origin(topic="connect-dlq", partition=0, offset=9)
-    letter = read(*letter_headers(theirs, origin, FAILURE, GivenUpBy()))
+    letter = read(*letter_headers(theirs, origin, FAILURE, FailedConsumer()))
     assert letter.origin == origin
     assert letter.own_headers == theirs
 
@@ -204,6 +204,6 @@ def test_a_record_that_does_not_say_where_it_comes_from_has_no_origin(headers: H
 
 
 def test_the_redrive_count_survives_another_failure() -> None:
-    headers = letter_headers([("__dlq.redrive.count", b"2")], ORIGIN, FAILURE, GivenUpBy())
+    headers = letter_headers([("__dlq.redrive.count", b"2")], ORIGIN, FAILURE, FailedConsumer())
     assert read(*headers).redrive_count == 2
     assert read(("__dlq.redrive.count", b"many")).redrive_count == 0

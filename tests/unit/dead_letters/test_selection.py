@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from odradek.dead_letters.headers import GivenUpBy, Origin, RecordFailure
+from odradek.dead_letters.headers import FailedConsumer, Origin, RecordFailure
 from odradek.dead_letters.letter import DeadLetter
 from odradek.dead_letters.selection import PlaceRange, Selection, parse_place, span_of
 from odradek.model.errors import ConfigError
@@ -20,7 +20,7 @@ def letter(**more: Any) -> DeadLetter:
         "failed_at_ms": 5_000,
         "origin": Origin(topic="orders", partition=2, offset=100),
         "failure": RecordFailure(exception="json.decoder.JSONDecodeError", message="Expecting value: line 1"),
-        "by": GivenUpBy(group="billing", query="q"),
+        "by": FailedConsumer(group="billing", query="q"),
         "redrive_count": 1,
         "dialect": "odradek",
         "key": None,

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from odradek.dead_letters.headers import GivenUpBy, Origin, RecordFailure
+from odradek.dead_letters.headers import FailedConsumer, Origin, RecordFailure
 from odradek.dead_letters.letter import DeadLetter
 from odradek.dead_letters.redriven import RedrivenState
 from odradek.dead_letters.selection import Selection
@@ -24,7 +24,7 @@ ERRORS = ("KeyError", "ValueError", "OSError")
 def letter(offset: int, *, partition: int = 0, error: str = "KeyError", **more: Any) -> DeadLetter:
     fields: dict[str, Any] = {
         "origin": Origin(topic="orders", partition=3, offset=1000 * partition + offset, timestamp_ms=50),
-        "by": GivenUpBy(group="billing"),
+        "by": FailedConsumer(group="billing"),
         "redrive_count": 0,
         "key": b"k",
         "value": b"v",
@@ -135,7 +135,7 @@ def test_letters_can_be_sent_again() -> None:
 def test_a_letter_that_was_written_twice_is_sent_once() -> None:
     origin = Origin(topic="orders", partition=0, offset=5)
     copies = [letter(0, origin=origin), letter(3, origin=origin)]
-    others = [letter(4, origin=origin, by=GivenUpBy(group="shipping"))]
+    others = [letter(4, origin=origin, by=FailedConsumer(group="shipping"))]
     cluster = Cluster(copies + others)
     core = cluster.redrive(RedriveRequest())
     assert cluster.sent == [(0, 0), (0, 4)]

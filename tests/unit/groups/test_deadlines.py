@@ -3,15 +3,15 @@
 import random
 from enum import Enum
 
-from odradek.groups.deadlines import Deadlines, Due
+from odradek.groups.deadlines import DeadlineKey, Deadlines
 
 
 class Kind(Enum):
     ANY = "any"
 
 
-def due(number: int) -> Due:
-    return Due(Kind.ANY, f"g{number}")
+def due(number: int) -> DeadlineKey:
+    return DeadlineKey(Kind.ANY, f"g{number}")
 
 
 def test_the_earliest_comes_first() -> None:

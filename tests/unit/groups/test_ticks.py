@@ -4,7 +4,7 @@ from enum import Enum
 
 from tests.unit.groups.group_bench import GroupBench
 
-from odradek.groups.deadlines import Due
+from odradek.groups.deadlines import DeadlineKey
 from odradek.groups.machine import GroupMachine, KindParts
 from odradek.groups.step import GroupStep
 from odradek.shards import NewRecord
@@ -19,7 +19,7 @@ class Timer(Enum):
 def test_what_many_deadlines_write_comes_in_batches_that_fit() -> None:
     heard = []
 
-    def expire(machine: GroupMachine, due: Due, step: GroupStep) -> None:
+    def expire(machine: GroupMachine, due: DeadlineKey, step: GroupStep) -> None:
         heard.append(due.group_id)
         step.records.append(NewRecord(b"\x7f\xff" + bytes(30_000), None))
 
@@ -29,7 +29,7 @@ def test_what_many_deadlines_write_comes_in_batches_that_fit() -> None:
     )
     names = [f"g{number}" for number in range(30)]
     for name in names:
-        bench.machine.deadlines.set(Due(Timer.LOUD, name), 1_000)
+        bench.machine.deadlines.set(DeadlineKey(Timer.LOUD, name), 1_000)
     bench.advance(2_000)
     assert heard == names
     assert max(sum(len(record.key) for record in batch) for batch in bench.batches) < BATCH_BYTES_MAX

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from odradek.model.ids import TopicPartition
 from odradek.pipelines.document import Desired, PipelineDocument, PipelineVersion
-from odradek.pipelines.lifecycle import Effect, Kill, Lifecycle, RestartPolicy, Start, Tell, behind
+from odradek.pipelines.lifecycle import Effect, Kill, Lifecycle, RestartPolicy, SendCommand, Start, behind
 from odradek.pipelines.reports import Command, Failed, Paused, Running, RunProgress
 from odradek.pipelines.status import Phase, RecordPlace
 
@@ -18,7 +18,9 @@ DOCUMENT = PipelineDocument(
     name="totals", revision=1, versions=(PipelineVersion(number=1, program="/p.py", checkpoint="totals/v1"),)
 )
 POLICY = RestartPolicy()
-STOP, PAUSE, RESUME = (Tell(command=command) for command in (Command.STOP, Command.PAUSE, Command.RESUME))
+STOP, PAUSE, RESUME = (
+    SendCommand(command=command) for command in (Command.STOP, Command.PAUSE, Command.RESUME)
+)
 
 
 class Way:

@@ -16,15 +16,15 @@ import pytest
 from tests.unit.pipelines.test_upgrade import PYSPARK, outline, totals
 
 from odradek.model.errors import ConfigError, KafkaError
-from odradek.pipelines.carrying import KeptState
+from odradek.pipelines.carrying import OperatorState
 from odradek.pipelines.outline import ProgramOutline
 from odradek.pipelines.state_export import state_file
-from odradek.pipelines.state_reading import KeptRow, LastRows, NoKeptState, chosen_states
+from odradek.pipelines.state_reading import LastRows, NoSuchState, StateRow, chosen_states
 from odradek.pipelines.state_values import name_in, value_in
 from odradek.pipelines.status import Phase, PipelineStatus
 from odradek.streams.processors.task import CachedState, MemoryStore
 
-PLACE = KeptState(output="out", operator="totals", topic="shop.out-totals-changelog")
+PLACE = OperatorState(output="out", operator="totals", topic="shop.out-totals-changelog")
 
 
 @dataclass
@@ -109,7 +109,7 @@ def test_what_no_operator_wrote_is_refused() -> None:
         value_in(b"no pickle")
 
 
-def rows_of(tmp_path: Path, *changes: tuple[int, str, Any]) -> list[KeptRow]:
+def rows_of(tmp_path: Path, *changes: tuple[int, str, Any]) -> list[StateRow]:
     last = LastRows(tmp_path / "rows")
     for task, key, value in changes:
         name, data = kept("aggregate", {"key": key}, value or 0)
@@ -128,8 +128,8 @@ def test_the_last_value_of_each_key_counts(tmp_path: Path) -> None:
 
 def test_files_hold_all_rows(tmp_path: Path) -> None:
     rows = [
-        KeptRow(task=0, part="aggregate", key=["a", 1], value={"n": 2}),
-        KeptRow(task=1, part="x", key=None, value=3),
+        StateRow(task=0, part="aggregate", key=["a", 1], value={"n": 2}),
+        StateRow(task=1, part="x", key=None, value=3),
     ]
     for ending in ("jsonl", "parquet"):
         with state_file(tmp_path / f"state.{ending}") as file:
@@ -178,5 +178,5 @@ def test_an_operator_is_chosen_by_its_name() -> None:
     ],
 )
 def test_why_there_is_no_state(program: ProgramOutline | None, why: str) -> None:
-    with pytest.raises(NoKeptState, match=why):
+    with pytest.raises(NoSuchState, match=why):
         chosen_states("shop", status_of(program), "sums", None)

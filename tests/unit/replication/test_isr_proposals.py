@@ -34,7 +34,7 @@ async def turns() -> None:
         await asyncio.sleep(0)
 
 
-class Asking:
+class FakePartition:
     """As much of a partition as counts here."""
 
     def __init__(self, index: int) -> None:
@@ -50,7 +50,7 @@ class Asking:
         self.answers.append(reply)
 
 
-class Controlling:
+class ScriptedController:
     """A controller that answers when the test says so, with what the test gives it."""
 
     def __init__(self) -> None:
@@ -106,7 +106,7 @@ def result(index: int, *isr: int, error_code: int = 0) -> PartitionResult:
 
 
 async def test_what_is_proposed_in_one_turn_goes_in_one_request_and_each_hears_its_own_answer() -> None:
-    controlling, broker, two = Controlling(), Asking(0), Asking(1)
+    controlling, broker, two = ScriptedController(), FakePartition(0), FakePartition(1)
     controlling.propose(broker, 1, 2)
     controlling.propose(two, 1)
     assert await controlling.next(1) == [0, 1]
@@ -128,7 +128,7 @@ async def test_what_is_proposed_in_one_turn_goes_in_one_request_and_each_hears_i
 
 
 async def test_one_request_is_under_way_at_a_time() -> None:
-    controlling, first, two = Controlling(), Asking(0), Asking(1)
+    controlling, first, two = ScriptedController(), FakePartition(0), FakePartition(1)
     controlling.propose(first, 1)
     await controlling.next(1)
     controlling.propose(two, 1)
@@ -142,7 +142,7 @@ async def test_one_request_is_under_way_at_a_time() -> None:
 
 @pytest.mark.parametrize("code", [ErrorCode.NOT_CONTROLLER, ErrorCode.STALE_BROKER_EPOCH, 999])
 async def test_a_controller_that_cannot_decide_is_asked_again(code: int) -> None:
-    controlling, asking = Controlling(), Asking(0)
+    controlling, asking = ScriptedController(), FakePartition(0)
     controlling.propose(asking, 1)
     await controlling.next(1)
     await controlling.answer(error_code=code)
@@ -157,7 +157,7 @@ async def test_a_controller_that_cannot_decide_is_asked_again(code: int) -> None
 
 
 async def test_an_unreachable_controller_is_asked_again_and_by_then_others_go_along() -> None:
-    controlling, first, two = Controlling(), Asking(0), Asking(1)
+    controlling, first, two = ScriptedController(), FakePartition(0), FakePartition(1)
     controlling.propose(first, 1)
     await controlling.next(1)
     controlling.asked[-1][1].set_exception(OdradekError("gone"))
@@ -168,7 +168,7 @@ async def test_an_unreachable_controller_is_asked_again_and_by_then_others_go_al
 
 
 async def test_what_the_partition_does_not_want_any_more_is_not_asked_again() -> None:
-    controlling, asking = Controlling(), Asking(0)
+    controlling, asking = ScriptedController(), FakePartition(0)
     controlling.propose(asking, 1)
     await controlling.next(1)
     asking.wanted = None
@@ -191,7 +191,7 @@ async def test_what_the_partition_does_not_want_any_more_is_not_asked_again() ->
     ],
 )
 async def test_an_outdated_proposal_is_reported_and_not_asked_again(code: ErrorCode) -> None:
-    controlling, asking = Controlling(), Asking(0)
+    controlling, asking = ScriptedController(), FakePartition(0)
     controlling.propose(asking, 1)
     await controlling.next(1)
     await controlling.answer(result(0, error_code=code))
@@ -203,7 +203,7 @@ async def test_an_outdated_proposal_is_reported_and_not_asked_again(code: ErrorC
 
 
 async def test_once_closed_nothing_is_asked_any_more() -> None:
-    controlling, asking = Controlling(), Asking(0)
+    controlling, asking = ScriptedController(), FakePartition(0)
     controlling.propose(asking, 1)
     await controlling.next(1)
     await controlling.proposals.close()

@@ -15,7 +15,7 @@ from odradek.dead_letters.letter import read_letter
 from odradek.model.ids import TopicPartition
 from odradek.records import TimestampType
 from odradek.retry import Reject, RetryMode, RetryPolicy
-from odradek.retry.routing import Forward, Output, ReceivedRecord, Routing, TryAgain
+from odradek.retry.routing import Forward, Output, ReceivedRecord, RetryInPlace, Routing
 from odradek.retry.turn import HandlingTurn
 from odradek.retry.waiting_partitions import WaitingPartitions
 
@@ -35,7 +35,7 @@ def record(offset: int = 0, *, topic: str = "orders", partition: int = 0, **more
     return ConsumerRecord(topic=topic, partition=partition, offset=offset, **{**fields, **more})
 
 
-def landed(step: Forward | TryAgain, offset: int = 5) -> ConsumerRecord:
+def landed(step: Forward | RetryInPlace, offset: int = 5) -> ConsumerRecord:
     """A record that was handed over, as it is read from where it went."""
     assert isinstance(step, Forward)
     return record(
@@ -54,7 +54,7 @@ def routing(**policy: Any) -> Routing:
 
 def fail(
     routes: Routing, received: ReceivedRecord, error: Exception, now_ms: int = NOW
-) -> Forward | TryAgain:
+) -> Forward | RetryInPlace:
     return routes.failed(received, error, "price", now_ms)
 
 
@@ -174,7 +174,7 @@ def test_blocking_retries_keep_the_record_and_those_behind_it_where_they_are() -
         assert received is not None
         attempts.append(received.attempt)
         step = turn.failed(received, ValueError(), "price", now)
-        if isinstance(step, TryAgain):
+        if isinstance(step, RetryInPlace):
             assert turn.next(now) is None
             assert (turn.positions, turn.to_send) == ({}, [])
             assert turn.rewinds == {TopicPartition("orders", 0): 4}

@@ -15,7 +15,15 @@ from odradek.spark.options import (
     read_options,
     write_options,
 )
-from odradek.spark.reading.positions import EARLIEST, LATEST, AtGroup, AtOffsets, AtTime, AtTimes, Everywhere
+from odradek.spark.reading.positions import (
+    EARLIEST,
+    LATEST,
+    AtGroup,
+    AtOffsets,
+    AtTime,
+    AtTimes,
+    UniformPosition,
+)
 
 SERVERS = {"kafka.bootstrap.servers": "127.0.0.1:9092"}
 SUBSCRIBED = {**SERVERS, "subscribe": "flights"}
@@ -35,8 +43,8 @@ def test_the_smallest_read_needs_servers_and_a_topic_and_reads_everything() -> N
     options = read()
     assert options.client == {"bootstrap.servers": "127.0.0.1:9092"}
     assert options.topics.names == ("flights",)
-    assert options.starting == Everywhere(bound=EARLIEST)
-    assert options.ending == Everywhere(bound=LATEST)
+    assert options.starting == UniformPosition(bound=EARLIEST)
+    assert options.ending == UniformPosition(bound=LATEST)
     assert options.fail_on_data_loss
     assert options.projection.columns == (
         "key", "value", "topic", "partition", "offset", "timestamp", "timestampType",
@@ -44,8 +52,8 @@ def test_the_smallest_read_needs_servers_and_a_topic_and_reads_everything() -> N
 
 
 def test_a_stream_starts_at_the_end_unless_asked_otherwise() -> None:
-    assert read(Use.STREAM_READ).starting == Everywhere(bound=LATEST)
-    assert read(Use.STREAM_READ, startingOffsets="earliest").starting == Everywhere(bound=EARLIEST)
+    assert read(Use.STREAM_READ).starting == UniformPosition(bound=LATEST)
+    assert read(Use.STREAM_READ, startingOffsets="earliest").starting == UniformPosition(bound=EARLIEST)
 
 
 def test_option_names_are_looked_up_without_regard_to_case() -> None:
@@ -236,7 +244,7 @@ def test_a_read_may_start_where_a_group_stands(text: str) -> None:
 
 def test_a_read_that_resumes_knows_its_sink_and_where_to_start_without_a_decision() -> None:
     options = read(Use.STREAM_READ, resume="true", sinkId="s", startingOffsets="earliest")
-    assert options.starting == AtGroup(group="__odradek_sink.s", otherwise=Everywhere(bound=EARLIEST))
+    assert options.starting == AtGroup(group="__odradek_sink.s", otherwise=UniformPosition(bound=EARLIEST))
 
 
 @pytest.mark.parametrize(

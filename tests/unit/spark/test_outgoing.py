@@ -25,7 +25,7 @@ from tests.unit.spark.one_by_one import OutgoingRecord
 
 from odradek.model.errors import ConfigError, ErrorCode, KafkaError
 from odradek.spark.outgoing import Marks, RowFormat, row_format
-from odradek.spark.outgoing_rows import BYTES_FOR_EACH_PARTITION, Gathering, outgoing_rows
+from odradek.spark.outgoing_rows import BYTES_FOR_EACH_PARTITION, RowBatcher, outgoing_rows
 
 HEADERS = ArrayType(StructType([StructField("key", StringType()), StructField("value", BinaryType())]))
 HEADER = pa.struct([("key", pa.string()), ("value", pa.binary())])
@@ -208,7 +208,7 @@ def test_times_before_1970_are_rounded_down_as_all_others() -> None:
 
 def test_rows_are_gathered_until_each_partition_gets_enough_and_keep_their_order() -> None:
     sent: list[tuple[str, list[bytes]]] = []
-    gathering = Gathering(
+    gathering = RowBatcher(
         lambda topic, rows: sent.append((topic, rows["value"].to_pylist())), {"a": 1, "b": 3}.get
     )
     half = BYTES_FOR_EACH_PARTITION // 2

@@ -12,9 +12,9 @@ from odradek.spark.reading.positions import (
     AtOffsets,
     AtTime,
     AtTimes,
-    Everywhere,
     Position,
-    WantedPosition,
+    RequestedPosition,
+    UniformPosition,
     wishes,
 )
 
@@ -24,14 +24,14 @@ A, B = TopicPartition("t", 0), TopicPartition("t", 1)
 @pytest.mark.parametrize(
     ("position", "wish"),
     [
-        (Everywhere(bound=EARLIEST), WantedPosition(question=EARLIEST)),
-        (AtTime(timestamp_ms=5), WantedPosition(question=5)),
-        (AtTimes(timestamps_ms={A: 5, B: 5}), WantedPosition(question=5)),
-        (AtOffsets(offsets={A: 7, B: 7}), WantedPosition(offset=7)),
-        (AtOffsets(offsets={A: LATEST, B: LATEST}), WantedPosition(question=LATEST)),
+        (UniformPosition(bound=EARLIEST), RequestedPosition(question=EARLIEST)),
+        (AtTime(timestamp_ms=5), RequestedPosition(question=5)),
+        (AtTimes(timestamps_ms={A: 5, B: 5}), RequestedPosition(question=5)),
+        (AtOffsets(offsets={A: 7, B: 7}), RequestedPosition(offset=7)),
+        (AtOffsets(offsets={A: LATEST, B: LATEST}), RequestedPosition(question=LATEST)),
     ],
 )
-def test_every_partition_gets_its_wish(position: Position, wish: WantedPosition) -> None:
+def test_every_partition_gets_its_wish(position: Position, wish: RequestedPosition) -> None:
     assert wishes(position, [A, B], "startingOffsets") == {A: wish, B: wish}
 
 

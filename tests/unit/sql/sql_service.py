@@ -12,7 +12,7 @@ from typing import Any
 from odradek.sql.errors import SqlError
 from odradek.sql.queries.answer import AnswerColumn, QueryAnswer
 from odradek.sql.server.application import application
-from odradek.sql.server.gate import DoorLimits, HttpUsers
+from odradek.sql.server.gate import GateLimits, HttpUsers
 from odradek.sql.server.refusals import BAD_REQUEST, RestRefusal, refusal_of
 from odradek.sql.server.serving import HttpTerms, listening, serve_http
 
@@ -99,7 +99,7 @@ class ScriptedService:
 
 @contextmanager
 def served(
-    service: ScriptedService, users: HttpUsers | None = None, limits: DoorLimits | None = None
+    service: ScriptedService, users: HttpUsers | None = None, limits: GateLimits | None = None
 ) -> Iterator[str]:
     """Its URL."""
     terms = HttpTerms(port=0)

@@ -15,7 +15,7 @@ from tests.unit.sql.sql_service import ScriptedService, served
 
 from odradek.model.errors import ConfigError
 from odradek.sql.rest_client import RestClient, ServerRefusal, ServerUnreachable
-from odradek.sql.server.gate import LOOPBACK, DoorLimits, HttpUsers
+from odradek.sql.server.gate import LOOPBACK, GateLimits, HttpUsers
 
 
 @pytest.fixture
@@ -204,7 +204,7 @@ def test_a_file_of_users_that_says_nothing_is_refused(tmp_path: Path, text: str)
 
 
 def test_a_server_of_this_machine_answers_no_web_page_of_strangers(service: ScriptedService) -> None:
-    with served(service, limits=DoorLimits(hosts=LOOPBACK)) as url:
+    with served(service, limits=GateLimits(hosts=LOOPBACK)) as url:
         assert ask(url, "GET", "/info")[0] == 200
         assert ask(url, "GET", "/info", Host="evil.example:8088")[0] == 400
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from odradek.streams.plan.windows import TimeWindows
 from odradek.streams.processors.aggregate import AggregateProcessor, CalledFunction, SqlFold
 from odradek.streams.processors.columnar import columnar
-from odradek.streams.processors.columns import SaidColumns, TaskColumns, order_of
+from odradek.streams.processors.columns import TaskColumns, UpdateColumns, order_of
 from odradek.streams.processors.functions import FUNCTIONS
 from odradek.streams.processors.joins import StreamTableProcessor, TableTableProcessor
 from odradek.streams.processors.ports import InputRow, KeyedProcessor
@@ -125,7 +125,7 @@ def as_columns(given_rows: list[InputRow], name: str, key: str) -> TaskColumns:
     return TaskColumns.of(pa.table(columns), len(kinds))
 
 
-def as_updates(said: SaidColumns) -> list[Any]:
+def as_updates(said: UpdateColumns) -> list[Any]:
     columns = [values_of(said.keys), *map(values_of, said.values), values_of(said.timestamps)]
     return list(zip(said.orders.tolist(), *columns, values_of(said.headers), strict=True))
 

@@ -13,7 +13,7 @@ import pytest
 from odradek.model.errors import ErrorCode, KafkaError
 from odradek.model.ids import TopicPartition
 from odradek.transactions import decisions
-from odradek.transactions.decisions import NeedsProducerId, TransactionChange
+from odradek.transactions.decisions import ProducerIdRequired, TransactionChange
 from odradek.transactions.state import (
     EPOCH_MAX,
     MAY_FOLLOW,
@@ -274,7 +274,7 @@ def test_fencing_at_the_last_epoch_has_one_left() -> None:
 @pytest.mark.parametrize("state", ["none", "Empty"])
 def test_a_fresh_producer_id_is_asked_for_only_when_it_is_needed(state: str) -> None:
     current = stored(state, producer_epoch=EPOCH_MAX - 1)
-    with pytest.raises(NeedsProducerId):
+    with pytest.raises(ProducerIdRequired):
         decisions.init_producer(current, -1, timeout_ms=1, expected=None, fresh_producer_id=None, now_ms=NOW)
     ongoing = stored("Ongoing", producer_epoch=EPOCH_MAX - 2)
     assert ongoing is not None

@@ -7,7 +7,7 @@ from uuid import UUID
 
 import pytest
 
-from odradek.views.continuity import TopicLook, reason_to_rebuild
+from odradek.views.continuity import TopicExtent, reason_to_rebuild
 from odradek.views.store import AppliedPosition, ViewState
 
 NOW_MS = 1_000_000_000
@@ -16,7 +16,7 @@ POSITION = AppliedPosition(offset=10, leader_epoch=3, complete_at_ms=NOW_MS - 1_
 KEPT = ViewState(
     topic="totals", topic_id=UUID(int=1), key_format="string", is_complete=True, positions={0: POSITION}
 )
-LOOK = TopicLook(
+LOOK = TopicExtent(
     topic_id=UUID(int=1),
     key_format="string",
     starts={0: 0, 1: 0},
@@ -36,7 +36,7 @@ LOOK = TopicLook(
     ],
     ids=["as it was", "begins at the position", "epoch ends at the position", "no epochs", "not compacted"],
 )
-def test_rows_are_continued(look: TopicLook) -> None:
+def test_rows_are_continued(look: TopicExtent) -> None:
     assert reason_to_rebuild(KEPT, look, NOW_MS) is None
 
 
@@ -52,7 +52,7 @@ def test_rows_are_continued(look: TopicLook) -> None:
         (replace(LOOK, tombstones_kept_ms=1_000), "tombstones are kept for 1 s"),
     ],
 )
-def test_rows_are_read_again(look: TopicLook, reason: str) -> None:
+def test_rows_are_read_again(look: TopicExtent, reason: str) -> None:
     assert reason in (reason_to_rebuild(KEPT, look, NOW_MS) or "")
 
 

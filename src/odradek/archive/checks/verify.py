@@ -24,7 +24,7 @@ from odradek.spark.offsets import OffsetRange
 
 
 @dataclass(slots=True, kw_only=True)
-class HeldRows:
+class ArchivedRows:
     """What an archive holds of one partition."""
 
     row_count: int = 0
@@ -93,16 +93,16 @@ class PartitionFindings:
         return complaints
 
 
-def held_rows(table: ArchiveTable) -> dict[TopicPartition, HeldRows]:
+def held_rows(table: ArchiveTable) -> dict[TopicPartition, ArchivedRows]:
     """The offsets of all rows of an archive: three columns of every file are read."""
     columns = pa.schema([table.schema.field(name) for name in ("topic", "partition", "offset")])
     reader = FileReader(place=table.place, schema=columns)
     system = table.place.file_system()
-    held: dict[TopicPartition, HeldRows] = {}
+    held: dict[TopicPartition, ArchivedRows] = {}
     for file in table.files():
         for batch in reader.read(file, system):
             for partition, offsets in _by_partition(batch):
-                held.setdefault(partition, HeldRows()).add(OffsetRuns.of(offsets), len(offsets))
+                held.setdefault(partition, ArchivedRows()).add(OffsetRuns.of(offsets), len(offsets))
     return held
 
 
@@ -129,7 +129,7 @@ def verify_archive(table: ArchiveTable, topics: TopicSide) -> list[PartitionFind
         claim = ClaimedOffsets(extent=extent, latest=after.get(partition, extent).end)
         findings.append(
             verify_partition(
-                partition, held.get(partition) or HeldRows(), claim, extents.get(partition), topics
+                partition, held.get(partition) or ArchivedRows(), claim, extents.get(partition), topics
             )
         )
     return findings
@@ -137,7 +137,7 @@ def verify_archive(table: ArchiveTable, topics: TopicSide) -> list[PartitionFind
 
 def verify_partition(
     partition: TopicPartition,
-    rows: HeldRows,
+    rows: ArchivedRows,
     claim: ClaimedOffsets,
     extent: LogExtent | None,
     topics: TopicSide,

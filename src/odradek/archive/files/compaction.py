@@ -14,7 +14,7 @@ from odradek.archive.files.data_files import layout_of, write_files
 from odradek.archive.files.reading import FileReader
 from odradek.archive.history.archived_rows import place_of
 from odradek.archive.tables.port import ArchiveTable
-from odradek.archive.values import ArchiveError, CommitConflict, DataFile, FilesGone, PartitionValues
+from odradek.archive.values import ArchiveError, CommitConflict, DataFile, MissingFiles, PartitionValues
 from odradek.runtime.real import SystemEntropy
 
 log: Final = logging.getLogger("odradek.archive")
@@ -68,7 +68,7 @@ def compact(table: ArchiveTable, file_bytes: int) -> CompactionResult:
         new = _rewrite(table, group)
         try:
             _replace(table, group, new)
-        except FilesGone as gone:
+        except MissingFiles as gone:
             log.info("%s", gone)
             done = _sum(done, CompactionResult(skipped_count=1))
             continue
@@ -108,7 +108,7 @@ def _replace(table: ArchiveTable, old: Sequence[DataFile], new: Sequence[DataFil
     for _ in range(ATTEMPTS_MAX):
         try:
             table.replace(old, new)
-        except FilesGone:
+        except MissingFiles:
             raise
         except CommitConflict as conflict:
             log.info("compaction tries again: %s", conflict)

@@ -17,7 +17,7 @@ RECENT_S: Final = 60.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ArchiveLook:
+class ArchiveSnapshot:
     """What was there at one moment."""
 
     archived: Mapping[TopicPartition, OffsetRange]
@@ -30,25 +30,25 @@ class ArchiveView:
 
     def __init__(self, table: ArchiveTable) -> None:
         self.table = table
-        self._last: ArchiveLook | None = None
+        self._last: ArchiveSnapshot | None = None
         self._looked_at = 0.0
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_last": None}
 
-    def last(self) -> ArchiveLook:
+    def last(self) -> ArchiveSnapshot:
         """However long ago that was."""
         return self._last or self.renewed()
 
-    def recent(self) -> ArchiveLook:
+    def recent(self) -> ArchiveSnapshot:
         """No longer than `RECENT_S` ago."""
         if SystemClock().monotonic() - self._looked_at > RECENT_S:
             return self.renewed()
         return self.last()
 
-    def renewed(self) -> ArchiveLook:
+    def renewed(self) -> ArchiveSnapshot:
         """Of this moment."""
         self._looked_at = SystemClock().monotonic()
         archived = self.table.state().archived  # before the files: these may only be more
-        self._last = ArchiveLook(archived=archived, files=self.table.files())
+        self._last = ArchiveSnapshot(archived=archived, files=self.table.files())
         return self._last

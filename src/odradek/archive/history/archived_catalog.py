@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from odradek.archive.history.archive_view import ArchiveLook, ArchiveView
+from odradek.archive.history.archive_view import ArchiveSnapshot, ArchiveView
 from odradek.archive.history.archived_rows import first_at
 from odradek.archive.values import ArchiveError
 from odradek.model.ids import TopicPartition
@@ -45,7 +45,7 @@ class ArchivedCatalog:
 
 
 def _answer(
-    partition: TopicPartition, question: int, offset: int, look: ArchiveLook, first: int | None
+    partition: TopicPartition, question: int, offset: int, look: ArchiveSnapshot, first: int | None
 ) -> int:
     """Of both. `offset`: the brokers'; `first`: the first archived offset at or after the time that was asked for."""
     extent = look.archived.get(partition)

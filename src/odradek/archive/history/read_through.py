@@ -18,7 +18,7 @@ from odradek.model.ids import TopicPartition
 from odradek.model.lazy import lazy
 from odradek.spark.offsets import OffsetRange
 from odradek.spark.options import ArchiveOptions, ReadOptions
-from odradek.spark.reading.history import Divided
+from odradek.spark.reading.history import DividedRanges
 from odradek.spark.reading.positions import EARLIEST
 from odradek.spark.source import OdradekDataSource
 
@@ -65,7 +65,7 @@ class ArchiveHistory:
     def over(self, brokers: Catalog) -> Catalog:
         return archived_catalog.ArchivedCatalog(brokers, self._view)
 
-    def divide(self, ranges: Sequence[OffsetRange], brokers: Catalog, options: ReadOptions) -> Divided:
+    def divide(self, ranges: Sequence[OffsetRange], brokers: Catalog, options: ReadOptions) -> DividedRanges:
         look = self._view.recent()
         kept, rest = divide(ranges, look.archived)
         gaps = _gaps(rest, brokers)
@@ -78,7 +78,7 @@ class ArchiveHistory:
             if options.fail_on_data_loss:
                 raise ArchiveError(f"{description}. Set failOnDataLoss=false to go on without them")
             log.warning("%s; going on because failOnDataLoss is false", description)
-        return Divided(kept=tuple(self._shares(kept, look.files)), in_topics=tuple(rest))
+        return DividedRanges(kept=tuple(self._shares(kept, look.files)), in_topics=tuple(rest))
 
     def read(
         self,

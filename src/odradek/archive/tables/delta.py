@@ -27,7 +27,7 @@ from odradek.archive.values import (
     ArchiveState,
     CommitConflict,
     DataFile,
-    FilesGone,
+    MissingFiles,
     NewBatch,
     RowBounds,
 )
@@ -151,7 +151,7 @@ class DeltaArchive:
         there = {file.path for file in _files_of(table)}
         gone = [file.path for file in old if file.path not in there]
         if gone:
-            raise FilesGone(f"{self.place}: {gone[0]} is not part of the table any more")
+            raise MissingFiles(f"{self.place}: {gone[0]} is not part of the table any more")
         make_durable(self.place, [file.path for file in new])
         now_ms = SystemClock().wall_ms()
         actions = [_remove(file, now_ms) for file in old] + [_add(file, now_ms, is_new=False) for file in new]

@@ -41,7 +41,7 @@ from odradek.archive.values import (
     ArchiveState,
     CommitConflict,
     DataFile,
-    FilesGone,
+    MissingFiles,
     NewBatch,
     RowBounds,
 )
@@ -178,7 +178,7 @@ class IcebergArchive:
         there = {self._relative(data_file.file_path): data_file for data_file in _files_of(table)}
         gone = [data_file.path for data_file in old if data_file.path not in there]
         if gone:
-            raise FilesGone(f"{self.place}: {gone[0]} is not part of the table any more")
+            raise MissingFiles(f"{self.place}: {gone[0]} is not part of the table any more")
         make_durable(self.place, [data_file.path for data_file in new])
         with self._committing():
             transaction = table.transaction()

@@ -26,7 +26,7 @@ from odradek.archive.values import (
     ArchiveState,
     CommitConflict,
     DataFile,
-    FilesGone,
+    MissingFiles,
     NewBatch,
 )
 from odradek.model.ids import TopicPartition
@@ -135,7 +135,7 @@ class ParquetArchive:
         now = self.newest()
         gone = [file.path for file in old if file.path not in now.files]
         if gone:
-            raise FilesGone(f"{self.place}: {gone[0]} is not part of the table any more")
+            raise MissingFiles(f"{self.place}: {gone[0]} is not part of the table any more")
         make_durable(self.place, [file.path for file in new])
         removed, added = [file.path for file in old], [_file_document(file) for file in new]
         self._put(now.version + 1, {"remove": removed, "add": added, "atMs": SystemClock().wall_ms()})

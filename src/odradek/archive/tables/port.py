@@ -69,7 +69,7 @@ class ArchiveTable(Protocol):
     def replace(self, old: Sequence[DataFile], new: Sequence[DataFile]) -> None:
         """Put files in the place of others that hold the same rows, in one commit.
 
-        FilesGone when one of the old ones is not part of the table; CommitConflict when someone else was first.
+        MissingFiles when one of the old ones is not part of the table; CommitConflict when someone else was first.
         """
 
     def expire(self, before_ms: int, *, dry_run: bool) -> Expired:

@@ -69,7 +69,7 @@ def by_leader(
     return led, leaderless, missing
 
 
-class Gathered(Generic[Q, A]):
+class RequestBatcher(Generic[Q, A]):
     """Questions to other brokers, gathered: those that come while requests are under way share the next one.
 
     `send` asks a broker several questions in one request; its answers are in the order of the questions. What it raises, every

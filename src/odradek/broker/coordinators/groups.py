@@ -66,7 +66,7 @@ def add_groups(
     worker = TargetWorker(runtime.offload, lambda group_id: shards.for_key(group_id))
     coordinators.on_close(worker.close)
     dependencies = GroupDependencies(
-        settings=_Kept(config).settings,
+        settings=_SettingsCache(config).settings,
         topics=ImageTopics(image),
         new_uuid=runtime.entropy.uuid,
         batch_bytes_max=lambda: batch_bytes_max(CONSUMER_OFFSETS, config(), image()),
@@ -102,7 +102,7 @@ def _topic_configs(config: BrokerConfig) -> Mapping[str, str]:
     }
 
 
-class _Kept:
+class _SettingsCache:
     """The settings of groups, made once for each broker configuration."""
 
     __slots__ = ("_config", "_made_from", "_settings")

@@ -54,7 +54,7 @@ class ProducerIds:
             self._refilling.cancel()
 
 
-class BlocksOfController:
+class ControllerIdBlocks:
     """Blocks from the controller: `allocate_here` when it is this broker, else AllocateProducerIds (KIP-730)."""
 
     def __init__(

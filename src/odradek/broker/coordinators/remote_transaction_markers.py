@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 
-from odradek.broker.cluster.peer_requests import Gathered, SendToPeer
+from odradek.broker.cluster.peer_requests import RequestBatcher, SendToPeer
 from odradek.model.errors import ErrorCode, OdradekError
 from odradek.model.ids import BrokerId, TopicPartition
 from odradek.protocol.messages.transactions.write_txn_markers import (
@@ -33,7 +33,7 @@ class RemoteMarkers:
 
     def __init__(self, send_to_peer: Callable[[], SendToPeer]) -> None:
         self._send_to_peer = send_to_peer
-        self._gathered: Gathered[MarkerBatch, Codes] = Gathered(
+        self._gathered: RequestBatcher[MarkerBatch, Codes] = RequestBatcher(
             self._send, key=lambda batch: batch.producer_id, under_way_max=_UNDER_WAY_MAX
         )
 
@@ -54,7 +54,7 @@ class RemoteMarkers:
 
 class _MarkersOfLeader(NamedTuple):
     leader: BrokerId
-    gathered: Gathered[MarkerBatch, Codes]
+    gathered: RequestBatcher[MarkerBatch, Codes]
 
     async def write(self, batch: MarkerBatch) -> Codes:
         """Beside what the leader says: NETWORK_EXCEPTION when it cannot be asked, or says nothing of a partition."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 
-from odradek.broker.cluster.peer_requests import Gathered, SendToPeer
+from odradek.broker.cluster.peer_requests import RequestBatcher, SendToPeer
 from odradek.config.broker import BrokerConfig
 from odradek.model.errors import ErrorCode, OdradekError
 from odradek.model.ids import BrokerId, TopicPartition
@@ -44,7 +44,7 @@ class RemoteVerification:
         self._send_to_peer = send_to_peer
         self._config = config
         self._sleep = sleep
-        self._gathered: Gathered[VerificationQuestion, Codes] = Gathered(
+        self._gathered: RequestBatcher[VerificationQuestion, Codes] = RequestBatcher(
             self._send, key=lambda question: question.transactional_id, under_way_max=1
         )
 

@@ -26,7 +26,7 @@ _Key = TypeVar("_Key", contravariant=True)
 PartitionKeyT = TypeVar("PartitionKeyT")
 
 
-class _Waiting:
+class _DelayedFetch:
     """A response to come, at the latest when time is up."""
 
     def __init__(self, partitions: Iterable[Partition], make_answer: MakeAnswer, *, wait_s: float) -> None:
@@ -77,7 +77,7 @@ class _Waiting:
             partition.unwatch(self)  # type: ignore[arg-type]
 
 
-class ConsumerWaiting(_Waiting):
+class ConsumerWaiting(_DelayedFetch):
     """Answers when enough bytes became readable, when a partition ended, or when time is up."""
 
     def __init__(
@@ -103,7 +103,7 @@ class ConsumerWaiting(_Waiting):
         self._answer()
 
 
-class RestingSession(Protocol[_Key]):
+class IdleSession(Protocol[_Key]):
     """What resting partitions need of a fetch session."""
 
     def rest(self, key: _Key, stop: Callable[[], None], /) -> None: ...
@@ -120,7 +120,7 @@ class UnchangedPartitions(Generic[PartitionKeyT]):
 
     __slots__ = ("_known_marks", "_session", "waiting")
 
-    def __init__(self, session: RestingSession[PartitionKeyT]) -> None:
+    def __init__(self, session: IdleSession[PartitionKeyT]) -> None:
         self._session = session
         self._known_marks: dict[Partition, tuple[PartitionKeyT, Offset]] = {}
         self.waiting: FollowerWaiting | None = None
@@ -157,7 +157,7 @@ class UnchangedPartitions(Generic[PartitionKeyT]):
             self.waiting.ended(partition)
 
 
-class FollowerWaiting(_Waiting):
+class FollowerWaiting(_DelayedFetch):
     """Answers when enough bytes were appended, when a partition's role ended, or when time is up; and soon after a high
     watermark moved beyond the one that the follower knows (KIP-1166).
 

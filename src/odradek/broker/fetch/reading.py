@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from odradek.broker.context import BrokerContext, RequestContext
-from odradek.broker.fetch.sessions import PartitionKey, WantedPartition
+from odradek.broker.fetch.sessions import PartitionKey, RequestedPartition
 from odradek.broker.produce.record_validation import ZSTD_SINCE_FETCH
 from odradek.broker.throttling import fetch_bytes_max
 from odradek.cluster.image import BrokerImage
@@ -60,7 +60,7 @@ class Result:
     has_news: bool
 
 
-class Reading:
+class FetchReader:
     """Reads what a plan wants; may be run again when more has arrived."""
 
     def __init__(
@@ -68,14 +68,14 @@ class Reading:
         broker: BrokerContext,
         context: RequestContext,
         request: FetchRequest,
-        wanted: Sequence[WantedPartition],
+        wanted: Sequence[RequestedPartition],
         follower: FetchingBroker | None,
     ) -> None:
         self.follower = follower
         self.committed_only = request.isolation_level == _READ_COMMITTED and follower is None
         self.found_bytes = 0
         self.has_news = False
-        self.partitions: dict[Partition, WantedPartition] = {}
+        self.partitions: dict[Partition, RequestedPartition] = {}
         """Those that could be read from."""
         self._broker = broker
         self._context = context
@@ -108,7 +108,7 @@ class Reading:
         self._looks_left = _LOOKS_FOR_COLD
         self._beside = None
 
-    def read(self, wanted: Sequence[WantedPartition] | None = None) -> list[Result]:
+    def read(self, wanted: Sequence[RequestedPartition] | None = None) -> list[Result]:
         """`wanted`: in place of what was wanted at first, where something else has become worth looking at."""
         if wanted is not None:
             self._wanted = wanted
@@ -159,7 +159,7 @@ class Reading:
             except KafkaError:  # it comes up again when the partition is read
                 continue
 
-    def _read_one(self, wanted: WantedPartition) -> Result:
+    def _read_one(self, wanted: RequestedPartition) -> Result:
         try:
             data = self._data(wanted)
         except KafkaError as error:
@@ -185,7 +185,7 @@ class Reading:
         if not access.may(AclOperation.READ, AclResourceType.TOPIC, name):
             raise KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED, f"topic {name!r} may not be read")
 
-    def _partition(self, wanted: WantedPartition) -> Partition:
+    def _partition(self, wanted: RequestedPartition) -> Partition:
         key = wanted.key
         self._check_access(key)
         replicas = self._broker.replicas
@@ -211,7 +211,7 @@ class Reading:
             )
         return partition
 
-    def _data(self, wanted: WantedPartition) -> PartitionData:
+    def _data(self, wanted: RequestedPartition) -> PartitionData:
         partition = self._partition(wanted)
         index = wanted.key.partition
         if partition.config.compression_type == "zstd" and self._context.api_version < ZSTD_SINCE_FETCH:
@@ -277,7 +277,7 @@ class Reading:
         was_sent, known.sent_from = known.sent_from == fetch_offset, fetch_offset
         return was_sent
 
-    def _is_throttled(self, partition: Partition, wanted: WantedPartition) -> bool:
+    def _is_throttled(self, partition: Partition, wanted: RequestedPartition) -> bool:
         """Whether copying it is slowed down (KIP-73)."""
         throttle = self._broker.replicas.leader_throttle
         return throttle.is_active and throttle.covers(
@@ -296,7 +296,7 @@ class Reading:
             return partition.log.end_offset
         return partition.last_stable_offset if self.committed_only else partition.high_watermark
 
-    def _preferred(self, partition: Partition, wanted: WantedPartition) -> BrokerId | None:
+    def _preferred(self, partition: Partition, wanted: RequestedPartition) -> BrokerId | None:
         if self._broker.config.replication.replica_selector_class != RACK_AWARE or not partition.is_leader:
             return None
         return preferred_replica(
@@ -320,7 +320,7 @@ def _check_range(partition: Partition, offset: int) -> None:
         )
 
 
-def _divergence(partition: Partition, wanted: WantedPartition) -> EpochEndOffset | None:
+def _divergence(partition: Partition, wanted: RequestedPartition) -> EpochEndOffset | None:
     """Where the client's log parted from ours, when the epoch it last fetched says that it did."""
     if wanted.last_fetched_epoch < 0:
         return None

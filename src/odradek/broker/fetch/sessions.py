@@ -43,7 +43,7 @@ class PartitionKey(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class WantedPartition:
+class RequestedPartition:
     """What a client wants of one partition."""
 
     key: PartitionKey
@@ -60,7 +60,7 @@ class WantedPartition:
 class _Cached:
     """A wanted partition and what the client last heard about it."""
 
-    wanted: WantedPartition
+    wanted: RequestedPartition
     high_watermark: int = -1
     log_start_offset: int = -1
 
@@ -108,7 +108,7 @@ class FetchSession:
         self.resting: UnchangedPartitions[PartitionKey] | None = None
         """What watches those of a follower's partitions in which nothing happens."""
 
-    def update(self, wanted: Iterable[WantedPartition], forgotten: Iterable[PartitionKey]) -> None:
+    def update(self, wanted: Iterable[RequestedPartition], forgotten: Iterable[PartitionKey]) -> None:
         """What is forgotten and wanted is wanted again: the client has heard nothing of it yet."""
         for key in forgotten:
             self.wake(key)
@@ -122,7 +122,7 @@ class FetchSession:
             else:
                 cached.wanted = partition
 
-    def wanted(self) -> list[WantedPartition]:
+    def wanted(self) -> list[RequestedPartition]:
         """What is to be looked at: all but those that rest."""
         partitions = self.partitions
         if not self._resting:
@@ -160,7 +160,7 @@ class FetchSession:
             or cached.log_start_offset != log_start_offset
         )
 
-    def lags_in_start(self, wanted: WantedPartition, start_offset: int) -> bool:
+    def lags_in_start(self, wanted: RequestedPartition, start_offset: int) -> bool:
         """Whether the client's log begins below `start_offset`, and the client does not know that."""
         cached = self.partitions.get(wanted.key)
         known_start_offset = -1 if cached is None else cached.log_start_offset
@@ -199,7 +199,7 @@ class FetchSession:
 class SessionFetchPlan:
     """What to read for one request, and the session (if any) that the answer belongs to."""
 
-    wanted: Sequence[WantedPartition]
+    wanted: Sequence[RequestedPartition]
     session: FetchSession | None
     incremental: bool
 
@@ -233,7 +233,7 @@ class FetchSessions:
         *,
         session_id: int,
         epoch: int,
-        wanted: Sequence[WantedPartition],
+        wanted: Sequence[RequestedPartition],
         forgotten: Sequence[PartitionKey],
         uses_topic_ids: bool,
         owner: str,

@@ -18,7 +18,7 @@ from odradek.records import (
     DEFAULT_LIMITS,
     BatchHeader,
     Codec,
-    ExpandsTooFar,
+    DecompressionLimitExceeded,
     Limits,
     Record,
     RecordsSummary,
@@ -64,7 +64,7 @@ class ValidationTerms:
     now_ms: int
 
 
-class TakesLong(Exception):
+class OffloadRequired(Exception):
     """The check would hold up the event loop: repeat it on another thread. Nothing was done."""
 
 
@@ -79,7 +79,7 @@ class InlineWork:
     def spend(self, expanded_bytes: int) -> None:
         self.left_bytes -= expanded_bytes
         if self.left_bytes < 0:
-            raise TakesLong
+            raise OffloadRequired
 
 
 def checked_batches(
@@ -87,7 +87,7 @@ def checked_batches(
 ) -> Batches:
     """The one batch that a Produce request may hold for a partition, checked, with offsets yet to be assigned.
 
-    With `inline`, TakesLong before more is expanded, or done, than it allows: a batch may expand to a thousand
+    With `inline`, OffloadRequired before more is expanded, or done, than it allows: a batch may expand to a thousand
     times its bytes.
 
     Raises INVALID_RECORD, CORRUPT_MESSAGE, MESSAGE_TOO_LARGE, RECORD_LIST_TOO_LARGE, INVALID_TIMESTAMP,
@@ -140,8 +140,8 @@ def _summary(batch: memoryview, header: BatchHeader, inline: InlineWork | None) 
     else:
         try:
             summary = validate_records(batch, header, limits=Limits(decompressed_bytes_max=inline.left_bytes))
-        except ExpandsTooFar:
-            raise TakesLong from None
+        except DecompressionLimitExceeded:
+            raise OffloadRequired from None
     inline.spend(summary.records_bytes)
     return summary
 

@@ -13,7 +13,7 @@ from typing import Final
 from odradek.cluster.image import PartitionImage
 from odradek.model.ids import BrokerId
 from odradek.storage.directories.lack_notes import LackNote
-from odradek.storage.directories.log_manager import Absent
+from odradek.storage.directories.log_manager import MissingLogAction
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,7 +34,7 @@ class LossFinding:
     """How to open a replica's log; see `LogDirectories.open_log`."""
 
     repairable: bool
-    if_absent: Absent
+    if_absent: MissingLogAction
     lack: str | None = None
     is_counted_on: bool = True
     """What a note about a lack says: whether the cluster counts on the replica."""
@@ -63,7 +63,7 @@ def judged(
     if (
         me not in safe
     ):  # it fetches what it lacks; until then any other is better, should all that count be lost
-        absent = Absent.LACKS if had_records and not is_new else Absent.MAKE
+        absent = MissingLogAction.LACKS if had_records and not is_new else MissingLogAction.MAKE
         return LossFinding(
             repairable=others_have_it,
             if_absent=absent,
@@ -72,17 +72,17 @@ def judged(
             is_uncertain=forgot and not is_new,
         )
     if is_new:
-        absent = Absent.MAKE
+        absent = MissingLogAction.MAKE
     elif had_records:
-        absent = Absent.LACKS if others_have_it else Absent.LOST
+        absent = MissingLogAction.LACKS if others_have_it else MissingLogAction.LOST
     else:  # all brokers may have died just when the topic was created: then someone must lead
-        absent = Absent.DOUBTED if others_have_it else Absent.MAKE
+        absent = MissingLogAction.DOUBTED if others_have_it else MissingLogAction.MAKE
     return LossFinding(
         repairable=others_have_it, if_absent=absent, lack=lack, is_uncertain=forgot and not is_new
     )
 
 
-ACCEPTED: Final = LossFinding(repairable=True, if_absent=Absent.MAKE)
+ACCEPTED: Final = LossFinding(repairable=True, if_absent=MissingLogAction.MAKE)
 """Someone accepted the loss: the replica goes on with what there is."""
 
 

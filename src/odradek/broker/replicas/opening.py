@@ -33,7 +33,7 @@ _log = events.get("broker")
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class LogOpenRequest:
     """A log to be opened, or made. `is_new`: it cannot be on a disk that is offline."""
 
     topic: TopicImage
@@ -95,7 +95,7 @@ class ReplicaOpening:
     def cancel_retry(self, name: TopicPartition) -> None:
         self._again.pop(name, None)
 
-    def next_step(self, name: TopicPartition) -> Wanted | LogRemoval | None:
+    def next_step(self, name: TopicPartition) -> LogOpenRequest | LogRemoval | None:
         """What the newest image asks for."""
         if name in self._doomed:
             return LogRemoval()
@@ -107,28 +107,28 @@ class ReplicaOpening:
         if topic is None or partition is not None or self.is_closing:
             return None
         if present is None:
-            return Wanted(topic, name.partition, self.are_new)
+            return LogOpenRequest(topic, name.partition, self.are_new)
         return self._reopening(topic, name)
 
-    def _reopening(self, topic: TopicImage, name: TopicPartition) -> Wanted | None:
+    def _reopening(self, topic: TopicImage, name: TopicPartition) -> LogOpenRequest | None:
         at_any_rate = self._again.get(name)
         if at_any_rate is None:
             return None
         if (is_new := self._held.waits_to_be_opened(name)) is not None and at_any_rate:
-            return Wanted(topic, name.partition, is_new)
+            return LogOpenRequest(topic, name.partition, is_new)
         if not self._held.is_lost(name, topic.topic_id):
             return None
         state = topic.partitions[name.partition]
         if self._held.me not in (*state.isr, *state.eligible):  # the cluster goes on without what is lost
-            return Wanted(topic, name.partition, is_new=False)
+            return LogOpenRequest(topic, name.partition, is_new=False)
         if is_loss_accepted(state, self._held.me):
-            return Wanted(topic, name.partition, is_new=False, is_loss_accepted=True)
+            return LogOpenRequest(topic, name.partition, is_new=False, is_loss_accepted=True)
         return None
 
     async def settle(self, name: TopicPartition) -> None:
         """Take one step after another, until the newest image asks for nothing more."""
         while (step := self.next_step(name)) is not None:
-            if isinstance(step, Wanted):
+            if isinstance(step, LogOpenRequest):
                 self._again.pop(name, None)
                 await self._open(step)
             else:
@@ -138,7 +138,7 @@ class ReplicaOpening:
 
     # -- opening
 
-    async def _open(self, wanted: Wanted) -> None:
+    async def _open(self, wanted: LogOpenRequest) -> None:
         name, topic_id, is_new = wanted.name, wanted.topic.topic_id, wanted.is_new
         if wanted.is_loss_accepted:
             _log.error("loss_accepted", partition=name)
@@ -170,7 +170,7 @@ class ReplicaOpening:
             )
         )
 
-    def _judged(self, wanted: Wanted) -> LossFinding:
+    def _judged(self, wanted: LogOpenRequest) -> LossFinding:
         if wanted.is_loss_accepted:
             return ACCEPTED
         return judged(

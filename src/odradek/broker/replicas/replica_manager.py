@@ -17,10 +17,10 @@ from typing import TYPE_CHECKING, Final
 from uuid import UUID
 
 from odradek.broker.replicas.loss_evidence import ALL_THERE, DiskFindings
-from odradek.broker.replicas.opening import ReplicaOpening, Wanted
+from odradek.broker.replicas.opening import LogOpenRequest, ReplicaOpening
 from odradek.broker.replicas.partition_lanes import PartitionLanes, PendingSteps
 from odradek.broker.replicas.replica_registry import ReplicaId, ReplicaRegistry
-from odradek.broker.replicas.roles import Following, ReplicaRoles
+from odradek.broker.replicas.roles import PartitionFetchers, ReplicaRoles
 from odradek.cluster.availability import LogEnd
 from odradek.cluster.image import INTERNAL_TOPICS, NO_LEADER, ClusterImage, PartitionImage, TopicImage
 from odradek.config.broker import BrokerConfig
@@ -35,7 +35,7 @@ from odradek.replication.throttle import ReplicationThrottle
 from odradek.runtime.ports import Runtime
 from odradek.security.buckets import Window
 from odradek.storage.directories.log_dir_move import FolderCopy
-from odradek.storage.directories.log_manager import Absent, LogManager
+from odradek.storage.directories.log_manager import LogManager, MissingLogAction
 from odradek.storage.log.damage import DamagedBatchError
 from odradek.telemetry import events
 
@@ -127,7 +127,7 @@ class ReplicaManager:
         """The hearers of when `offline`, `damaged` or `opening` may have changed."""
         self._held.on_offline_changed = on_offline_changed
 
-    def expect_following(self, make: Callable[[], Following]) -> None:
+    def expect_following(self, make: Callable[[], PartitionFetchers]) -> None:
         """What to fetch with; made when there is something to follow for the first time."""
         self._roles.make_following = make
 
@@ -379,7 +379,7 @@ class ReplicaManager:
             return
         self._queued[name] = None
         step = self._opening.next_step(name)
-        makes = isinstance(step, Wanted) and step.is_new
+        makes = isinstance(step, LogOpenRequest) and step.is_new
         self._lanes.put(name, partial(self._settle, name), makes=makes, pending=pending)
 
     async def _settle(self, name: TopicPartition) -> None:
@@ -549,7 +549,7 @@ class ReplicaManager:
     async def _stay(self, partition: Partition, reason: KafkaError) -> None:
         try:
             log = await self.directories.open_log(
-                partition.name, partition.topic_id, partition.config, if_absent=Absent.LOST
+                partition.name, partition.topic_id, partition.config, if_absent=MissingLogAction.LOST
             )
         except KafkaError:
             self._held.is_away(partition.name, partition.topic_id, reason)

@@ -24,7 +24,7 @@ from odradek.telemetry import events
 _log = events.get("broker")
 
 
-class Following(Protocol):
+class PartitionFetchers(Protocol):
     """What fetches: `replication.replica_fetchers.ReplicaFetchers`."""
 
     def follow(self, partition: Partition, leader: BrokerId) -> None: ...
@@ -43,10 +43,10 @@ class ReplicaRoles:
         """What was announced as led, and under which epoch."""
         self._to_be_led: dict[Partition, int] = {}
         """What is led and takes no appends yet: its files have to follow a truncation before it is announced."""
-        self._following: Following | None = None
+        self._following: PartitionFetchers | None = None
         self.shared: Final[dict[Partition, None]] = {}
         """Those led here that others follow."""
-        self.make_following: Callable[[], Following] | None = None
+        self.make_following: Callable[[], PartitionFetchers] | None = None
         self.on_led: Callable[[Partition], None] = _ignore
         self.on_lost: Callable[[Partition], None] = _ignore
 

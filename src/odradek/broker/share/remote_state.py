@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final, NamedTuple
 
-from odradek.broker.cluster.peer_requests import Gathered, SendToPeer
+from odradek.broker.cluster.peer_requests import RequestBatcher, SendToPeer
 from odradek.broker.share.state_store import ShareStateStore
 from odradek.groups.share.state import UNKNOWN_OFFSET, ShareState, StateChange, Summary
 from odradek.groups.share.state_formats import SharePlace, unlisted
@@ -38,8 +38,8 @@ class RemoteShareState:
 
     def __init__(self, ask: Callable[[], SendToPeer]) -> None:
         self.send_to_peer: Final = ask
-        self._writes: Gathered[_Change, ErrorContent | None] = Gathered(
-            lambda keeper, changes: _StateOfKeeper(keeper, self).send(changes),
+        self._writes: RequestBatcher[_Change, ErrorContent | None] = RequestBatcher(
+            lambda keeper, changes: _CoordinatorState(keeper, self).send(changes),
             key=lambda change: change.place,
             under_way_max=1,
         )
@@ -47,7 +47,7 @@ class RemoteShareState:
         """The last write of each place that is under way: what is read must include it."""
 
     def at(self, broker: BrokerId) -> ShareStateStore:
-        return _StateOfKeeper(broker, self)
+        return _CoordinatorState(broker, self)
 
     def close(self) -> None:
         self._writes.close()
@@ -68,7 +68,7 @@ class RemoteShareState:
             await asyncio.shield(last)  # it says in its result whether it failed
 
 
-class _StateOfKeeper(NamedTuple):
+class _CoordinatorState(NamedTuple):
     """Raises what the keeper refuses, and NETWORK_EXCEPTION when it cannot be asked."""
 
     keeper: BrokerId

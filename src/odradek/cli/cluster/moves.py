@@ -10,7 +10,7 @@ import click
 
 from odradek import client
 from odradek.cli.cluster.state import ClusterState, describe
-from odradek.cli.output import Refreshing, bytes_text, print_json, print_table
+from odradek.cli.output import RefreshingTable, bytes_text, print_json, print_table
 from odradek.cluster.balance import BalancePlan, Move, plan
 from odradek.model.errors import ErrorCode, KafkaError
 from odradek.model.ids import BrokerId, TopicPartition
@@ -102,7 +102,7 @@ def carry_out(admin: Admin, made: BalancePlan, *, throttle: int | None) -> None:
     _throttle(admin, made.moves, throttle)
     try:
         left = list(made.moves)
-        with Refreshing(["partition", "to", "copied", "of"]) as shown:
+        with RefreshingTable(["partition", "to", "copied", "of"]) as shown:
             while True:
                 state = describe(admin)
                 if left and len(state.moves) < _AT_ONCE:

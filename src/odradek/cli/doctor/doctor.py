@@ -30,7 +30,7 @@ from odradek.cli.doctor.zookeeper import check_zookeeper
 from odradek.cli.options import broker_settings_options, command_config_option, json_option
 from odradek.cli.serving.broker_settings import gather
 from odradek.config.broker import BrokerConfig
-from odradek.config.sources import Collected
+from odradek.config.sources import CollectedConfig
 from odradek.model.errors import ConfigError
 from odradek.model.lazy import lazy
 
@@ -119,7 +119,7 @@ def _findings(
         yield from check_bootstrap(bootstrap)
 
 
-def _settings(collected: Collected, warnings: list[str]) -> Iterator[Finding]:
+def _settings(collected: CollectedConfig, warnings: list[str]) -> Iterator[Finding]:
     for warning in (*collected.warnings, *warnings):
         yield warn("settings", warning, "remove it, or live without it")
     if not warnings:

@@ -20,7 +20,7 @@ from odradek.cli.group.offset_resets import (
     parse_scopes,
 )
 from odradek.cli.options import bootstrap_option, complete_groups, complete_topics, json_option
-from odradek.cli.output import Refreshing, print_json, print_table, remark
+from odradek.cli.output import RefreshingTable, print_json, print_table, remark
 from odradek.model.errors import ConfigError, ErrorCode, KafkaError
 from odradek.model.ids import TopicPartition
 
@@ -127,7 +127,7 @@ def _show(groups: list[dict[str, Any]], members: bool, as_json: bool) -> None:
 
 def _watch(admin: Admin, names: list[str], every_s: float, times: int | None, as_json: bool) -> None:
     looks = 0
-    with Refreshing(["group", *LAG_COLUMNS]) as table:
+    with RefreshingTable(["group", *LAG_COLUMNS]) as table:
         try:
             while True:
                 answers = [describe_group(admin, name) for name in names]

@@ -65,7 +65,7 @@ def _retire(admin: Admin, sink_id: str) -> None:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Remains:
+class _SinkRemains:
     """What is there of a sink."""
 
     sink_id: str
@@ -119,7 +119,7 @@ def _row(transaction: TransactionDescription) -> tuple[Any, ...]:
     )
 
 
-def _remains_of(admin: Admin, sink_id: str) -> _Remains:
+def _remains_of(admin: Admin, sink_id: str) -> _SinkRemains:
     """As it is now. TRANSACTIONAL_ID_NOT_FOUND when there is no such sink."""
     sinks = {
         owner[0]
@@ -133,7 +133,7 @@ def _remains_of(admin: Admin, sink_id: str) -> _Remains:
     if sink_id not in sinks:
         known = f"there are {', '.join(sorted(sinks))}" if sinks else "no sink has written here"
         raise KafkaError(ErrorCode.TRANSACTIONAL_ID_NOT_FOUND, f"there is no sink {sink_id!r}: {known}")
-    return _Remains(
+    return _SinkRemains(
         sink_id=sink_id,
         decided=driver.last_decision(admin, sink_id, require_stable=False),
         open=open_transactions.open_transactions(admin, sink_id),

@@ -35,7 +35,7 @@ else:
 _clock: Final = SystemClock()
 
 
-class WrongState(OdradekError):
+class WrongPipelineState(OdradekError):
     """The pipeline is not where the command could do something."""
 
 
@@ -114,7 +114,9 @@ def run_(
 
     def decide(before: PipelineDocument | None) -> PipelineDocument:
         if before is not None:
-            raise WrongState(f"there is a pipeline {name} already: choose another --name, or delete it first")
+            raise WrongPipelineState(
+                f"there is a pipeline {name} already: choose another --name, or delete it first"
+            )
         return document.changed(now_ms, who(), f"run {file}")
 
     with open_store(bootstrap) as store:
@@ -182,7 +184,7 @@ def _change_command(
             raise pipeline_store.no_such_pipeline(name, [])
         reason = refusal(before)
         if reason is not None:
-            raise WrongState(f"pipeline {name} {reason}")
+            raise WrongPipelineState(f"pipeline {name} {reason}")
         return before.changed(_clock.wall_ms(), who(), verb, desired=to)
 
     pipeline.command(verb, help=help_text)(command)
@@ -241,7 +243,7 @@ def lag(name: str, bootstrap: str, as_json: bool) -> None:
         store.document(name)
         status = store.statuses().get(name)
         if status is None or status.inputs is None:
-            raise WrongState(f"pipeline {name} has not said yet what it reads")
+            raise WrongPipelineState(f"pipeline {name} has not said yet what it reads")
         positions = listing.positions(status.inputs)
         ends = group_lag.end_offsets(store.admin, positions)
     columns = ("topic", "partition", "position", "end", "lag")

@@ -11,7 +11,7 @@ import click
 from odradek.cli.options import json_option
 from odradek.cli.output import print_json
 from odradek.cli.sandbox.playground import Playground
-from odradek.cli.sandbox.shell import Next, Quit, Shell
+from odradek.cli.sandbox.shell import NextLesson, Quit, Shell
 from odradek.cli.sandbox.story import LESSONS, Claim, Lesson
 from odradek.cli.sandbox.texts import LANGUAGES, title, words
 from odradek.model.errors import OdradekError
@@ -40,7 +40,7 @@ def sandbox(
     """
     chosen = list(lessons) or list(LESSONS)
     with tempfile.TemporaryDirectory(prefix="odradek-sandbox-") as temporary:
-        teller = _Teller(lang, quiet=as_json)
+        teller = _Narrator(lang, quiet=as_json)
         teller.say(words("ui.starting", lang, count=3))
         with Playground(Path(data) if data else Path(temporary)) as playground:
             teller.say(words("ui.ready", lang, count=3, address=playground.address))
@@ -56,7 +56,7 @@ def sandbox(
     context.exit(0 if teller.held == len(teller.claims) else 1)
 
 
-class _Teller:
+class _Narrator:
     """Tells lessons, and keeps what was claimed."""
 
     def __init__(self, language: str, *, quiet: bool) -> None:
@@ -91,7 +91,7 @@ class _Teller:
         self.say(f"  {mark} {text}")
 
 
-def _play(teller: _Teller, playground: Playground, chosen: list[str]) -> None:
+def _play(teller: _Narrator, playground: Playground, chosen: list[str]) -> None:
     """Lessons one after another; between them the person does what they like."""
     shell = Shell(playground)
     left = list(chosen)
@@ -104,7 +104,7 @@ def _play(teller: _Teller, playground: Playground, chosen: list[str]) -> None:
                 prompt_suffix=" ",
             )
             shell.run(line or ("next" if left else "status"))
-        except Next:
+        except NextLesson:
             if left:
                 name = left.pop(0)
                 teller.run_lesson(name, LESSONS[name], playground)

@@ -42,7 +42,7 @@ _POLL_SECONDS: Final = 0.05
 T = TypeVar("T")
 
 
-class Timeless(OdradekError):
+class PlaygroundTimeout(OdradekError):
     """Something did not come true in time; the message says what."""
 
 
@@ -281,7 +281,7 @@ class Playground:
             deadline = time.monotonic() + 60
             while any(consumer.position(partition, 10) < ends[partition] for partition in partitions):
                 if time.monotonic() > deadline:
-                    raise Timeless(f"{topic} could not be read to its end within a minute")
+                    raise PlaygroundTimeout(f"{topic} could not be read to its end within a minute")
                 results += [
                     (consumer_record.partition, consumer_record.offset, consumer_record.value or b"")
                     for consumer_record in consumer.poll(0.5)
@@ -393,4 +393,4 @@ class Playground:
                 if seen:
                     return seen
             time.sleep(_POLL_SECONDS)
-        raise Timeless(f"within {seconds:g} s it did not come true that {what}{last}")
+        raise PlaygroundTimeout(f"within {seconds:g} s it did not come true that {what}{last}")

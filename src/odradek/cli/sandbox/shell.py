@@ -41,7 +41,7 @@ class Quit(Exception):
     """The person has had enough."""
 
 
-class Next(Exception):
+class NextLesson(Exception):
     """On to the next lesson."""
 
 
@@ -68,7 +68,7 @@ class Shell:
         if word in ("quit", "exit"):
             raise Quit
         if word == "next":
-            raise Next
+            raise NextLesson
         command = self._commands.get(word)
         if command is None:
             click.echo(f"there is no command {word!r}; these are:\n{HELP}")

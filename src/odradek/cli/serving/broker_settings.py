@@ -10,7 +10,7 @@ from odradek.config.broker import BROKER_SETTINGS
 from odradek.config.files.providers import has_variable
 from odradek.config.files.secret_files import OTHERS_MAY_READ, check_private
 from odradek.config.listeners import format_address, parse_host_port
-from odradek.config.sources import Collected, Source, collect, from_environment, from_file, from_flags
+from odradek.config.sources import CollectedConfig, Source, collect, from_environment, from_file, from_flags
 from odradek.config.unsupported import is_secret
 from odradek.model.errors import ConfigError
 from odradek.model.lazy import lazy
@@ -33,7 +33,7 @@ def gather(
     data: str | None,
     join: str | None = None,
     secure: str | None = None,
-) -> Collected:
+) -> CollectedConfig:
     """ConfigError for a flag that is not KEY=VALUE, an address that is none, a file that cannot be read."""
     short = []
     if join is not None:

@@ -15,7 +15,7 @@ import click
 from odradek.cli.serving.broker_processes import BrokerProcess, Fleet
 from odradek.cli.serving.broker_settings import registry_of
 from odradek.config.broker import BrokerConfig
-from odradek.config.sources import Collected
+from odradek.config.sources import CollectedConfig
 from odradek.model.errors import ConfigError, OdradekError
 
 _LOOK_SECONDS: Final = 0.2
@@ -26,7 +26,7 @@ _STEADY_SECONDS: Final = 60.0
 
 def serve_many(
     count: int,
-    collected: Collected,
+    collected: CollectedConfig,
     *,
     listen: str | None,
     data: str | None,

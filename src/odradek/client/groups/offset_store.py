@@ -38,7 +38,7 @@ _FENCED: Final = frozenset(
 _RETRIED: Final = frozenset({ErrorCode.REBALANCE_IN_PROGRESS, ErrorCode.STALE_MEMBER_EPOCH})
 
 
-class _NotNowError(KafkaError):
+class _RebalancingError(KafkaError):
     """Refused for as long as the group rebalances."""
 
     def __init__(self, group_id: str, code: ErrorCode) -> None:
@@ -125,7 +125,7 @@ class OffsetStore:
             if code in _RETRIED and who.generation != NO_GENERATION:
                 if code is ErrorCode.STALE_MEMBER_EPOCH:
                     self._fenced(code)
-                raise _NotNowError(who.group_id, code)
+                raise _RebalancingError(who.group_id, code)
             raise KafkaError(code, f"{tp}: {code.meaning}")
 
     async def _fetch_once(
@@ -143,7 +143,7 @@ class OffsetStore:
         code, results, errors = read_fetched(response, ids)
         if code is ErrorCode.STALE_MEMBER_EPOCH:
             self._fenced(code)
-            raise _NotNowError(who.group_id, code)
+            raise _RebalancingError(who.group_id, code)
         self._coordinator.note(code)
         if code is not ErrorCode.NONE:
             raise KafkaError(code, f"group {who.group_id!r}: {code.meaning}")

@@ -29,7 +29,7 @@ RESTART_S: Final = 3.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Trouble:
+class _UnreachableAddress:
     """An address that could not be reached: since when, how often in a row, when to try again, and whether the log has it."""
 
     since: float
@@ -47,7 +47,7 @@ class BrokerConnections:
         self._backoff = Backoff(settings.reconnect_backoff_ms, settings.reconnect_backoff_max_ms, entropy)
         self._open: dict[Address, BrokerConnection] = {}
         self._opening: dict[Address, asyncio.Task[BrokerConnection]] = {}
-        self._troubles: dict[Address, _Trouble] = {}
+        self._troubles: dict[Address, _UnreachableAddress] = {}
         self._reached: set[Address] = set()
         self._idle_timers: dict[BrokerConnection, asyncio.TimerHandle] = {}
         self._closed = False
@@ -128,7 +128,7 @@ class BrokerConnections:
         self._watch_idleness(connection)
         return connection
 
-    def _note(self, address: Address, trouble: _Trouble | None, error: KafkaError) -> None:
+    def _note(self, address: Address, trouble: _UnreachableAddress | None, error: KafkaError) -> None:
         """A failure to connect. A broker that was there may restart, so the log has it only when it stays away."""
         now = self._clock.monotonic()
         failures, since, is_reported = (
@@ -139,7 +139,7 @@ class BrokerConnections:
         if not is_reported and (address not in self._reached or now - since >= RESTART_S):
             is_reported = True
             _log.warning("broker_unreachable", reason=explain(error))
-        self._troubles[address] = _Trouble(
+        self._troubles[address] = _UnreachableAddress(
             since=since,
             failure_count=failures + 1,
             retry_at=now + self._backoff.delay_s(failures),

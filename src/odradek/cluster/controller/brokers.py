@@ -38,7 +38,7 @@ Step = Callable[[PartitionImage, TopicRules, ReplicaAvailability, ReplicaId], Pa
 
 
 @dataclass(slots=True, kw_only=True)
-class _Known:
+class _BrokerEntry:
     """What is known of one registered broker."""
 
     registration: Registration
@@ -69,7 +69,7 @@ class BrokerChanges:
         self._changes = changes
         self._clock = clock
         self._defaults = defaults
-        self._known: dict[BrokerId, _Known] = {}
+        self._known: dict[BrokerId, _BrokerEntry] = {}
         self._in_service_before = {broker.broker_id: broker for broker in changes.image.brokers}
         self._has_looked = False
         self._silence = HeartbeatMonitor()
@@ -284,7 +284,7 @@ class BrokerChanges:
     def _see(self, broker: BrokerId, registration: Registration, epoch: int) -> None:
         known = self._known.get(broker)
         if known is None:
-            known = self._known[broker] = _Known(registration=registration, epoch=epoch)
+            known = self._known[broker] = _BrokerEntry(registration=registration, epoch=epoch)
             before = self._in_service_before.pop(broker, None)
             if before is not None and before.epoch == epoch:
                 known.is_in_service, known.is_leaving = True, before.is_leaving

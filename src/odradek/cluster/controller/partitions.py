@@ -22,7 +22,7 @@ _log = events.get("cluster")
 
 
 @dataclass(frozen=True, slots=True)
-class _Asked:
+class _PartitionRequest:
     """One request of a leader."""
 
     broker: BrokerId
@@ -36,7 +36,7 @@ class PartitionChanges:
     def __init__(self, changes: Changes, brokers: BrokerChanges) -> None:
         self._changes = changes
         self._brokers = brokers
-        self._isr_requests = SharedChange[_Asked, IsrOutcomes](changes, self._alter)
+        self._isr_requests = SharedChange[_PartitionRequest, IsrOutcomes](changes, self._alter)
 
     # -- who is in sync
 
@@ -44,9 +44,9 @@ class PartitionChanges:
         self, broker: BrokerId, epoch: int, proposals: Mapping[Place, ProposedIsr]
     ) -> IsrOutcomes:
         """What is asked while a commit is under way shares the next one."""
-        return await self._isr_requests.submit(_Asked(broker, epoch, proposals))
+        return await self._isr_requests.submit(_PartitionRequest(broker, epoch, proposals))
 
-    async def _alter(self, asked: Sequence[_Asked]) -> list[IsrOutcomes | KafkaError]:
+    async def _alter(self, asked: Sequence[_PartitionRequest]) -> list[IsrOutcomes | KafkaError]:
         draft = _Draft(self._changes)
         outcomes: list[IsrOutcomes | KafkaError] = []
         for request in asked:
@@ -62,7 +62,7 @@ class PartitionChanges:
             ]
         return outcomes
 
-    def _decide(self, asked: _Asked, draft: _Draft) -> IsrOutcomes:
+    def _decide(self, asked: _PartitionRequest, draft: _Draft) -> IsrOutcomes:
         self._brokers.check_epoch(asked.broker, asked.epoch)
         outcomes: IsrOutcomes = {}
         liveness = self._brokers.liveness()

@@ -14,7 +14,7 @@ from odradek.groups.classic.rebalance import (
     sync_due,
 )
 from odradek.groups.classic.timers import ClassicTimer
-from odradek.groups.deadlines import Due
+from odradek.groups.deadlines import DeadlineKey
 from odradek.groups.formats import GROUP_METADATA_KEY, GroupMetadataKey, GroupMetadataValue, read
 from odradek.groups.machine import GroupMachine, KindParts
 from odradek.groups.step import GroupStep
@@ -37,8 +37,8 @@ def _replay(machine: GroupMachine, record: StoredRecord) -> None:
 
 def _due(
     act: Callable[[GroupMachine, ClassicGroup, GroupStep], None],
-) -> Callable[[GroupMachine, Due, GroupStep], None]:
-    def expire(machine: GroupMachine, due: Due, step: GroupStep) -> None:
+) -> Callable[[GroupMachine, DeadlineKey, GroupStep], None]:
+    def expire(machine: GroupMachine, due: DeadlineKey, step: GroupStep) -> None:
         group = classic_group(machine, due.group_id)
         if group is not None:
             act(machine, group, step)
@@ -46,7 +46,7 @@ def _due(
     return expire
 
 
-def _session_due(machine: GroupMachine, due: Due, step: GroupStep) -> None:
+def _session_due(machine: GroupMachine, due: DeadlineKey, step: GroupStep) -> None:
     group = classic_group(machine, due.group_id)
     if group is None:
         return

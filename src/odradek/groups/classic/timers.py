@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from enum import Enum
 
-from odradek.groups.deadlines import Due
+from odradek.groups.deadlines import DeadlineKey
 
 
 class ClassicTimer(Enum):
@@ -16,13 +16,13 @@ class ClassicTimer(Enum):
     """The generation has waited long enough for its members to ask for their assignment."""
 
 
-def session_of(group_id: str, member_id: str) -> Due:
-    return Due(ClassicTimer.SESSION, group_id, member_id)
+def session_of(group_id: str, member_id: str) -> DeadlineKey:
+    return DeadlineKey(ClassicTimer.SESSION, group_id, member_id)
 
 
-def join_of(group_id: str) -> Due:
-    return Due(ClassicTimer.JOIN, group_id)
+def join_of(group_id: str) -> DeadlineKey:
+    return DeadlineKey(ClassicTimer.JOIN, group_id)
 
 
-def sync_of(group_id: str) -> Due:
-    return Due(ClassicTimer.SYNC, group_id)
+def sync_of(group_id: str) -> DeadlineKey:
+    return DeadlineKey(ClassicTimer.SYNC, group_id)

@@ -36,7 +36,7 @@ from odradek.groups.consumer.member import (
     CurrentAssignment,
 )
 from odradek.groups.consumer.timers import ConsumerTimer
-from odradek.groups.deadlines import Due
+from odradek.groups.deadlines import DeadlineKey
 from odradek.groups.formats import GroupMetadataValue, MemberMetadata, group_key, group_value
 from odradek.groups.kinds import Group
 from odradek.groups.machine import ClusterTopics, GroupMachine
@@ -215,7 +215,7 @@ def _classic_record(
     return NewRecord(group_key(group.group_id), group_value(value))
 
 
-def downgraded_due(machine: GroupMachine, due: Due, step: GroupStep) -> None:
+def downgraded_due(machine: GroupMachine, due: DeadlineKey, step: GroupStep) -> None:
     """The classic group is there: what the last other member had is to be shared among its members."""
     group = machine.groups.get(due.group_id)
     if isinstance(group, ClassicGroup):

@@ -19,7 +19,7 @@ from odradek.groups.consumer.membership import remove
 from odradek.groups.consumer.regex import TopicPatterns
 from odradek.groups.consumer.settings import ConsumerGroupSettings
 from odradek.groups.consumer.timers import MEMBER_TIMERS, ConsumerTimer, MemberTimers
-from odradek.groups.deadlines import Due
+from odradek.groups.deadlines import DeadlineKey
 from odradek.groups.kinds import Caller
 from odradek.groups.machine import Expire, GroupMachine, KindParts
 from odradek.groups.modern.membership import group_not_found, replay_group
@@ -106,7 +106,7 @@ class ConsumerGroups:
         if group is not None:
             group.note(record, stored)
 
-    def _member_due(self, machine: GroupMachine, due: Due, step: GroupStep) -> None:
+    def _member_due(self, machine: GroupMachine, due: DeadlineKey, step: GroupStep) -> None:
         group = machine.groups.get(due.group_id)
         if not isinstance(group, ConsumerGroup) or due.member_id not in group.members:
             return
@@ -119,7 +119,7 @@ class ConsumerGroups:
         assert isinstance(due.kind, ConsumerTimer)
         _log.info("member_lost", group=due.group_id, member=due.member_id, reason=_REASONS[due.kind])
 
-    def _downgrade_due(self, machine: GroupMachine, due: Due, step: GroupStep) -> None:
+    def _downgrade_due(self, machine: GroupMachine, due: DeadlineKey, step: GroupStep) -> None:
         group = machine.groups.get(due.group_id)
         if isinstance(group, ConsumerGroup):
             downgrade_due(machine, group, self.group_context(machine, due.group_id, step.now), step)

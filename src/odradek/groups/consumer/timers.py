@@ -8,7 +8,7 @@ from typing import Final
 from odradek.groups.consumer.group import ConsumerGroup
 from odradek.groups.consumer.member import ConsumerGroupMember
 from odradek.groups.consumer.settings import ConsumerGroupSettings
-from odradek.groups.deadlines import Deadlines, Due
+from odradek.groups.deadlines import DeadlineKey, Deadlines
 from odradek.shards import Moment, StoredRecord
 
 
@@ -48,7 +48,7 @@ class MemberTimers:
         self._deadlines = deadlines
         self._group_id = group_id
         self._now = now
-        self._changes: dict[Due, int | None] = {}
+        self._changes: dict[DeadlineKey, int | None] = {}
 
     def apply(self) -> None:
         for due, at_ms in self._changes.items():
@@ -76,14 +76,16 @@ class MemberTimers:
             self.end(kind, member_id)
 
     def begin(self, kind: ConsumerTimer, timeout_ms: int, member_id: str = "") -> None:
-        self._changes[Due(kind, self._group_id, member_id)] = self._now.monotonic_ms + max(timeout_ms, 0)
+        self._changes[DeadlineKey(kind, self._group_id, member_id)] = self._now.monotonic_ms + max(
+            timeout_ms, 0
+        )
 
     def begin_once(self, kind: ConsumerTimer, timeout_ms: int, member_id: str) -> None:
-        if self._deadlines.at(Due(kind, self._group_id, member_id)) is None:
+        if self._deadlines.at(DeadlineKey(kind, self._group_id, member_id)) is None:
             self.begin(kind, timeout_ms, member_id)
 
     def end(self, kind: ConsumerTimer, member_id: str) -> None:
-        self._changes[Due(kind, self._group_id, member_id)] = None
+        self._changes[DeadlineKey(kind, self._group_id, member_id)] = None
 
     def check_downgrade(self, group: ConsumerGroup) -> None:
         """Soon, once what was decided here has been replayed, if only members of the classic protocol are left."""

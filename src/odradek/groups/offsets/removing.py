@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Final
 
-from odradek.groups.deadlines import Due
+from odradek.groups.deadlines import DeadlineKey
 from odradek.groups.kinds import Group, GroupKind, check_group_id
 from odradek.groups.machine import CLEANUP, RECORD_OVERHEAD_BYTES, GroupMachine
 from odradek.groups.offsets.committing import tombstone
@@ -116,7 +116,7 @@ def delete_topics(
 # -- by age
 
 
-def cleanup_due(machine: GroupMachine, due: Due, step: GroupStep) -> None:
+def cleanup_due(machine: GroupMachine, due: DeadlineKey, step: GroupStep) -> None:
     """A round over all groups, in parts; a round begins every `offsets.retention.check.interval.ms`."""
     group_ids = machine.cleanup_round
     if not group_ids:

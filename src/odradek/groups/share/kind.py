@@ -8,7 +8,7 @@ from functools import partial
 from typing import Final
 from uuid import UUID
 
-from odradek.groups.deadlines import Due
+from odradek.groups.deadlines import DeadlineKey
 from odradek.groups.kinds import Caller
 from odradek.groups.machine import ClusterTopics, GroupMachine, KindParts
 from odradek.groups.modern.assignment import NOTHING
@@ -85,7 +85,7 @@ class ShareGroups:
         settle(draft, request.member_id, topics)
         self._finish(machine, draft, step)
         machine.deadlines.set(
-            Due(ShareTimer.SESSION, request.group_id, request.member_id),
+            DeadlineKey(ShareTimer.SESSION, request.group_id, request.member_id),
             now.monotonic_ms + settings.session_timeout_ms,
         )
         after = draft.group.currents[request.member_id]
@@ -122,9 +122,9 @@ class ShareGroups:
         draft.delete_member(member_id)
         draft.bump_epoch(machine.dependencies.topics, always=True)
         self._finish(machine, draft, step)
-        machine.deadlines.cancel(Due(ShareTimer.SESSION, group_id, member_id))
+        machine.deadlines.cancel(DeadlineKey(ShareTimer.SESSION, group_id, member_id))
 
-    def _member_due(self, machine: GroupMachine, due: Due, step: GroupStep) -> None:
+    def _member_due(self, machine: GroupMachine, due: DeadlineKey, step: GroupStep) -> None:
         group = machine.groups.get(due.group_id)
         if isinstance(group, ShareGroup) and due.member_id in group.members:
             self._remove(machine, due.group_id, due.member_id, step)
@@ -224,7 +224,7 @@ class ShareGroups:
         timeout_ms = self.settings(group.group_id).session_timeout_ms
         for member_id in group.members:
             machine.deadlines.set(
-                Due(ShareTimer.SESSION, group.group_id, member_id), now.monotonic_ms + timeout_ms
+                DeadlineKey(ShareTimer.SESSION, group.group_id, member_id), now.monotonic_ms + timeout_ms
             )
 
 

@@ -99,7 +99,7 @@ def listed(batches: Iterable[StateBatch]) -> list[Batch]:
 _STATES: Final = {int(state): state for state in RecordState}
 
 
-class SomeBatch(Protocol):
+class AnyStateBatch(Protocol):
     """As records and requests have it."""
 
     @property
@@ -115,7 +115,7 @@ class SomeBatch(Protocol):
     def delivery_count(self) -> int: ...
 
 
-def unlisted(batches: Iterable[SomeBatch]) -> list[StateBatch]:
+def unlisted(batches: Iterable[AnyStateBatch]) -> list[StateBatch]:
     """Raises MalformedMessage for a state that does not exist."""
     try:
         return [

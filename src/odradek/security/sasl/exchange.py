@@ -15,7 +15,7 @@ class LoginRefused(Exception):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LoggedIn:
+class LoginSuccess:
     """The end of a successful login."""
 
     user: str
@@ -30,7 +30,7 @@ class ExchangeStep:
     """What the client gets, and how the login ended, if it did."""
 
     challenge: bytes = b""
-    end: LoggedIn | None = None
+    end: LoginSuccess | None = None
 
 
 class ServerExchange(Protocol):

@@ -23,7 +23,7 @@ import gssapi
 from odradek.config.files.secret_files import check_private
 from odradek.config.kerberos import KerberosIdentity
 from odradek.model.errors import ConfigError
-from odradek.security.sasl.exchange import ExchangeStep, LoggedIn, LoginRefused
+from odradek.security.sasl.exchange import ExchangeStep, LoginRefused, LoginSuccess
 from odradek.security.sasl.kerberos_names import LocalNames
 
 _KERBEROS: Final = gssapi.MechType.kerberos
@@ -81,7 +81,7 @@ class KerberosServer:
         self._waits_for_layer = True
         return ExchangeStep(challenge=self._context.wrap(_OFFER, False).message)
 
-    def _chosen(self, response: bytes) -> LoggedIn:
+    def _chosen(self, response: bytes) -> LoginSuccess:
         choice = self._context.unwrap(response).message
         if len(choice) < _LAYER_BYTES or choice[0] != _NO_LAYER:
             raise LoginRefused("the client wants a security layer, which Kafka does not have")
@@ -91,7 +91,7 @@ class KerberosServer:
         is_service = self._service != "" and acts_as.partition("@")[0] == self._service
         if not is_service and acts_as not in ("", principal, principal.rpartition("@")[0], user):
             raise LoginRefused(f"{principal!r} wants to act as {acts_as!r}")
-        return LoggedIn(user=user)
+        return LoginSuccess(user=user)
 
 
 class KerberosClient:

@@ -7,14 +7,14 @@ import re
 from collections.abc import Callable
 from typing import Final
 
-from odradek.security.sasl.exchange import ExchangeStep, LoggedIn, LoginRefused
+from odradek.security.sasl.exchange import ExchangeStep, LoginRefused, LoginSuccess
 
 _SEPARATOR: Final = "\x01"
 _FIRST: Final = re.compile(r"n,(?:a=(?P<authzid>(?:[^,=]|=2C|=3D)*))?,\x01(?P<pairs>.*)\x01\Z", re.DOTALL)
 _TOKEN: Final = re.compile(r"bearer +(?P<token>[-_~+/.A-Za-z0-9]+=*)\Z", re.IGNORECASE)
 _KICK: Final = b"\x01"
 
-Validate = Callable[[str], LoggedIn]
+Validate = Callable[[str], LoginSuccess]
 """A token to whom it is for; LoginRefused for one that is not valid."""
 
 

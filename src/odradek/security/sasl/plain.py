@@ -7,7 +7,7 @@ import hmac
 from collections.abc import Mapping
 from typing import Final
 
-from odradek.security.sasl.exchange import ExchangeStep, LoggedIn, LoginRefused
+from odradek.security.sasl.exchange import ExchangeStep, LoginRefused, LoginSuccess
 
 _NO_ONE: Final = hashlib.sha256(b"no one has this password").digest()
 
@@ -35,7 +35,7 @@ class PlainServer:
             raise LoginRefused(f"user {user!r}: no such user, or a wrong password")
         if authorization_id not in ("", user):
             raise LoginRefused(f"user {user!r} wants to act as {authorization_id!r}")
-        return ExchangeStep(end=LoggedIn(user=user))
+        return ExchangeStep(end=LoginSuccess(user=user))
 
 
 class PlainClient:

@@ -20,7 +20,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Final
 
-from odradek.security.sasl.exchange import ExchangeStep, LoggedIn, LoginRefused
+from odradek.security.sasl.exchange import ExchangeStep, LoginRefused, LoginSuccess
 from odradek.security.sasl.saslprep import saslprep
 from odradek.security.sasl.users import ITERATIONS_MIN, ScramCredential
 
@@ -165,10 +165,10 @@ class ScramServer:
         verifier = base64.b64encode(hmac.digest(credential.server_key, messages, self._algorithm))
         return ExchangeStep(challenge=b"v=" + verifier, end=self._end())
 
-    def _end(self) -> LoggedIn:
+    def _end(self) -> LoginSuccess:
         if self._owner is None:
-            return LoggedIn(user=self._user)
-        return LoggedIn(user=self._owner.owner, expires_ms=self._owner.expires_ms, is_by_token=True)
+            return LoginSuccess(user=self._user)
+        return LoginSuccess(user=self._owner.owner, expires_ms=self._owner.expires_ms, is_by_token=True)
 
 
 class ScramClient:

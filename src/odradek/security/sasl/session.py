@@ -16,7 +16,7 @@ from enum import Enum
 from typing import Final
 
 from odradek.model.errors import ErrorCode
-from odradek.security.sasl.exchange import ExchangeStep, LoggedIn, LoginRefused, ServerExchange
+from odradek.security.sasl.exchange import ExchangeStep, LoginRefused, LoginSuccess, ServerExchange
 
 API_VERSIONS, SASL_HANDSHAKE, SASL_AUTHENTICATE = 18, 17, 36
 _RENEWAL_PAUSE_S: Final = 1.0
@@ -59,7 +59,7 @@ class LoginSession:
         self._lifetimes_ms = lifetimes_ms
         self.state = LoginState.CONNECTED
         self.mechanism = ""
-        self.user: LoggedIn | None = None
+        self.user: LoginSuccess | None = None
         self._exchange: ServerExchange | None = None
         self._expires_s: float | None = None
         self._renewed_s: float | None = None
@@ -144,7 +144,7 @@ class LoginSession:
         self.state = LoginState.OPEN
         return step, lifetime_ms
 
-    def _lifetime_ms(self, user: LoggedIn, wall_ms: int) -> int:
+    def _lifetime_ms(self, user: LoginSuccess, wall_ms: int) -> int:
         limits = [limit for limit in (self._lifetimes_ms.get(self.mechanism, 0),) if limit > 0]
         if user.expires_ms is not None:
             left_ms = user.expires_ms - wall_ms

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from odradek.model.errors import ConfigError
 from odradek.model.lazy import lazy
-from odradek.security.sasl.exchange import LoggedIn, LoginRefused
+from odradek.security.sasl.exchange import LoginRefused, LoginSuccess
 
 if TYPE_CHECKING:
     from cryptography import exceptions
@@ -122,7 +122,7 @@ class TokenValidator:
         self._wall_ms = wall_ms
         self._unknown_key = unknown_key
 
-    def validate(self, token: str) -> LoggedIn:
+    def validate(self, token: str) -> LoginSuccess:
         """LoginRefused for a token that is not valid now."""
         parts = token.split(".")
         if len(parts) != 3 or len(token) > _TOKEN_CHARACTERS_MAX:
@@ -161,7 +161,7 @@ class TokenValidator:
             raise LoginRefused(f"the token's key {key_id!r} is not known")
         return key
 
-    def _user(self, claims: Mapping[str, Any]) -> LoggedIn:
+    def _user(self, claims: Mapping[str, Any]) -> LoginSuccess:
         terms, now_s = self._terms, self._wall_ms() / 1000
         expires_s = _time(claims, "exp")
         if expires_s is None:
@@ -187,7 +187,7 @@ class TokenValidator:
         if not isinstance(subject, str) or not subject.strip():
             raise LoginRefused(f"the token does not say who it is for ({terms.subject_claim})")
         is_over_here = now_s >= expires_s  # by our clock, which may be ahead of the issuer's
-        return LoggedIn(user=subject, expires_ms=int((expires_s + terms.skew_s * is_over_here) * 1000))
+        return LoginSuccess(user=subject, expires_ms=int((expires_s + terms.skew_s * is_over_here) * 1000))
 
 
 def _verify(key: IssuerKey, algorithm: str, digest: Any, signature: bytes, signed: bytes) -> None:

@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 import pyspark
 from pyspark.sql.types import DataType, StructType
 
-from odradek.dead_letters.headers import GivenUpBy, HeaderPairs, Origin, RecordFailure, letter_headers
+from odradek.dead_letters.headers import FailedConsumer, HeaderPairs, Origin, RecordFailure, letter_headers
 from odradek.model.errors import ConfigError
 from odradek.model.ids import NO_TIMESTAMP
 from odradek.spark.columns import DEAD_LETTER, DEAD_LETTER_FIELDS
@@ -55,7 +55,7 @@ def letters_in(batch: pa.RecordBatch) -> dict[int, Letter]:
         return {}
     rows = pc.indices_nonzero(pc.is_valid(column))
     place = batch_place()
-    by = GivenUpBy(query=place.query, batch=place.batch)
+    by = FailedConsumer(query=place.query, batch=place.batch)
     letters = _with_plain_timestamps(column.take(rows)).to_pylist()
     return {row: _letter(letter, by) for row, letter in zip(rows.to_pylist(), letters, strict=True)}
 
@@ -69,7 +69,7 @@ def _with_plain_timestamps(column: pa.StructArray) -> pa.StructArray:
     return column.cast(pa.struct(fields))
 
 
-def _letter(row: Mapping[str, Any], by: GivenUpBy) -> Letter:
+def _letter(row: Mapping[str, Any], by: FailedConsumer) -> Letter:
     timestamp = row["timestamp"]
     origin = Origin(
         topic=row["topic"],

@@ -15,7 +15,7 @@ from odradek.model.errors import ErrorCode
 from odradek.spark import connections
 from odradek.spark.exactly_once.decision import WRITER_BYTES, Decision, Participant, participant_id
 from odradek.spark.exactly_once.driver import BatchTerms
-from odradek.spark.outgoing_rows import Gathering
+from odradek.spark.outgoing_rows import RowBatcher
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -110,7 +110,7 @@ def prepare(
         return None
     name = reserve_name(client["bootstrap.servers"], sink_id, terms)
     with connections.preparing(client, name.transactional_id, name.committed) as task:
-        gathering = Gathering(task.send_rows, task.partition_count)
+        gathering = RowBatcher(task.send_rows, task.partition_count)
         for topic, rows in chain((first,), groups):
             gathering.add(topic, rows)
         gathering.send_all()

@@ -16,7 +16,7 @@ from odradek.spark.reading.positions import (
     AtOffsets,
     KnownPosition,
     Position,
-    WantedPosition,
+    RequestedPosition,
     option_name,
     wishes,
 )
@@ -122,7 +122,7 @@ def _resolved(position: AtGroup, partitions: Iterable[TopicPartition], catalog: 
 
 
 def _list_offsets(
-    wanted: Mapping[TopicPartition, WantedPosition], catalog: Catalog
+    wanted: Mapping[TopicPartition, RequestedPosition], catalog: Catalog
 ) -> dict[TopicPartition, int]:
     questions = {partition: wish.question for partition, wish in wanted.items() if wish.question is not None}
     return catalog.offsets(questions) if questions else {}

@@ -22,7 +22,7 @@ Share = Any
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Divided:
+class DividedRanges:
     """Ranges of offsets, by where they are read."""
 
     kept: tuple[Share, ...]
@@ -35,7 +35,7 @@ class History(Protocol):
     def over(self, brokers: Catalog) -> Catalog:
         """The brokers, with logs that begin where what is kept begins."""
 
-    def divide(self, ranges: Sequence[OffsetRange], brokers: Catalog, options: ReadOptions) -> Divided:
+    def divide(self, ranges: Sequence[OffsetRange], brokers: Catalog, options: ReadOptions) -> DividedRanges:
         """Which part of the ranges is read here. An OdradekError names offsets that are neither here nor there."""
 
     def read(

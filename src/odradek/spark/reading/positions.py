@@ -1,6 +1,6 @@
 """Where a read starts and ends: the four ways that Spark's Kafka connector has of saying it, and a consumer group's offsets.
 
-A position is turned into one `WantedPosition` per partition, and a wish is either an offset already or a question for
+A position is turned into one `RequestedPosition` per partition, and a wish is either an offset already or a question for
 the brokers (earliest, latest, first record at or after a time). Nothing here talks to a broker.
 """
 
@@ -22,7 +22,7 @@ PartitionNumbers = dict[TopicPartition, int]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class WantedPosition:
+class RequestedPosition:
     """What one partition should start or end with: exactly one of the two is set."""
 
     offset: int | None = None
@@ -31,7 +31,7 @@ class WantedPosition:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Everywhere:
+class UniformPosition:
     """The same end of the log in every partition."""
 
     bound: int
@@ -69,7 +69,7 @@ class AtGroup:
     otherwise: KnownPosition | None = None
 
 
-KnownPosition = Everywhere | AtOffsets | AtTime | AtTimes
+KnownPosition = UniformPosition | AtOffsets | AtTime | AtTimes
 Position = KnownPosition | AtGroup
 
 
@@ -82,20 +82,21 @@ def option_name(position: KnownPosition, side: str) -> str:
 
 def wishes(
     position: KnownPosition, partitions: Iterable[TopicPartition], option: str
-) -> dict[TopicPartition, WantedPosition]:
+) -> dict[TopicPartition, RequestedPosition]:
     """One wish per partition; ConfigError when the position names too few partitions, or others."""
-    if isinstance(position, Everywhere):
-        return {partition: WantedPosition(question=position.bound) for partition in partitions}
+    if isinstance(position, UniformPosition):
+        return {partition: RequestedPosition(question=position.bound) for partition in partitions}
     if isinstance(position, AtTime):
-        return {partition: WantedPosition(question=position.timestamp_ms) for partition in partitions}
+        return {partition: RequestedPosition(question=position.timestamp_ms) for partition in partitions}
     if isinstance(position, AtTimes):
         _must_match(position.timestamps_ms, partitions, option)
         return {
-            partition: WantedPosition(question=moment) for partition, moment in position.timestamps_ms.items()
+            partition: RequestedPosition(question=moment)
+            for partition, moment in position.timestamps_ms.items()
         }
     _must_match(position.offsets, partitions, option)
     return {
-        partition: WantedPosition(question=offset) if offset < 0 else WantedPosition(offset=offset)
+        partition: RequestedPosition(question=offset) if offset < 0 else RequestedPosition(offset=offset)
         for partition, offset in position.offsets.items()
     }
 

@@ -17,7 +17,7 @@ from odradek.sql.planning.steps import (
     ExplodeStep,
     FilterStep,
     JoinStep,
-    Named,
+    NamedColumn,
     OutputColumn,
     ProjectStep,
     ReadStep,
@@ -67,12 +67,12 @@ def _read(step: ReadStep, app: Streams) -> Built:
     return table.select(*_texts(step.value))
 
 
-def _selected(stream: Stream, value: tuple[Named, ...]) -> Stream:
+def _selected(stream: Stream, value: tuple[NamedColumn, ...]) -> Stream:
     """A record whose value is null keeps that."""
     return stream.select(*(f"if({HAS_VALUE}, {text}, null) AS `{name}`" for name, text in value))
 
 
-def _texts(columns: tuple[Named, ...]) -> list[str]:
+def _texts(columns: tuple[NamedColumn, ...]) -> list[str]:
     return [f"{text} AS `{name}`" for name, text in columns]
 
 
@@ -109,7 +109,7 @@ def _explode(step: ExplodeStep, app: Streams) -> Built:
     source = build(step.inputs[0], app)
     assert isinstance(source, Stream)
     # A column first: Spark refuses a function in Python inside a lambda.
-    kept_columns = tuple(Named(name, f"`{name}`") for name in step.kept)
+    kept_columns = tuple(NamedColumn(name, f"`{name}`") for name in step.kept)
     source = _selected(source, (*kept_columns, *step.arrays))
     sizes = ", ".join(f"coalesce(size(`{name}`), 0)" for name, _ in step.arrays)
     longest = f"greatest({sizes})" if len(step.arrays) > 1 else sizes

@@ -22,7 +22,7 @@ from odradek.sql.language.statements import (
 )
 from odradek.sql.planning.building import Built, build
 from odradek.sql.planning.query_planner import QueryPlan, QueryPlanner
-from odradek.sql.planning.steps import NOTHING, Named, OutputColumn, ProjectStep, Step
+from odradek.sql.planning.steps import NOTHING, NamedColumn, OutputColumn, ProjectStep, Step
 from odradek.sql.planning.timestamps import milliseconds
 from odradek.sql.types import is_castable_implicitly
 from odradek.streams import Stream, Streams, Table
@@ -243,7 +243,7 @@ def _insert(catalog: SqlCatalog, statement: InsertIntoSelect) -> Plan:
     step: Step = planned.step
     if any(old.type != new.type for old, new in zip(planned.value, value, strict=True)):
         texts = tuple(
-            Named(old.column, converted(f"`{old.column}`", old.type, new.type))
+            NamedColumn(old.column, converted(f"`{old.column}`", old.type, new.type))
             for old, new in zip(planned.value, value, strict=True)
         )
         step = ProjectStep(inputs=(step,), value=texts)

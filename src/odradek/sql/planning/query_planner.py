@@ -22,7 +22,7 @@ from odradek.sql.planning.steps import (
     AggregateStep,
     ExplodeStep,
     FilterStep,
-    Named,
+    NamedColumn,
     OutputColumn,
     ProjectStep,
     RekeyStep,
@@ -157,7 +157,7 @@ class QueryPlanner:
         taken = {selection.name for selection in items}
         names: list[str | None] = [None] * len(shape.key)
         value: list[OutputColumn] = []
-        texts: list[Named] = []
+        texts: list[NamedColumn] = []
         typed = [compiler.typed(selection.tree) for selection in items]
         selected = {made.text for made in typed}
         chosen = [next((text for text in column.texts if text in selected), None) for column in shape.key]
@@ -182,7 +182,7 @@ class QueryPlanner:
                 raise SqlError("a column needs a type", selection.position, "Write CAST(NULL AS …).")
             column = physical_name(name)
             value.append(OutputColumn(name, column, made.type))
-            texts.append(Named(column, made.text))
+            texts.append(NamedColumn(column, made.text))
         self._check_key(shape, names)
         _check_once(
             [*(name for name in names if name and self._needs_key), *(column.name for column in value)],
@@ -218,7 +218,7 @@ class QueryPlanner:
             self._catalog.functions,
             ExpressionCompiler(scope=shape.scope, catalog=self._catalog),
         )
-        arrays: list[Named] = []
+        arrays: list[NamedColumn] = []
         added: list[ScopedColumn] = []
         changed: list[_Item] = []
         for selection in items:
@@ -236,7 +236,7 @@ class QueryPlanner:
                 arguments = compiler.arguments(name, call)
                 function = functions.table(name, [argument.type for argument in arguments])
                 column = f"ROWS_OF_{len(arrays)}"
-                arrays.append(Named(column, function.spark([argument.text for argument in arguments])))
+                arrays.append(NamedColumn(column, function.spark([argument.text for argument in arguments])))
                 added.append(
                     ScopedColumn(source="", name=column, type=function.returns, text=column, is_pseudo=True)
                 )
@@ -374,7 +374,7 @@ class _AggregateCollector:
         self._catalog = catalog
         self._on_table = on_table
         self._known: dict[str, TypedText] = {}
-        self._arguments: list[Named] = []
+        self._arguments: list[NamedColumn] = []
         self.calls: list[AggregateCall] = []
 
     def call(self, name: str, tree: exp.Anonymous) -> TypedText:
@@ -403,7 +403,7 @@ class _AggregateCollector:
         columns = []
         for argument in made:
             columns.append(f"A_{len(self._arguments)}")
-            self._arguments.append(Named(columns[-1], argument.text))
+            self._arguments.append(NamedColumn(columns[-1], argument.text))
         result_column = f"R_{len(self.calls)}"
         call = AggregateCall(
             name=name,
@@ -418,8 +418,8 @@ class _AggregateCollector:
 
     def arguments(self, step: Step, key: list[str]) -> Step:
         """The frame that is aggregated: the columns of GROUP BY and the arguments."""
-        keys = tuple(Named(f"G_{place}", text) for place, text in enumerate(key))
-        return ProjectStep(inputs=(step,), value=(*keys, *self._arguments, Named(NO_COLUMN, "true")))
+        keys = tuple(NamedColumn(f"G_{place}", text) for place, text in enumerate(key))
+        return ProjectStep(inputs=(step,), value=(*keys, *self._arguments, NamedColumn(NO_COLUMN, "true")))
 
 
 def _key_place(

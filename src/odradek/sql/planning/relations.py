@@ -13,7 +13,7 @@ from odradek.sql.analysis.scope import NameScope, ScopedColumn, physical_name
 from odradek.sql.catalog import SqlCatalog, SqlColumn, SqlSource, WindowInfo
 from odradek.sql.errors import Position, SqlError
 from odradek.sql.language.queries import JoinRelation, NamedRelation, Query, Relation, SubqueryRelation
-from odradek.sql.planning.steps import JoinStep, JoinWay, Named, ReadStep, RekeyStep, Step
+from odradek.sql.planning.steps import JoinStep, JoinWay, NamedColumn, ReadStep, RekeyStep, Step
 from odradek.sql.types import BIGINT, INTEGER, SqlType
 
 _DAY_MS: Final = 86_400_000
@@ -71,13 +71,13 @@ class RelationPlanner:
         source = self._catalog.source(relation.name, relation.position)
         number = next(self._numbers)
         columns: list[ScopedColumn] = []
-        value: list[Named] = []
+        value: list[NamedColumn] = []
 
         def add(
             name: str, kind: SqlType, text: str, *, is_pseudo: bool = False, is_key: bool = False
         ) -> None:
             column = f"{physical_name(name)}_{number}"
-            value.append(Named(column, text))
+            value.append(NamedColumn(column, text))
             columns.append(
                 ScopedColumn(
                     source=relation.alias,

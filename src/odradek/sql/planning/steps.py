@@ -19,7 +19,7 @@ NO_COLUMN: Final = "NOTHING_"
 """The column of a value that has none."""
 
 
-class Named(NamedTuple):
+class NamedColumn(NamedTuple):
     """A column that is computed: its name in Spark, and Spark SQL."""
 
     name: str
@@ -50,7 +50,7 @@ class ReadStep(Step):
     """A topic. `value`: the columns of the frame, over the source's own."""
 
     source: SqlSource
-    value: tuple[Named, ...]
+    value: tuple[NamedColumn, ...]
 
     @property
     def is_table(self) -> bool:
@@ -71,7 +71,7 @@ class FilterStep(Step):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProjectStep(Step):
-    value: tuple[Named, ...]
+    value: tuple[NamedColumn, ...]
 
     def shown(self) -> str:
         return f"select {', '.join(column.name for column in self.value)}"
@@ -94,7 +94,7 @@ class ExplodeStep(Step):
     """One record for each element; `arrays`: a column for each, side by side, null where one is shorter. `kept`: the others."""
 
     kept: tuple[str, ...]
-    arrays: tuple[Named, ...]
+    arrays: tuple[NamedColumn, ...]
 
     def shown(self) -> str:
         return f"explode {', '.join(column.name for column in self.arrays)}"
@@ -180,9 +180,9 @@ class OutputColumn(NamedTuple):
     type: SqlType
 
 
-def value_or_nothing(columns: tuple[Named, ...]) -> tuple[Named, ...]:
+def value_or_nothing(columns: tuple[NamedColumn, ...]) -> tuple[NamedColumn, ...]:
     """A value has at least one column."""
-    return columns or (Named(NO_COLUMN, "true"),)
+    return columns or (NamedColumn(NO_COLUMN, "true"),)
 
 
 NOTHING: Final = OutputColumn(NO_COLUMN, NO_COLUMN, BOOLEAN)

@@ -34,7 +34,7 @@ class QueryAnswer:
         return ", ".join(f"`{column.name}` {column.type}" for column in self.columns)
 
 
-class RowsOut(Protocol):
+class AnswerWriter(Protocol):
     """How an answer is written: one of the content types."""
 
     def begin(self, query_answer: QueryAnswer) -> str: ...

@@ -38,7 +38,7 @@ class EngineFailed(OdradekError):
 
 
 @dataclass(slots=True)
-class WantedQuery:
+class SupervisedQuery:
     """A persistent query that shall run, and how it fares."""
 
     order: StartQuery
@@ -89,9 +89,11 @@ class PushedRows:
 class SqlEngine:
     """Use it from one event loop."""
 
-    def __init__(self, changed: Callable[[str, WantedQuery], None] = lambda query_id, query: None) -> None:
+    def __init__(
+        self, changed: Callable[[str, SupervisedQuery], None] = lambda query_id, query: None
+    ) -> None:
         """`changed`: of a persistent query whose state is another one now."""
-        self.wanted: Final[dict[str, WantedQuery]] = {}
+        self.wanted: Final[dict[str, SupervisedQuery]] = {}
         self._pushes: dict[str, PushedRows] = {}
         self._changed = changed
         self._process: asyncio.subprocess.Process | None = None
@@ -111,7 +113,7 @@ class SqlEngine:
 
     def run(self, order: StartQuery) -> None:
         """Keep a query running until `terminate` or `pause`."""
-        self.wanted[order.query_id] = WantedQuery(order)
+        self.wanted[order.query_id] = SupervisedQuery(order)
         self._send_soon(order)
 
     def pause(self, query_id: str) -> None:
@@ -135,7 +137,7 @@ class SqlEngine:
             query.state = "TERMINATED"
             self._stop(query_id, query)
 
-    def _stop(self, query_id: str, query: WantedQuery) -> None:
+    def _stop(self, query_id: str, query: SupervisedQuery) -> None:
         if query.retry is not None:
             query.retry.cancel()
             query.retry = None
@@ -288,7 +290,7 @@ class SqlEngine:
 
         query.retry = asyncio.get_running_loop().call_later(pause_s, again)
 
-    def _set(self, query_id: str, query: WantedQuery, state: str, problem: str | None) -> None:
+    def _set(self, query_id: str, query: SupervisedQuery, state: str, problem: str | None) -> None:
         query.state = state
         if problem is not None or state == "RUNNING":
             query.problem = problem

@@ -20,8 +20,8 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from odradek.model.errors import OdradekError
-from odradek.sql.queries.answer import QueryAnswer, RowsOut
-from odradek.sql.server.gate import DoorLimits, HttpUsers, SqlGate
+from odradek.sql.queries.answer import AnswerWriter, QueryAnswer
+from odradek.sql.server.gate import GateLimits, HttpUsers, SqlGate
 from odradek.sql.server.refusals import BAD_REQUEST, NOT_FOUND, SERVER_ERROR, RestRefusal, refusal_of
 from odradek.sql.server.row_formats import KSQL_V1, chosen, json_text
 from odradek.telemetry import events
@@ -64,7 +64,7 @@ class SqlService(Protocol):
 
 
 def application(
-    service: SqlService, users: HttpUsers | None = None, limits: DoorLimits | None = None
+    service: SqlService, users: HttpUsers | None = None, limits: GateLimits | None = None
 ) -> ASGIApp:
     """`users`: who may enter, by HTTP Basic; None: everyone."""
     doors = _Doors(service)
@@ -88,7 +88,7 @@ def application(
         ],
         exception_handlers={Exception: _unexpected, OdradekError: _refused, HTTPException: _no_such_path},  # type: ignore[dict-item]
     )
-    return SqlGate(app, users, limits or DoorLimits())
+    return SqlGate(app, users, limits or GateLimits())
 
 
 class _Doors:
@@ -242,7 +242,7 @@ class _WhileReading(Response):
         await send({"type": "http.response.body", "body": b"", "more_body": False})
 
 
-async def _written(query_answer: QueryAnswer, out: RowsOut) -> AsyncIterator[str]:
+async def _written(query_answer: QueryAnswer, out: AnswerWriter) -> AsyncIterator[str]:
     """The body of a response. The client's going away ends the query."""
     try:
         yield out.begin(query_answer)

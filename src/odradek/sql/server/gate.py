@@ -21,7 +21,7 @@ LOOPBACK: Final = frozenset({"localhost", "127.0.0.1", "[::1]", ""})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DoorLimits:
+class GateLimits:
     """`requests_max`: at the same time, push queries among them. `hosts`: names that a request's Host may have; None: any. On
     loopback, others come from web pages of strangers.
     """
@@ -67,7 +67,7 @@ class HttpUsers:
 class SqlGate:
     """An application before the application."""
 
-    def __init__(self, app: ASGIApp, users: HttpUsers | None, limits: DoorLimits) -> None:
+    def __init__(self, app: ASGIApp, users: HttpUsers | None, limits: GateLimits) -> None:
         self._app = app
         self._users = users
         self._limits = limits

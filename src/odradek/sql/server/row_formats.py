@@ -9,7 +9,7 @@ import json
 from dataclasses import dataclass
 from typing import Any, Final
 
-from odradek.sql.queries.answer import QueryAnswer, RowsOut
+from odradek.sql.queries.answer import AnswerWriter, QueryAnswer
 
 DELIMITED: Final = "application/vnd.ksqlapi.delimited.v1"
 JSON: Final = "application/json"
@@ -93,7 +93,7 @@ class StreamedRows:
         return ",\n" + json_text({"finalMessage": query_answer.final_message}) + "]\n"
 
 
-def chosen(accept: str, *, path: str) -> tuple[RowsOut, str]:
+def chosen(accept: str, *, path: str) -> tuple[AnswerWriter, str]:
     """By the request's Accept header: how to write, and the Content-Type."""
     wanted = [part.split(";")[0].strip() for part in accept.split(",")]
     if path == "/query":

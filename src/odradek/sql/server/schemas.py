@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from typing import Final, TypeVar
 
 from odradek.sql.catalog import Source
-from odradek.sql.changes import Applied, SourceCreated
+from odradek.sql.changes import AppliedChange, SourceCreated
 from odradek.sql.errors import SqlError
 from odradek.sql.formats.columns import FormatColumn
 from odradek.sql.formats.schema_texts import SCHEMA_TYPES, columns_of, schema_text
@@ -124,7 +124,7 @@ class StatementSchemas:
 
     # ---- ids
 
-    async def with_ids(self, statement: Statement, applied: Applied) -> Statement:
+    async def with_ids(self, statement: Statement, applied: AppliedChange) -> Statement:
         """The statement with the ids of the schemas that it registers. SqlError: there is no registry, or it refuses."""
         created = next(
             (change.source for change in applied.changes if isinstance(change, SourceCreated)), None

@@ -36,7 +36,7 @@ from odradek.sql.server.application import application
 from odradek.sql.server.command_topic import CommandTopic
 from odradek.sql.server.commands import SqlCommand
 from odradek.sql.server.entities import SETTABLE, plain_property
-from odradek.sql.server.gate import LOOPBACK, DoorLimits, HttpUsers
+from odradek.sql.server.gate import LOOPBACK, GateLimits, HttpUsers
 from odradek.sql.server.refusals import BAD_REQUEST, BAD_STATEMENT, RestRefusal, refusal_of
 from odradek.sql.server.schemas import StatementSchemas
 from odradek.sql.server.serving import HttpTerms, listening, serve_http
@@ -448,7 +448,7 @@ async def serve(
     try:
         await server.start()
         is_loopback = opened.getsockname()[0] in ("127.0.0.1", "::1")
-        limits = DoorLimits(hosts=LOOPBACK if is_loopback else None)
+        limits = GateLimits(hosts=LOOPBACK if is_loopback else None)
         await serve_http(application(server, users, limits), http, opened, ended, on_ready)
     finally:
         opened.close()

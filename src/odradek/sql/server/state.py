@@ -8,7 +8,7 @@ from typing import Any
 from odradek.model.errors import OdradekError
 from odradek.sql.applying import apply
 from odradek.sql.catalog import Catalog
-from odradek.sql.changes import Applied, QueryStarted
+from odradek.sql.changes import AppliedChange, QueryStarted
 from odradek.sql.language.parsing import parse_one
 from odradek.sql.language.statements import (
     CreateAsSelect,
@@ -31,7 +31,7 @@ class ServiceState:
     history: list[tuple[int, str]] = field(default_factory=list)
     statuses: dict[str, dict[str, Any]] = field(default_factory=dict)
 
-    def replay(self, offset: int, command: SqlCommand) -> Applied | None:
+    def replay(self, offset: int, command: SqlCommand) -> AppliedChange | None:
         """Of a command that was read; None when it is refused, which its status says. It is refused everywhere then."""
         try:
             applied = apply(self.catalog, parse_one(command.statement), offset)

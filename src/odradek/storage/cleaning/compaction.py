@@ -16,13 +16,13 @@ from odradek.storage.cleaning.access import SegmentGroup
 from odradek.storage.cleaning.choice import CleaningRange
 from odradek.storage.cleaning.fates import CompactionTerms, Fates, LastWrite
 from odradek.storage.cleaning.keys import KeyReading, key_map_for
-from odradek.storage.cleaning.pieces import Abandoned, PieceWork
+from odradek.storage.cleaning.pieces import Abandoned, IncrementalWork
 from odradek.storage.cleaning.target import CleanedSegment
-from odradek.storage.cleaning.transactions import TransactionsSeen
+from odradek.storage.cleaning.transactions import CleanedTransactions
 from odradek.storage.cleaning.writing import GroupWriting
 from odradek.storage.log.log import Log
 
-Drive = Callable[[PieceWork], Awaitable[None]]
+Drive = Callable[[IncrementalWork], Awaitable[None]]
 
 
 @dataclass(slots=True, kw_only=True)
@@ -70,7 +70,7 @@ class Compaction:
         self._range = cleaning_range
         self._resources = resources
         self._drive = drive
-        self._transactions = TransactionsSeen(())
+        self._transactions = CleanedTransactions(())
         self._shown_offset = -1
         """Where the segments that `_transactions` was shown end."""
         self.tally = CompactionStats(end_offset=cleaning_range.first_dirty_offset)
@@ -179,13 +179,13 @@ class Compaction:
             log.cleaning.settle(segment, target)
         self._count(group, writing)
 
-    def _transactions_from(self, group: SegmentGroup) -> TransactionsSeen:
+    def _transactions_from(self, group: SegmentGroup) -> CleanedTransactions:
         """What is known of transactions at the group's start. Where segments before it were deleted meanwhile, with markers
         in them, it begins again.
         """
         if group.base_offset != self._shown_offset:
             aborted = self._log.aborted_transactions(group.base_offset, self._log.end_offset)
-            self._transactions = TransactionsSeen(aborted)
+            self._transactions = CleanedTransactions(aborted)
         self._shown_offset = group.end_offset
         return self._transactions
 

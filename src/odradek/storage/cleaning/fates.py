@@ -9,7 +9,7 @@ from typing import Final, NamedTuple
 from odradek.records import BatchHeader, read_control
 from odradek.records.cleaning import KeyMap, emptied, sieve_batch, with_horizon
 from odradek.runtime.ports import Buffer
-from odradek.storage.cleaning.transactions import TransactionsSeen
+from odradek.storage.cleaning.transactions import CleanedTransactions
 
 _HORIZON_MAX: Final = 1 << 62
 
@@ -56,7 +56,7 @@ class CompactionTerms:
 class Fates:
     """Shown every batch in order, gives what is to be written in its place."""
 
-    def __init__(self, terms: CompactionTerms, transactions: TransactionsSeen) -> None:
+    def __init__(self, terms: CompactionTerms, transactions: CleanedTransactions) -> None:
         self._terms = terms
         self._transactions = transactions
         self.keeps_entry = False

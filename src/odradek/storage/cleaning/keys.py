@@ -10,7 +10,7 @@ from odradek.records.cleaning import SLOT_BYTES, KeyMap, new_key_map, note_keys
 from odradek.runtime.ports import Disk, DiskFile
 from odradek.storage.cleaning.batches import checked_batches
 from odradek.storage.cleaning.pieces import Abandoned
-from odradek.storage.cleaning.transactions import TransactionsSeen
+from odradek.storage.cleaning.transactions import CleanedTransactions
 from odradek.storage.log.lifetime import LogLifetime
 
 _SLOTS_MIN: Final = 16
@@ -65,7 +65,7 @@ class KeyReading:
         self._life = life
         self._segments = segments
         self._first_offset = first_offset
-        self._transactions = TransactionsSeen(aborted)
+        self._transactions = CleanedTransactions(aborted)
         self._window_bytes = window_bytes
         self._file: DiskFile | None = None
         self.keys = keys

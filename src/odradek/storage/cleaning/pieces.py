@@ -10,7 +10,7 @@ class Abandoned(Exception):
     """The log was closed or deleted meanwhile: its directory may be another's by now."""
 
 
-class PieceWork(Protocol):
+class IncrementalWork(Protocol):
     """Work that can be left between two steps."""
 
     @property
@@ -24,10 +24,10 @@ class PieceWork(Protocol):
         """Let go of the files, wherever the work was left."""
 
 
-class Pieces:
+class IncrementalRun:
     """Drives one work: `advance` on any thread, one call at a time, until it says that all is done."""
 
-    def __init__(self, work: PieceWork) -> None:
+    def __init__(self, work: IncrementalWork) -> None:
         self._work: Final = work
         self._steps: Iterator[None] | None = None
 

@@ -12,7 +12,7 @@ from odradek.model.errors import ErrorCode, KafkaError
 from odradek.runtime.ports import Runtime
 from odradek.storage.cleaning.choice import CleaningRange, cleaning_range
 from odradek.storage.cleaning.compaction import Compaction, CompactionStats, Resources
-from odradek.storage.cleaning.pieces import Abandoned, CleanerThrottle, Pieces, PieceWork
+from odradek.storage.cleaning.pieces import Abandoned, CleanerThrottle, IncrementalRun, IncrementalWork
 from odradek.storage.cleaning.target import NoSpaceError, TooLargeError
 from odradek.storage.directories.log_manager import LogManager
 from odradek.storage.log.lifetime import DISK_FULL, NO_DESCRIPTORS
@@ -43,7 +43,7 @@ class Compacted(Protocol):
     def flush_if_due(self) -> None: ...
 
 
-class _Stopped(Exception):
+class _CleanerStopped(Exception):
     """The broker stops."""
 
 
@@ -142,7 +142,7 @@ class LogCleaner:
             tally = await compaction.run()
             self._directories.note_cleaned(log, tally.end_offset)
             await self._directories.checkpoint(log)
-        except (_Stopped, Abandoned):
+        except (_CleanerStopped, Abandoned):
             return False
         except (NoSpaceError, OSError, KafkaError, TooLargeError, MemoryError) as error:
             self._failed(log, error)
@@ -201,12 +201,12 @@ class _Driver:
         share = int(min(bytes_per_second / _PIECES_PER_SECOND, _PIECE_BYTES_MAX))
         self._piece_bytes = max(share, _PIECE_BYTES_MIN)
 
-    async def __call__(self, work: PieceWork) -> None:
-        pieces, done = Pieces(work), False
+    async def __call__(self, work: IncrementalWork) -> None:
+        pieces, done = IncrementalRun(work), False
         try:
             while not done:
                 if self._stopping.is_set():
-                    raise _Stopped
+                    raise _CleanerStopped
                 before = work.moved_bytes
                 done = await self._runtime.offload.run(pieces.advance, self._piece_bytes)
                 await self._wait(work.moved_bytes - before)

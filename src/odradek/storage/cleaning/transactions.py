@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from odradek.records import BatchHeader, ControlKind
 
 
-class TransactionsSeen:
+class CleanedTransactions:
     """Shown every batch in order, tells which of them may go."""
 
     __slots__ = ("_aborting", "_coming", "_committing")

@@ -60,7 +60,7 @@ def parse_moving_directory(name: str) -> MovingDirectory | None:
     return MovingDirectory(partition, match[2], match[3]) if match and partition else None
 
 
-class _Seen(NamedTuple):
+class _FileStamp(NamedTuple):
     length: int
     modified_ms: int
 
@@ -70,7 +70,7 @@ class FolderCopy:
 
     def __init__(self, disk: Disk, source: str, target: str) -> None:
         self._disk = disk
-        self._seen: dict[str, _Seen] = {}
+        self._seen: dict[str, _FileStamp] = {}
         self._stopped = False
         self.source: Final = source
         self.target: Final = target
@@ -120,7 +120,7 @@ class FolderCopy:
     def _copy_file(self, name: str, *, is_active: bool) -> int:
         path = naming.join(self.source, name)
         try:
-            now = _Seen(self._disk.length(path), self._disk.modified_ms(path))
+            now = _FileStamp(self._disk.length(path), self._disk.modified_ms(path))
             before = self._seen.get(name)
             if before == now and not is_active:
                 return 0

@@ -28,7 +28,7 @@ from odradek.storage.directories.interrupted_moves import InterruptedMoves
 from odradek.storage.directories.lack_notes import LackNote
 from odradek.storage.directories.log_dir_move import FolderCopy
 from odradek.storage.directories.log_directory import LogDirectory, refuse_without_descriptors
-from odradek.storage.directories.log_openings import Absent, LogOpenings
+from odradek.storage.directories.log_openings import LogOpenings, MissingLogAction
 from odradek.storage.directories.log_relocation import LogRelocation
 from odradek.storage.directories.logs_shutdown import LogsShutdown
 from odradek.storage.directories.open_files import OpenFiles
@@ -42,7 +42,7 @@ from odradek.storage.log.results import DeletedSegment
 from odradek.storage.segment.sparse_index import OFFSET_MAX
 from odradek.telemetry import events
 
-__all__ = ["PRODUCER_ID_EXPIRATION_MS", "Absent", "LogManager"]
+__all__ = ["PRODUCER_ID_EXPIRATION_MS", "LogManager", "MissingLogAction"]
 
 log = events.get("storage")
 
@@ -207,7 +207,7 @@ class LogManager:
         is_new: bool = False,
         repairable: bool = False,
         lack: str | None = None,
-        if_absent: Absent | None = None,
+        if_absent: MissingLogAction | None = None,
         is_counted_on: bool = True,
         is_uncertain: bool = False,
     ) -> Log:

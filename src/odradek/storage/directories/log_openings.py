@@ -29,7 +29,7 @@ from odradek.telemetry import events
 log = events.get("storage")
 
 
-class Absent(Enum):
+class MissingLogAction(Enum):
     """What to do about a log that is not found."""
 
     MAKE = "make"
@@ -91,7 +91,7 @@ class LogOpenings:
         is_new: bool,
         repairable: bool,
         lack: LackNote | None,
-        if_absent: Absent | None,
+        if_absent: MissingLogAction | None,
         is_counted_on: bool,
         is_uncertain: bool,
     ) -> Log:
@@ -100,7 +100,7 @@ class LogOpenings:
             try:
                 if lack is not None:
                     await self._note_lack(directory, name, lack)
-                must_exist = if_absent in (Absent.LACKS, Absent.LOST)
+                must_exist = if_absent in (MissingLogAction.LACKS, MissingLogAction.LOST)
                 return await self.open_in(
                     directory,
                     name,
@@ -126,7 +126,7 @@ class LogOpenings:
             name,
             topic_id,
             config,
-            if_absent or Absent.MAKE,
+            if_absent or MissingLogAction.MAKE,
             is_counted_on,
         )
 
@@ -136,14 +136,14 @@ class LogOpenings:
         name: TopicPartition,
         topic_id: UUID,
         config: LogConfig,
-        absent: Absent,
+        absent: MissingLogAction,
         is_counted_on: bool,
     ) -> Log:
         """An empty log, unless the one that is not there is lost."""
-        if absent is Absent.LOST:
+        if absent is MissingLogAction.LOST:
             self._keep_in_mind(directory, name, topic_id)
             raise lost_replica(name, "its log is not in any log directory, though it was there")
-        if absent is Absent.LACKS:
+        if absent is MissingLogAction.LACKS:
             reason = f"{name} was not found in a log directory, though it should be there"
             note = LackNote(reason=reason, is_counted_on=is_counted_on)
             await self._note_lack(directory, name, note)
@@ -152,7 +152,7 @@ class LogOpenings:
             # The files must not go on speaking of an older partition of this name: recovery would miss its records.
             await self._checkpoints.write(directory)
         opened = await self.open_in(directory, name, topic_id, config)
-        if absent is Absent.DOUBTED:
+        if absent is MissingLogAction.DOUBTED:
             opened.lacked.doubt(1, f"{name} was not found in a log directory, and may have been there")
         return opened
 

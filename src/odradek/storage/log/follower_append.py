@@ -20,7 +20,7 @@ _BATCHES_MAX: Final = 1000
 _MAGIC: Final = 2
 
 
-class Portion(NamedTuple):
+class SegmentWrite(NamedTuple):
     """Batches that one write puts into one segment."""
 
     batches: Batches
@@ -87,7 +87,7 @@ def _marker(header: BatchHeader, batch: memoryview) -> Marker | None:
 
 def portions(
     batches: Batches, markers: dict[int, Marker], *, end_offset: int, segment_bytes: int
-) -> Iterator[Portion]:
+) -> Iterator[SegmentWrite]:
     """The batches in as few writes as segments allow; a batch larger than a segment may be goes alone."""
     first, size_bytes, start_offset = 0, 0, end_offset
     for number, (header, batch) in enumerate(batches):
@@ -103,10 +103,10 @@ def portions(
 
 def _portion(
     batches: Sequence[tuple[BatchHeader, memoryview]], markers: dict[int, Marker], size: int
-) -> Portion:
+) -> SegmentWrite:
     own = (
         {h.base_offset: markers[h.base_offset] for h, _ in batches if h.base_offset in markers}
         if markers
         else {}
     )
-    return Portion(batches, own, size)
+    return SegmentWrite(batches, own, size)

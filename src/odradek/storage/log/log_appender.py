@@ -12,7 +12,7 @@ from odradek.records import BatchHeader, ControlKind, assign, control_batch, rea
 from odradek.storage.log.active_segment import Batches, LogFiles
 from odradek.storage.log.admission import LOG_APPEND_TIME, check_batches
 from odradek.storage.log.context import LogContext
-from odradek.storage.log.follower_append import Portion, check_fetched, portions
+from odradek.storage.log.follower_append import SegmentWrite, check_fetched, portions
 from odradek.storage.log.log_truncation import LogTruncation
 from odradek.storage.log.results import AppendResult
 from odradek.storage.producers.producer_state import Marker, WrittenBatch, check_marker
@@ -126,7 +126,7 @@ class LogAppender:
         ):
             self._write_fetched(portion, now_ms)
 
-    def _write_fetched(self, portion: Portion, now_ms: int) -> None:
+    def _write_fetched(self, portion: SegmentWrite, now_ms: int) -> None:
         batches, first_offset, last_offset = portion.batches, self._segments.end_offset, portion.last_offset
         segment = self._tail.write(batches, portion.size_bytes, last_offset, now_ms)
 

@@ -60,28 +60,28 @@ def _first_in(
             break
         if mark.max_timestamp < timestamp:
             continue
-        inside = _Inside(max(start_offset, mark.base_offset), min(end_offset, mark.last_offset + 1))
+        inside = _BatchSlice(max(start_offset, mark.base_offset), min(end_offset, mark.last_offset + 1))
         record = _of_batch(segment, mark, partial(_first_record, timestamp, inside), beside)
         if record is not None:
             return TimestampedOffset(record.timestamp, record.offset, mark.leader_epoch)
     return None
 
 
-class _Inside(NamedTuple):
+class _BatchSlice(NamedTuple):
     """Of a batch the records from one offset to another."""
 
     start_offset: int
     end_offset: int
 
 
-def _first_record(timestamp: int, inside: _Inside, batch: bytes) -> Record | None:
+def _first_record(timestamp: int, inside: _BatchSlice, batch: bytes) -> Record | None:
     for record in decode_batch(batch):
         if record.timestamp >= timestamp and inside.start_offset <= record.offset < inside.end_offset:
             return record
     return None
 
 
-def _latest_of(inside: _Inside, batch: bytes) -> Record | None:
+def _latest_of(inside: _BatchSlice, batch: bytes) -> Record | None:
     return max(
         (
             candidate
@@ -166,7 +166,7 @@ def _latest_record(
 def _latest_of_batch(
     segment: Segment, mark: Mark, start_offset: int, end_offset: int, beside: ReadProgress | None
 ) -> TimestampedOffset | None:
-    inside = _Inside(max(start_offset, mark.base_offset), min(end_offset, mark.last_offset + 1))
+    inside = _BatchSlice(max(start_offset, mark.base_offset), min(end_offset, mark.last_offset + 1))
     record = _of_batch(segment, mark, partial(_latest_of, inside), beside)
     return None if record is None else TimestampedOffset(record.timestamp, record.offset, mark.leader_epoch)
 

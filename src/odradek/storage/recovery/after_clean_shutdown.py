@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from odradek.storage.directories import naming
 from odradek.storage.recovery.context import LoadContext, log
-from odradek.storage.recovery.found_segments import FoundSegments
+from odradek.storage.recovery.loaded_segments import LoadedSegments
 from odradek.storage.segment.batch_walk import BrokenChain
 from odradek.storage.segment.index_checks import BuiltIndex, build_index, resume_index
 from odradek.storage.segment.segment import Segment
@@ -14,7 +14,7 @@ from odradek.storage.segment.transaction_index import is_sound
 class AfterCleanShutdown:
     """Believes what the close left, as far as it fits together."""
 
-    def __init__(self, context: LoadContext, segments: FoundSegments) -> None:
+    def __init__(self, context: LoadContext, segments: LoadedSegments) -> None:
         self._context = context
         self._segments = segments
         self.index_is_written = False

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from odradek.storage.directories import naming
 from odradek.storage.log.damage import DamagedBatchError
 from odradek.storage.recovery.context import LoadContext, log
-from odradek.storage.recovery.found_segments import FoundSegments
+from odradek.storage.recovery.loaded_segments import LoadedSegments
 from odradek.storage.recovery.producers_loader import ProducersLoader
 from odradek.storage.recovery.segment_scan import ScannedSegment, cut, scan_file, set_aside
 from odradek.storage.segment.batch_walk import BrokenChain
@@ -18,7 +18,7 @@ from odradek.storage.segment.segment import Segment
 class AfterCrash:
     """Believes nothing from the recovery point on."""
 
-    def __init__(self, context: LoadContext, segments: FoundSegments, producers: ProducersLoader) -> None:
+    def __init__(self, context: LoadContext, segments: LoadedSegments, producers: ProducersLoader) -> None:
         """`producers` are shown each batch that stays."""
         self._context = context
         self._segments = segments

@@ -8,13 +8,13 @@ from odradek.storage.directories import checkpoints, naming
 from odradek.storage.directories.checkpoints import BadCheckpointError
 from odradek.storage.log.leader_epochs import EpochHistory, EpochStart
 from odradek.storage.recovery.context import LoadContext, log
-from odradek.storage.recovery.found_segments import FoundSegments
+from odradek.storage.recovery.loaded_segments import LoadedSegments
 
 
 class EpochsLoader:
     """`load` when the names are known, `complete` when the segments are."""
 
-    def __init__(self, context: LoadContext, segments: FoundSegments) -> None:
+    def __init__(self, context: LoadContext, segments: LoadedSegments) -> None:
         self._context = context
         self._segments = segments
         self._saved: tuple[EpochStart, ...] = ()

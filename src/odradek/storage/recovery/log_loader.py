@@ -5,7 +5,7 @@ The steps, in their order; each has its part of the result:
     interrupted_truncation.py    what a crash interrupted is done; what checkpoints said before it does not count
     start_loader.py              deletions that could not be written down; later where the log begins
     leftovers.py                 files of unfinished work go
-    found_segments.py            the segments by their names
+    loaded_segments.py            the segments by their names
     after_clean_shutdown.py      the last one is opened by its end; if that is in doubt, or after a crash:
     after_crash.py               everything from the recovery point on is scanned, cut and synced, and read once for all of this
     epochs_loader.py             leader epochs
@@ -34,9 +34,9 @@ from odradek.storage.recovery.after_clean_shutdown import AfterCleanShutdown
 from odradek.storage.recovery.after_crash import AfterCrash
 from odradek.storage.recovery.context import LoadContext, OpenedLog, Opening, log
 from odradek.storage.recovery.epochs_loader import EpochsLoader
-from odradek.storage.recovery.found_segments import FoundSegments
 from odradek.storage.recovery.interrupted_truncation import TruncationNoted, finish_truncation
 from odradek.storage.recovery.leftovers import clear_leftovers
+from odradek.storage.recovery.loaded_segments import LoadedSegments
 from odradek.storage.recovery.producers_loader import ProducersLoader
 from odradek.storage.recovery.start_loader import StartLoader
 from odradek.storage.segment.sparse_index import OFFSET_MAX
@@ -114,7 +114,7 @@ class LogLoader:
         self._damage_offset: int | None = None
         self._truncation_noted = truncation is not None
         self._high_watermark_max = truncation.high_watermark_max if truncation is not None else OFFSET_MAX
-        self._segments = FoundSegments(context)
+        self._segments = LoadedSegments(context)
         self._start = StartLoader(context, self._segments)
         self._after_clean_shutdown = AfterCleanShutdown(context, self._segments)
         self._epochs = EpochsLoader(context, self._segments)

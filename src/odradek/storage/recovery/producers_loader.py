@@ -11,7 +11,7 @@ from odradek.storage.producers.producer_state import Producers
 from odradek.storage.producers.replay import keep_transaction_index, replay_batch, replay_log
 from odradek.storage.producers.snapshot import BadSnapshotError, decode_snapshot
 from odradek.storage.recovery.context import LoadContext, log
-from odradek.storage.recovery.found_segments import FoundSegments
+from odradek.storage.recovery.loaded_segments import LoadedSegments
 from odradek.storage.recovery.segment_scan import OnBatch
 from odradek.storage.segment.batch_walk import BrokenChain
 from odradek.storage.segment.segment import Segment
@@ -24,7 +24,7 @@ class ProducersLoader:
     After a crash `follow` comes first, so that the batches that recovery reads need not be read again. `load` gives the result.
     """
 
-    def __init__(self, context: LoadContext, segments: FoundSegments) -> None:
+    def __init__(self, context: LoadContext, segments: LoadedSegments) -> None:
         self._context = context
         self._segments = segments
         self.transaction_sums: dict[int, int] | None = {}

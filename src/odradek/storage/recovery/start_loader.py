@@ -7,14 +7,14 @@ from collections.abc import Sequence
 from odradek.storage.directories import checkpoints, naming
 from odradek.storage.directories.checkpoints import BadCheckpointError
 from odradek.storage.recovery.context import LoadContext, log
-from odradek.storage.recovery.found_segments import FoundSegments
+from odradek.storage.recovery.loaded_segments import LoadedSegments
 from odradek.storage.segment.batch_walk import BrokenChain, walk
 
 
 class StartLoader:
     """`note_deletions` before anything is tidied, `missing_from` when the segments are known, `load` when the log's end is."""
 
-    def __init__(self, context: LoadContext, segments: FoundSegments) -> None:
+    def __init__(self, context: LoadContext, segments: LoadedSegments) -> None:
         self._context = context
         self._segments = segments
         self.is_doubted = False

@@ -18,8 +18,8 @@ from odradek.streams.processors.columns import (
     Groups,
     KeyCodes,
     Numbers,
-    SaidColumns,
     TaskColumns,
+    UpdateColumns,
     key_codes,
     numbered,
     order_of,
@@ -51,7 +51,7 @@ def columnar(
     state: CachedState,
     old: tuple[int, ...] | None,
     kinds: tuple[pa.DataType, ...],
-) -> SaidColumns | None:
+) -> UpdateColumns | None:
     """What the processor says of the rows, if it can be said so. `old`: as `task.latest_only` takes it; None for every update.
     `kinds`: the types of what it says. The state is not flushed.
     """
@@ -109,7 +109,7 @@ def _argument_lists(arguments: pa.StructArray, places: Numbers) -> dict[str, lis
 
 def _aggregated(
     fold: SqlFold, rows: TaskColumns, orders: Numbers, state: CachedState, kinds: tuple[pa.DataType, ...]
-) -> SaidColumns | None:
+) -> UpdateColumns | None:
     prepared = _prepared(rows, orders)
     if prepared is None:
         return None
@@ -131,7 +131,7 @@ def _aggregated(
         after.append(fold.result(aggregate))
     state.stream_time = max(state.stream_time, int(times.max()))
     last = groups.last[groups.by_last]
-    return SaidColumns(
+    return UpdateColumns(
         rows.keys.take(pa.array(last)),
         (pa.array(after, kinds[0]), pa.array(before, kinds[1])),
         pa.array(timestamps, pa.int64()),
@@ -148,7 +148,7 @@ def _windowed(
     orders: Numbers,
     state: CachedState,
     kinds: tuple[pa.DataType, ...],
-) -> SaidColumns | None:
+) -> UpdateColumns | None:
     prepared = _prepared(rows, orders)
     if prepared is None:
         return None
@@ -184,9 +184,9 @@ def _windows_of(
     return row_of, starts, np.arange(len(row_of)) - begins
 
 
-def _no_windows(rows: TaskColumns, orders: Numbers, kinds: tuple[pa.DataType, ...]) -> SaidColumns:
+def _no_windows(rows: TaskColumns, orders: Numbers, kinds: tuple[pa.DataType, ...]) -> UpdateColumns:
     nothing = pa.array([], pa.int64())
-    return SaidColumns(
+    return UpdateColumns(
         _windowed_keys(rows.keys.take(nothing), nothing, nothing),
         (pa.array([], kinds[0]), pa.array([], kinds[1])),
         nothing,
@@ -212,7 +212,7 @@ def _add_to_windows(
     numbers: Numbers,
     state: CachedState,
     kinds: tuple[pa.DataType, ...],
-) -> SaidColumns:
+) -> UpdateColumns:
     """`row_of`, `window_starts` and `numbers`: as `_windows_of` gives them."""
     steps = (window_starts - window_starts.min()) // kind.every_ms
     key_numbers = codes.codes[row_of]
@@ -246,7 +246,7 @@ def _add_to_windows(
     last = groups.last[groups.by_last]
     said_rows = row_of[last]
     begins = window_starts[last]
-    return SaidColumns(
+    return UpdateColumns(
         _windowed_keys(
             rows.keys.take(pa.array(said_rows)), pa.array(begins), pa.array(begins + kind.size_ms)
         ),

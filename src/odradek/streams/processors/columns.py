@@ -93,7 +93,7 @@ def _null_if_empty(lists: pa.Array) -> pa.Array:
 
 
 @dataclass(frozen=True, slots=True)
-class SaidColumns:
+class UpdateColumns:
     """Updates of a processor: as `UpdateRow`, with their orders."""
 
     keys: pa.Array

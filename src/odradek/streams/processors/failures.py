@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 
-from odradek.dead_letters.headers import GivenUpBy, HeaderPairs, Origin, RecordFailure, letter_headers
+from odradek.dead_letters.headers import FailedConsumer, HeaderPairs, Origin, RecordFailure, letter_headers
 from odradek.model.errors import OdradekError
 from odradek.model.lazy import lazy
 from odradek.streams.plan.operators import TopicSource
@@ -101,7 +101,7 @@ def packed_letter(origin: Any, failure: RecordFailure) -> bytes:
             timestamp_ms=origin["timestamp"],
         ),
         failure,
-        GivenUpBy(query=place.query, batch=place.batch),
+        FailedConsumer(query=place.query, batch=place.batch),
     )
     return packed_records([(origin["key"], origin["value"], headers)])
 

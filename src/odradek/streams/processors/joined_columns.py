@@ -13,8 +13,8 @@ from odradek.streams.processors.columns import (
     Groups,
     KeyCodes,
     Numbers,
-    SaidColumns,
     TaskColumns,
+    UpdateColumns,
     key_codes,
     numbered,
     order_of,
@@ -30,7 +30,7 @@ def stream_table(
     orders: Numbers,
     state: CachedState,
     kinds: tuple[pa.DataType, ...],
-) -> SaidColumns | None:
+) -> UpdateColumns | None:
     """Each record of the stream takes the row of the table that came last before it: of this batch, or what the state has."""
     ports = rows.ports.to_numpy()
     is_table = ports == 1
@@ -64,7 +64,7 @@ def stream_table(
         wanted = pc.and_(wanted, entry_of.is_valid())
     said = np.flatnonzero(wanted.to_numpy(zero_copy_only=False))
     chosen = pa.array(said)
-    return SaidColumns(
+    return UpdateColumns(
         _field(payload, "key").take(chosen),
         (_field(payload, "value").take(chosen), entry_of.take(chosen)),
         rows.timestamps.take(chosen),
@@ -96,7 +96,7 @@ def table_table(
     orders: Numbers,
     state: CachedState,
     kinds: tuple[pa.DataType, ...],
-) -> SaidColumns | None:
+) -> UpdateColumns | None:
     """The last update of each key, and what was before its first."""
     places, orders = order_of(orders)
     rows = rows.take(places)
@@ -119,7 +119,7 @@ def table_table(
     state.stream_time = max(state.stream_time, int(times.max()))
     positions = groups.places[last]
     chosen = pa.array(positions)
-    return SaidColumns(
+    return UpdateColumns(
         rows.keys.take(chosen),
         (
             *(side.rows.take(pa.array(side.after[last])) for side in sides),

@@ -266,7 +266,7 @@ async def test_a_registration_takes_the_step_of_the_disks_with_it_or_is_refused(
     assert caught.value.code is ErrorCode.DUPLICATE_BROKER_REGISTRATION
 
 
-class Asked(PreviousIncarnation):
+class FakePreviousIncarnation(PreviousIncarnation):
     """Gives the answers of a test."""
 
     signs: list[IncarnationEvidence]
@@ -277,9 +277,9 @@ class Asked(PreviousIncarnation):
 
 def former(
     session: Any, *signs: IncarnationEvidence, is_older: bool = False, session_timeout_s: float = 0.0
-) -> Asked:
+) -> FakePreviousIncarnation:
     runtime: Any = Runtime(clock=FakeClock(), entropy=SimEntropy(Random(1)), disk=None, offload=Inline())  # type: ignore[arg-type]
-    asked = Asked(
+    asked = FakePreviousIncarnation(
         runtime,
         session,
         REGISTRATION,

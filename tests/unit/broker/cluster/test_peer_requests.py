@@ -8,7 +8,7 @@ from uuid import UUID
 
 import pytest
 
-from odradek.broker.cluster.peer_requests import Gathered, NoPeers, by_leader, no_peers
+from odradek.broker.cluster.peer_requests import NoPeers, RequestBatcher, by_leader, no_peers
 from odradek.cluster.image import NO_LEADER, ClusterImage, PartitionImage, TopicImage
 from odradek.model.errors import OdradekError
 from odradek.model.ids import BrokerId, LeaderEpoch, TopicPartition
@@ -22,7 +22,7 @@ class Requests:
 
     def __init__(self, under_way_max: int = 1) -> None:
         self.sent: list[tuple[BrokerId, list[str], asyncio.Future[list[str]]]] = []
-        self.gathered: Gathered[str, str] = Gathered(
+        self.gathered: RequestBatcher[str, str] = RequestBatcher(
             self._send, key=lambda question: question[0], under_way_max=under_way_max
         )
 

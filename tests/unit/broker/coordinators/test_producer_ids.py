@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from odradek.broker.coordinators.producer_ids import BlocksOfController, ProducerIds
+from odradek.broker.coordinators.producer_ids import ControllerIdBlocks, ProducerIds
 from odradek.cluster.image import NO_LEADER, BrokerImage, ClusterImage
 from odradek.model.errors import ErrorCode, KafkaError, OdradekError
 from odradek.model.ids import BrokerId
@@ -60,8 +60,8 @@ class World:
         self.slept.append(seconds)
         self.in_a_pause()
 
-    def blocks(self) -> BlocksOfController:
-        return BlocksOfController(HERE, lambda: self.image, self.here, lambda: self.ask, self.sleep)
+    def blocks(self) -> ControllerIdBlocks:
+        return ControllerIdBlocks(HERE, lambda: self.image, self.here, lambda: self.ask, self.sleep)
 
 
 async def test_the_controller_asks_no_one() -> None:

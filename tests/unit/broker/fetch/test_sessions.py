@@ -7,9 +7,9 @@ import pytest
 from odradek.broker.fetch.sessions import (
     FetchSessions,
     PartitionKey,
+    RequestedPartition,
     SentPartition,
     SessionFetchPlan,
-    WantedPartition,
     named,
 )
 from odradek.model.errors import ErrorCode, KafkaError
@@ -19,15 +19,15 @@ def make(slots: int = 2) -> FetchSessions:
     return FetchSessions(slots=slots, eviction_seconds=120, chance=random.Random(7).random)
 
 
-def want(partition: int, offset: int = 0) -> WantedPartition:
-    return WantedPartition(key=named("t", partition), fetch_offset=offset, max_bytes=1000)
+def want(partition: int, offset: int = 0) -> RequestedPartition:
+    return RequestedPartition(key=named("t", partition), fetch_offset=offset, max_bytes=1000)
 
 
 def plan(
     sessions: FetchSessions,
     session_id: int,
     epoch: int,
-    wanted: list[WantedPartition] | None = None,
+    wanted: list[RequestedPartition] | None = None,
     forgotten: list[PartitionKey] | None = None,
     *,
     now: float = 0.0,

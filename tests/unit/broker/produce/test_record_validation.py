@@ -10,7 +10,7 @@ from odradek.broker.produce.record_validation import (
     RECORDS_NAMED_MAX,
     RECORDS_SEARCHED_MAX,
     InlineWork,
-    TakesLong,
+    OffloadRequired,
     ValidationTerms,
     checked_batches,
 )
@@ -184,14 +184,14 @@ def test_what_is_checked_at_once_is_counted_expanded_and_over_the_whole_request(
     inline = InlineWork()
     for _ in range(3):
         checked_batches(bytearray(batch_bytes), terms(), inline)
-    with pytest.raises(TakesLong):
+    with pytest.raises(OffloadRequired):
         checked_batches(bytearray(batch_bytes), terms(), inline)
 
 
 def test_nothing_of_a_batch_is_done_that_is_too_large_for_what_is_left() -> None:
     records = batch(Codec.GZIP, count=1, size=INLINE_BYTES_MAX)
     before = bytes(records)
-    with pytest.raises(TakesLong):
+    with pytest.raises(OffloadRequired):
         checked_batches(records, terms(), InlineWork())
     assert bytes(records) == before
 
@@ -200,7 +200,7 @@ def test_to_compress_again_counts_for_more_than_to_check() -> None:
     zstd = terms(LogConfig(compression_type="zstd"))
     records = batch(count=1, size=INLINE_BYTES_MAX // 8)
     checked_batches(bytearray(records), terms(), InlineWork())
-    with pytest.raises(TakesLong):
+    with pytest.raises(OffloadRequired):
         checked_batches(bytearray(records), zstd, InlineWork())
     [(header, _)] = checked_batches(bytearray(records), zstd)
     assert header.codec is Codec.ZSTD

@@ -16,11 +16,16 @@ from odradek.broker.replicas.loss_evidence import (
 from odradek.cluster.image import PartitionImage
 from odradek.model.ids import BrokerId, LeaderEpoch
 from odradek.storage.directories.lack_notes import LackNote
-from odradek.storage.directories.log_manager import Absent
+from odradek.storage.directories.log_manager import MissingLogAction
 
 ME, OTHER, THIRD = BrokerId(1), BrokerId(2), BrokerId(3)
 GONE, OLDER = DiskFindings(is_gone=True), DiskFindings(older=frozenset({"/data"}))
-MAKE, DOUBTED, LACKS, LOST = Absent.MAKE, Absent.DOUBTED, Absent.LACKS, Absent.LOST
+MAKE, DOUBTED, LACKS, LOST = (
+    MissingLogAction.MAKE,
+    MissingLogAction.DOUBTED,
+    MissingLogAction.LACKS,
+    MissingLogAction.LOST,
+)
 
 
 def state(*isr: BrokerId, eligible: tuple[BrokerId, ...] = (), **more: Any) -> PartitionImage:
@@ -60,7 +65,9 @@ def state(*isr: BrokerId, eligible: tuple[BrokerId, ...] = (), **more: Any) -> P
         (state(ME), {"is_new": True, "findings": GONE}, MAKE),
     ],
 )
-def test_a_log_that_is_not_found(partition: PartitionImage, evidence: Any, if_absent: Absent) -> None:
+def test_a_log_that_is_not_found(
+    partition: PartitionImage, evidence: Any, if_absent: MissingLogAction
+) -> None:
     assert judged(partition, ME, **evidence).if_absent is if_absent
 
 

@@ -33,7 +33,7 @@ PLACE = SharePlace("g", TOPIC, 0)
 LOCK_MS = 30_000
 
 
-class Keeper:
+class RecordingPersister:
     """Keeps what it gets, unless it is to refuse."""
 
     def __init__(self) -> None:
@@ -102,7 +102,7 @@ class World:
             builder = BatchBuilder()
             builder.append(1, b"k", b"v")
             self.partition.leader().append(split_batches(builder.build()), now_ms=1)
-        self.keeper = Keeper()
+        self.keeper = RecordingPersister()
         self.clock = Clock()
         outside: Any = self
         idle: Any = Idle()

@@ -8,7 +8,7 @@ import pytest
 
 from odradek.cli.dlq.dlq import _LOOKS_DEAD
 from odradek.cli.dlq.listing import grouped, letter_json, letter_lines
-from odradek.dead_letters.headers import GivenUpBy, Origin, RecordFailure
+from odradek.dead_letters.headers import FailedConsumer, Origin, RecordFailure
 from odradek.dead_letters.letter import DeadLetter
 
 
@@ -18,7 +18,7 @@ def letter(offset: int = 17, *, error: str = "KeyError", **more: Any) -> DeadLet
         "partition": 0,
         "failed_at_ms": 1_000 * offset,
         "origin": Origin(topic="orders", partition=2, offset=100, timestamp_ms=5),
-        "by": GivenUpBy(group="billing", delivery_count=4),
+        "by": FailedConsumer(group="billing", delivery_count=4),
         "redrive_count": 0,
         "dialect": "odradek",
         "key": b"k\xff",

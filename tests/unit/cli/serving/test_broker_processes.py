@@ -14,7 +14,7 @@ import pytest
 from odradek.cli.serving.broker_processes import BrokerProcess, BrokerTerms, Fleet
 
 
-class EndsWhenLookedAt:
+class DyingProcess:
     """A process that was alive when it was asked for, and is dead when it is signalled."""
 
     stdout: Any = None
@@ -44,7 +44,7 @@ def broker(number: int, directory: Path) -> BrokerProcess:
 
 def test_a_broker_that_ends_just_before_it_is_asked_to_has_stopped(tmp_path: Path) -> None:
     process = broker(1, tmp_path)
-    process.process = EndsWhenLookedAt()  # type: ignore[assignment]
+    process.process = DyingProcess()  # type: ignore[assignment]
     assert process.stop() == 3
 
 
@@ -68,7 +68,7 @@ def test_a_broker_that_cannot_be_stopped_leaves_no_other_running(
 
 def test_a_paused_broker_that_was_killed_meanwhile_stops_no_one_from_stopping(tmp_path: Path) -> None:
     fleet = Fleet([broker(1, tmp_path)])
-    process: Any = EndsWhenLookedAt()
+    process: Any = DyingProcess()
     fleet.brokers[0].process = process
     fleet.brokers[0].was_paused = True
     fleet.stop()
@@ -90,7 +90,7 @@ def test_a_broker_is_heard_in_a_process_with_thousands_of_descriptors(tmp_path: 
     high = fcntl.fcntl(reading, fcntl.F_DUPFD_CLOEXEC, 2000)
     try:
         broker_process = broker(1, tmp_path)
-        broker_process.process = EndsWhenLookedAt()  # type: ignore[assignment]
+        broker_process.process = DyingProcess()  # type: ignore[assignment]
         with os.fdopen(high, "rb") as stdout:
             broker_process.process.stdout = stdout  # type: ignore[union-attr]
             os.write(writing, b"ready 127.0.0.1:9092\n")

@@ -16,7 +16,7 @@ from odradek.storage.cleaning.choice import (
     roll_due,
 )
 from odradek.storage.cleaning.pieces import CleanerThrottle
-from odradek.storage.cleaning.transactions import TransactionsSeen
+from odradek.storage.cleaning.transactions import CleanedTransactions
 from odradek.storage.segment.rolling import RollLimits
 
 NOW_MS = 1_000_000
@@ -127,7 +127,7 @@ def header(offset: int, producer_id: int = 7, *, transactional: bool = True) -> 
 
 
 def test_a_marker_is_done_once_nothing_of_its_transaction_is_met() -> None:
-    seen = TransactionsSeen([(7, 0), (7, 10)])
+    seen = CleanedTransactions([(7, 0), (7, 10)])
     assert seen.is_aborted(header(0))
     assert not seen.is_done(header(5), ControlKind.ABORT)
     assert not seen.is_aborted(header(6))
@@ -138,7 +138,7 @@ def test_a_marker_is_done_once_nothing_of_its_transaction_is_met() -> None:
 
 
 def test_other_producers_and_plain_batches_are_not_aborted() -> None:
-    seen = TransactionsSeen([(7, 0)])
+    seen = CleanedTransactions([(7, 0)])
     assert not seen.is_aborted(header(0, 8))
     assert not seen.is_aborted(header(1, 7, transactional=False))
     assert seen.is_aborted(header(2, 7))

@@ -14,7 +14,7 @@ from odradek.config.topic import LogConfig
 from odradek.model.errors import ErrorCode, KafkaError
 from odradek.model.ids import TopicPartition
 from odradek.records import split_batches
-from odradek.storage.directories.log_manager import Absent
+from odradek.storage.directories.log_manager import MissingLogAction
 from odradek.storage.log.damage import DamagedBatchError, LostRecordsError
 from odradek.testing.sim import CrashAt, CrashKind, HostCrashed
 
@@ -153,14 +153,18 @@ async def test_a_replica_that_is_not_found_says_that_it_lost_all_until_no_one_co
     lab.disk.remove_directory("/data/flights-0")
 
     directories = lab.directories()
-    log = await directories.open_log(names[0], topic_id, small, repairable=True, if_absent=Absent.LACKS)
+    log = await directories.open_log(
+        names[0], topic_id, small, repairable=True, if_absent=MissingLogAction.LACKS
+    )
     await directories.open_log(names[1], UUID(int=8, version=4), small, is_new=True, repairable=True)
 
     assert (list(directories.damaged), log.end_offset) == ([names[0]], 0)
     for _ in range(2):
         lab.kill()  # the cluster did not hear of it
         directories = lab.directories()
-        log = await directories.open_log(names[0], topic_id, small, repairable=True, if_absent=Absent.LACKS)
+        log = await directories.open_log(
+            names[0], topic_id, small, repairable=True, if_absent=MissingLogAction.LACKS
+        )
         assert list(directories.damaged) == [names[0]]
         log.append_as_follower(
             [
@@ -201,7 +205,9 @@ async def test_an_empty_log_is_never_there_without_the_note_that_it_lacks_someth
         here.disk.faults.append(crash)
         finished = False
         with suppress(HostCrashed):
-            await here.directories().open_log(name, topic_id, small, repairable=True, if_absent=Absent.LACKS)
+            await here.directories().open_log(
+                name, topic_id, small, repairable=True, if_absent=MissingLogAction.LACKS
+            )
             finished = True
         if finished:
             break
@@ -238,7 +244,7 @@ async def test_a_log_that_was_made_is_missed_when_it_is_gone_and_no_one_else_has
         assert directories.was_held(name, topic_id)
         assert not directories.was_held(name, other), "a topic that was made again is another one"
         with pytest.raises(LostRecordsError) as caught:
-            await directories.open_log(name, topic_id, small, if_absent=Absent.LOST)
+            await directories.open_log(name, topic_id, small, if_absent=MissingLogAction.LOST)
         assert "odradek cluster elect flights-0 --unclean" in caught.value.message
         assert not lab.disk.exists("/data/flights-0")
         await directories.note_evidence()
@@ -255,7 +261,7 @@ async def test_a_loss_that_only_the_cluster_knew_of_is_known_here_from_then_on(
     directories = lab.directories()
     assert not directories.was_held(name, topic_id)
     with pytest.raises(LostRecordsError):
-        await directories.open_log(name, topic_id, small, if_absent=Absent.LOST)
+        await directories.open_log(name, topic_id, small, if_absent=MissingLogAction.LOST)
     await directories.note_evidence()
     lab.cut_power()
     directories = lab.directories()

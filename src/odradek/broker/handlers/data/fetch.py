@@ -24,15 +24,15 @@ from uuid import UUID
 from odradek.broker.cluster.current_leader import HINTED, LeaderHints
 from odradek.broker.context import ApiHandler, BrokerContext, HeldResponse, RequestContext
 from odradek.broker.fetch.delayed_fetch import ConsumerWaiting, FollowerWaiting, UnchangedPartitions
-from odradek.broker.fetch.reading import FetchingBroker, Reading, Result, failed
+from odradek.broker.fetch.reading import FetchingBroker, FetchReader, Result, failed
 from odradek.broker.fetch.sessions import (
     FINAL_EPOCH,
     SESSION_PARTITIONS_MAX,
     FetchSession,
     PartitionKey,
+    RequestedPartition,
     SentPartition,
     SessionFetchPlan,
-    WantedPartition,
     identified,
     named,
 )
@@ -76,7 +76,7 @@ def handle(
         return _refused(context, request, error)
     if len(plan.wanted) > _FEW_PARTITIONS:
         return HeldResponse(_fetch_many(broker, context, request, follower, plan))
-    reading = Reading(broker, context, request, plan.wanted, follower)
+    reading = FetchReader(broker, context, request, plan.wanted, follower)
     results = reading.read()
     if reading.cold:
         return _bring_first(broker, context, request, plan, reading)
@@ -88,7 +88,7 @@ async def _bring_first(
     context: RequestContext,
     request: FetchRequest,
     plan: SessionFetchPlan,
-    reading: Reading,
+    reading: FetchReader,
 ) -> FetchResponse:
     """Some of it is on the disk alone: another thread waits for that, and others are served meanwhile."""
     results = await _brought(broker, reading)
@@ -96,7 +96,7 @@ async def _bring_first(
     return response if isinstance(response, FetchResponse) else await response
 
 
-async def _brought(broker: BrokerContext, reading: Reading) -> list[Result]:
+async def _brought(broker: BrokerContext, reading: FetchReader) -> list[Result]:
     results: list[Result] = []
     while reading.cold:
         await broker.runtime.offload.run(reading.bring)
@@ -109,7 +109,7 @@ def _answer(
     context: RequestContext,
     request: FetchRequest,
     plan: SessionFetchPlan,
-    reading: Reading,
+    reading: FetchReader,
     results: list[Result],
 ) -> FetchResponse | Awaitable[FetchResponse]:
     follower = reading.follower
@@ -136,8 +136,8 @@ def _read_again(
     broker: BrokerContext,
     context: RequestContext,
     plan: SessionFetchPlan,
-    reading: Reading,
-    wanted: Sequence[WantedPartition] | None = None,
+    reading: FetchReader,
+    wanted: Sequence[RequestedPartition] | None = None,
 ) -> FetchResponse | Coroutine[Any, Any, FetchResponse]:
     """After a wait. What was in memory when it began may be on the disk alone now."""
     reading.prepare_retry()
@@ -148,12 +148,12 @@ def _read_again(
 
 
 async def _bring_and_answer(
-    broker: BrokerContext, context: RequestContext, plan: SessionFetchPlan, reading: Reading
+    broker: BrokerContext, context: RequestContext, plan: SessionFetchPlan, reading: FetchReader
 ) -> FetchResponse:
     return _response(broker, context, plan, await _brought(broker, reading))
 
 
-def _waits(request: FetchRequest, plan: SessionFetchPlan, reading: Reading) -> bool:
+def _waits(request: FetchRequest, plan: SessionFetchPlan, reading: FetchReader) -> bool:
     may_wait = request.max_wait_ms > 0 and (bool(plan.wanted) or plan.session is not None)
     return may_wait and reading.found_bytes < request.min_bytes and not reading.has_news
 
@@ -205,7 +205,7 @@ async def _fetch_many(
     plan: SessionFetchPlan,
 ) -> FetchResponse:
     turn = broker.turns.begin()
-    reading = Reading(broker, context, request, plan.wanted, follower)
+    reading = FetchReader(broker, context, request, plan.wanted, follower)
     results = await _read_many(broker, turn, reading)
     if _waits(request, plan, reading):
         wait_s = request.max_wait_ms / 1000
@@ -234,7 +234,7 @@ async def _fetch_many(
     return response if hints is None else _with_endpoints(response, hints)
 
 
-async def _read_many(broker: BrokerContext, turn: Turn, reading: Reading) -> list[Result]:
+async def _read_many(broker: BrokerContext, turn: Turn, reading: FetchReader) -> list[Result]:
     reading.prepare_retry()
     results = await turn.drive(reading.read_steps())
     while reading.cold:
@@ -247,7 +247,7 @@ def _follower_waits(
     broker: BrokerContext,
     context: RequestContext,
     plan: SessionFetchPlan,
-    reading: Reading,
+    reading: FetchReader,
     results: list[Result],
     wait_s: float,
     missing_bytes: int,
@@ -281,7 +281,7 @@ def _follower_waits(
     return waiting.response
 
 
-def _rest(session: FetchSession, reading: Reading) -> UnchangedPartitions[PartitionKey]:
+def _rest(session: FetchSession, reading: FetchReader) -> UnchangedPartitions[PartitionKey]:
     """Let those partitions rest of which the follower knows all there is."""
     resting = session.resting
     if resting is None:
@@ -296,7 +296,7 @@ def _rest(session: FetchSession, reading: Reading) -> UnchangedPartitions[Partit
     return resting
 
 
-def _known_high_watermarks(reading: Reading, plan: SessionFetchPlan) -> dict[Partition, Offset]:
+def _known_high_watermarks(reading: FetchReader, plan: SessionFetchPlan) -> dict[Partition, Offset]:
     """Those that the follower said, or has learned since."""
     session = plan.session
     return {
@@ -350,8 +350,8 @@ def _follower(broker: BrokerContext, context: RequestContext, request: FetchRequ
     return FetchingBroker(broker_id=BrokerId(replica_id), broker_epoch=state.replica_epoch)
 
 
-def _wanted(topic: FetchTopic, partition: FetchPartition, by_id: bool) -> WantedPartition:
-    return WantedPartition(
+def _wanted(topic: FetchTopic, partition: FetchPartition, by_id: bool) -> RequestedPartition:
+    return RequestedPartition(
         key=identified(topic.topic_id, partition.partition)
         if by_id
         else named(topic.topic, partition.partition),
@@ -369,7 +369,7 @@ def _plan(
     context: RequestContext,
     request: FetchRequest,
     follower: FetchingBroker | None,
-    wanted: list[WantedPartition],
+    wanted: list[RequestedPartition],
 ) -> SessionFetchPlan:
     by_id = context.api_version >= _SINCE_TOPIC_IDS
     forgotten = [

@@ -26,7 +26,7 @@ from odradek.broker.dispatch import closing_error, with_timeout
 from odradek.broker.produce.record_validation import (
     Batches,
     InlineWork,
-    TakesLong,
+    OffloadRequired,
     ValidationTerms,
     checked_batches,
 )
@@ -145,7 +145,7 @@ class _Work:
             for data in topic.partition_data:
                 try:
                     self._check_and_append(topic, data, inline)
-                except TakesLong:
+                except OffloadRequired:
                     return taken
                 taken += 1
         self._forget_records()
@@ -160,7 +160,7 @@ class _Work:
     def _check_and_append(
         self, topic: TopicProduceData, data: PartitionProduceData, inline: InlineWork
     ) -> None:
-        """TakesLong: nothing was done."""
+        """OffloadRequired: nothing was done."""
         inline.spend(_PARTITION_COSTS_BYTES)
         try:
             partition, terms = self._find(topic, data)
@@ -210,7 +210,7 @@ class _Work:
             await turn.step()
             try:
                 self._check_and_append(topic, data, InlineWork(_STEP_BYTES_MAX))
-            except TakesLong:
+            except OffloadRequired:
                 self._note(topic, await self._appended_later(topic, data))
 
     async def _appended_later(

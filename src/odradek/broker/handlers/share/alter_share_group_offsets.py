@@ -15,10 +15,10 @@ from odradek.model.errors import ErrorCode, KafkaError
 from odradek.model.ids import ZERO_UUID
 from odradek.protocol.messages.share.alter_share_group_offsets import (
     AlterShareGroupOffsetsRequest,
+    AlterShareGroupOffsetsRequestTopic,
     AlterShareGroupOffsetsResponse,
-    PartitionAnswer,
-    TopicAnswer,
-    TopicAsked,
+    AlterShareGroupOffsetsResponsePartition,
+    AlterShareGroupOffsetsResponseTopic,
 )
 from odradek.runtime.turns import Turn
 
@@ -48,7 +48,9 @@ async def handle(
     return AlterShareGroupOffsetsResponse(responses=responses)
 
 
-async def _wanted(turn: Turn, topics: Sequence[TopicAsked]) -> dict[str, dict[int, int]]:
+async def _wanted(
+    turn: Turn, topics: Sequence[AlterShareGroupOffsetsRequestTopic]
+) -> dict[str, dict[int, int]]:
     """The offset of each partition of each topic. Of a partition that is named again, the last one holds: each is a write,
     and a request of 3 MB can name one partition 230,000 times.
     """
@@ -64,23 +66,23 @@ async def _wanted(turn: Turn, topics: Sequence[TopicAsked]) -> dict[str, dict[in
 
 async def _topic(
     broker: BrokerContext, turn: Turn, group_id: str, name: str, offsets: dict[int, int]
-) -> TopicAnswer:
+) -> AlterShareGroupOffsetsResponseTopic:
     await turn.step()
     image = broker.image.topics.get(name)
     topic_id = ZERO_UUID if image is None else image.topic_id
 
-    async def begun(partition: tuple[int, int]) -> PartitionAnswer:
+    async def begun(partition: tuple[int, int]) -> AlterShareGroupOffsetsResponsePartition:
         index, start_offset = partition
         return await _partition(broker, name, SharePlace(group_id, topic_id, index), start_offset)
 
     partitions = await turn.gather(begun, list(offsets.items()))
-    return TopicAnswer(topic_name=name, topic_id=topic_id, partitions=partitions)
+    return AlterShareGroupOffsetsResponseTopic(topic_name=name, topic_id=topic_id, partitions=partitions)
 
 
 async def _partition(
     broker: BrokerContext, topic: str, place: SharePlace, start_offset: int
-) -> PartitionAnswer:
-    response = PartitionAnswer(partition_index=place.partition)
+) -> AlterShareGroupOffsetsResponsePartition:
+    response = AlterShareGroupOffsetsResponsePartition(partition_index=place.partition)
     try:
         if not has_partition(broker, topic, place.partition):
             raise KafkaError(

@@ -9,7 +9,7 @@ from odradek.model.ids import ZERO_UUID
 from odradek.protocol.messages.share.delete_share_group_offsets import (
     DeleteShareGroupOffsetsRequest,
     DeleteShareGroupOffsetsResponse,
-    TopicAnswer,
+    DeleteShareGroupOffsetsResponseTopic,
 )
 
 
@@ -28,17 +28,17 @@ async def handle(
     return DeleteShareGroupOffsetsResponse(responses=responses)
 
 
-async def _topic(broker: BrokerContext, group_id: str, name: str) -> TopicAnswer:
+async def _topic(broker: BrokerContext, group_id: str, name: str) -> DeleteShareGroupOffsetsResponseTopic:
     image = broker.image.topics.get(name)
     if image is None:
         message = f"there is no topic {name!r}"
-        return TopicAnswer(
+        return DeleteShareGroupOffsetsResponseTopic(
             topic_name=name,
             topic_id=ZERO_UUID,
             error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
             error_message=message,
         )
-    response = TopicAnswer(topic_name=name, topic_id=image.topic_id)
+    response = DeleteShareGroupOffsetsResponseTopic(topic_name=name, topic_id=image.topic_id)
     try:
         await forget_topic(broker, group_id, image.topic_id)
     except KafkaError as error:

@@ -15,12 +15,12 @@ from odradek.groups.share.state_formats import SharePlace
 from odradek.model.errors import KafkaError
 from odradek.model.ids import ZERO_UUID, TopicPartition
 from odradek.protocol.messages.share.describe_share_group_offsets import (
-    DescribedGroup,
     DescribeShareGroupOffsetsRequest,
+    DescribeShareGroupOffsetsRequestGroup,
     DescribeShareGroupOffsetsResponse,
-    GroupAsked,
-    PartitionAnswer,
-    TopicAnswer,
+    DescribeShareGroupOffsetsResponseGroup,
+    DescribeShareGroupOffsetsResponsePartition,
+    DescribeShareGroupOffsetsResponseTopic,
 )
 from odradek.runtime.turns import Turn
 
@@ -39,7 +39,9 @@ async def handle(
     return DescribeShareGroupOffsetsResponse(groups=groups)
 
 
-async def _group(broker: BrokerContext, turn: Turn, asked: GroupAsked, *, with_lag: bool) -> DescribedGroup:
+async def _group(
+    broker: BrokerContext, turn: Turn, asked: DescribeShareGroupOffsetsRequestGroup, *, with_lag: bool
+) -> DescribeShareGroupOffsetsResponseGroup:
     try:
         if asked.topics is None:
             wanted: list[tuple[str, Sequence[int]]] = [
@@ -53,13 +55,15 @@ async def _group(broker: BrokerContext, turn: Turn, asked: GroupAsked, *, with_l
             await turn.step()
             topics.append(await _topic(broker, turn, asked.group_id, name, partitions, with_lag=with_lag))
     except KafkaError as error:
-        return DescribedGroup(group_id=asked.group_id, error_code=error.code, error_message=error.message)
-    return DescribedGroup(group_id=asked.group_id, topics=topics)
+        return DescribeShareGroupOffsetsResponseGroup(
+            group_id=asked.group_id, error_code=error.code, error_message=error.message
+        )
+    return DescribeShareGroupOffsetsResponseGroup(group_id=asked.group_id, topics=topics)
 
 
 async def _topic(
     broker: BrokerContext, turn: Turn, group_id: str, name: str, partitions: Sequence[int], *, with_lag: bool
-) -> TopicAnswer:
+) -> DescribeShareGroupOffsetsResponseTopic:
     image = broker.image.topics.get(name)
     topic_id = ZERO_UUID if image is None else image.topic_id
     answers = []
@@ -68,13 +72,15 @@ async def _topic(
         answers.append(
             await _partition(broker, name, SharePlace(group_id, topic_id, index), with_lag=with_lag)
         )
-    return TopicAnswer(topic_name=name, topic_id=topic_id, partitions=answers)
+    return DescribeShareGroupOffsetsResponseTopic(topic_name=name, topic_id=topic_id, partitions=answers)
 
 
 async def _partition(
     broker: BrokerContext, topic: str, place: SharePlace, *, with_lag: bool
-) -> PartitionAnswer:
-    unread = PartitionAnswer(partition_index=place.partition, start_offset=UNKNOWN_OFFSET)
+) -> DescribeShareGroupOffsetsResponsePartition:
+    unread = DescribeShareGroupOffsetsResponsePartition(
+        partition_index=place.partition, start_offset=UNKNOWN_OFFSET
+    )
     if place.topic_id == ZERO_UUID or not _is_kept(broker):
         return unread
     try:

@@ -66,7 +66,7 @@ async def _fetch(
         return ShareFetchResponse(error_code=error.code, error_message=error.message)
     renews = context.api_version >= _SINCE_MODES and request.is_renew_ack
     verdicts = await acknowledge(broker, key, said, renews=renews, access=context.access)
-    fetching = _Fetching(broker, context, request, key, session)
+    fetching = _SessionFetch(broker, context, request, key, session)
     if epoch == CLOSING:
         await close_session(broker, key)
     elif not renews:
@@ -104,7 +104,7 @@ async def _session(
 
 
 @dataclass(slots=True)
-class _Fetching:
+class _SessionFetch:
     """Looks for records of a session's partitions until there are enough, or time is up."""
 
     broker: BrokerContext
@@ -123,7 +123,7 @@ class _Fetching:
             return
         while True:
             lives = await self._lives(max(deadline - loop.time(), 0.0))
-            waking = _Waking(lives)
+            waking = _PartitionWatch(lives)
             try:
                 is_over = loop.time() >= deadline
                 missing = self._read(lives, is_over=is_over)
@@ -223,7 +223,7 @@ async def _ended(
     return refused
 
 
-class _Waking:
+class _PartitionWatch:
     """Watches partitions, from the moment it is made, for anything that may bring records."""
 
     def __init__(self, lives: Sequence[tuple[ReadPlace, LivePartition]]) -> None:
@@ -253,7 +253,7 @@ class _Waking:
 
 
 async def _topic_responses(
-    broker: BrokerContext, verdicts: dict[ReadPlace, AcknowledgementOutcome], fetching: _Fetching
+    broker: BrokerContext, verdicts: dict[ReadPlace, AcknowledgementOutcome], fetching: _SessionFetch
 ) -> list[ShareFetchableTopicResponse]:
     turn = broker.turns.begin()
     topics: dict[object, ShareFetchableTopicResponse] = {}

@@ -7,16 +7,16 @@ from uuid import UUID
 from odradek.protocol.schema import Message, Struct, array, int16, int32, string, uuid
 
 
-class TopicAsked(Struct):
+class DeleteShareGroupOffsetsRequestTopic(Struct):
     topic_name: str = string("0+")
 
 
 class DeleteShareGroupOffsetsRequest(Message, api=92, versions="0", flexible="0+"):
     group_id: str = string("0+")
-    topics: list[TopicAsked] = array(TopicAsked, "0+")
+    topics: list[DeleteShareGroupOffsetsRequestTopic] = array(DeleteShareGroupOffsetsRequestTopic, "0+")
 
 
-class TopicAnswer(Struct):
+class DeleteShareGroupOffsetsResponseTopic(Struct):
     topic_name: str = string("0+")
     topic_id: UUID = uuid("0+")
     error_code: int = int16("0+")
@@ -27,4 +27,4 @@ class DeleteShareGroupOffsetsResponse(Message, api=92, versions="0", flexible="0
     throttle_time_ms: int = int32("0+")
     error_code: int = int16("0+")
     error_message: str | None = string("0+", nullable="0+", default=None)
-    responses: list[TopicAnswer] = array(TopicAnswer, "0+")
+    responses: list[DeleteShareGroupOffsetsResponseTopic] = array(DeleteShareGroupOffsetsResponseTopic, "0+")

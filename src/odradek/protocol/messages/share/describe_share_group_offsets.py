@@ -11,21 +11,23 @@ from uuid import UUID
 from odradek.protocol.schema import Message, Struct, array, int16, int32, int64, string, uuid
 
 
-class TopicAsked(Struct):
+class DescribeShareGroupOffsetsRequestTopic(Struct):
     topic_name: str = string("0+")
     partitions: list[int] = array(int32, "0+")
 
 
-class GroupAsked(Struct):
+class DescribeShareGroupOffsetsRequestGroup(Struct):
     group_id: str = string("0+")
-    topics: list[TopicAsked] | None = array(TopicAsked, "0+", nullable="0+")
+    topics: list[DescribeShareGroupOffsetsRequestTopic] | None = array(
+        DescribeShareGroupOffsetsRequestTopic, "0+", nullable="0+"
+    )
 
 
 class DescribeShareGroupOffsetsRequest(Message, api=90, versions="0-1", flexible="0+"):
-    groups: list[GroupAsked] = array(GroupAsked, "0+")
+    groups: list[DescribeShareGroupOffsetsRequestGroup] = array(DescribeShareGroupOffsetsRequestGroup, "0+")
 
 
-class PartitionAnswer(Struct):
+class DescribeShareGroupOffsetsResponsePartition(Struct):
     partition_index: int = int32("0+")
     start_offset: int = int64("0+")
     leader_epoch: int = int32("0+")
@@ -34,19 +36,21 @@ class PartitionAnswer(Struct):
     error_message: str | None = string("0+", nullable="0+", default=None)
 
 
-class TopicAnswer(Struct):
+class DescribeShareGroupOffsetsResponseTopic(Struct):
     topic_name: str = string("0+")
     topic_id: UUID = uuid("0+")
-    partitions: list[PartitionAnswer] = array(PartitionAnswer, "0+")
+    partitions: list[DescribeShareGroupOffsetsResponsePartition] = array(
+        DescribeShareGroupOffsetsResponsePartition, "0+"
+    )
 
 
-class DescribedGroup(Struct):
+class DescribeShareGroupOffsetsResponseGroup(Struct):
     group_id: str = string("0+")
-    topics: list[TopicAnswer] = array(TopicAnswer, "0+")
+    topics: list[DescribeShareGroupOffsetsResponseTopic] = array(DescribeShareGroupOffsetsResponseTopic, "0+")
     error_code: int = int16("0+")
     error_message: str | None = string("0+", nullable="0+", default=None)
 
 
 class DescribeShareGroupOffsetsResponse(Message, api=90, versions="0-1", flexible="0+"):
     throttle_time_ms: int = int32("0+")
-    groups: list[DescribedGroup] = array(DescribedGroup, "0+")
+    groups: list[DescribeShareGroupOffsetsResponseGroup] = array(DescribeShareGroupOffsetsResponseGroup, "0+")

@@ -16,9 +16,9 @@ from pyspark.sql.types import StructType
 
 from odradek import Admin, NewTopic, Producer
 from odradek.model.errors import ConfigError
-from odradek.streams.asking import AskedTable, AskedTables
 from odradek.streams.changelogs import make_compacted
 from odradek.streams.plan.operators import TopicSink
+from odradek.streams.queryable_tables import QueryableTable, QueryableTables
 from odradek.testing.local import LocalBroker
 
 
@@ -29,10 +29,10 @@ def struct(text: str) -> StructType:
     return kind
 
 
-def asked(key: str, value: str, form: str) -> AskedTable:
+def asked(key: str, value: str, form: str) -> QueryableTable:
     schema = StructType().add("__key", struct(key)).add("__value", struct(value))
     frame: Any = SimpleNamespace(rows=SimpleNamespace(schema=schema))
-    return AskedTable.of(TopicSink(name="to", topic="totals", key_format=form, value_format=form), frame)
+    return QueryableTable.of(TopicSink(name="to", topic="totals", key_format=form, value_format=form), frame)
 
 
 @pytest.mark.parametrize(
@@ -60,8 +60,8 @@ def test_a_table_is_asked_by_its_topic(odradek_broker: LocalBroker) -> None:
     with Producer(odradek_broker.address) as producer:
         for name, text in (("ann", b'{"n": 1}'), ("bob", b'{"n": 2}'), ("cleo", b'{"n": 3}')):
             producer.send("asked-totals", text, key=name.encode())
-    tables = AskedTables(
-        options, {"asked-totals": AskedTable(topic="asked-totals", key="string", value="json")}
+    tables = QueryableTables(
+        options, {"asked-totals": QueryableTable(topic="asked-totals", key="string", value="json")}
     )
     try:
         view = tables["asked-totals"]
@@ -80,14 +80,14 @@ def test_tables_are_served_until_the_program_ends(odradek_broker: LocalBroker) -
     make_compacted(options, "served-totals")
     with Producer(odradek_broker.address) as producer:
         producer.send("served-totals", b'{"n": 1}', key=b"ann")
-    tables = AskedTables(
-        options, {"served-totals": AskedTable(topic="served-totals", key="string", value="json")}
+    tables = QueryableTables(
+        options, {"served-totals": QueryableTable(topic="served-totals", key="string", value="json")}
     )
     try:
         address = tables.serve("127.0.0.1", 0)
         with pytest.raises(ConfigError, match="are served at"):
             tables.serve("127.0.0.1", 0)
-        other = AskedTables(options, tables.tables)
+        other = QueryableTables(options, tables.tables)
         with pytest.raises(ConfigError, match="cannot listen"):
             other.serve("127.0.0.1", int(address.rpartition(":")[2]))
         response = asked_until_there(f"{address}/tables/served-totals/ann?freshness=brief")
@@ -97,7 +97,7 @@ def test_tables_are_served_until_the_program_ends(odradek_broker: LocalBroker) -
     with pytest.raises(urllib.error.URLError):
         urllib.request.urlopen(f"{address}/tables", timeout=5)
     with pytest.raises(ConfigError, match="writes no table"):
-        AskedTables(options, {}).serve("127.0.0.1", 0)
+        QueryableTables(options, {}).serve("127.0.0.1", 0)
 
 
 def asked_until_there(url: str) -> dict[str, Any]:

@@ -29,7 +29,7 @@ _SOCKET_SECONDS_MAX: Final = 120.0
 _CREATE_MS_MAX: Final = 120_000
 
 
-class Asker:
+class BlockingClient:
     """One connection, one request after another. A context manager."""
 
     def __init__(self, address: tuple[str, int]) -> None:
@@ -114,7 +114,7 @@ def until(condition: Callable[[], bool], what: str, *, seconds_max: float, pause
         time.sleep(pause)
 
 
-def all_in_sync(asker: Asker, topic: str | None, count: int, *, leaders: Sequence[int] = ()) -> bool:
+def all_in_sync(asker: BlockingClient, topic: str | None, count: int, *, leaders: Sequence[int] = ()) -> bool:
     """Whether `count` partitions are there, each led (by `leaders`, in order, if given) and in sync on all brokers."""
     partitions = asker.partitions(topic)
     if len(partitions) < count:
@@ -129,6 +129,6 @@ def all_in_sync(asker: Asker, topic: str | None, count: int, *, leaders: Sequenc
 
 def controller_of(cluster: Cluster, asked: int = BROKERS[0], *, seconds_max: float = 60.0) -> int:
     """Once there is one."""
-    with Asker(cluster.address(asked)) as asker:
+    with BlockingClient(cluster.address(asked)) as asker:
         until(lambda: asker.controller() in BROKERS, "electing a controller", seconds_max=seconds_max)
         return asker.controller()

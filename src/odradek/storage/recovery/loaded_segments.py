@@ -12,7 +12,7 @@ from odradek.storage.segment.index_checks import BuiltIndex
 from odradek.storage.segment.segment import Segment
 
 
-class FoundSegments(Sequence[Segment]):
+class LoadedSegments(Sequence[Segment]):
     """The oldest first. The last one becomes the active segment."""
 
     def __init__(self, context: LoadContext) -> None:

@@ -1,6 +1,6 @@
 """When a write is acknowledged again, seen by a client that never waits: it asks who leads, writes there, and asks again.
 
-A client library has its own back-off, which would be most of what is measured. This one knocks every few milliseconds.
+A client library has its own back-off, which would be most of what is measured. This one tries every few milliseconds.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ import threading
 import time
 from typing import Final
 
-from benchmarks.cluster.asking import Asker
+from benchmarks.cluster.blocking_client import BlockingClient
 from benchmarks.cluster.nodes import BROKERS, Cluster
 from odradek.model.errors import KafkaError
 from odradek.protocol.messages.data.produce import PartitionProduceData, ProduceRequest, TopicProduceData
@@ -20,14 +20,14 @@ _PRODUCE_VERSION: Final = 7
 _TIMEOUT_MS: Final = 30_000
 
 
-class Knocker:
+class ProbeWriter:
     """Writes to partition 0 of a topic from a thread of its own, until `stop` is called; `begin` it, then `since`."""
 
     def __init__(self, cluster: Cluster, topic: str) -> None:
         self._addresses = {broker: cluster.address(broker) for broker in BROKERS}
         self._topic = topic
         self._request = _request(topic)
-        self._askers: dict[int, Asker] = {}
+        self._askers: dict[int, BlockingClient] = {}
         self._acknowledged: list[tuple[float, float]] = []
         """When each was sent, and when it was acknowledged."""
         self._is_over = threading.Event()
@@ -77,10 +77,10 @@ class Knocker:
                 return int(partitions[0].leader_id)
         return last
 
-    def _asker(self, broker: int) -> Asker:
+    def _asker(self, broker: int) -> BlockingClient:
         asker = self._askers.get(broker)
         if asker is None:
-            asker = self._askers[broker] = Asker(self._addresses[broker])
+            asker = self._askers[broker] = BlockingClient(self._addresses[broker])
         return asker
 
     def _drop(self, broker: int) -> None:
@@ -91,7 +91,7 @@ class Knocker:
 
 def _request(topic: str) -> ProduceRequest:
     builder = BatchBuilder(Codec.NONE)
-    builder.append(int(time.time() * 1000), None, b"knock", ())
+    builder.append(int(time.time() * 1000), None, b"probe", ())
     data = PartitionProduceData(index=0, records=bytes(builder.build()))
     return ProduceRequest(
         acks=-1, timeout_ms=_TIMEOUT_MS, topic_data=[TopicProduceData(name=topic, partition_data=[data])]

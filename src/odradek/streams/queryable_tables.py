@@ -28,7 +28,7 @@ _IN_BYTES: Final[dict[type[DataType], str]] = {LongType: "long", IntegerType: "i
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AskedTable:
+class QueryableTable:
     """A topic, and what `TableView` calls the formats of its keys and values."""
 
     topic: str
@@ -36,7 +36,7 @@ class AskedTable:
     value: str
 
     @classmethod
-    def of(cls, sink: TopicSink, frame: RecordFrame) -> AskedTable:
+    def of(cls, sink: TopicSink, frame: RecordFrame) -> QueryableTable:
         """What a sink writes. One column of a key, and a value that is called `value`, are written without JSON around them."""
         assert sink.topic is not None
         key, value = (frame.rows.schema[name].dataType for name in ("__key", "__value"))
@@ -61,11 +61,11 @@ def _format(kind: StructType, form: Format, *, is_bare: bool) -> str:
 
 
 @dataclass(slots=True)
-class AskedTables:
+class QueryableTables:
     """Views that are opened when their table is asked for the first time, and closed together."""
 
     options: Mapping[str, str]
-    tables: Mapping[str, AskedTable]
+    tables: Mapping[str, QueryableTable]
     _views: dict[str, TableView] = field(default_factory=dict)
     _serving: http_serving.ServingThread | None = None
 
