@@ -24,6 +24,7 @@ from odradek.storage.directories.checkpoints import kafka_id
 from odradek.storage.directories.deleted_directories import DeletedDirectories
 from odradek.storage.directories.directory_failures import DirectoryFailures
 from odradek.storage.directories.identity import cluster_of
+from odradek.storage.directories.imperfect_logs import ImperfectLogs
 from odradek.storage.directories.interrupted_moves import InterruptedMoves
 from odradek.storage.directories.lack_notes import LackNote
 from odradek.storage.directories.log_dir_move import FolderCopy
@@ -74,6 +75,7 @@ class LogManager:
         self._checkpoints = Checkpointing(
             runtime.offload, self._placement, self._logs, self._failures.own_file_failed
         )
+        self._imperfect = ImperfectLogs(self._logs)
         self._uncertain = UncertainLogs(runtime.boot_id, self._placement, self._logs)
         self._openings = LogOpenings(
             runtime,
@@ -83,6 +85,7 @@ class LogManager:
             logs=self._logs,
             checkpoints=self._checkpoints,
             failures=self._failures,
+            imperfect=self._imperfect,
         )
         self._relocation = LogRelocation(
             runtime,
@@ -249,7 +252,7 @@ class LogManager:
     @property
     def lack_notes(self) -> Mapping[TopicPartition, LackNote]:
         """Of open logs."""
-        return {name: opened.lack_note for name, opened in self._logs.items() if opened.lack_note is not None}
+        return {name: opened.lack_note for name, opened in self._imperfect if opened.lack_note is not None}
 
     async def settle_lack(self, opened: Log, note: LackNote | None) -> None:
         """Replace the note of a log, or take it away. KAFKA_STORAGE_ERROR when that fails: the note stays as it is."""
@@ -432,12 +435,12 @@ class LogManager:
     @property
     def damaged(self) -> Mapping[TopicPartition, str]:
         """Open logs that lack, or hold damaged, what was durable once; and how. Another replica must give it back."""
-        return {name: opened.damage for name, opened in self._logs.items() if opened.damage is not None}
+        return {name: opened.damage for name, opened in self._imperfect if opened.damage is not None}
 
     @property
     def doubtful(self) -> list[TopicPartition]:
         """Open logs of which nothing here says where they begin: another replica must."""
-        return [name for name, opened in self._logs.items() if opened.start_is_doubted]
+        return [name for name, opened in self._imperfect if opened.start_is_doubted]
 
     def drain_crowding_logs(self) -> list[TopicPartition]:
         """Logs that are to be flushed, though nothing waits for that: others need their descriptors. Each is named once."""

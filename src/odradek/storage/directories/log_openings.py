@@ -14,6 +14,7 @@ from odradek.storage.directories import naming
 from odradek.storage.directories.checkpointing import Checkpointing
 from odradek.storage.directories.checkpoints import BadCheckpointError, parse_partition_metadata
 from odradek.storage.directories.directory_failures import DirectoryFailures
+from odradek.storage.directories.imperfect_logs import ImperfectLogs
 from odradek.storage.directories.lack_notes import LackNote, remove_note, write_note
 from odradek.storage.directories.log_creation import LogCreationBatch
 from odradek.storage.directories.log_directory import LogDirectory
@@ -55,6 +56,7 @@ class LogOpenings:
         checkpoints: Checkpointing,
         failures: DirectoryFailures,
         uncertain: UncertainLogs,
+        imperfect: ImperfectLogs,
     ) -> None:
         self._runtime = runtime
         self._uncertain = uncertain
@@ -63,6 +65,7 @@ class LogOpenings:
         self._logs = logs
         self._checkpoints = checkpoints
         self._failures = failures
+        self._imperfect = imperfect
         self._creation = LogCreationBatch(runtime.offload)
         self._named: set[TopicPartition] = set()
         """Logs that were found at the start, when their directories' names were made durable, all at once."""
@@ -193,6 +196,7 @@ class LogOpenings:
                 log.error("log_not_opened", partition=name, error=error.__cause__)
             raise
         self._logs[name] = opened
+        self._imperfect.opened(opened)
         opened.share_descriptors()
         directory.hold(name, topic_id)
         if is_new:
@@ -247,6 +251,7 @@ class LogOpenings:
             on_broken=self._failures.log_broken,
             on_damaged=self._met_damage,
             on_moved=self._checkpoints.moved,
+            on_lack=self._imperfect.add,
         )
 
     def _met_damage(self, name: TopicPartition, damage: DamagedBatchError) -> None:
@@ -269,6 +274,7 @@ class LogOpenings:
         else:
             await self._note_lack(home, name, note)
         opened.lacked.note = note
+        self._imperfect.opened(opened)
 
     # ---- strays ------------------------------------------------------------------------------------------------------
 

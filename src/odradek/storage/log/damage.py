@@ -36,3 +36,4 @@ class DamagedBatchError(KafkaError):
 
 
 OnDamaged: TypeAlias = Callable[[TopicPartition, DamagedBatchError], None]
+OnLack: TypeAlias = Callable[[TopicPartition], None]

@@ -6,7 +6,7 @@ from typing import Final
 
 from odradek.storage.directories.lack_notes import LackNote
 from odradek.storage.log.context import LogContext
-from odradek.storage.log.damage import DamagedBatchError, OnDamaged
+from odradek.storage.log.damage import DamagedBatchError, OnDamaged, OnLack
 from odradek.storage.recovery.context import OpenedLog
 from odradek.storage.segment.sparse_index import OFFSET_MAX
 from odradek.telemetry import events
@@ -20,6 +20,7 @@ class LackedRecords:
     __slots__ = (
         "_lost_below",
         "_on_damaged",
+        "_on_lack",
         "_segments",
         "_topic_partition",
         "damage",
@@ -35,11 +36,13 @@ class LackedRecords:
         *,
         durable_offset: int,
         on_damaged: OnDamaged | None,
+        on_lack: OnLack | None,
     ) -> None:
-        """`durable_offset`: up to there the log was durable once."""
+        """`durable_offset`: up to there the log was durable once. `on_lack` is called when something is found to lack."""
         self._topic_partition: Final = context.topic_partition
         self._segments: Final = context.segments
         self._on_damaged: Final = on_damaged
+        self._on_lack: Final = on_lack
         self._lost_below = durable_offset if opened.damage_offset is None else OFFSET_MAX
         """Nothing is lacking any more when everything below it is durable."""
         self.damage = opened.damage
@@ -57,6 +60,8 @@ class LackedRecords:
         """The log has not all that was durable here once. That is over when everything below `below` is durable again."""
         self._lost_below = below if self.damage is None else max(below, self._lost_below)
         self.damage = damage
+        if self._on_lack is not None:
+            self._on_lack(self._topic_partition)
         log.error("log_damaged", partition=self._topic_partition, problem=damage)
 
     def doubt(self, below: int, reason: str) -> None:

@@ -32,7 +32,7 @@ from odradek.storage.directories.open_files import OpenFiles
 from odradek.storage.directories.steps import Steps, carry_out
 from odradek.storage.log.active_segment import Batches, LogFiles
 from odradek.storage.log.context import LogContext
-from odradek.storage.log.damage import OnDamaged
+from odradek.storage.log.damage import OnDamaged, OnLack
 from odradek.storage.log.durability import FlushJob
 from odradek.storage.log.file_removal import RemovalJob
 from odradek.storage.log.health import LogFault, OnBroken, RepairJob
@@ -81,6 +81,7 @@ class Log:
         on_broken: OnBroken | None = None,
         on_damaged: OnDamaged | None = None,
         on_moved: OnMoved | None = None,
+        on_lack: OnLack | None = None,
     ) -> None:
         self.config = opening.config
         self.topic_partition: Final = opening.topic_partition
@@ -94,7 +95,11 @@ class Log:
         context = self._context = LogContext.of(runtime, opening, opened, on_broken)
         moved = WeakCall(on_moved, self) if on_moved is not None else _ignore
         self.lacked: Final = LackedRecords(
-            context, opened, durable_offset=opening.durable_offset, on_damaged=on_damaged
+            context,
+            opened,
+            durable_offset=opening.durable_offset,
+            on_damaged=on_damaged,
+            on_lack=on_lack,
         )
         """What was durable here once, and is not here or not right: another replica must give it back."""
         files = LogFiles.of(context, opening, opened, runtime.disk)
@@ -110,17 +115,8 @@ class Log:
             on_moved=moved,
         )
         """What checkpoints must know of truncations."""
-        self._retention: Final = LogRetention(
-            context,
-            files=files,
-            start_is_doubted=opened.start_is_doubted,
-        )
-        self._appender: Final = LogAppender(
-            context,
-            opening.config,
-            files=files,
-            truncation=self.truncation,
-        )
+        self._retention: Final = LogRetention(context, files=files, start_is_doubted=opened.start_is_doubted)
+        self._appender: Final = LogAppender(context, opening.config, files=files, truncation=self.truncation)
         self.jobs: Final = LogJobs(
             context,
             files=files,
@@ -158,18 +154,20 @@ class Log:
         on_broken: OnBroken | None = None,
         on_damaged: OnDamaged | None = None,
         on_moved: OnMoved | None = None,
+        on_lack: OnLack | None = None,
     ) -> Steps[Log]:
         """Open a log, or create an empty one; see `Opening` for what is refused. Blocks; it may run on any thread.
 
         KAFKA_STORAGE_ERROR when the disk fails, too. `on_broken` hears of an error in reading or writing that is final,
-        `on_damaged` of the first batch that a reader met damaged, `on_moved` that `extent` may be another one.
+        `on_damaged` of the first batch that a reader met damaged, `on_moved` that `extent` may be another one,
+        `on_lack` that the log lacks something that was durable.
         """
         try:
             opened = yield from load_log(runtime, opening)
         except OSError as error:
             message = f"{opening.topic_partition}: cannot open its log: {error}"
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, message) from error
-        return cls(runtime, opening, opened, on_broken, on_damaged, on_moved)
+        return cls(runtime, opening, opened, on_broken, on_damaged, on_moved, on_lack)
 
     def share_descriptors(self) -> None:
         """On the loop, once it is open: its files may rest when others need descriptors."""
