@@ -12,7 +12,7 @@ import pytest
 from odradek.config.topic import LogConfig
 from odradek.model.errors import ConfigError, ErrorCode, KafkaError
 from odradek.model.ids import TopicPartition
-from odradek.storage.directories.log_manager import Absent, LogManager
+from odradek.storage.directories.log_manager import LogManager, MissingLogAction
 from odradek.storage.log.damage import LostRecordsError
 from odradek.testing.sim import FailOperations
 
@@ -569,7 +569,7 @@ async def test_what_was_lost_is_noted_when_there_is_space_again_and_hinders_no_s
     lab.disk.faults.append(fault)
     lost = TopicPartition("lost", 0)
     with pytest.raises(LostRecordsError):
-        await directories.open_log(lost, OTHER_ID, CONFIG, if_absent=Absent.LOST)
+        await directories.open_log(lost, OTHER_ID, CONFIG, if_absent=MissingLogAction.LOST)
     await directories.note_evidence()
     assert directories.owes_evidence
     lab.disk.faults.remove(fault)
