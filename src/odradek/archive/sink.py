@@ -21,6 +21,7 @@ from odradek.model.errors import ConfigError
 from odradek.model.lazy import lazy
 from odradek.runtime.real import SystemEntropy
 from odradek.spark.exactly_once.checkpoint import source_offsets
+from odradek.spark.garbage import loaded_modules
 from odradek.spark.offsets import OffsetRange, StreamOffset, ranges_between
 
 if TYPE_CHECKING:
@@ -87,6 +88,7 @@ class ArchiveSink(DataSourceStreamArrowWriter):
         self._layout = data_files.layout_of(self._table, options.file_bytes)
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
+        loaded_modules.leave_out()
         query, batch, task = _place_in_query()
         name = f"{self._options.sink_id}-{batch:06}-{task:04}-{SystemEntropy().uuid().hex[:12]}"
         place = self._options.place

@@ -11,6 +11,7 @@ from pyspark.sql.types import StructType
 from odradek.archive.options import archive_read_options, archive_write_options
 from odradek.model.errors import ConfigError
 from odradek.model.lazy import lazy
+from odradek.spark.garbage import loaded_modules
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -54,6 +55,7 @@ class ArchiveDataSource(DataSource):
         return ArchiveReader(table, columns)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> sink.ArchiveSink:  # noqa: N802 - Spark's name
+        loaded_modules.leave_out()
         if overwrite:
             raise ConfigError('an archive is appended to: use outputMode("append")')
         return sink.ArchiveSink(archive_write_options(self.options), schema)
@@ -101,5 +103,6 @@ class ArchiveReader(DataSourceReader):
         return [FilesPartition(share) for share in shares] or [FilesPartition(())]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        loaded_modules.leave_out()
         for file in partition.value:
             yield from self._files.read(file)

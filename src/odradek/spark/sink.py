@@ -17,6 +17,7 @@ from pyspark.sql.types import StructType
 
 from odradek.model.errors import ConfigError
 from odradek.model.lazy import lazy
+from odradek.spark.garbage import loaded_modules
 from odradek.spark.options import WriteOptions
 from odradek.spark.outgoing import Marks, RowFormat, row_format
 from odradek.spark.plain_errors import errors_in_one_line
@@ -53,6 +54,7 @@ class BatchSink(DataSourceArrowWriter):
 
     @errors_in_one_line()
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
+        loaded_modules.leave_out()
         return self._write.write(iterator, _marks_if(self._write.options))
 
     @errors_in_one_line()
@@ -71,6 +73,7 @@ class StreamSink(DataSourceStreamArrowWriter):
 
     @errors_in_one_line()
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
+        loaded_modules.leave_out()
         return self._write.write(iterator, _marks_if(self._write.options))
 
     @errors_in_one_line()

@@ -32,6 +32,7 @@ from pyspark.sql.types import StructType
 from odradek.model.errors import ConfigError, ErrorValue, OdradekError
 from odradek.model.lazy import lazy
 from odradek.spark import tables
+from odradek.spark.garbage import loaded_modules
 from odradek.spark.offsets import OffsetRange, StreamOffset, from_document, ranges_between, to_document
 from odradek.spark.option_table import Use, applies
 from odradek.spark.options import ArchiveOptions, ReadOptions, WriteOptions, read_options, write_options
@@ -99,12 +100,14 @@ class OdradekDataSource(DataSource):
 
     @errors_in_one_line()
     def writer(self, schema: StructType, overwrite: bool) -> sink.BatchSink:
+        loaded_modules.leave_out()
         return sink.BatchSink(
             _checked_write(self.options, Use.BATCH_WRITE, schema), schema, overwrite=overwrite
         )
 
     @errors_in_one_line()
     def streamWriter(self, schema: StructType, overwrite: bool) -> sink.StreamSink:  # noqa: N802 - Spark's name
+        loaded_modules.leave_out()
         # `overwrite` is complete mode: each batch is the whole result, and all of it is appended.
         return sink.StreamSink(_checked_write(self.options, Use.STREAM_WRITE, schema), schema)
 
@@ -171,6 +174,7 @@ def _read(
     keys: frozenset[bytes] | None = None,
     history: History | None = None,
 ) -> Iterator[pa.RecordBatch]:
+    loaded_modules.leave_out()
     if isinstance(partition, StoredPartition) and history is not None:
         with errors_in_one_line():
             yield from history.read(partition.value, options, spark_schema.arrow_schema(schema), keys)
