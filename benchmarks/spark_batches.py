@@ -20,7 +20,7 @@ from odradek.client import Admin, NewTopic, Producer
 TASKS: Final = 2
 ROWS: Final = 100
 TURNS: Final = 5
-WARM_TURNS: Final = 1
+WARM_TURNS: Final = 3
 VALUE: Final = b"v" * 100
 DELIVERIES: Final = {"at least once": "at_least_once", "exactly once": "exactly_once"}
 

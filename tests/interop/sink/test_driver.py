@@ -12,6 +12,7 @@ from tests.interop.sink.plain_sink import PlainSink, batch
 
 from odradek import Admin, ProducerFencedError, TopicPartition
 from odradek.client.transactions.error_actions import FatalTransactionError
+from odradek.client.transactions.service import ProducerTransactions
 from odradek.model.errors import ConfigError, ErrorCode, KafkaError
 from odradek.spark import connections
 from odradek.spark.exactly_once import open_transactions
@@ -412,3 +413,84 @@ def test_the_note_that_a_decision_was_carried_out_may_come_later_or_never(
     driver = sink.driver()
     driver.begin()
     assert getattr(sink.decided(), "is_ended", False)
+
+
+def count_initialisations(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Transactional ids for which a task asks a broker how to go on."""
+    asked: list[str] = []
+    init = ProducerTransactions.init
+
+    async def noted(transactions: ProducerTransactions, *given: Any, **more: Any) -> Any:
+        asked.append(transactions.core.transactional_id)
+        return await init(transactions, *given, **more)
+
+    monkeypatch.setattr(ProducerTransactions, "init", noted)
+    return asked
+
+
+def test_a_process_that_writes_now_and_then_asks_no_broker_how_to_go_on(
+    driver: SinkDriver, sink: PlainSink, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = count_initialisations(monkeypatch)
+    for number in range(9):
+        terms = driver.begin()
+        task = sink.run_task(terms, b"%d" % number, has_own_process=number % 4 != 0)
+        driver.decide(terms, batch(number), [task], {})
+    assert len(asked) == len(set(asked)) == 7
+    assert sink.committed() == [b"%d" % number for number in range(9)]
+
+
+def test_what_a_stale_sweep_has_listed_is_not_what_its_producer_writes_since(
+    driver: SinkDriver, admin: Admin, sink: PlainSink, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A driver lists an open transaction and stands still. It is decided meanwhile, and its producer goes on from it."""
+    successor = sink.driver()
+    asked = count_initialisations(monkeypatch)
+    list_open, abort = open_transactions.open_transactions, open_transactions.abort
+    last: list[tuple[BatchTerms, Participant]] = []
+
+    def list_and_stand_still(*given: Any, **more: Any) -> Any:
+        monkeypatch.setattr("odradek.spark.exactly_once.driver.open_transactions", list_open)
+        terms = successor.begin()
+        task = sink.run_task(terms, b"0", has_own_process=False)
+        listed = list_open(*given, **more)
+        assert listed
+        successor.decide(terms, batch(0), [task], {})
+        return listed
+
+    def stand_still_and_abort(*given: Any, **more: Any) -> None:
+        monkeypatch.setattr("odradek.spark.exactly_once.driver.abort", abort)
+        between = successor.begin(fence_again=True)
+        successor.decide(between, batch(1), [sink.run_task(between, b"1")], {})
+        latest = successor.begin()
+        last.append((latest, sink.run_task(latest, b"2", has_own_process=False)))
+        abort(*given, **more)
+
+    monkeypatch.setattr("odradek.spark.exactly_once.driver.open_transactions", list_and_stand_still)
+    monkeypatch.setattr("odradek.spark.exactly_once.driver.abort", stand_still_and_abort)
+    driver.begin()
+    for latest, participant in last:
+        successor.decide(latest, batch(2), [participant], {})
+    assert last
+    assert len(asked) == len(set(asked)) == 2, "the producer went on"
+    assert sink.committed() == [b"0", b"1", b"2"]
+
+
+def test_after_a_batch_was_lost_its_process_writes_on(
+    driver: SinkDriver, admin: Admin, sink: PlainSink, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The decision names a transaction that was aborted: nothing goes on from it."""
+    terms = driver.begin()
+    task = sink.run_task(terms, b"lost", has_own_process=False)
+    with monkeypatch.context() as patched:
+        patched.setattr(driver, "carry_out", lambda decision: None)
+        driver.decide(terms, batch(0), [task], {})
+    admin.fence_producers([participant_id(sink.sink_id, task.writer, terms.side, task.slot)])
+    asked = count_initialisations(monkeypatch)
+    driver = sink.driver(failing_on_loss=False)
+    for number in (1, 2):
+        terms = driver.begin()
+        task = sink.run_task(terms, b"%d" % number, has_own_process=False)
+        driver.decide(terms, batch(number), [task], {})
+    assert len(asked) == 2
+    assert sink.committed() == [b"1", b"2"]

@@ -116,15 +116,6 @@ class Decision:
 
     def identities(self) -> list[TransactionIdentity]:
         """The transactions that it commits."""
-        return self._identities(self.participants)
-
-    def identities_of(self, writer: str) -> list[TransactionIdentity]:
-        """Those of one process."""
-        return self._identities(
-            participant for participant in self.participants if participant.writer == writer
-        )
-
-    def _identities(self, participants: Iterable[Participant]) -> list[TransactionIdentity]:
         return [
             TransactionIdentity(
                 transactional_id=participant_id(
@@ -133,7 +124,7 @@ class Decision:
                 producer_id=participant.producer_id,
                 producer_epoch=participant.producer_epoch,
             )
-            for participant in participants
+            for participant in self.participants
         ]
 
     def to_offsets(self) -> Offsets:

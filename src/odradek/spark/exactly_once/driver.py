@@ -14,7 +14,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 from odradek.client import Admin, NewTopic
@@ -23,6 +23,7 @@ from odradek.client.transactions.error_actions import ProducerFencedError
 from odradek.client.transactions.prepared import TransactionIdentity
 from odradek.model.errors import ConfigError, ErrorCode, KafkaError
 from odradek.model.ids import TopicPartition
+from odradek.spark.exactly_once.committed import CommittedTransactions, ProducerAndEpoch
 from odradek.spark.exactly_once.decision import (
     DECISIONS_PARTITIONS,
     DECISIONS_TOPIC,
@@ -66,6 +67,8 @@ class BatchTerms:
     """The decision before this batch."""
     begun_at: float
     """By the driver machine's monotonic clock."""
+    committed: frozenset[ProducerAndEpoch] = frozenset()
+    """Transactions of this decision and of some before it, which are known to be committed."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -78,6 +81,7 @@ class DriverMemory:
     has_topic: bool = False
     begun: tuple[TransactionIdentity, float] | None = None
     """The batch that this process began last, and when: who is to decide it."""
+    committed: CommittedTransactions = field(default_factory=CommittedTransactions)
 
 
 _memories: Final[dict[tuple[str, str], DriverMemory]] = {}
@@ -129,6 +133,7 @@ class SinkDriver:
             side=0 if decided is None else 1 - decided.side,
             decided=decided,
             begun_at=begun_at,
+            committed=self._memory.committed.transactions(),
         )
 
     def decide(
@@ -212,8 +217,7 @@ class SinkDriver:
         decided = last_decision(self._admin, self._sink_id)
         if decided is None or decided.driver != (last.producer_id, last.producer_epoch):
             return None
-        if not decided.is_ended:
-            self.carry_out(decided)
+        self._finish(decided)
         return following, decided
 
     def _shut_out_others(self) -> tuple[TransactionIdentity, Decision | None]:
@@ -221,9 +225,15 @@ class SinkDriver:
         name = driver_id(self._sink_id)
         driver = self._admin.fence_producers([name])[name]
         decided = last_decision(self._admin, self._sink_id)
-        if decided is not None and not decided.is_ended:
-            self.carry_out(decided)
+        if decided is not None:
+            self._finish(decided)
         return driver, decided
+
+    def _finish(self, decided: Decision) -> None:
+        if decided.is_ended:
+            self._memory.committed.note(decided)
+        else:
+            self.carry_out(decided)
 
     def _check_age(self, terms: BatchTerms, name: BatchName) -> None:
         """A transaction that timed out must not be decided: its rows would be lost."""
@@ -238,10 +248,13 @@ class SinkDriver:
     def carry_out(self, decision: Decision) -> None:
         """Commit its transactions, and note that. Without the note the next `begin` commits them again, for nothing."""
         identities = decision.identities()
+        errors = []
         if identities:
             errors = failures(lambda: self._admin.end_transactions(identities, committed=True))
-            if errors:
-                self._settle_loss(decision, errors, len(identities))
+        if errors:
+            self._settle_loss(decision, errors, len(identities))
+        else:
+            self._memory.committed.note(decision)
         group, end_mark = self._group, decision.end_mark()
 
         def note(admin: Admin) -> None:

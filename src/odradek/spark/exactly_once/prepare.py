@@ -13,7 +13,8 @@ from odradek.client.transactions.error_actions import ProducerFencedError
 from odradek.client.transactions.prepared import TransactionIdentity
 from odradek.model.errors import ErrorCode
 from odradek.spark import connections
-from odradek.spark.exactly_once.decision import WRITER_BYTES, Decision, Participant, participant_id
+from odradek.spark.exactly_once.committed import ProducerAndEpoch
+from odradek.spark.exactly_once.decision import WRITER_BYTES, Participant, participant_id
 from odradek.spark.exactly_once.driver import BatchTerms
 from odradek.spark.outgoing_rows import RowBatcher
 
@@ -22,7 +23,15 @@ if TYPE_CHECKING:
 
 
 RESUMED_WITHIN_S: Final = 600.0
-"""Longer than this after a batch, brokers may have forgotten its transactional ids: they are asked."""
+"""Longer than this after a transaction, brokers may have forgotten its transactional id: they are asked."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Prepared:
+    """The last transaction under one transactional id, and when it was prepared."""
+
+    identity: TransactionIdentity
+    prepared_at: float
 
 
 @dataclass(slots=True)
@@ -33,20 +42,18 @@ class _Names:
     writer: str = field(default_factory=lambda: os.urandom(WRITER_BYTES).hex())
     next_slot: int = 0
     process: int = field(default_factory=os.getpid)
-    committed: dict[str, TransactionIdentity] = field(default_factory=dict)
-    """By transactional id: the last transaction under it, where a decision names it."""
-    noted_at: float = 0.0
+    prepared: dict[str, _Prepared] = field(default_factory=dict)
+    """By transactional id: what this process left to the driver, in any batch."""
 
-    def note(self, decided: Decision | None) -> None:
-        """The decision before this batch has been carried out, so its transactions are committed."""
-        now = time.monotonic()
-        if now - self.noted_at > RESUMED_WITHIN_S:
-            self.committed.clear()
-        self.noted_at = now
-        if decided is not None:
-            self.committed |= {
-                identity.transactional_id: identity for identity in decided.identities_of(self.writer)
-            }
+    def acquire_committed(
+        self, transactional_id: str, committed: frozenset[ProducerAndEpoch]
+    ) -> TransactionIdentity | None:
+        """The last transaction under the id, if it is one of `committed` and brokers remember it. It is given out once."""
+        last = self.prepared.pop(transactional_id, None)
+        if last is None or time.monotonic() - last.prepared_at > RESUMED_WITHIN_S:
+            return None
+        identity = last.identity
+        return identity if (identity.producer_id, identity.producer_epoch) in committed else None
 
 
 known_names: Final[dict[tuple[str, str], _Names]] = {}
@@ -61,7 +68,7 @@ class TransactionName:
     slot: int
     transactional_id: str
     committed: TransactionIdentity | None
-    """The transaction before it under this id, if that is known to be committed."""
+    """The transaction before it under this id, if that is known to be committed: then its producer goes on."""
 
 
 def reserve_name(servers: str, sink_id: str, terms: BatchTerms) -> TransactionName:
@@ -82,7 +89,6 @@ def reserve_name(servers: str, sink_id: str, terms: BatchTerms) -> TransactionNa
         )
     elif driver.producer_epoch > names.driver.producer_epoch:
         names.driver, names.next_slot = driver, 0
-        names.note(terms.decided)
     slot = names.next_slot
     names.next_slot += 1
     transactional_id = participant_id(sink_id, names.writer, terms.side, slot)
@@ -90,8 +96,15 @@ def reserve_name(servers: str, sink_id: str, terms: BatchTerms) -> TransactionNa
         writer=names.writer,
         slot=slot,
         transactional_id=transactional_id,
-        committed=names.committed.pop(transactional_id, None),
+        committed=names.acquire_committed(transactional_id, terms.committed),
     )
+
+
+def note_prepared(servers: str, sink_id: str, name: TransactionName, identity: TransactionIdentity) -> None:
+    """The transaction is left to the driver. Once it is committed, its producer can go on without a question."""
+    names = known_names.get((servers, sink_id))
+    if names is not None and names.writer == name.writer:
+        names.prepared[name.transactional_id] = _Prepared(identity, time.monotonic())
 
 
 def prepare(
@@ -108,13 +121,15 @@ def prepare(
     first = next(groups, None)
     if first is None:
         return None
-    name = reserve_name(client["bootstrap.servers"], sink_id, terms)
+    servers = client["bootstrap.servers"]
+    name = reserve_name(servers, sink_id, terms)
     with connections.preparing(client, name.transactional_id, name.committed) as task:
         gathering = RowBatcher(task.send_rows, task.partition_count)
         for topic, rows in chain((first,), groups):
             gathering.add(topic, rows)
         gathering.send_all()
         identity = task.prepare()
+    note_prepared(servers, sink_id, name, identity)
     return Participant(
         writer=name.writer,
         slot=name.slot,
