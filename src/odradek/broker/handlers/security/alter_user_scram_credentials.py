@@ -1,7 +1,7 @@
 """AlterUserScramCredentials (51). Version 0: set and delete the SCRAM credentials of users (KIP-554).
 
 Each user succeeds or fails by itself; one that is altered twice by the same mechanism is refused. All that can be made is made
-in one step, and known to every broker before the answer.
+in one step, and known to every broker in service before the answer.
 """
 
 from __future__ import annotations
@@ -59,6 +59,7 @@ async def handle(
             await broker.controller.alter_in_turns(
                 SCRAM_USERS, lambda before: _after(turn, before, wanted, refused, seed)
             )
+            await broker.controller.seen_by_all()
         except KafkaError as error:
             refused.update(dict.fromkeys((alteration.name for alteration in wanted), error.as_outcome()))
     names = await turn.unique(await turn.map(attrgetter("name"), alterations))
