@@ -11,7 +11,7 @@ from typing import Any, Final
 from tests.simulation.bank import Mutant
 from tests.simulation.broker.scenario import run_broker
 from tests.simulation.cluster.faults import ClusterFaults, PageCacheFaults
-from tests.simulation.cluster.scenario import run_cluster, run_page_cache
+from tests.simulation.cluster.scenario import run_cluster, run_page_cache, run_secured
 from tests.simulation.compaction.scenario import run_compaction
 from tests.simulation.fault_plan import FaultPlan
 from tests.simulation.groups.consumer_group_scenario import run_consumer_groups
@@ -42,11 +42,13 @@ SCENARIOS: Final[dict[str, Callable[[World, int, Any], object]]] = {
     "rude": run_rude,
     "cluster": run_cluster,
     "page_cache": run_page_cache,
+    "secured": run_secured,
 }
 
 _CLUSTER_FAULTS: Final[dict[str, type[ClusterFaults]]] = {
     "cluster": ClusterFaults,
     "page_cache": PageCacheFaults,
+    "secured": ClusterFaults,
 }
 _DIGITS: Final = re.compile(r"[0-9a-f]*\d[0-9a-f]*")
 _LOOKS: Final = READS | {"open", "bring"}

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 from odradek.broker.background_work import BackgroundWork, Round
 from odradek.broker.cluster.disk_identity import DiskIdentity
 from odradek.broker.cluster.endpoints import registration, server_limits
+from odradek.broker.cluster.image_age import bounded_age
 from odradek.broker.cluster.link import ClusterLink
 from odradek.broker.context import BrokerContext, CoordinatorKinds
 from odradek.broker.coordinators.producer_ids import ControllerIdBlocks, ProducerIds
@@ -186,6 +187,7 @@ class Broker:
             apply=self._apply,
             request_timeout_s=_PEER_SECONDS,
             security=self._listeners.to_others,
+            image_age=bounded_age(self._config.access, runtime.clock.monotonic),
         )
         config = self._with_dynamic(image)
         replicas = self._replicas = self._new_replicas(config, cluster, directories, me)
@@ -193,7 +195,7 @@ class Broker:
         context.quotas.update(image.client_quotas)
         if context.authorizer is not None:
             authorizers.update_acls(context.authorizer, image)
-            context.gate = gate.Gate(context, context.authorizer)
+            context.gate = gate.Gate(context, context.authorizer, image_age=cluster.image_age)
         if config.audit.sinks:
             self._trail = audit_wiring.begin_audit(context, me, self._current_config)
             self._listeners.observers.append(partial(audit_wiring.note_login, self._trail))
@@ -230,17 +232,16 @@ class Broker:
     def _new_replicas(
         self, config: BrokerConfig, cluster: ClusterLink, directories: LogManager, me: BrokerId
     ) -> ReplicaManager:
-        runtime = self._runtime
         proposals = self._proposals = Proposals(cluster, me, self._handlers.__getitem__, lambda: self.context)
         lag_s_max = config.replication.replica_lag_time_max_ms / 1000
         replicas = ReplicaManager(
-            runtime,
+            self._runtime,
             directories,
             me=me,
             on_all_failed=self.fatal.set,
             member=ReplicaMembership(broker_id=me, lag_s_max=lag_s_max, proposals=proposals),
         )
-        replicas.expect_following(lambda: fetchers(runtime, cluster, me, self._current_config))
+        replicas.expect_following(lambda: fetchers(self._runtime, cluster, me, self._current_config))
         return replicas
 
     def _new_context(

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from typing import Final
 
-from odradek.config.definition import SettingType, at_least
+from odradek.config.definition import Bounds, SettingType, at_least
 from odradek.config.section import LOW, PER_BROKER, Boolean, Long, Password, Section, String, section, setting
 
 DEFAULT_PRINCIPAL_BUILDER: Final = (
     "org.apache.kafka.common.security.authenticator.DefaultKafkaPrincipalBuilder"
 )
+
+_AGE_MS_MIN: Final = 10_000
 
 
 @section()
@@ -29,6 +31,11 @@ class AccessConfig(Section):
         type_=SettingType.CLASS, meaning=
         "Who a connection acts for: Kafka's own rule (the user that logged in, else the name in the client's certificate, else "
         "User:ANONYMOUS), or the import path of a Python class (odradek.security.principal_builder.PrincipalBuilder).")
+    odradek_access_max_age_ms: Long = setting(default=0, valid=Bounds(
+        allowed=f"0, or {_AGE_MS_MIN} or more", accepts=lambda value: value == 0 or value >= _AGE_MS_MIN), meaning=
+        "Odradek's own: how long an access rule that was taken away may count at a broker that is cut off from the cluster. "
+        "A broker that may not know the newest rules serves super users only, and hangs up on others. "
+        "0: no limit, as in Kafka.")
     odradek_authorizer_file: String = setting(default="", importance=LOW, meaning=
         "The file with the rules of odradek.broker.access.file_authorizer.FileAuthorizer.")
     # fmt: on

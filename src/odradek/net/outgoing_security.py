@@ -51,6 +51,10 @@ _NONCE_BYTES: Final = 24
 _STEPS_MAX: Final = 10
 
 
+def _random_nonce() -> str:
+    return secrets.token_urlsafe(_NONCE_BYTES)
+
+
 class LoginFailed(OdradekError):
     """The other side does not let us in; the message says why, in words for people. `is_over`: trying again is of no use."""
 
@@ -66,6 +70,8 @@ class LoginCredentials:
     """User and password are a delegation token's id and HMAC."""
     token: Callable[[], str] | None = field(default=None, repr=False)
     kerberos: KerberosIdentity | None = None
+    nonce: Callable[[], str] = field(default=_random_nonce, repr=False)
+    """For SCRAM: a new text that no one can guess, for each login."""
 
     @property
     def contacts_others(self) -> bool:
@@ -77,8 +83,9 @@ class LoginCredentials:
         if self.mechanism == PLAIN:
             return PlainClient(self.user, self.password)
         if self.mechanism in SCRAM_MECHANISMS:
-            nonce = secrets.token_urlsafe(_NONCE_BYTES)
-            return ScramClient(self.mechanism, self.user, self.password, nonce, is_token=self.is_by_token)
+            return ScramClient(
+                self.mechanism, self.user, self.password, self.nonce(), is_token=self.is_by_token
+            )
         if self.mechanism == OAUTHBEARER and self.token is not None:
             return BearerClient(self.token())
         if self.mechanism == GSSAPI and self.kerberos is not None:
@@ -180,7 +187,7 @@ def _refusal(credentials: LoginCredentials, response: SaslAuthenticateResponse) 
     return f"user or password is wrong (user {credentials.user!r}, mechanism {credentials.mechanism})"
 
 
-def broker_login(security: ListenerSecurity) -> LoginCredentials | None:
+def broker_login(security: ListenerSecurity, nonce: Callable[[], str]) -> LoginCredentials | None:
     """As whom this broker logs in to others, by the settings of their listener. None: they do not say."""
     mechanism = security.inter_broker_mechanism
     settings = security.mechanisms.get(mechanism)
@@ -198,4 +205,5 @@ def broker_login(security: ListenerSecurity) -> LoginCredentials | None:
         user=jaas.options["username"],
         password=jaas.options.get("password", ""),
         is_by_token=jaas.flag("tokenauth"),
+        nonce=nonce,
     )

@@ -26,6 +26,10 @@ from odradek.protocol.messages.groups.offset_fetch import OffsetFetchRequest, Of
 from odradek.protocol.messages.metadata.api_versions import ApiVersionsRequest
 from odradek.protocol.messages.metadata.describe_topic_partitions import DescribeTopicPartitionsRequest
 from odradek.protocol.messages.metadata.metadata import MetadataRequest, MetadataRequestTopic
+from odradek.protocol.messages.security.alter_user_scram_credentials import (
+    AlterUserScramCredentialsRequest,
+    ScramCredentialUpsertion,
+)
 from odradek.protocol.messages.security.create_acls import AclCreation, CreateAclsRequest
 from odradek.protocol.messages.security.delete_acls import DeleteAclsFilter, DeleteAclsRequest
 from odradek.protocol.messages.topics.create_topics import CreatableTopic, CreateTopicsRequest
@@ -37,6 +41,10 @@ ME = "User:ANONYMOUS"
 TOPIC, GROUP, CLUSTER = AclResourceType.TOPIC, AclResourceType.GROUP, AclResourceType.CLUSTER
 READ, WRITE, DESCRIBE = AclOperation.READ, AclOperation.WRITE, AclOperation.DESCRIBE
 REFUSED = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+
+NEW_USER = ScramCredentialUpsertion(
+    name="ann", mechanism=2, iterations=8192, salt=b"s" * 16, salted_password=b"p" * 64
+)
 
 
 def allow(name: str, *operations: AclOperation, kind: AclResourceType = TOPIC, who: str = ME) -> set[Acl]:
@@ -354,6 +362,29 @@ async def test_a_change_is_answered_when_every_broker_goes_by_it(tmp_path: Path)
             response = await wire.call("DeleteAcls", 3, DeleteAclsRequest(filters=[gone]))
             assert len(response.filter_results[0].matching_acls) == 1
             assert [authorizer.may(*asked) for authorizer in authorizers] == [False, False]
+    finally:
+        await second.stop()
+        await first.stop()
+
+
+@pytest.mark.check(42)
+async def test_a_new_user_is_known_to_every_broker_before_the_answer(tmp_path: Path, until: Any) -> None:
+    first, second = Scene(tmp_path / "one"), Scene(tmp_path / "two")
+    own = {**SETTINGS, "super_users": ME}
+    try:
+        controller = (await first.start(**own)).context
+        registry = str(tmp_path / "one" / "data")
+        other = (await second.start(**own, node_id="2", odradek_registry_dir=registry)).context
+        wire, another = await first.connect(), await first.connect()
+        async with other.cluster._applying:  # the second broker is slow
+            request = AlterUserScramCredentialsRequest(deletions=[], upsertions=[NEW_USER])
+            altering = asyncio.create_task(wire.call("AlterUserScramCredentials", 0, request))
+            await until(lambda: NEW_USER.name in controller.image.scram_users.users)
+            for _ in range(3):
+                await another.call("ListGroups", 4, ListGroupsRequest(states_filter=[]))
+            assert not altering.done()
+        assert (await altering).results[0].error_code == 0
+        assert NEW_USER.name in other.image.scram_users.users
     finally:
         await second.stop()
         await first.stop()

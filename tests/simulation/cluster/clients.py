@@ -14,6 +14,7 @@ from tests.simulation.broker.clients import ClientContext, RefusedError, check_c
 
 from odradek.model.errors import ErrorCode
 from odradek.model.ids import TopicPartition
+from odradek.net.outgoing_security import LoginCredentials
 from odradek.protocol import Message
 from odradek.protocol.messages.metadata.find_coordinator import (
     FindCoordinatorRequest,
@@ -38,6 +39,7 @@ class ClusterContext(ClientContext):
     """What all clients of a run share. `brokers` is where they ask first; `broker` is not used."""
 
     brokers: tuple[Address, ...]
+    login: LoginCredentials | None = None
 
     async def connect(self) -> RoutedClient:  # type: ignore[override]
         return RoutedClient(self)
@@ -53,7 +55,7 @@ class ClusterContext(ClientContext):
         return await self.dial(self.rng.choice(self.brokers))
 
     async def dial(self, address: Address) -> WireClient:
-        return await WireClient.connect(*address, api_timeout_s=_PATIENCE_S)
+        return await WireClient.connect(*address, api_timeout_s=_PATIENCE_S, login=self.login)
 
     def name_of(self, topic_id: UUID) -> str:
         return next(name for name, known in self.topic_ids.items() if known == topic_id)

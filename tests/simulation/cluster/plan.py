@@ -8,6 +8,7 @@ from typing import Final
 
 from tests.simulation.broker.clients import PORT
 from tests.simulation.cluster.faults import LOSSES, ClusterFaults
+from tests.simulation.cluster.logins import secured_settings
 from tests.simulation.cluster.plays import profile_of
 from tests.simulation.groups.consumer_group_members import SESSION_MS
 
@@ -46,6 +47,8 @@ class ClusterPlan:
 
     loses_one: CrashKind | None
     """Before that, how a leader dies and is not back until others have taken over, if one does."""
+    is_secured: bool = False
+    """Everyone logs in, brokers too, and ACLs say what each may do."""
     flushes: bool = True
     """What is acknowledged is on disk. If not, the power of one broker may fail in a run, and of no other."""
 
@@ -108,6 +111,9 @@ class ClusterPlan:
             loses_one=None if self.loses_one is None else CrashKind.PROCESS_KILL,
         )
 
+    def secured(self) -> ClusterPlan:
+        return replace(self, is_secured=True)
+
     def topic(self) -> dict[str, str]:
         """Settings of the topic of plain records."""
         return {"min.insync.replicas": str(self.min_insync)}
@@ -149,6 +155,7 @@ class ClusterPlan:
             "log.cleaner.backoff.ms": "500",
             "controlled.shutdown.max.retries": "3",
             "controlled.shutdown.retry.backoff.ms": "200",
+            **(secured_settings(f"{host_name(broker_id)}:{PORT}") if self.is_secured else {}),
         }
 
 

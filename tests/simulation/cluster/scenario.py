@@ -18,7 +18,9 @@ from tests.simulation.cluster.admin import ChurnWork, ReassignWork
 from tests.simulation.cluster.clients import ClusterContext
 from tests.simulation.cluster.commits import CommitWatch
 from tests.simulation.cluster.faults import ClusterFaults, PageCacheFaults
+from tests.simulation.cluster.guests import GuestWork
 from tests.simulation.cluster.keeper import ClusterKeeper, gather_all
+from tests.simulation.cluster.logins import WORKER, LoginSource
 from tests.simulation.cluster.monitor import ClusterMonitor
 from tests.simulation.cluster.nemesis import Nemesis
 from tests.simulation.cluster.plain import KeyedWork, PlainWork
@@ -89,12 +91,14 @@ class ClusterScenario:
         self._nemesis.power_fails_once = not plan.flushes
         self._commits = CommitWatch(self._keepers, self._registry.tree, self._nemesis.may_lose)
         self._nemesis.on_rot = self._commits.doubt
+        logins = LoginSource(stream(seed, "nonces"))
         context = ClusterContext(
             broker="",
             brokers=tuple((cluster_keeper.host.name, PORT) for cluster_keeper in self._keepers),
             rng=stream(seed, "clients"),
             now_ms=self._clients[0].clock.wall_ms,
             leaders_change=True,
+            login=logins.of(WORKER) if plan.is_secured else None,
         )
         setting = Setting(
             seed=seed,
@@ -107,6 +111,8 @@ class ClusterScenario:
         )
         self._plain = PlainWork(setting)
         self._works: list[Work] = [self._plain, *(_WORK[name](setting) for name in plan.workloads)]
+        if plan.is_secured:
+            self._works.insert(0, GuestWork(setting, logins))
         self._guards: list[asyncio.Task[None]] = []
 
     def _open_broker(self, config: BrokerConfig, life: HostLifetime) -> Broker:
@@ -222,6 +228,12 @@ class ClusterScenario:
 def run_cluster(world: World, seed: int, faults: ClusterFaults) -> None:
     """Run the scenario in a world of its own."""
     plan = ClusterPlan.draw(seed, _BROKER_COUNT).fit_for(faults)
+    world.run(ClusterScenario(world, seed, faults, plan).run)
+
+
+def run_secured(world: World, seed: int, faults: ClusterFaults) -> None:
+    """The same where everyone logs in by SCRAM, and ACLs say what each may do."""
+    plan = ClusterPlan.draw(seed, _BROKER_COUNT).fit_for(faults).secured()
     world.run(ClusterScenario(world, seed, faults, plan).run)
 
 

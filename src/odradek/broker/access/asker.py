@@ -24,7 +24,7 @@ _READING: Final = frozenset({AclOperation.READ, AclOperation.DESCRIBE, AclOperat
 class Access:
     """Of one request. Refusals are reported, the first `_REPORTED_MAX` of them each, the others by their number."""
 
-    __slots__ = ("_authorizer", "_host", "_principal", "_report", "refused_count")
+    __slots__ = ("_authorizer", "_host", "_principal", "_report", "check_rules", "refused_count")
 
     def __init__(self, authorizer: Authorizer, asker: Requester, report: ReportRefusal) -> None:
         self._authorizer = authorizer
@@ -32,6 +32,8 @@ class Access:
         self._host = asker.host
         self._report = report
         self.refused_count = 0
+        self.check_rules: Callable[[], None] | None = None
+        """Raises when the rules may be out of date: before each decision, because a request can wait for long."""
 
     def _is_reserved(self, operation: AclOperation, resource_type: AclResourceType, name: str) -> bool:
         """Whether only super users may do it: what was done must not be written, or cleared, by those who did it."""
@@ -49,6 +51,8 @@ class Access:
 
     def may_quietly(self, operation: AclOperation, resource_type: AclResourceType, name: str) -> bool:
         """Where a refusal is no mistake of the asker: the answer only shows less."""
+        if self.check_rules is not None:
+            self.check_rules()
         return self._authorizer.may(
             self._principal, self._host, operation, resource_type, name
         ) and not self._is_reserved(operation, resource_type, name)

@@ -21,11 +21,13 @@ from typing import Any, Final, TypeVar
 from odradek.broker.access import conditions, particular
 from odradek.broker.access.admission import Admission
 from odradek.broker.access.asker import Access
+from odradek.broker.cluster.image_age import ImageAge
 from odradek.broker.context import ApiHandler, BrokerContext, HeldResponse, RequestContext
+from odradek.net.replies import PeerError
 from odradek.protocol import Api, Message
 from odradek.protocol.access import ACCESS, AccessRule, Refusal
 from odradek.protocol.acls import RequiredAcl
-from odradek.security.authorizer import Authorizer
+from odradek.security.authorizer import AclAuthorizer, Authorizer
 from odradek.security.principals import BROKER_ITSELF, Requester
 
 T = TypeVar("T")
@@ -46,8 +48,11 @@ class Gate:
         report: Callable[[Api, RequestContext, RequiredAcl, str], None] = lambda api, context, acl, name: (
             None
         ),
+        *,
+        image_age: ImageAge | None = None,
     ) -> None:
-        """`report` hears of refusals."""
+        """`report` hears of refusals. `image_age`: of the cluster's ACLs, where it is bounded."""
+        self._image_age = image_age
         self.authorizer = authorizer
         self._broker = broker
         self._report = report
@@ -57,7 +62,24 @@ class Gate:
         self._report = report
 
     def access_of(self, api: Api, context: RequestContext, asker: Requester) -> Access:
-        return Access(self.authorizer, asker, partial(self._report, api, context))
+        access = Access(self.authorizer, asker, partial(self._report, api, context))
+        if self._image_age is not None:
+            access.check_rules = partial(self._check_age, self._image_age, asker.principal)
+        return access
+
+    def _check_age(self, image_age: ImageAge, principal: str) -> None:
+        """PeerError when a rule that this broker goes by may have been taken away too long ago. Super users need no rule."""
+        authorizer = self.authorizer
+        if (
+            not image_age.is_over
+            or not isinstance(authorizer, AclAuthorizer)
+            or authorizer.is_super_user(principal)
+        ):
+            return
+        raise PeerError(
+            f"{principal} is not served: the newest ACLs this broker knows of are {image_age.age_s:.0f} s old, because the "
+            "controller, or the registry, does not answer (odradek.access.max.age.ms)"
+        )
 
     def guarded(self, api: Api, served: ApiHandler) -> ApiHandler:
         """See `RequestGate`."""
@@ -71,6 +93,8 @@ class Gate:
         if context.requester.principal == BROKER_ITSELF:
             return served.handle(self._broker, context, request)
         access = self.access_of(api, context, context.requester)
+        if access.check_rules is not None:
+            access.check_rules()
         context = replace(context, access=access)
         admission = Admission(self._broker, context, access, api, request)
         work = _admit(admission)

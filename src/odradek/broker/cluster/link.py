@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from odradek.broker.cluster import forwarding as cluster_forwarding
     from odradek.broker.cluster.failure_detector import FailureDetector
     from odradek.broker.cluster.forwarding import Forwarding
+    from odradek.broker.cluster.image_age import ImageAge
     from odradek.net import peers as net_peers
     from odradek.net.outgoing_security import OutgoingSecurity
     from odradek.net.peers import Peers
@@ -59,6 +60,7 @@ class ClusterLink:
         apply: Apply,
         request_timeout_s: float,
         security: Callable[[], OutgoingSecurity | None] = lambda: None,
+        image_age: ImageAge | None = None,
     ) -> None:
         self._runtime = runtime
         self._broker_id = broker_id
@@ -67,6 +69,8 @@ class ClusterLink:
         self._request_timeout_s = request_timeout_s
         self.security: Final = security
         """Of connections to other brokers."""
+        self.image_age: Final = image_age
+        """Where it is bounded."""
         self._applying = asyncio.Lock()
         self._takes: dict[asyncio.Task[asyncio.Future[None] | None], None] = {}
         self._waiting: dict[asyncio.Future[None], None] = {}
@@ -80,7 +84,7 @@ class ClusterLink:
         """Of this process."""
         self._gone: dict[BrokerId, tuple[BrokerImage, float]] = {}
         """Brokers that left the image lately, and until when they are named."""
-        self.membership = ClusterMembership(self, registry, runtime.entropy)
+        self.membership = ClusterMembership(self, registry, runtime.entropy, image_age)
 
     # -- what is known
 

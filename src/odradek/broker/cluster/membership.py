@@ -36,6 +36,7 @@ from odradek.runtime.ports import Entropy
 from odradek.telemetry import events
 
 if TYPE_CHECKING:
+    from odradek.broker.cluster.image_age import ImageAge
     from odradek.net import peer_connection
     from odradek.protocol.messages.cluster import cluster_sync
 else:
@@ -97,7 +98,15 @@ class JoiningDisk(Protocol):
 class ClusterMembership:
     """Used on the event loop only. `join`, later `leave` if others are to take over, and `close`."""
 
-    def __init__(self, cluster: MembershipLink, registry: Registry, entropy: Entropy) -> None:
+    def __init__(
+        self,
+        cluster: MembershipLink,
+        registry: Registry,
+        entropy: Entropy,
+        image_age: ImageAge | None = None,
+    ) -> None:
+        """`image_age` hears how new the image is, where that matters."""
+        self._image_age = image_age
         self._cluster = cluster
         self._registry = registry
         self._entropy = entropy
@@ -340,9 +349,11 @@ class ClusterMembership:
                 await self._news.wait()
                 continue
             try:
+                asked = self._now_known()
                 response = await self._news_of(controller)
                 if response is not None:
                     await self._apply_with_heartbeats(response)
+                    await self._confirm_age(response, *asked)
             except UpdateDoesNotFit:
                 self._has_applied = False
             except OdradekError as error:
@@ -353,6 +364,24 @@ class ClusterMembership:
                 await pause.rest()
             else:
                 pause.over()
+
+    def _now_known(self) -> tuple[float, int]:
+        """The time, and the version that is decided by then as far as this process knows."""
+        asked_s = 0.0 if self._image_age is None else self._image_age.now()
+        return asked_s, -1 if self.controller is None else self.controller.latest.version
+
+    async def _confirm_age(self, response: SyncAnswer, asked_s: float, decided_version: int) -> None:
+        """What was answered is applied: the image is as new as the question. That of a controller here is as new as the
+        registry's word that it is in office."""
+        if self._image_age is None:
+            return
+        image, own = self._cluster.image, self.controller
+        wanted = response.controller_epoch, max(response.version, decided_version)
+        if (image.controller_epoch, image.version) < wanted:
+            return
+        if own is not None and response.controller_epoch == own.epoch:
+            await own.confirm_office()
+        self._image_age.heard(asked_s)
 
     async def _apply_with_heartbeats(self, response: SyncAnswer) -> None:
         """However long it takes to open what an image brings, the controller hears that this broker lives."""

@@ -48,6 +48,7 @@ else:
     delegation = lazy("odradek.broker.security.delegation")
     session = lazy("odradek.security.sasl.session")
 
+_NONCE_BYTES: Final = 24
 _log = events.get("security")
 CERTIFICATES_LOOK_SECONDS: Final = 5.0
 KEYS_LOOK_SECONDS: Final = 1.0
@@ -171,7 +172,7 @@ class SecureListeners:
         certificates = self._certificates.get(name)
         return outgoing_security.OutgoingSecurity(
             context=None if certificates is None else (lambda: certificates.client_context),
-            login=outgoing_security.broker_login(security) if security.uses_sasl else None,
+            login=outgoing_security.broker_login(security, self._nonce) if security.uses_sasl else None,
             handshake_s=security.ssl.handshake_timeout_ms / 1000,
         )
 
@@ -183,6 +184,9 @@ class SecureListeners:
         first = credentials.first_users(text, self._random_bytes)
         await cluster.controller.alter(SCRAM_USERS, lambda before: before if before.users else first)
         _log.info("first_users_made", users=sorted(first.users))
+
+    def _nonce(self) -> str:
+        return self._random_bytes(_NONCE_BYTES).hex()
 
     def _random_bytes(self, count: int) -> bytes:
         parts = b"".join(self._runtime.entropy.uuid().bytes for _ in range(count // 16 + 1))

@@ -36,6 +36,7 @@ _FREE_PORT_WORDS: Final = """
 the system chooses the port: write the one of the line "ready HOST:PORT" for PORT, and as bootstrap.servers in client.properties
 """
 _SCRAM_MODULE: Final = "org.apache.kafka.common.security.scram.ScramLoginModule"
+_RULES_AGE_MS: Final = "30000"
 _AUTHORIZER: Final = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
 
 
@@ -97,6 +98,7 @@ def _server_settings(place: Path, passwords: Mapping[str, str]) -> dict[str, str
         "odradek.scram.first.users": users,
         "authorizer.class.name": _AUTHORIZER,
         "super.users": f"User:{ADMIN};User:{BROKER}",
+        "odradek.access.max.age.ms": _RULES_AGE_MS,
     }
 
 

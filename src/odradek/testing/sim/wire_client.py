@@ -6,6 +6,7 @@ import asyncio
 from collections import deque
 from typing import Final, TypeVar, cast
 
+from odradek.net.outgoing_security import LoginCredentials, log_in
 from odradek.protocol import (
     FrameReader,
     Message,
@@ -14,9 +15,16 @@ from odradek.protocol import (
     decode_response,
     encode_request,
 )
+from odradek.protocol.messages.security.sasl_authenticate import (
+    SaslAuthenticateRequest,
+    SaslAuthenticateResponse,
+)
+from odradek.protocol.messages.security.sasl_handshake import SaslHandshakeResponse
 
 ANSWER_S_MAX: Final = 10.0
 _FRAME_BYTES_MAX: Final = 16 << 20
+_HANDSHAKE_VERSION: Final = 1
+_AUTHENTICATE_VERSION: Final = 2
 M = TypeVar("M", bound=Message)
 
 
@@ -31,13 +39,31 @@ class WireClient(asyncio.BufferedProtocol):
         self._transport: asyncio.Transport | None = None
 
     @classmethod
-    async def connect(cls, host: str, port: int, *, api_timeout_s: float = ANSWER_S_MAX) -> WireClient:
-        """`api_timeout_s` bounds the wait for the connection, and for each answer."""
+    async def connect(
+        cls,
+        host: str,
+        port: int,
+        *,
+        api_timeout_s: float = ANSWER_S_MAX,
+        login: LoginCredentials | None = None,
+    ) -> WireClient:
+        """`api_timeout_s` bounds the wait for the connection, and for each answer. LoginFailed."""
         async with asyncio.timeout(api_timeout_s):
             _, client = await asyncio.get_running_loop().create_connection(
                 lambda: cls(api_timeout_s), host, port
             )
+        if login is not None:
+            try:
+                await log_in(client._send_login, login, host)
+            except BaseException:
+                client.close()
+                raise
         return client
+
+    async def _send_login(self, request: Message) -> Message:
+        if isinstance(request, SaslAuthenticateRequest):
+            return await self.call(request, _AUTHENTICATE_VERSION, SaslAuthenticateResponse)
+        return await self.call(request, _HANDSHAKE_VERSION, SaslHandshakeResponse)
 
     def send(self, request: Message, version: int) -> asyncio.Future[Message]:
         """Send now; the future is the answer."""

@@ -21,7 +21,12 @@ async def handle(
     connection, broker_id = context.connection, BrokerId(request.broker_id)
     lost = partial(broker.cluster.lost_sight_of, broker_id, request.broker_epoch)
     connection.on_finished[CLUSTER_SYNC] = connection.on_lost[CLUSTER_SYNC] = lost
+    image_age = broker.cluster.image_age
     try:
+        if image_age is not None and image_age.is_over:
+            raise KafkaError(
+                ErrorCode.NOT_CONTROLLER, "the registry has not confirmed this controller lately"
+            )
         response = await broker.controller.sync(
             _report(request), max_wait_s=min(max(request.max_wait_ms, 0), _WAIT_MS_MAX) / 1000
         )

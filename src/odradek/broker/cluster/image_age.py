@@ -1,0 +1,42 @@
+"""How old this broker's image of the cluster may be where access rules decide: `odradek.access.max.age.ms`.
+
+A rule that is taken away must not count for ever at a broker that is cut off and does not hear of it. Half of the time is for
+the way from the registry to the controller, which confirms its office, and half for the way from the controller to this
+broker. A broker over its half serves super users only. A controller over its half gives no image.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from odradek.config.access import AccessConfig
+
+
+class ImageAge:
+    """Used on the event loop only. `now` is monotonic, in seconds."""
+
+    def __init__(self, now: Callable[[], float], *, max_s: float) -> None:
+        self.now: Final = now
+        self._half_s = max_s / 2
+        self._known_s = now()
+
+    def heard(self, asked_s: float) -> None:
+        """The image is as new as the answer to a question of this time."""
+        self._known_s = max(self._known_s, asked_s)
+
+    @property
+    def age_s(self) -> float:
+        """What happened before is known."""
+        return self.now() - self._known_s
+
+    @property
+    def is_over(self) -> bool:
+        return self.age_s > self._half_s
+
+
+def bounded_age(config: AccessConfig, now: Callable[[], float]) -> ImageAge | None:
+    """None where no access rules decide, or where they count for ever."""
+    max_ms = config.odradek_access_max_age_ms
+    return ImageAge(now, max_s=max_ms / 1000) if max_ms and config.authorizer_class_name else None
