@@ -34,6 +34,7 @@ from odradek.sql.language.statements import (
     AlterSource,
     AssertSource,
     ColumnDefinition,
+    CreateArchive,
     CreateAsSelect,
     CreateFunction,
     CreateSource,
@@ -48,7 +49,14 @@ from odradek.sql.language.statements import (
     Statement,
 )
 from odradek.sql.planning.building import source_formats
-from odradek.sql.planning.plan import SINK_PROPERTIES, checked_properties, count_of, formats_of, plan
+from odradek.sql.planning.plan import (
+    SINK_PROPERTIES,
+    archive_refusal,
+    checked_properties,
+    count_of,
+    formats_of,
+    plan,
+)
 from odradek.sql.planning.timestamps import milliseconds
 from odradek.sql.types import parse_type
 from odradek.sql.user_functions import create_function, drop_function
@@ -81,6 +89,8 @@ def apply(catalog: SqlCatalog, statement: Statement, number: int) -> AppliedChan
             return _drop_source(catalog, statement)
         case AlterSource():
             return _alter_source(catalog, statement)
+        case CreateArchive():
+            raise archive_refusal(catalog, statement)
         case CreateType():
             return _create_type(catalog, statement)
         case DropType():

@@ -154,7 +154,11 @@ def test_queries_go_on_exactly_once_after_kills_and_without_their_directory(
             " WITH (KAFKA_TOPIC='sql-orders', VALUE_FORMAT='JSON', PARTITIONS=1);"
             " INSERT INTO sql_orders VALUES ('customer-0', 0); INSERT INTO sql_orders VALUES ('customer-1', 1);"
         )
-        client.execute("CREATE STREAM sql_late AS SELECT customer, amount FROM sql_orders;")
+        client.execute(
+            "CREATE STREAM sql_watched (customer STRING KEY, amount INT)"
+            " WITH (KAFKA_TOPIC='sql-orders', VALUE_FORMAT='JSON', BAD='sql-dead');"
+            " CREATE STREAM sql_late AS SELECT customer, amount FROM sql_watched;"
+        )
         client.execute(
             "CREATE TABLE sql_totals AS SELECT customer, COUNT(*) AS n, SUM(amount) AS total FROM sql_orders"
             " GROUP BY customer;",
@@ -162,6 +166,8 @@ def test_queries_go_on_exactly_once_after_kills_and_without_their_directory(
         )
         with Orders(servers) as orders:
             seen = wait_for(lambda: counted(client), lambda count: count > 100)
+            with Producer(servers) as producer:  # no query dies of it: it is left out, or goes to BAD
+                producer.send("sql-orders", b"no JSON", key=b"customer-0")
             with client.query("SELECT UCASE(customer) AS who FROM sql_totals EMIT CHANGES LIMIT 3;") as query:
                 assert {who for (who,) in query} <= {f"CUSTOMER-{number}" for number in range(CUSTOMERS)}
 
@@ -190,6 +196,7 @@ def test_queries_go_on_exactly_once_after_kills_and_without_their_directory(
                 # a query that began at the end of its stream, as SELECT does unless auto.offset.reset says earliest
                 late = committed(servers, "SQL_LATE", len(numbers) - 2)
                 assert late == [b'{"AMOUNT":%d}' % number for number in numbers[2:]]
+                assert committed(servers, "sql-dead", 1) == [b"no JSON"]
                 (listed, _) = client.execute("SHOW QUERIES;")[0]["queries"]
                 assert re.fullmatch(r"C[ST]AS_SQL_(LATE|TOTALS)_\d+", listed["id"])
                 ended = client.execute("TERMINATE ALL; DROP TABLE sql_totals DELETE TOPIC; SHOW QUERIES;")[-1]

@@ -98,6 +98,33 @@ def test_a_table_is_asked_by_key_and_in_full(client: RestClient, servers: str) -
     assert rows("SELECT * FROM users WHERE id = 9;") == []
 
 
+@pytest.mark.parametrize(
+    ("where", "expected"),
+    [
+        ("id IN (SELECT owner FROM pets WHERE legs = 4)", [1, 3]),
+        ("id NOT IN (SELECT owner FROM pets WHERE legs = 4)", [2]),
+        ("name IN (SELECT name FROM pets) OR id = 2", [2, 3]),
+        ("id IN (SELECT owner FROM pets WHERE legs > 90)", []),
+        ("NOT (id IN (SELECT owner FROM pets WHERE legs > 90))", [1, 2, 3]),
+        ("id IN (SELECT owner FROM pets WHERE name IN (SELECT name FROM people))", [1]),
+    ],
+)
+def test_a_pull_query_has_subqueries_in_its_condition(
+    client: RestClient, where: str, expected: list[int]
+) -> None:
+    client.execute(
+        "CREATE TABLE IF NOT EXISTS people (id BIGINT PRIMARY KEY, name STRING)"
+        " WITH (KAFKA_TOPIC='people', VALUE_FORMAT='JSON', PARTITIONS=1);"
+        " CREATE TABLE IF NOT EXISTS pets (pet STRING PRIMARY KEY, owner BIGINT, name STRING, legs INT)"
+        " WITH (KAFKA_TOPIC='pets', VALUE_FORMAT='JSON', PARTITIONS=1);"
+        " INSERT INTO people VALUES (1, 'Ann'); INSERT INTO people VALUES (2, 'Bob'); INSERT INTO people VALUES (3, 'Rex');"
+        " INSERT INTO pets VALUES ('a', 1, 'Rex', 4); INSERT INTO pets VALUES ('b', 3, 'Tom', 4);"
+        " INSERT INTO pets VALUES ('c', 2, 'Bird', 2);"
+    )
+    with client.query(f"SELECT id FROM people WHERE {where};") as query:
+        assert sorted(row[0] for row in query) == expected
+
+
 def test_a_push_query_is_ended_by_its_id(client: RestClient) -> None:
     client.execute(
         "CREATE STREAM ticks (n INT) WITH (KAFKA_TOPIC='ticks', VALUE_FORMAT='DELIMITED', PARTITIONS=1);"
@@ -134,6 +161,9 @@ def test_print_shows_records(client: RestClient) -> None:
         ("CREATE FUNCTION f(a INT) RETURNS INT AS $$ 1 $$;", 40001, "switched off"),
         ("ASSERT TOPIC absent TIMEOUT 0 SECONDS;", 41700, "does not exist"),
         ("ASSERT STREAM nothing;", 40001, "NOTHING does not exist"),
+        ("CREATE ARCHIVE a AS SELECT * FROM nothing;", 40001, "NOTHING does not exist"),
+        ("SHOW CONNECTORS;", 40001, "connectors are not supported"),
+        ("ALTER SYSTEM 'auto.offset.reset' = 'earliest';", 40001, "not supported yet"),
     ],
 )
 def test_what_is_refused(client: RestClient, text: str, code: int, says: str) -> None:

@@ -198,7 +198,11 @@ class ExpressionCompiler:
 
     def in_list(self, tree: exp.In) -> TypedText:
         if tree.args.get("query"):
-            raise SqlError("IN needs a list of values; a subquery is not supported there")
+            raise SqlError(
+                "IN (SELECT …) is a condition of WHERE on its own, or between ANDs",
+                position_of(tree),
+                "Write a LEFT JOIN with the table for anything else.",
+            )
         pairs = [self._compared(tree.this, value, "=") for value in tree.expressions]
         equal = " or ".join(f"coalesce({left} = {right}, false)" for left, right in pairs)
         return TypedText(f"({equal})", BOOLEAN)

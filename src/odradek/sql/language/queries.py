@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
@@ -87,7 +88,7 @@ class WindowClause:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Query:
-    """`emit` None: a pull query, or a persistent query, which emits changes."""
+    """`emit` None: a pull query, or a persistent query, which emits changes. `subqueries`: those of WHERE, by `subquery_of`."""
 
     select: tuple[SelectExpression | SelectStar, ...]
     relation: Relation
@@ -98,4 +99,41 @@ class Query:
     having: Expression | None = None
     emit: Literal["changes", "final"] | None = None
     limit: int | None = None
+    subqueries: tuple[Query, ...] = ()
     position: Position
+
+
+def mark_subquery(tree: exp.In, number: int) -> None:
+    """What stands in the brackets of an IN is the subquery of that number."""
+    tree.set("expressions", [])
+    tree.set("query", exp.Placeholder(this=str(number)))
+
+
+def subquery_of(tree: exp.Expr) -> int | None:
+    """The number of the subquery of an IN; None of any other expression."""
+    query = tree.args.get("query") if isinstance(tree, exp.In) else None
+    return int(query.name) if isinstance(query, exp.Placeholder) else None
+
+
+def with_members(where: Expression, members: Sequence[Sequence[object]]) -> Expression:
+    """A condition with constants in place of its subqueries."""
+    changed = where.copy()
+    for tree in list(changed.find_all(exp.In)):
+        number = subquery_of(tree)
+        if number is None:
+            continue
+        tree.set("query", None)
+        tree.set("expressions", [exp.convert(value) for value in members[number]])
+        if not members[number]:
+            nothing = exp.false()
+            if tree is changed:
+                return nothing
+            tree.replace(nothing)
+    return changed
+
+
+def conjuncts(tree: exp.Expr) -> list[exp.Expr]:
+    """The parts between ANDs."""
+    if isinstance(tree, exp.And):
+        return [*conjuncts(tree.this), *conjuncts(tree.expression)]
+    return conjuncts(tree.this) if isinstance(tree, exp.Paren) else [tree]

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Final, Literal
 
-from sqlglot import Token, exp
+from sqlglot import Token, TokenType, exp
 
 from odradek.sql.errors import Position, SqlError
-from odradek.sql.language.dialect import expression_of, place
+from odradek.sql.language.dialect import expression_of, place, position_of
 from odradek.sql.language.queries import (
     JoinRelation,
     JoinType,
@@ -19,9 +19,12 @@ from odradek.sql.language.queries import (
     SubqueryRelation,
     WindowClause,
     Within,
+    mark_subquery,
 )
 from odradek.sql.language.reading import StatementReader
 
+_SUBQUERY: Final = "\0 subquery "
+"""No name of a user begins so."""
 _WINDOWS: Final = ("TUMBLING", "HOPPING", "SESSION")
 _ELSEWHERE: Final = {
     "ORDER": "ORDER BY is not for streams: records come in their own order; TOPK says the largest values",
@@ -87,7 +90,7 @@ class QueryReader:
         reader.expect("FROM")
         relation = self._relation()
         window = self._window() if reader.follows("WINDOW") else None
-        where = self._clause("WHERE")
+        where, subqueries = self._where()
         group_by = self._expressions("GROUP", "BY")
         if window is None and reader.follows("WINDOW"):
             window = self._window()
@@ -109,8 +112,45 @@ class QueryReader:
             having=having,
             emit=emit,
             limit=limit,
+            subqueries=subqueries,
             position=where_it_begins,
         )
+
+    def _where(self) -> tuple[exp.Expr | None, tuple[Query, ...]]:
+        """The condition, and its subqueries."""
+        queries: list[Query] = []
+
+        def without_subqueries(tokens: list[Token]) -> list[Token]:
+            kept: list[Token] = []
+            place_in_tokens = 0
+            while place_in_tokens < len(tokens):
+                token = tokens[place_in_tokens]
+                if token.token_type != TokenType.SELECT or not kept or kept[-1].text != "(":
+                    kept.append(token)
+                    place_in_tokens += 1
+                    continue
+                inner = StatementReader(tokens[place_in_tokens:], self._text)
+                queries.append(QueryReader(inner, self._text).query())
+                place_in_tokens += inner.index
+                name = f"{_SUBQUERY}{len(queries) - 1}"
+                kept.append(Token(TokenType.IDENTIFIER, name, token.line, token.col, token.start, token.end))
+            return kept
+
+        if not self._reader.accept("WHERE"):
+            return None, ()
+        condition = self._reader.expression(_begins_clause, without_subqueries)
+        for column in list(condition.find_all(exp.Column)):
+            if not column.name.startswith(_SUBQUERY):
+                continue
+            parent = column.parent
+            if not isinstance(parent, exp.In) or parent.expressions != [column]:
+                raise SqlError(
+                    "a subquery stands in FROM, or after IN",
+                    position_of(column),
+                    "Write a join for another comparison.",
+                )
+            mark_subquery(parent, int(column.name.removeprefix(_SUBQUERY)))
+        return condition, tuple(queries)
 
     def _clause(self, word: str) -> exp.Expr | None:
         return self._reader.expression(_begins_clause) if self._reader.accept(word) else None

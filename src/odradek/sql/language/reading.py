@@ -165,8 +165,12 @@ class StatementReader:
             self._next += 1
         return list(self._tokens[start : self._next])
 
-    def expression(self, ends_here: Callable[[StatementReader], bool]) -> exp.Expr:
-        """The expression up to there. It is not empty."""
+    def expression(
+        self,
+        ends_here: Callable[[StatementReader], bool],
+        prepare: Callable[[list[Token]], list[Token]] = list,
+    ) -> exp.Expr:
+        """The expression up to there. It is not empty. `prepare`: other tokens in place of these."""
         where = self.position()
         tokens = self.until(ends_here)
         if not tokens:
@@ -175,7 +179,7 @@ class StatementReader:
                 if self.at_end
                 else SqlError("an expression is needed here", where)
             )
-        tree = expression_of(tokens, self._text)
+        tree = expression_of(prepare(tokens), self._text)
         if isinstance(tree, exp.Alias):
             raise SqlError(
                 f"{tree.alias!r} is too much: a name for an expression stands in SELECT only",

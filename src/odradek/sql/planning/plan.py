@@ -10,7 +10,7 @@ from odradek.sql.analysis.casts import converted
 from odradek.sql.catalog import FormatInfo, SqlCatalog, SqlColumn, SqlSource, TimestampColumn, WindowInfo
 from odradek.sql.errors import SqlError, nearest
 from odradek.sql.formats import FORMAT_NAMES, RecordFormat, record_format
-from odradek.sql.language.queries import Query
+from odradek.sql.language.queries import NamedRelation, Query, SelectStar
 from odradek.sql.language.statements import (
     CreateArchive,
     CreateAsSelect,
@@ -130,10 +130,23 @@ def plan(catalog: SqlCatalog, statement: Statement) -> Plan:
         case SelectStatement(query=query):
             return select_plan(catalog, query)
         case CreateArchive():
-            raise SqlError(
-                "CREATE ARCHIVE is not supported yet", statement.position, "Use `odradek archive`."
-            )
+            raise archive_refusal(catalog, statement)
     raise SqlError("this statement has no query", statement.position)
+
+
+def archive_refusal(catalog: SqlCatalog, statement: CreateArchive) -> SqlError:
+    """Of CREATE ARCHIVE, with what to do in its place."""
+    problem = f"CREATE ARCHIVE {statement.name}: this server writes no archives"
+    return SqlError(problem, statement.position, _archive_command(catalog, statement.query))
+
+
+def _archive_command(catalog: SqlCatalog, query: Query) -> str:
+    relation = query.relation
+    is_whole = len(query.select) == 1 and isinstance(query.select[0], SelectStar) and query.where is None
+    if not isinstance(relation, NamedRelation) or not is_whole or query.group_by or query.partition_by:
+        return "Write CREATE STREAM … AS SELECT, and then `odradek archive run PATH --topic` with its topic."
+    topic = catalog.source(relation.name, relation.position).topic
+    return f"Run `odradek archive run PATH --topic {topic}` beside it."
 
 
 def select_plan(catalog: SqlCatalog, query: Query) -> Plan:

@@ -14,7 +14,7 @@ from odradek.sql.analysis.scope import NameScope, ScopedColumn, physical_name
 from odradek.sql.catalog import PSEUDO_COLUMNS, SqlCatalog, SqlColumn, SqlSource, WindowInfo
 from odradek.sql.errors import Position, SqlError
 from odradek.sql.language.dialect import position_of
-from odradek.sql.language.queries import Query, SelectExpression, SelectStar
+from odradek.sql.language.queries import Query, SelectExpression, SelectStar, conjuncts, subquery_of
 from odradek.sql.planning.relations import KeyColumn, RelationPlanner, RelationShape
 from odradek.sql.planning.steps import (
     NO_COLUMN,
@@ -44,6 +44,8 @@ class QueryPlan:
     value: tuple[OutputColumn, ...]
     window: WindowInfo | None
     sources: tuple[SqlSource, ...]
+    selected_key: tuple[str | None, ...]
+    """The name of each key column in the projection; None of a column that is not selected."""
 
     @property
     def is_table(self) -> bool:
@@ -76,9 +78,10 @@ class QueryPlanner:
 
     def plan(self) -> QueryPlan:
         query = self._query
-        shape = RelationPlanner(self._catalog, query).plan(query.relation)
+        relations = RelationPlanner(self._catalog, query, self._plan_subquery)
+        shape = relations.plan(query.relation)
         if query.where is not None:
-            shape = self._filtered(shape, query.where, "WHERE")
+            shape = self._where(relations, shape, query.where)
         items = list(self._items(shape))
         aggregates = [selection for selection in items if self._has_aggregate(selection.tree)]
         if query.group_by:
@@ -101,6 +104,29 @@ class QueryPlanner:
         if query.partition_by:
             shape = self._partitioned(shape)
         return self._selected(shape, items, ExpressionCompiler(scope=shape.scope, catalog=self._catalog))
+
+    def _plan_subquery(self, query: Query) -> QueryPlan:
+        return QueryPlanner(self._catalog, query, needs_key=False).plan()
+
+    def _where(self, relations: RelationPlanner, shape: RelationShape, condition: exp.Expr) -> RelationShape:
+        """Conditions of a row, then those that need another table."""
+        members: list[tuple[exp.In, int, bool]] = []
+        others: list[exp.Expr] = []
+        for part in conjuncts(condition):
+            inner = part.this.unnest() if isinstance(part, exp.Not) else part
+            number = subquery_of(inner)
+            if number is None or not isinstance(inner, exp.In):
+                others.append(part)
+            else:
+                members.append((inner, number, inner is part))
+        if not members:
+            return self._filtered(shape, condition, "WHERE")
+        if others:
+            shape = self._filtered(shape, exp.and_(*others, copy=True), "WHERE")
+        for tree, number, is_in in members:
+            member = ExpressionCompiler(scope=shape.scope, catalog=self._catalog).typed(tree.this)
+            shape = relations.semi_join(shape, member, self._query.subqueries[number], is_in=is_in)
+        return shape
 
     def _filtered(self, shape: RelationShape, condition: exp.Expr, clause: str) -> RelationShape:
         compiler = ExpressionCompiler(scope=shape.scope, catalog=self._catalog)
@@ -193,7 +219,14 @@ class QueryPlanner:
             for place, (name, column) in enumerate(zip(names, shape.key, strict=True))
         )
         step = ProjectStep(inputs=(shape.step,), value=value_or_nothing(tuple(texts)))
-        return QueryPlan(step=step, key=key, value=tuple(value), window=shape.window, sources=shape.sources)
+        return QueryPlan(
+            step=step,
+            key=key,
+            value=tuple(value),
+            window=shape.window,
+            sources=shape.sources,
+            selected_key=tuple(names),
+        )
 
     def _made_up_name(self, taken: set[str | None]) -> str:
         while (name := f"KSQL_COL_{next(self._generated)}") in taken:

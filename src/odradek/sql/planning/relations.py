@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from itertools import count
-from typing import Final, Literal
+from typing import Final, Literal, Protocol
 
 from sqlglot import exp
 
@@ -13,10 +14,23 @@ from odradek.sql.analysis.scope import NameScope, ScopedColumn, physical_name
 from odradek.sql.catalog import SqlCatalog, SqlColumn, SqlSource, WindowInfo
 from odradek.sql.errors import Position, SqlError
 from odradek.sql.language.queries import JoinRelation, NamedRelation, Query, Relation, SubqueryRelation
-from odradek.sql.planning.steps import JoinStep, JoinWay, NamedColumn, ReadStep, RekeyStep, Step
+from odradek.sql.planning.steps import (
+    FilterStep,
+    JoinStep,
+    JoinWay,
+    NamedColumn,
+    OutputColumn,
+    ProjectStep,
+    ReadStep,
+    RekeyStep,
+    Step,
+    value_or_nothing,
+)
 from odradek.sql.types import BIGINT, INTEGER, SqlType
 
 _DAY_MS: Final = 86_400_000
+_DEPTH_MAX: Final = 2
+"""Spark 4.3 copies an expression into the one that uses it: each query within a query multiplies them, up to gigabytes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,11 +62,37 @@ class RelationShape:
         return self.step.is_table
 
 
+class PlannedSubquery(Protocol):
+    """A query as a relation needs it."""
+
+    @property
+    def step(self) -> Step: ...
+
+    @property
+    def key(self) -> tuple[OutputColumn, ...]: ...
+
+    @property
+    def selected_key(self) -> tuple[str | None, ...]:
+        """The name of each key column in the projection; None of a column that is not selected."""
+
+    @property
+    def value(self) -> tuple[OutputColumn, ...]: ...
+
+    @property
+    def window(self) -> WindowInfo | None: ...
+
+    @property
+    def sources(self) -> tuple[SqlSource, ...]: ...
+
+
 class RelationPlanner:
     """Plans one FROM."""
 
-    def __init__(self, catalog: SqlCatalog, query: Query) -> None:
+    def __init__(
+        self, catalog: SqlCatalog, query: Query, plan_query: Callable[[Query], PlannedSubquery]
+    ) -> None:
         self._catalog = catalog
+        self._plan_query = plan_query
         self._numbers = count()
         self._used = _names_in(query)
 
@@ -60,11 +100,7 @@ class RelationPlanner:
         if isinstance(relation, JoinRelation):
             return self._join(relation)
         if isinstance(relation, SubqueryRelation):
-            raise SqlError(
-                "a subquery in FROM is not supported",
-                relation.position,
-                "Write it as CREATE STREAM … AS or CREATE TABLE … AS, and read that.",
-            )
+            return self._subquery(relation)
         return self._read(relation)
 
     def _read(self, relation: NamedRelation) -> RelationShape:
@@ -115,6 +151,102 @@ class RelationPlanner:
             window=source.window,
             sources=(source,),
         )
+
+    def _subquery(self, relation: SubqueryRelation) -> RelationShape:
+        query = relation.query
+        if query.emit is not None or query.limit is not None:
+            raise SqlError("EMIT and LIMIT are for the whole query, not for a subquery", query.position)
+        if _depth_of(query.relation) >= _DEPTH_MAX:
+            raise SqlError(
+                f"subqueries stand at most {_DEPTH_MAX} deep",
+                query.position,
+                "Write CREATE STREAM … AS or CREATE TABLE … AS of the inner ones, and read that.",
+            )
+        number = next(self._numbers)
+        alias = relation.alias or f"SUBQUERY_{number}"
+        planned = self._plan_query(query)
+        keys = {name for name in planned.selected_key if name is not None}
+        # The last step of a query is its projection: the columns get their new names there. Spark's plans grow with each more.
+        projection = planned.step
+        assert isinstance(projection, ProjectStep)
+        texts = dict(projection.value)
+        value = [NamedColumn(f"{output.column}_{number}", texts[output.column]) for output in planned.value]
+        columns = [
+            ScopedColumn(
+                source=alias,
+                name=output.name,
+                type=output.type,
+                text=f"{output.column}_{number}",
+                is_key=output.name in keys,
+            )
+            for output in planned.value
+        ]
+        bounds = (
+            [] if planned.window is None else [("WINDOWSTART", "window_start"), ("WINDOWEND", "window_end")]
+        )
+        known = {column.name for column in columns}
+        for name, text in [("ROWTIME", "_timestamp"), *bounds]:
+            if name in known or (name == "ROWTIME" and name not in self._used):
+                continue
+            value.append(NamedColumn(f"{name}_{number}", text))
+            columns.append(
+                ScopedColumn(source=alias, name=name, type=BIGINT, text=f"{name}_{number}", is_pseudo=True)
+            )
+        key = tuple(
+            KeyColumn(
+                name=column.name,
+                type=column.type,
+                texts=(f"key_{place}",) if name is None else (f"{physical_name(name)}_{number}",),
+                shown=column.name,
+            )
+            for place, (name, column) in enumerate(zip(planned.selected_key, planned.key, strict=True))
+        )
+        return RelationShape(
+            step=ProjectStep(inputs=projection.inputs, value=value_or_nothing(tuple(value))),
+            scope=NameScope(columns=tuple(columns), sources=(alias,)),
+            key=key,
+            window=planned.window,
+            sources=planned.sources,
+        )
+
+    def semi_join(
+        self, shape: RelationShape, member: TypedText, subquery: Query, *, is_in: bool
+    ) -> RelationShape:
+        """The rows whose `member` is, or is not, a key of the table that the subquery makes. SqlError when it makes none."""
+        made = self._subquery(SubqueryRelation(query=subquery, alias="", position=subquery.position))
+        columns = [column for column in made.scope.columns if not column.is_pseudo]
+        if len(columns) != 1:
+            raise SqlError(f"a subquery of IN has one column, not {len(columns)}", subquery.position)
+        text = columns[0].text
+        is_keyed = len(made.key) == 1 and text in made.key[0].texts and made.window is None
+        if not made.is_table or not is_keyed:
+            name = columns[0].name
+            raise SqlError(
+                f"a subquery of IN is a table with the key {name}",
+                subquery.position,
+                f"Write IN (SELECT {name} FROM … GROUP BY {name}), which makes one.",
+            )
+        if columns[0].type != member.type:
+            raise SqlError(
+                f"IN compares {member.type} with {columns[0].type}", subquery.position, "Write a CAST."
+            )
+        if shape.window is not None:
+            raise SqlError("IN (SELECT …) is not for windowed sources", subquery.position)
+        way: JoinWay = "inner" if is_in else "left"
+        step: Step
+        if shape.is_table:
+            on = None if _is_key(shape, member) else member.text
+            step = JoinStep(inputs=(shape.step, made.step), way=way, on=on)
+        else:
+            step = JoinStep(inputs=(_by(shape, member), made.step), way=way)
+        if not is_in:
+            absent = f"({member.text}) is not null and `{text}` is null"
+            step = FilterStep(inputs=(step,), condition=absent, written="NOT IN (SELECT …)")
+        if not shape.is_table and not _is_key(shape, member):
+            own_key = tuple(column.texts[0] for column in shape.key)
+            written = ", ".join(column.shown for column in shape.key) or "NULL"
+            step = RekeyStep(inputs=(step,), key=own_key, keeps_null=True, written=written)
+        return replace(shape, step=step, sources=shape.sources + made.sources)
 
     def _pseudo_columns(self, source: SqlSource) -> list[tuple[str, SqlType, str]]:
         """Those that the query uses; the bounds of windows always, as they are part of the key."""
@@ -288,6 +420,13 @@ class RelationPlanner:
             sources=left[0].sources + right[0].sources,
             is_join=True,
         )
+
+
+def _depth_of(relation: Relation) -> int:
+    """How many queries are within one another."""
+    if isinstance(relation, JoinRelation):
+        return max(_depth_of(relation.left), _depth_of(relation.right))
+    return 0 if isinstance(relation, NamedRelation) else 1 + _depth_of(relation.query.relation)
 
 
 def _is_key(shape: RelationShape, on: TypedText) -> bool:

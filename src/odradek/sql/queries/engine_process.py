@@ -91,6 +91,7 @@ class EngineCore:
             order.name,
             servers=order.servers,
             options=order.options,
+            on_error="skip",  # as ksqlDB: a record that cannot be read is left out, and the log says which
             spark=self._spark,
             starting=order.starting,
         )
@@ -102,6 +103,7 @@ class EngineCore:
             order.query_id,
             servers=order.servers,
             options=order.options,
+            on_error="skip",  # as ksqlDB: a record that cannot be read is left out, and the log says which
             spark=self._spark,
             starting=order.starting,
         )

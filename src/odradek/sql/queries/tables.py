@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from sqlglot import exp
 
-from odradek.sql.language.queries import Query
+from odradek.sql.language.queries import Query, conjuncts
 from odradek.sql.queries.answer import QueryAnswer
 from odradek.sql.queries.expressions import Row, constant
 from odradek.sql.queries.row_codec import UnreadableRecord
@@ -142,7 +142,7 @@ def _keys_of(where: exp.Expr | None, rows: SourceRows) -> list[bytes] | None:
     if where is None or len(rows.keys.columns) != 1:
         return None
     name, kind = rows.keys.columns[0]
-    for part in _conjuncts(where):
+    for part in conjuncts(where):
         constants: list[exp.Expr] | None = None
         if isinstance(part, exp.EQ):
             sides = (part.this, part.expression)
@@ -156,9 +156,3 @@ def _keys_of(where: exp.Expr | None, rows: SourceRows) -> list[bytes] | None:
         encoded = (rows.keys.encode([constant(member, kind)]) for member in constants)
         return sorted({key for key in encoded if key is not None})
     return None
-
-
-def _conjuncts(tree: exp.Expr) -> list[exp.Expr]:
-    if isinstance(tree, exp.And):
-        return [*_conjuncts(tree.this), *_conjuncts(tree.expression)]
-    return _conjuncts(tree.this) if isinstance(tree, exp.Paren) else [tree]

@@ -6,7 +6,7 @@ import asyncio
 import json
 import os
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from importlib import metadata
 from pathlib import Path
 from typing import Any, Final
@@ -20,7 +20,7 @@ from odradek.sql import changes
 from odradek.sql.catalog import Catalog, Source, WindowInfo
 from odradek.sql.errors import SqlError
 from odradek.sql.language.parsing import parse
-from odradek.sql.language.queries import NamedRelation
+from odradek.sql.language.queries import NamedRelation, Query, with_members
 from odradek.sql.language.statements import PrintTopic, SelectStatement
 from odradek.sql.planning import select_plan
 from odradek.sql.queries.answer import AnswerColumn, QueryAnswer
@@ -47,6 +47,7 @@ from odradek.telemetry import events
 
 _log = events.get("sql")
 _IDLE_S: Final = 10.0
+_MEMBERS_MAX: Final = 10_000
 RESET: Final = "auto.offset.reset"
 
 
@@ -247,7 +248,7 @@ class SqlServer:
     async def _select(self, statement: SelectStatement, properties: Mapping[str, str]) -> QueryAnswer:
         query = statement.query
         if query.emit is None:
-            return await self._pull(statement)
+            return await self._pull(query)
         if query.emit == "changes" and isinstance(query.relation, NamedRelation):
             source = self.catalog.source(query.relation.name, query.relation.position)
             try:
@@ -270,11 +271,40 @@ class SqlServer:
                 )
         return await self._push(statement, properties)
 
-    async def _pull(self, statement: SelectStatement) -> QueryAnswer:
-        query = statement.query
-        if not isinstance(query.relation, NamedRelation):
-            raise SqlError("Pull queries don't support JOIN clauses.", query.position, "Write EMIT CHANGES.")
-        source = self.catalog.source(query.relation.name, query.relation.position)
+    async def _with_members(self, query: Query) -> Query:
+        """The query with what its subqueries say now in their place. SqlError when they say too much."""
+        if query.where is None or not query.subqueries:
+            return query
+        members = []
+        for subquery in query.subqueries:
+            pulled_query = await self._pull(subquery)
+            if len(pulled_query.columns) != 1:
+                raise SqlError(
+                    f"a subquery of IN has one column, not {len(pulled_query.columns)}", subquery.position
+                )
+            values: dict[Any, None] = {}
+            try:
+                async for batch in pulled_query.rows:
+                    values |= dict.fromkeys(value for (value,) in batch)
+                    if len(values) > _MEMBERS_MAX:
+                        raise SqlError(
+                            f"a subquery of IN has more than {_MEMBERS_MAX} values", subquery.position
+                        )
+            finally:
+                await pulled_query.close()
+            members.append(list(values))
+        return replace(query, where=with_members(query.where, members), subqueries=())
+
+    async def _pull(self, query: Query) -> QueryAnswer:
+        relation = query.relation
+        if not isinstance(relation, NamedRelation):
+            raise SqlError(
+                "Pull queries don't support JOIN clauses, and read one stream or table.",
+                query.position,
+                "Write EMIT CHANGES.",
+            )
+        query = await self._with_members(query)
+        source = self.catalog.source(relation.name, relation.position)
         try:
             rows = SourceRows.of(source)
             chosen = selection(query, rows, with_place=not source.is_table)

@@ -355,6 +355,7 @@ class Statements:
 _COMMANDS: Final = (
     language.CreateSource,
     language.CreateAsSelect,
+    language.CreateArchive,
     language.InsertIntoSelect,
     language.DropSource,
     language.AlterSource,

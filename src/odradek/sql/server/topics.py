@@ -59,9 +59,11 @@ class SourceTopics:
             )
 
     async def ensure_declared(self, source: Source) -> None:
-        """Make the topic of CREATE STREAM or TABLE if PARTITIONS says how. Idempotent."""
+        """Make the topic of CREATE STREAM or TABLE if PARTITIONS says how, and that of its dead letters. Idempotent."""
         if source.partitions is not None:
             await self._make(source, source.partitions)
+        if source.bad is not None:
+            await self._create(NewTopic(source.bad, 1))
 
     async def ensure_sink(self, sink: Source, first: Source) -> None:
         """Of a query: with as many partitions as what it reads first, unless WITH says another number."""
@@ -74,7 +76,9 @@ class SourceTopics:
         configs = {}
         if source.is_table:
             configs["cleanup.policy"] = "compact" if source.window is None else "compact,delete"
-        topic = NewTopic(source.topic, partitions, source.replicas or -1, configs=configs)
+        await self._create(NewTopic(source.topic, partitions, source.replicas or -1, configs=configs))
+
+    async def _create(self, topic: NewTopic) -> None:
         async with self._admin() as admin:
             try:
                 await admin.create_topics([topic])
