@@ -115,6 +115,15 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     session.stop()
 
 
+@pytest.fixture(autouse=True)
+def _session_is_active(request: pytest.FixtureRequest) -> None:
+    """Spark looks for the data sources of Python in the active session: other tests make sessions of their own."""
+    if "spark" in request.fixturenames:
+        session = request.getfixturevalue("spark")
+        sessions = session._jvm.org.apache.spark.sql.classic.SparkSession
+        sessions.setActiveSession(session._jsparkSession)
+
+
 @dataclass
 class Topic:
     """A topic of one test."""
