@@ -37,6 +37,11 @@ from odradek.protocol.messages.share.describe_share_group_offsets import (
     DescribeShareGroupOffsetsRequestGroup,
     DescribeShareGroupOffsetsRequestTopic,
 )
+from odradek.protocol.messages.share.initialize_share_group_state import (
+    InitializeShareGroupStateRequest,
+    InitializeStateData,
+    PartitionData,
+)
 from odradek.protocol.messages.share.share_acknowledge import AcknowledgementBatch as Said
 from odradek.protocol.messages.share.share_acknowledge import (
     AcknowledgePartition,
@@ -435,6 +440,20 @@ async def test_offsets_are_shown_in_every_version_set_and_deleted(wire: Any, ver
     )
     assert (await wire.call("DeleteShareGroupOffsets", 0, request)).responses[0].error_code == 0
     assert await start_offset(wire, version) == -1
+
+
+async def test_a_group_never_begins_at_an_offset_whose_lag_is_no_number(wire: Any) -> None:
+    await wire.produce("t", [b"a"])
+    topic_id = await id_of(wire, "t")
+    anne = Member(wire, ANNE, topic_id)
+    await beat(wire, ANNE, 0, "t")
+    assert await anne.acquired() == [(0, 0, 1)]
+    begun = PartitionData(partition=0, state_epoch=7, start_offset=-(2**63))
+    state = InitializeStateData(topic_id=topic_id, partitions=[begun])
+    request = InitializeShareGroupStateRequest(group_id="g", topics=[state])
+    response = await wire.call("InitializeShareGroupState", 0, request)
+    assert response.results[0].partitions[0].error_code == ErrorCode.INVALID_REQUEST
+    assert await start_offset(wire) == 0
 
 
 async def alter(wire: Any, offset: int) -> Any:

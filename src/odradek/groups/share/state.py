@@ -104,7 +104,8 @@ class ShareStates:
         self, now: Moment, *, place: SharePlace, state_epoch: int, start_offset: int
     ) -> Outcome[None]:
         """Begin at an offset, whatever was there before. FENCED_STATE_EPOCH unless the epoch is newer than the one that is
-        there; the same word again does no harm."""
+        there; the same word again does no harm. INVALID_REQUEST for an offset that no partition has."""
+        _check_start(start_offset)
         before = self._states.get(place)
         if before is not None and state_epoch <= before.state_epoch:
             is_same = state_epoch == before.state_epoch
@@ -262,8 +263,12 @@ def _check_batches(change: StateChange) -> None:
                 f"cannot follow offset {free_from - 1}",
             )
         free_from = batch.last_offset + 1
-    if change.start_offset < UNKNOWN_OFFSET:
-        raise KafkaError(ErrorCode.INVALID_REQUEST, f"{change.start_offset} is no start offset")
+    _check_start(change.start_offset)
+
+
+def _check_start(start_offset: int) -> None:
+    if start_offset < UNKNOWN_OFFSET:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, f"{start_offset} is no start offset")
 
 
 def _check_leader(state: ShareState, leader_epoch: int) -> None:

@@ -187,3 +187,11 @@ def test_batches_that_cannot_be_are_refused(batches: list[StateBatch]) -> None:
     with pytest.raises(KafkaError) as refused:
         log.write(0, *batches, epoch=epoch)
     assert refused.value.code is ErrorCode.INVALID_REQUEST
+
+
+@pytest.mark.parametrize("start_offset", [-2, -(2**63)])
+def test_a_group_cannot_begin_at_an_offset_that_no_partition_has(start_offset: int) -> None:
+    log = Log()
+    with pytest.raises(KafkaError) as refused:
+        log.begin(start_offset)
+    assert refused.value.code is ErrorCode.INVALID_REQUEST
