@@ -15,8 +15,8 @@ from uuid import uuid4
 import pytest
 from tests.hostile.frames import Shape, depth_of, filled
 
+from odradek.broker.collector import keep_collections_small
 from odradek.broker.handlers import Handlers
-from odradek.broker.process import keep_collections_small
 from odradek.broker.share.state_store import shard_key
 from odradek.groups.share.state_formats import SharePlace
 from odradek.model.errors import ErrorCode

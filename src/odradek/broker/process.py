@@ -6,11 +6,12 @@ import asyncio
 import gc
 import signal
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from functools import partial
 from typing import Final
 
 from odradek.broker.app import Broker
+from odradek.broker.collector import SurvivorFreezer, keep_collections_small
 from odradek.config.broker import BrokerConfig
 from odradek.model.errors import OdradekError
 from odradek.runtime.real import real_runtime
@@ -18,15 +19,9 @@ from odradek.runtime.real_process import raise_limit
 from odradek.telemetry import events
 
 _log = events.get("broker")
-_WHOLE_COLLECTIONS_AFTER: Final = 10
-"""Python's own."""
-_WHOLE_COLLECTIONS_NEVER: Final = 1 << 30
-_OLDEST_GENERATION: Final = 2
 _SWITCH_SECONDS: Final = 0.005
 """Python's own."""
 _BUSY_SWITCH_SECONDS: Final = 0.001
-_LOOK_AGAIN: Final = 1.25
-"""So many times the blocks of the last look at everything."""
 
 
 def run(
@@ -52,7 +47,8 @@ def run(
 
 
 async def _serve(config: BrokerConfig, lifeline: int | None) -> int:
-    broker = Broker(config, real_runtime(threads=config.server.num_io_threads))
+    runtime = real_runtime(threads=config.server.num_io_threads)
+    broker = Broker(config, runtime)
     stopping = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -73,7 +69,9 @@ async def _serve(config: BrokerConfig, lifeline: int | None) -> int:
         stopped.cancel()
         failed.cancel()
         return 1
-    aside = SurvivorFreezer()
+    aside = SurvivorFreezer(
+        now=runtime.clock.monotonic, partition_count=lambda: len(broker.context.replicas.partitions)
+    )
     try:
         print(f"ready {broker.address}", flush=True)  # noqa: T201 - the contract with the parent process
         # What was imported and built so far lives as long as the process: keep the collector away from it.
@@ -123,44 +121,3 @@ def pace_memory(broker: Broker, is_busy: bool) -> None:
     sys.setswitchinterval(_BUSY_SWITCH_SECONDS if is_busy else _SWITCH_SECONDS)
     if not is_busy:
         broker.background.return_free_memory()
-
-
-def keep_collections_small(is_busy: bool) -> None:
-    """While large requests are served, the collector looks at young objects only.
-
-    A look at all takes 50 ms for each 100,000 objects, and what is read from a frame, or will be written to one, has no cycles.
-    """
-    young, middle, old = gc.get_threshold()
-    if is_busy:
-        gc.set_threshold(young, middle, _WHOLE_COLLECTIONS_NEVER)
-    elif old == _WHOLE_COLLECTIONS_NEVER:
-        gc.set_threshold(young, middle, _WHOLE_COLLECTIONS_AFTER)
-
-
-class SurvivorFreezer:
-    """A callback of the collector: what survives a full collection is put aside (`gc.freeze`), so the next one looks at what is
-    newer.
-
-    A look at everything takes 50 ms for each 100,000 objects, and a broker of 10,000 partitions has 700,000. What is put aside
-    is freed when nothing refers to it, as before; only a cycle that becomes garbage stays. What comes and goes has none
-    (`tests/scenarios/lifetimes`). Everything is looked at again, all the same, when there is a quarter more than the last time.
-    """
-
-    def __init__(self, blocks: Callable[[], int] = sys.getallocatedblocks) -> None:
-        self._blocks = blocks
-        self._known_blocks = blocks()
-        self._is_whole = False
-
-    def __call__(self, phase: str, info: Mapping[str, int]) -> None:
-        if phase != "stop" or info["generation"] != _OLDEST_GENERATION:
-            return
-        blocks = self._blocks()
-        if self._is_whole:
-            self._known_blocks = blocks
-            self._is_whole = False
-        elif blocks > _LOOK_AGAIN * self._known_blocks:
-            gc.unfreeze()
-            self._is_whole = True
-            return
-        self._known_blocks = min(self._known_blocks, blocks)
-        gc.freeze()

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from odradek.broker.process import SurvivorFreezer
+from odradek.broker.collector import SurvivorFreezer
 
 
 class Node:
@@ -28,15 +28,23 @@ class Heap:
 
     def __init__(self) -> None:
         self.blocks = 1000
+        self.partition_count = 0
+        self.seconds = 0.0
 
     def __call__(self) -> int:
         return self.blocks
+
+    def collect_after(self, seconds: float) -> None:
+        self.seconds += seconds
+        gc.collect()
 
 
 @pytest.fixture
 def heap() -> Iterator[Heap]:
     blocks = Heap()
-    aside = SurvivorFreezer(blocks)
+    aside = SurvivorFreezer(
+        blocks=blocks, partition_count=lambda: blocks.partition_count, now=lambda: blocks.seconds
+    )
     gc.collect()
     gc.callbacks.append(aside)
     try:
@@ -64,7 +72,14 @@ def test_what_survives_a_small_collection_stays_where_it_is(heap: Callable[[], i
     assert looked_at(node)
 
 
-def test_a_cycle_that_became_garbage_is_found_when_the_heap_is_a_quarter_larger(heap: Heap) -> None:
+def test_many_survivors_of_a_small_collection_are_put_aside_without_a_look(heap: Heap) -> None:
+    heap.blocks = 1_000_000
+    node = cycle()
+    gc.collect(1)
+    assert not looked_at(node)
+
+
+def test_a_cycle_that_became_garbage_is_found_when_the_heap_stays_a_quarter_larger(heap: Heap) -> None:
     node = cycle()
     is_alive = weakref.ref(node)
     gc.collect()
@@ -72,9 +87,34 @@ def test_a_cycle_that_became_garbage_is_found_when_the_heap_is_a_quarter_larger(
     gc.collect()
     assert is_alive()
     heap.blocks = 1251
-    gc.collect()  # finds that there is so much more
+    gc.collect()
+    heap.collect_after(30.0)  # finds that there is so much more
     gc.collect()  # looks at all of it
     assert not is_alive()
+
+
+def test_a_heap_that_is_larger_for_a_short_time_is_not_looked_at_again(heap: Heap) -> None:
+    node = cycle()
+    gc.collect()
+    for blocks in (1251, 1250, 1251):
+        heap.blocks = blocks
+        heap.collect_after(20.0)
+    gc.collect()
+    assert not looked_at(node)
+
+
+def test_more_partitions_explain_more_blocks(heap: Heap) -> None:
+    node = cycle()
+    gc.collect()
+    heap.partition_count = 10
+    heap.blocks = 2300
+    gc.collect()
+    heap.collect_after(30.0)
+    assert not looked_at(node)
+    heap.blocks = 3000
+    gc.collect()
+    heap.collect_after(30.0)
+    assert looked_at(node)
 
 
 def test_after_a_look_at_everything_the_next_one_waits_until_there_is_a_quarter_more_again(
@@ -82,10 +122,12 @@ def test_after_a_look_at_everything_the_next_one_waits_until_there_is_a_quarter_
 ) -> None:
     heap.blocks = 2000
     gc.collect()
+    heap.collect_after(30.0)
     gc.collect()
     heap.blocks = 2500
     node = cycle()
     gc.collect()
+    heap.collect_after(30.0)
     assert not looked_at(node)
 
 
@@ -95,4 +137,5 @@ def test_a_heap_that_became_small_is_the_new_measure(heap: Heap) -> None:
     node = cycle()
     heap.blocks = 201
     gc.collect()
+    heap.collect_after(30.0)
     assert looked_at(node)
