@@ -7,6 +7,7 @@ SEEDS  ?= 200
 CLUSTER_SEEDS ?= 2000
 JOBS   ?= 3
 MINUTES ?= 30
+SECURE_MINUTES ?= 10
 FLAKES ?= 3
 FRAMES ?= 1000000
 HOURS ?= 2
@@ -78,6 +79,7 @@ sim: $(READY) ## broker and cluster on simulated clock, network, disk: SEEDS=200
 faults: $(READY) ## three real brokers, killed, cut off, starved for MINUTES=30; a Spark query's sink; power cuts; rot: what was lost?
 	-$(BIN)/python -m odradek.testing.zookeeper_jars
 	$(BIN)/python -m tests.faults --minutes $(MINUTES) --faults 200 --everything --json artifacts/faults.json
+	$(BIN)/python -m tests.faults --minutes $(SECURE_MINUTES) --everything --secure --json artifacts/faults-secure.json
 	$(BIN)/python -m tests.faults.sink --kills 200 --plain-kills 400 --json artifacts/sink-faults.json
 	$(BIN)/python -m tests.faults.power --cuts 300
 	$(BIN)/python -m tests.faults.corruption

@@ -45,6 +45,11 @@ def _parser() -> argparse.ArgumentParser:
         "--everything", action="store_true", help="ZooKeeper and namespaces, where there can be any"
     )
     parser.add_argument(
+        "--secure",
+        action="store_true",
+        help="with SCRAM logins and access rules, which change meanwhile, for clients and among brokers",
+    )
+    parser.add_argument(
         "--only", action="append", default=[], metavar="FAULT", help="this fault; may be repeated"
     )
     parser.add_argument(
@@ -78,6 +83,7 @@ def main() -> int:
         zookeeper=chosen.zookeeper,
         kinds=tuple(chosen.only),
         full=True,
+        secured=chosen.secure,
         talkative=chosen.client_log is not None,
     )
     client_log = sys.stderr if chosen.client_log is None else _own_stderr(chosen.client_log)

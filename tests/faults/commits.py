@@ -8,6 +8,7 @@ from typing import Final
 
 import confluent_kafka
 from confluent_kafka import KafkaException, TopicPartition
+from tests.faults.access.clients import WATCH, ClientSettings
 from tests.faults.standstill import left
 
 _SECONDS: Final = 5.0
@@ -49,12 +50,12 @@ class CommitWatch:
     """Reads what groups have committed on `topic`, again and again, in a thread of its own."""
 
     def __init__(
-        self, address: str, topic: str, partitions: int, groups: tuple[str, ...], commits: Commits
+        self, clients: ClientSettings, topic: str, partitions: int, groups: tuple[str, ...], commits: Commits
     ) -> None:
         self._topic = topic
         self._partitions = partitions
         self._commits = commits
-        self._address = address
+        self._clients = clients
         self._readers = {group: self._reader(group) for group in groups}
         self._failures = dict.fromkeys(groups, 0)
         self._stopping = threading.Event()
@@ -85,7 +86,7 @@ class CommitWatch:
     def _reader(self, group: str) -> confluent_kafka.Consumer:
         return confluent_kafka.Consumer(
             {
-                "bootstrap.servers": self._address,
+                **self._clients.of(WATCH),
                 "group.id": group,
                 "log_level": 0,
                 "reconnect.backoff.max.ms": 500,

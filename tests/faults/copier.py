@@ -13,6 +13,7 @@ from typing import Any, Final
 
 import confluent_kafka
 from confluent_kafka import KafkaException, TopicPartition
+from tests.faults.access.clients import COPIER, ClientSettings
 from tests.faults.client_thread import ClientThread
 from tests.faults.commits import Commits
 
@@ -35,7 +36,7 @@ class Copier(ClientThread):
     def __init__(
         self,
         number: int,
-        address: str,
+        clients: ClientSettings,
         source: str,
         target: str,
         group: str,
@@ -44,19 +45,17 @@ class Copier(ClientThread):
         talkative: bool = False,
     ) -> None:
         super().__init__(f"copier-{number}")
-        self._address = address
         self._source = source
         self._target = target
         self._group = group
         self._commits = commits
         logging = {"debug": "eos,cgrp,protocol,broker"} if talkative else {"log_level": 0}
-        self._settings = {**_QUICK, "client.id": self.name, **logging}
+        self._settings = {**clients.of(COPIER), **_QUICK, "client.id": self.name, **logging}
 
     def _run(self) -> None:
         while not self._stopping.is_set():
             producer = confluent_kafka.Producer(
                 {
-                    "bootstrap.servers": self._address,
                     "transactional.id": self.name,
                     "transaction.timeout.ms": 20_000,
                     "connections.max.idle.ms": _IDLE_MS,
@@ -78,7 +77,6 @@ class Copier(ClientThread):
     def _consumer(self) -> Any:
         return confluent_kafka.Consumer(
             {
-                "bootstrap.servers": self._address,
                 "group.id": self._group,
                 "enable.auto.commit": False,
                 "auto.offset.reset": "earliest",

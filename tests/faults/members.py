@@ -7,6 +7,7 @@ from typing import Any, Final
 
 import confluent_kafka
 from confluent_kafka import KafkaException, TopicPartition
+from tests.faults.access.clients import MEMBER, ClientSettings
 from tests.faults.client_thread import ClientThread
 from tests.faults.commits import Commits
 
@@ -17,11 +18,18 @@ class Member(ClientThread):
     """One consumer in a thread of its own. It commits what it has seen, and not before."""
 
     def __init__(
-        self, number: int, address: str, topic: str, group: str, commits: Commits, *, talkative: bool = False
+        self,
+        number: int,
+        clients: ClientSettings,
+        topic: str,
+        group: str,
+        commits: Commits,
+        *,
+        talkative: bool = False,
     ) -> None:
         super().__init__(f"member-{number}")
         self.seen: set[bytes] = set()
-        self._address = address
+        self._clients = clients
         self._topic = topic
         self._group = group
         self._commits = commits
@@ -42,7 +50,7 @@ class Member(ClientThread):
     def _join(self) -> Any:
         consumer = confluent_kafka.Consumer(
             {
-                "bootstrap.servers": self._address,
+                **self._clients.of(MEMBER),
                 "group.id": self._group,
                 "enable.auto.commit": False,
                 "auto.offset.reset": "earliest",

@@ -140,6 +140,10 @@ class Places:
         finally:
             self.heal()
 
+    def links_to_cluster(self, victim: int) -> list[tuple[int, str]]:
+        """Between this broker and the others, both ways, and to ZooKeeper: clients still reach it."""
+        return self._links("from brokers", victim, victim) + self._links("from ZooKeeper", victim, victim)
+
     def _links(self, kind: str, victim: int, other: int) -> list[tuple[int, str]]:
         others = [host_id for host_id in self._ids if host_id != victim]
         to_others = [(victim, self.address(other_id)) for other_id in others]

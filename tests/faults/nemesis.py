@@ -15,6 +15,7 @@ from typing import Any, Final
 
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
+from tests.faults.access.clients import OBSERVER, ClientSettings
 
 from odradek.cli.serving.broker_processes import BrokerProcess, Fleet
 
@@ -40,6 +41,7 @@ class Nemesis:
     """`faults` are names of `_FAULTS`, or of what a site adds; each `strike` does one, and returns when it is mended."""
 
     fleet: Fleet
+    clients: ClientSettings
     topic: str
     random: random.Random
     session_seconds: float
@@ -74,7 +76,7 @@ class Nemesis:
 
     def _by_role(self, role: str) -> int | None:
         try:
-            admin = AdminClient({"bootstrap.servers": self.fleet.bootstrap, "log_level": 0})
+            admin = self._admin()
             if role == "controller":
                 controller = (
                     admin.describe_cluster(request_timeout=_ASK_SECONDS).result(_ASK_SECONDS).controller
@@ -91,10 +93,13 @@ class Nemesis:
         except (KafkaException, KeyError, TimeoutError):
             return None  # no one answers now: anyone will do
 
+    def _admin(self) -> AdminClient:
+        return AdminClient({**self.clients.of(OBSERVER), "log_level": 0})
+
     def is_in_sync(self, node_id: int) -> bool:
         """Whether all replicas of the topic that this broker has are in sync."""
         try:
-            admin = AdminClient({"bootstrap.servers": self.fleet.bootstrap, "log_level": 0})
+            admin = self._admin()
             metadatas = admin.list_topics(self.topic, timeout=_ASK_SECONDS).topics[self.topic].partitions
         except (KafkaException, KeyError):
             return False
@@ -105,7 +110,7 @@ class Nemesis:
     def are_all_in_sync(self) -> bool:
         """Whether every replica of every topic is, internal ones included: then any broker's disk may go."""
         try:
-            admin = AdminClient({"bootstrap.servers": self.fleet.bootstrap, "log_level": 0})
+            admin = self._admin()
             topics = admin.list_topics(timeout=_ASK_SECONDS).topics.values()
         except KafkaException:
             return False

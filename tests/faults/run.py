@@ -11,6 +11,9 @@ from pathlib import Path
 from typing import Any, Final
 
 from confluent_kafka.admin import AdminClient, NewTopic
+from tests.faults.access.clients import OBSERVER, OWNER, ClientSettings
+from tests.faults.access.guests import VISITS_PARTITIONS, AccessFindings, Guests
+from tests.faults.access.rules import LEDGER, VISITS, make_rules
 from tests.faults.gaps import by_fault
 from tests.faults.nemesis import Happened, Nemesis
 from tests.faults.replicas import differing_replicas
@@ -19,9 +22,6 @@ from tests.faults.standstill import left, stopped_clients
 from tests.faults.workloads import COPIES, PARTITIONS, SOURCE, WorkFindings, Workloads
 from tests.faults.writers import Findings, Writer, check
 
-from odradek.cli.serving.broker_processes import Fleet
-
-_TOPIC: Final = "ledger"
 _HEAL_SECONDS: Final = 120.0
 
 
@@ -46,6 +46,8 @@ class Terms:
     """With every fault that this machine allows: clocks that jump, a disk that fills up."""
     work_per_second: int = 60
     """Records for the copiers and the group, which go on beside the ledger; 0: without them."""
+    secured: bool = False
+    """Everyone logs in by SCRAM, has the rights that it needs and no others; guests come and go."""
     talkative: bool = False
     """Copiers and the group's members tell standard error what they do."""
 
@@ -66,13 +68,16 @@ class Result:
     seconds_to_full_isr: float = 0.0
     differing: list[str] = field(default_factory=list)
     work: WorkFindings | None = None
+    access: AccessFindings | None = None
+    """Of a secured cluster."""
     absent: dict[str, str] = field(default_factory=dict)
 
     @property
     def is_clean(self) -> bool:
         work_is_clean = self.work is None or self.work.is_clean
+        access_is_clean = self.access is None or self.access.is_clean
         wrongs = self.unanswered or self.broken or self.differing
-        return self.findings.is_clean and work_is_clean and not wrongs
+        return self.findings.is_clean and work_is_clean and access_is_clean and not wrongs
 
     def as_json(self) -> dict[str, Any]:
         findings = self.findings
@@ -86,6 +91,7 @@ class Result:
             "lost": findings.lost[:20],
             "doubled": findings.doubled[:20],
             "misplaced": findings.misplaced[:20],
+            "of_users_that_may_not_write": findings.foreign[:20],
             "unanswered": self.unanswered,
             "given_up": len(self.given_up),
             "broken": self.broken,
@@ -94,6 +100,7 @@ class Result:
             "seconds_to_full_isr": round(self.seconds_to_full_isr, 2),
             "differing_replicas": self.differing,
             "work": None if self.work is None else self.work.as_json(),
+            "access": None if self.access is None else self.access.as_json(),
             "absent": self.absent,
         }
 
@@ -105,7 +112,8 @@ class Result:
             f"  {sum(self.faults.values()):4} faults",
             f"acknowledged {findings.acknowledged_count:,} ({findings.placeless_count} without their place),"
             f" read back {findings.read_count:,}",
-            f"lost {len(findings.lost)}, doubled {len(findings.doubled)}, misplaced {len(findings.misplaced)}",
+            f"lost {len(findings.lost)}, doubled {len(findings.doubled)}, misplaced {len(findings.misplaced)},"
+            f" of users that may not write {len(findings.foreign)}",
             f"unanswered {self.unanswered}, given up by the client {len(self.given_up)}",
             *(f"broken: {what}" for what in self.broken),
             *(f"its client library locked itself up: writer {name}" for name in self.stood_still),
@@ -114,9 +122,10 @@ class Result:
             f"all replicas in sync {self.seconds_to_full_isr:.1f} s after the last fault",
             f"replicas that differ: {self.differing or 'none'}",
             *([] if self.work is None else self.work.text()),
+            *([] if self.access is None else self.access.text()),
             *(f"absent: {fault}: {reason}" for fault, reason in self.absent.items()),
         ]
-        for name in ("lost", "doubled", "misplaced"):
+        for name in ("lost", "doubled", "misplaced", "foreign"):
             examples = getattr(findings, name)[:5]
             if examples:
                 lines.append(f"  {name}: {', '.join(examples)}")
@@ -131,14 +140,15 @@ def run(terms: Terms, directory: Path, *, tell: Callable[[str], None] = lambda l
         site = Site.open(
             ending,
             directory,
-            topic=_TOPIC,
+            topic=LEDGER,
             session_seconds=terms.session_seconds,
             zookeeper=terms.zookeeper,
             full=terms.full,
+            secured=terms.secured,
         )
         run_result.absent = site.absent
         _live(site, terms, run_result, tell)
-        counts = {_TOPIC: terms.partitions}
+        counts = {LEDGER: terms.partitions}
         if run_result.work is not None:
             counts |= {SOURCE: PARTITIONS, COPIES: PARTITIONS}
         placement = [broker.terms.directory for broker in site.fleet.brokers]
@@ -152,24 +162,28 @@ def run(terms: Terms, directory: Path, *, tell: Callable[[str], None] = lambda l
 
 def _live(site: Site, terms: Terms, run_result: Result, tell: Callable[[str], None]) -> None:
     """From the start of the brokers to their end."""
-    with site.fleet as fleet:
-        admin = AdminClient({"bootstrap.servers": fleet.bootstrap, "log_level": 0})
-        admin.create_topics([NewTopic(_TOPIC, terms.partitions, 3)])[_TOPIC].result(30)
+    with site.fleet:
+        clients = site.clients
+        if terms.secured:
+            make_rules(clients)
+        admin = AdminClient({**clients.of(OWNER), "log_level": 0})
+        admin.create_topics([NewTopic(LEDGER, terms.partitions, 3)])[LEDGER].result(30)
         writers = [
             Writer(
                 f"w{number}",
-                fleet.bootstrap,
-                _TOPIC,
+                clients,
+                LEDGER,
                 partitions=terms.partitions,
                 per_second=max(terms.per_second // terms.writers, 1),
             )
             for number in range(terms.writers)
         ]
-        work = _work(fleet.bootstrap, terms)
-        for worker in (*writers, *([work] if work else [])):
+        work = _work(clients, terms)
+        guests = _guests(site, terms, admin)
+        for worker in (*writers, *([work] if work else []), *([guests] if guests else [])):
             worker.start()
         faults = _torment(site, terms, run_result, writers, tell)
-        run_result.seconds_to_full_isr = _until_healed(fleet, terms.partitions)
+        run_result.seconds_to_full_isr = _until_healed(clients, terms.partitions)
         tell(f"healed after {run_result.seconds_to_full_isr:.1f} s")
         _end(writers, run_result, 0 if work is None else len(work.replaced))
         run_result.given_up = [failure for writer in writers for failure in writer.failures]
@@ -177,8 +191,9 @@ def _live(site: Site, terms: Terms, run_result: Result, tell: Callable[[str], No
         gaps = [gap for writer in writers for gap in writer.watch.gaps]
         run_result.gaps_s = by_fault(gaps, [(fault.began, fault.kind) for fault in faults])
         run_result.work = work.finish(_HEAL_SECONDS) if work else None
-        run_result.findings = check(fleet.bootstrap, _TOPIC, terms.partitions, writers, timeout_s=300.0)
-        _until_healed(fleet, terms.partitions)
+        run_result.access = guests.findings() if guests else None
+        run_result.findings = check(clients, LEDGER, terms.partitions, writers, timeout_s=300.0)
+        _until_healed(clients, terms.partitions)
 
 
 def _end(writers: list[Writer], run_result: Result, known: int) -> None:
@@ -192,17 +207,24 @@ def _end(writers: list[Writer], run_result: Result, known: int) -> None:
     )
 
 
-def _work(address: str, terms: Terms) -> Workloads | None:
+def _guests(site: Site, terms: Terms, admin: AdminClient) -> Guests | None:
+    if not terms.secured:
+        return None
+    admin.create_topics([NewTopic(VISITS, VISITS_PARTITIONS, 3)])[VISITS].result(30)
+    return Guests(site.clients, [broker.address for broker in site.fleet.brokers], terms.seed)
+
+
+def _work(clients: ClientSettings, terms: Terms) -> Workloads | None:
     if not terms.work_per_second:
         return None
-    return Workloads(address, per_second=terms.work_per_second, talkative=terms.talkative)
+    return Workloads(clients, per_second=terms.work_per_second, talkative=terms.talkative)
 
 
 def _torment(
     site: Site, terms: Terms, run_result: Result, writers: list[Writer], tell: Callable[[str], None]
 ) -> list[Happened]:
     rng = random.Random(terms.seed)
-    nemesis = Nemesis(site.fleet, _TOPIC, rng, terms.session_seconds, extra=site.faults())
+    nemesis = Nemesis(site.fleet, site.clients, LEDGER, rng, terms.session_seconds, extra=site.faults())
     kinds = list(terms.kinds) or nemesis.kinds()
     began = time.monotonic()
     while (seconds := time.monotonic() - began) < terms.seconds or (
@@ -216,13 +238,13 @@ def _torment(
     return nemesis.history
 
 
-def _until_healed(fleet: Fleet, partitions: int) -> float:
+def _until_healed(clients: ClientSettings, partitions: int) -> float:
     """Seconds until every replica is in sync."""
     began = time.monotonic()
-    admin = AdminClient({"bootstrap.servers": fleet.bootstrap, "log_level": 0})
+    admin = AdminClient({**clients.of(OBSERVER), "log_level": 0})
     state = "no one answered"
     while time.monotonic() < began + _HEAL_SECONDS:
-        metadatas = admin.list_topics(_TOPIC, timeout=10).topics[_TOPIC].partitions
+        metadatas = admin.list_topics(LEDGER, timeout=10).topics[LEDGER].partitions
         state = str({number: (metadata.leader, metadata.isrs) for number, metadata in metadatas.items()})
         if len(metadatas) == partitions and all(
             len(partition.isrs) == BROKERS for partition in metadatas.values()

@@ -9,6 +9,8 @@ from pathlib import Path
 from typing import Final
 
 from tests.faults import clocks, disks, namespaces
+from tests.faults.access.clients import ClientSettings
+from tests.faults.access.rules import RULES_AGE_S, secured_settings
 from tests.faults.clocks import Clocks
 from tests.faults.disks import SmallDisk
 from tests.faults.namespaces import ZOOKEEPER_ADDRESS, Places
@@ -45,6 +47,7 @@ class Site:
     zookeeper: ZooKeeperServer | None = None
     clocks: Clocks | None = None
     disk: SmallDisk | None = None
+    is_secured: bool = False
     absent: dict[str, str] = field(default_factory=dict)
     """Faults that there cannot be here, and why."""
 
@@ -58,11 +61,14 @@ class Site:
         session_seconds: float,
         zookeeper: bool,
         full: bool,
+        secured: bool,
     ) -> Site:
-        """`full`: with everything that this machine allows."""
-        site = cls(Fleet([]), topic)
+        """`full`: with everything that this machine allows. `secured`: with logins and access rules."""
+        site = cls(Fleet([]), topic, is_secured=secured)
         session_ms = str(int(session_seconds * 1000))
         settings = {**_SETTINGS, "broker.session.timeout.ms": session_ms}
+        if secured:
+            settings |= secured_settings()
         if namespaces.hub():
             site.places = ending.enter_context(Places(range(1, BROKERS + 1)))
         if zookeeper:
@@ -80,6 +86,11 @@ class Site:
             site.disk = ending.enter_context(SmallDisk(home))
         site._note_absent(full)
         return site
+
+    @property
+    def clients(self) -> ClientSettings:
+        """How the brokers are reached, once they have started."""
+        return ClientSettings(address=self.fleet.bootstrap, is_secured=self.is_secured)
 
     def _placed(self, broker: BrokerProcess) -> BrokerProcess:
         terms, node_id = broker.terms, broker.node_id
@@ -108,6 +119,8 @@ class Site:
         strikes: dict[str, Callable[[Nemesis], str]] = {}
         if self.places is not None:
             strikes["network partition"] = self._partition
+            if self.is_secured:
+                strikes["broker cut off for longer than rules count"] = self._cut_off_long
             strikes["rolling restart while partitioned"] = self._rolling_restart_while_partitioned
         if self.zookeeper is not None:
             strikes["restart of ZooKeeper"] = self._restart_zookeeper
@@ -125,6 +138,14 @@ class Site:
         with self.places.partition(nemesis.random) as what:
             nemesis.pause(0.5, 2.5 * nemesis.session_seconds)
         return what
+
+    def _cut_off_long(self, nemesis: Nemesis) -> str:
+        """From the other brokers and from ZooKeeper, not from the clients, who go on asking it."""
+        assert self.places is not None
+        who, broker = nemesis.victim()
+        with self.places.without(self.places.links_to_cluster(broker.node_id)):
+            nemesis.pause(1.2 * RULES_AGE_S, 1.8 * RULES_AGE_S)
+        return who
 
     def _rolling_restart_while_partitioned(self, nemesis: Nemesis) -> str:
         """Each is ended and started, and nothing waits for it to be ready: it may be the one that is cut off."""

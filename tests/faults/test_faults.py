@@ -39,3 +39,27 @@ def test_nothing_acknowledged_is_lost_when_a_brokers_disk_is_wiped_or_an_older_o
     assert run_result.is_clean, run_result.text(0.0)
     assert run_result.findings.acknowledged_count > 500
     assert run_result.faults
+
+
+def test_nothing_is_lost_in_a_secured_cluster_and_no_one_writes_without_a_right(tmp_path: Path) -> None:
+    terms = Terms(
+        seconds=8.0,
+        seed=15,
+        per_second=300,
+        session_seconds=2.0,
+        rest_seconds=(0.2, 1.0),
+        kinds=("kill -9", "SIGSTOP, longer than the session", "restart"),
+        secured=True,
+    )
+
+    run_result = run(terms, tmp_path)
+
+    assert run_result.is_clean, run_result.text(0.0)
+    assert run_result.findings.acknowledged_count > 500
+    assert run_result.work is not None
+    assert run_result.work.copied_count > 50
+    assert run_result.access is not None
+    assert run_result.access.stays > 0
+    assert run_result.access.let_in > 0
+    assert run_result.access.refused > 0
+    assert run_result.access.refused_records > 0

@@ -10,6 +10,7 @@ from typing import Any, Final
 
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient, NewTopic
+from tests.faults.access.clients import OWNER, SOURCE_WRITER, ClientSettings
 from tests.faults.commits import Commits, CommitWatch
 from tests.faults.copier import Copier, miscopied
 from tests.faults.crew import Crew, Worker
@@ -21,8 +22,8 @@ COPIES: Final = "copies"
 PARTITIONS: Final = 3
 _COPIERS: Final = 2
 _MEMBERS: Final = 3
-_COPIERS_GROUP: Final = "copiers"
-_READERS_GROUP: Final = "readers"
+COPIERS_GROUP: Final = "copiers"
+READERS_GROUP: Final = "readers"
 _END_SECONDS: Final = 75.0  # longer than librdkafka waits for an answer
 
 
@@ -77,32 +78,32 @@ class Workloads:
 
     Begun with `start`, ended with `finish` (the cluster is whole by then), which says what they found."""
 
-    def __init__(self, address: str, *, per_second: int, talkative: bool = False) -> None:
-        self._address = address
+    def __init__(self, clients: ClientSettings, *, per_second: int, talkative: bool = False) -> None:
+        self._clients = clients
         self._commits = Commits()
-        self._writer = Writer("s", address, SOURCE, partitions=PARTITIONS, per_second=per_second)
+        self._writer = Writer(
+            "s", clients, SOURCE, partitions=PARTITIONS, per_second=per_second, user=SOURCE_WRITER
+        )
         self._talkative = talkative
         self._crew = Crew(
             [partial(self._copier, number) for number in range(_COPIERS)]
             + [partial(self._member, number) for number in range(_MEMBERS)]
         )
-        self._watch = CommitWatch(
-            address, SOURCE, PARTITIONS, (_COPIERS_GROUP, _READERS_GROUP), self._commits
-        )
+        self._watch = CommitWatch(clients, SOURCE, PARTITIONS, (COPIERS_GROUP, READERS_GROUP), self._commits)
 
     def _copier(self, number: int) -> Worker:
         return Copier(
             number,
-            self._address,
+            self._clients,
             SOURCE,
             COPIES,
-            _COPIERS_GROUP,
+            COPIERS_GROUP,
             self._commits,
             talkative=self._talkative,
         )
 
     def _member(self, number: int) -> Worker:
-        return Member(number, self._address, SOURCE, _READERS_GROUP, self._commits, talkative=self._talkative)
+        return Member(number, self._clients, SOURCE, READERS_GROUP, self._commits, talkative=self._talkative)
 
     @property
     def replaced(self) -> list[str]:
@@ -110,7 +111,7 @@ class Workloads:
         return self._crew.replaced
 
     def start(self) -> None:
-        admin = AdminClient({"bootstrap.servers": self._address, "log_level": 0})
+        admin = AdminClient({**self._clients.of(OWNER), "log_level": 0})
         made = admin.create_topics([NewTopic(name, PARTITIONS, 3) for name in (SOURCE, COPIES)])
         for future in made.values():
             future.result(30)
@@ -126,8 +127,8 @@ class Workloads:
         work_findings.seconds_to_catch_up = time.monotonic() - began
         hanging = self._crew.finish(_END_SECONDS)
         self._watch.finish()
-        sources = [message.value() for message in read_topic(self._address, SOURCE, PARTITIONS, timeout_s)]
-        copies = [message.value() for message in read_topic(self._address, COPIES, PARTITIONS, timeout_s)]
+        sources = [message.value() for message in read_topic(self._clients, SOURCE, PARTITIONS, timeout_s)]
+        copies = [message.value() for message in read_topic(self._clients, COPIES, PARTITIONS, timeout_s)]
         seen = set[bytes]().union(*(worker.seen for worker in self._crew if isinstance(worker, Member)))
         work_findings.source_count, work_findings.copied_count = len(sources), len(copies)
         work_findings.commits_read = self._commits.asked_count

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import confluent_kafka
+from tests.faults.access.clients import CHECKER, WRITER, ClientSettings
 from tests.faults.gaps import Watch
 from tests.faults.ledger import Ledger
 
@@ -19,7 +20,16 @@ from tests.faults.ledger import Ledger
 class Writer:
     """One producer in a thread of its own; `ledger` is what it knows of its records."""
 
-    def __init__(self, name: str, address: str, topic: str, *, partitions: int, per_second: int) -> None:
+    def __init__(
+        self,
+        name: str,
+        clients: ClientSettings,
+        topic: str,
+        *,
+        partitions: int,
+        per_second: int,
+        user: str = WRITER,
+    ) -> None:
         self.name = name
         self.ledger = Ledger()
         self.failures: list[str] = []
@@ -33,7 +43,7 @@ class Writer:
         self._stopping = threading.Event()
         self._producer = confluent_kafka.Producer(
             {
-                "bootstrap.servers": address,
+                **clients.of(user),
                 "enable.idempotence": True,
                 "acks": "all",
                 "linger.ms": 5,
@@ -113,13 +123,17 @@ class Findings:
     lost: list[str] = field(default_factory=list)
     doubled: list[str] = field(default_factory=list)
     misplaced: list[str] = field(default_factory=list)
+    foreign: list[str] = field(default_factory=list)
+    """By users who may not write here."""
 
     @property
     def is_clean(self) -> bool:
-        return not (self.lost or self.doubled or self.misplaced)
+        return not (self.lost or self.doubled or self.misplaced or self.foreign)
 
 
-def check(address: str, topic: str, partitions: int, writers: list[Writer], *, timeout_s: float) -> Findings:
+def check(
+    clients: ClientSettings, topic: str, partitions: int, writers: list[Writer], *, timeout_s: float
+) -> Findings:
     """Read the whole topic and compare."""
     findings = Findings(
         acknowledged_count=sum(writer.ledger.acknowledged_count for writer in writers),
@@ -127,9 +141,12 @@ def check(address: str, topic: str, partitions: int, writers: list[Writer], *, t
     )
     by_name = {writer.name: writer for writer in writers}
     seen = {writer.name: bytearray(len(writer.ledger)) for writer in writers}
-    for message in read_topic(address, topic, partitions, timeout_s):
+    for message in read_topic(clients, topic, partitions, timeout_s):
         findings.read_count += 1
         name, _, number_text = message.value().decode().partition(":")
+        if name not in by_name:
+            findings.foreign.append(f"{name}:{number_text}")
+            continue
         number = int(number_text)
         if seen[name][number]:
             findings.doubled.append(f"{name}:{number}")
@@ -142,11 +159,11 @@ def check(address: str, topic: str, partitions: int, writers: list[Writer], *, t
     return findings
 
 
-def read_topic(address: str, topic: str, partitions: int, timeout_s: float) -> Any:
+def read_topic(clients: ClientSettings, topic: str, partitions: int, timeout_s: float) -> Any:
     consumer = confluent_kafka.Consumer(
         {
-            "bootstrap.servers": address,
-            "group.id": "checker",
+            **clients.of(CHECKER),
+            "group.id": CHECKER,
             "enable.auto.commit": False,
             "enable.partition.eof": True,
             "log_level": 0,

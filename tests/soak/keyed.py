@@ -6,6 +6,7 @@ import time
 from typing import Any, Final
 
 import confluent_kafka
+from tests.faults.access.clients import ClientSettings
 from tests.faults.client_thread import ClientThread
 from tests.faults.writers import read_topic
 
@@ -69,7 +70,7 @@ class KeyedWriter(ClientThread):
 def wrong_keys(address: str, writer: KeyedWriter, timeout_s: float) -> list[str]:
     """Keys whose last value is older than what was acknowledged, or was never sent."""
     last: dict[str, int] = {}
-    for message in read_topic(address, KEYED_TOPIC, KEYED_PARTITIONS, timeout_s):
+    for message in read_topic(ClientSettings(address=address), KEYED_TOPIC, KEYED_PARTITIONS, timeout_s):
         last[message.key().decode()] = int(message.value().split()[0])
     return [
         f"{key}: {last.get(key)}, acknowledged {number}, sent {writer.sent[key]}"

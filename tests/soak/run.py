@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, Final, Self
 
 from confluent_kafka.admin import AdminClient, NewTopic
+from tests.faults.access.clients import ClientSettings
 from tests.faults.client_thread import ClientThread
 from tests.faults.workloads import PARTITIONS, SOURCE, WorkFindings, Workloads
 from tests.faults.writers import Findings, Writer, check, read_topic
@@ -216,18 +217,19 @@ def _begin_early(admin: AdminClient) -> None:
 
 def _company(fleet: Fleet, terms: Terms) -> _Company:
     address = fleet.bootstrap
+    clients = ClientSettings(address=address)
     return _Company(
         writers=[
             Writer(
                 f"w{number}",
-                address,
+                clients,
                 _LEDGER,
                 partitions=_LEDGER_PARTITIONS,
                 per_second=max(terms.ledger_per_second // 2, 1),
             )
             for number in range(2)
         ],
-        work=Workloads(address, per_second=terms.work_per_second),
+        work=Workloads(clients, per_second=terms.work_per_second),
         keyed=KeyedWriter(address, per_second=terms.keyed_per_second),
         new_members=[NewGroupMember(number, address, SOURCE, "newcomers") for number in range(3)],
         share_members=[ShareMember(number, address, SOURCE, "sharers") for number in range(2)],
@@ -260,15 +262,14 @@ def _finish(fleet: Fleet, company: _Company, run_result: Result, tell: Callable[
     unanswered = [writer.name for writer in company.writers if writer.finish(_SETTLE_SECONDS)]
     tell("everything is read back")
     run_result.work = company.work.finish(_SETTLE_SECONDS)
-    sources = {
-        message.value() for message in read_topic(fleet.bootstrap, SOURCE, PARTITIONS, _SETTLE_SECONDS)
-    }
+    clients = ClientSettings(address=fleet.bootstrap)
+    sources = {message.value() for message in read_topic(clients, SOURCE, PARTITIONS, _SETTLE_SECONDS)}
     readers = {"the new group": company.new_members, "the share group": company.share_members}
     for group, members in readers.items():
         run_result.wrongs[f"not seen by {group}"] = _unseen(sources, members, _SETTLE_SECONDS)
         hanging += [member.finish(_SETTLE_SECONDS) for member in members]
     run_result.ledger = check(
-        fleet.bootstrap, _LEDGER, _LEDGER_PARTITIONS, company.writers, timeout_s=_SETTLE_SECONDS * 3
+        clients, _LEDGER, _LEDGER_PARTITIONS, company.writers, timeout_s=_SETTLE_SECONDS * 3
     )
     run_result.wrongs |= {
         "the ledger's writers": [writer.broken for writer in company.writers if writer.broken is not None],

@@ -15,6 +15,7 @@ from typing import Any, Final
 
 import confluent_kafka
 from confluent_kafka.admin import AdminClient, NewTopic
+from tests.faults.access.clients import ClientSettings
 from tests.faults.ledger import UNKNOWN
 from tests.faults.thread_position import thread_position
 from tests.faults.writers import Writer
@@ -213,8 +214,9 @@ class Witnesses:
         missing = [topic for topic in wanted if topic.topic not in there]
         for future in admin.create_topics(missing).values() if missing else ():
             future.result(_ASK_SECONDS)
+        clients = ClientSettings(address=address)
         self.writers = [
-            Writer(name, address, LEDGER, partitions=PARTITIONS, per_second=per_second // 2)
+            Writer(name, clients, LEDGER, partitions=PARTITIONS, per_second=per_second // 2)
             for name in ("w1", "w2")
         ]
         self._transactions = Transactions("t1", address, log=logs / "client-t1.log" if logs else None)
