@@ -196,7 +196,7 @@ def test_what_is_stored_is_no_password_and_salts_are_random() -> None:
     text = f'{SHA_256}=[name=ann,password="a,b;c"];{SHA_512}=[name=bob,password=a,iterations=8192]'
     first, second = first_users(text, os.urandom), first_users(text, os.urandom)
     assert first.users["ann"][SHA_256].salt != second.users["ann"][SHA_256].salt
-    assert first.usual_iterations(SHA_512) == 8192
+    assert first.shapes(SHA_512).draw(0.5) == (8192, 16)
     stored = json.dumps(as_json(first))
     assert from_json(json.loads(stored)) == first
     assert "a,b;c" not in stored
@@ -204,7 +204,7 @@ def test_what_is_stored_is_no_password_and_salts_are_random() -> None:
     for wrong in (f"{SHA_256}=[name=ann]", "PLAIN=[name=a,password=b]", f"{SHA_256}=name"):
         with pytest.raises(ConfigError, match="hidden"):
             first_users(wrong, os.urandom)
-    assert ScramUsers().usual_iterations(SHA_256) == 4096
+    assert ScramUsers().shapes(SHA_256).draw(0.5) == (4096, 16)
 
 
 # -- the state machine

@@ -13,6 +13,7 @@ from odradek.runtime.ports import Entropy
 from odradek.security.sasl.exchange import ServerExchange
 from odradek.security.sasl.plain import PlainServer
 from odradek.security.sasl.scram import ScramLookup, ScramServer, TokenCredential
+from odradek.security.sasl.users import NO_SCRAM_USERS, CredentialShapes, ScramUsers
 
 _SECRET_PARTS: Final = 2
 
@@ -38,6 +39,9 @@ class Mechanisms:
         self._token = token
         self._own_seed = self._random_text()
         """Until the cluster has one."""
+        self._counted_users = NO_SCRAM_USERS
+        self._shapes: dict[str, CredentialShapes] = {}
+        """By mechanism, of `_counted_users`: there may be many, and logins are many, too."""
 
     def exchanges(self) -> dict[str, Callable[[], ServerExchange]]:
         """What makes a login by each enabled mechanism."""
@@ -64,9 +68,16 @@ class Mechanisms:
             credential=lambda user: users.credential(user, mechanism),
             token=partial(self._token, mechanism),
             secret=(users.seed or self._own_seed).encode(),
-            iterations=users.usual_iterations(mechanism),
+            shapes=self._shapes_of(users, mechanism),
         )
         return ScramServer(mechanism, lookup, self._random_text())
+
+    def _shapes_of(self, users: ScramUsers, mechanism: str) -> CredentialShapes:
+        if users is not self._counted_users:
+            self._counted_users, self._shapes = users, {}
+        if mechanism not in self._shapes:
+            self._shapes[mechanism] = users.shapes(mechanism)
+        return self._shapes[mechanism]
 
     def _random_text(self) -> str:
         return "".join(self._entropy.uuid().hex for _ in range(_SECRET_PARTS))

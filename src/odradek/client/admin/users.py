@@ -21,9 +21,9 @@ from odradek.protocol.messages.security.describe_user_scram_credentials import (
 )
 from odradek.security.sasl.credentials import MECHANISM_NUMBERS
 from odradek.security.sasl.scram import salted
+from odradek.security.sasl.users import SALT_BYTES
 
 _NUMBERS: Final = {name: number for number, name in MECHANISM_NUMBERS.items()}
-_SALT_BYTES: Final = 16
 DEFAULT_ITERATIONS: Final = 8192
 
 
@@ -85,7 +85,7 @@ def _number(mechanism: str) -> int:
 
 
 def _upsertion(user: str, new: NewPassword) -> ScramCredentialUpsertion:
-    salt = secrets.token_bytes(_SALT_BYTES)
+    salt = secrets.token_bytes(SALT_BYTES)
     return ScramCredentialUpsertion(
         name=user,
         mechanism=_number(new.mechanism),

@@ -13,13 +13,18 @@ from odradek.security.sasl.scram import (
     credential_of,
     salted,
 )
-from odradek.security.sasl.users import ITERATIONS_MAX, ITERATIONS_MIN, ScramCredential, ScramUsers
+from odradek.security.sasl.users import (
+    ITERATIONS_MAX,
+    ITERATIONS_MIN,
+    SALT_BYTES,
+    ScramCredential,
+    ScramUsers,
+)
 
 MECHANISM_NUMBERS: Final = {1: "SCRAM-SHA-256", 2: "SCRAM-SHA-512"}
 """Kafka's numbers, in both APIs."""
 _FIRST_USER: Final = re.compile(r"\s*(SCRAM-SHA-(?:256|512))=\[(.*)\]\s*\Z", re.DOTALL)
 _FIRST_KEY: Final = "odradek.scram.first.users"
-_SALT_BYTES: Final = 16
 
 
 def mechanism_name(number: int) -> str:
@@ -66,7 +71,7 @@ def first_users(text: str, random_bytes: Callable[[int], bytes]) -> ScramUsers:
                 f"to {ITERATIONS_MAX}"
             )
         users.setdefault(name, {})[mechanism] = new_credential(
-            mechanism, password, random_bytes(_SALT_BYTES), iterations
+            mechanism, password, random_bytes(SALT_BYTES), iterations
         )
     return ScramUsers(seed=random_bytes(32).hex(), users=users)
 

@@ -9,7 +9,7 @@ from typing import Final
 
 from odradek.security.sasl.exchange import ExchangeStep, LoginRefused, LoginSuccess
 
-_NO_ONE: Final = hashlib.sha256(b"no one has this password").digest()
+_NO_ONE: Final = "no one has this password"
 
 
 class PlainServer:
@@ -29,7 +29,8 @@ class PlainServer:
         if not user or not password:
             raise LoginRefused("the user or the password is empty")
         known = self._users.get(user)
-        expected = _NO_ONE if known is None else hashlib.sha256(known.encode()).digest()
+        # The same work for a user that does not exist, and for every wrong password.
+        expected = hashlib.sha256((_NO_ONE if known is None else known).encode()).digest()
         is_right = hmac.compare_digest(expected, hashlib.sha256(password.encode()).digest())
         if known is None or not is_right:
             raise LoginRefused(f"user {user!r}: no such user, or a wrong password")

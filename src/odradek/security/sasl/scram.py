@@ -6,7 +6,7 @@
     server:  v=SIGNATURE
 
 What a broker stores does not let anyone log in: `StoredKey` is a hash of what the client proves to have. A user that does not
-exist is led through the same steps, with a salt that is its own and always the same.
+exist is led through the same steps, with the same work, and with a salt that is its own and always the same.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from typing import Final
 
 from odradek.security.sasl.exchange import ExchangeStep, LoginRefused, LoginSuccess
 from odradek.security.sasl.saslprep import saslprep
-from odradek.security.sasl.users import ITERATIONS_MIN, ScramCredential
+from odradek.security.sasl.users import ITERATIONS_MIN, CredentialShapes, ScramCredential
 
 HASHES: Final = {"SCRAM-SHA-256": "sha256", "SCRAM-SHA-512": "sha512"}
 _CLIENT_KEY, _SERVER_KEY = b"Client Key", b"Server Key"
@@ -41,7 +41,7 @@ _SERVER_FIRST: Final = re.compile(
     rf"(?P<reserved>m=[^,]*,)?r=(?P<nonce>{_NONCE}),s=(?P<salt>{_BASE64}),i=(?P<iterations>[1-9][0-9]{{0,8}})(?:,.*)?\Z"
 )
 _TOKEN_AUTH: Final = "tokenauth"
-_SALT_BYTES: Final = 16
+_SHARES: Final = 1 << 32
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,8 +78,8 @@ class ScramLookup:
     token: Callable[[str], TokenCredential | None]
     secret: bytes = field(repr=False)
     """The salts of users that do not exist are made with it."""
-    iterations: int = ITERATIONS_MIN
-    """What those users have."""
+    shapes: CredentialShapes = field(default_factory=CredentialShapes)
+    """Of users that exist."""
 
 
 class ScramServer:
@@ -137,10 +137,15 @@ class ScramServer:
         return fake if credential is None else credential
 
     def _fake(self) -> ScramCredential:
-        salt = hmac.digest(self._lookup.secret, b"salt" + self._user.encode(), "sha256")
-        keys = hmac.digest(self._lookup.secret, b"keys" + self._user.encode(), self._algorithm)
+        secret, user = self._lookup.secret, self._user.encode()
+        share = int.from_bytes(hmac.digest(secret, b"shape" + user, "sha256")[:4], "big") / _SHARES
+        iterations, salt_bytes = self._lookup.shapes.draw(share)
+        salt = hmac.digest(secret, b"salt" + user, "sha256")
+        if salt_bytes > len(salt):
+            salt = hashlib.shake_256(salt).digest(salt_bytes)
+        keys = hmac.digest(secret, b"keys" + user, self._algorithm)
         return ScramCredential(
-            salt=salt[:_SALT_BYTES], stored_key=keys, server_key=keys, iterations=self._lookup.iterations
+            salt=salt[:salt_bytes], stored_key=keys, server_key=keys, iterations=iterations
         )
 
     def _final(self, text: str, credential: ScramCredential) -> ExchangeStep:

@@ -5,12 +5,14 @@ from __future__ import annotations
 
 import base64
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
 ITERATIONS_MIN: Final = 4096
 ITERATIONS_MAX: Final = 16384
+SALT_BYTES: Final = 16
+"""Of the salts that are made here; other tools make longer ones."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,14 +35,32 @@ class ScramUsers:
     def credential(self, user: str, mechanism: str) -> ScramCredential | None:
         return self.users.get(user, {}).get(mechanism)
 
-    def usual_iterations(self, mechanism: str) -> int:
-        """What most users have."""
-        counts = Counter(
-            credentials[mechanism].iterations
-            for credentials in self.users.values()
-            if mechanism in credentials
+    def shapes(self, mechanism: str) -> CredentialShapes:
+        """Each call counts the users again."""
+        return CredentialShapes(
+            credentials[mechanism] for credentials in self.users.values() if mechanism in credentials
         )
-        return counts.most_common(1)[0][0] if counts else ITERATIONS_MIN
+
+
+class CredentialShapes:
+    """What everyone sees of users by beginning a login, iterations and the length of the salt, and how many users have each.
+
+    Users that do not exist are given shapes in the same proportions: a shape does not tell whether a user exists.
+    """
+
+    def __init__(self, credentials: Iterable[ScramCredential] = ()) -> None:
+        counts = Counter((credential.iterations, len(credential.salt)) for credential in credentials)
+        self._counts = sorted(counts.items()) or [((ITERATIONS_MIN, SALT_BYTES), 1)]
+        self._total = sum(count for _, count in self._counts)
+
+    def draw(self, share: float) -> tuple[int, int]:
+        """Iterations and the length of the salt. The same `share`, from 0 to 1, draws the same while users hardly change."""
+        place = int(share * self._total)
+        for shape, count in self._counts:
+            if place < count:
+                return shape
+            place -= count
+        return self._counts[-1][0]
 
 
 NO_SCRAM_USERS: Final = ScramUsers()
