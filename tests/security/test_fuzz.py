@@ -6,10 +6,16 @@ import pytest
 from tests.security.fuzz.mutations import mutated, seeds_of
 from tests.security.fuzz.targets import TARGETS
 
+from odradek.broker.security.login import LoginGate
+from odradek.net.connection import Connection
+from odradek.net.replies import Reply
 from odradek.security.sasl.exchange import ExchangeStep, LoginSuccess
 from odradek.security.sasl.plain import PlainServer
 
 EXECUTIONS = 300
+PLAIN_HANDSHAKE = b"\0\x11\0\1\0\0\0\1\xff\xff\0\5PLAIN"
+A_GUESS = b"\0\x24\0\0\0\0\0\2\xff\xff\0\0\0\x0e\0alice\0a guess"
+METADATA = b"\0\3\0\0\0\0\0\1\xff\xff\0\0\0\0"
 
 
 def test_every_target_has_seeds() -> None:
@@ -31,3 +37,14 @@ def test_a_target_sees_a_login_that_should_not_be(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(PlainServer, "step", anyone)
     with pytest.raises(AssertionError):
         TARGETS["plain"](b"\0alice\0a guess")
+    with pytest.raises(AssertionError, match="without a password"):
+        TARGETS["frames_before_login"](b"\r\n".join((PLAIN_HANDSHAKE, A_GUESS)))
+
+
+def test_a_target_sees_a_request_that_is_served_too_early(monkeypatch: pytest.MonkeyPatch) -> None:
+    def serve_at_once(gate: LoginGate, connection: Connection, frame: memoryview) -> Reply:
+        return gate._serve(connection, frame)
+
+    monkeypatch.setattr(LoginGate, "handle", serve_at_once)
+    with pytest.raises(AssertionError, match="API 3 is served in state connected"):
+        TARGETS["frames_before_login"](METADATA)

@@ -1,4 +1,4 @@
-"""Fuzz what peers send before a login: `python -m tests.security.fuzz [TARGET...] [--executions N] [--seed N]`.
+"""Fuzz what peers send before and right after a login: `python -m tests.security.fuzz [TARGET...] [--executions N] [--seed N]`.
 
 With `atheris` (`pip install atheris`) the mutations follow the coverage, one process for each target; without it they are
 random, from the same seeds. `--executions` counts for each target. What fails is printed as a line of `seeds.json`: put it
@@ -10,6 +10,7 @@ from __future__ import annotations
 import argparse
 import importlib
 import json
+import logging
 import subprocess
 import sys
 import tempfile
@@ -24,6 +25,7 @@ ONE_TARGET = "--one-target-with-atheris"
 
 
 def main(arguments: list[str]) -> int:
+    logging.disable(logging.CRITICAL)  # a refused connection is no news here
     if arguments[:1] == [ONE_TARGET]:
         return guided(arguments[1], int(arguments[2]), int(arguments[3]))
     parser = argparse.ArgumentParser(prog="python -m tests.security.fuzz", description=__doc__)

@@ -1,4 +1,4 @@
-"""What is fuzzed: whatever an unknown peer can make the broker read before, or in place of, a login.
+"""What is fuzzed: whatever an unknown peer can make the broker read before, in place of, or right after a login.
 
 A target takes bytes and returns; it raises only where the code under it is wrong. What such code may answer is its own refusal
 (`LoginRefused`, `ConfigError`, `KafkaError`, `IllegalSaslState`): those are caught here, nothing else is. A target also asserts
@@ -10,6 +10,8 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator
 from typing import Final
+
+from tests.security.fuzz import connections
 
 from odradek.config.jaas import parse_jaas, parse_pairs
 from odradek.model.errors import ConfigError, KafkaError
@@ -27,7 +29,7 @@ from odradek.security.tls.principal_mapping import parse_rules
 from odradek.security.tls.stores import authorities_from_pem, key_from_pem
 
 Target = Callable[[bytes], None]
-PASSWORD: Final = "correct horse battery staple"
+PASSWORD: Final = connections.PASSWORD
 _MECHANISM: Final = "SCRAM-SHA-256"
 _CREDENTIAL: Final = new_credential(_MECHANISM, PASSWORD, b"salt" * 4)
 _TOKEN: Final = TokenCredential(credential=_CREDENTIAL, owner="alice", expires_ms=10_000)
@@ -115,6 +117,14 @@ def login_session(data: bytes) -> None:
             break
         assert is_open or session.state not in (LoginState.OPEN, LoginState.RENEWING)
         assert session.state is not LoginState.OPEN or session.user is not None
+
+
+def frames_before_login(data: bytes) -> None:
+    connections.frames_before_login(data, _scram_server())
+
+
+def frames_after_login(data: bytes) -> None:
+    connections.frames_after_login(data, _scram_server())
 
 
 def acls(data: bytes) -> None:
@@ -231,6 +241,8 @@ TARGETS: Final[dict[str, Target]] = {
     "bearer": bearer,
     "jwks": jwks,
     "login_session": login_session,
+    "frames_before_login": frames_before_login,
+    "frames_after_login": frames_after_login,
     "acls": acls,
     "jaas": jaas,
     "mapping_rules": mapping_rules,
