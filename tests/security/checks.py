@@ -18,7 +18,7 @@ CHECKS: Final = {
     10: "ApiVersions once, then a handshake; a second handshake is refused",
     11: "small requests only before a login",
     12: "unknown mechanism: UNSUPPORTED_SASL_MECHANISM and those that are enabled",
-    13: "a failed login says the same for every reason (its time is not measured)",
+    13: "a failed login says the same for every reason, after the same work",
     14: "a failed login is a structured answer",
     15: "a login has a deadline",
     16: "handshake version 0, with bare tokens",

@@ -93,6 +93,7 @@ class ScramServer:
         self._owner: TokenCredential | None = None
         self._is_known = False
         self._credential: ScramCredential | None = None
+        self._decoy: ScramCredential | None = None
         self._gs2 = ""
         self._nonce = ""
         self._messages = ""
@@ -133,8 +134,8 @@ class ScramServer:
         else:
             credential = self._lookup.credential(self._user)
         self._is_known = credential is not None
-        fake = self._fake()  # made in any case, for it takes time
-        return fake if credential is None else credential
+        self._decoy = self._fake()  # made and kept in any case: to make it takes time, and so does to free it
+        return self._decoy if credential is None else credential
 
     def _fake(self) -> ScramCredential:
         secret, user = self._lookup.secret, self._user.encode()
