@@ -22,6 +22,7 @@ from odradek.protocol.messages.security.describe_user_scram_credentials import (
 )
 from odradek.protocol.messages.security.sasl_authenticate import SaslAuthenticateRequest
 from odradek.protocol.messages.security.sasl_handshake import SaslHandshakeRequest
+from odradek.security.sasl.plain import PlainClient
 from odradek.security.sasl.scram import ScramClient, salted
 
 SCRAM = "SCRAM-SHA-512"
@@ -110,6 +111,43 @@ async def test_every_failed_login_gets_the_same_answer(scene: SecureScene, caplo
     assert answers[0][0] == ErrorCode.SASL_AUTHENTICATION_FAILED
     assert "hunter2" not in caplog.text
     assert caplog.text.count("login_failed") == 2
+
+
+@pytest.mark.check(13)
+async def test_the_answer_to_a_failed_login_waits_and_no_one_else_does(scene: SecureScene) -> None:
+    await scene.secure("SASL_PLAINTEXT", {"connection.failed.authentication.delay.ms": "600000"})
+    failing, other = await scene.wire(), await scene.wire()
+    await failing.call("SaslHandshake", 1, SaslHandshakeRequest(mechanism=SCRAM))
+    failing.send("SaslAuthenticate", 2, SaslAuthenticateRequest(auth_bytes=b"no SCRAM"))
+    assert (await log_in(other, alice(), SCRAM)).error_code == 0
+    for _ in range(20):
+        assert (await other.call("Metadata", 9, METADATA)).cluster_id
+    assert not failing.has_arrived
+    failing.abort()
+
+
+@pytest.mark.check(18)
+@pytest.mark.parametrize("password", ["secret", "hunter2"])
+async def test_a_password_of_plain_is_in_no_line_of_the_log(
+    scene: SecureScene, caplog: Any, password: str
+) -> None:
+    caplog.set_level("DEBUG")
+    jaas = 'x.PlainLoginModule required user_alice="secret";'
+    await scene.secure(
+        "SASL_PLAINTEXT",
+        {
+            "sasl.enabled.mechanisms": "PLAIN",
+            "odradek.sasl.plain.without.tls.enable": "true",
+            "sasl.jaas.config": jaas,
+            "odradek.scram.first.users": "SCRAM-SHA-512=[name=bob,password=other]",
+        },
+    )
+    wire = await scene.wire()
+    response = await log_in(wire, PlainClient("alice", password), "PLAIN")
+    assert (response.error_code == 0) is (password == "secret")
+    assert caplog.records
+    values = [str(record.__dict__) for record in caplog.records]
+    assert not any(f"{text}" in line for line in values for text in ("hunter2", '"secret"', "'secret'"))
 
 
 @pytest.mark.check(15)

@@ -2,6 +2,11 @@
 
 import asyncio
 import json
+import ssl
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +14,7 @@ import pytest
 from tests.security.conftest import NOW, Pems, SecureScene
 from tests.security.test_mechanisms import JWKS
 
-from odradek.broker.security.issuer_keys import KeySource, _NoRedirects
+from odradek.broker.security.issuer_keys import KeySource
 from odradek.cli.doctor.security import check_security
 from odradek.config.broker import BrokerConfig
 from odradek.config.sasl import SaslConfig
@@ -39,9 +44,50 @@ def test_keys_come_from_files_and_allowed_https_urls_only(url: str) -> None:
 
 
 @pytest.mark.check(30)
-def test_a_url_that_is_allowed_is_fetched_without_following_redirects() -> None:
-    assert source("https://issuer/keys", oauthbearer_allowed_urls=("https://issuer/keys",)).keys == {}
-    assert _NoRedirects().redirect_request(None, None, 302, "", {}, "file:///etc/passwd") is None  # type: ignore[func-returns-value]
+async def test_a_url_that_is_allowed_is_fetched_without_following_redirects(
+    pems: Pems, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An issuer with two keys, which redirects from `/moved` to them."""
+    monkeypatch.setenv("SSL_CERT_FILE", pems.ca)
+    with issuer(pems) as address:
+        for path, names in (("keys", {"r", "e"}), ("moved", set())):
+            url = f"{address}/{path}"
+            keys = source(url, oauthbearer_allowed_urls=(url,))
+            await keys.refresh()
+            assert set(keys.keys) == names
+
+
+@contextmanager
+def issuer(pems: Pems) -> Iterator[str]:
+    server = HTTPServer(("127.0.0.1", 0), Issuer)
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    context.load_cert_chain(pems.broker)
+    server.socket = context.wrap_socket(server.socket, server_side=True)
+    serving = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+    serving.start()
+    try:
+        yield f"https://127.0.0.1:{server.server_port}"
+    finally:
+        server.shutdown()
+        serving.join()
+        server.server_close()
+
+
+class Issuer(BaseHTTPRequestHandler):
+    def do_GET(self) -> None:
+        if self.path == "/moved":
+            self.send_response(302)
+            self.send_header("Location", "/keys")
+            self.end_headers()
+            return
+        content = json.dumps(JWKS).encode()
+        self.send_response(200)
+        self.send_header("Content-Length", str(len(content)))
+        self.end_headers()
+        self.wfile.write(content)
+
+    def log_message(self, *_: Any) -> None:
+        """Not to standard error."""
 
 
 @pytest.mark.check(26)

@@ -14,6 +14,7 @@ from tests.security.conftest import NOW, Pems, SecureScene
 
 from odradek.config.broker import BrokerConfig
 from odradek.model.errors import ConfigError
+from odradek.net.outgoing_security import OutgoingSecurity, SecuredProtocol, TlsFailure
 from odradek.protocol.messages.data.fetch import FetchPartition, FetchRequest, FetchTopic
 from odradek.protocol.messages.metadata.api_versions import ApiVersionsRequest
 from odradek.protocol.messages.metadata.metadata import MetadataRequest
@@ -22,6 +23,7 @@ from odradek.security.tls.authority import CertificateAuthority, CertificateRequ
 from odradek.security.tls.contexts import read_material, server_context
 from odradek.security.tls.listener_tls import ListenerCertificates
 from odradek.security.tls.principal_mapping import distinguished_name, parse_rules, principal_of
+from odradek.testing.sim.wire_client import WireClient
 
 SUBJECT = ((("countryName", "DE"),), (("organizationName", "Rope, Ltd"),), (("commonName", "alice"),))
 
@@ -53,7 +55,9 @@ def test_older_versions_and_renegotiation_are_off(pems: Pems) -> None:
 
 
 @pytest.mark.check(1)
-async def test_a_client_of_an_older_version_is_refused(scene: SecureScene) -> None:
+async def test_a_client_of_an_older_version_is_refused(
+    scene: SecureScene, caught: Callable[..., Any]
+) -> None:
     await scene.secure("SSL")
     context = scene.pems.client_context()
     context.set_ciphers("ALL:@SECLEVEL=0")
@@ -62,6 +66,7 @@ async def test_a_client_of_an_older_version_is_refused(scene: SecureScene) -> No
         context.minimum_version = context.maximum_version = ssl.TLSVersion.TLSv1_1
     with pytest.raises((ssl.SSLError, ConnectionError)):
         await scene.wire(context)
+    assert len(caught("tls_handshake_failed")) == 1, "by the broker, and not by this side"
 
 
 @pytest.mark.check(3)
@@ -119,7 +124,7 @@ async def test_without_client_authentication_a_certificate_means_nothing(scene: 
 
 
 @pytest.mark.check(5)
-@pytest.mark.parametrize("wrong", ["untrusted", "expired", "of a server", "revoked"])
+@pytest.mark.parametrize("wrong", ["untrusted", "expired", "of a server", "revoked", "nothing"])
 async def test_a_certificate_that_is_not_good_is_refused(
     scene: SecureScene, wrong: str, tmp_path: Path
 ) -> None:
@@ -139,8 +144,44 @@ async def test_a_certificate_that_is_not_good_is_refused(
     crl = tmp_path / "crl.pem"
     crl.write_bytes(scene.pems.authority.revoke(revoked, now=NOW))
     await scene.secure("SSL", {"ssl.client.auth": "required", "odradek.ssl.crl.location": str(crl)})
+    if wrong == "nothing":
+        wire = await scene.wire(scene.pems.client_context(path))
+        assert (await wire.call("ApiVersions", 3, versions())).error_code == 0
+        return
     with pytest.raises((ssl.SSLError, ConnectionError, asyncio.IncompleteReadError)):
         await (await scene.wire(scene.pems.client_context(path))).call("ApiVersions", 3, versions())
+
+
+@pytest.mark.check(7)
+async def test_brokers_do_not_connect_to_another_host_than_the_certificate_is_for(scene: SecureScene) -> None:
+    certificate = scene.pems.issue("other.pem", name="broker", hosts=["localhost"])
+    await scene.secure("SSL", {"ssl.keystore.location": str(certificate)})
+    own = {
+        "listeners": "SSL://:0",
+        "ssl.keystore.location": scene.pems.broker,
+        "ssl.truststore.location": scene.pems.ca,
+    }
+
+    async def connect(settings: dict[str, str], host: str) -> None:
+        config, _ = BrokerConfig.load(settings)
+        certificates = ListenerCertificates("SSL", config.security["SSL"])
+        security = OutgoingSecurity(context=lambda: certificates.client_context)
+        secured = SecuredProtocol(WireClient(), security, host, timeout_s=20)
+        transport, _ = await asyncio.get_running_loop().create_connection(
+            lambda: secured.protocol,
+            "127.0.0.1",
+            scene.broker.port,  # type: ignore[union-attr]
+        )
+        try:
+            await secured.handshake
+        finally:
+            transport.abort()
+
+    await connect(own, "localhost")
+    with pytest.raises(TlsFailure) as caught:
+        await connect(own, "127.0.0.1")
+    assert caught.value.code == "CERTIFICATE_VERIFY_FAILED"
+    await connect({**own, "ssl.endpoint.identification.algorithm": ""}, "127.0.0.1")
 
 
 @pytest.mark.check(6)

@@ -144,6 +144,7 @@ def test_a_listener_for_a_controller_is_left_out_whatever_its_security() -> None
         assert [listener.name for listener in config.network.listeners] == ["PLAINTEXT"]
 
 
+@pytest.mark.check(47)
 def test_a_password_does_not_show_when_a_configuration_is_printed() -> None:
     config, warnings = BrokerConfig.load({"ssl.key.password": "hunter2"})
     assert "hunter2" not in repr(config) + str(warnings)

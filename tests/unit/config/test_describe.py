@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import pytest
+
 from odradek.config.broker import BrokerConfig
 from odradek.config.definition import SettingType
 from odradek.config.describe import (
@@ -89,6 +91,7 @@ def test_a_brokers_setting_says_whether_a_running_broker_takes_another_value() -
     assert not of_broker("log.retention.ms", load()).read_only
 
 
+@pytest.mark.check(47)
 def test_passwords_are_never_shown() -> None:
     config, _ = BrokerConfig.load({"ssl.key.password": "hunter2"})
     described = of_broker("ssl.key.password", config)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from odradek.net.request_budget import (
     ORDINARY_BYTES,
     PARKED_SECONDS,
@@ -33,6 +35,7 @@ def filled_with_large_frames(budget: RequestBudget, *, received: bool = True) ->
             share.received_bytes = share.granted_bytes if received else 0
 
 
+@pytest.mark.check(45)
 def test_what_is_announced_and_not_sent_costs_one_step() -> None:
     budget = made()
     assert budget.request_room(budget.begin(None, LARGEST), 0.0)

@@ -27,6 +27,7 @@ def reassignments(replicas: list[int]) -> bytes:
     return encode(AlterPartitionReassignmentsRequest(timeout_ms=1, topics=[topic]), 0)
 
 
+@pytest.mark.check(45)
 def test_elements_of_all_arrays_together_are_counted() -> None:
     decode(AlterPartitionReassignmentsRequest, 0, reassignments([1, 2, 3]), 0, BUDGET)
     with pytest.raises(TooManyElements):
@@ -41,6 +42,7 @@ def test_more_numbers_than_fit_into_the_message_are_malformed_and_not_too_many()
         decode(AlterPartitionReassignmentsRequest, 0, bytes(data), 0, BUDGET)
 
 
+@pytest.mark.check(45)
 def test_more_structs_than_fit_into_the_message_are_malformed_and_not_too_many() -> None:
     data = struct.pack(">i", 1_000_000) + struct.pack(">i", 1)
     with pytest.raises(MalformedMessage):
@@ -53,6 +55,7 @@ def metadata(topic_count: int, tags_of_each: int) -> bytes:
     return bytes([topic_count + 1]) + topic * topic_count + b"\x00\x00\x00"
 
 
+@pytest.mark.check(45)
 def test_tagged_fields_count_as_elements() -> None:
     """To step over one takes as long as to read an element, and a frame holds as many."""
     decode(MetadataRequest, 12, metadata(2, 1), 0, 4)

@@ -93,6 +93,7 @@ def test_sizes_below_one_are_refused(size: int) -> None:
         feed(FrameReader(100), struct.pack(">i", size))
 
 
+@pytest.mark.check(45)
 def test_a_size_above_the_limit_is_refused_before_anything_is_allocated() -> None:
     reader = FrameReader(1000)
     before = reader.allocated_bytes
@@ -106,6 +107,7 @@ def test_a_size_at_the_limit_is_accepted() -> None:
     assert feed(FrameReader(5), framed(b"12345")) == [b"12345"]
 
 
+@pytest.mark.check(45)
 def test_announcing_much_and_sending_little_gets_little_memory() -> None:
     reader = FrameReader(100 << 20)
     feed(reader, struct.pack(">i", 100 << 20) + b"x" * 100)

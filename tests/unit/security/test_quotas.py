@@ -41,6 +41,7 @@ def test_without_limits_nothing_is_active_measured_or_delayed() -> None:
     assert quotas.measure_count == 0
 
 
+@pytest.mark.check(46)
 @pytest.mark.parametrize("level", range(len(LEVELS)))
 def test_the_most_specific_limit_counts(level: int) -> None:
     quotas = quotas_of(
@@ -78,6 +79,7 @@ def test_any_other_client_id_has_a_measure_of_its_own() -> None:
     assert quotas.record(PRODUCE, "u", "b", 1, 0.0) == 0.0
 
 
+@pytest.mark.check(46)
 def test_a_delay_for_requests_lasts_one_sample_at_most() -> None:
     quotas = quotas_of((entity(user="u"), 1.0), key="request_percentage")
     assert quotas.record(REQUEST, "u", "c", 1e6, 0.0) == 1.0
@@ -106,6 +108,7 @@ def test_a_client_id_for_every_request_neither_grows_the_broker_nor_goes_unlimit
     assert delays[-1] > 100
 
 
+@pytest.mark.check(46)
 def test_mutations_are_refused_once_more_was_used_than_was_saved_up() -> None:
     quotas = quotas_of((entity(user="u"), 2.0), key="controller_mutation_rate")
     quotas.check_mutations("u", "c", 0.0)
@@ -117,6 +120,7 @@ def test_mutations_are_refused_once_more_was_used_than_was_saved_up() -> None:
     quotas.check_mutations("u", "c", 1.0)
 
 
+@pytest.mark.check(44)
 def test_an_address_over_its_limit_is_refused_and_others_are_only_delayed_by_the_brokers_limit() -> None:
     quotas = Quotas(QuotaTerms(broker_connections_per_second=2.0))
     quotas.update({entity(ip="1.2.3.4"): {"connection_creation_rate": 1.0}})
