@@ -99,6 +99,7 @@ interop: $(READY) ## unmodified third-party clients, in five languages, against 
 	$(BIN)/python -m tests.interop.languages.applications
 	$(BIN)/python -m tests.streams.oracle.kafka
 	$(BIN)/python -m pytest -q -m interop
+	$(BIN)/python -m pytest -q -m interop --secured $(addprefix tests/interop/,admin data groups own_client transactions)
 	$(BIN)/python -m pytest -q tests/interop/sink/test_driver.py tests/interop/own_client/test_prepared_transactions.py tests/interop/command/test_pipeline.py --server kafka
 	$(BIN)/python -m tests.spark.with_kafka tests/spark/test_exactly_once.py
 

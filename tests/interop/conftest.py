@@ -2,11 +2,13 @@
 
 `--server odradek` (the default) runs this tree's broker; `--server kafka` runs the same tests against
 Apache Kafka, which is how the tests themselves are checked. The environment variable ODRADEK_INTEROP_SERVER
-does the same when pytest is started on a folder above this one.
+does the same when pytest is started on a folder above this one. `--secured` (or ODRADEK_INTEROP_SECURED=1) runs the tests
+of `SECURED` against brokers that ask for TLS, a login and ACLs, and skips the others.
 """
 
 from __future__ import annotations
 
+import functools
 import itertools
 import os
 import sys
@@ -20,12 +22,15 @@ if str(_ROOT) not in sys.path:
     sys.path.insert(0, str(_ROOT))
 
 from benchmarks.odradek_node import Node, OdradekNode  # noqa: E402
-from benchmarks.peer import KafkaNode, PeerAbsentError  # noqa: E402
+from benchmarks.peer import KafkaNode, PeerAbsentError, free_port  # noqa: E402
 from tests.interop import wire  # noqa: E402
 from tests.interop.adapters import CLIENTS, AbsentError, Client, Row  # noqa: E402
+from tests.interop.logins import Lock, LockedNode  # noqa: E402
 from tests.interop.proxy import Proxy  # noqa: E402
 from tests.interop.server import Server  # noqa: E402
 
+SECURED = ("admin", "data", "groups", "own_client", "transactions")
+"""What Python clients do, and those that share a group with them."""
 _numbers = itertools.count()
 _QUICK_GROUPS = {
     "group.initial.rebalance.delay.ms": "0",
@@ -39,12 +44,21 @@ _OWN_SETTINGS = {"odradek": {"odradek.log.peer.lines.max": "0"}}
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--server", choices=["odradek", "kafka"], help="which broker the interop tests drive")
+    parser.addoption("--secured", action="store_true", help="with TLS, a login and ACLs")
+
+
+def _is_secured(config: pytest.Config) -> bool:
+    return bool(config.getoption("--secured", default=False) or os.environ.get("ODRADEK_INTEROP_SECURED"))
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     asked = "interop" in config.option.markexpr
+    here = Path(__file__).parent
+    secured = [here / folder for folder in SECURED]
     for test in items:
-        if test.path.is_relative_to(Path(__file__).parent):
+        if test.path.is_relative_to(here):
+            if _is_secured(config) and not any(test.path.is_relative_to(folder) for folder in secured):
+                test.add_marker(pytest.mark.skip(reason="not one of those that also run with --secured"))
             if test.get_closest_marker("slow") and not asked:
                 test.add_marker(
                     pytest.mark.skip(reason="takes long: `make interop` runs it (pytest -m interop)")
@@ -61,8 +75,22 @@ def server_kind(request: pytest.FixtureRequest) -> str:
 
 
 @pytest.fixture(scope="session")
-def make_node(server_kind: str) -> Callable[..., Node]:
+def lock(
+    request: pytest.FixtureRequest, server_kind: str, tmp_path_factory: pytest.TempPathFactory
+) -> Lock | None:
+    """What brokers and clients share, if they are to be secured."""
+    if not _is_secured(request.config):
+        return None
+    if server_kind == "kafka":
+        pytest.exit("--secured is for --server odradek", returncode=2)
+    return Lock.made_in(tmp_path_factory.mktemp("lock"))
+
+
+@pytest.fixture(scope="session")
+def make_node(server_kind: str, lock: Lock | None) -> Callable[..., Node]:
     """Builds a node of the kind under test; the caller starts and stops it."""
+    if lock is not None:
+        return functools.partial(LockedNode, lock)
     return OdradekNode if server_kind == "odradek" else KafkaNode
 
 
@@ -88,10 +116,17 @@ def log_of_this_test(request: pytest.FixtureRequest) -> None:
 
 
 @pytest.fixture(scope="session")
-def proxied(server_kind: str, make_node: Callable[..., Node]) -> Iterator[tuple[Proxy, Server]]:
+def proxied(
+    server_kind: str, make_node: Callable[..., Node], lock: Lock | None
+) -> Iterator[tuple[Proxy, Server]]:
     """A second broker that advertises the address of a proxy in front of it, so that clients stay on the proxy."""
-    with Proxy() as proxy:
-        node = make_node(settings={"advertised.listeners": f"PLAINTEXT://{proxy.bootstrap}"}).start()
+    with Proxy(lock) as proxy:
+        more: dict[str, int] = {}
+        if lock is not None:  # the visitor's rules are made through the proxy, once the broker is ready
+            lock.guard(proxy.bootstrap)
+            more["port"] = free_port()
+            proxy.target = ("127.0.0.1", more["port"])
+        node = make_node(settings={"advertised.listeners": f"PLAINTEXT://{proxy.bootstrap}"}, **more).start()
         try:
             made = Server(kind=server_kind, node=node)
             proxy.target = made.address

@@ -12,7 +12,7 @@ from typing import Literal
 import psutil
 from benchmarks.odradek_node import Node
 from confluent_kafka.admin import AdminClient, NewTopic
-from tests.interop import wire
+from tests.interop import logins, wire
 
 ADMIN_SECONDS_MAX = 20.0
 LOG_SECONDS_MAX = 2.0
@@ -31,7 +31,7 @@ class Server:
         return host, int(port)
 
     def create_topic(self, name: str, partitions: int = 1, settings: Mapping[str, str] | None = None) -> None:
-        admin = AdminClient({"bootstrap.servers": self.node.bootstrap, "log_level": 2})
+        admin = AdminClient({**logins.librdkafka(self.node.bootstrap), "log_level": 2})
         new = NewTopic(name, num_partitions=partitions, replication_factor=1, config=dict(settings or {}))
         admin.create_topics([new], operation_timeout=ADMIN_SECONDS_MAX)[name].result(ADMIN_SECONDS_MAX)
         if self.kind == "kafka":
@@ -40,7 +40,7 @@ class Server:
                 self.eventually(lambda: all(wire.is_led(peer, name, number) for number in range(partitions)))
 
     def topics(self) -> set[str]:
-        admin = AdminClient({"bootstrap.servers": self.node.bootstrap, "log_level": 2})
+        admin = AdminClient({**logins.librdkafka(self.node.bootstrap), "log_level": 2})
         return set(admin.list_topics(timeout=ADMIN_SECONDS_MAX).topics)
 
     def eventually(self, check: Callable[[], bool]) -> None:

@@ -17,17 +17,19 @@ from types import TracebackType
 from typing import Self
 
 import crc32c
+from tests.interop import logins
 
 ANSWER_SECONDS_MAX = 20.0
 
 PRODUCE, FETCH, LIST_OFFSETS, METADATA, FIND_COORDINATOR = 0, 1, 2, 3, 10
+SASL_HANDSHAKE, SASL_AUTHENTICATE = 17, 36
 API_VERSIONS, CREATE_TOPICS, DELETE_TOPICS, DELETE_RECORDS, INIT_PRODUCER_ID = 18, 19, 20, 21, 22
 OFFSET_FOR_LEADER_EPOCH, DESCRIBE_CONFIGS, ALTER_CONFIGS, CREATE_PARTITIONS = 23, 32, 33, 37
 INCREMENTAL_ALTER_CONFIGS = 44
 
 
 class Connection:
-    """One plain socket to the server; a context manager."""
+    """One socket to the server, logged in where that is asked for; a context manager."""
 
     def __init__(self, address: tuple[str, int], *, receive_buffer_bytes: int | None = None) -> None:
         self.socket = socket.socket()
@@ -35,11 +37,19 @@ class Connection:
             self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer_bytes)
         self.socket.settimeout(ANSWER_SECONDS_MAX)
         self._correlation_id = 0
+        lock = logins.lock_of("{}:{}".format(*address))
         try:
             self.socket.connect(address)
-        except OSError:
+            if lock is not None:
+                self.socket = lock.client_context().wrap_socket(self.socket, server_hostname=address[0])
+                self._log_in()
+        except (OSError, AssertionError):
             self.socket.close()
             raise
+
+    def _log_in(self) -> None:
+        assert self.call(SASL_HANDSHAKE, 1, string("PLAIN")).int16() == 0
+        assert self.call(SASL_AUTHENTICATE, 0, bytes_(logins.plain_response())).int16() == 0
 
     @property
     def name(self) -> str:

@@ -8,6 +8,7 @@ from typing import Any
 
 import aiokafka
 from aiokafka.errors import BrokerResponseError, MessageSizeTooLargeError
+from tests.interop import logins
 from tests.interop.adapters.rows import READ_SECONDS_MAX, Acks, Codec, Read, RefusedError, Row, Sent
 
 
@@ -29,7 +30,7 @@ class AioKafkaClient:
     ) -> list[Sent]:
         async def run() -> list[Sent]:
             producer = aiokafka.AIOKafkaProducer(
-                bootstrap_servers=self.bootstrap,
+                **logins.aiokafka(self.bootstrap),
                 compression_type=None if codec == "none" else codec,
                 acks="all" if acks == "all" else int(acks),
                 enable_idempotence=idempotent,
@@ -64,7 +65,7 @@ class AioKafkaClient:
     def consume(self, topic: str, *, count: int, partition: int = 0, start: int | None = 0) -> list[Read]:
         async def run() -> list[Read]:
             consumer = aiokafka.AIOKafkaConsumer(
-                bootstrap_servers=self.bootstrap, group_id=None, enable_auto_commit=False, check_crcs=True
+                **logins.aiokafka(self.bootstrap), group_id=None, enable_auto_commit=False, check_crcs=True
             )
             place = aiokafka.TopicPartition(topic, partition)
             results: list[Read] = []

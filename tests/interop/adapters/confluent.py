@@ -6,6 +6,7 @@ import time
 from collections.abc import Sequence
 
 import confluent_kafka as ck
+from tests.interop import logins
 from tests.interop.adapters.rows import READ_SECONDS_MAX, Acks, Codec, Read, RefusedError, Row, Sent
 
 _QUIET = {"log_level": 2, "socket.timeout.ms": 20_000}
@@ -30,7 +31,7 @@ class ConfluentClient:
         producer = ck.Producer(
             {
                 **_QUIET,
-                "bootstrap.servers": self.bootstrap,
+                **logins.librdkafka(self.bootstrap),
                 "compression.type": codec,
                 "acks": acks,
                 "enable.idempotence": idempotent,
@@ -61,7 +62,7 @@ class ConfluentClient:
         consumer = ck.Consumer(
             {
                 **_QUIET,
-                "bootstrap.servers": self.bootstrap,
+                **logins.librdkafka(self.bootstrap),
                 "group.id": "interop",
                 "enable.auto.commit": False,
                 "auto.offset.reset": "error",

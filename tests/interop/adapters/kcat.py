@@ -8,6 +8,7 @@ import shutil
 import subprocess
 from collections.abc import Sequence
 
+from tests.interop import logins
 from tests.interop.adapters.rows import (
     READ_SECONDS_MAX,
     AbsentError,
@@ -73,7 +74,7 @@ class KcatClient:
         :raises RefusedError: with kcat's standard error, when it ends with an error or writes one
         """
         process = subprocess.run(
-            ["kcat", "-b", self.bootstrap, *flags],
+            ["kcat", *logins.kcat_flags(self.bootstrap), *flags],
             input=given,
             capture_output=True,
             timeout=READ_SECONDS_MAX * 2,

@@ -12,6 +12,7 @@ with warnings.catch_warnings():
     import kafka
     from kafka.errors import BrokerResponseError, MessageSizeTooLargeError
 
+from tests.interop import logins
 from tests.interop.adapters.rows import READ_SECONDS_MAX, Acks, Codec, Read, RefusedError, Row, Sent
 
 
@@ -32,7 +33,7 @@ class KafkaPythonClient:
         request_bytes_max: int = 1_000_000,
     ) -> list[Sent]:
         producer = kafka.KafkaProducer(
-            bootstrap_servers=self.bootstrap,
+            **logins.kafka_python(self.bootstrap),
             compression_type=None if codec == "none" else codec,
             acks="all" if acks == "all" else int(acks),
             enable_idempotence=idempotent,
@@ -62,7 +63,7 @@ class KafkaPythonClient:
 
     def consume(self, topic: str, *, count: int, partition: int = 0, start: int | None = 0) -> list[Read]:
         consumer = kafka.KafkaConsumer(
-            bootstrap_servers=self.bootstrap,
+            **logins.kafka_python(self.bootstrap),
             group_id=None,
             enable_auto_commit=False,
             check_crcs=True,

@@ -16,6 +16,7 @@ from confluent_kafka.admin import (
     NewTopic,
     ResourceType,
 )
+from tests.interop import logins
 
 SECONDS_MAX = 20
 _numbers = itertools.count()
@@ -23,7 +24,7 @@ _numbers = itertools.count()
 
 @pytest.fixture
 def admin(bootstrap):
-    return AdminClient({"bootstrap.servers": bootstrap, "log_level": 2})
+    return AdminClient({**logins.librdkafka(bootstrap), "log_level": 2})
 
 
 @pytest.fixture

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
+from tests.interop import logins
 from tests.interop.server import Server
 
 from odradek.cli.main import main
@@ -19,7 +20,7 @@ kafka = pytest.importorskip("kafka")
 
 @pytest.fixture
 def pure(bootstrap: str) -> Iterator[Any]:
-    made = kafka.KafkaAdminClient(bootstrap_servers=bootstrap)
+    made = kafka.KafkaAdminClient(**logins.kafka_python(bootstrap))
     try:
         yield made
     finally:
@@ -75,6 +76,8 @@ def run(
 ) -> Callable[..., str]:
     """Runs one command in this process; what it printed."""
     monkeypatch.setenv("ODRADEK_BOOTSTRAP", bootstrap)
+    if lock := logins.lock_of(bootstrap):
+        monkeypatch.setenv("ODRADEK_CLIENT_CONFIG", str(lock.java_file))
 
     def run_command(*words: str, code: int = 0) -> str:
         left = main(words)
@@ -148,7 +151,7 @@ def test_a_producer_over_its_quota_hears_of_it_and_loses_nothing(
     server.eventually(lambda: "throttled" in run("quota", "list"))
     producer = confluent.Producer(
         {
-            "bootstrap.servers": bootstrap,
+            **logins.librdkafka(bootstrap),
             "client.id": "throttled",
             "throttle_cb": lambda event: answers.append(event.throttle_time),
             "batch.num.messages": 10,

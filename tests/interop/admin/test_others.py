@@ -14,6 +14,7 @@ from aiokafka.admin import NewPartitions as AioNewPartitions
 from aiokafka.admin import NewTopic as AioNewTopic
 from aiokafka.admin.config_resource import ConfigResource as AioResource
 from aiokafka.admin.config_resource import ConfigResourceType as AioResourceType
+from tests.interop import logins
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore", DeprecationWarning)
@@ -26,7 +27,7 @@ _numbers = itertools.count()
 
 @pytest.fixture
 def admin(bootstrap):
-    made = KafkaAdminClient(bootstrap_servers=bootstrap)
+    made = KafkaAdminClient(**logins.kafka_python(bootstrap))
     yield made
     made.close()
 
@@ -138,7 +139,7 @@ def test_kafka_python_describes_the_cluster_and_its_versions(admin, server):
 
 def test_aiokafka_creates_grows_alters_trims_and_deletes(bootstrap, fresh, clients, row):
     async def run():
-        admin = AIOKafkaAdminClient(bootstrap_servers=bootstrap)
+        admin = AIOKafkaAdminClient(**logins.aiokafka(bootstrap))
         await admin.start()
         try:
             await admin.create_topics([AioNewTopic(fresh, 1, 1)])
@@ -165,7 +166,7 @@ def test_aiokafka_creates_grows_alters_trims_and_deletes(bootstrap, fresh, clien
 
 def test_aiokafka_describes_the_cluster(bootstrap, server):
     async def run():
-        admin = AIOKafkaAdminClient(bootstrap_servers=bootstrap)
+        admin = AIOKafkaAdminClient(**logins.aiokafka(bootstrap))
         await admin.start()
         try:
             return await admin.describe_cluster()

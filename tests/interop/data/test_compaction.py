@@ -12,6 +12,7 @@ import confluent_kafka as ck
 import pytest
 from benchmarks.peer import PeerAbsentError, cached_peer
 from benchmarks.peer.fetch import java_command
+from tests.interop import logins
 from tests.interop.server import Server
 from tests.simulation.compaction.keyed_log import HOME, PARTITION, KeyedLog
 
@@ -84,7 +85,7 @@ def test_kafkas_tool_finds_nothing_wrong_with_compacted_segments(codec: Codec, t
 
 
 def _read_all(bootstrap: str, topic: str) -> list[ck.Message]:
-    consumer = ck.Consumer({"bootstrap.servers": bootstrap, "group.id": "compaction", "log_level": 2})
+    consumer = ck.Consumer({**logins.librdkafka(bootstrap), "group.id": "compaction", "log_level": 2})
     low, high = consumer.get_watermark_offsets(ck.TopicPartition(topic, 0), timeout=20)
     consumer.assign([ck.TopicPartition(topic, 0, low)])
     messages: list[ck.Message] = []
@@ -111,7 +112,7 @@ def test_clients_find_the_newest_value_of_each_key(make_node, server_kind, tmp_p
     try:
         Server(kind=server_kind, node=node).create_topic("keyed")
         producer = ck.Producer(
-            {"bootstrap.servers": node.bootstrap, "compression.type": "lz4", "linger.ms": 5}
+            {**logins.librdkafka(node.bootstrap), "compression.type": "lz4", "linger.ms": 5}
         )
         rng = Random(1)
         latest: dict[bytes, bytes | None] = {}

@@ -8,6 +8,7 @@ import warnings
 import aiokafka
 import confluent_kafka as ck
 import pytest
+from tests.interop import logins
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore", DeprecationWarning)
@@ -34,7 +35,7 @@ def _values(clients, name, count):
 
 def _end(bootstrap, name):
     consumer = ck.Consumer(
-        {"bootstrap.servers": bootstrap, "group.id": "end", "enable.auto.commit": False, "log_level": 2}
+        {**logins.librdkafka(bootstrap), "group.id": "end", "enable.auto.commit": False, "log_level": 2}
     )
     try:
         return consumer.get_watermark_offsets(ck.TopicPartition(name, 0), timeout=10)[1]
@@ -45,7 +46,7 @@ def _end(bootstrap, name):
 def _librdkafka(bootstrap, name, *, idempotent):
     producer = ck.Producer(
         {
-            "bootstrap.servers": bootstrap,
+            **logins.librdkafka(bootstrap),
             "enable.idempotence": idempotent,
             "acks": "all",
             "batch.num.messages": 3,
@@ -65,7 +66,7 @@ def _librdkafka(bootstrap, name, *, idempotent):
 
 def _kafka_python(bootstrap, name):
     producer = kafka.KafkaProducer(
-        bootstrap_servers=bootstrap,
+        **logins.kafka_python(bootstrap),
         enable_idempotence=True,
         batch_size=100,
         retry_backoff_ms=20,
@@ -81,7 +82,7 @@ def _kafka_python(bootstrap, name):
 def _aiokafka(bootstrap, name):
     async def run():
         producer = aiokafka.AIOKafkaProducer(
-            bootstrap_servers=bootstrap, enable_idempotence=True, max_batch_size=200, retry_backoff_ms=20
+            **logins.aiokafka(bootstrap), enable_idempotence=True, max_batch_size=200, retry_backoff_ms=20
         )
         async with producer:
             sent = [await producer.send(name, value=b"%d" % number, partition=0) for number in range(RECORDS)]

@@ -6,6 +6,7 @@ import warnings
 
 import confluent_kafka as ck
 from confluent_kafka.admin import AdminClient, NewTopic
+from tests.interop import logins
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore", DeprecationWarning)
@@ -16,12 +17,12 @@ PARTITIONS = 120
 
 def test_one_consumer_reads_all_partitions_of_a_wide_topic(bootstrap, topic):
     name = topic(partitions=PARTITIONS)
-    producer = ck.Producer({"bootstrap.servers": bootstrap, "linger.ms": 20, "log_level": 2})
+    producer = ck.Producer({**logins.librdkafka(bootstrap), "linger.ms": 20, "log_level": 2})
     for number in range(PARTITIONS * 10):
         producer.produce(name, b"%d" % number, partition=number % PARTITIONS)
     assert producer.flush(30) == 0
     consumer = ck.Consumer(
-        {"bootstrap.servers": bootstrap, "group.id": "wide", "enable.auto.commit": False, "log_level": 2}
+        {**logins.librdkafka(bootstrap), "group.id": "wide", "enable.auto.commit": False, "log_level": 2}
     )
     consumer.assign([ck.TopicPartition(name, number, 0) for number in range(PARTITIONS)])
     seen: dict[int, list[int]] = {}
@@ -39,7 +40,7 @@ def test_one_consumer_reads_all_partitions_of_a_wide_topic(bootstrap, topic):
 
 def test_fetch_sessions_notice_records_in_any_of_many_idle_partitions(bootstrap, topic, clients, row):
     name = topic(partitions=PARTITIONS)
-    consumer = kafka.KafkaConsumer(bootstrap_servers=bootstrap, group_id=None, fetch_max_wait_ms=200)
+    consumer = kafka.KafkaConsumer(**logins.kafka_python(bootstrap), group_id=None, fetch_max_wait_ms=200)
     places = [kafka.TopicPartition(name, number) for number in range(PARTITIONS)]
     try:
         consumer.assign(places)
@@ -58,7 +59,7 @@ def test_fetch_sessions_notice_records_in_any_of_many_idle_partitions(bootstrap,
 
 
 def test_metadata_lists_every_one_of_many_topics(bootstrap, server):
-    admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 2})
+    admin = AdminClient({**logins.librdkafka(bootstrap), "log_level": 2})
     names = [f"breadth-{number}" for number in range(60)]
     for future in admin.create_topics([NewTopic(name, 2, 1) for name in names]).values():
         future.result(20)
@@ -71,13 +72,13 @@ def test_metadata_lists_every_one_of_many_topics(bootstrap, server):
 
 def test_many_producers_write_to_one_partition_at_once(bootstrap, topic):
     name = topic()
-    producers = [ck.Producer({"bootstrap.servers": bootstrap, "log_level": 2}) for _ in range(10)]
+    producers = [ck.Producer({**logins.librdkafka(bootstrap), "log_level": 2}) for _ in range(10)]
     for number in range(50):
         for who, producer in enumerate(producers):
             producer.produce(name, b"%d" % number, key=b"%d" % who)
     assert [producer.flush(20) for producer in producers] == [0] * 10
     consumer = ck.Consumer(
-        {"bootstrap.servers": bootstrap, "group.id": "one", "enable.auto.commit": False, "log_level": 2}
+        {**logins.librdkafka(bootstrap), "group.id": "one", "enable.auto.commit": False, "log_level": 2}
     )
     consumer.assign([ck.TopicPartition(name, 0, 0)])
     seen: list[ck.Message] = []

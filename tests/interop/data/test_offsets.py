@@ -9,6 +9,7 @@ import aiokafka
 import confluent_kafka as ck
 import pytest
 from confluent_kafka.admin import AdminClient, OffsetSpec
+from tests.interop import logins
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore", DeprecationWarning)
@@ -29,7 +30,7 @@ def stamped(topic, clients, row):
 
 
 def _confluent(bootstrap, **more):
-    settings = {"bootstrap.servers": bootstrap, "group.id": "g", "enable.auto.commit": False, "log_level": 2}
+    settings = {**logins.librdkafka(bootstrap), "group.id": "g", "enable.auto.commit": False, "log_level": 2}
     return ck.Consumer({**settings, **more})
 
 
@@ -49,7 +50,7 @@ def test_librdkafka_sees_both_ends_and_points_in_time(bootstrap, stamped):
 
 
 def test_kafka_python_sees_both_ends_and_points_in_time(bootstrap, stamped):
-    consumer = kafka.KafkaConsumer(bootstrap_servers=bootstrap, group_id=None)
+    consumer = kafka.KafkaConsumer(**logins.kafka_python(bootstrap), group_id=None)
     place, empty = kafka.TopicPartition(stamped, 0), kafka.TopicPartition(stamped, 1)
     try:
         assert consumer.beginning_offsets([place, empty]) == {place: 0, empty: 0}
@@ -65,7 +66,7 @@ def test_kafka_python_sees_both_ends_and_points_in_time(bootstrap, stamped):
 def test_aiokafka_sees_both_ends_and_points_in_time(bootstrap, stamped):
     async def run():
         place, empty = aiokafka.TopicPartition(stamped, 0), aiokafka.TopicPartition(stamped, 1)
-        async with aiokafka.AIOKafkaConsumer(bootstrap_servers=bootstrap) as consumer:
+        async with aiokafka.AIOKafkaConsumer(**logins.aiokafka(bootstrap)) as consumer:
             consumer.assign([place, empty])
             assert await consumer.beginning_offsets([place, empty]) == {place: 0, empty: 0}
             assert await consumer.end_offsets([place, empty]) == {place: 10, empty: 0}
@@ -90,7 +91,7 @@ def test_kcat_sees_both_ends_and_points_in_time(clients, stamped):
 
 
 def test_the_record_with_the_largest_timestamp_is_found(bootstrap, stamped):
-    admin = AdminClient({"bootstrap.servers": bootstrap})
+    admin = AdminClient(logins.librdkafka(bootstrap))
     place, empty = ck.TopicPartition(stamped, 0), ck.TopicPartition(stamped, 1)
 
     def asked(where, spec):
@@ -107,7 +108,7 @@ def test_the_record_with_the_largest_timestamp_is_found(bootstrap, stamped):
 def test_a_consumer_at_the_end_gets_only_what_comes_later(bootstrap, topic, clients, row):
     name = topic()
     clients["kafka-python"].produce(name, [row(value=b"before")])
-    consumer = kafka.KafkaConsumer(bootstrap_servers=bootstrap, group_id=None)
+    consumer = kafka.KafkaConsumer(**logins.kafka_python(bootstrap), group_id=None)
     try:
         place = kafka.TopicPartition(name, 0)
         consumer.assign([place])
@@ -159,7 +160,7 @@ def test_an_offset_beyond_the_end_is_an_error_for_who_wants_it(bootstrap, stampe
 
 
 def test_seek_goes_back_and_forth(bootstrap, stamped):
-    consumer = kafka.KafkaConsumer(bootstrap_servers=bootstrap, group_id=None, max_poll_records=1)
+    consumer = kafka.KafkaConsumer(**logins.kafka_python(bootstrap), group_id=None, max_poll_records=1)
     try:
         place = kafka.TopicPartition(stamped, 0)
         consumer.assign([place])

@@ -16,6 +16,7 @@ import confluent_kafka as ck
 import pytest
 from benchmarks.peer import PeerAbsentError
 from confluent_kafka.admin import AdminClient
+from tests.interop import logins
 from tests.interop.server import Server
 
 with warnings.catch_warnings():
@@ -61,7 +62,7 @@ class Member:
 
     def __init__(self, bootstrap: str, group: str, topic: str, **settings: object) -> None:
         values = {
-            "bootstrap.servers": bootstrap,
+            **logins.librdkafka(bootstrap),
             "group.id": group,
             "auto.offset.reset": "earliest",
             "session.timeout.ms": 3000,
@@ -188,7 +189,15 @@ def test_a_member_that_is_killed_hands_its_partitions_on(bootstrap, group, membe
     name = topic(partitions=4)
     first = member(name)
     until(lambda: owned(first) == [0, 1, 2, 3])
-    flags = ["-b", bootstrap, "-X", "session.timeout.ms=1000", "-X", "heartbeat.interval.ms=200", "-G", group]
+    flags = [
+        *logins.kcat_flags(bootstrap),
+        "-X",
+        "session.timeout.ms=1000",
+        "-X",
+        "heartbeat.interval.ms=200",
+        "-G",
+        group,
+    ]
     doomed = subprocess.Popen(["kcat", *flags, name], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     try:
         until(lambda: len(first.owned) == 2)
@@ -213,7 +222,7 @@ def test_a_static_member_that_comes_back_disturbs_no_one(member, topic):
 def test_the_older_of_two_processes_with_one_instance_id_is_fenced(bootstrap, group, topic):
     name = topic()
     values = {
-        "bootstrap.servers": bootstrap,
+        **logins.librdkafka(bootstrap),
         "group.id": group,
         "group.instance.id": "one",
         "session.timeout.ms": 6000,
@@ -270,7 +279,7 @@ def test_aiokafka_consumes_in_a_group_and_resumes(bootstrap, group, topic, clien
     async def consume(count: int) -> list[bytes]:
         consumer = aiokafka.AIOKafkaConsumer(
             name,
-            bootstrap_servers=bootstrap,
+            **logins.aiokafka(bootstrap),
             group_id=group,
             auto_offset_reset="earliest",
             enable_auto_commit=False,
@@ -298,7 +307,7 @@ def test_kafka_python_consumes_in_a_group_and_resumes(bootstrap, group, topic, c
     def consume(count: int) -> list[bytes]:
         consumer = kafka.KafkaConsumer(
             name,
-            bootstrap_servers=bootstrap,
+            **logins.kafka_python(bootstrap),
             group_id=group,
             auto_offset_reset="earliest",
             enable_auto_commit=False,
@@ -332,8 +341,7 @@ def test_kcat_consumes_in_a_group_and_resumes(bootstrap, group, topic, clients, 
 
     def consume(count: int) -> list[bytes]:
         flags = [
-            "-b",
-            bootstrap,
+            *logins.kcat_flags(bootstrap),
             "-q",
             "-c",
             str(count),
@@ -357,7 +365,7 @@ def test_members_of_different_clients_share_a_group(bootstrap, group, member, to
     until(lambda: owned(first) == [0, 1, 2, 3])
     other = kafka.KafkaConsumer(
         name,
-        bootstrap_servers=bootstrap,
+        **logins.kafka_python(bootstrap),
         group_id=group,
         session_timeout_ms=3000,
         heartbeat_interval_ms=200,
@@ -375,7 +383,7 @@ def test_members_of_different_clients_share_a_group(bootstrap, group, member, to
 def test_administrators_list_describe_and_delete_groups(bootstrap, group, member, topic, clients, row):
     name = topic(partitions=2)
     fill(clients, row, name, 4, 2)
-    admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 2})
+    admin = AdminClient({**logins.librdkafka(bootstrap), "log_level": 2})
     entry = member(name, client_id="who")
     until(lambda: len(entry.values) == 4)
     entry.commit()
@@ -415,7 +423,7 @@ def test_groups_go_on_after_the_broker_was_killed(make_node, server_kind, group,
     try:
         server = Server(kind=server_kind, node=node)
         server.create_topic("t", 2)
-        producer = ck.Producer({"bootstrap.servers": node.bootstrap, "log_level": 0})
+        producer = ck.Producer({**logins.librdkafka(node.bootstrap), "log_level": 0})
         for number in range(4):
             producer.produce("t", b"%d" % number, partition=number % 2)
         producer.flush(SECONDS_MAX)
@@ -427,7 +435,7 @@ def test_groups_go_on_after_the_broker_was_killed(make_node, server_kind, group,
         node.settings["listeners"] = f"PLAINTEXT://127.0.0.1:{port}"
         node.launch()
         node.wait_until_ready()
-        producer = ck.Producer({"bootstrap.servers": node.bootstrap, "log_level": 0})
+        producer = ck.Producer({**logins.librdkafka(node.bootstrap), "log_level": 0})
         producer.produce("t", b"new", partition=0)
         producer.flush(SECONDS_MAX)
         until(lambda: len(first.values) == 5)

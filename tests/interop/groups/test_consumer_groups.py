@@ -17,6 +17,7 @@ import pytest
 from benchmarks.peer import PeerAbsentError, cached_peer
 from benchmarks.peer.fetch import java_command
 from confluent_kafka.admin import AdminClient, NewPartitions
+from tests.interop import logins
 from tests.interop.server import Server
 
 SECONDS_MAX = 40
@@ -57,7 +58,7 @@ class Member:
 
     def __init__(self, bootstrap, group, protocol="consumer", **settings):
         values = {
-            "bootstrap.servers": bootstrap,
+            **logins.librdkafka(bootstrap),
             "group.id": group,
             "auto.offset.reset": "earliest",
             "enable.auto.commit": False,
@@ -128,7 +129,7 @@ def member(bootstrap, group):
 
 
 def _produce(bootstrap, topic, count, first=0):
-    producer = ck.Producer({"bootstrap.servers": bootstrap, "log_level": 2})
+    producer = ck.Producer({**logins.librdkafka(bootstrap), "log_level": 2})
     for number in range(first, first + count):
         producer.produce(topic, b"%d" % number, partition=number % 4)
     assert producer.flush(SECONDS_MAX) == 0
@@ -158,7 +159,7 @@ def test_a_member_that_dies_hands_its_partitions_on(member, bootstrap, group, to
     first = member().subscribe(name)
     program = (
         "import confluent_kafka as ck\n"
-        f"consumer = ck.Consumer({{'bootstrap.servers': {bootstrap!r}, 'group.id': {group!r}, 'group.protocol': 'consumer'}})\n"
+        f"consumer = ck.Consumer({{**{logins.librdkafka(bootstrap)!r}, 'group.id': {group!r}, 'group.protocol': 'consumer'}})\n"
         f"consumer.subscribe([{name!r}])\n"
         "while True:\n"
         "    consumer.poll(0.1)\n"
@@ -193,7 +194,7 @@ def test_a_topic_that_grows_and_one_that_is_made_after_it_was_subscribed_to(memb
     until(lambda: consumer.partitions == [(name, 0)], consumer)
     server.create_topic(later, 1)
     until(lambda: consumer.partitions == [(name, 0), (later, 0)], consumer)
-    admin = AdminClient({"bootstrap.servers": bootstrap})
+    admin = AdminClient(logins.librdkafka(bootstrap))
     admin.create_partitions([NewPartitions(name, 3)])[name].result(SECONDS_MAX)
     until(lambda: len(consumer.partitions) == 4, consumer)
 
@@ -233,7 +234,7 @@ def test_offsets_are_committed_in_a_transaction(member, bootstrap, topic):
     consumer = member().subscribe(name)
     until(lambda: len(consumer.values) == 40, consumer)
     producer = ck.Producer(
-        {"bootstrap.servers": bootstrap, "transactional.id": f"txn-{time.time_ns()}", "log_level": 2}
+        {**logins.librdkafka(bootstrap), "transactional.id": f"txn-{time.time_ns()}", "log_level": 2}
     )
     producer.init_transactions(SECONDS_MAX)
     for counts in (False, True):
@@ -263,7 +264,7 @@ def test_members_choose_the_assignor(member, bootstrap, group, topic, assignor):
             [{0}, {1}],
             [{1}, {0}],
         )
-    admin = AdminClient({"bootstrap.servers": bootstrap})
+    admin = AdminClient(logins.librdkafka(bootstrap))
     described = admin.describe_consumer_groups([group])[group].result(SECONDS_MAX)
     assert described.partition_assignor == assignor
     assert described.type.name == "CONSUMER"
@@ -314,7 +315,7 @@ class JavaMember:
             "-cp",
             jars.class_path,
         ]
-        command += ["org.apache.kafka.tools.VerifiableConsumer", "--bootstrap-server", bootstrap]
+        command += ["org.apache.kafka.tools.VerifiableConsumer", *logins.java_flags(bootstrap)]
         command += ["--group-id", group, "--topic", topic, "--reset-policy", "earliest", *more]
         self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
         self.partitions = []
@@ -388,6 +389,7 @@ def test_java_subscribes_by_a_pattern_and_comes_back(jars, bootstrap, group, ser
         program = Path(__file__).parents[1] / "languages" / "java" / "PatternConsumer.java"
         command = [java_command(), "-Xmx256M", "-XX:+UseSerialGC", "-cp", jars.class_path, str(program)]
         command += [bootstrap, group, "same", pattern, str(count), str(SECONDS_MAX // 2)]
+        command += logins.java_flags(bootstrap)[3:]
         process = subprocess.run(
             command, capture_output=True, text=True, timeout=2 * SECONDS_MAX, check=False
         )
@@ -411,7 +413,7 @@ def test_kafkas_tool_shows_the_group(jars, member, bootstrap, group, topic):
         jars.class_path,
         "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand",
     ]
-    command += ["--bootstrap-server", bootstrap, "--describe", "--group", group]
+    command += [*logins.java_flags(bootstrap), "--describe", "--group", group]
     for flags, expected in (
         (["--members", "--verbose"], [group, "shown", name]),
         (["--state", "--verbose"], [group, "uniform", "Stable"]),

@@ -6,6 +6,7 @@ import itertools
 from collections.abc import Iterator
 
 import pytest
+from tests.interop import logins
 
 from odradek import (
     Admin,
@@ -24,7 +25,7 @@ _numbers = itertools.count()
 
 @pytest.fixture
 def admin(bootstrap: str) -> Iterator[Admin]:
-    with Admin(bootstrap) as made:
+    with Admin(**logins.ours(bootstrap)) as made:
         yield made
 
 
@@ -108,7 +109,7 @@ def test_offsets_are_listed_and_records_deleted(admin: Admin, bootstrap: str, na
     admin.create_topics([name])
     settle(admin, name, 1)
     tp = TopicPartition(name, 0)
-    with Producer(bootstrap) as producer:
+    with Producer(**logins.ours(bootstrap)) as producer:
         for n, timestamp in enumerate((1_000, 5_000, 3_000)):
             producer.send(name, b"%d" % n, timestamp_ms=timestamp)
     assert admin.list_offsets({tp: LATEST})[tp].offset == 3

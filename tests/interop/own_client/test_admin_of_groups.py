@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from typing import Any
 
 import pytest
+from tests.interop import logins
 
 from odradek import (
     Admin,
@@ -25,14 +26,14 @@ MakeTopic = Callable[..., str]
 
 @pytest.fixture
 def admin(bootstrap: str) -> Iterator[Admin]:
-    with Admin(bootstrap) as made:
+    with Admin(**logins.ours(bootstrap)) as made:
         yield made
 
 
 @contextmanager
 def a_member(bootstrap: str, group: str, topic: str, **options: Any) -> Iterator[Consumer]:
     """With partitions."""
-    with Consumer(bootstrap, group_id=group, client_id="somebody", **options) as consumer:
+    with Consumer(**logins.ours(bootstrap), group_id=group, client_id="somebody", **options) as consumer:
         consumer.subscribe([topic])
         deadline = time.monotonic() + SECONDS
         while not consumer.assignment():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 import threading
@@ -13,6 +14,7 @@ from typing import Any
 import pytest
 from benchmarks.odradek_node import Node, serve_environment
 from benchmarks.peer import PeerAbsentError
+from tests.interop import logins
 
 from odradek import Admin, Consumer, KafkaError, NewTopic, Producer, TopicPartition
 
@@ -27,7 +29,7 @@ def node(make_node: Callable[..., Node], tmp_path: Path) -> Iterator[Node]:
         made = make_node(settings=settings, directory=tmp_path / "node").start()
     except PeerAbsentError as reason:
         pytest.skip(f"absent: {reason}")
-    with Admin(made.bootstrap) as admin:
+    with Admin(**logins.ours(made.bootstrap)) as admin:
         admin.create_topics([NewTopic("in", 2, 1), NewTopic("out", 2, 1)])
     try:
         yield made
@@ -50,7 +52,9 @@ def eventually(check: Callable[[], object]) -> None:
 
 def committed_values(bootstrap: str, topic: str) -> list[bytes]:
     values: list[bytes] = []
-    with Consumer(bootstrap, auto_offset_reset="earliest", isolation_level="read_committed") as consumer:
+    with Consumer(
+        **logins.ours(bootstrap), auto_offset_reset="earliest", isolation_level="read_committed"
+    ) as consumer:
         wanted = [TopicPartition(topic, 0), TopicPartition(topic, 1)]
         consumer.assign(wanted)
         ends = consumer.end_offsets(wanted)
@@ -68,8 +72,8 @@ def test_a_group_outlives_its_coordinator(node: Node, options: Any) -> None:
     values: list[bytes] = []
     settings: dict[str, Any] = {"group_id": "g", "auto_offset_reset": "earliest", "enable_auto_commit": False}
     with (
-        Producer(node.bootstrap) as producer,
-        Consumer(node.bootstrap, **settings, **options) as consumer,
+        Producer(**logins.ours(node.bootstrap)) as producer,
+        Consumer(**logins.ours(node.bootstrap), **settings, **options) as consumer,
     ):
         consumer.subscribe(["in"])
 
@@ -96,7 +100,7 @@ def test_a_group_outlives_its_coordinator(node: Node, options: Any) -> None:
 
 def test_transactions_outlive_their_coordinator_and_stay_whole(node: Node) -> None:
     expected: list[bytes] = []
-    with Producer(node.bootstrap, transactional_id="t") as producer:
+    with Producer(**logins.ours(node.bootstrap), transactional_id="t") as producer:
         producer.init_transactions()
         for round_number in range(12):
             mine = [b"%d.%d" % (round_number, number) for number in range(10)]
@@ -117,7 +121,7 @@ def test_transactions_outlive_their_coordinator_and_stay_whole(node: Node) -> No
 
 
 def test_a_broker_killed_at_any_moment_leaves_consume_process_produce_exact(node: Node) -> None:
-    with Producer(node.bootstrap) as producer:
+    with Producer(**logins.ours(node.bootstrap)) as producer:
         for number in range(1_000):
             producer.send("in", b"%d" % number, partition=number % 2)
     handled = 0
@@ -129,8 +133,8 @@ def test_a_broker_killed_at_any_moment_leaves_consume_process_produce_exact(node
         "isolation_level": "read_committed",
     }
     with (
-        Producer(node.bootstrap, transactional_id="t", linger_ms=0) as producer,
-        Consumer(node.bootstrap, **settings) as consumer,
+        Producer(**logins.ours(node.bootstrap), transactional_id="t", linger_ms=0) as producer,
+        Consumer(**logins.ours(node.bootstrap), **settings) as consumer,
     ):
         producer.init_transactions()
         consumer.subscribe(["in"])
@@ -156,9 +160,9 @@ def test_a_broker_killed_at_any_moment_leaves_consume_process_produce_exact(node
 
 
 _VICTIM = """
-import sys
+import json, sys
 from odradek import Consumer
-consumer = Consumer(sys.argv[1], group_id="g", auto_offset_reset="earliest", session_timeout_ms=1000)
+consumer = Consumer(**json.loads(sys.argv[1]), group_id="g", auto_offset_reset="earliest", session_timeout_ms=1000)
 consumer.subscribe(["in"])
 while True:
     if consumer.poll(0.1) or consumer.assignment():
@@ -168,12 +172,14 @@ while True:
 
 def test_a_member_that_is_killed_hands_its_partitions_on(node: Node) -> None:
     victim = subprocess.Popen(
-        [sys.executable, "-c", _VICTIM, node.bootstrap], stdout=subprocess.PIPE, env=serve_environment()
+        [sys.executable, "-c", _VICTIM, json.dumps(logins.ours(node.bootstrap))],
+        stdout=subprocess.PIPE,
+        env=serve_environment(),
     )
     assert victim.stdout is not None
     try:
         assert victim.stdout.readline() == b"reading\n"
-        with Consumer(node.bootstrap, group_id="g", heartbeat_interval_ms=200) as consumer:
+        with Consumer(**logins.ours(node.bootstrap), group_id="g", heartbeat_interval_ms=200) as consumer:
             consumer.subscribe(["in"])
             eventually(lambda: consumer.poll(0.1) or len(consumer.assignment()) == 1)
             victim.kill()

@@ -12,6 +12,7 @@ from typing import Any
 
 import confluent_kafka
 import pytest
+from tests.interop import logins
 from tests.interop.server import Server
 
 from odradek import (
@@ -55,7 +56,7 @@ def a_group() -> str:
 
 
 def fill(bootstrap: str, topic: str, partitions: int, count: int) -> None:
-    with Producer(bootstrap) as producer:
+    with Producer(**logins.ours(bootstrap)) as producer:
         for number in range(count):
             producer.send(topic, b"%d" % number, partition=number % partitions)
 
@@ -65,7 +66,7 @@ class Member:
 
     def __init__(self, bootstrap: str, group: str, topic: str, **options: Any) -> None:
         settings = {"auto_offset_reset": "earliest", "heartbeat_interval_ms": 300, **options}
-        self.consumer = Consumer(bootstrap, group_id=group, **settings)
+        self.consumer = Consumer(**logins.ours(bootstrap), group_id=group, **settings)
         self.consumer.subscribe([topic])
         self.values: list[bytes] = []
         self.problem: Exception | None = None
@@ -121,7 +122,7 @@ def test_members_share_a_topic_and_hand_it_on_without_loss_or_double(
         eventually(lambda: len(first.values) + len(second.values) >= 400)
     seen = Counter(first.values + second.values)
     assert sum(seen.values()) == 400
-    with Consumer(bootstrap, group_id=group) as looker:
+    with Consumer(**logins.ours(bootstrap), group_id=group) as looker:
         committed = looker.committed([TopicPartition(name, number) for number in range(4)])
     assert {metadata.offset for metadata in committed.values() if metadata is not None} == {100}
 
@@ -146,7 +147,7 @@ def test_a_group_mixed_with_librdkafka(
     name, group = topic(partitions=4), a_group()
     their = confluent_kafka.Consumer(
         {
-            "bootstrap.servers": bootstrap,
+            **logins.librdkafka(bootstrap),
             "group.id": group,
             "auto.offset.reset": "earliest",
             **({} if "group.protocol" in theirs else {"heartbeat.interval.ms": 300}),
@@ -198,12 +199,12 @@ def test_a_group_goes_on_where_it_has_committed(bootstrap: str, topic: MakeTopic
         **options,
     }
     only = TopicPartition(name, 0)
-    with Consumer(bootstrap, **settings) as consumer:
+    with Consumer(**logins.ours(bootstrap), **settings) as consumer:
         consumer.subscribe([name])
         assert [record.offset for record in consumer.poll(SECONDS, max_records=4)] == [0, 1, 2, 3]
         consumer.commit()
         assert [record.offset for record in consumer.poll(SECONDS, max_records=4)] == [4, 5, 6, 7]
-    with Consumer(bootstrap, **settings) as consumer:
+    with Consumer(**logins.ours(bootstrap), **settings) as consumer:
         consumer.subscribe([name])
         assert consumer.poll(SECONDS)[0].offset == 4
         consumer.commit({only: OffsetAndMetadata(6, "half way")})
@@ -221,7 +222,7 @@ def test_a_group_goes_on_where_it_has_committed(bootstrap: str, topic: MakeTopic
 def test_who_iterates_commits_only_what_they_were_given(bootstrap: str, topic: MakeTopic) -> None:
     name, group = topic(), a_group()
     fill(bootstrap, name, 1, 50)
-    with Consumer(bootstrap, group_id=group, auto_offset_reset="earliest") as consumer:
+    with Consumer(**logins.ours(bootstrap), group_id=group, auto_offset_reset="earliest") as consumer:
         consumer.subscribe([name])
         for record in consumer:
             if record.offset == 9:
@@ -234,7 +235,7 @@ def test_who_iterates_commits_only_what_they_were_given(bootstrap: str, topic: M
         while not rows:
             rows = consumer.poll_arrow(SECONDS).num_rows
         assert rows == 30
-    with Consumer(bootstrap, group_id=group) as looker:
+    with Consumer(**logins.ours(bootstrap), group_id=group) as looker:
         assert looker.committed([TopicPartition(name, 0)])[TopicPartition(name, 0)] == OffsetAndMetadata(50)
 
 
@@ -243,14 +244,14 @@ def test_a_block_that_fails_commits_nothing_by_itself(bootstrap: str, topic: Mak
     fill(bootstrap, name, 1, 5)
 
     def read_and_fail() -> None:
-        with Consumer(bootstrap, group_id=group, auto_offset_reset="earliest") as consumer:
+        with Consumer(**logins.ours(bootstrap), group_id=group, auto_offset_reset="earliest") as consumer:
             consumer.subscribe([name])
             assert consumer.poll(SECONDS)
             raise ZeroDivisionError
 
     with pytest.raises(ZeroDivisionError):
         read_and_fail()
-    with Consumer(bootstrap, group_id=group) as looker:
+    with Consumer(**logins.ours(bootstrap), group_id=group) as looker:
         assert looker.committed([TopicPartition(name, 0)]) == {TopicPartition(name, 0): None}
 
 
@@ -262,7 +263,7 @@ def test_a_pattern_takes_in_topics_as_they_appear(
     group = a_group()
     seen: set[str] = set()
     settings: dict[str, Any] = {"auto_offset_reset": "earliest", "metadata_max_age_ms": 300, **options}
-    with Consumer(bootstrap, group_id=group, **settings) as consumer:
+    with Consumer(**logins.ours(bootstrap), group_id=group, **settings) as consumer:
         consumer.subscribe(pattern=f"{prefix}.*")
         eventually(lambda: consumer.poll(0.1) or consumer.assignment())
         server.create_topic(f"{prefix}-more")
@@ -327,7 +328,7 @@ def test_who_does_not_poll_loses_the_partitions_and_may_not_commit(
             lost.extend(partitions)
 
     settings: dict[str, Any] = {"auto_offset_reset": "earliest", "max_poll_interval_ms": 1_000, **options}
-    with Consumer(bootstrap, group_id=group, enable_auto_commit=False, **settings) as slow:
+    with Consumer(**logins.ours(bootstrap), group_id=group, enable_auto_commit=False, **settings) as slow:
         slow.subscribe([name], listener=Listening())
         assert len(slow.poll(SECONDS)) == 5
         with members(lambda: Member(bootstrap, group, name, **options)) as [other]:
@@ -343,7 +344,7 @@ def test_a_listener_may_ask_seek_commit_and_raise(bootstrap: str, topic: MakeTop
     name, group = topic(), a_group()
     only = TopicPartition(name, 0)
     fill(bootstrap, name, 1, 10)
-    with Consumer(bootstrap, group_id=group) as early:
+    with Consumer(**logins.ours(bootstrap), group_id=group) as early:
         early.commit({only: 4})
     places: list[int] = []
 
@@ -354,7 +355,7 @@ def test_a_listener_may_ask_seek_commit_and_raise(bootstrap: str, topic: MakeTop
             consumer.commit({only: 6})
             raise ZeroDivisionError
 
-    with Consumer(bootstrap, group_id=group, enable_auto_commit=False) as consumer:
+    with Consumer(**logins.ours(bootstrap), group_id=group, enable_auto_commit=False) as consumer:
         consumer.subscribe([name], listener=Listening())
         with pytest.raises(ZeroDivisionError):
             consumer.poll(SECONDS)
@@ -367,14 +368,14 @@ def test_a_consumer_with_a_group_may_also_assign_for_itself(bootstrap: str, topi
     name, group = topic(), a_group()
     fill(bootstrap, name, 1, 10)
     only = TopicPartition(name, 0)
-    with Consumer(bootstrap, group_id=group, enable_auto_commit=False) as consumer:
+    with Consumer(**logins.ours(bootstrap), group_id=group, enable_auto_commit=False) as consumer:
         consumer.commit({only: 8})
         consumer.assign([only])
         assert [record.offset for record in consumer.poll(SECONDS)] == [8, 9]
 
 
 def test_without_an_offset_and_a_policy_poll_says_so(bootstrap: str, topic: MakeTopic) -> None:
-    with Consumer(bootstrap, group_id=a_group(), auto_offset_reset="none") as consumer:
+    with Consumer(**logins.ours(bootstrap), group_id=a_group(), auto_offset_reset="none") as consumer:
         consumer.assign([TopicPartition(topic(), 0)])
         with pytest.raises(KafkaError, match="has no position"):
             consumer.poll(SECONDS)
@@ -382,11 +383,11 @@ def test_without_an_offset_and_a_policy_poll_says_so(bootstrap: str, topic: Make
 
 def test_a_policy_may_go_back_by_a_duration(bootstrap: str, topic: MakeTopic) -> None:
     name = topic()
-    with Producer(bootstrap) as producer:
+    with Producer(**logins.ours(bootstrap)) as producer:
         for hours in (3, 2, 0):
             stamp = round(time.time() * 1000) - hours * 3_600_000
             producer.send(name, b"%d" % hours, timestamp_ms=stamp)
-    with Consumer(bootstrap, auto_offset_reset="by_duration:PT2H30M") as consumer:
+    with Consumer(**logins.ours(bootstrap), auto_offset_reset="by_duration:PT2H30M") as consumer:
         consumer.assign([TopicPartition(name, 0)])
         assert [record.value for record in consumer.poll(SECONDS)] == [b"2", b"0"]
 
@@ -404,7 +405,7 @@ async def test_the_asynchronous_face_has_groups_too(bootstrap: str, topic: MakeT
             answers.append("revoked")
 
     settings: dict[str, Any] = {"group_id": group, "auto_offset_reset": "earliest"}
-    async with AsyncConsumer(bootstrap, **settings) as consumer:
+    async with AsyncConsumer(**logins.ours(bootstrap), **settings) as consumer:
         await consumer.subscribe([name], listener=Listening())
         count = 0
         async for _ in consumer:

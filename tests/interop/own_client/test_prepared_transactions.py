@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Iterator
 
 import pytest
+from tests.interop import logins
 
 from odradek import Admin, Consumer, KafkaError, Producer, ProducerFencedError, TopicPartition
 from odradek.client import OffsetAndMetadata, TransactionIdentity
@@ -32,13 +33,13 @@ def name() -> str:
 
 @pytest.fixture
 def admin(bootstrap: str) -> Iterator[Admin]:
-    with Admin(bootstrap) as made:
+    with Admin(**logins.ours(bootstrap)) as made:
         yield made
 
 
 def prepare(bootstrap: str, name: str, topic: str, *values: bytes) -> TransactionIdentity:
     """Write the values in a transaction, and leave."""
-    with Producer(bootstrap, transactional_id=name, linger_ms=0) as producer:
+    with Producer(**logins.ours(bootstrap), transactional_id=name, linger_ms=0) as producer:
         producer.init_transactions()
         producer.begin_transaction()
         for value in values:
@@ -50,7 +51,9 @@ def committed_values(bootstrap: str, topic: str, count: int) -> list[bytes]:
     """`count` values, or what came in time."""
     values: list[bytes] = []
     deadline = time.monotonic() + SECONDS
-    with Consumer(bootstrap, auto_offset_reset="earliest", isolation_level="read_committed") as consumer:
+    with Consumer(
+        **logins.ours(bootstrap), auto_offset_reset="earliest", isolation_level="read_committed"
+    ) as consumer:
         consumer.assign([TopicPartition(topic, 0)])
         while len(values) < count and time.monotonic() < deadline:
             values += [record.value for record in consumer.poll(0.2)]
@@ -97,7 +100,7 @@ def test_fencing_an_id_aborts_what_was_prepared_under_it(
     assert (newer.producer_id, newer.producer_epoch) != (identity.producer_id, identity.producer_epoch)
     with pytest.raises(ProducerFencedError):
         admin.end_transactions([identity], committed=True)
-    with Producer(bootstrap) as producer:
+    with Producer(**logins.ours(bootstrap)) as producer:
         producer.send(into, b"after").result(SECONDS)
     assert committed_values(bootstrap, into, 1) == [b"after"]
 
@@ -106,7 +109,7 @@ def test_a_producer_lets_go_of_a_prepared_transaction_and_writes_the_next(
     bootstrap: str, topic: MakeTopic, name: str, admin: Admin
 ) -> None:
     into = topic()
-    with Producer(bootstrap, transactional_id=name, linger_ms=0) as producer:
+    with Producer(**logins.ours(bootstrap), transactional_id=name, linger_ms=0) as producer:
         for number in range(4):
             producer.init_transactions()
             producer.begin_transaction()
@@ -121,7 +124,7 @@ def test_a_producer_lets_go_of_a_prepared_transaction_and_writes_the_next(
 
 def test_the_producer_itself_may_end_what_it_prepared(bootstrap: str, topic: MakeTopic, name: str) -> None:
     into = topic()
-    with Producer(bootstrap, transactional_id=name, linger_ms=0) as producer:
+    with Producer(**logins.ours(bootstrap), transactional_id=name, linger_ms=0) as producer:
         producer.init_transactions()
         for value, is_kept in ((b"a", True), (b"b", False), (b"c", True)):
             producer.begin_transaction()
@@ -165,7 +168,7 @@ def test_a_producer_goes_on_after_its_transaction_was_committed_elsewhere(
     bootstrap: str, topic: MakeTopic, name: str, admin: Admin, flow: str
 ) -> None:
     into = topic()
-    with Producer(bootstrap, transactional_id=name, linger_ms=0) as producer:
+    with Producer(**logins.ours(bootstrap), transactional_id=name, linger_ms=0) as producer:
         producer.init_transactions()
         for number in range(4):
             producer.begin_transaction()
@@ -184,7 +187,7 @@ def test_a_producer_that_goes_on_although_its_transaction_is_open_is_refused(
     bootstrap: str, topic: MakeTopic, name: str, admin: Admin, flow: str
 ) -> None:
     into = topic()
-    with Producer(bootstrap, transactional_id=name, linger_ms=0) as producer:
+    with Producer(**logins.ours(bootstrap), transactional_id=name, linger_ms=0) as producer:
         producer.init_transactions()
         producer.begin_transaction()
         producer.send(into, b"open")

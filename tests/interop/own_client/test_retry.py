@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import json
 import os
 import subprocess
 import sys
@@ -15,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.interop import logins
 
 from odradek import Admin, ConfigError, Consumer, Producer, TopicPartition
 from odradek.dead_letters.letter import read_letter
@@ -32,7 +34,7 @@ def group() -> str:
 
 
 def send(bootstrap: str, topic: str, *values: bytes, partition: int = 0, **more: Any) -> None:
-    with Producer(bootstrap) as producer:
+    with Producer(**logins.ours(bootstrap)) as producer:
         for value in values:
             producer.send(topic, value, partition=partition, **more)
 
@@ -40,7 +42,9 @@ def send(bootstrap: str, topic: str, *values: bytes, partition: int = 0, **more:
 def records_of(bootstrap: str, topic: str) -> list[Any]:
     """What a read_committed consumer sees."""
     records: list[Any] = []
-    with Consumer(bootstrap, isolation_level="read_committed", auto_offset_reset="earliest") as consumer:
+    with Consumer(
+        **logins.ours(bootstrap), isolation_level="read_committed", auto_offset_reset="earliest"
+    ) as consumer:
         places = [TopicPartition(topic, number) for number in consumer.partitions_for(topic)]
         ends = consumer.end_offsets(places)
         consumer.assign(places)
@@ -79,7 +83,7 @@ def test_what_fails_goes_through_the_retry_topics_and_the_rest_goes_on(
             raise ValueError(f"no {record.value.decode()}")
 
     policy = RetryPolicy(delays=("100ms", "400ms"))
-    with RetryConsumer(bootstrap, [orders], group_id=group, policy=policy) as consumer:
+    with RetryConsumer(topics=[orders], **logins.ours(bootstrap), group_id=group, policy=policy) as consumer:
         until(consumer, handle, lambda: consumer.counts.total() == 8)
         assert consumer.counts == {"handled": 3, "retried": 4, "dead_lettered": 1}
     order = [value for value, attempt, _ in seen if attempt == 1]
@@ -92,7 +96,7 @@ def test_what_fails_goes_through_the_retry_topics_and_the_rest_goes_on(
     assert (letter.value, letter.failure.message, letter.failure.stage) == (b"never", "no never", "handle")
     assert letter.origin is not None
     assert (letter.origin.topic, letter.origin.offset, letter.by.delivery_count) == (orders, 2, 3)
-    with Admin(bootstrap) as admin:
+    with Admin(**logins.ours(bootstrap)) as admin:
         there = admin.describe_topics([f"{orders}.{group}.retry-100ms", f"{orders}.{group}.dlq"])
     assert {len(topic_description.partitions) for topic_description in there.values()} == {2}
 
@@ -108,10 +112,10 @@ def test_blocking_retries_keep_the_order(bootstrap: str, topic: MakeTopic, group
             raise ValueError("not yet")
 
     policy = RetryPolicy(delays=("50ms", "100ms"), mode=RetryMode.BLOCKING)
-    with RetryConsumer(bootstrap, [orders], group_id=group, policy=policy) as consumer:
+    with RetryConsumer(topics=[orders], **logins.ours(bootstrap), group_id=group, policy=policy) as consumer:
         until(consumer, handle, lambda: consumer.counts["handled"] == 4)
     assert seen == [b"a", b"bad", b"bad", b"bad", b"c", b"d"]
-    with RetryConsumer(bootstrap, [orders], group_id=group, policy=policy) as consumer:
+    with RetryConsumer(topics=[orders], **logins.ours(bootstrap), group_id=group, policy=policy) as consumer:
         for _ in range(3):
             assert consumer.handle_some(handle, 0.2) == 0  # all was committed
 
@@ -129,10 +133,12 @@ def test_the_member_stays_in_its_group_while_a_record_waits(
             raise ValueError("not yet")
 
     timing: Any = {"session_timeout_ms": 6_000, "max_poll_interval_ms": 1_500}
-    with RetryConsumer(bootstrap, [orders], group_id=group, policy=policy, **timing) as consumer:
+    with RetryConsumer(
+        topics=[orders], **logins.ours(bootstrap), group_id=group, policy=policy, **timing
+    ) as consumer:
         until(consumer, handle, lambda: consumer.counts["handled"] == 1)
         assert consumer.counts == {"handled": 1, "retried": 1}
-        with Admin(bootstrap) as admin:
+        with Admin(**logins.ours(bootstrap)) as admin:
             assert admin.describe_groups([group])[group].state == "Stable"
 
 
@@ -146,7 +152,9 @@ def test_bytes_that_cannot_be_decoded_are_dead_at_once_and_untouched(
     def handle(record: Any) -> None:
         numbers.append(record.value)
 
-    with RetryConsumer(bootstrap, [orders], group_id=group, value_deserializer=int) as consumer:
+    with RetryConsumer(
+        topics=[orders], **logins.ours(bootstrap), group_id=group, value_deserializer=int
+    ) as consumer:
         until(consumer, handle, lambda: consumer.counts.total() == 3)
     assert numbers == [7, 8]
     [letter] = map(read_letter, records_of(bootstrap, f"{orders}.{group}.dlq"))
@@ -154,13 +162,14 @@ def test_bytes_that_cannot_be_decoded_are_dead_at_once_and_untouched(
 
 
 _KILLED = """
-import os, sys
+import json, os, sys
 from odradek.retry import Output, RetryConsumer, RetryPolicy
 
-servers, orders, receipts, group, moment, at = sys.argv[1:]
+login, orders, receipts, group, moment, at = sys.argv[1:]
 policy = RetryPolicy(delays=("50ms",), exactly_once=True)
 consumer = RetryConsumer(
-    servers, [orders], group_id=group, group_instance_id="one", policy=policy, max_poll_records=20, session_timeout_ms=6_000
+    topics=[orders], **json.loads(login), group_id=group, group_instance_id="one", policy=policy,
+    max_poll_records=20, session_timeout_ms=6_000,
 )
 hand_over, count = consumer._hand_over, 0
 
@@ -196,7 +205,17 @@ def test_handing_over_exactly_once_survives_being_killed(
     orders, receipts = topic(), topic()
     send(bootstrap, orders, *(b"%d" % number for number in range(100)))
     for at in ("2", "1"):
-        words = [sys.executable, "-c", _KILLED, bootstrap, orders, receipts, group, moment, at]
+        words = [
+            sys.executable,
+            "-c",
+            _KILLED,
+            json.dumps(logins.ours(bootstrap)),
+            orders,
+            receipts,
+            group,
+            moment,
+            at,
+        ]
         assert subprocess.run(words, check=False, timeout=90).returncode == 9
 
     def handle(record: Any) -> list[Output]:
@@ -207,7 +226,7 @@ def test_handing_over_exactly_once_survives_being_killed(
     dead = f"{orders}.{group}.dlq"
     policy = RetryPolicy(delays=("50ms",), exactly_once=True)
     more: Any = {"group_id": group, "group_instance_id": "one", "session_timeout_ms": 6_000}
-    with RetryConsumer(bootstrap, [orders], policy=policy, **more) as consumer:
+    with RetryConsumer(topics=[orders], **logins.ours(bootstrap), policy=policy, **more) as consumer:
         until(
             consumer,
             handle,
@@ -228,13 +247,15 @@ def test_a_member_that_was_too_slow_hands_nothing_over(bootstrap: str, topic: Ma
     def handle(record: Any) -> list[Output]:
         if not was_slow:
             was_slow.append(record.value)
-            with Admin(bootstrap) as admin:
+            with Admin(**logins.ours(bootstrap)) as admin:
                 wait_for(lambda: not admin.describe_groups([group])[group].members)
         return [Output(topic=receipts, value=record.value)]
 
     policy = RetryPolicy(exactly_once=True)
     timing: Any = {"max_poll_interval_ms": 1_000, "session_timeout_ms": 6_000}
-    with RetryConsumer(bootstrap, [orders], group_id=group, policy=policy, **timing) as consumer:
+    with RetryConsumer(
+        topics=[orders], **logins.ours(bootstrap), group_id=group, policy=policy, **timing
+    ) as consumer:
         until(consumer, handle, lambda: len(records_of(bootstrap, receipts)) >= 2)
         assert consumer.counts["handled"] >= 3
     assert [record.value for record in records_of(bootstrap, receipts)] == [b"a", b"b"]
@@ -244,7 +265,7 @@ async def test_the_asynchronous_face_does_the_same(bootstrap: str, topic: MakeTo
     orders, receipts = topic(), topic()
     send(bootstrap, orders, b"a", b"bad", b"c")
     config = {
-        "bootstrap.servers": bootstrap,
+        **logins.librdkafka(bootstrap),
         "topics": orders,
         "group.id": group,
         "retry.delays": "50ms",
@@ -273,7 +294,7 @@ async def test_the_asynchronous_face_does_the_same(bootstrap: str, topic: MakeTo
 def test_a_thread_can_stop_it(bootstrap: str, topic: MakeTopic, group: str) -> None:
     orders = topic()
     send(bootstrap, orders, b"a")
-    with RetryConsumer(bootstrap, [orders], group_id=group) as consumer:
+    with RetryConsumer(topics=[orders], **logins.ours(bootstrap), group_id=group) as consumer:
         thread = threading.Thread(target=consumer.run, args=[lambda _: consumer.stop()])
         thread.start()
         thread.join(SECONDS)
@@ -283,7 +304,7 @@ def test_a_thread_can_stop_it(bootstrap: str, topic: MakeTopic, group: str) -> N
 
 def test_a_topic_that_is_not_there_is_named(bootstrap: str, group: str) -> None:
     with (
-        RetryConsumer(bootstrap, ["no-such-topic"], group_id=group) as consumer,
+        RetryConsumer(topics=["no-such-topic"], **logins.ours(bootstrap), group_id=group) as consumer,
         pytest.raises(ConfigError, match="there is no topic no-such-topic"),
     ):
         consumer.handle_some(print)
@@ -294,7 +315,7 @@ def test_a_mistake_of_the_program_is_no_dead_letter(bootstrap: str, topic: MakeT
     send(bootstrap, orders, b"a")
     wrong: Any = lambda _: ["receipt"]  # noqa: E731
     with (
-        RetryConsumer(bootstrap, [orders], group_id=group) as consumer,
+        RetryConsumer(topics=[orders], **logins.ours(bootstrap), group_id=group) as consumer,
         pytest.raises(TypeError, match="returned str"),
     ):
         until(consumer, wrong, lambda: False)

@@ -9,6 +9,7 @@ from typing import Any
 
 import confluent_kafka
 import pytest
+from tests.interop import logins
 
 from odradek import (
     Admin,
@@ -45,7 +46,7 @@ def name() -> str:
 
 @pytest.fixture
 def producer(bootstrap: str, name: str, flow: str) -> Iterator[Producer]:
-    with Producer(bootstrap, transactional_id=name, linger_ms=0) as made:
+    with Producer(**logins.ours(bootstrap), transactional_id=name, linger_ms=0) as made:
         made.init_transactions()
         transactions = made._core.need_transactions()
         assert transactions.core.epoch_per_transaction is (flow == "epoch-per-transaction")
@@ -57,7 +58,9 @@ def read(
 ) -> list[bytes]:
     """What is there now, to the end that the isolation level allows."""
     values: list[bytes] = []
-    with Consumer(bootstrap, auto_offset_reset="earliest", isolation_level=isolation) as consumer:
+    with Consumer(
+        **logins.ours(bootstrap), auto_offset_reset="earliest", isolation_level=isolation
+    ) as consumer:
         wanted = [TopicPartition(topic, number) for number in range(partitions)]
         consumer.assign(wanted)
         ends = consumer.end_offsets(wanted)
@@ -100,7 +103,7 @@ def test_an_open_transaction_holds_back_what_comes_after_it(
     into = topic()
     producer.begin_transaction()
     producer.send(into, b"open").result(SECONDS)
-    with Producer(bootstrap) as other:
+    with Producer(**logins.ours(bootstrap)) as other:
         other.send(into, b"plain").result(SECONDS)
     assert read(bootstrap, into) == []
     producer.commit_transaction()
@@ -134,7 +137,9 @@ def test_arrow_shows_committed_records_only(bootstrap: str, topic: MakeTopic, pr
         (producer.commit_transaction if commit else producer.abort_transaction)()
     read_eventually(bootstrap, into, 2)
     values: list[Any] = []
-    with Consumer(bootstrap, auto_offset_reset="earliest", isolation_level="read_committed") as consumer:
+    with Consumer(
+        **logins.ours(bootstrap), auto_offset_reset="earliest", isolation_level="read_committed"
+    ) as consumer:
         consumer.assign([TopicPartition(into, 0)])
         while len(values) < 2:
             values += consumer.poll_arrow(SECONDS).column("value").to_pylist()
@@ -156,7 +161,7 @@ def test_an_empty_transaction_changes_nothing(bootstrap: str, topic: MakeTopic, 
 
 def test_what_was_not_sent_yet_is_dropped_by_an_abort(bootstrap: str, topic: MakeTopic, name: str) -> None:
     into = topic()
-    with Producer(bootstrap, transactional_id=name, linger_ms=60_000) as producer:
+    with Producer(**logins.ours(bootstrap), transactional_id=name, linger_ms=60_000) as producer:
         producer.init_transactions()
         producer.begin_transaction()
         delivery = producer.send(into, b"never sent")
@@ -171,7 +176,7 @@ def test_offsets_move_with_the_transaction(
     bootstrap: str, topic: MakeTopic, producer: Producer, name: str
 ) -> None:
     source, into = topic(), topic()
-    with Producer(bootstrap) as other:
+    with Producer(**logins.ours(bootstrap)) as other:
         for number in range(10):
             other.send(source, b"%d" % number)
     only = TopicPartition(source, 0)
@@ -181,7 +186,7 @@ def test_offsets_move_with_the_transaction(
         "auto_offset_reset": "earliest",
         "isolation_level": "read_committed",
     }
-    with Consumer(bootstrap, **settings) as consumer:
+    with Consumer(**logins.ours(bootstrap), **settings) as consumer:
         consumer.subscribe([source])
         records = consumer.poll(SECONDS, max_records=5)
         producer.begin_transaction()
@@ -203,7 +208,7 @@ def test_a_member_that_lost_its_partitions_cannot_commit_through_a_transaction(
     bootstrap: str, topic: MakeTopic, producer: Producer, name: str
 ) -> None:
     source = topic()
-    with Consumer(bootstrap, group_id=name) as consumer:
+    with Consumer(**logins.ours(bootstrap), group_id=name) as consumer:
         consumer.subscribe([source])
         deadline = time.monotonic() + SECONDS
         while not consumer.assignment():
@@ -226,7 +231,7 @@ def test_a_newer_producer_of_the_same_name_fences_the_older(
     into = topic()
     producer.begin_transaction()
     producer.send(into, b"of a zombie").result(SECONDS)
-    with Producer(bootstrap, transactional_id=name) as newer:
+    with Producer(**logins.ours(bootstrap), transactional_id=name) as newer:
         newer.init_transactions()
         with newer.transaction():
             newer.send(into, b"of the living")
@@ -248,13 +253,17 @@ def test_a_member_that_left_its_group_cannot_commit_what_it_polled(
 ) -> None:
     """It was too slow, and another member may have read the same records."""
     source = topic()
-    with Producer(bootstrap) as other:
+    with Producer(**logins.ours(bootstrap)) as other:
         other.send(source, b"x")
     timing: Any = {"max_poll_interval_ms": 1_000, "session_timeout_ms": 6_000, "group_protocol": protocol}
     with (
-        Admin(bootstrap) as admin,
+        Admin(**logins.ours(bootstrap)) as admin,
         Consumer(
-            bootstrap, group_id=name, auto_offset_reset="earliest", enable_auto_commit=False, **timing
+            **logins.ours(bootstrap),
+            group_id=name,
+            auto_offset_reset="earliest",
+            enable_auto_commit=False,
+            **timing,
         ) as slow,
     ):
         slow.subscribe([source])
@@ -275,9 +284,9 @@ def test_what_waits_to_be_sent_fails_with_a_producer_that_is_fenced(
 ) -> None:
     """Else `close` waits for it until delivery.timeout.ms is over."""
     into = topic()
-    with Producer(bootstrap, transactional_id=name, linger_ms=60_000) as old:
+    with Producer(**logins.ours(bootstrap), transactional_id=name, linger_ms=60_000) as old:
         old.init_transactions()
-        with Producer(bootstrap, transactional_id=name) as young:
+        with Producer(**logins.ours(bootstrap), transactional_id=name) as young:
             young.init_transactions()
             old.begin_transaction()
             delivery = old.send(into, b"never sent")
@@ -308,12 +317,12 @@ def test_a_transaction_left_open_by_close_is_aborted_at_once(
     bootstrap: str, topic: MakeTopic, name: str
 ) -> None:
     into = topic()
-    producer = Producer(bootstrap, transactional_id=name)
+    producer = Producer(**logins.ours(bootstrap), transactional_id=name)
     producer.init_transactions()
     producer.begin_transaction()
     producer.send(into, b"open").result(SECONDS)
     producer.close()
-    with Producer(bootstrap) as other:
+    with Producer(**logins.ours(bootstrap)) as other:
         other.send(into, b"plain").result(SECONDS)
     assert read_eventually(bootstrap, into, 1) == [b"plain"]
 
@@ -325,15 +334,23 @@ def test_calls_in_the_wrong_order_are_reported(
         producer.send(topic(), b"x")
     with pytest.raises(KafkaError, match="begin_transaction first"):
         producer.commit_transaction()
-    with Producer(bootstrap) as plain, pytest.raises(KafkaError, match="transactional_id"):
+    with (
+        Producer(**logins.ours(bootstrap)) as plain,
+        pytest.raises(KafkaError, match="transactional_id"),
+    ):
         plain.begin_transaction()
-    with Producer(bootstrap, transactional_id=f"{name}-2") as early, pytest.raises(KafkaError, match="init"):
+    with (
+        Producer(**logins.ours(bootstrap), transactional_id=f"{name}-2") as early,
+        pytest.raises(KafkaError, match="init"),
+    ):
         early.begin_transaction()
 
 
 def test_a_timeout_beyond_what_the_broker_allows_is_fatal(bootstrap: str, name: str) -> None:
     with (
-        Producer(bootstrap, transactional_id=name, transaction_timeout_ms=2_000_000_000) as producer,
+        Producer(
+            **logins.ours(bootstrap), transactional_id=name, transaction_timeout_ms=2_000_000_000
+        ) as producer,
         pytest.raises(FatalTransactionError),
     ):
         producer.init_transactions()
@@ -345,7 +362,7 @@ def test_librdkafka_reads_what_we_commit_and_we_what_it_commits(
     into = topic()
     with producer.transaction():
         producer.send(into, b"ours")
-    their = confluent_kafka.Producer({"bootstrap.servers": bootstrap, "transactional.id": f"{name}-theirs"})
+    their = confluent_kafka.Producer({**logins.librdkafka(bootstrap), "transactional.id": f"{name}-theirs"})
     their.init_transactions(SECONDS)
     for value, commit in ((b"theirs, aborted", False), (b"theirs", True)):
         their.begin_transaction()
@@ -353,7 +370,7 @@ def test_librdkafka_reads_what_we_commit_and_we_what_it_commits(
         their.flush(SECONDS)
         (their.commit_transaction if commit else their.abort_transaction)(SECONDS)
     assert read_eventually(bootstrap, into, 2) == [b"ours", b"theirs"]
-    settings = {"bootstrap.servers": bootstrap, "group.id": name, "enable.auto.commit": False}
+    settings = {**logins.librdkafka(bootstrap), "group.id": name, "enable.auto.commit": False}
     reader = confluent_kafka.Consumer(settings)
     reader.assign([confluent_kafka.TopicPartition(into, 0, 0)])
     values = [message.value() for message in reader.consume(2, SECONDS)]
@@ -368,7 +385,7 @@ def test_an_admin_sees_transactions_and_can_end_one(
     only = TopicPartition(into, 0)
     producer.begin_transaction()
     producer.send(into, b"open").result(SECONDS)
-    with Admin(bootstrap) as admin:
+    with Admin(**logins.ours(bootstrap)) as admin:
         listed = {
             transaction.transactional_id: transaction
             for transaction in admin.list_transactions(states=["Ongoing"])
@@ -386,7 +403,7 @@ async def test_the_asynchronous_face_has_transactions_too(
     bootstrap: str, topic: MakeTopic, name: str
 ) -> None:
     source, into = topic(), topic()
-    async with AsyncProducer(bootstrap) as other:
+    async with AsyncProducer(**logins.ours(bootstrap)) as other:
         await other.send_and_wait(source, b"1")
     settings: dict[str, Any] = {
         "group_id": name,
@@ -394,8 +411,8 @@ async def test_the_asynchronous_face_has_transactions_too(
         "auto_offset_reset": "earliest",
     }
     async with (
-        AsyncProducer(bootstrap, transactional_id=name) as producer,
-        AsyncConsumer(bootstrap, **settings) as consumer,
+        AsyncProducer(**logins.ours(bootstrap), transactional_id=name) as producer,
+        AsyncConsumer(**logins.ours(bootstrap), **settings) as consumer,
     ):
         await producer.init_transactions()
         await consumer.subscribe([source])
@@ -408,7 +425,7 @@ async def test_the_asynchronous_face_has_transactions_too(
         await producer.send(into, b"aborted")
         await producer.abort_transaction()
     async with AsyncConsumer(
-        bootstrap, auto_offset_reset="earliest", isolation_level="read_committed"
+        **logins.ours(bootstrap), auto_offset_reset="earliest", isolation_level="read_committed"
     ) as reader:
         await reader.assign([TopicPartition(into, 0)])
         assert [record.value for record in await reader.poll(SECONDS)] == [b"1"]

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from benchmarks.peer import PeerAbsentError, cached_peer
 from benchmarks.peer.fetch import java_command
+from tests.interop import logins
 
 from odradek import Consumer, Producer, TopicPartition
 
@@ -35,7 +36,7 @@ def java_member(
     command: list[str], bootstrap: str, topic: str, group: str, settings: dict[str, str]
 ) -> Iterator[None]:
     """Kafka's console consumer in the group, until the end of the block; it then leaves as it should."""
-    where = ["--bootstrap-server", bootstrap, "--topic", topic, "--group", group]
+    where = [*logins.java_flags(bootstrap), "--topic", topic, "--group", group]
     properties = [
         part for key, value in settings.items() for part in ("--command-property", f"{key}={value}")
     ]
@@ -84,7 +85,7 @@ def test_a_group_mixed_with_java(
     group = f"with-java-{name}"
     if "group.protocol" not in theirs:
         theirs = {**theirs, "heartbeat.interval.ms": "300"}
-    with Consumer(bootstrap, group_id=group, heartbeat_interval_ms=300, **ours) as consumer:
+    with Consumer(**logins.ours(bootstrap), group_id=group, heartbeat_interval_ms=300, **ours) as consumer:
         consumer.subscribe([name])
         poll_until(consumer, 4)
         with java_member(command, bootstrap, name, group, theirs):
@@ -100,7 +101,7 @@ def test_kafkas_tools_see_our_groups_offsets_and_transactions(
 
     def run(tool: str, *words: str) -> str:
         done = subprocess.run(
-            [*command, f"{TOOLS}.{tool}", "--bootstrap-server", bootstrap, *words],
+            [*command, f"{TOOLS}.{tool}", *logins.java_flags(bootstrap), *words],
             capture_output=True,
             text=True,
             timeout=SECONDS,
@@ -109,7 +110,7 @@ def test_kafkas_tools_see_our_groups_offsets_and_transactions(
         assert done.returncode == 0, done.stdout + done.stderr
         return done.stdout
 
-    with Producer(bootstrap, transactional_id=f"t-{name}") as producer:
+    with Producer(**logins.ours(bootstrap), transactional_id=f"t-{name}") as producer:
         producer.init_transactions()
         with producer.transaction():
             producer.send(name, b"committed")
@@ -117,7 +118,7 @@ def test_kafkas_tools_see_our_groups_offsets_and_transactions(
         producer.send(name, b"aborted").result(SECONDS)
         assert f"t-{name}" in run("TransactionsCommand", "list")
         producer.abort_transaction()
-    with Consumer(bootstrap, group_id=f"g-{name}") as consumer:
+    with Consumer(**logins.ours(bootstrap), group_id=f"g-{name}") as consumer:
         consumer.commit({only: 1})
     assert f"g-{name}" in run("consumer.group.ConsumerGroupCommand", "--describe", "--group", f"g-{name}")
     where = (

@@ -12,6 +12,7 @@ import aiokafka
 import confluent_kafka as ck
 import pytest
 from aiokafka.structs import TopicPartition as AioPartition
+from tests.interop import logins
 from tests.interop.server import Server
 
 with warnings.catch_warnings():
@@ -34,7 +35,7 @@ class Confluent:
     def __init__(self, bootstrap, transactional_id, **settings):
         self.producer = ck.Producer(
             {
-                "bootstrap.servers": bootstrap,
+                **logins.librdkafka(bootstrap),
                 "transactional.id": transactional_id,
                 "log_level": 0,
                 "retry.backoff.ms": 20,
@@ -64,7 +65,7 @@ class Confluent:
 class KafkaPython:
     def __init__(self, bootstrap, transactional_id):
         self.producer = kafka.KafkaProducer(
-            bootstrap_servers=bootstrap, transactional_id=transactional_id, retry_backoff_ms=20
+            **logins.kafka_python(bootstrap), transactional_id=transactional_id, retry_backoff_ms=20
         )
         self.producer.init_transactions()
 
@@ -91,7 +92,7 @@ class Aio:
 
     async def _made(self, bootstrap, transactional_id):
         producer = aiokafka.AIOKafkaProducer(
-            bootstrap_servers=bootstrap, transactional_id=transactional_id, retry_backoff_ms=20
+            **logins.aiokafka(bootstrap), transactional_id=transactional_id, retry_backoff_ms=20
         )
         await producer.start()
         return producer
@@ -135,7 +136,7 @@ def committed(bootstrap, name, partitions, *, isolation="read_committed"):
     """Every committed value, by partition, up to the last stable offset."""
     consumer = ck.Consumer(
         {
-            "bootstrap.servers": bootstrap,
+            **logins.librdkafka(bootstrap),
             "group.id": "reader",
             "enable.auto.commit": False,
             "enable.partition.eof": True,
@@ -201,7 +202,7 @@ def test_every_clients_consumer_leaves_out_what_was_aborted(topic, bootstrap):
 
     async def aio():
         consumer = aiokafka.AIOKafkaConsumer(
-            bootstrap_servers=bootstrap, isolation_level="read_committed", enable_auto_commit=False
+            **logins.aiokafka(bootstrap), isolation_level="read_committed", enable_auto_commit=False
         )
         await consumer.start()
         try:
@@ -214,7 +215,7 @@ def test_every_clients_consumer_leaves_out_what_was_aborted(topic, bootstrap):
 
     assert asyncio.run(aio()) == expected
     consumer = kafka.KafkaConsumer(
-        bootstrap_servers=bootstrap, isolation_level="read_committed", enable_auto_commit=False
+        **logins.kafka_python(bootstrap), isolation_level="read_committed", enable_auto_commit=False
     )
     try:
         consumer.assign([kafka.TopicPartition(name, 0)])
@@ -274,7 +275,7 @@ def test_a_commit_whose_answer_is_lost_commits_once(proxied, lost):
 
 
 def offsets_of(bootstrap, group, name):
-    consumer = ck.Consumer({"bootstrap.servers": bootstrap, "group.id": group, "log_level": 2})
+    consumer = ck.Consumer({**logins.librdkafka(bootstrap), "group.id": group, "log_level": 2})
     try:
         (committed_offset,) = consumer.committed([ck.TopicPartition(name, 0)], timeout=SECONDS)
         return committed_offset.offset
@@ -285,13 +286,13 @@ def offsets_of(bootstrap, group, name):
 @pytest.mark.parametrize("commit", [True, False])
 def test_librdkafka_commits_offsets_with_its_output_or_not_at_all(topic, bootstrap, commit):
     source, target, group = topic(), topic(), new_id("copier")
-    feeder = ck.Producer({"bootstrap.servers": bootstrap, "log_level": 2})
+    feeder = ck.Producer({**logins.librdkafka(bootstrap), "log_level": 2})
     for number in range(5):
         feeder.produce(source, b"%d" % number, partition=0)
     assert feeder.flush(SECONDS) == 0
     consumer = ck.Consumer(
         {
-            "bootstrap.servers": bootstrap,
+            **logins.librdkafka(bootstrap),
             "group.id": group,
             "enable.auto.commit": False,
             "auto.offset.reset": "earliest",
