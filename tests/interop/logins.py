@@ -134,7 +134,7 @@ class LockedNode(OdradekNode):
     """A broker whose listener has the lock; once it is ready, the visitor has rules."""
 
     def __init__(self, lock: Lock, *, settings: Mapping[str, str] | None = None, **more: Any) -> None:
-        super().__init__(settings={**(settings or {}), **lock.broker_settings()}, **more)
+        super().__init__(settings={**lock.broker_settings(), **(settings or {})}, **more)
         self._lock = lock
 
     def wait_until_ready(self) -> None:

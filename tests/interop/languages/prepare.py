@@ -79,7 +79,7 @@ def _go(name: str, module: str) -> Language:
     def build(directory: Path) -> None:
         run_within("go", "build", "-o", str(directory / name), f"./{name}", within=_HERE / "go")
 
-    sources = ("go/go.mod", "go/go.sum", f"go/{name}/main.go")
+    sources = ("go/go.mod", "go/go.sum", f"go/{name}/main.go", f"go/{name}/logins.go")
     required = (_HERE / "go" / "go.mod").read_text(encoding="utf-8").split()
     return Language(
         name=name,

@@ -13,6 +13,7 @@ import java.util.Map;
 import java.util.Set;
 import java.util.TreeMap;
 import java.util.concurrent.ConcurrentHashMap;
+import java.util.concurrent.ExecutionException;
 import java.util.concurrent.Future;
 import java.util.function.BooleanSupplier;
 import java.util.stream.Collectors;
@@ -30,6 +31,7 @@ import org.apache.kafka.clients.consumer.OffsetAndMetadata;
 import org.apache.kafka.clients.producer.KafkaProducer;
 import org.apache.kafka.clients.producer.ProducerRecord;
 import org.apache.kafka.clients.producer.RecordMetadata;
+import org.apache.kafka.common.KafkaException;
 import org.apache.kafka.common.TopicPartition;
 import org.apache.kafka.common.config.ConfigResource;
 import org.apache.kafka.common.errors.WakeupException;
@@ -57,6 +59,7 @@ public class Clients {
             case "share-two" -> shareTwo();
             case "share-hold" -> shareHold();
             case "admin" -> admin();
+            case "logins" -> logins();
             default -> throw new IllegalArgumentException(arguments[0]);
         };
         System.out.println(JSON.writeValueAsString(answer));
@@ -107,6 +110,26 @@ public class Clients {
             send(producer, values());
         }
         return Map.of("produced", values().size());
+    }
+
+    /** One record for each login: "written", or the client's own words. */
+    static Object logins() throws Exception {
+        List<String> outcomes = new ArrayList<>();
+        for (JsonNode login : given.get("logins")) {
+            Map<String, Object> secured = new HashMap<>();
+            login.get("java").fields().forEachRemaining(setting -> secured.put(setting.getKey(), setting.getValue().asText()));
+            secured.put("enable.idempotence", false);
+            secured.put("max.block.ms", 20_000);
+            String tokens = login.path("java").path("sasl.oauthbearer.token.endpoint.url").asText("");
+            if (!tokens.isEmpty()) System.setProperty("org.apache.kafka.sasl.oauthbearer.allowed.urls", tokens);
+            try (KafkaProducer<String, String> producer = producer(secured)) {
+                producer.send(new ProducerRecord<>(text("topic"), login.get("user").asText())).get();
+                outcomes.add("written");
+            } catch (KafkaException | ExecutionException refused) {
+                outcomes.add(String.valueOf(refused));
+            }
+        }
+        return Map.of("outcomes", outcomes);
     }
 
     static Map<String, Object> settings(String group) {

@@ -2,6 +2,7 @@
 // answer. This client sends the oldest versions of all: none of its requests is flexible.
 "use strict";
 
+const fs = require("fs");
 const { Kafka, CompressionTypes, CompressionCodecs, logLevel } = require("kafkajs");
 const SnappyCodec = require("kafkajs-snappy");
 const lz4 = require("lz4js");
@@ -134,6 +135,30 @@ async function admin() {
   };
 }
 
+/** One record for each login: "written", or the client's own words. */
+async function logins() {
+  const ssl = { ca: [fs.readFileSync(given.ca, "utf-8")] };
+  const outcomes = [];
+  for (const { mechanism, user, password, token } of given.logins) {
+    const sasl =
+      mechanism === "OAUTHBEARER"
+        ? { mechanism: "oauthbearer", oauthBearerProvider: async () => ({ value: token }) }
+        : { mechanism: mechanism.toLowerCase(), username: user, password };
+    const secured = new Kafka({ clientId: "kafkajs", brokers: [bootstrap], logLevel: logLevel.NOTHING, retry: { retries: 0 }, ssl, sasl });
+    const producer = secured.producer();
+    try {
+      await producer.connect();
+      await producer.send({ topic: given.topic, acks: -1, messages: messages([user]) });
+      outcomes.push("written");
+    } catch (error) {
+      outcomes.push(error.message);
+    } finally {
+      await producer.disconnect();
+    }
+  }
+  return { outcomes };
+}
+
 const commands = {
   produce,
   consume: () => read(`reader of ${given.topic} ${Math.random()}`),
@@ -142,6 +167,7 @@ const commands = {
   transact,
   copy,
   admin,
+  logins,
 };
 commands[command]().then(
   (answer) => {

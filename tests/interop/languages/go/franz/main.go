@@ -24,6 +24,8 @@ type arguments struct {
 	Protocol string   `json:"protocol"`
 	Count    int      `json:"count"`
 	Values   []string `json:"values"`
+	CA       string   `json:"ca"`
+	Logins   []login  `json:"logins"`
 }
 
 var limit = 60 * time.Second
@@ -35,7 +37,7 @@ func main() {
 	must(json.Unmarshal([]byte(os.Args[3]), &given))
 	commands := map[string]func(context.Context, string, arguments) any{
 		"produce": produce, "consume": consume, "group": group, "rebalance": rebalance,
-		"transact": transact, "copy": copyInTransactions, "admin": admin,
+		"transact": transact, "copy": copyInTransactions, "admin": admin, "logins": logins,
 	}
 	answer := commands[os.Args[1]](ctx, os.Args[2], given)
 	text, err := json.Marshal(answer)
