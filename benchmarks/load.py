@@ -16,10 +16,11 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from types import MappingProxyType
+from typing import Any, Final
 
 import confluent_kafka as ck
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
@@ -29,6 +30,9 @@ SECONDS_MAX = 300
 BATCH_RECORDS = 5000
 BATCH_BYTES = 8 << 20
 LATENCY_WARM_UP_SECONDS = 1.0
+Settings = Mapping[str, str]
+PLAIN: Final[Settings] = MappingProxyType({})
+"""What clients need of an unsecured broker besides its address."""
 
 PRODUCER_SETTINGS: dict[str, object] = {
     "linger.ms": 5,
@@ -70,28 +74,30 @@ class Latencies:
     max_ms: float
 
 
-def create_topic(bootstrap: str, name: str, partitions: int) -> None:
+def create_topic(bootstrap: str, name: str, partitions: int, secured: Settings = PLAIN) -> None:
     """Create it and wait until every partition answers, which in Kafka takes a moment longer."""
-    admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 2})
+    admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 2, **secured})
     admin.create_topics([NewTopic(name, partitions, 1)])[name].result(30)
     deadline = time.monotonic() + 30
     while time.monotonic() < deadline:
         try:
-            end_offsets(bootstrap, name, partitions)
+            end_offsets(bootstrap, name, partitions, secured)
             return
         except ck.KafkaException:
             time.sleep(0.05)
     raise TimeoutError(f"topic {name} did not come up")
 
 
-def delete_topic(bootstrap: str, name: str) -> None:
-    admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 2})
+def delete_topic(bootstrap: str, name: str, secured: Settings = PLAIN) -> None:
+    admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 2, **secured})
     admin.delete_topics([name])[name].result(30)
 
 
-def end_offsets(bootstrap: str, name: str, partitions: int) -> int:
+def end_offsets(bootstrap: str, name: str, partitions: int, secured: Settings = PLAIN) -> int:
     """The sum of the partitions' end offsets: how many records are there to read."""
-    consumer = ck.Consumer({"bootstrap.servers": bootstrap, "group.id": "bench", **CONSUMER_SETTINGS})
+    consumer = ck.Consumer(
+        {"bootstrap.servers": bootstrap, "group.id": "bench", **CONSUMER_SETTINGS, **secured}
+    )
     try:
         places = [ck.TopicPartition(name, number) for number in range(partitions)]
         return sum(consumer.get_watermark_offsets(place, timeout=10)[1] for place in places)
@@ -99,9 +105,19 @@ def end_offsets(bootstrap: str, name: str, partitions: int) -> int:
         consumer.close()
 
 
-def run_producer(bootstrap: str, topic: str, *, count: int, value_bytes: int, acks: str) -> Loaded:
+def run_producer(
+    bootstrap: str, topic: str, *, count: int, value_bytes: int, acks: str, secured: Settings = PLAIN
+) -> Loaded:
     """Run the producing client as a process."""
-    flags = ["--count", str(count), "--value-bytes", str(value_bytes), "--acks", acks]
+    flags = [
+        "--count",
+        str(count),
+        "--value-bytes",
+        str(value_bytes),
+        "--acks",
+        acks,
+        *_as_flags("--set", secured),
+    ]
     return Loaded(**_run("produce", bootstrap, topic, *flags))
 
 
@@ -111,13 +127,14 @@ def run_latency(bootstrap: str, topic: str, *, acks: str, rate: int, seconds: fl
     return Latencies(**_run("latency", bootstrap, topic, *flags))
 
 
-def run_consumer(bootstrap: str, topic: str, *, count: int, value_bytes: int) -> Loaded:
+def run_consumer(
+    bootstrap: str, topic: str, *, count: int, value_bytes: int, secured: Settings = PLAIN
+) -> Loaded:
     """Read `count` records from the start of every partition of `topic`, with kcat if there is one."""
     if shutil.which("kcat") is None:
-        return Loaded(
-            **_run("consume", bootstrap, topic, "--count", str(count), "--value-bytes", str(value_bytes))
-        )
-    known = [part for key, value in CONSUMER_SETTINGS.items() for part in ("-X", f"{key}={value}")]
+        flags = ["--count", str(count), "--value-bytes", str(value_bytes), *_as_flags("--set", secured)]
+        return Loaded(**_run("consume", bootstrap, topic, *flags))
+    known = _as_flags("-X", {**CONSUMER_SETTINGS, **secured})
     command = [
         "kcat",
         "-C",
@@ -141,6 +158,10 @@ def run_consumer(bootstrap: str, topic: str, *, count: int, value_bytes: int) ->
     after = os.times()
     spent = after.children_user + after.children_system - before.children_user - before.children_system
     return Loaded(records=count, payload_bytes=count * value_bytes, seconds=seconds, client_cpu_seconds=spent)
+
+
+def _as_flags(flag: str, settings: Mapping[str, object]) -> list[str]:
+    return [part for key, value in settings.items() for part in (flag, f"{key}={value}")]
 
 
 def consumer_name() -> str:
@@ -170,7 +191,12 @@ def _run(kind: str, bootstrap: str, topic: str, *flags: str) -> dict[str, Any]:
 
 
 def _produce(options: argparse.Namespace) -> Loaded:
-    settings = {**PRODUCER_SETTINGS, "bootstrap.servers": options.bootstrap, "acks": options.acks}
+    settings = {
+        **PRODUCER_SETTINGS,
+        "bootstrap.servers": options.bootstrap,
+        "acks": options.acks,
+        **dict(options.set),
+    }
     producer = ck.Producer(settings)
     size = options.value_bytes
     value = os.urandom(size)
@@ -201,7 +227,8 @@ def _produce(options: argparse.Namespace) -> Loaded:
 
 
 def _consume(options: argparse.Namespace) -> Loaded:
-    consumer = ck.Consumer({"bootstrap.servers": options.bootstrap, "group.id": "bench", **CONSUMER_SETTINGS})
+    address = {"bootstrap.servers": options.bootstrap, "group.id": "bench"}
+    consumer = ck.Consumer({**address, **CONSUMER_SETTINGS, **dict(options.set)})
     partitions = consumer.list_topics(options.topic, timeout=30).topics[options.topic].partitions
     before = time.process_time()
     started = time.perf_counter()
@@ -277,6 +304,9 @@ def main() -> int:
     parser.add_argument("--acks", choices=["0", "1", "all"], default="all")
     parser.add_argument("--rate", type=int, default=1000)
     parser.add_argument("--seconds", type=float, default=5.0)
+    parser.add_argument(
+        "--set", action="append", default=[], metavar="KEY=VALUE", type=lambda pair: pair.split("=", 1)
+    )
     options = parser.parse_args()
     print(json.dumps(asdict(_WORK[options.kind](options))))
     return 0

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
-from benchmarks import run
+from benchmarks import run, tls
 from benchmarks.cluster.plan import SMOKE, Up
 from benchmarks.cluster.suite import ClusterSuite, in_turn
 from benchmarks.samples import Sample, findings
@@ -65,6 +65,16 @@ def test_the_benchmark_runs_and_writes_its_results(tmp_path, server_kind, capsys
     assert all(entry["value"] >= 0 for entry in document["samples"])
     assert "| produce | 100 B, acks=all | MB/s |" in (tmp_path / "results.md").read_text()
     assert "produce" in capsys.readouterr().out
+
+
+def test_the_benchmark_of_tls_runs(tmp_path, server_kind):
+    if server_kind == "kafka":
+        pytest.skip("runs its own brokers")
+    assert tls.main(["--smoke", "--no-peer", "--json", str(tmp_path / "tls.json")]) == 0
+    document = json.loads((tmp_path / "tls.json").read_text())
+    assert document["cipher"].startswith("TLSv1.3 TLS_")
+    measured = {(entry["measure"], entry["quantity"]) for entry in document["samples"]}
+    assert {("handshakes", "handshakes/s"), ("memory", "RSS kB per connection")} < measured
 
 
 def test_the_cluster_suite_runs_and_says_what_failed(tmp_path, server_kind):
