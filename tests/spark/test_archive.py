@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
+import signal
 import subprocess
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +28,10 @@ from odradek.archive.row_columns import ValueFormat, row_columns
 from odradek.archive.run import reason_in
 from odradek.archive.tables.port import TableFormat
 from odradek.archive.values import ArchiveError
+from odradek.cli.main import main
+from odradek.config.files.properties import format_properties
 from odradek.model.ids import TopicPartition
+from odradek.testing import LocalBroker
 
 Run = Callable[..., list[str]]
 
@@ -104,6 +108,36 @@ def test_values_are_decoded_and_what_is_not_valid_is_kept(
     assert all_faults(check()) == []
     (file, *_) = open_archive(place).files()
     assert file.path.startswith("day=1970-01-02/")
+
+
+@pytest.fixture
+def own_signals() -> Iterator[None]:
+    """`odradek archive run` takes signals over; this process has its own back afterwards."""
+    before = [(number, signal.getsignal(number)) for number in (signal.SIGINT, signal.SIGTERM)]
+    yield
+    for number, handler in before:
+        signal.signal(number, handler)
+
+
+def test_the_command_logs_in(
+    spark: SparkSession, place: ArchivePlace, tmp_path: Path, own_signals: None, capsys: Any
+) -> None:
+    login = tmp_path / "client.properties"
+    with LocalBroker(secure=True) as broker:
+        login.touch(mode=0o600)
+        login.write_text(format_properties(broker.client_settings))
+        reach = ["-b", broker.address, "--command-config", str(login)]
+        with Producer.from_config(
+            {"bootstrap.servers": broker.address, **broker.client_settings}
+        ) as producer:
+            for number in range(20):
+                producer.send("orders", b"%d" % number)
+        assert main(["archive", "run", place.path, "-t", "orders", "--once", *reach]) == 0
+        assert main(["archive", "verify", place.path, *reach]) == 0
+        assert "every record is there once: 20 rows" in capsys.readouterr().err
+        capsys.readouterr()
+        assert main(["archive", "status", place.path, "--json", *reach]) == 0
+        assert json.loads(capsys.readouterr().out)["records"] == 20
 
 
 @pytest.mark.parametrize("table_format", [TableFormat.PARQUET])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -22,6 +22,7 @@ def sql_server(
     *,
     python_functions: bool = False,
     schema_registry: str | None = None,
+    settings: Mapping[str, str] | None = None,
 ) -> Iterator[RestClient]:
     loop, ended, has_begun = asyncio.new_event_loop(), asyncio.Event(), threading.Event()
     ready: list[str] = []
@@ -36,6 +37,7 @@ def sql_server(
             servers=servers,
             directory=directory,
             service_id=service_id,
+            settings=settings or {},
             python_functions=python_functions,
             schema_registry=None if schema_registry is None else SchemaRegistryTerms.of(schema_registry),
         )

@@ -381,3 +381,16 @@ def test_assert_values_waits_for_a_record_in_a_window(client: RestClient, server
         "ASSERT VALUES counted (k, windowstart, windowend, n) VALUES ('ann', 5000, 15000, 2) TIMEOUT 20 SECONDS;"
     )
     later.join()
+
+
+def test_a_server_logs_in_to_its_brokers(tmp_path: Path) -> None:
+    with (
+        LocalBroker(secure=True) as broker,
+        sql_server(broker.address, "secured", tmp_path, settings=broker.client_settings) as client,
+    ):
+        client.execute(
+            "CREATE STREAM orders (item STRING) WITH (KAFKA_TOPIC='orders', VALUE_FORMAT='JSON', PARTITIONS=1);"
+            "INSERT INTO orders VALUES ('tea');"
+        )
+        with client.query("SELECT * FROM orders;") as query:
+            assert list(query) == [["tea"]]

@@ -14,7 +14,7 @@ from odradek.archive.options import byte_count
 from odradek.archive.place import ArchivePlace, archive_place
 from odradek.archive.tables.port import TableFormat
 from odradek.archive.values import ArchiveError
-from odradek.cli.cluster.access import check_reachable
+from odradek.cli.cluster.access import check_reachable, connection_settings
 from odradek.cli.options import bootstrap_option, complete_topics, json_option, pairs
 from odradek.cli.output import bytes_text, print_json, print_table, remark
 from odradek.cli.records.moments import duration_ms
@@ -200,10 +200,15 @@ def run(
         skipping_lost=skip_lost,
         checkpoint=checkpoint,
         master=master,
-        client=pairs(properties, "--property"),
+        client=_client(properties),
     )
     check_reachable(bootstrap)
     running.run_archive(terms, remark, _stopped_by_signals().is_set)
+
+
+def _client(properties: tuple[str, ...]) -> dict[str, str]:
+    """Settings of the clients, by Kafka's names: how to log in, and --property over it."""
+    return {**connection_settings(), **pairs(properties, "--property")}
 
 
 def _check_java() -> None:
@@ -236,9 +241,7 @@ def status_(
     """Show how far each partition is archived, and how far that is behind its end."""
     table = opening.open_archive(_place(place, endpoint, region), catalog)
     check_reachable(bootstrap)
-    summary = status.archive_status(
-        table, topic_side.BrokerTopics(bootstrap, pairs(properties, "--property"))
-    )
+    summary = status.archive_status(table, topic_side.BrokerTopics(bootstrap, _client(properties)))
     rows = [
         (
             partition.partition.topic,
@@ -291,7 +294,7 @@ def verify_(
     """
     table = opening.open_archive(_place(place, endpoint, region), catalog)
     check_reachable(bootstrap)
-    topics = topic_side.BrokerTopics(bootstrap, pairs(properties, "--property"))
+    topics = topic_side.BrokerTopics(bootstrap, _client(properties))
     findings = verify.verify_archive(table, topics)
     rows = [
         (
