@@ -42,7 +42,11 @@ def lock(tmp_path_factory: pytest.TempPathFactory) -> Lock:
 
 @pytest.fixture(scope="module")
 def server(lock: Lock) -> Iterator[Server]:
-    settings = {"group.initial.rebalance.delay.ms": "0", "connection.failed.authentication.delay.ms": "1"}
+    settings = {
+        "group.initial.rebalance.delay.ms": "0",
+        "group.min.session.timeout.ms": "500",
+        "connection.failed.authentication.delay.ms": "1",
+    }
     node = LockedNode(lock, settings=settings).start()
     try:
         yield Server(kind="odradek", node=node)

@@ -157,7 +157,9 @@ class ScramServer:
         if channel != self._gs2.encode():
             raise LoginRefused("the last message is about another header than the first")
         if not hmac.compare_digest(match["nonce"].encode(), self._nonce.encode()):
-            raise LoginRefused("the nonce is not the one that the server sent")
+            raise LoginRefused(
+                "the nonce is not the one that the server sent: librdkafka before 2.6.1 does so, and has to be upgraded"
+            )
         messages = f"{self._messages},{match['without_proof']}".encode()
         signature = hmac.digest(credential.stored_key, messages, self._algorithm)
         if len(proof) != len(signature):
