@@ -48,6 +48,8 @@ MODULES = "org.apache.kafka.common.security"
 WRITTEN = r"written\Z"
 FORBIDDEN = r"(?is).*not authorized to access t|.*topic.?authorization"
 STRANGER = r"(?is).*(authentication.?failed|cannot log in|invalid credentials)"
+TOKEN_REFUSED = r".*(closed connection|unexpected data in oauth response|unable to bootstrap)"
+"""The answer that refuses a token asks for one more step (RFC 7628), which not all clients take."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -167,8 +169,10 @@ def attempts(lock: Lock, tmp_path: Path) -> Callable[[Sequence[str]], list[Attem
 def check(mechanisms: Sequence[str], outcomes: Sequence[str]) -> None:
     assert len(outcomes) == 3 * len(mechanisms)
     for number, outcome in enumerate(outcomes):
-        expected = (WRITTEN, FORBIDDEN, STRANGER)[number % 3]
-        assert re.match(expected, outcome), f"{mechanisms[number // 3]}: {outcome!r} is not {expected!r}"
+        mechanism = mechanisms[number // 3]
+        stranger = f"{STRANGER}|{TOKEN_REFUSED}" if mechanism == "OAUTHBEARER" else STRANGER
+        expected = (WRITTEN, FORBIDDEN, stranger)[number % 3]
+        assert re.match(expected, outcome), f"{mechanism}: {outcome!r} is not {expected!r}"
 
 
 def test_librdkafka(server: Server, attempts: Any) -> None:
@@ -218,7 +222,7 @@ class AioToken(aiokafka.abc.AbstractTokenProvider):
 
 
 async def test_aiokafka(server: Server, attempts: Any, lock: Lock, caplog: pytest.LogCaptureFixture) -> None:
-    """Its log has the reason; with a token, it does not read the answer that is one (RFC 7628)."""
+    """Its log has the reason."""
 
     async def write(attempt: Attempt) -> str:
         caplog.clear()
@@ -235,9 +239,7 @@ async def test_aiokafka(server: Server, attempts: Any, lock: Lock, caplog: pytes
             await producer.stop()
         return "written"
 
-    *passwords, token = [await write(attempt) for attempt in attempts(MECHANISMS)]
-    assert "Unable to bootstrap" in token
-    check(MECHANISMS, [*passwords, "cannot log in"])
+    check(MECHANISMS, [await write(attempt) for attempt in attempts(MECHANISMS)])
 
 
 class PureToken(kafka.net.sasl.oauth.AbstractTokenProvider):

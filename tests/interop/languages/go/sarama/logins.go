@@ -74,7 +74,8 @@ func (l login) write(bootstrap []string, given arguments) error {
 		return err
 	}
 	defer producing.Close()
-	return producing.SendMessages(messages(given.Topic, []string{l.User}))
+	_, _, err = producing.SendMessage(messages(given.Topic, []string{l.User})[0])
+	return err
 }
 
 // logins says of each what came of it: "written", or the client's own words.
