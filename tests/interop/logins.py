@@ -52,6 +52,7 @@ class Lock:
         lock.authority.write_bytes(authority.issued.certificate)
         lock.certificate.touch(mode=0o600)
         lock.certificate.write_bytes(authority.issue(request, now=now).pem)
+        lock.java_file.touch(mode=0o600)
         lock.java_file.write_text(format_properties(lock.java_settings()), encoding="utf-8")
         return lock
 

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
+from odradek.client.security_settings import SecuritySettings
 from odradek.client.settings import AdminSettings, ConsumerSettings, ProducerSettings
 from odradek.model.errors import ConfigError
 from odradek.retry.policy import CONFIG_KEYS, RetryPolicy
@@ -56,7 +57,8 @@ def client_configs(
             "enable_auto_commit=True would commit records before they are handled: leave it out"
         )
     consumer = {"auto_offset_reset": "earliest", **settings, "enable_auto_commit": False}
-    sending = dict(producer)
+    login = {key: value for key, value in settings.items() if key in SecuritySettings.settings}
+    sending = {**login, **producer}
     if policy.exactly_once:
         if settings.get("isolation_level", "read_committed") != "read_committed":
             raise ConfigError("delivery=exactly_once needs isolation_level=read_committed")

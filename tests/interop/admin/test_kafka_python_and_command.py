@@ -63,8 +63,9 @@ def test_a_leader_that_leads_needs_no_election(pure: Any, topic: Callable[..., s
     assert "error_code=84" in repr(elect_leaders)
 
 
-def test_no_user_has_scram_credentials(pure: Any) -> None:
-    assert pure.describe_user_scram_credentials() == {}
+def test_users_have_scram_credentials_where_they_log_in(pure: Any, bootstrap: str) -> None:
+    users = {"admin", "visitor"} if logins.lock_of(bootstrap) else set()
+    assert set(pure.describe_user_scram_credentials()) == users
 
 
 # -- our own command

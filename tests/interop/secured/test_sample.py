@@ -16,6 +16,9 @@ from tests.interop.groups.test_classic_groups import (
 )
 from tests.interop.logins import Lock, LockedNode
 from tests.interop.own_client.test_records import test_text_and_serializers_make_bytes
+from tests.interop.own_client.test_retry import (
+    test_what_fails_goes_through_the_retry_topics_and_the_rest_goes_on,
+)
 from tests.interop.server import Server
 from tests.interop.transactions.test_transactions import test_different_clients_take_turns_under_one_name
 
@@ -31,6 +34,7 @@ __all__ = [
     "test_kafka_python_consumes_in_a_group_and_resumes",
     "test_kcat_consumes_in_a_group_and_resumes",
     "test_text_and_serializers_make_bytes",
+    "test_what_fails_goes_through_the_retry_topics_and_the_rest_goes_on",
     "test_writers_may_take_turns_in_one_partition",
 ]
 
