@@ -22,6 +22,8 @@ import psutil
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
+from benchmarks.spark_connector import READY_MADE
+from benchmarks.spark_ready_made import ReadyMadeSource
 from benchmarks.watch import memory
 from odradek.client import Admin, NewTopic, Producer
 
@@ -48,12 +50,14 @@ def main() -> None:
     with tempfile.TemporaryDirectory(prefix="odradek-bench-") as temporary:
         cases = Cases(spark, servers, scale, Path(temporary))
         cases.fill()
+        spark.dataSource.register(ReadyMadeSource)
         figures: dict[str, dict[str, list[float]]] = {}
         for number in range(rounds + 1):
             if number > 1 and time.monotonic() > last_start:
                 break
             for name, case in cases.all().items():
-                for spark_format in FORMATS if number % 2 else FORMATS[::-1]:
+                formats = (*FORMATS, READY_MADE) if name.startswith("batch read") else FORMATS
+                for spark_format in formats if number % 2 else formats[::-1]:
                     rows_per_second = case(spark_format)
                     if number:  # the first round warms up
                         figures.setdefault(name, {}).setdefault(spark_format, []).append(rows_per_second)
@@ -98,7 +102,11 @@ class Cases:
         return cases
 
     def _batch(self, spark_format: str, size: int) -> float:
-        rows = self._options(self._spark.read.format(spark_format), size).option("minPartitions", "2").load()
+        reader = self._spark.read.format(spark_format)
+        if spark_format == READY_MADE:
+            rows = reader.option("rows", self._rows[size]).option("bytes", size).load()
+        else:
+            rows = self._options(reader, size).option("minPartitions", "2").load()
         began = time.perf_counter()
         rows.write.format("noop").mode("overwrite").save()
         return self._rows[size] / (time.perf_counter() - began)
