@@ -56,6 +56,7 @@ from odradek.sql.planning.plan import (
     count_of,
     formats_of,
     plan,
+    topic_settings,
 )
 from odradek.sql.planning.timestamps import milliseconds
 from odradek.sql.types import parse_type
@@ -206,6 +207,7 @@ def _declared_source(catalog: SqlCatalog, statement: CreateSource) -> SqlSource:
         window=_window(properties, statement),
         partitions=count_of(properties, "PARTITIONS", statement),
         replicas=count_of(properties, "REPLICAS", statement),
+        topic_settings=topic_settings(properties, statement),
         read_only=statement.read_only,
         text=statement.text,
         bad=None if "BAD" not in properties else str(properties["BAD"]),

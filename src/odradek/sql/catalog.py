@@ -75,6 +75,8 @@ class SqlSource:
     window: WindowInfo | None = None
     partitions: int | None = None
     replicas: int | None = None
+    topic_settings: tuple[tuple[str, str], ...] = ()
+    """Of the topic when it is made, by Kafka's names."""
     read_only: bool = False
     text: str = ""
     query_id: str | None = None

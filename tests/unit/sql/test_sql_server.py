@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from tests.unit.sql.running_server import sql_server
 
-from odradek.client import Admin, NewTopic, Producer
+from odradek.client import Admin, ConfigResource, NewTopic, Producer
 from odradek.sql.rest_client import RestClient, ServerRefusal
 from odradek.testing import LocalBroker
 
@@ -75,6 +75,42 @@ def test_a_stream_is_created_filled_and_read(client: RestClient) -> None:
     ) as query:
         assert query.columns == (("WHAT", "STRING"), ("ROWTIME", "BIGINT"))
         assert list(query) == [["pot", 5]]
+
+
+def test_sources_are_altered_replaced_and_explained(client: RestClient, servers: str) -> None:
+    made = client.execute(
+        "CREATE SOURCE STREAM read_only (a INT) WITH (KAFKA_TOPIC='read-only', VALUE_FORMAT='JSON', PARTITIONS=1);"
+        " CREATE STREAM growing (k INT KEY, a INT) WITH (KAFKA_TOPIC='growing', VALUE_FORMAT='JSON', PARTITIONS=3,"
+        " RETENTION_MS=86400000, CLEANUP_POLICY='compact, delete');"
+        " CREATE STREAM IF NOT EXISTS growing (b INT) WITH (KAFKA_TOPIC='x', VALUE_FORMAT='JSON', PARTITIONS=1);"
+        " ALTER STREAM growing ADD COLUMN b STRING;"
+        " CREATE OR REPLACE STREAM growing (k INT KEY, a INT, b STRING, c DOUBLE)"
+        " WITH (KAFKA_TOPIC='growing', VALUE_FORMAT='JSON');"
+    )
+    assert [entity["commandStatus"]["status"] for entity in made] == ["SUCCESS"] * 5
+    with Admin(servers) as admin:
+        resource = ConfigResource.topic("growing")
+        settings = admin.describe_configs([resource])[resource]
+    assert (settings["retention.ms"].value, settings["cleanup.policy"].value) == (
+        "86400000",
+        "compact,delete",
+    )
+    described, all_streams, explained = client.execute(
+        "DESCRIBE growing EXTENDED; DESCRIBE STREAMS EXTENDED;"
+        " EXPLAIN SELECT a, COUNT(*) AS n FROM growing GROUP BY a EMIT CHANGES;"
+    )
+    description = described["sourceDescription"]
+    assert [field["name"] for field in description["fields"]] == ["K", "A", "B", "C"]
+    assert (description["partitions"], description["replication"], description["extended"]) == (3, 1, True)
+    assert "GROWING" in [source["name"] for source in all_streams["sourceDescriptions"]]
+    plan = explained["queryDescription"]
+    assert {field["name"] for field in plan["fields"]} == {"A", "N"}
+    assert (plan["sources"], plan["queryType"]) == (["GROWING"], "PUSH")
+    with pytest.raises(ServerRefusal, match="read-only"):
+        client.execute("INSERT INTO read_only VALUES (1);")
+    (dropped, left) = client.execute("DROP STREAM growing DELETE TOPIC; SHOW ALL TOPICS;")
+    assert dropped["commandStatus"]["status"] == "SUCCESS"
+    assert "growing" not in [topic["name"] for topic in left["topics"]]
 
 
 def test_a_table_is_asked_by_key_and_in_full(client: RestClient, servers: str) -> None:

@@ -49,6 +49,7 @@ SINK_PROPERTIES: Final = (
     "VALUE_PROTOBUF_NULLABLE_REPRESENTATION",
     "BAD",
 )
+CLEANUP_POLICIES: Final = ("delete", "compact", "compact,delete")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -207,6 +208,7 @@ def _sink(catalog: SqlCatalog, statement: CreateAsSelect, planned: QueryPlan) ->
         window=planned.window,
         partitions=count_of(properties, "PARTITIONS", statement),
         replicas=count_of(properties, "REPLICAS", statement),
+        topic_settings=topic_settings(properties, statement),
         text=statement.text,
         bad=None if "BAD" not in properties else str(properties["BAD"]),
     )
@@ -365,6 +367,27 @@ def count_of(properties: Mapping[str, PropertyValue], name: str, statement: Stat
     if number < 1:
         raise SqlError(f"{name} is a whole number of 1 or more, not {value!r}", statement.position)
     return number
+
+
+def topic_settings(
+    properties: Mapping[str, PropertyValue], statement: Statement
+) -> tuple[tuple[str, str], ...]:
+    """What RETENTION_MS and CLEANUP_POLICY say of the topic. SqlError."""
+    settings = []
+    retention_ms = count_of(properties, "RETENTION_MS", statement)
+    if retention_ms is not None:
+        settings.append(("retention.ms", str(retention_ms)))
+    if "CLEANUP_POLICY" in properties:
+        policy = ",".join(
+            sorted(word.strip().lower() for word in str(properties["CLEANUP_POLICY"]).split(","))
+        )
+        if policy not in CLEANUP_POLICIES:
+            raise SqlError(
+                f"CLEANUP_POLICY is one of {'; '.join(CLEANUP_POLICIES)}, not {properties['CLEANUP_POLICY']!r}",
+                statement.position,
+            )
+        settings.append(("cleanup.policy", policy))
+    return tuple(settings)
 
 
 def _column_name(written: str) -> str:

@@ -76,6 +76,7 @@ class SourceTopics:
         configs = {}
         if source.is_table:
             configs["cleanup.policy"] = "compact" if source.window is None else "compact,delete"
+        configs |= dict(source.topic_settings)
         await self._create(NewTopic(source.topic, partitions, source.replicas or -1, configs=configs))
 
     async def _create(self, topic: NewTopic) -> None:
