@@ -97,6 +97,10 @@ class Ksql(Dialect):
                 raise SqlError("an expression is needed here", place(tokens[0]))
             return _with_names_as_kept(tree)
 
+        def _negate_range(self, this: exp.Expr | None = None) -> exp.Expr | None:
+            """NOT LIKE becomes a NOT, as NOT IN and NOT BETWEEN do; sqlglot would note it in the LIKE."""
+            return this and self.expression(exp.Not(this=this))
+
         def _parse_types(self, *_: Any, **__: Any) -> exp.Expr | None:
             """Types stand in CAST only."""
             return None
