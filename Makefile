@@ -124,6 +124,7 @@ sbom: $(READY) ## what the pinned requirements install, as CycloneDX: dist/sbom.
 docs: $(READY) ## the pages that are generated from the code
 	$(BIN)/python -m odradek.config.document > docs/configuration.md
 	$(BIN)/python -m odradek.sql.functions.document > docs/sql-functions.md
+	$(BIN)/python -m tests.sql.parity > docs/sql-statements.md
 
 clean: ## what was built, but not the virtual environment
 	rm -rf build dist demo-output benchmarks/results .pytest_cache .mypy_cache .ruff_cache .hypothesis
