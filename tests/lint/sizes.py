@@ -23,6 +23,7 @@ FILE_LINES_MAX: Final = 600
 FUNCTION_LINES_MAX: Final = 60
 FOLDER_FILES_MAX: Final = 25
 SMALL: Final = {
+    "src/odradek/spark/warm_daemon.py": "a process of its own: it is started by its name",
     "src/odradek/cli/completion.py": "imported where a shell asks for it alone: `odradek` starts fast",
     "src/odradek/spark/login.py": "programs import it, by `odradek.spark`",
     "src/odradek/client/consumer/sync_parts.py": "`tools/sync_faces.py` looks for this name",

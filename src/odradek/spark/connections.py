@@ -10,6 +10,7 @@ from __future__ import annotations
 import atexit
 import logging
 import os
+import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -68,13 +69,14 @@ V = TypeVar("V")
 
 
 class Pool(Generic[C]):
-    """Idle clients of one kind, by their settings. `abandon` ends one that an error came out of."""
+    """Idle clients of one kind, by their settings. `abandon` ends one that an error came out of. For any thread."""
 
     def __init__(self, make: Callable[[ClientConfig], C], abandon: Callable[[C], None]) -> None:
         self._make = make
         self._abandon = abandon
         self._idle: deque[tuple[SettingsKey, C]] = deque()
         self._process = os.getpid()
+        self._lock = threading.Lock()
 
     @contextmanager
     def lend(self, config: ClientConfig) -> Iterator[C]:
@@ -92,18 +94,21 @@ class Pool(Generic[C]):
         self._put(key, lent)
 
     def _reuse(self, key: SettingsKey) -> C | None:
-        if self._process != os.getpid():  # sockets and threads do not survive a fork
-            self._process, self._idle = os.getpid(), deque()
-        for index, (settings, idle) in enumerate(self._idle):
-            if settings == key:
-                del self._idle[index]
-                return idle
+        if self._process != os.getpid():  # sockets, threads and locks do not survive a fork
+            self._process, self._idle, self._lock = os.getpid(), deque(), threading.Lock()
+        with self._lock:
+            for index, (settings, idle) in enumerate(self._idle):
+                if settings == key:
+                    del self._idle[index]
+                    return idle
         return None
 
     def _put(self, key: SettingsKey, lent: C) -> None:
-        self._idle.append((key, lent))
-        if len(self._idle) > IDLE_CLIENTS_MAX:
-            self._abandon_quietly(self._idle.popleft()[1])
+        with self._lock:
+            self._idle.append((key, lent))
+            surplus = self._idle.popleft()[1] if len(self._idle) > IDLE_CLIENTS_MAX else None
+        if surplus is not None:
+            self._abandon_quietly(surplus)
 
     def close(self) -> None:
         """Close what is idle; what a parent process opened is the parent's."""

@@ -10,7 +10,6 @@ import os
 import shutil
 import socket
 import sys
-import tempfile
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -27,11 +26,14 @@ from odradek.sql.queries.channel import (
     StartQuery,
     StopQuery,
 )
+from odradek.sql.queries.scratch import EngineScratch
+from odradek.telemetry import events
 
 if TYPE_CHECKING:
     from py4j import protocol as py4j_protocol
 
     from odradek.pipelines import failure_line
+    from odradek.spark import shared_planners
     from odradek.sql.functions import registering
     from odradek.streams import app as streams_app
     from odradek.streams import session as streams_session
@@ -40,11 +42,16 @@ else:
     py4j_protocol = lazy("py4j.protocol")
     failure_line = lazy("odradek.pipelines.failure_line")
     registering = lazy("odradek.sql.functions.registering")
+    shared_planners = lazy("odradek.spark.shared_planners")
     streams_app = lazy("odradek.streams.app")
     streams_session = lazy("odradek.streams.session")
 
+_log = events.get("sql")
 JVM_IS_GONE: Final = 70
 _WATCH_S: Final = 0.25
+_PYTHON: Final = "PYSPARK_PYTHON"
+_DRIVER_PYTHON: Final = "PYSPARK_DRIVER_PYTHON"
+"""Spark plans with this one, and runs tasks with the other."""
 
 
 @dataclass(slots=True)
@@ -60,6 +67,7 @@ class EngineCore:
     """Starts, watches and stops queries. `start` and `stop` run on one thread: in the order in which the server wants it."""
 
     channel: EngineChannel
+    scratch: EngineScratch
     _running: dict[str, _Running] = field(default_factory=dict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
     _spark: Any = None
@@ -70,10 +78,9 @@ class EngineCore:
         checkpoint: Path | None = None
         try:
             if self._spark is None:
-                self._spark = streams_session.session("odradek-sql", None, 1)
-                registering.register(self._spark)
+                self._spark = self._new_session()
             if isinstance(order, StartPush):
-                checkpoint = Path(tempfile.mkdtemp(prefix="odradek-sql-push-"))
+                checkpoint = self.scratch.directory("push")
                 run = self._start_push(order, checkpoint)
             else:
                 run = self._start_persistent(order)
@@ -85,6 +92,17 @@ class EngineCore:
             if checkpoint is not None:
                 shutil.rmtree(checkpoint, ignore_errors=True)
             self.channel.send(QueryEnded(query_id=query_id, problem=_line(error)))
+
+    def _new_session(self) -> Any:
+        if _PYTHON not in os.environ:
+            try:
+                planners = shared_planners.SharedPlanners(self.scratch.directory("planners"))
+                os.environ[_PYTHON] = os.environ[_DRIVER_PYTHON] = str(planners.python)
+            except OSError as error:  # such as TMPDIR, whose path is too long for a socket
+                _log.warning("sql_planners_not_shared", reason=str(error))
+        spark = streams_session.session("odradek-sql", None, 1)
+        registering.register(spark)
+        return spark
 
     def _start_persistent(self, order: StartQuery) -> Run:
         app = streams_app.Streams(
@@ -179,7 +197,7 @@ def main(descriptor: int) -> None:
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     os.environ.setdefault("PYSPARK_SUBMIT_ARGS", "--conf spark.ui.showConsoleProgress=false pyspark-shell")
     channel = EngineChannel(socket.socket(fileno=descriptor))
-    core = EngineCore(channel)
+    core = EngineCore(channel, EngineScratch())
     ended = threading.Event()
     threading.Thread(target=core.watch, args=[ended], name="odradek-sql-watch", daemon=True).start()
     pool = ThreadPoolExecutor(1, thread_name_prefix="odradek-sql")
@@ -190,6 +208,7 @@ def main(descriptor: int) -> None:
             case StopQuery():
                 pool.submit(core.stop, message.query_id)
     ended.set()
+    core.scratch.close()
     os._exit(0)  # queries end where they are: they go on from their checkpoints
 
 

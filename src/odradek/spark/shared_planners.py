@@ -1,0 +1,154 @@
+"""One process for all the planners of a session.
+
+Spark (4.3) starts a Python process for each streaming read, which lives as long as its query and plans its batches, and another
+one for the first batch of each stateful operator. With fifty queries that is 4 GB, and a second of CPU at each start. Both
+are `PYSPARK_PYTHON -m MODULE`, and connect to a port that their environment names. So `PYSPARK_PYTHON` is a script
+here: asked for such a module, it sends its environment to this process, which runs the module on a thread. Whatever else it is
+asked for, or when this process is gone, it becomes Python.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import shlex
+import socket
+import sys
+import threading
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Any, Final
+
+from odradek.model.lazy import lazy
+
+if TYPE_CHECKING:
+    from pyspark import serializers
+    from pyspark import util as spark_util
+else:
+    serializers = lazy("pyspark.serializers")
+    spark_util = lazy("pyspark.util")
+
+log: Final = logging.getLogger("odradek.spark")
+
+PLANNERS: Final = (
+    "pyspark.sql.streaming.python_streaming_source_runner",
+    "pyspark.sql.streaming.transform_with_state_driver_worker",
+)
+"""Each has `main(infile, outfile)`, which ends when Spark closes the connection."""
+_DAEMON: Final = "pyspark.daemon"
+_WARM_DAEMON: Final = "odradek.spark.warm_daemon"
+_REQUEST_MAX_BYTES: Final = 1 << 20
+_REQUEST_S: Final = 30.0
+
+_ASK: Final = """
+import json, os, socket, sys
+try:
+    with socket.socket(socket.AF_UNIX) as door:
+        door.connect(DOOR)
+        request = {"module": sys.argv[2], "process": os.getpid(), "environment": dict(os.environ)}
+        door.sendall(json.dumps(request).encode())
+        door.shutdown(socket.SHUT_WR)
+        taken = door.recv(1)
+except OSError:
+    taken = b""
+if not taken:
+    os.execv(PYTHON, [PYTHON, *sys.argv[1:]])
+"""
+"""`-m MODULE` are its arguments."""
+
+
+class SharedPlanners:
+    """Planners on threads of this process. Spark uses them when PYSPARK_PYTHON is `python` while its JVM starts."""
+
+    def __init__(self, directory: Path, run: Callable[[str, IO[bytes]], None] | None = None) -> None:
+        """`directory`: for this user only, because requests have secrets; what is in it ends with this process.
+        `run(module, connection)`: the module's work, until its connection ends.
+        """
+        self._run = run or _run_module
+        self._listening = socket.socket(socket.AF_UNIX)
+        self._listening.bind(str(directory / "door"))
+        self._listening.listen(64)
+        self.python = directory / "python"
+        self.python.write_text(_script(directory / "door"), encoding="utf-8")
+        self.python.chmod(0o700)
+        threading.Thread(target=self._accept, name="odradek-planners", daemon=True).start()
+
+    def close(self) -> None:
+        """No new planners; those that run go on. Idempotent."""
+        try:
+            self._listening.shutdown(socket.SHUT_RDWR)
+        except OSError:
+            log.debug("the door of the planners was closed before")
+        self._listening.close()
+
+    def _accept(self) -> None:
+        while True:
+            try:
+                asking, _ = self._listening.accept()
+            except OSError:
+                return  # closed
+            threading.Thread(target=self._serve, args=[asking], name="odradek-planner", daemon=True).start()
+
+    def _serve(self, asking: socket.socket) -> None:
+        with asking:
+            asking.settimeout(_REQUEST_S)
+            try:
+                request = _read(asking)
+                connection = _connected(request["environment"], request["process"])
+                asking.sendall(b"+")
+            except (OSError, ValueError, KeyError) as error:
+                log.warning("a planner gets a process of its own: %s", error)
+                return
+        try:
+            with connection:
+                self._run(request["module"], connection)
+        except OSError as error:
+            log.debug("a planner's query is gone: %s", error)
+
+
+def _script(door: Path) -> str:
+    ask = _ASK.replace("DOOR", repr(str(door))).replace("PYTHON", repr(sys.executable))
+    python = shlex.quote(sys.executable)
+    cases = "".join(f'{module}) exec {python} -I -S -c {shlex.quote(ask)} "$@" ;;\n' for module in PLANNERS)
+    daemon = f'{_DAEMON}) shift 2; exec {python} -m {_WARM_DAEMON} "$@" ;;\n'
+    return f'#!/bin/sh\ncase "$2" in\n{cases}{daemon}esac\nexec {python} "$@"\n'
+
+
+def _read(asking: socket.socket) -> dict[str, Any]:
+    content = b""
+    while part := asking.recv(1 << 16):
+        content += part
+        if len(content) > _REQUEST_MAX_BYTES:
+            raise ValueError(f"its request has more than {_REQUEST_MAX_BYTES} bytes")
+    request: dict[str, Any] = json.loads(content)
+    return request
+
+
+def _connected(environment: Mapping[str, str], process: int) -> IO[bytes]:
+    """What PySpark's own start of a worker does: the connection, the secret, the number of the process."""
+    place = environment.get("PYTHON_WORKER_FACTORY_SOCK_PATH")
+    port = int(environment.get("PYTHON_WORKER_FACTORY_PORT", -1))
+    connect: Any = spark_util.local_connect_and_auth
+    stream, opened = connect(place or port, environment.get("PYTHON_WORKER_FACTORY_SECRET"))
+    opened.settimeout(None)  # a query may rest for long
+    opened.close()  # the stream has it, and closes it
+    write_int: Any = serializers.write_int
+    write_int(process, stream)
+    stream.flush()
+    connection: IO[bytes] = stream
+    return connection
+
+
+def _run_module(module: str, connection: IO[bytes]) -> None:
+    main: Any = lazy(module).main
+    vars(sys.modules[module])["print"] = _say_nothing
+    try:
+        main(connection, connection)
+    except SystemExit:
+        log.debug("%s ended with an error, which Spark has", module)
+    except (OSError, EOFError, ValueError) as error:
+        log.debug("%s: its query is gone: %s", module, error)
+
+
+def _say_nothing(*values: object, **options: object) -> None:
+    """What planners say on standard output is for their own process."""
