@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING, Final, Protocol, cast
 
 from odradek.model.errors import KafkaError
 from odradek.net.hangups import HangUp
-from odradek.net.listening import endpoint_of, set_options
+from odradek.net.listening import acknowledge_now, endpoint_of, set_options
 from odradek.net.outgoing import Outgoing, break_own_cycle
 from odradek.net.replies import NOT_SERVED, Chunks, HeldReply, PeerError, Reply, ReplyQueue, ReplySlot
 from odradek.net.request_budget import Share, release
@@ -147,6 +147,7 @@ class Connection(asyncio.BufferedProtocol):
             return
         self._sending = Outgoing(transport, on_full=self.pause_writing, on_room=self._room)
         if self.listener.tls is not None:
+            acknowledge_now(transport)
             principal = self.listener.tls.principal_of(transport.get_extra_info("peercert"))
             self.requester = by_certificate(principal, self.peer_host)
             if principal is None:
