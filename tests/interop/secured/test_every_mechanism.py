@@ -326,7 +326,7 @@ def test_kafkas_own_tools(server: Server, attempts: Any, tmp_path: Path) -> None
         config = tmp_path / "client.properties"
         more = {"enable.idempotence": "false", "max.block.ms": "20000"}
         config.write_text(format_properties({**attempt.for_java(), **more}), encoding="utf-8")
-        allowed = f"-Dorg.apache.kafka.net.sasl.oauthbearer.allowed.urls={attempt.token_file.as_uri()}"
+        allowed = f"-Dorg.apache.kafka.sasl.oauthbearer.allowed.urls={attempt.token_file.as_uri()}"
         tool = ["org.apache.kafka.tools.ConsoleProducer", "--bootstrap-server", server.node.bootstrap]
         process = subprocess.run(
             [*machine[:-2], allowed, *machine[-2:], *tool, "--topic", TOPIC, "--command-config", str(config)],
