@@ -245,7 +245,7 @@ async def test_one_partition_that_cannot_be_cleaned_keeps_no_other_from_it(
     monkeypatch.setattr(Log, "apply_retention", retain)
     async with asyncio.timeout(20):
         while (await wire.fetch("b", 0)).error_code != ErrorCode.OFFSET_OUT_OF_RANGE:
-            await broker.context.replicas.apply_retention()
+            await broker.context.replicas.maintenance.apply_retention()
     assert await wire.values("a") == [b"x" * 1000]
 
 

@@ -321,18 +321,7 @@ class Broker:
             self.fatal.set()
 
     def _report(self) -> BrokerReport:
-        replicas = self.context.replicas  # also while it stops
-        me = BrokerId(self._config.server.node_id)
-        return BrokerReport(
-            broker_id=me,
-            broker_epoch=-1,
-            offline=replicas.offline,
-            damaged=replicas.damaged,
-            lost=replicas.lost,
-            lacking=replicas.lacking,
-            uncertain=replicas.uncertain,
-            opening=replicas.opening,
-        )
+        return self.context.replicas.health.report()  # also while it stops
 
     def _expect_coordinators(
         self,
@@ -428,7 +417,7 @@ class Broker:
                 ending.callback(self._producer_ids.close)
             ending.push_async_callback(self.background.stop)
             if replicas is not None:
-                ending.callback(replicas.stop_compacting)
+                ending.callback(replicas.maintenance.stop_compacting)
             ending.push_async_callback(self._end_audit)
             if server is not None:
                 ending.push_async_callback(server.stop, drain_seconds=drain_seconds)
@@ -448,28 +437,30 @@ class Broker:
             await trail.close()
 
     def _rounds(self, config: BrokerConfig, replicas: ReplicaManager) -> list[Round]:
-        storage = config.storage
+        storage, maintenance = config.storage, replicas.maintenance
         audit = [] if self._trail is None else [Round("audit", audit_wiring.FLUSH_SECONDS, self._trail.flush)]
         return [
             *audit,
-            Round("retention", storage.log_retention_check_interval_ms / 1000, replicas.apply_retention),
+            Round("retention", storage.log_retention_check_interval_ms / 1000, maintenance.apply_retention),
             Round(
                 "checkpoints",
                 storage.log_flush_offset_checkpoint_interval_ms / 1000,
                 self._write_checkpoints,
             ),
-            Round("extents", _EXTENTS_SECONDS, replicas.write_extents),
+            Round("extents", _EXTENTS_SECONDS, replicas.directories.write_extents),
             Round("certificates", CERTIFICATES_LOOK_SECONDS, self._listeners.reload_certificates),
             Round("issuer keys", KEYS_LOOK_SECONDS, self._listeners.refresh_keys),
             Round("delegation tokens", config.delegation.expiry_check_interval_ms / 1000, self._sweep_tokens),
             Round("storage", _STORAGE_CHECK_SECONDS, replicas.try_to_recover),
-            Round("made logs", _MADE_LOGS_SECONDS, replicas.record_created_logs),
-            Round("compaction", lambda: self._current_config().cleaner.backoff_ms / 1000, replicas.compact),
-            Round("flush by time", _FLUSH_CHECK_SECONDS, replicas.flush_by_time),
+            Round("made logs", _MADE_LOGS_SECONDS, replicas.directories.record_created_logs),
+            Round(
+                "compaction", lambda: self._current_config().cleaner.backoff_ms / 1000, maintenance.compact
+            ),
+            Round("flush by time", _FLUSH_CHECK_SECONDS, maintenance.flush_by_time),
             Round(
                 "replicas in sync",
                 config.replication.replica_lag_time_max_ms / 2000,
-                replicas.check_in_sync_replicas,
+                maintenance.check_in_sync_replicas,
             ),
             Round(
                 "share state",
@@ -530,8 +521,8 @@ class Broker:
         replicas, cluster, identity = self._replicas, self._cluster, self._identity
         if replicas is None or cluster is None:
             return
-        await replicas.write_checkpoints()
-        end_offsets = replicas.end_offsets
+        await replicas.maintenance.write_checkpoints()
+        end_offsets = replicas.maintenance.end_offsets
         if identity is not None and end_offsets != self._seen_end_offsets:
             self._seen_end_offsets = end_offsets
             try:

@@ -77,7 +77,7 @@ async def test_readers_find_a_compacted_table_also_after_a_restart(scene: Any, m
     latest = await fill(wire, make_produce)
     assert len(await read_all(wire)) == 120
     replicas = scene.broker.context.replicas
-    await replicas.compact()
+    await replicas.maintenance.compact()
     left = await read_all(wire)
     assert len(left) < 60
     assert state_of(left) == latest
@@ -116,7 +116,7 @@ async def test_a_topic_that_is_deleted_while_it_is_compacted_is_gone(scene: Any,
     await fill(wire, make_produce)
     replicas = scene.broker.context.replicas
     log = replicas.leader("table", 0).log
-    work = asyncio.ensure_future(replicas.compact())
+    work = asyncio.ensure_future(replicas.maintenance.compact())
     while not log.cleaning.in_work:
         await asyncio.sleep(0)
     request = DeleteTopicsRequest(topic_names=["table"], timeout_ms=5000)

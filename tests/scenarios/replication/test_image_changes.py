@@ -69,7 +69,7 @@ async def test_a_leader_changes_while_another_partition_is_still_being_opened(
         pending = await apply(a, controller)
         assert pending is not None
         await gate.reached.wait()
-        assert a.replicas.opening == {(SLOW_ID, 0)}
+        assert a.replicas.health.opening == {(SLOW_ID, 0)}
         state = controller.state()
         controller.has(replace(state, leader=0, leader_epoch=1, partition_epoch=state.partition_epoch + 1))
         assert await apply(a, controller) is None, "nothing of this image is to be opened"
@@ -82,7 +82,7 @@ async def test_a_leader_changes_while_another_partition_is_still_being_opened(
         gate.opened.set()
         await pending
         assert a.replicas.leader(OTHER, 0).is_leader
-        assert a.replicas.opening == frozenset()
+        assert a.replicas.health.opening == frozenset()
 
 
 async def test_a_topic_is_made_while_another_is_still_being_opened(
@@ -159,11 +159,11 @@ async def test_a_topic_made_again_under_its_name_is_opened_when_the_older_one_is
         also_has(controller, NEXT_ID)
         await apply(a, controller)
         gate.opened.set()
-        await until(lambda: a.replicas.opening == frozenset(), "all is done")
+        await until(lambda: a.replicas.health.opening == frozenset(), "all is done")
         assert gate.passed == [SLOW_ID, NEXT_ID], "one after the other"
         assert a.replicas.leader(OTHER, 0).topic_id == NEXT_ID
         assert a.led == [(str(SLOW), 0)]
-        assert a.replicas.offline == frozenset()
+        assert a.replicas.health.offline == frozenset()
 
 
 async def test_a_deleted_topic_is_gone_at_once_though_its_files_are_not(
@@ -189,7 +189,7 @@ async def test_a_deleted_topic_is_gone_at_once_though_its_files_are_not(
         gate.opened.set()
         assert pending is not None
         await pending
-        await until(lambda: a.replicas.opening == frozenset(), "the new one is open")
+        await until(lambda: a.replicas.health.opening == frozenset(), "the new one is open")
         assert a.replicas.leader(OTHER, 0).topic_id == NEXT_ID
 
 
@@ -237,4 +237,4 @@ async def test_what_fails_unexpectedly_takes_its_own_partition_offline(
         controller.has(led_by(0, 0))
         await controller.tell()
         await a.append_acknowledged(1)
-        assert a.replicas.offline == {(SLOW_ID, 0)}
+        assert a.replicas.health.offline == {(SLOW_ID, 0)}

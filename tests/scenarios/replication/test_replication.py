@@ -170,9 +170,9 @@ async def test_a_replica_that_forgot_where_its_log_begins_hears_it_before_it_cou
         for path in rotten:
             path.write_bytes(b"")
         await b.start()
-        assert b.replicas.damaged == {(FIRST_ID, 0)}, "its first report"
+        assert b.replicas.health.damaged == {(FIRST_ID, 0)}, "its first report"
         await controller.elect(0, isr=(0,))
-        assert b.replicas.damaged == frozenset(), "it follows"
+        assert b.replicas.health.damaged == frozenset(), "it follows"
         await until(lambda: b.partition().start_offset == 12, "it begins where the leader does")
         await until(lambda: controller.state().isr == (0, 1), "it is in sync")
         await until(lambda: not b.partition().log.start_is_doubted, "it knows")
@@ -194,10 +194,10 @@ async def test_a_leader_that_forgot_where_its_log_begins_says_so(
         await a.start()
         await controller.tell(0)
         assert a.partition().is_leader
-        assert a.replicas.damaged == {(FIRST_ID, 0)}
+        assert a.replicas.health.damaged == {(FIRST_ID, 0)}
         await controller.elect(1, isr=(1,))
         await until(lambda: a.partition().start_offset == 12, "it follows, and hears of it")
-        assert a.replicas.damaged == frozenset()
+        assert a.replicas.health.damaged == frozenset()
 
 
 async def test_a_topic_made_again_never_shows_what_the_old_one_had(

@@ -54,7 +54,7 @@ async def test_a_damaged_batch_is_not_taken_what_is_before_it_is_and_others_go_o
         await a.append_acknowledged(7, 1)
         await until(lambda: b.partition(1).log.end_offset == 7, "the sound one is copied")
         await until(lambda: b.partition(0).log.end_offset == 10, "and the other up to the damage")
-        await until(lambda: a.replicas.damaged == {(FIRST_ID, 0)}, "the leader knows")
+        await until(lambda: a.replicas.health.damaged == {(FIRST_ID, 0)}, "the leader knows")
         assert b.partition(0).log.end_offset == 10
 
 
@@ -68,7 +68,7 @@ async def test_a_damaged_leader_gets_what_it_lost_from_the_next_one(
             await a.append_acknowledged(5)
         damage(a, 10)
         reports: list[frozenset[tuple[UUID, int]]] = []
-        a.replicas.report_to(lambda: reports.append(a.replicas.damaged))
+        a.replicas.report_to(lambda: reports.append(a.replicas.health.damaged))
         await controller.tell(2)
         await until(lambda: bool(reports), "the leader reports")
         assert reports[0] == {(FIRST_ID, 0)}
@@ -76,7 +76,7 @@ async def test_a_damaged_leader_gets_what_it_lost_from_the_next_one(
         await until(lambda: controller.state().isr in ((1, 0, 2), (1, 2, 0)), "all are in sync")
         assert content(a.partition()) == content(b.partition()) == content(c.partition())
         assert a.partition().log.end_offset == 20
-        assert a.replicas.damaged == frozenset()
+        assert a.replicas.health.damaged == frozenset()
 
 
 async def test_a_follower_that_met_damage_is_cut_under_another_leader_epoch_and_has_no_hole(
@@ -92,18 +92,18 @@ async def test_a_follower_that_met_damage_is_cut_under_another_leader_epoch_and_
         log = b.partition().log
         with pytest.raises(KafkaError):
             log.verify(log.read(10, 1 << 20, end_offset=20, at_least_one=True))
-        assert b.replicas.damaged == {(FIRST_ID, 0)}
+        assert b.replicas.health.damaged == {(FIRST_ID, 0)}
         controller.grants = False
         controller.has(replace(controller.state(), isr=(BrokerId(0),), partition_epoch=8))
         await controller.tell()
-        assert b.replicas.damaged == {(FIRST_ID, 0)}, "it goes on saying so"
+        assert b.replicas.health.damaged == {(FIRST_ID, 0)}, "it goes on saying so"
         await a.append_acknowledged(5)
         await until(lambda: b.partition().log.flushed_offset == 25, "what is new is copied")
         controller.grants = True
         await controller.elect(0, isr=(0,))
         await until(lambda: controller.state().isr == (0, 1), "it is in sync again")
         assert content(a.partition()) == content(b.partition())
-        assert b.replicas.damaged == frozenset()
+        assert b.replicas.health.damaged == frozenset()
 
 
 async def test_a_leader_that_is_gone_holds_up_no_one_else(tmp_path: Path, controller: Controller) -> None:
@@ -295,7 +295,7 @@ async def test_a_replica_that_cannot_take_its_role_keeps_no_other_from_its_own(
         controller.has(led_by(0, 0, epoch=1), led_by(0, 0, epoch=1), led_by(0, 0, epoch=1))
         await controller.tell()
         assert [a.partition(index).leader_epoch for index in (1, 2)] == [1, 1]
-        assert a.replicas.offline == {(FIRST_ID, 0)}
+        assert a.replicas.health.offline == {(FIRST_ID, 0)}
         with pytest.raises(KafkaError) as refused:
             a.partition(0)
         assert refused.value.code is ErrorCode.KAFKA_STORAGE_ERROR
@@ -315,7 +315,7 @@ async def test_a_new_replica_that_cannot_take_its_role_keeps_no_other_from_being
         monkeypatch.setattr(ReplicaRoles, "assume", refuse)
         controller.has(*(led_by(0, 0) for _ in range(20)))
         await controller.tell()
-        assert a.replicas.offline == {(FIRST_ID, index) for index in range(10)}
+        assert a.replicas.health.offline == {(FIRST_ID, index) for index in range(10)}
         assert all(a.partition(index).is_leader for index in range(10, 20))
 
 
@@ -335,4 +335,4 @@ async def test_a_replica_that_is_in_sync_again_lacks_nothing_however_far_its_log
         controller.has(replace(first, leader_epoch=LeaderEpoch(7), partition_epoch=8))
         await controller.tell(1)
         assert log.damage is None
-        assert not b.replicas.damaged
+        assert not b.replicas.health.damaged

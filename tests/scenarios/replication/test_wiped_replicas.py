@@ -32,19 +32,19 @@ async def test_a_wiped_replica_outside_the_isr_does_not_rank_with_those_that_hav
         controller.has(led_by(0, 0, 1))
         await controller.tell()
         await a.append_acknowledged(5)
-        await b.replicas.record_created_logs()
+        await b.replicas.directories.record_created_logs()
         controller.grants = False
         await controller.elect(0, isr=(0,))
         await wipe(b)
         await b.start()
         await controller.tell()
-        assert b.replicas.lacking == {(FIRST_ID, 0)}
-        assert b.replicas.damaged == frozenset(), "nothing waits for it"
+        assert b.replicas.health.lacking == {(FIRST_ID, 0)}
+        assert b.replicas.health.damaged == frozenset(), "nothing waits for it"
         controller.grants = True
         await until(lambda: controller.state().isr == (0, 1), "it is in sync again")
         await controller.tell()
         assert b.directories.lack_notes == {}
-        assert b.replicas.lacking == frozenset()
+        assert b.replicas.health.lacking == frozenset()
 
 
 async def test_a_note_that_a_full_disk_kept_as_it_was_goes_when_the_replica_is_in_sync_again(
@@ -54,11 +54,11 @@ async def test_a_note_that_a_full_disk_kept_as_it_was_goes_when_the_replica_is_i
         controller.has(led_by(0, 0, 1))
         await controller.tell()
         await a.append_acknowledged(5)
-        await b.replicas.record_created_logs()
+        await b.replicas.directories.record_created_logs()
         await wipe(b)
         await b.start()
         await controller.tell(0, 1)
-        assert b.replicas.lost == {(FIRST_ID, 0)}
+        assert b.replicas.health.lost == {(FIRST_ID, 0)}
         real: Any = b.directories.settle_lack
 
         async def on_full_disk(log: Log, note: LackNote | None) -> None:
@@ -75,4 +75,4 @@ async def test_a_note_that_a_full_disk_kept_as_it_was_goes_when_the_replica_is_i
         controller.has(replace(controller.state(), partition_epoch=controller.state().partition_epoch + 1))
         await controller.tell()
         assert b.directories.lack_notes == {}
-        assert b.replicas.lost == frozenset()
+        assert b.replicas.health.lost == frozenset()

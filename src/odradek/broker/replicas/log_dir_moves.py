@@ -107,7 +107,7 @@ class LogDirMoves:
                 await self._replicas.finish_move(move.partition, move.copy)
         except (OSError, KafkaError) as error:
             _log.warning("move_given_up", partition=name, path=move.path, reason=str(error))
-            await self._replicas.give_up_move(move.copy)
+            await self._replicas.directories.give_up_move(move.copy)
         except Exception:  # noqa: BLE001 - the root of a task
             _log.exception("move_failed", partition=name, path=move.path)
         finally:

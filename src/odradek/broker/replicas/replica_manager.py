@@ -4,7 +4,8 @@ Of every partition in the image that names this broker as a replica there is one
 stays its own: a log that cannot be opened, or whose directory failed, is offline, answers KAFKA_STORAGE_ERROR, and leaves the
 others alone. A partition offline because the disk was full comes back by itself.
 
-Where to find what: `replica_registry.py` has them, `roles.py` says who leads, `opening.py` opens and deletes.
+Where to find what: `replica_registry.py` has them, `roles.py` says who leads, `opening.py` opens and deletes,
+`maintenance.py` has what is done from time to time, `replica_health.py` what the controller must know.
 """
 
 from __future__ import annotations
@@ -13,22 +14,22 @@ import asyncio
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import Final
 from uuid import UUID
 
 from odradek.broker.replicas.loss_evidence import ALL_THERE, DiskFindings
+from odradek.broker.replicas.maintenance import ReplicaMaintenance
 from odradek.broker.replicas.opening import LogOpenRequest, ReplicaOpening
 from odradek.broker.replicas.partition_lanes import PartitionLanes, PendingSteps
-from odradek.broker.replicas.replica_registry import ReplicaId, ReplicaRegistry
+from odradek.broker.replicas.replica_health import ReplicaHealth
+from odradek.broker.replicas.replica_registry import ReplicaRegistry
 from odradek.broker.replicas.roles import PartitionFetchers, ReplicaRoles
-from odradek.cluster.availability import LogEnd
-from odradek.cluster.image import INTERNAL_TOPICS, NO_LEADER, ClusterImage, PartitionImage, TopicImage
+from odradek.cluster.image import INTERNAL_TOPICS, ClusterImage, PartitionImage, TopicImage
 from odradek.config.broker import BrokerConfig
 from odradek.config.definition import LONG_MAX
 from odradek.config.topic import LogConfig, topic_config
 from odradek.model.errors import ErrorCode, KafkaError
 from odradek.model.ids import BrokerId, TopicPartition
-from odradek.model.lazy import lazy
 from odradek.replication.flusher import Flusher
 from odradek.replication.partition import Partition, ReplicationContext
 from odradek.replication.throttle import ReplicationThrottle
@@ -38,12 +39,6 @@ from odradek.storage.directories.log_dir_move import FolderCopy
 from odradek.storage.directories.log_manager import LogManager, MissingLogAction
 from odradek.storage.log.damage import DamagedBatchError
 from odradek.telemetry import events
-
-if TYPE_CHECKING:
-    from odradek.storage.cleaning import service
-    from odradek.storage.cleaning.service import LogCleaner
-else:
-    service = lazy("odradek.storage.cleaning.service")
 
 _log = events.get("broker")
 _TURN: Final = 256
@@ -80,9 +75,6 @@ class ReplicaManager:
         self.directories = directories
         self._on_all_failed = on_all_failed
         self.flusher = Flusher(runtime.offload, self._flush_failed)
-        self._cleaner: LogCleaner | None = None
-        """Made, and imported, for the first log that is compacted."""
-        self._compacts = True
         self._held = ReplicaRegistry(me)
         self._partitions = self._held.partitions
         self._roles = ReplicaRoles(me, runtime.clock)
@@ -97,6 +89,11 @@ class ReplicaManager:
         )
         self._lanes = PartitionLanes(
             at_once=_AT_ONCE, made_at_once=_MADE_AT_ONCE, on_failed=self._step_failed
+        )
+        self.health: Final = ReplicaHealth(self._held, directories, self._lanes)
+        """For the controller."""
+        self.maintenance: Final = ReplicaMaintenance(
+            runtime, directories, self._held, self._roles, lambda: self._config
         )
         self._queued: dict[TopicPartition, None] = {}
         """Lanes with a step that did not begin, and that will look at the newest image."""
@@ -124,7 +121,7 @@ class ReplicaManager:
         self._roles.on_led, self._roles.on_lost = on_led, on_lost
 
     def report_to(self, on_offline_changed: Callable[[], None]) -> None:
-        """The hearers of when `offline`, `damaged` or `opening` may have changed."""
+        """The hearers of when `health` may have changed."""
         self._held.on_offline_changed = on_offline_changed
 
     def expect_following(self, make: Callable[[], PartitionFetchers]) -> None:
@@ -154,69 +151,6 @@ class ReplicaManager:
     def newest_image(self) -> ClusterImage | None:
         """The one that is being applied: what this broker leads already is in it, though it is not shown yet."""
         return self._held.image
-
-    @property
-    def offline(self) -> frozenset[ReplicaId]:
-        """Replicas that should be here and cannot be used, for the controller to know."""
-        return self._held.offline
-
-    @property
-    def damaged(self) -> frozenset[ReplicaId]:
-        """Replicas that lack, or hold damaged, what was committed, as long as the image counts on them; those that are to be
-        cut until they are, though no one counts on them: that takes another leader epoch. And those that may show what was
-        deleted, unless they follow by now: then their leader says in a moment where the log begins.
-        """
-        replica_ids = set[ReplicaId]()
-        for name in self.directories.damaged:
-            partition = self._partitions.get(name)
-            if partition is not None:
-                state = self._held.assigned(partition.topic_id, name.partition)
-                counts = state is not None and self._held.me in (*state.isr, *state.eligible)
-                if counts or (state is not None and partition.log.damage_offset is not None):
-                    replica_ids.add((partition.topic_id, name.partition))
-        for name in self.directories.doubtful:
-            partition = self._partitions.get(name)
-            if partition is not None and (partition.is_leader or not self._held.has_roles):
-                replica_ids.add((partition.topic_id, name.partition))
-        return frozenset(replica_ids)
-
-    @property
-    def lost(self) -> frozenset[ReplicaId]:
-        """Replicas that the image counts on, and that have not all that they had: they may lead only if that is accepted."""
-        replica_ids = set(self._held.lost)
-        for name in self.directories.damaged:
-            partition = self._partitions.get(name)
-            if partition is not None and partition.log.lacks_records and self._is_counted_on(partition):
-                replica_ids.add((partition.topic_id, name.partition))
-        return frozenset(replica_ids)
-
-    @property
-    def uncertain(self) -> dict[ReplicaId, LogEnd]:
-        """Replicas that may lack something, and where their logs end, while the image counts on them or no broker leads."""
-        log_ends = dict[ReplicaId, LogEnd]()
-        for name in self.directories.damaged:
-            partition = self._partitions.get(name)
-            if partition is None or not partition.log.is_uncertain:
-                continue
-            state = self._held.assigned(partition.topic_id, name.partition)
-            if state is not None and (state.leader == NO_LEADER or self._is_counted_on(partition)):
-                end = LogEnd(leader_epoch=partition.log.latest_epoch, offset=partition.log.end_offset)
-                log_ends[partition.topic_id, name.partition] = end
-        return log_ends
-
-    @property
-    def lacking(self) -> frozenset[ReplicaId]:
-        """Replicas that no one counts on, and that lack what they had: any other is better."""
-        noted = [self._partitions.get(name) for name in self.directories.lack_notes]
-        return frozenset(
-            (partition.topic_id, partition.name.partition)
-            for partition in noted
-            if partition is not None and not self._is_counted_on(partition)
-        )
-
-    def _is_counted_on(self, partition: Partition) -> bool:
-        state = self._held.assigned(partition.topic_id, partition.name.partition)
-        return state is not None and self._held.me in (*state.isr, *state.eligible)
 
     def directory_states(self) -> list[DirectoryState]:
         states = []
@@ -280,21 +214,6 @@ class ReplicaManager:
         if ended is not None:
             ended.add_done_callback(lambda _: self._held.on_offline_changed())
         return ended
-
-    @property
-    def opening(self) -> frozenset[ReplicaId]:
-        """Replicas that are to be here, and that are not open yet."""
-        replica_ids = set[ReplicaId]()
-        for name in self._lanes.busy:
-            topic = self._held.placed(name)
-            if topic is not None and not self._is_there(name, topic):
-                replica_ids.add((topic.topic_id, name.partition))
-        return frozenset(replica_ids)
-
-    def _is_there(self, name: TopicPartition, topic: TopicImage) -> bool:
-        """Open, or known to be offline."""
-        is_open = self._held.open_by_id(topic.topic_id, name.partition) is not None
-        return is_open or self._held.away_id(name) == topic.topic_id
 
     def _set_strays_aside(self, image: ClusterImage, pending: PendingSteps) -> None:
         """Logs for which the cluster has no place here, says a controller in office: of topics that were deleted, or replicas
@@ -388,7 +307,7 @@ class ReplicaManager:
 
     def _step_failed(self, name: TopicPartition, error: Exception) -> None:
         topic = self._held.placed(name)
-        if topic is not None and not self._is_there(name, topic):
+        if topic is not None and not self._held.is_settled(name, topic):
             reason = KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{name} could not be opened: {error}")
             self._held.not_opened(name, topic.topic_id, reason)
 
@@ -424,63 +343,7 @@ class ReplicaManager:
                 partition.reconfigure(log_config)
                 self._held.note_flush_time(partition)
 
-    # -- the clockwork
-
-    async def apply_retention(self) -> None:
-        now_ms = self._runtime.clock.wall_ms()
-        for partition in self._held:
-            if partition.retired is None:
-                await self._retain(partition, now_ms)
-            await asyncio.sleep(0)  # tens of thousands of partitions must not hold the loop
-        await self.directories.remove_deleted()
-
-    async def _retain(self, partition: Partition, now_ms: int) -> None:
-        try:
-            await self.directories.apply_retention(partition.log, now_ms, below=partition.high_watermark)
-        except KafkaError as error:
-            _log.warning("retention_failed", partition=partition.name, reason=error.message)
-
-    async def compact(self) -> None:
-        """Compact what needs it, until nothing does."""
-        compacted = [partition for partition in self._held if "compact" in partition.config.cleanup_policy]
-        if self._config is None or not compacted or not self._compacts:
-            return
-        if self._cleaner is None:
-            self._cleaner = service.LogCleaner(self._runtime, self.directories)
-        await self._cleaner.run_round(compacted, self._config)
-
-    def stop_compacting(self) -> None:
-        """A round under way ends soon, and none begins any more."""
-        self._compacts = False
-        if self._cleaner is not None:
-            self._cleaner.stop()
-
-    async def check_in_sync_replicas(self) -> None:
-        """Propose to take those out of ISRs who lag."""
-        now = self._runtime.clock.monotonic()
-        for number, partition in enumerate(list(self._roles.shared)):
-            partition.check_in_sync_replicas(now)
-            if number % _TURN == _TURN - 1:
-                await asyncio.sleep(0)
-
-    @property
-    def end_offsets(self) -> int:
-        """The sum of all: another one, if records came."""
-        return sum(partition.log.end_offset for partition in self._held)
-
-    async def write_checkpoints(self) -> None:
-        await self.directories.write_checkpoints(await self._high_watermarks())
-
-    async def _high_watermarks(self) -> dict[TopicPartition, int]:
-        high_watermarks: dict[TopicPartition, int] = {}
-        for number, partition in enumerate(list(self._held)):
-            high_watermarks[partition.name] = partition.high_watermark
-            if number % _TURN == _TURN - 1:
-                await asyncio.sleep(0)
-        return high_watermarks
-
-    async def write_extents(self) -> None:
-        await self.directories.write_extents()
+    # -- recovery of single replicas
 
     async def try_to_recover(self) -> None:
         """Give back partitions whose disk was full and is not any more."""
@@ -495,18 +358,6 @@ class ReplicaManager:
         if ended is not None:
             await ended
 
-    async def record_created_logs(self) -> None:
-        """Write down which logs there are, soon after one was made."""
-        await self.directories.record_created_logs()
-
-    async def flush_by_time(self) -> None:
-        """Flush what `flush.ms` says has waited long enough, and what keeps descriptors that others need."""
-        for partition in self._held.timed:
-            partition.flush_if_due()
-        for name in self.directories.drain_crowding_logs():
-            if (crowding := self._partitions.get(name)) is not None:
-                crowding.flush()
-
     def delete_records(self, partition: Partition, offset: int) -> None:
         partition.log.delete_records(offset)
 
@@ -516,9 +367,6 @@ class ReplicaManager:
         """A copy to be filled, or None when the partition is at `path` already. KafkaError as in `LogManager`."""
         copy = self.directories.begin_move(partition.name, path)
         return None if self.directories.log_directory_of(partition.name) == path else copy
-
-    async def give_up_move(self, copy: FolderCopy) -> None:
-        await self.directories.give_up_move(copy)
 
     async def finish_move(self, partition: Partition, copy: FolderCopy) -> None:
         """Let the partition go on from its copy. Its clients are sent away for a moment, with an error they try again on.
@@ -591,7 +439,7 @@ class ReplicaManager:
         await self._lanes.close()
         await self._roles.close()
         await self.flusher.drain()
-        await self.directories.write_checkpoints(await self._high_watermarks())
+        await self.directories.write_checkpoints(await self.maintenance.high_watermarks())
         closing = KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, "the broker is stopping")
         for partition in self._held:
             partition.retire(closing)

@@ -150,6 +150,11 @@ class ReplicaRegistry:
     def open_by_id(self, topic_id: UUID, index: int) -> Partition | None:
         return self._by_id.get((topic_id, index))
 
+    def is_settled(self, name: TopicPartition, topic: TopicImage) -> bool:
+        """Open, or known to be offline."""
+        is_open = self.open_by_id(topic.topic_id, name.partition) is not None
+        return is_open or self.away_id(name) == topic.topic_id
+
     # -- coming and going
 
     def add(self, partition: Partition) -> None:

@@ -1,0 +1,106 @@
+"""What the controller must know of the replicas of this broker: which cannot be used, and which lack something."""
+
+from __future__ import annotations
+
+from odradek.broker.replicas.partition_lanes import PartitionLanes
+from odradek.broker.replicas.replica_registry import ReplicaId, ReplicaRegistry
+from odradek.cluster.availability import LogEnd
+from odradek.cluster.image import NO_LEADER
+from odradek.cluster.sync import BrokerReport
+from odradek.replication.partition import Partition
+from odradek.storage.directories.log_manager import LogManager
+
+
+class ReplicaHealth:
+    """Read from the replicas as they are now: nothing is kept here."""
+
+    def __init__(self, held: ReplicaRegistry, directories: LogManager, lanes: PartitionLanes) -> None:
+        self._held = held
+        self._directories = directories
+        self._lanes = lanes
+
+    def report(self) -> BrokerReport:
+        """All of it. The broker epoch is not known here."""
+        return BrokerReport(
+            broker_id=self._held.me,
+            broker_epoch=-1,
+            offline=self.offline,
+            damaged=self.damaged,
+            lost=self.lost,
+            lacking=self.lacking,
+            uncertain=self.uncertain,
+            opening=self.opening,
+        )
+
+    @property
+    def offline(self) -> frozenset[ReplicaId]:
+        """Replicas that should be here and cannot be used, for the controller to know."""
+        return self._held.offline
+
+    @property
+    def damaged(self) -> frozenset[ReplicaId]:
+        """Replicas that lack, or hold damaged, what was committed, as long as the image counts on them; those that are to be
+        cut until they are, though no one counts on them: that takes another leader epoch. And those that may show what was
+        deleted, unless they follow by now: then their leader says in a moment where the log begins.
+        """
+        replica_ids = set[ReplicaId]()
+        for name in self._directories.damaged:
+            partition = self._held.partitions.get(name)
+            if partition is not None:
+                state = self._held.assigned(partition.topic_id, name.partition)
+                counts = state is not None and self._held.me in (*state.isr, *state.eligible)
+                if counts or (state is not None and partition.log.damage_offset is not None):
+                    replica_ids.add((partition.topic_id, name.partition))
+        for name in self._directories.doubtful:
+            partition = self._held.partitions.get(name)
+            if partition is not None and (partition.is_leader or not self._held.has_roles):
+                replica_ids.add((partition.topic_id, name.partition))
+        return frozenset(replica_ids)
+
+    @property
+    def lost(self) -> frozenset[ReplicaId]:
+        """Replicas that the image counts on, and that have not all that they had: they may lead only if that is accepted."""
+        replica_ids = set(self._held.lost)
+        for name in self._directories.damaged:
+            partition = self._held.partitions.get(name)
+            if partition is not None and partition.log.lacks_records and self._is_counted_on(partition):
+                replica_ids.add((partition.topic_id, name.partition))
+        return frozenset(replica_ids)
+
+    @property
+    def uncertain(self) -> dict[ReplicaId, LogEnd]:
+        """Replicas that may lack something, and where their logs end, while the image counts on them or no broker leads."""
+        log_ends = dict[ReplicaId, LogEnd]()
+        for name in self._directories.damaged:
+            partition = self._held.partitions.get(name)
+            if partition is None or not partition.log.is_uncertain:
+                continue
+            state = self._held.assigned(partition.topic_id, name.partition)
+            if state is not None and (state.leader == NO_LEADER or self._is_counted_on(partition)):
+                end = LogEnd(leader_epoch=partition.log.latest_epoch, offset=partition.log.end_offset)
+                log_ends[partition.topic_id, name.partition] = end
+        return log_ends
+
+    @property
+    def lacking(self) -> frozenset[ReplicaId]:
+        """Replicas that no one counts on, and that lack what they had: any other is better."""
+        noted = [self._held.partitions.get(name) for name in self._directories.lack_notes]
+        return frozenset(
+            (partition.topic_id, partition.name.partition)
+            for partition in noted
+            if partition is not None and not self._is_counted_on(partition)
+        )
+
+    def _is_counted_on(self, partition: Partition) -> bool:
+        state = self._held.assigned(partition.topic_id, partition.name.partition)
+        return state is not None and self._held.me in (*state.isr, *state.eligible)
+
+    @property
+    def opening(self) -> frozenset[ReplicaId]:
+        """Replicas that are to be here, and that are not open yet."""
+        replica_ids = set[ReplicaId]()
+        for name in self._lanes.busy:
+            topic = self._held.placed(name)
+            if topic is not None and not self._held.is_settled(name, topic):
+                replica_ids.add((topic.topic_id, name.partition))
+        return frozenset(replica_ids)
