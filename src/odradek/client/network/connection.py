@@ -1,12 +1,12 @@
 """One connection to one broker: requests out, pipelined; answers in, in the same order (Kafka's contract).
 
-`RequestQueue` is the part without I/O: which answer belongs to which request, and when one is overdue. `BrokerConnection` puts
-it on a socket. An overdue answer means that the broker, or the way to it, is stuck, and everything behind it is stuck as
-well: the connection is closed, and every request under way fails with NETWORK_EXCEPTION or REQUEST_TIMED_OUT. Whether
-the broker acted on them is then unknown.
+`RequestQueue` (`requests.py`) is the part without I/O: which answer belongs to which request, and when one is overdue.
+`BrokerConnection` puts it on a socket. An overdue answer means that the broker, or the way to it, is stuck, and everything
+behind it is stuck as well: the connection is closed, and every request under way fails with NETWORK_EXCEPTION or
+REQUEST_TIMED_OUT. Whether the broker acted on them is then unknown.
 
-A broker that asks for a pause (`throttled.py`) gets it: requests wait here, in their order, and neither they nor those under
-way spend their time meanwhile.
+A broker that asks for a pause gets it (`throttled.py`): requests wait in their order, and neither they nor those under way
+spend their time meanwhile. They wait for a login as well.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ from __future__ import annotations
 import asyncio
 import socket
 import sys
-from collections import deque
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final
 
 from odradek.client.errors import BrokerUnreachableError, TimedOutError, WrongPeerError
 from odradek.client.network.address import Address
 from odradek.client.network.api_versions import GREETING_FALLBACK, PeerVersions, greeting_retry
-from odradek.client.network.throttled import ThrottleState
+from odradek.client.network.requests import OutgoingRequest, PendingRequest, RequestQueue
+from odradek.client.network.throttled import SendGate
 from odradek.client.network.wrong_peer import (
     closed_unanswered,
     closed_while_greeting,
@@ -34,14 +34,12 @@ from odradek.model.lazy import lazy
 from odradek.model.version import __version__
 from odradek.protocol import (
     Api,
-    Buffer,
     FrameReader,
     InvalidFrame,
     Message,
     RequestHeader,
     api_by_name,
     api_of,
-    correlation_id_of,
     decode_response,
     encode_request_chunks,
 )
@@ -50,8 +48,9 @@ from odradek.runtime.ports import Clock
 
 if TYPE_CHECKING:
     from odradek.client.network import security as network_security
+    from odradek.client.network.security import ConnectionLogin
     from odradek.net import outgoing_security
-    from odradek.net.outgoing_security import LoginCredentials, OutgoingSecurity
+    from odradek.net.outgoing_security import OutgoingSecurity
 else:
     network_security = lazy("odradek.client.network.security")
     outgoing_security = lazy("odradek.net.outgoing_security")
@@ -60,85 +59,8 @@ SOFTWARE_NAME: Final = "odradek"
 _COALESCE_BYTES: Final = 64 * 1024
 """Below this much, one joined write beats several; above it, copying costs more than system calls do."""
 _GATHERS: Final = sys.version_info >= (3, 12)  # from 3.12 on, `writelines` is one sendmsg; before, it joins
-_LIFETIME_USED: Final = 0.85
-"""Of a login's lifetime, before it is renewed."""
-_CORRELATION_ID_MAX: Final = 0x7FFF_FFFF
 _API_VERSIONS: Final = api_by_name("ApiVersions")
 _REFUSED: Final = ErrorCode.UNSUPPORTED_VERSION.to_bytes(2, "big")
-
-
-class PendingRequest(NamedTuple):
-    """A request whose answer is to come."""
-
-    correlation_id: int
-    api: Api
-    version: int
-    deadline: float
-    answer: asyncio.Future[Any]
-
-
-class HeldRequest(NamedTuple):
-    """A request that waits until the broker may be asked again."""
-
-    api: Api
-    version: int
-    message: Message
-    answer: asyncio.Future[Any] | None
-    """None for a request that is not answered."""
-    timeout_s: float | None
-
-
-class RequestQueue:
-    """The requests under way on one connection, oldest first. No I/O."""
-
-    __slots__ = ("_pending", "last_id")
-
-    def __init__(self) -> None:
-        self._pending: deque[PendingRequest] = deque()
-        self.last_id = 0
-
-    def __len__(self) -> int:
-        return len(self._pending)
-
-    def next_id(self) -> int:
-        self.last_id = self.last_id % _CORRELATION_ID_MAX + 1
-        return self.last_id
-
-    def sent(self, request: PendingRequest) -> None:
-        self._pending.append(request)
-
-    def answered(self, frame: Buffer) -> PendingRequest:
-        """The request that `frame` answers. KafkaError when it is not the oldest: the stream is out of step."""
-        correlation_id = correlation_id_of(frame)
-        if not self._pending or self._pending[0].correlation_id != correlation_id:
-            expected = self._pending[0].correlation_id if self._pending else "none"
-            raise KafkaError(
-                ErrorCode.INVALID_REQUEST,
-                f"an answer to request {correlation_id} came, the one awaited is {expected}",
-            )
-        return self._pending.popleft()
-
-    def overdue(self, now: float) -> PendingRequest | None:
-        return next(
-            (pending_request for pending_request in self._pending if pending_request.deadline <= now), None
-        )
-
-    @property
-    def next_deadline(self) -> float | None:
-        return min((pending_request.deadline for pending_request in self._pending), default=None)
-
-    def postpone(self, by_s: float) -> None:
-        """Give every request that much more time."""
-        self._pending = deque(
-            pending_request._replace(deadline=pending_request.deadline + by_s)
-            for pending_request in self._pending
-        )
-
-    def clear(self) -> list[PendingRequest]:
-        """Take all: they will not be answered."""
-        pending = list(self._pending)
-        self._pending.clear()
-        return pending
 
 
 class BrokerConnection(asyncio.BufferedProtocol):
@@ -159,13 +81,8 @@ class BrokerConnection(asyncio.BufferedProtocol):
         self._failure: ErrorValue[KafkaError] | None = None
         self._used_at = clock.monotonic()
         self._takes_bytes = True
-        self._mute = ThrottleState()
-        self._held: deque[HeldRequest] = deque()
-        self._end_of_mute: asyncio.TimerHandle | None = None
-        self._login: LoginCredentials | None = None
-        self._is_logging_in = False
-        self._renewal: asyncio.TimerHandle | None = None
-        self._renewing: asyncio.Task[None] | None = None
+        self._gate = SendGate(clock, self._transmit, on_open=self._opened)
+        self._login: ConnectionLogin | None = None
         self._answers = 0
         """After the greeting."""
         self.on_writable: Callable[[], None] = _nothing
@@ -208,43 +125,18 @@ class BrokerConnection(asyncio.BufferedProtocol):
             await secured.handshake
             await self._greet()
             if security.login is not None:
-                self._login = security.login
-                self._is_logging_in = True
-                await self._log_in(security.login)
-                self._is_logging_in = False
+                self._login = network_security.ConnectionLogin(
+                    self.address, security.login, self._gate, send=self._send_login, on_failed=self.close
+                )
+                await self._login.log_in()
         except (outgoing_security.TlsFailure, outgoing_security.LoginFailed, ConfigError) as error:
             raise network_security.explained(address, error) from None
-
-    async def _log_in(self, login: LoginCredentials) -> None:
-        lifetime_ms = await outgoing_security.log_in(self._send_login, login, self.address.host)
-        if lifetime_ms:
-            delay_s = lifetime_ms / 1000 * _LIFETIME_USED
-            self._renewal = asyncio.get_running_loop().call_later(delay_s, self._begin_renewal)
 
     def _send_login(self, message: Message) -> asyncio.Future[Any]:
         api = api_of(message)
         future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
-        self._transmit(api, self._versions.choose(api), message, future, None)
+        self._transmit(OutgoingRequest(api, self._versions.choose(api), message, future, None))
         return future
-
-    def _begin_renewal(self) -> None:
-        """Log in again (KIP-368): what is under way is answered before, what comes now waits."""
-        if not self.closed:
-            self._is_logging_in = True
-            self._renewing = asyncio.get_running_loop().create_task(self._renew())
-
-    async def _renew(self) -> None:
-        assert self._login is not None
-        try:
-            await self._log_in(self._login)
-        except (outgoing_security.LoginFailed, ConfigError) as error:
-            self.close(network_security.explained(self.address, error))
-        except KafkaError as error:
-            self.close(error)
-        else:
-            self._is_logging_in = False
-            if self._end_of_mute is None:
-                self._send_held()
 
     # -- what users of a connection need
 
@@ -255,12 +147,12 @@ class BrokerConnection(asyncio.BufferedProtocol):
     @property
     def writable(self) -> bool:
         """False while the peer does not take what was written, or asked to be left alone; `on_writable` ends both."""
-        return self._takes_bytes and self._end_of_mute is None and not self._is_logging_in
+        return self._takes_bytes and self._gate.is_open
 
     @property
     def in_flight(self) -> int:
         """Requests whose answers are to come."""
-        return len(self._requests) + len(self._held)
+        return len(self._requests) + len(self._gate)
 
     @property
     def idle_s(self) -> float:
@@ -288,7 +180,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
         future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         try:
             version = self._versions.choose(api, at_most=at_most)
-            self._transmit_or_hold(HeldRequest(api, version, message, future, timeout_s))
+            self._gate.submit(OutgoingRequest(api, version, message, future, timeout_s))
         except KafkaError as error:
             future.set_exception(error)
         return future
@@ -297,7 +189,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
         """Send a request to which brokers do not answer (Produce with acks=0)."""
         api = api_of(message)
         version = self._versions.choose(api, at_most=at_most)
-        self._transmit_or_hold(HeldRequest(api, version, message, None, None))
+        self._gate.submit(OutgoingRequest(api, version, message, None, None))
 
     def close(self, reason: KafkaError | None = None) -> None:
         """Close at once; requests under way fail with `reason`. Idempotent."""
@@ -307,10 +199,8 @@ class BrokerConnection(asyncio.BufferedProtocol):
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-        for timer in (self._end_of_mute, self._renewal):
-            if timer is not None:
-                timer.cancel()
-        self._end_of_mute = self._renewal = None
+        if self._login is not None:
+            self._login.cancel()
         if self._transport is not None:
             self._transport.abort()
         self._fail_pending(self._failure)
@@ -393,64 +283,25 @@ class BrokerConnection(asyncio.BufferedProtocol):
     async def _request_versions(self, version: int) -> ApiVersionsResponse:
         future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         request = ApiVersionsRequest(client_software_name=SOFTWARE_NAME, client_software_version=__version__)
-        self._transmit(_API_VERSIONS, version, request, future, None)
+        self._transmit(OutgoingRequest(_API_VERSIONS, version, request, future, None))
         reply = await future
         assert isinstance(reply, ApiVersionsResponse)
         return reply
 
-    def _transmit_or_hold(self, request: HeldRequest) -> None:
-        if self._end_of_mute is None and not self._is_logging_in:
-            self._transmit_held(request)
-        else:
-            self._held.append(request)
-
-    def _transmit_held(self, request: HeldRequest) -> None:
-        if request.answer is None:
-            self._write(request.api, request.version, self._requests.next_id(), request.message)
-        else:
-            self._transmit(request.api, request.version, request.message, request.answer, request.timeout_s)
-
-    def _throttled(self, throttle_ms: int) -> None:
-        """The broker reads nothing for a while: nothing is sent to it, and no time passes for what was."""
-        now = self._clock.monotonic()
-        longer_s = self._mute.record(throttle_ms, now)
-        if longer_s > 0:
-            self._requests.postpone(longer_s)
-            if self._end_of_mute is None:
-                self._wait_out_mute(now)
-
-    def _wait_out_mute(self, now: float) -> None:
-        left_s = self._mute.left_s(now)
-        self._end_of_mute = asyncio.get_running_loop().call_later(left_s, self._end_mute)
-
-    def _end_mute(self) -> None:
-        self._end_of_mute = None
-        now = self._clock.monotonic()
-        if self._mute.left_s(now) > 0:
-            self._wait_out_mute(now)
-        elif not self._is_logging_in:
-            self._send_held()
-
-    def _send_held(self) -> None:
-        while self._held:
-            request = self._held.popleft()
-            if request.answer is not None and request.answer.done():
-                continue  # nothing waits for it any more
-            try:
-                self._transmit_held(request)
-            except KafkaError as error:
-                if request.answer is not None:
-                    request.answer.set_exception(error)
+    def _opened(self) -> None:
         self.on_writable()
 
-    def _transmit(
-        self, api: Api, version: int, message: Message, future: asyncio.Future[Any], timeout_s: float | None
-    ) -> None:
+    def _transmit(self, request: OutgoingRequest) -> None:
         correlation_id = self._requests.next_id()
-        self._write(api, version, correlation_id, message)
+        self._write(request.api, request.version, correlation_id, request.message)
+        if request.answer is None:
+            return
+        timeout_s = request.timeout_s
         wait_s = self._settings.request_timeout_ms / 1000 if timeout_s is None else timeout_s
         deadline = self._clock.monotonic() + wait_s
-        self._requests.sent(PendingRequest(correlation_id, api, version, deadline, future))
+        self._requests.sent(
+            PendingRequest(correlation_id, request.api, request.version, deadline, request.answer)
+        )
         if self._timer is None or deadline < self._timer_due:
             self._arm(deadline)
 
@@ -485,7 +336,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
             raise
         throttle_ms = getattr(message, "throttle_time_ms", 0)
         if throttle_ms > 0:
-            self._throttled(throttle_ms)
+            self._requests.postpone(self._gate.throttle(throttle_ms))
         if not request.answer.done():
             request.answer.set_result(message)
 
@@ -509,9 +360,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
 
     def _fail_pending(self, failure: ErrorValue[KafkaError]) -> None:
         under_way = [pending_request.answer for pending_request in self._requests.clear()]
-        held = [held_request.answer for held_request in self._held if held_request.answer is not None]
-        self._held.clear()
-        for future in under_way + held:
+        for future in under_way + self._gate.close():
             if not future.done():
                 future.set_exception(failure.exception())
 

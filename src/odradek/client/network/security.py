@@ -1,19 +1,78 @@
-"""From a client's settings to how its connections are secured. Imported where they are."""
+"""From a client's settings to how its connections are secured, and the logins of those. Imported where they are."""
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Callable
 from functools import partial
+from typing import Any, Final
 
 from odradek.client.errors import BrokerUnreachableError, LoginError, WrongPeerError
 from odradek.client.network.address import Address
+from odradek.client.network.throttled import SendGate
 from odradek.client.security_settings import SecuritySettings
 from odradek.config.files.secret_files import read_secret_file
 from odradek.config.sasl import GSSAPI, OAUTHBEARER
 from odradek.config.tls import SslConfig
 from odradek.model.errors import ConfigError, KafkaError
-from odradek.net.outgoing_security import LoginCredentials, LoginFailed, OutgoingSecurity
+from odradek.net.outgoing_security import LoginCredentials, LoginFailed, OutgoingSecurity, log_in
 from odradek.net.tls import HUNG_UP, TlsFailure
+from odradek.protocol import Message
 from odradek.security.tls.contexts import client_context, explain_tls, read_material
+
+_LIFETIME_USED: Final = 0.85
+"""Of a login's lifetime, before it is renewed."""
+
+
+class ConnectionLogin:
+    """The login of one connection, renewed before it ends (KIP-368): requests under way are answered before, others wait."""
+
+    def __init__(
+        self,
+        address: Address,
+        credentials: LoginCredentials,
+        gate: SendGate,
+        *,
+        send: Callable[[Message], asyncio.Future[Any]],
+        on_failed: Callable[[KafkaError], None],
+    ) -> None:
+        """`send` passes by the gate. `on_failed` is called when the login cannot be renewed."""
+        self._address = address
+        self._credentials = credentials
+        self._gate = gate
+        self._send = send
+        self._on_failed = on_failed
+        self._renewal: asyncio.TimerHandle | None = None
+        self._renewing: asyncio.Task[None] | None = None
+        self._is_cancelled = False
+
+    async def log_in(self) -> None:
+        """LoginFailed, ConfigError, or a KafkaError of the connection: the gate stays closed then."""
+        self._gate.begin_login()
+        lifetime_ms = await log_in(self._send, self._credentials, self._address.host)
+        if lifetime_ms and not self._is_cancelled:
+            delay_s = lifetime_ms / 1000 * _LIFETIME_USED
+            self._renewal = asyncio.get_running_loop().call_later(delay_s, self._begin_renewal)
+        self._gate.end_login()
+
+    def cancel(self) -> None:
+        """The connection is closed."""
+        self._is_cancelled = True
+        if self._renewal is not None:
+            self._renewal.cancel()
+            self._renewal = None
+
+    def _begin_renewal(self) -> None:
+        self._gate.begin_login()
+        self._renewing = asyncio.get_running_loop().create_task(self._renew())
+
+    async def _renew(self) -> None:
+        try:
+            await self.log_in()
+        except (LoginFailed, ConfigError) as error:
+            self._on_failed(explained(self._address, error))
+        except KafkaError as error:
+            self._on_failed(error)
 
 
 def outgoing_security(settings: SecuritySettings) -> OutgoingSecurity | None:

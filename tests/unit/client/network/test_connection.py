@@ -13,7 +13,8 @@ from odradek.client.errors import BrokerUnreachableError, TimedOutError, WrongPe
 from odradek.client.network.address import Address
 from odradek.client.network.api_versions import PeerVersions, greeting_retry
 from odradek.client.network.backoff import Backoff
-from odradek.client.network.connection import BrokerConnection, PendingRequest, RequestQueue
+from odradek.client.network.connection import BrokerConnection
+from odradek.client.network.requests import PendingRequest, RequestQueue
 from odradek.client.network.throttled import MUTE_S_MAX, ThrottleState
 from odradek.client.network.wrong_peer import describe_peer
 from odradek.client.settings import ClientSettings
