@@ -11,7 +11,7 @@ Limits keep memory bounded. A connection with `in_flight_max` unanswered request
 written, or one that waits for a `HeldReply` reply (a long poll, whose answer may be large) is not served, nor read from, until
 that is over. Frames already received wait in `_backlog`, at most one buffer's worth. (Who makes such a reply may want to know
 that there are some, see `on_next`: then one buffer is read.) A frame larger than the receive buffer is received as far as the
-server's budget for all connections allows (`request_budget.py`), and counts there until its request is answered.
+server's budget for all connections allows (`frame_shares.py`), and counts there until its request is answered.
 
 Peers that leave are noticed even while nothing is read (`hangups.py`). A part of a frame counts as activity in steps of
 `_ACTIVE_BYTES`: a peer that trickles is idle.
@@ -26,11 +26,11 @@ from functools import partial
 from typing import TYPE_CHECKING, Final, Protocol, cast
 
 from odradek.model.errors import KafkaError
+from odradek.net.frame_shares import FrameShares
 from odradek.net.hangups import HangUp
 from odradek.net.listening import acknowledge_now, endpoint_of, set_options
 from odradek.net.outgoing import Outgoing, break_own_cycle
 from odradek.net.replies import NOT_SERVED, Chunks, HeldReply, PeerError, Reply, ReplyQueue, ReplySlot
-from odradek.net.request_budget import Share, release
 from odradek.protocol.api import BROKER_SOFTWARE
 from odradek.protocol.framing import RECEIVE_BYTES_MAX, FrameReader
 from odradek.security.principals import UNKNOWN_REQUESTER, Requester, by_certificate
@@ -39,7 +39,7 @@ from odradek.telemetry import events
 if TYPE_CHECKING:
     from odradek.net.hangups import Hangups
     from odradek.net.listening import OpenListener, ServerLimits
-    from odradek.net.request_budget import RequestBudget
+    from odradek.net.request_budget import RequestBudget, Share
     from odradek.net.tls import TlsFailure
     from odradek.net.unread_answers import UnreadAnswers
     from odradek.runtime.turns import Turns
@@ -93,16 +93,8 @@ class Connection(asyncio.BufferedProtocol):
         if listener.first_frames_bytes_max is not None:
             frame_bytes_max = min(frame_bytes_max, listener.first_frames_bytes_max)
         self._reader = FrameReader(frame_bytes_max, gated=True)
-        self._share: Share | None = None
-        """Of the large frame that is being received."""
-        self._backlog_share: Share | None = None
-        """Of a large frame in the backlog: there is at most one, for nothing is received behind it."""
-        self.share_being_served: Share | None = None
-        """Of the request that is handled right now, if it is large. Code that needs the request no longer releases it early."""
+        self._shares = FrameShares(self, server.requests)
         self._keeps_frame = True
-        self._is_proven = False
-        """It has sent a large frame whole."""
-        self._is_starved = False
         self._trickled_bytes = 0
         self._in_flight_max = server.limits.in_flight_max
         self.listener = listener
@@ -208,8 +200,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def _let_go_of_memory(self) -> None:
         """At once: this object is part of cycles, which the collector may find much later."""
-        release(self._share, self._backlog_share)
-        self._share = self._backlog_share = None
+        self._shares.release()
         self._replies.drop()
         self._backlog.clear()
         self._reader.drop()
@@ -235,10 +226,8 @@ class Connection(asyncio.BufferedProtocol):
             self._received_part(nbytes)
             return
         self.last_active = self._server.now()
-        if self._share is not None:
-            self._server.requests.complete(self._share, self.last_active)
-            self._share, self._backlog_share = None, self._share
-            self._is_proven = True
+        if self._shares.receiving is not None:
+            self._shares.complete(self.last_active)
         self._backlog.extend(frames)
         self._serve_backlog()
         if reader.large_frame_bytes:
@@ -254,30 +243,18 @@ class Connection(asyncio.BufferedProtocol):
 
     def _request_room(self) -> None:
         """A large frame has begun, or goes on: it may need more room."""
-        reader, requests = self._reader, self._server.requests
-        share = self._share
-        if share is None:
-            if self._closing:
-                return
-            share = requests.begin(
-                self, reader.large_frame_bytes, is_proven=self._is_proven, is_of_broker=self._is_of_broker
-            )
-            self._share = share
-        share.received_bytes = reader.pending_bytes
-        if reader.starved:
-            if requests.request_room(share, self._server.now()):
-                reader.allow(share.granted_bytes)
-            else:
-                self._is_starved = True
-                self._server.watch()
-                self._update_reading()
+        shares = self._shares
+        if shares.receiving is None and self._closing:
+            return
+        now = self._server.now()
+        if not shares.request_room(self._reader, now, is_of_broker=self._is_of_broker):
+            self._server.watch()
+            self._update_reading()
 
     def room_granted(self) -> None:
         """The large frame that waited may be received further."""
-        if self._share is not None:
-            self._reader.allow(self._share.granted_bytes)
-            self._is_starved = False
-            self._update_reading()
+        self._shares.grant_room(self._reader)
+        self._update_reading()
 
     @property
     def _is_of_broker(self) -> bool:
@@ -367,7 +344,7 @@ class Connection(asyncio.BufferedProtocol):
     @property
     def is_starved(self) -> bool:
         """A large frame has begun and may not be received further for now."""
-        return self._is_starved
+        return self._shares.is_starved
 
     @property
     def _unsent_bytes(self) -> int:
@@ -405,9 +382,7 @@ class Connection(asyncio.BufferedProtocol):
         self._finishing = True
         self._backlog.clear()
         self._reader.drop()
-        release(self._share, self._backlog_share)
-        self._share = self._backlog_share = None
-        self._is_starved = False
+        self._shares.release()
         self._update_reading()
         if self.idle:
             self.close()
@@ -470,21 +445,15 @@ class Connection(asyncio.BufferedProtocol):
         )
 
     def _serve(self, frame: memoryview) -> None:
-        share = None
-        if self._backlog_share is not None and len(frame) > RECEIVE_BYTES_MAX:
-            share, self._backlog_share = self._backlog_share, None
-        self.share_being_served = share
+        share = self._shares.begin_serving(len(frame))
         self._keeps_frame = True
         is_parked = self._handle(frame, share)
-        self.share_being_served = None
-        if share is not None and not is_parked:
-            share.release()
+        self._shares.end_serving(is_parked=is_parked)
 
     def forget_frame(self) -> None:
         """The request that is handled right now does not need its frame while it waits for its answer."""
         self._keeps_frame = False
-        if self.share_being_served is not None:
-            self.share_being_served.release()
+        self._shares.release_served()
 
     def _handle(self, frame: memoryview, share: Share | None) -> bool:
         """Whether the request waits for its answer now."""
@@ -568,7 +537,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def _update_reading(self) -> None:
         is_of_use = self._may_serve() or (self._held is not None and bool(self.on_next))
-        wanted = self._finishing or (not self._backlog and is_of_use and not self._is_starved)
+        wanted = self._finishing or (not self._backlog and is_of_use and not self._shares.is_starved)
         if wanted == self._reading or self._transport is None or self._transport.is_closing():
             return
         self._reading = wanted

@@ -278,10 +278,3 @@ class RequestBudget:
                     yield share
                 else:
                     share.marked_at, share.marked_bytes = now, share.received_bytes
-
-
-def release(*shares: Share | None) -> None:
-    """Give back what is held of them."""
-    for share in shares:
-        if share is not None:
-            share.release()

@@ -1,0 +1,90 @@
+"""The large frames of one connection, and what they hold of the budget that all connections share (`request_budget.py`)."""
+
+from __future__ import annotations
+
+from odradek.net.request_budget import RequestBudget, Share
+from odradek.protocol.framing import RECEIVE_BYTES_MAX, FrameReader
+
+
+class FrameShares:
+    """A share follows its frame: it is received, waits in the backlog, and is served."""
+
+    __slots__ = (
+        "_being_served",
+        "_in_backlog",
+        "_is_proven",
+        "_owner",
+        "_requests",
+        "is_starved",
+        "receiving",
+    )
+
+    def __init__(self, owner: object, requests: RequestBudget) -> None:
+        self._owner = owner
+        self._requests = requests
+        self.receiving: Share | None = None
+        self._in_backlog: Share | None = None
+        """There is at most one, for nothing is received behind it."""
+        self._being_served: Share | None = None
+        self._is_proven = False
+        """The connection has sent a large frame whole."""
+        self.is_starved = False
+        """The frame that is received needs more room, and waits for it."""
+
+    def request_room(self, reader: FrameReader, now: float, *, is_of_broker: bool) -> bool:
+        """A large frame has begun, or goes on. Whether it may be received further now."""
+        share = self.receiving
+        if share is None:
+            share = self._requests.begin(
+                self._owner,
+                reader.large_frame_bytes,
+                is_proven=self._is_proven,
+                is_of_broker=is_of_broker,
+            )
+            self.receiving = share
+        share.received_bytes = reader.pending_bytes
+        if reader.starved:
+            if self._requests.request_room(share, now):
+                reader.allow(share.granted_bytes)
+            else:
+                self.is_starved = True
+        return not self.is_starved
+
+    def grant_room(self, reader: FrameReader) -> None:
+        """The frame that waited may be received further."""
+        if self.receiving is not None:
+            reader.allow(self.receiving.granted_bytes)
+            self.is_starved = False
+
+    def complete(self, now: float) -> None:
+        """The frame that was being received, if there was one, is whole."""
+        if self.receiving is not None:
+            self._requests.complete(self.receiving, now)
+            self._in_backlog, self.receiving = self.receiving, None
+            self._is_proven = True
+
+    def begin_serving(self, frame_bytes: int) -> Share | None:
+        """The share of the frame that is served now, if it is a large one."""
+        self._being_served = None
+        if self._in_backlog is not None and frame_bytes > RECEIVE_BYTES_MAX:
+            self._being_served, self._in_backlog = self._in_backlog, None
+        return self._being_served
+
+    def end_serving(self, *, is_parked: bool) -> None:
+        """A request that waits for its answer keeps its share."""
+        if self._being_served is not None and not is_parked:
+            self._being_served.release()
+        self._being_served = None
+
+    def release_served(self) -> None:
+        """The request that is served now does not need its frame any more."""
+        if self._being_served is not None:
+            self._being_served.release()
+
+    def release(self) -> None:
+        """Give back what is held of frames that are not served."""
+        for share in (self.receiving, self._in_backlog):
+            if share is not None:
+                share.release()
+        self.receiving = self._in_backlog = None
+        self.is_starved = False
