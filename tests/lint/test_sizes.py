@@ -1,10 +1,18 @@
-"""The lint rule for sizes: small files, large files, long functions, full folders."""
+"""The lint rule for sizes: small files, large files, large classes, long functions, full folders."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
-from tests.lint.sizes import FILE_LINES_MAX, FILE_LINES_MIN, FOLDER_FILES_MAX, FUNCTION_LINES_MAX, findings
+from tests.lint.sizes import (
+    CLASS_METHODS_MAX,
+    FILE_LINES_MAX,
+    FILE_LINES_MIN,
+    FOLDER_FILES_MAX,
+    FUNCTION_LINES_MAX,
+    LARGE_CLASSES,
+    findings,
+)
 
 LONG_ENOUGH = "x = 1\n" * FILE_LINES_MIN
 
@@ -47,6 +55,27 @@ def test_a_large_file_and_a_long_function_are_found(tmp_path: Path) -> None:
         f"tests/a.py: {FILE_LINES_MAX + 1} lines",
         f"tests/b.py:3: f has {FUNCTION_LINES_MAX + 1} lines",
     ]
+
+
+def class_of(method_count: int, name: str = "A") -> str:
+    methods = "".join(f"    def m{number}(self): ...\n" for number in range(method_count))
+    return f"class {name}:\n{methods}"
+
+
+def test_a_large_class_is_found(tmp_path: Path) -> None:
+    write(tmp_path, "tests/a.py", class_of(CLASS_METHODS_MAX))
+    write(tmp_path, "tests/b.py", class_of(CLASS_METHODS_MAX + 1))
+    (finding,) = findings(tmp_path)
+    assert finding.startswith(f"tests/b.py:1: A has {CLASS_METHODS_MAX + 1} methods")
+
+
+def test_a_class_that_is_named_may_be_large_and_is_named_no_longer_than_it_is(tmp_path: Path) -> None:
+    path, _, name = next(iter(LARGE_CLASSES)).partition(":")
+    write(tmp_path, path, class_of(CLASS_METHODS_MAX + 1, name))
+    assert list(findings(tmp_path)) == []
+    write(tmp_path, path, class_of(CLASS_METHODS_MAX, name))
+    (finding,) = findings(tmp_path)
+    assert finding.endswith("can go")
 
 
 def test_a_full_folder_is_found(tmp_path: Path) -> None:
