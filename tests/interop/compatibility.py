@@ -31,7 +31,7 @@ _SETTINGS = {"group.initial.rebalance.delay.ms": "100", "offsets.topic.num.parti
 
 
 @dataclass(slots=True, kw_only=True)
-class Seen:
+class ClientVersions:
     """One client: the versions it sent by API, and what went wrong, if anything."""
 
     name: str
@@ -67,9 +67,9 @@ def main() -> int:
     )
 
 
-def _observe(proxy: Proxy, name: str, version: str, work: Callable[[str], None]) -> Seen:
+def _observe(proxy: Proxy, name: str, version: str, work: Callable[[str], None]) -> ClientVersions:
     proxy.recorded.clear()
-    seen_client = Seen(name=name, version=version)
+    seen_client = ClientVersions(name=name, version=version)
     try:
         work(proxy.bootstrap)
     except Exception as error:  # noqa: BLE001 - whatever a client raises is what the page must say
@@ -79,11 +79,11 @@ def _observe(proxy: Proxy, name: str, version: str, work: Callable[[str], None])
     return seen_client
 
 
-def _observe_language(proxy: Proxy, bootstrap: str, language: Language) -> Seen:
+def _observe_language(proxy: Proxy, bootstrap: str, language: Language) -> ClientVersions:
     try:
         command = language.ready()
     except AbsentError as reason:
-        return Seen(name=language.title, version=language.version, trouble=f"absent: {reason}")
+        return ClientVersions(name=language.title, version=language.version, trouble=f"absent: {reason}")
 
     topics = [f"{language.name}-source", f"{language.name}-sink"]
     with Admin(bootstrap) as admin:
@@ -119,9 +119,9 @@ def _steps(source: str, sink: str) -> Iterable[tuple[str, dict[str, object]]]:
     yield "admin", {"topic": f"{source}-made", "group": f"{source}-group"}
 
 
-def _merged(seen: Iterable[Seen]) -> list[Seen]:
+def _merged(seen: Iterable[ClientVersions]) -> list[ClientVersions]:
     """Kafka's Java tools and Kafka's Java clients are the same client."""
-    by_name: dict[str, Seen] = {}
+    by_name: dict[str, ClientVersions] = {}
     for named in seen:
         known = by_name.setdefault(named.name, named)
         if known is not named:
@@ -131,7 +131,7 @@ def _merged(seen: Iterable[Seen]) -> list[Seen]:
     return list(by_name.values())
 
 
-def page(seen: list[Seen]) -> str:
+def page(seen: list[ClientVersions]) -> str:
     """The page, from what was seen."""
     head = [
         "# Compatibility",

@@ -18,7 +18,7 @@ from odradek.runtime.ports import Buffer
 from odradek.testing.sim.failures import ViolationError
 
 
-class Sent(NamedTuple):
+class SentRecord(NamedTuple):
     """Who sent a value, and as which of its records to this partition, counted from 0."""
 
     producer: str
@@ -26,7 +26,7 @@ class Sent(NamedTuple):
     is_idempotent: bool
 
 
-class Found(NamedTuple):
+class ReadRecord(NamedTuple):
     """A record that a reader got."""
 
     offset: int
@@ -41,7 +41,7 @@ class Ledger:
     """What is known of one partition, outside of every host."""
 
     partition: str
-    sent: dict[bytes, Sent] = field(default_factory=dict)
+    sent: dict[bytes, SentRecord] = field(default_factory=dict)
     acknowledged: dict[bytes, int] = field(default_factory=dict)
     """Values and the offsets that producers got."""
     committed: dict[int, bytes] = field(default_factory=dict)
@@ -55,7 +55,7 @@ class Ledger:
     is_committed: Callable[[int], bool] = lambda offset: True
     """Whether an offset lies below a high watermark that some broker had, as far as anyone can know."""
 
-    def send(self, value: bytes, sent: Sent) -> None:
+    def send(self, value: bytes, sent: SentRecord) -> None:
         """A producer is about to send `value`, maybe not for the first time."""
         known = self.sent.setdefault(value, sent)
         if known != sent:
@@ -77,7 +77,7 @@ class Ledger:
         """Someone deletes, or is about to delete, records below `offset`."""
         self.removable_below = max(self.removable_below, offset)
 
-    def observe(self, records: Sequence[Found], high_watermark: int) -> None:
+    def observe(self, records: Sequence[ReadRecord], high_watermark: int) -> None:
         """A reader got `records`, all below the high watermark."""
         for record in records:
             if record.offset >= high_watermark:
@@ -88,7 +88,7 @@ class Ledger:
                 self._fail(f"offset {record.offset} held {known[:40]!r} and now holds {record.value[:40]!r}")
         self.high_watermark = max(self.high_watermark, records[-1].offset + 1 if records else 0)
 
-    def check(self, records: Sequence[Found], *, start_offset: int, end_offset: int) -> None:
+    def check(self, records: Sequence[ReadRecord], *, start_offset: int, end_offset: int) -> None:
         """`records` is all that the partition holds now, in order of offset, from start to end."""
         self._check_range(records, start_offset, end_offset)
         for record in records:
@@ -103,7 +103,7 @@ class Ledger:
                 what = "is gone" if present_value is None else f"became {present_value[:40]!r}"
                 self._fail(f"the committed record {value[:40]!r} at {offset} {what}")
 
-    def _check_range(self, records: Sequence[Found], start_offset: int, end_offset: int) -> None:
+    def _check_range(self, records: Sequence[ReadRecord], start_offset: int, end_offset: int) -> None:
         if start_offset > self.removable_below:
             self._fail(
                 f"it begins at {start_offset}, though nothing above {self.removable_below} was deleted"
@@ -114,18 +114,18 @@ class Ledger:
         if offsets != list(range(start_offset, end_offset)):
             self._fail(f"offsets {_runs(offsets)} are there, not {start_offset} to {end_offset - 1}")
 
-    def _check_known(self, record: Found) -> None:
+    def _check_known(self, record: ReadRecord) -> None:
         if not record.is_marker and record.value not in self.sent:
             self._fail(f"offset {record.offset} holds {record.value[:40]!r}, which no producer sent")
 
-    def _check_once(self, records: Sequence[Found]) -> None:
+    def _check_once(self, records: Sequence[ReadRecord]) -> None:
         seen: dict[bytes, int] = {}
         for record in records:
             first = seen.setdefault(record.value, record.offset)
             if first != record.offset:
                 self._fail(f"{record.value[:40]!r} is there twice, at {first} and at {record.offset}")
 
-    def _check_order(self, records: Sequence[Found]) -> None:
+    def _check_order(self, records: Sequence[ReadRecord]) -> None:
         """Each producer's records in the order of sending; an idempotent producer's without a gap
         between them.
         """
@@ -144,7 +144,7 @@ class Ledger:
         raise ViolationError(f"{self.partition}: {problem}")
 
 
-def found_in(records: Buffer, offset: int, *, allow_partial: bool = False) -> list[Found]:
+def found_in(records: Buffer, offset: int, *, allow_partial: bool = False) -> list[ReadRecord]:
     """The records from `offset` on in batches that a reader got. Each batch must have the CRC that it
     says.
     """
@@ -155,9 +155,9 @@ def found_in(records: Buffer, offset: int, *, allow_partial: bool = False) -> li
     return decoded(batches, offset)
 
 
-def decoded(batches: Iterable[tuple[BatchHeader, memoryview]], offset: int) -> list[Found]:
+def decoded(batches: Iterable[tuple[BatchHeader, memoryview]], offset: int) -> list[ReadRecord]:
     """The records from `offset` on, CRCs checked. A tombstone has its value in a header."""
-    results: list[Found] = []
+    results: list[ReadRecord] = []
     try:
         for header, batch in batches:
             check_crc(batch)
@@ -165,7 +165,7 @@ def decoded(batches: Iterable[tuple[BatchHeader, memoryview]], offset: int) -> l
                 value = record.value or (record.headers[0][1] if record.headers else None) or b""
                 if header.is_control:
                     value = b"marker of %d: " % header.producer_id + (record.key or b"") + value
-                results.append(Found(record.offset, value, record.timestamp, header.is_control))
+                results.append(ReadRecord(record.offset, value, record.timestamp, header.is_control))
     except KafkaError as error:
         raise ViolationError(f"a reader at offset {offset} got what is no batch: {error}") from error
     return results

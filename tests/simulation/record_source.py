@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import NamedTuple
 
-from tests.simulation.ledger import Ledger, Sent
+from tests.simulation.ledger import Ledger, SentRecord
 
 from odradek.records import BatchBuilder
 
@@ -81,7 +81,7 @@ class RecordSource:
         """The batch as a producer sends it, with timestamps around `now_ms`."""
         builder = BatchBuilder()
         for number, value in enumerate(batch.values, batch.first):
-            self.ledger.send(value, Sent(self.name, number, self.is_idempotent))
+            self.ledger.send(value, SentRecord(self.name, number, self.is_idempotent))
             at_ms, key = now_ms + self.rng.randint(-50, 50), self.key_of(number)
             if self.is_tombstone(number):
                 builder.append(at_ms, key, None, (("value", value),))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from tests.simulation.ledger import Found, Ledger, Sent
+from tests.simulation.ledger import Ledger, ReadRecord, SentRecord
 
 from odradek.testing.sim import ViolationError
 
@@ -14,13 +14,13 @@ def ledger() -> Ledger:
     """Two producers have sent three records each."""
     made = Ledger("t-0")
     for number in range(3):
-        made.send(f"i{number}".encode(), Sent("idempotent", number, True))
-        made.send(f"p{number}".encode(), Sent("plain", number, False))
+        made.send(f"i{number}".encode(), SentRecord("idempotent", number, True))
+        made.send(f"p{number}".encode(), SentRecord("plain", number, False))
     return made
 
 
-def found(*values: str, start: int = 0) -> list[Found]:
-    return [Found(offset, value.encode()) for offset, value in enumerate(values, start)]
+def found(*values: str, start: int = 0) -> list[ReadRecord]:
+    return [ReadRecord(offset, value.encode()) for offset, value in enumerate(values, start)]
 
 
 def check(made: Ledger, *values: str, start: int = 0) -> None:

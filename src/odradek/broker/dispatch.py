@@ -35,7 +35,7 @@ from odradek.protocol.acls import CLUSTER_NAME, AclOperation, AclResourceType
 from odradek.protocol.api import BROKER_SOFTWARE
 from odradek.protocol.messages.metadata.api_versions import ApiVersion, ApiVersionsResponse
 from odradek.runtime.ports import Buffer
-from odradek.runtime.turns import Begun
+from odradek.runtime.turns import StartedCoroutine
 from odradek.security.principals import Requester
 from odradek.security.quotas import Quotas
 
@@ -217,7 +217,7 @@ class Dispatcher:
             wanted = response.send(None)
         except StopIteration as end:
             return self._encoded(connection, header, None, end.value)
-        return HeldReply(self._finish(Begun(response, wanted), connection, header, None))
+        return HeldReply(self._finish(StartedCoroutine(response, wanted), connection, header, None))
 
     def _refuse_stranger(self, connection: Connection, header: RequestHeader, api: Api) -> Reply:
         response = authorization.refusal(api)

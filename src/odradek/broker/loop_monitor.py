@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from odradek.runtime.real_loop_watch import HeldCounts, LoopHeld, LoopWatch
+from odradek.runtime.real_loop_watch import LoopStall, LoopStallCounts, LoopWatch
 from odradek.telemetry import events
 
 _log = events.get("broker")
@@ -13,16 +13,16 @@ _EVENT_SECONDS_MIN: Final = 10.0
 """Between two events. The totals in each have them all."""
 
 
-class HeldLoopLog:
+class LoopStallLog:
     """Called with each time that the loop was held. Each event has the totals since the start: the log is the metric."""
 
     def __init__(self, now: Callable[[], float]) -> None:
         self._now = now
         self._reported_at = float("-inf")
         self._unreported_count = 0
-        self._totals = HeldCounts()
+        self._totals = LoopStallCounts()
 
-    def __call__(self, held: LoopHeld) -> None:
+    def __call__(self, held: LoopStall) -> None:
         now = self._now()
         if held.is_over:
             self._totals.add(held.seconds)
@@ -46,4 +46,4 @@ class HeldLoopLog:
 
 def watch_loop(limit_s: float, now: Callable[[], float]) -> LoopWatch:
     """Watch the running loop."""
-    return LoopWatch(limit_s, HeldLoopLog(now))
+    return LoopWatch(limit_s, LoopStallLog(now))

@@ -55,7 +55,7 @@ _INT64_MIN = cython.declare(cython.longlong, ~_INT64_MAX)
 
 
 @cython.cclass
-class _Growing:
+class _GrowingBuffer:
     """Memory for a column, as a bytearray: room for more is not initialised until it is used."""
 
     store: bytearray
@@ -122,16 +122,16 @@ def _put(target: cython.pointer(Target), field: cython.pointer(Field)) -> cython
 class _GrowingColumn:
     """A binary column to which rows are added."""
 
-    offsets: _Growing
-    data: _Growing
-    validity: _Growing
+    offsets: _GrowingBuffer
+    data: _GrowingBuffer
+    validity: _GrowingBuffer
     validity_bytes: cython.longlong
     target: Target
 
     def __cinit__(self) -> None:
-        self.offsets = _Growing()
-        self.data = _Growing()
-        self.validity = _Growing()
+        self.offsets = _GrowingBuffer()
+        self.data = _GrowingBuffer()
+        self.validity = _GrowingBuffer()
         self.validity_bytes = 0
         memset(cython.address(self.target), 0, cython.sizeof(Target))
         self.reserve(0, 0)
@@ -262,10 +262,10 @@ class ColumnReader:
 
     _is_closed: cython.bint
     _row_count: cython.longlong
-    _offsets: _Growing
-    _timestamps: _Growing
-    _timestamp_types: _Growing
-    _header_lists: _Growing
+    _offsets: _GrowingBuffer
+    _timestamps: _GrowingBuffer
+    _timestamp_types: _GrowingBuffer
+    _header_lists: _GrowingBuffer
     _keys: _GrowingColumn
     _values: _GrowingColumn
     _header_names: _GrowingColumn
@@ -274,10 +274,10 @@ class ColumnReader:
     def __cinit__(self) -> None:
         self._is_closed = False
         self._row_count = 0
-        self._offsets = _Growing()
-        self._timestamps = _Growing()
-        self._timestamp_types = _Growing()
-        self._header_lists = _Growing()
+        self._offsets = _GrowingBuffer()
+        self._timestamps = _GrowingBuffer()
+        self._timestamp_types = _GrowingBuffer()
+        self._header_lists = _GrowingBuffer()
         self._keys = _GrowingColumn()
         self._values = _GrowingColumn()
         self._header_names = _GrowingColumn()
@@ -377,7 +377,7 @@ class ColumnReader:
 
 
 @cython.cclass
-class _Held:
+class _SourceBuffer:
     """The bytes of a buffer, held as long as this lives."""
 
     view: Py_buffer
@@ -398,14 +398,14 @@ class _Slots:
     """Offsets and validity of a column: row `i` is a range of `limit` bytes or rows of something else."""
 
     first: cython.longlong
-    offsets: _Held
-    validity: _Held
+    offsets: _SourceBuffer
+    validity: _SourceBuffer
     limit: cython.longlong
 
     def __cinit__(self, column: object, row_count: cython.longlong, limit: cython.longlong) -> None:
         self.first = column.first
-        self.offsets = _Held(column.offsets)
-        self.validity = None if column.validity is None else _Held(column.validity)
+        self.offsets = _SourceBuffer(column.offsets)
+        self.validity = None if column.validity is None else _SourceBuffer(column.validity)
         self.limit = limit
         last: cython.longlong = self.first + row_count
         if self.first < 0 or row_count < 0 or last < 0 or self.offsets.size_bytes // 4 <= last:
@@ -434,10 +434,10 @@ class _Rows:
     """A binary column to read from, row by row."""
 
     slots: _Slots
-    data: _Held
+    data: _SourceBuffer
 
     def __cinit__(self, column: object, row_count: cython.longlong) -> None:
-        self.data = _Held(column.data)
+        self.data = _SourceBuffer(column.data)
         self.slots = _Slots(column, row_count, self.data.size_bytes)
 
     @cython.cfunc
@@ -514,14 +514,14 @@ class ColumnWriter:
     """Writes rows of columns as records."""
 
     _row_count: cython.longlong
-    _timestamps: _Held
+    _timestamps: _SourceBuffer
     _keys: _Rows
     _values: _Rows
     _headers: _HeaderRows
 
     def __cinit__(self, columns: object) -> None:
         self._row_count = columns.row_count
-        self._timestamps = _Held(columns.timestamps)
+        self._timestamps = _SourceBuffer(columns.timestamps)
         if self._row_count < 0 or self._timestamps.size_bytes // 8 < self._row_count:
             raise ValueError("a column is shorter than its rows")
         self._keys = _Rows(columns.keys, self._row_count)
@@ -540,7 +540,7 @@ class ColumnWriter:
         position: cython.p_uchar
         key: Field
         value: Field
-        out = _Growing()
+        out = _GrowingBuffer()
         out.room(_HEADER_BYTES)
         memset(out.memory, 0, _HEADER_BYTES)
         while row < self._row_count:

@@ -30,7 +30,7 @@ BUCKETS_S: Final = (0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LoopHeld:
+class LoopStall:
     """One time that the loop was held."""
 
     seconds: float
@@ -42,7 +42,7 @@ class LoopHeld:
 
 
 @dataclass(slots=True, kw_only=True)
-class HeldCounts:
+class LoopStallCounts:
     """A histogram for measurements: how often the loop was held beyond the limit, and for how long."""
 
     count: int = 0
@@ -61,8 +61,8 @@ class HeldCounts:
 class LoopWatch:
     """Of the running loop, from now until `close`. `on_held` is called on the loop, and on a thread while one goes on."""
 
-    def __init__(self, limit_s: float, on_held: Callable[[LoopHeld], None]) -> None:
-        self.counts: Final = HeldCounts()
+    def __init__(self, limit_s: float, on_held: Callable[[LoopStall], None]) -> None:
+        self.counts: Final = LoopStallCounts()
         self._loop = asyncio.get_running_loop()
         self._thread_id = threading.get_ident()
         self._limit_s = limit_s
@@ -94,7 +94,7 @@ class LoopWatch:
         self._timer = self._loop.call_later(self._pause_s, self.beat)
         if held_s > self._limit_s:
             self.counts.add(held_s)
-            self._on_held(LoopHeld(seconds=held_s, cpu_seconds=cpu_s, stack=stack))
+            self._on_held(LoopStall(seconds=held_s, cpu_seconds=cpu_s, stack=stack))
 
     def _set_pace(self, *, is_busy: bool) -> None:
         shortest_s = self._limit_s / 2
@@ -119,7 +119,9 @@ class LoopWatch:
                 self._stack = self._sample()
             if held_s > _STILL_HELD_S and reported_beat_at != beat_at:
                 reported_beat_at = beat_at
-                self._on_held(LoopHeld(seconds=held_s, cpu_seconds=None, stack=self._sample(), is_over=False))
+                self._on_held(
+                    LoopStall(seconds=held_s, cpu_seconds=None, stack=self._sample(), is_over=False)
+                )
 
     def _sample(self) -> tuple[str, ...]:
         frame = sys._current_frames().get(self._thread_id)

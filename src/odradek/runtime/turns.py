@@ -223,7 +223,7 @@ def slices(items: Sequence[S], size: int = SLICE_ITEMS) -> Iterator[Sequence[S]]
     return (items[start : start + size] for start in range(0, max(len(items), 1), size))
 
 
-class Begun(Awaitable[T]):
+class StartedCoroutine(Awaitable[T]):
     """A coroutine that was begun outside a task, and what it waits for: awaited, the rest of it."""
 
     __slots__ = ("_coroutine", "_wanted")

@@ -4,7 +4,7 @@ from tests.interop.adapters.aio import AioKafkaClient
 from tests.interop.adapters.confluent import ConfluentClient
 from tests.interop.adapters.kcat import KcatClient
 from tests.interop.adapters.pure import KafkaPythonClient
-from tests.interop.adapters.rows import AbsentError, Client, Read, Row, Sent
+from tests.interop.adapters.rows import AbsentError, Client, DeliveryReport, Read, Row
 
 CLIENTS: tuple[type[Client], ...] = (ConfluentClient, KafkaPythonClient, AioKafkaClient, KcatClient)
 
@@ -14,9 +14,9 @@ __all__ = [
     "AioKafkaClient",
     "Client",
     "ConfluentClient",
+    "DeliveryReport",
     "KafkaPythonClient",
     "KcatClient",
     "Read",
     "Row",
-    "Sent",
 ]

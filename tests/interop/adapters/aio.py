@@ -9,7 +9,7 @@ from typing import Any
 import aiokafka
 from aiokafka.errors import BrokerResponseError, MessageSizeTooLargeError
 from tests.interop import logins
-from tests.interop.adapters.rows import READ_SECONDS_MAX, Acks, Codec, Read, RefusedError, Row, Sent
+from tests.interop.adapters.rows import READ_SECONDS_MAX, Acks, Codec, DeliveryReport, Read, RefusedError, Row
 
 
 class AioKafkaClient:
@@ -27,8 +27,8 @@ class AioKafkaClient:
         acks: Acks = "all",
         idempotent: bool = False,
         request_bytes_max: int = 1_000_000,
-    ) -> list[Sent]:
-        async def run() -> list[Sent]:
+    ) -> list[DeliveryReport]:
+        async def run() -> list[DeliveryReport]:
             producer = aiokafka.AIOKafkaProducer(
                 **logins.aiokafka(self.bootstrap),
                 compression_type=None if codec == "none" else codec,
@@ -51,9 +51,9 @@ class AioKafkaClient:
                 ]
                 done = await asyncio.wait_for(asyncio.gather(*pending), READ_SECONDS_MAX)
             if acks == "0":  # aiokafka then answers with no metadata at all
-                return [Sent(partition=row.partition, offset=-1, timestamp_ms=-1) for row in rows]
+                return [DeliveryReport(partition=row.partition, offset=-1, timestamp_ms=-1) for row in rows]
             return [
-                Sent(partition=text.partition, offset=text.offset, timestamp_ms=text.timestamp)
+                DeliveryReport(partition=text.partition, offset=text.offset, timestamp_ms=text.timestamp)
                 for text in done
             ]
 

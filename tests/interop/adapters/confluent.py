@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import confluent_kafka as ck
 from tests.interop import logins
-from tests.interop.adapters.rows import READ_SECONDS_MAX, Acks, Codec, Read, RefusedError, Row, Sent
+from tests.interop.adapters.rows import READ_SECONDS_MAX, Acks, Codec, DeliveryReport, Read, RefusedError, Row
 
 _QUIET = {"log_level": 2, "socket.timeout.ms": 20_000}
 
@@ -27,7 +27,7 @@ class ConfluentClient:
         acks: Acks = "all",
         idempotent: bool = False,
         request_bytes_max: int = 1_000_000,
-    ) -> list[Sent]:
+    ) -> list[DeliveryReport]:
         producer = ck.Producer(
             {
                 **_QUIET,
@@ -39,7 +39,7 @@ class ConfluentClient:
                 "message.max.bytes": request_bytes_max,
             }
         )
-        answers: dict[int, Sent | RefusedError] = {}
+        answers: dict[int, DeliveryReport | RefusedError] = {}
         for number, row in enumerate(rows):
             optional = {} if row.timestamp_ms is None else {"timestamp": row.timestamp_ms}
             try:
@@ -86,13 +86,13 @@ class ConfluentClient:
         return results
 
 
-def _keep(answers: dict[int, Sent | RefusedError], number: int):  # type: ignore[no-untyped-def]
+def _keep(answers: dict[int, DeliveryReport | RefusedError], number: int):  # type: ignore[no-untyped-def]
     def delivered(error: ck.KafkaError | None, message: ck.Message) -> None:
         if error is not None:
             answers[number] = RefusedError(error.code(), str(error))
             return
         offset = message.offset()
-        answers[number] = Sent(
+        answers[number] = DeliveryReport(
             partition=message.partition(),
             offset=-1 if offset is None or offset < 0 else offset,
             timestamp_ms=message.timestamp()[1],
@@ -101,7 +101,7 @@ def _keep(answers: dict[int, Sent | RefusedError], number: int):  # type: ignore
     return delivered
 
 
-def _all_sent(answers: list[Sent | RefusedError]) -> list[Sent]:
+def _all_sent(answers: list[DeliveryReport | RefusedError]) -> list[DeliveryReport]:
     sent = []
     for delivered in answers:
         if isinstance(delivered, RefusedError):

@@ -14,11 +14,11 @@ from tests.interop.adapters.rows import (
     AbsentError,
     Acks,
     Codec,
+    DeliveryReport,
     Headers,
     Read,
     RefusedError,
     Row,
-    Sent,
 )
 
 # Delimiters as bytes, and in the notation of kcat's flags.
@@ -46,7 +46,7 @@ class KcatClient:
         acks: Acks = "all",
         idempotent: bool = False,
         request_bytes_max: int = 1_000_000,
-    ) -> list[Sent]:
+    ) -> list[DeliveryReport]:
         settings = [
             f"compression.codec={codec}",
             f"acks={acks}",
@@ -60,7 +60,7 @@ class KcatClient:
             given = b"".join((row.key or b"") + _BETWEEN + (row.value or b"") + _END for row in batch)
             self.run(*flags, *_each("-X", settings), given=given)
         # kcat prints no offsets; no one but the caller writes to the topic, so they follow from the count.
-        return [Sent(partition=row.partition, offset=-1, timestamp_ms=-1) for row in rows]
+        return [DeliveryReport(partition=row.partition, offset=-1, timestamp_ms=-1) for row in rows]
 
     def consume(self, topic: str, *, count: int, partition: int = 0, start: int | None = 0) -> list[Read]:
         where = "beginning" if start is None else str(start)

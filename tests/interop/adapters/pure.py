@@ -13,7 +13,7 @@ with warnings.catch_warnings():
     from kafka.errors import BrokerResponseError, MessageSizeTooLargeError
 
 from tests.interop import logins
-from tests.interop.adapters.rows import READ_SECONDS_MAX, Acks, Codec, Read, RefusedError, Row, Sent
+from tests.interop.adapters.rows import READ_SECONDS_MAX, Acks, Codec, DeliveryReport, Read, RefusedError, Row
 
 
 class KafkaPythonClient:
@@ -31,7 +31,7 @@ class KafkaPythonClient:
         acks: Acks = "all",
         idempotent: bool = False,
         request_bytes_max: int = 1_000_000,
-    ) -> list[Sent]:
+    ) -> list[DeliveryReport]:
         producer = kafka.KafkaProducer(
             **logins.kafka_python(self.bootstrap),
             compression_type=None if codec == "none" else codec,
@@ -58,7 +58,8 @@ class KafkaPythonClient:
         finally:
             producer.close(timeout=READ_SECONDS_MAX)
         return [
-            Sent(partition=text.partition, offset=text.offset, timestamp_ms=text.timestamp) for text in done
+            DeliveryReport(partition=text.partition, offset=text.offset, timestamp_ms=text.timestamp)
+            for text in done
         ]
 
     def consume(self, topic: str, *, count: int, partition: int = 0, start: int | None = 0) -> list[Read]:

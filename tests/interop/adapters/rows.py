@@ -26,7 +26,7 @@ class Row:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Sent:
+class DeliveryReport:
     """What the client says about a record that it sent. With acks=0 no broker gave it an offset: -1."""
 
     partition: int
@@ -75,7 +75,7 @@ class Client(Protocol):
         acks: Acks = "all",
         idempotent: bool = False,
         request_bytes_max: int = 1_000_000,
-    ) -> list[Sent]:
+    ) -> list[DeliveryReport]:
         """Send `rows` in order to their partitions and wait for all answers.
 
         :raises RefusedError: for the first record that was refused

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from random import Random
 from typing import Final
 from uuid import UUID
 
-from tests.simulation.ledger import Found, Ledger, found_in
+from tests.simulation.ledger import Ledger, ReadRecord, found_in
 from tests.simulation.record_source import Batch, RecordSource
 
 from odradek.model.errors import ErrorCode
@@ -96,6 +96,24 @@ class ClientContext:
     async def pause(self) -> None:
         """Before trying again."""
         await asyncio.sleep(self.rng.uniform(0.01, 0.5))
+
+    async def stay_connected(
+        self, session: Callable[[WireClient], Awaitable[None]], is_over: Callable[[], bool]
+    ) -> None:
+        """One session after another, each on a connection of its own, until it is over. A session may end in an error that
+        clients try again after."""
+        while not is_over():
+            try:
+                client = await self.connect()
+            except OSError:
+                await self.pause()
+                continue
+            try:
+                await session(client)
+            except (OSError, RefusedError):
+                await self.pause()
+            finally:
+                client.close()
 
 
 def check_code(code: int, what: str) -> None:
@@ -286,7 +304,7 @@ class ConsumerClient:
             self._offset = records[-1].offset + 1
         await asyncio.sleep(rng.uniform(0, 0.1))
 
-    def _check_first(self, records: list[Found], offset: int) -> None:
+    def _check_first(self, records: list[ReadRecord], offset: int) -> None:
         if records and records[0].offset != offset:
             raise ViolationError(f"{self._partition}: a fetch at {offset} returned {records[0]}")
 
@@ -351,7 +369,7 @@ class ConsumerClient:
     async def _read_all(self, client: WireClient) -> None:
         start_offset = await self.offset_at(client, _EARLIEST)
         end_offset = await self.offset_at(client, _LATEST)
-        records: list[Found] = []
+        records: list[ReadRecord] = []
         offset = start_offset
         while offset < end_offset:
             data = await self.fetch(client, offset, 1 << 20, 0)
@@ -364,11 +382,11 @@ class ConsumerClient:
             raise RefusedError
         self._check_contents(records, start_offset, end_offset)
 
-    def _check_contents(self, records: list[Found], start_offset: int, end_offset: int) -> None:
+    def _check_contents(self, records: list[ReadRecord], start_offset: int, end_offset: int) -> None:
         self._ledger.check(records, start_offset=start_offset, end_offset=end_offset)
 
 
-def records_of(data: PartitionData, offset: int) -> list[Found]:
+def records_of(data: PartitionData, offset: int) -> list[ReadRecord]:
     """The records of a fetch answer from `offset` on."""
     return found_in(data.records or b"", offset, allow_partial=True)
 

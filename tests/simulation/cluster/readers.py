@@ -6,7 +6,7 @@ from typing import Final
 
 from tests.simulation.broker.clients import ConsumerClient, RefusedError
 from tests.simulation.cluster.clients import ClusterContext
-from tests.simulation.ledger import Found, Ledger
+from tests.simulation.ledger import Ledger, ReadRecord
 from tests.simulation.record_source import RecordSource
 
 from odradek.model.ids import TopicPartition
@@ -40,7 +40,7 @@ class ClusterConsumer(ConsumerClient):
         self._high_watermark = 0
         await super().read_all()
 
-    def _check_contents(self, value: list[Found], start_offset: int, end_offset: int) -> None:
+    def _check_contents(self, value: list[ReadRecord], start_offset: int, end_offset: int) -> None:
         """Who led in the past may say that the partition ends early, but not for ever."""
         if end_offset < self._ledger.high_watermark and self._behind_count < _BEHIND_COUNT_MAX:
             self._behind_count += 1
@@ -62,11 +62,11 @@ class KeyedReader(ClusterConsumer):
         self._sources = sources
         self._name = partition
 
-    def _check_first(self, value: list[Found], offset: int) -> None:
+    def _check_first(self, value: list[ReadRecord], offset: int) -> None:
         if value and value[0].offset < offset:
             raise ViolationError(f"{self._name}: a fetch at {offset} returned {value[0]}")
 
-    def _check_contents(self, results: list[Found], start_offset: int, end_offset: int) -> None:
+    def _check_contents(self, results: list[ReadRecord], start_offset: int, end_offset: int) -> None:
         self._ledger.observe(results, end_offset)
         check_newest(
             str(self._name), self._ledger, self._sources, {record.offset: record.value for record in results}

@@ -34,7 +34,7 @@ class Fate(Enum):
 
 
 @dataclass(slots=True)
-class Sent:
+class ProducedRecord:
     """A record that a producer sent."""
 
     key: bytes
@@ -60,7 +60,7 @@ class CompactionHistory:
 
     name: str
     delete_retention_ms: int
-    sent: dict[bytes, Sent] = field(default_factory=dict)
+    sent: dict[bytes, ProducedRecord] = field(default_factory=dict)
     """By identity."""
     places: dict[int, bytes] = field(default_factory=dict)
     """What was ever acknowledged or read at an offset."""
@@ -157,8 +157,8 @@ class CompactionHistory:
             if newest_offset >= 0:
                 self._fail(f"{key!r} was deleted at {sent.offset}, and is back at {newest_offset}")
 
-    def _latest(self) -> dict[bytes, Sent]:
-        expected: dict[bytes, Sent] = {}
+    def _latest(self) -> dict[bytes, ProducedRecord]:
+        expected: dict[bytes, ProducedRecord] = {}
         for sent in self.sent.values():
             if sent.fate is Fate.COMMITTED and sent.offset > (
                 expected[sent.key].offset if sent.key in expected else -1

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from random import Random
 from typing import NamedTuple
 
-from tests.simulation.compaction.history import IDENTITY, CompactionHistory, Sent
+from tests.simulation.compaction.history import IDENTITY, CompactionHistory, ProducedRecord
 
 from odradek.model.errors import ErrorCode, KafkaError
 from odradek.records import BatchBuilder, Codec, read_header
@@ -61,7 +61,7 @@ class Writer:
             now_ms = clock.wall_ms()
             builder = BatchBuilder(self.rng.choice((Codec.NONE, Codec.NONE, Codec.GZIP)))
             for record in records:
-                sent = Sent(record.key, record.value is None, now_ms, self._transaction)
+                sent = ProducedRecord(record.key, record.value is None, now_ms, self._transaction)
                 self.history.sent.setdefault(record.identity, sent)
                 builder.append(now_ms, record.key, record.value, [(IDENTITY, record.identity)])
             built = builder.build(

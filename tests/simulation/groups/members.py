@@ -99,20 +99,16 @@ class GroupMember:
 
     async def run(self, is_calm: Callable[[], bool], is_over: Callable[[], bool]) -> None:
         await asyncio.sleep(self._rng.choice((0.0, self._rng.uniform(0, 5))))
-        while not is_over() and not self.is_gone:
-            try:
-                client = await self._context.connect()
-            except OSError:
-                await self._context.pause()
-                continue
-            try:
-                await find_coordinator(client)
-                while not is_over() and not self.is_gone:
-                    await self._step(client, is_calm)
-            except (OSError, RefusedError):
-                await self._context.pause()
-            finally:
-                client.close()
+
+        def is_done() -> bool:
+            return is_over() or self.is_gone
+
+        async def session(client: WireClient) -> None:
+            await find_coordinator(client)
+            while not is_done():
+                await self._step(client, is_calm)
+
+        await self._context.stay_connected(session, is_done)
 
     async def _step(self, client: WireClient, is_calm: Callable[[], bool]) -> None:
         rng = self._rng

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from tests.simulation.ledger import Found
+from tests.simulation.ledger import ReadRecord
 from tests.simulation.storage.store import read_all, read_found
 
 from odradek.replication.partition import Partition
@@ -64,7 +64,7 @@ class ReplicasHistory:
                     self._check_record(seen.broker, record)
                     seen.checked = record.offset + 1
 
-    def _check_record(self, broker: int, record: Found) -> None:
+    def _check_record(self, broker: int, record: ReadRecord) -> None:
         known = self.committed.setdefault(record.offset, record.value)
         if known != record.value:
             raise ViolationError(

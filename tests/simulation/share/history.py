@@ -20,7 +20,7 @@ Place = tuple[int, int]
 """(Partition, offset)."""
 
 
-class Said(NamedTuple):
+class Acknowledgement(NamedTuple):
     """A member's word about neighbouring offsets of a partition."""
 
     partition: int
@@ -64,11 +64,11 @@ class ShareHistory:
             raise ViolationError(f"{_named(place)} came back {given_back} times, and is delivered as {count}")
         self.deliveries[place] += 1
 
-    def says(self, said: Said) -> None:
+    def says(self, said: Acknowledgement) -> None:
         if said.kind in _FOR_GOOD:
             self.tried.update(said.places())
 
-    def answered(self, said: Said) -> None:
+    def answered(self, said: Acknowledgement) -> None:
         """The broker took it in, and has it for good."""
         self.now += 1
         for place in said.places():

@@ -9,9 +9,9 @@ from random import Random
 from typing import Final
 from uuid import UUID
 
-from tests.simulation.broker.clients import ClientContext, RefusedError, check_code
+from tests.simulation.broker.clients import ClientContext, check_code
 from tests.simulation.groups.members import GROUP, find_coordinator
-from tests.simulation.share.history import Said, ShareHistory
+from tests.simulation.share.history import Acknowledgement, ShareHistory
 
 from odradek.groups.share.partition import AcknowledgeType
 from odradek.model.errors import ErrorCode
@@ -57,26 +57,19 @@ class ShareMember:
         self._session_epoch = 0
         self._assigned: set[int] = set()
         self._last_assigned: set[int] = set()
-        self._said: list[Said] = []
+        self._said: list[Acknowledgement] = []
         """What it will say of records that it has."""
 
     async def run(self, is_calm: Callable[[], bool], is_over: Callable[[], bool]) -> None:
         await asyncio.sleep(self._rng.choice((0.0, self._rng.uniform(0, 3))))
-        while not is_over():
-            try:
-                client = await self._context.connect()
-            except OSError:
-                await self._context.pause()
-                continue
-            try:
-                self._end_session()
-                await find_coordinator(client)
-                while not is_over():
-                    await self._step(client, is_calm)
-            except (OSError, RefusedError):
-                await self._context.pause()
-            finally:
-                client.close()
+
+        async def session(client: WireClient) -> None:
+            self._end_session()
+            await find_coordinator(client)
+            while not is_over():
+                await self._step(client, is_calm)
+
+        await self._context.stay_connected(session, is_over)
 
     async def _step(self, client: WireClient, is_calm: Callable[[], bool]) -> None:
         rng = self._rng
@@ -153,7 +146,7 @@ class ShareMember:
             last = min(first + self._rng.randrange(4), got.last_offset)
             kind = self._decision(is_calm=is_calm)
             if kind is not None:
-                self._said.append(Said(partition, first, last, kind))
+                self._said.append(Acknowledgement(partition, first, last, kind))
             first = last + 1
 
     def _decision(self, *, is_calm: bool) -> AcknowledgeType | None:
@@ -164,7 +157,7 @@ class ShareMember:
             (AcknowledgeType.ACCEPT, AcknowledgeType.RELEASE, AcknowledgeType.REJECT, None), (60, 22, 6, 12)
         )[0]
 
-    def _fetch_request(self, said: list[Said]) -> fetching.ShareFetchRequest:
+    def _fetch_request(self, said: list[Acknowledgement]) -> fetching.ShareFetchRequest:
         topic_id = self._context.topic_ids[self._topic]
         wanted = sorted(self._assigned | {text.partition for text in said})
         gone = sorted(self._last_assigned - self._assigned)
@@ -239,12 +232,12 @@ class ShareMember:
             for data in topic.partitions:
                 self._hear(said, data.partition_index, data.error_code)
 
-    def _taken(self) -> list[Said]:
+    def _taken(self) -> list[Acknowledgement]:
         """What is to be said, ascending and once."""
         said, self._said = sorted(self._said), []
         return said
 
-    def _hear(self, said: list[Said], partition: int, code: int) -> None:
+    def _hear(self, said: list[Acknowledgement], partition: int, code: int) -> None:
         error = ErrorCode.of(code)
         if error is ErrorCode.NONE:
             for text in said:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from random import Random
 from uuid import UUID
 
-from tests.simulation.ledger import Found, found_in
+from tests.simulation.ledger import ReadRecord, found_in
 
 from odradek.config.topic import LogConfig
 from odradek.model.errors import ErrorCode, KafkaError
@@ -76,15 +76,15 @@ class Store:
         self._directories.close()
 
 
-def read_found(log: Log, offset: int, end_offset: int, max_bytes: int) -> list[Found]:
+def read_found(log: Log, offset: int, end_offset: int, max_bytes: int) -> list[ReadRecord]:
     """One read, as records from `offset` on."""
     fetched = log.read(offset, max_bytes, end_offset=end_offset, at_least_one=True)
     return found_in(fetched.records, offset)
 
 
-def read_all(log: Log, max_bytes: int = 1 << 20) -> list[Found]:
+def read_all(log: Log, max_bytes: int = 1 << 20) -> list[ReadRecord]:
     """Everything from the log's start to its end."""
-    records: list[Found] = []
+    records: list[ReadRecord] = []
     offset = log.start_offset
     while offset < log.end_offset:
         piece = read_found(log, offset, log.end_offset, max_bytes)
@@ -95,7 +95,7 @@ def read_all(log: Log, max_bytes: int = 1 << 20) -> list[Found]:
     return records
 
 
-def check_lookups(log: Log, results: Sequence[Found], rng: Random) -> None:
+def check_lookups(log: Log, results: Sequence[ReadRecord], rng: Random) -> None:
     """What the log answers about times and single offsets, against `found`, which is all that it holds."""
     for wanted in rng.sample(results, min(len(results), 4)):
         time = wanted.timestamp + rng.choice((-1, 0, 1))

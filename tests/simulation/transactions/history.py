@@ -34,7 +34,7 @@ class SentTransaction:
     fate: Fate = Fate.OPEN
 
 
-class Seen(NamedTuple):
+class CommittedRecord(NamedTuple):
     """A committed record that a reader got."""
 
     offset: int
@@ -79,7 +79,7 @@ class TransactionHistory:
 
     # -- what readers tell
 
-    def observe(self, partition: TopicPartition, results: list[Seen]) -> None:
+    def observe(self, partition: TopicPartition, results: list[CommittedRecord]) -> None:
         """A reader of committed records got these."""
         known = self._seen.setdefault(partition, {})
         for offset, value in results:
@@ -93,7 +93,7 @@ class TransactionHistory:
             if before != value:
                 raise ViolationError(f"unstable: {partition} at {offset} had {before!r}, now {value!r}")
 
-    def check(self, contents: dict[TopicPartition, list[Seen]]) -> None:
+    def check(self, contents: dict[TopicPartition, list[CommittedRecord]]) -> None:
         """`contents` is all that readers of committed records get now; nothing is under way any more."""
         places: dict[bytes, list[tuple[TopicPartition, int]]] = {}
         for partition, results in contents.items():

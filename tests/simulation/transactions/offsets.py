@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from tests.simulation.broker.clients import ClientContext, RefusedError
-from tests.simulation.transactions.history import Seen, SentTransaction
+from tests.simulation.transactions.history import CommittedRecord, SentTransaction
 
 from odradek.model.errors import ErrorCode
 from odradek.model.ids import TopicPartition
@@ -100,7 +100,7 @@ class OffsetsReader:
         self._transactions = transactions
         self._topic = topic
 
-    async def read_all(self, seconds_max: float) -> list[Seen]:
+    async def read_all(self, seconds_max: float) -> list[CommittedRecord]:
         """Those that count, by the number of their transaction. ViolationError when one stays undecided."""
         end_s = asyncio.get_running_loop().time() + seconds_max
         while True:
@@ -115,12 +115,12 @@ class OffsetsReader:
                     raise ViolationError(f"stuck: offsets stay undecided ({error})") from None
             await self._context.pause()
 
-    async def _read(self, client: WireClient) -> list[Seen]:
+    async def _read(self, client: WireClient) -> list[CommittedRecord]:
         results = []
         for number, named in enumerate(self._transactions):
             value = offsets_of(named.name)
             if value in named.records and await self._is_committed(client, named.name):
-                results.append(Seen(number, value))
+                results.append(CommittedRecord(number, value))
         return results
 
     async def _is_committed(self, client: WireClient, name: str) -> bool:

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from tests.simulation.broker.clients import ClientContext, RefusedError
 from tests.simulation.transactions.clients import check
-from tests.simulation.transactions.history import Seen, TransactionHistory
+from tests.simulation.transactions.history import CommittedRecord, TransactionHistory
 
 from odradek.model.errors import ErrorCode
 from odradek.model.ids import TopicPartition
@@ -53,7 +53,7 @@ class CommittedReader:
             except (OSError, RefusedError):
                 await self._context.pause()
 
-    async def read_all(self, seconds_max: float) -> list[Seen]:
+    async def read_all(self, seconds_max: float) -> list[CommittedRecord]:
         """Everything, once no transaction is open any more; ViolationError when that never comes."""
         end_s = asyncio.get_running_loop().time() + seconds_max
         while True:
@@ -73,8 +73,8 @@ class CommittedReader:
                 )
             await self._context.pause()
 
-    async def _read(self, client: WireClient) -> tuple[list[Seen], bool]:
-        records: list[Seen] = []
+    async def _read(self, client: WireClient) -> tuple[list[CommittedRecord], bool]:
+        records: list[CommittedRecord] = []
         offset = 0
         while True:
             piece, following, high_watermark = await self._fetch(client, offset)
@@ -83,7 +83,7 @@ class CommittedReader:
                 return records, offset == high_watermark
             offset = following
 
-    async def _fetch(self, client: WireClient, offset: int) -> tuple[list[Seen], int, int]:
+    async def _fetch(self, client: WireClient, offset: int) -> tuple[list[CommittedRecord], int, int]:
         """(What was found, where to go on, the high watermark)."""
         wanted = FetchPartition(
             partition=self._partition.partition,
@@ -110,7 +110,7 @@ class CommittedReader:
             for transaction in data.aborted_transactions or ()
         ]
         records = [
-            Seen(record.offset, record.value or b"")
+            CommittedRecord(record.offset, record.value or b"")
             for header, batch in data_batches(batches, aborted=aborted)
             for record in decode_batch(batch, header, from_offset=offset)
         ]

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from random import Random
 
-from tests.simulation.ledger import Found, Ledger, Sent, decoded
+from tests.simulation.ledger import Ledger, ReadRecord, SentRecord, decoded
 from tests.simulation.record_source import Batch
 
 from odradek.records import BatchBuilder, data_batches, split_batches
@@ -106,7 +106,7 @@ class TransactionSource:
         """As the producer sends it."""
         builder = BatchBuilder()
         for number, value in enumerate(batch.values, batch.first):
-            self.ledger.send(value, Sent(self.name, number, is_idempotent=True))
+            self.ledger.send(value, SentRecord(self.name, number, is_idempotent=True))
             builder.append(now_ms + self.rng.randint(-50, 50), b"key", value, ())
         return builder.build(
             producer_id=self.producer_id,
@@ -158,7 +158,7 @@ class TransactionSource:
             self.coordinator_epoch += 1
 
 
-def read_committed(log: Log, offset: int, end_offset: int, max_bytes: int) -> tuple[list[Found], int]:
+def read_committed(log: Log, offset: int, end_offset: int, max_bytes: int) -> tuple[list[ReadRecord], int]:
     """One read as a consumer of committed records makes it: what it hands on, and where it goes on."""
     fetched = log.read(offset, max_bytes, end_offset=end_offset, at_least_one=True)
     aborted = log.aborted_transactions(offset, fetched.next_offset)
@@ -167,7 +167,7 @@ def read_committed(log: Log, offset: int, end_offset: int, max_bytes: int) -> tu
 
 
 def check_committed(
-    partition: Partition, sources: Iterable[TransactionSource], results: Sequence[Found]
+    partition: Partition, sources: Iterable[TransactionSource], results: Sequence[ReadRecord]
 ) -> None:
     """`found` was read as committed: every transaction in it must be, durably."""
     for source in sources:

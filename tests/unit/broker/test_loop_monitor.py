@@ -4,8 +4,8 @@ import logging
 
 import pytest
 
-from odradek.broker.loop_monitor import HeldLoopLog
-from odradek.runtime.real_loop_watch import LoopHeld
+from odradek.broker.loop_monitor import LoopStallLog
+from odradek.runtime.real_loop_watch import LoopStall
 
 
 class Clock:
@@ -21,9 +21,9 @@ def listen(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(logging.getLogger("odradek"), "propagate", True)
 
 
-def held(**changes: object) -> LoopHeld:
+def held(**changes: object) -> LoopStall:
     values = {"seconds": 0.25, "cpu_seconds": 0.2, "stack": ("outer (a.py:1)", "inner (b.py:2)")} | changes
-    return LoopHeld(**values)  # type: ignore[arg-type]
+    return LoopStall(**values)  # type: ignore[arg-type]
 
 
 def test_one_event_says_how_long_and_where_and_the_next_how_many_were_left_out(
@@ -31,7 +31,7 @@ def test_one_event_says_how_long_and_where_and_the_next_how_many_were_left_out(
 ) -> None:
     listen(monkeypatch)
     clock = Clock()
-    report = HeldLoopLog(clock.now)
+    report = LoopStallLog(clock.now)
     for clock.seconds in (0.0, 1.0, 2.0, 20.0):
         report(held())
     values = [record.odradek_values for record in caplog.records]  # type: ignore[attr-defined]
@@ -45,7 +45,7 @@ def test_each_event_has_the_totals_of_all_reported_or_not(
 ) -> None:
     listen(monkeypatch)
     clock = Clock()
-    report = HeldLoopLog(clock.now)
+    report = LoopStallLog(clock.now)
     for clock.seconds, seconds in ((0.0, 0.25), (1.0, 0.5), (20.0, 0.125)):
         report(held(seconds=seconds))
     values = [record.odradek_values for record in caplog.records]  # type: ignore[attr-defined]
@@ -59,7 +59,7 @@ def test_one_that_goes_on_is_reported_at_once(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     listen(monkeypatch)
-    report = HeldLoopLog(Clock().now)
+    report = LoopStallLog(Clock().now)
     report(held())
     report(held(seconds=6.0, cpu_seconds=None, is_over=False))
     assert len(caplog.records) == 2

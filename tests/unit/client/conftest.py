@@ -86,7 +86,7 @@ SILENCE = object()
 
 
 @dataclass(slots=True)
-class Asked:
+class ReceivedRequest:
     """One request that the scripted broker got."""
 
     name: str
@@ -97,13 +97,13 @@ class Asked:
 
 @dataclass
 class ScriptedBroker:
-    """One broker on a port of its own. `on[name]` answers requests of that API: called with an `Asked`, it returns a
+    """One broker on a port of its own. `on[name]` answers requests of that API: called with an `ReceivedRequest`, it returns a
     response, HANG_UP or SILENCE; scripts in `once[name]` go first, one for each request."""
 
     port: int = 0
-    asked: list[Asked] = field(default_factory=list)
-    on: dict[str, Callable[[Asked], Any]] = field(default_factory=dict)
-    once: dict[str, list[Callable[[Asked], Any]]] = field(default_factory=lambda: defaultdict(list))
+    asked: list[ReceivedRequest] = field(default_factory=list)
+    on: dict[str, Callable[[ReceivedRequest], Any]] = field(default_factory=dict)
+    once: dict[str, list[Callable[[ReceivedRequest], Any]]] = field(default_factory=lambda: defaultdict(list))
     topics: dict[str, int] = field(default_factory=lambda: {"t": 1})
     versions: dict[str, tuple[int, int]] = field(default_factory=dict)
     """What ApiVersions offers in place of everything."""
@@ -141,7 +141,7 @@ class ScriptedBroker:
         header, position = decode_request_header(frame)
         api = api_by_key(header.api_key)
         message, _ = decode(api.request, header.api_version, frame, position)
-        asked = Asked(api.name, header.api_version, message, connection)
+        asked = ReceivedRequest(api.name, header.api_version, message, connection)
         self.asked.append(asked)
         script = self.once[api.name].pop(0) if self.once[api.name] else self.on.get(api.name)
         response = script(asked) if script is not None else getattr(self, f"answer_{api.name}")(asked)
@@ -151,7 +151,7 @@ class ScriptedBroker:
             writer.writelines(encode_response(api.key, header.api_version, header.correlation_id, response))
         return True
 
-    def answer_ApiVersions(self, asked: Asked) -> Any:  # noqa: N802 - an API's name
+    def answer_ApiVersions(self, asked: ReceivedRequest) -> Any:  # noqa: N802 - an API's name
         from odradek.protocol import APIS
 
         offered = self.versions or {api.name: (api.versions.min, api.versions.max) for api in APIS.values()}
@@ -165,7 +165,7 @@ class ScriptedBroker:
             ]
         )
 
-    def answer_Metadata(self, asked: Asked) -> MetadataResponse:  # noqa: N802 - an API's name
+    def answer_Metadata(self, asked: ReceivedRequest) -> MetadataResponse:  # noqa: N802 - an API's name
         wanted = (
             self.topics if asked.message.topics is None else [topic.name for topic in asked.message.topics]
         )
@@ -196,13 +196,13 @@ class ScriptedBroker:
             ],
         )
 
-    def answer_InitProducerId(self, asked: Asked) -> InitProducerIdResponse:  # noqa: N802 - an API's name
+    def answer_InitProducerId(self, asked: ReceivedRequest) -> InitProducerIdResponse:  # noqa: N802 - an API's name
         return InitProducerIdResponse(producer_id=40, producer_epoch=0)
 
-    def answer_Produce(self, asked: Asked) -> Any:  # noqa: N802 - an API's name
+    def answer_Produce(self, asked: ReceivedRequest) -> Any:  # noqa: N802 - an API's name
         return self.produced(asked)
 
-    def produced(self, asked: Asked, code: int = 0, message: str | None = None) -> Any:
+    def produced(self, asked: ReceivedRequest, code: int = 0, message: str | None = None) -> Any:
         """The same answer for every partition of a request."""
         if asked.message.acks == 0:
             return SILENCE

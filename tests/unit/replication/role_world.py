@@ -49,7 +49,7 @@ def batches(
     return split_batches(built)
 
 
-class Seen:
+class RecordingWatcher:
     def __init__(self) -> None:
         self.marks: list[int] = []
         self.appended_bytes = 0

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import pytest
-from tests.unit.replication.role_world import ME, THREE, TWO, Seen, World, batches, code_of, image
+from tests.unit.replication.role_world import ME, THREE, TWO, RecordingWatcher, World, batches, code_of, image
 
 from odradek.cluster.image import NO_LEADER
 from odradek.model.errors import ErrorCode, KafkaError
@@ -34,7 +34,7 @@ async def test_a_followers_high_watermark_is_the_leaders_as_far_as_its_own_disk_
     world: World,
 ) -> None:
     world.follow()
-    seen = Seen()
+    seen = RecordingWatcher()
     world.partition.watch(seen)
     world.take(5)
     world.partition.follower().learned(3, 0)
@@ -179,7 +179,7 @@ async def test_the_last_stable_offset_is_right_after_a_transaction_was_cut_off(w
     world.flush()
     world.partition.follower().learned(5, 0)
     assert world.partition.last_stable_offset == 5
-    seen = Seen()
+    seen = RecordingWatcher()
     world.partition.watch(seen, committed_only=True)
     world.take(1, offset=5)
     world.flush()

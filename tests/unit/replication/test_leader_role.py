@@ -3,7 +3,17 @@
 from pathlib import Path
 
 import pytest
-from tests.unit.replication.role_world import ME, NOW_MS, THREE, TWO, Seen, World, batches, code_of, image
+from tests.unit.replication.role_world import (
+    ME,
+    NOW_MS,
+    THREE,
+    TWO,
+    RecordingWatcher,
+    World,
+    batches,
+    code_of,
+    image,
+)
 
 from odradek.model.errors import ErrorCode, KafkaError
 from odradek.model.ids import BrokerId, LeaderEpoch
@@ -50,7 +60,7 @@ async def test_who_waits_under_one_leader_epoch_is_not_answered_under_the_next(
 ) -> None:
     world.lead(ME, TWO)
     future = world.partition.leader().acknowledgement(world.append())
-    seen = Seen()
+    seen = RecordingWatcher()
     world.partition.watch(seen)
     assert future is not None
     job = world.begin_flush()
@@ -232,7 +242,7 @@ async def test_records_are_deleted_once_the_followers_have_deleted_them(world: W
 
 async def test_a_followers_fetch_hears_of_appends_before_they_are_durable(world: World) -> None:
     world.lead(ME, TWO)
-    seen = Seen()
+    seen = RecordingWatcher()
     world.partition.watch_end(seen)
     world.append(2)
     assert seen.appended_bytes == world.log.size_bytes

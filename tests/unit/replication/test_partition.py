@@ -47,7 +47,7 @@ class HeldOffload:
             await asyncio.sleep(0)
 
 
-class Seen:
+class RecordingWatcher:
     """A watcher that remembers the high watermarks that it heard."""
 
     def __init__(self) -> None:
@@ -146,7 +146,7 @@ async def test_without_flush_before_ack_the_high_watermark_is_the_end_of_the_log
 
 
 async def test_watchers_hear_of_every_move_and_of_the_end(world: World) -> None:
-    seen = Seen()
+    seen = RecordingWatcher()
     world.partition.watch(seen)
     world.append(2)
     assert seen.marks == []
@@ -216,7 +216,7 @@ async def test_a_request_of_another_leader_epoch_is_fenced(world: World, epoch: 
 
 
 async def test_watchers_hear_of_bytes_when_they_can_be_read_and_not_before(world: World) -> None:
-    early = Seen()
+    early = RecordingWatcher()
     world.partition.watch(early)
     world.append()
     for _ in range(3):
@@ -225,7 +225,7 @@ async def test_watchers_hear_of_bytes_when_they_can_be_read_and_not_before(world
     world.append()  # its flush is the next one
     await world.offload.release()
     assert (early.marks, early.added_bytes) == ([1], first_bytes)
-    late = Seen()
+    late = RecordingWatcher()
     world.partition.watch(late)
     await world.offload.release()
     assert (late.marks, late.added_bytes) == ([2], world.log.size_bytes - first_bytes)
@@ -244,7 +244,7 @@ class Failing:
 async def test_a_watcher_that_fails_harms_neither_the_flusher_nor_the_others(world: World) -> None:
     reported: list[dict[str, Any]] = []
     asyncio.get_running_loop().set_exception_handler(lambda _, context: reported.append(context))
-    seen = Seen()
+    seen = RecordingWatcher()
     world.partition.watch(Failing())
     world.partition.watch(seen)
     world.append()
@@ -322,7 +322,7 @@ async def test_the_last_stable_offset_waits_for_the_marker_to_be_durable(world: 
 async def test_waiters_for_committed_records_hear_when_they_are_and_of_how_many_bytes(
     world: World,
 ) -> None:
-    committed, everything = Seen(), Seen()
+    committed, everything = RecordingWatcher(), RecordingWatcher()
     transact(world, 7)
     first_bytes = world.log.size_bytes
     await world.offload.release()
@@ -346,7 +346,7 @@ async def test_waiters_for_committed_records_hear_when_they_are_and_of_how_many_
 
 
 async def test_who_waits_for_committed_records_hears_of_the_partitions_end(world: World) -> None:
-    committed = Seen()
+    committed = RecordingWatcher()
     transact(world, 7)
     world.partition.watch(committed, committed_only=True)
     world.partition.retire(KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "gone"))

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
-from odradek.runtime.real_loop_watch import IDLE_PAUSE_S, HeldCounts, LoopHeld, LoopWatch
+from odradek.runtime.real_loop_watch import IDLE_PAUSE_S, LoopStall, LoopStallCounts, LoopWatch
 
 LIMIT_S = 0.05
 
@@ -18,7 +18,7 @@ def compute_for(seconds: float) -> None:
         sum(range(1000))
 
 
-async def next_one(held: list[LoopHeld]) -> LoopHeld:
+async def next_one(held: list[LoopStall]) -> LoopStall:
     async with asyncio.timeout(30):
         while not held:
             await asyncio.sleep(0.01)
@@ -26,7 +26,7 @@ async def next_one(held: list[LoopHeld]) -> LoopHeld:
 
 
 async def test_a_callback_that_holds_the_loop_is_reported_once_with_where_it_was() -> None:
-    held: list[LoopHeld] = []
+    held: list[LoopStall] = []
     watch = LoopWatch(LIMIT_S, held.append)
     try:
         await asyncio.sleep(LIMIT_S)
@@ -44,7 +44,7 @@ async def test_a_callback_that_holds_the_loop_is_reported_once_with_where_it_was
 
 
 async def test_waiting_is_distinguished_from_computing() -> None:
-    held: list[LoopHeld] = []
+    held: list[LoopStall] = []
     watch = LoopWatch(LIMIT_S, held.append)
     try:
         await asyncio.sleep(0)
@@ -84,7 +84,7 @@ async def test_a_loop_that_does_nothing_is_looked_at_seldom_and_closely_again_on
 
 
 async def test_nothing_is_looked_at_after_the_end() -> None:
-    held: list[LoopHeld] = []
+    held: list[LoopStall] = []
     watch = LoopWatch(LIMIT_S, held.append)
     watch.close()
     watch.close()
@@ -94,7 +94,7 @@ async def test_nothing_is_looked_at_after_the_end() -> None:
 
 
 def test_holds_are_counted_by_how_long_they_were() -> None:
-    counts = HeldCounts()
+    counts = LoopStallCounts()
     for seconds in (0.11, 0.2, 0.3, 7.0, 60.0):
         counts.add(seconds)
     assert (counts.count, counts.seconds_max) == (5, 60.0)

@@ -6,7 +6,7 @@ from itertools import pairwise
 
 import pytest
 
-from odradek.runtime.turns import Begun, Turns, in_one_go, slices
+from odradek.runtime.turns import StartedCoroutine, Turns, in_one_go, slices
 from odradek.testing.sim import SimLoop, stream
 
 
@@ -117,7 +117,7 @@ async def test_what_was_begun_outside_a_task_goes_on_in_one() -> None:
 
     coroutine = work()
     wanted = coroutine.send(None)
-    task = asyncio.ensure_future(_awaited(Begun(coroutine, wanted)))
+    task = asyncio.ensure_future(_awaited(StartedCoroutine(coroutine, wanted)))
     asyncio.get_running_loop().call_soon(future.set_result, 41)
     assert await task == 42
 
@@ -125,7 +125,7 @@ async def test_what_was_begun_outside_a_task_goes_on_in_one() -> None:
 async def test_a_cancellation_reaches_what_was_begun_outside_a_task() -> None:
     future: asyncio.Future[int] = asyncio.get_running_loop().create_future()
     coroutine = _awaited(future)
-    task = asyncio.ensure_future(_awaited(Begun(coroutine, coroutine.send(None))))
+    task = asyncio.ensure_future(_awaited(StartedCoroutine(coroutine, coroutine.send(None))))
     await asyncio.sleep(0)
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
@@ -133,7 +133,7 @@ async def test_a_cancellation_reaches_what_was_begun_outside_a_task() -> None:
     assert future.cancelled()
 
 
-async def _awaited(element: "asyncio.Future[int] | Begun[int]") -> int:
+async def _awaited(element: "asyncio.Future[int] | StartedCoroutine[int]") -> int:
     return await element
 
 

@@ -51,7 +51,7 @@ def layout_of(table: ArchiveTable, file_bytes: int) -> FileLayout:
 
 
 @dataclass(slots=True, kw_only=True)
-class _Seen:
+class _FileStatistics:
     """What the rows of a file have shown so far."""
 
     row_count: int = 0
@@ -86,7 +86,7 @@ class OpenDataFile:
         self._relative = relative
         self._values = values
         self._layout = layout
-        self._seen = _Seen()
+        self._seen = _FileStatistics()
         self._pending: list[pa.RecordBatch] = []
         self.pending_bytes = 0
         path = f"{root}/{relative}"

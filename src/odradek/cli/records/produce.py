@@ -143,7 +143,7 @@ def produce(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Sent:
+class ProduceSummary:
     """What was acknowledged."""
 
     record_count: int
@@ -166,7 +166,9 @@ class NotDeliveredError(OdradekError):
     """A record was refused or got lost; the message names its line."""
 
 
-def send_all(settings: Mapping[str, object], topic: str, records: Iterable[tuple[int, InputRecord]]) -> Sent:
+def send_all(
+    settings: Mapping[str, object], topic: str, records: Iterable[tuple[int, InputRecord]]
+) -> ProduceSummary:
     """Send records and wait until all of them are acknowledged. NotDeliveredError for the first that is not."""
     started_at = time.monotonic()
     waiting: deque[tuple[int, Delivery]] = deque()
@@ -186,7 +188,9 @@ def send_all(settings: Mapping[str, object], topic: str, records: Iterable[tuple
             producer.flush()
         while waiting:
             _settle(*waiting.popleft())
-    return Sent(record_count=record_count, byte_count=byte_count, seconds=time.monotonic() - started_at)
+    return ProduceSummary(
+        record_count=record_count, byte_count=byte_count, seconds=time.monotonic() - started_at
+    )
 
 
 @contextmanager
