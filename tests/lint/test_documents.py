@@ -1,4 +1,4 @@
-"""Files that the documents name are there."""
+"""Files that the documents name, and link to, are there; so are the files and decisions that the code names."""
 
 from __future__ import annotations
 
@@ -13,6 +13,12 @@ ROOT: Final = Path(__file__).parent.parent.parent
 _NAMED: Final = re.compile(r"`([\w./-]+\.py)`")
 _OF_USERS: Final = {"my_pipeline.py", "setup.py"}
 """Names that stand for something of the reader's."""
+_LINK: Final = re.compile(r"\[[^\]\n]*\]\(([^)\s]+)\)")
+_CODE: Final = re.compile(r"```.*?```|`[^`\n]*`", re.DOTALL)
+_PATH: Final = re.compile(r"`((?:src|tests|docs|tools|benchmarks|examples|requirements)/[\w./-]*)`")
+_MADE: Final = "benchmarks/results"
+"""A folder that is not in the repository: what runs leave there."""
+_DECISION: Final = re.compile(r"\b[dD]ecisions? (\d{4})\b")
 
 
 def tracked() -> list[str]:
@@ -35,6 +41,48 @@ def test_files_that_a_document_names_are_there(document: str) -> None:
         and not any(name.endswith(f"/{named.removeprefix('../')}") for name in known)
     ]
     assert not missing, f"{document} names files that are not there: {', '.join(missing)}"
+
+
+def without_code(text: str) -> str:
+    return _CODE.sub("", text)
+
+
+def anchors(text: str) -> set[str]:
+    """Of the headings, as they are shown on the web."""
+    headings = re.findall(r"^#+ +(.*)$", re.sub(r"```.*?```", "", text, flags=re.DOTALL), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+@pytest.mark.parametrize("document", DOCUMENTS)
+def test_links_lead_somewhere(document: str) -> None:
+    text = (ROOT / document).read_text(encoding="utf-8")
+    broken = []
+    for link in _LINK.findall(without_code(text)):
+        path, _, anchor = link.partition("#")
+        target = (ROOT / document).parent / path if path else ROOT / document
+        if re.match(r"[a-z]+:", link):
+            continue
+        if not target.exists() or (
+            anchor and target.suffix == ".md" and anchor not in anchors(target.read_text(encoding="utf-8"))
+        ):
+            broken.append(link)
+    assert not broken, f"{document} has links that lead nowhere: {', '.join(broken)}"
+
+
+def test_paths_and_decisions_that_are_named_are_there() -> None:
+    folders = {parent.as_posix() for name in FILES for parent in Path(name).parents}
+    decisions = {Path(name).name[:4] for name in FILES if name.startswith("docs/decisions/")}
+    missing = []
+    for name in FILES:
+        if not name.endswith((".md", ".py")) or name == "CHANGELOG.md":
+            continue
+        text = (ROOT / name).read_text(encoding="utf-8")
+        paths = [path.rstrip("/") for path in _PATH.findall(text) if not path.startswith(_MADE)]
+        missing += [f"{name}: {path}" for path in paths if path not in folders and path not in FILES]
+        missing += [
+            f"{name}: decision {number}" for number in _DECISION.findall(text) if number not in decisions
+        ]
+    assert not missing, "\n".join(missing)
 
 
 @pytest.mark.parametrize(

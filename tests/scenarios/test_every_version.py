@@ -89,10 +89,8 @@ ELSEWHERE = {
     "AlterShareGroupOffsets",
     "DeleteShareGroupOffsets",
 }
-"""They need a login (`tests/security/test_logins.py`), a group, or a transaction: `test_groups.py`, `test_consumer_groups.py`,
-`test_offsets_of_groups.py`,
-`test_offsets_in_transactions.py`, `test_cluster_administration.py`, `test_log_dirs.py` and `test_share_groups.py` ask for
-each of their versions."""
+"""They need a login (`tests/security/test_logins.py`), a group, a transaction, or more than one broker: the tests in `groups/`,
+`transactions/`, `administration/` and `cluster/` ask for each of their versions."""
 
 
 def versions() -> Iterator[tuple[str, int]]:

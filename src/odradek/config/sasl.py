@@ -55,7 +55,7 @@ class SaslConfig(Section):
         "The first part of brokers' Kerberos principals: kafka of kafka/host@REALM.")
     kerberos_principal_to_local_rules: List = setting(default=("DEFAULT",), dynamic=PER_BROKER, as_started=True, meaning=
         "From a Kerberos principal to a user's name. DEFAULT: of ann@REALM, ann, for those of our own realm; "
-        "RULE:[1:$1@$0](.*@OTHER)s/@.*// for those of others. The first rule that fits decides.")
+        "`RULE:[1:$1@$0](.*@OTHER)s/@.*//` for those of others. The first rule that fits decides.")
     plain_without_tls_enable: Boolean = setting("odradek.sasl.plain.without.tls.enable", default=False, importance=LOW, meaning=
         "Odradek's own: whether a listener without TLS may have PLAIN, whose passwords anyone on the way can read.")
     scram_first_users: Password | None = setting("odradek.scram.first.users", default=None, meaning=
