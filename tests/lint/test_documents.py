@@ -133,6 +133,18 @@ def test_a_room_has_a_guide(room: str) -> None:
     assert f"{room}/README.md" in GUIDES
 
 
+@pytest.mark.parametrize(
+    "guide",
+    [name for name in DOCUMENTS if re.match(r"(tests|benchmarks|examples|tools)/(.*/)?README\.md$", name)],
+)
+def test_a_guide_names_the_folders_beside_it(guide: str) -> None:
+    folder = f"{Path(guide).parent}/"
+    beside = {Path(name.removeprefix(folder)).parts[0] for name in FILES if name.startswith(folder)}
+    folders = {name for name in beside if (ROOT / folder / name).is_dir()}
+    unnamed = sorted(folders - set(re.findall(r"[\w.-]+", (ROOT / guide).read_text(encoding="utf-8"))))
+    assert not unnamed, f"{guide} says nothing of {', '.join(unnamed)}"
+
+
 @pytest.mark.parametrize("guide", GUIDES)
 def test_a_guide_names_what_is_beside_it(guide: str) -> None:
     folder = f"{Path(guide).parent}/"
