@@ -49,6 +49,27 @@ def started_on(copy: Path, original: BrokerProcess) -> BrokerProcess:
     return broker
 
 
+def acknowledge_until_all_are_down(cluster: Cluster, stop: str) -> Acknowledged:
+    """Two brokers die, and the last one ends by the signal `stop`. Returns what was acknowledged by all; the last one has
+    acknowledged more."""
+    first, second, last = cluster.brokers
+    create(admin_of(last), "t", partitions=1)
+    before = Acknowledged(cluster.address)
+    before.send("t", 0, 50)
+    before.finish()
+    for broker in (first, second):
+        broker.kill()
+    until(lambda: topic_of(admin_of(last), "t").partitions[0].isrs == [last.node_id])
+    after = Acknowledged(last.address)
+    after.send("t", 50, 50)
+    after.finish()
+    if stop == "TERM":
+        assert last.stop() == 0
+    else:
+        last.kill()
+    return before
+
+
 def values_by_offset(address: str, topic: str, count: int) -> dict[int, bytes]:
     results: dict[int, bytes] = {}
     with Consumer(address) as consumer:
@@ -124,20 +145,7 @@ def test_the_last_replica_in_sync_that_lost_its_records_does_not_lead(
     cluster: Cluster, stop: str, what: str
 ) -> None:
     first, second, last = cluster.brokers
-    create(admin_of(last), "t", partitions=1)
-    before = Acknowledged(cluster.address)
-    before.send("t", 0, 50)
-    before.finish()
-    for broker in (first, second):
-        broker.kill()
-    until(lambda: topic_of(admin_of(last), "t").partitions[0].isrs == [last.node_id])
-    after = Acknowledged(last.address)
-    after.send("t", 50, 50)
-    after.finish()
-    if stop == "TERM":
-        assert last.stop() == 0
-    else:
-        last.kill()
+    by_all = acknowledge_until_all_are_down(cluster, stop)
     shutil.rmtree(last.terms.directory / "t-0" if what == "t-0" else last.terms.directory)
 
     last.start()
@@ -157,7 +165,7 @@ def test_the_last_replica_in_sync_that_lost_its_records_does_not_lead(
     elect_uncleanly(last, "t-0")  # the disk is gone for good: what the others have is kept
 
     until(lambda: topic_of(everyone, "t").partitions[0].leader in (first.node_id, second.node_id))
-    assert read_all(cluster.address, "t", 50) == Counter(before.values)
+    assert read_all(cluster.address, "t", 50) == Counter(by_all.values)
     until(lambda: len(topic_of(everyone, "t").partitions[0].isrs) == 3)
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from tests.interop.cluster.test_lost_disks import (
     NO_LEADER,
+    acknowledge_until_all_are_down,
     admin_of,
     elect_uncleanly,
     started_on,
@@ -70,20 +71,7 @@ def test_a_broker_that_fell_with_the_others_and_was_wiped_is_itself_again_and_ge
 @pytest.mark.parametrize("stop", ["TERM", "KILL"])
 def test_the_last_replica_in_sync_that_lost_its_disk_does_not_lead(cluster: Cluster, stop: str) -> None:
     first, second, last = cluster.brokers
-    create(admin_of(last), "t", partitions=1)
-    before = Acknowledged(cluster.address)
-    before.send("t", 0, 50)
-    before.finish()
-    for broker in (first, second):
-        broker.kill()
-    until(lambda: topic_of(admin_of(last), "t").partitions[0].isrs == [last.node_id])
-    after = Acknowledged(last.address)
-    after.send("t", 50, 50)
-    after.finish()
-    if stop == "TERM":
-        assert last.stop() == 0
-    else:
-        last.kill()
+    by_all = acknowledge_until_all_are_down(cluster, stop)
     shutil.rmtree(last.terms.directory)
 
     for broker in (last, first, second):
@@ -96,7 +84,7 @@ def test_the_last_replica_in_sync_that_lost_its_disk_does_not_lead(cluster: Clus
     assert (partition.leader, partition.isrs) == (NO_LEADER, [last.node_id])
     elect_uncleanly(last, "t-0")
     until(lambda: topic_of(everyone, "t").partitions[0].leader in (first.node_id, second.node_id))
-    assert read_all(cluster.address, "t", 50) == Counter(before.values)
+    assert read_all(cluster.address, "t", 50) == Counter(by_all.values)
 
 
 def test_a_copy_of_a_live_brokers_disk_and_a_second_broker_of_its_id_are_refused(
