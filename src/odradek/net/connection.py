@@ -450,6 +450,11 @@ class Connection(asyncio.BufferedProtocol):
         is_parked = self._handle(frame, share)
         self._shares.end_serving(is_parked=is_parked)
 
+    @property
+    def share_being_served(self) -> Share | None:
+        """Of the request that is handled right now, if it is large. Code that needs the request no longer releases it early."""
+        return self._shares.being_served
+
     def forget_frame(self) -> None:
         """The request that is handled right now does not need its frame while it waits for its answer."""
         self._keeps_frame = False

@@ -10,11 +10,11 @@ class FrameShares:
     """A share follows its frame: it is received, waits in the backlog, and is served."""
 
     __slots__ = (
-        "_being_served",
         "_in_backlog",
         "_is_proven",
         "_owner",
         "_requests",
+        "being_served",
         "is_starved",
         "receiving",
     )
@@ -25,7 +25,7 @@ class FrameShares:
         self.receiving: Share | None = None
         self._in_backlog: Share | None = None
         """There is at most one, for nothing is received behind it."""
-        self._being_served: Share | None = None
+        self.being_served: Share | None = None
         self._is_proven = False
         """The connection has sent a large frame whole."""
         self.is_starved = False
@@ -65,21 +65,21 @@ class FrameShares:
 
     def begin_serving(self, frame_bytes: int) -> Share | None:
         """The share of the frame that is served now, if it is a large one."""
-        self._being_served = None
+        self.being_served = None
         if self._in_backlog is not None and frame_bytes > RECEIVE_BYTES_MAX:
-            self._being_served, self._in_backlog = self._in_backlog, None
-        return self._being_served
+            self.being_served, self._in_backlog = self._in_backlog, None
+        return self.being_served
 
     def end_serving(self, *, is_parked: bool) -> None:
         """A request that waits for its answer keeps its share."""
-        if self._being_served is not None and not is_parked:
-            self._being_served.release()
-        self._being_served = None
+        if self.being_served is not None and not is_parked:
+            self.being_served.release()
+        self.being_served = None
 
     def release_served(self) -> None:
         """The request that is served now does not need its frame any more."""
-        if self._being_served is not None:
-            self._being_served.release()
+        if self.being_served is not None:
+            self.being_served.release()
 
     def release(self) -> None:
         """Give back what is held of frames that are not served."""
