@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from odradek.broker.replicas.maintenance import ReplicaMaintenance
 from odradek.broker.replicas.replica_manager import ReplicaManager
 from odradek.model.errors import ConfigError, ErrorCode, KafkaError
 from odradek.protocol.messages.metadata.metadata import MetadataRequest
@@ -199,13 +200,13 @@ async def test_work_in_the_background_comes_to_its_end_before_what_it_works_on_i
     rounds: list[str] = []
     begun = asyncio.Event()
 
-    async def write(_: ReplicaManager) -> None:
+    async def write(_: ReplicaMaintenance) -> None:
         rounds.append("begun")
         begun.set()
         await asyncio.sleep(0.05)
         rounds.append("ended")
 
-    monkeypatch.setattr(ReplicaManager, "write_checkpoints", write)
+    monkeypatch.setattr(ReplicaMaintenance, "write_checkpoints", write)
     broker = await scene.start(log_flush_offset_checkpoint_interval_ms="1")
     async with asyncio.timeout(20):
         await begun.wait()
@@ -216,11 +217,11 @@ async def test_work_in_the_background_comes_to_its_end_before_what_it_works_on_i
 async def test_background_work_that_fails_is_tried_again(scene: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     failed = asyncio.Semaphore(0)
 
-    async def write(_: ReplicaManager) -> None:
+    async def write(_: ReplicaMaintenance) -> None:
         failed.release()
         raise RuntimeError("a bug")
 
-    monkeypatch.setattr(ReplicaManager, "write_checkpoints", write)
+    monkeypatch.setattr(ReplicaMaintenance, "write_checkpoints", write)
     await scene.start(log_flush_offset_checkpoint_interval_ms="1")
     async with asyncio.timeout(20):
         await failed.acquire()
