@@ -111,6 +111,7 @@ def request_of(name: str, version: int, topic_id: UUID, batch: bytes) -> Any:
         | _of_the_cluster(version)
         | _of_transactions(version)
     )
+    assert name in makers, f"no request of {name}: write one into `_of_data`, ..., or its name into ELSEWHERE"
     return makers[name]()
 
 
@@ -330,7 +331,9 @@ async def test_it_says_what_is_missing(scene: Any, make_batch: Any, name: str) -
         elif name in WITHOUT_TOPIC:
             assert not codes
         else:
-            assert codes, "someone must hear of it"
+            assert codes, (
+                "a topic that is not there is an error; an API without topics goes into WITHOUT_TOPIC"
+            )
             assert codes <= {3, 100}
 
 

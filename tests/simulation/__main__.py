@@ -17,7 +17,7 @@ from typing import Any
 import click
 from tests.simulation.cluster.faults import ClusterFaults
 from tests.simulation.fault_plan import FaultPlan, PlannedFault
-from tests.simulation.kill_rate import measure
+from tests.simulation.kill_rate import measure, measure_one
 from tests.simulation.sweep import (
     SCENARIOS,
     FirstLife,
@@ -51,6 +51,7 @@ _Planned = tuple[str, int, Plan]
 )
 @click.option("--every-point", is_flag=True, help="With --seed: crash at every I/O point of its first life.")
 @click.option("--mutants", is_flag=True, help="Plant every known bug in turn and count the seeds to find it.")
+@click.option("--mutant", help="Plant the known bug of this name and count the seeds to find it.")
 @click.option(
     "--once", is_flag=True, help="Run each seed once, half of them in a second process; every tenth in both."
 )
@@ -74,12 +75,15 @@ def main(
     trace: Path | None,
     every_point: bool,
     mutants: bool,
+    mutant: str | None,
     once: bool,
     smaller: bool,
     part: str | None,
 ) -> None:
     """Run the storage and the broker on simulated time, network and disk, and check what they promised."""
     names = list(SCENARIOS) if scenario == "all" else [scenario]
+    if mutant is not None:
+        sys.exit(measure_one(mutant))
     if mutants:
         sys.exit(_hunt_all(scenario))
     if every_point:

@@ -24,7 +24,7 @@ from tests.simulation.sweep import hunt
 _PROCESSES: Final = 2
 _SEEDS_MAX: Final = 400
 _SHOWN: Final = 100
-_CAUGHT_BY: Final = Path(__file__).with_name("caught_by.json")
+CAUGHT_BY_FILE: Final = Path(__file__).with_name("caught_by.json")
 Progress = Callable[[str, int, int, int], None]
 """The mutant that was hunted, the seeds that it took, how many are done, of how many."""
 
@@ -49,7 +49,7 @@ class Outcome(NamedTuple):
 
 def caught_by() -> dict[str, int]:
     """The seed that found each planted bug when all were hunted last."""
-    known: dict[str, int] = json.loads(_CAUGHT_BY.read_text())
+    known: dict[str, int] = json.loads(CAUGHT_BY_FILE.read_text())
     return known
 
 
@@ -60,7 +60,7 @@ def note_seeds(outcomes: Iterable[Outcome]) -> None:
     }
     names = {mutant.name for mutant in BANK}
     known = {name: seed for name, seed in caught_by().items() if name in names}
-    _CAUGHT_BY.write_text(json.dumps(known | seeds_to_kill, indent=1, sort_keys=True) + "\n")
+    CAUGHT_BY_FILE.write_text(json.dumps(known | seeds_to_kill, indent=1, sort_keys=True) + "\n")
 
 
 def hunted(name: str) -> Outcome:
@@ -84,6 +84,19 @@ def measure(scenario: str, progress: Progress) -> int:
     note_seeds(outcomes)
     _report(bank, {named.name: named for named in outcomes}, time.perf_counter() - started_s)
     return 0 if all(outcome.failure is not None for outcome in outcomes) else 1
+
+
+def measure_one(name: str) -> int:
+    """Hunt the planted bug of this name, and print the outcome; 0 when it was found."""
+    if all(mutant.name != name for mutant in BANK):
+        reasons = [f"it is not hunted: {reason}" for mutant, reason in ASIDE if mutant.name == name]
+        reason = reasons[0] if reasons else "is its file imported in tests/simulation/bank.py?"
+        raise click.ClickException(f"the bank has no planted bug {name}: {reason}")
+    outcome = hunted(name)
+    note_seeds([outcome])
+    seeds = f"{name}, {outcome.scenario}, {outcome.seeds_tried} seeds, {outcome.cpu_s:.0f} s of CPU: "
+    click.echo(seeds + (outcome.failure or "NOT CAUGHT"))
+    return 0 if outcome.failure is not None else 1
 
 
 def _report(bank: Sequence[Mutant], outcomes: dict[str, Outcome], seconds: float) -> None:

@@ -10,7 +10,7 @@ from tests.simulation.cluster import controller_mutants
 from tests.simulation.cluster import mutants as cluster_mutants
 from tests.simulation.kill_rate import caught_by
 from tests.simulation.mutant import ASIDE
-from tests.simulation.sweep import hunt
+from tests.simulation.sweep import SCENARIOS, hunt
 
 from odradek.testing import guarded_disk
 
@@ -62,6 +62,7 @@ CAUGHT_BY = caught_by()
 @pytest.mark.parametrize("mutant", [*BANK, *(mutant for mutant, _ in ASIDE)], ids=lambda mutant: mutant.name)
 def test_a_planted_bug_is_about_code_that_is_there(mutant: Mutant) -> None:
     """Also those that only `make sim` hunts: what was renamed shows here."""
+    assert mutant.scenario in SCENARIOS
     with mutant.planted():
         assert mutant.mistake
 
