@@ -23,7 +23,7 @@ from tests.interop.proxy import Proxy
 
 from odradek.broker.handlers import Handlers
 from odradek.client import Admin, NewTopic
-from odradek.protocol import APIS
+from odradek.protocol import APIS, Api
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "compatibility.md"
 SECONDS_MAX = 120
@@ -157,17 +157,21 @@ def page(seen: list[ClientVersions]) -> str:
     ]
     handlers = Handlers()
     rows = []
-    for key in sorted(handlers):
+    for key in sorted(key for key in handlers if not APIS[key].internal):
         api = APIS[key]
         cells = [_range(seen_client.versions.get(key, set())) for seen_client in seen]
         served = f"{api.versions.min}–{api.latest_stable}"
         rows.append(f"| {key} | {api.name} | {served} | " + " | ".join(cells) + " |")
-    missing = [api for key, api in sorted(APIS.items()) if key not in handlers]
-    tail = [
-        "",
-        "Declared, not served: " + ", ".join(f"{record.name} ({record.key})" for record in missing) + ".",
-    ]
-    return "\n".join([*head, *rows, *(tail if missing else [])]) + "\n"
+    between_brokers = [api for api in APIS.values() if api.internal and api.key in handlers]
+    missing = [api for api in APIS.values() if api.key not in handlers]
+    tail = ["", f"Served to brokers alone: {_named(between_brokers)}."]
+    if missing:
+        tail += ["", f"Declared, not served: {_named(missing)}."]
+    return "\n".join([*head, *rows, *tail]) + "\n"
+
+
+def _named(apis: Iterable[Api]) -> str:
+    return ", ".join(f"{api.name} ({api.key})" for api in sorted(apis, key=lambda api: api.key))
 
 
 def _range(versions: set[int]) -> str:
