@@ -93,7 +93,7 @@ class Connection(asyncio.BufferedProtocol):
         if listener.first_frames_bytes_max is not None:
             frame_bytes_max = min(frame_bytes_max, listener.first_frames_bytes_max)
         self._reader = FrameReader(frame_bytes_max, gated=True)
-        self._shares = FrameShares(self, server.requests)
+        self._shares = FrameShares(server.requests)
         self._keeps_frame = True
         self._trickled_bytes = 0
         self._in_flight_max = server.limits.in_flight_max
@@ -247,7 +247,7 @@ class Connection(asyncio.BufferedProtocol):
         if shares.receiving is None and self._closing:
             return
         now = self._server.now()
-        if not shares.request_room(self._reader, now, is_of_broker=self._is_of_broker):
+        if not shares.request_room(self._reader, self, now, is_of_broker=self._is_of_broker):
             self._server.watch()
             self._update_reading()
 

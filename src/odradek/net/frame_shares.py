@@ -12,15 +12,13 @@ class FrameShares:
     __slots__ = (
         "_in_backlog",
         "_is_proven",
-        "_owner",
         "_requests",
         "being_served",
         "is_starved",
         "receiving",
     )
 
-    def __init__(self, owner: object, requests: RequestBudget) -> None:
-        self._owner = owner
+    def __init__(self, requests: RequestBudget) -> None:
         self._requests = requests
         self.receiving: Share | None = None
         self._in_backlog: Share | None = None
@@ -31,12 +29,12 @@ class FrameShares:
         self.is_starved = False
         """The frame that is received needs more room, and waits for it."""
 
-    def request_room(self, reader: FrameReader, now: float, *, is_of_broker: bool) -> bool:
-        """A large frame has begun, or goes on. Whether it may be received further now."""
+    def request_room(self, reader: FrameReader, owner: object, now: float, *, is_of_broker: bool) -> bool:
+        """A large frame of the connection `owner` has begun, or goes on. Whether it may be received further now."""
         share = self.receiving
         if share is None:
             share = self._requests.begin(
-                self._owner,
+                owner,
                 reader.large_frame_bytes,
                 is_proven=self._is_proven,
                 is_of_broker=is_of_broker,
