@@ -118,6 +118,7 @@ def prepare(peer: Peer) -> None:
 
     response = peer.until(has_topic, MetadataRequest(topics=None), 12)
     Names.topic_id = next(topic.topic_id for topic in response.topics if topic.name == TOPIC)
+    Names.new = "new-topic"  # whatever other tests of this process have called it
     for kind, key in ((0, GROUP), (1, TRANSACTIONAL_ID)):
         wanted = FindCoordinatorRequest(coordinator_keys=[key], key_type=kind)
         peer.until(lambda response: response.coordinators[0].error_code == 0, wanted)
