@@ -182,6 +182,33 @@ def test_a_failing_task_leaves_nothing(
     assert sorted(committed(topic), key=int) == numbers(0, 40)
 
 
+def test_a_plan_that_gives_other_rows_each_time_leaves_the_rows_of_one_attempt(
+    topic: Any, new_topic: MakeTopic, read_stream: Any, tmp_path: Path, run_to_end: Finish, sink_id: str
+) -> None:
+    """A batch fails when one of its tasks has written, is written again, and is asked for once more once it was decided."""
+    source = new_topic(2)
+    source.send_numbers(0, 20)
+    source.send_numbers(20, 40, partition=1)
+    other_each_time = "concat(CAST(value AS STRING), ':', uuid())"
+    failing = (
+        f"IF(CAST(value AS STRING) = '35', raise_error('failed on purpose'), {other_each_time}) AS value"
+    )
+
+    def run(expression: str) -> None:
+        run_to_end(start(read_stream(source).selectExpr(expression), topic, tmp_path / "c", sink_id))
+
+    with pytest.raises(StreamingQueryException, match="failed on purpose"):
+        run(failing)
+    run(f"{other_each_time} AS value")
+    rows = committed(topic)
+    assert sorted((row.split(b":")[0] for row in rows), key=int) == numbers(0, 40)
+    for kept in (tmp_path / "c" / "commits").glob("*0*"):
+        kept.unlink()  # Spark does not know any more that the batch is done
+    run(f"{other_each_time} AS value")
+    assert (tmp_path / "c" / "commits" / "0").exists(), "Spark has done the batch again"
+    assert committed(topic) == rows
+
+
 def test_a_batch_write_with_the_same_key_is_done_once(spark: Any, topic: Any, sink_id: str) -> None:
     def write(key: str, first: int) -> None:
         (
