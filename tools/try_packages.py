@@ -4,7 +4,7 @@
 
 The wheel, with the compiled engine, is tried with the Python that built it; the source archive with every Python that is
 found (3.11 to 3.13), once with a C compiler and once without. In each environment a broker starts, and takes a record.
-A Python that is not there says `absent`. Needs the package index.
+A Python that is not there says `absent`. Needs the package index. Packages that work everywhere go to `dist/`.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Final
 
 ROOT: Final = Path(__file__).parent.parent
+DIST: Final = ROOT / "dist"
 PYTHONS: Final = ("python3.11", "python3.12", "python3.13")
 _NO_COMPILER: Final = {"CC": "/bin/false", "CXX": "/bin/false"}
 _JOURNEY: Final = """
@@ -134,9 +135,15 @@ def main() -> None:
                 f"{trial.artifact:48} {trial.python:12} {compiler:16} {trial.engine:8} {trial.verdict}\n"
             )
             sys.stdout.flush()
+        has_failed = any(trial.verdict.startswith("failed") for trial in done)
+        if not has_failed:
+            DIST.mkdir(exist_ok=True)
+            for package in (source, wheel):
+                shutil.copy2(package, DIST)
+            sys.stdout.write(f"\nboth are in {DIST}\n")
     if options.json is not None:
         options.json.write_text(json.dumps([asdict(trial) for trial in done], indent=1), encoding="utf-8")
-    if any(trial.verdict.startswith("failed") for trial in done):
+    if has_failed:
         sys.exit(1)
 
 
