@@ -15,6 +15,8 @@ _OLDEST_GENERATION: Final = 2
 _LOOK_AGAIN: Final = 1.25
 """So many times the blocks of the last look at everything."""
 _GROWN_SECONDS: Final = 30.0
+_HARDLY_MORE: Final = 1.1
+"""So many times the least of these seconds: no large request is served."""
 _FREEZE_BLOCKS: Final = 60_000
 """A look at the objects in so many blocks takes about 20 ms."""
 _PARTITION_BLOCKS: Final = 130
@@ -39,7 +41,7 @@ class SurvivorFreezer:
     A look at everything takes 50 ms for each 100,000 objects, and a broker of 10,000 partitions has 700,000. What is put aside
     is freed when nothing refers to it, as before; only a cycle that becomes garbage stays. What comes and goes has none
     (`tests/scenarios/lifetimes`). Everything is looked at again, all the same, when for 30 s there was a quarter more than the
-    last time, and more partitions are not the reason.
+    last time, and more partitions are not the reason: on the event loop, at a moment when no large request has made objects.
 
     Survivors of a small collection are put aside without a further look when they are many: a request of a million elements,
     a thousand new partitions.
@@ -50,6 +52,7 @@ class SurvivorFreezer:
         *,
         now: Callable[[], float],
         partition_count: Callable[[], int],
+        later: Callable[[Callable[[], None]], object],
         blocks: Callable[[], int] = sys.getallocatedblocks,
     ) -> None:
         self._blocks = blocks
@@ -57,7 +60,11 @@ class SurvivorFreezer:
         self._now = now
         self._known_blocks = self._frozen_blocks = blocks()
         self._known_partition_count = partition_count()
+        self._later = later
+        """Calls a function soon, outside of the collector. `call_soon_threadsafe` of the loop: any thread may collect."""
         self._grown_since: float | None = None
+        self._least_blocks = 0
+        """Since then."""
         self._is_whole = False
 
     def __call__(self, phase: str, info: Mapping[str, int]) -> None:
@@ -77,9 +84,7 @@ class SurvivorFreezer:
             self._is_whole = False
             self._note_known(blocks)
         elif self._has_grown(blocks):
-            gc.unfreeze()
-            self._is_whole = True
-            return
+            self._later(self._check_everything)
         elif blocks < self._known_blocks:
             self._note_known(blocks)
         self._freeze(blocks)
@@ -91,8 +96,16 @@ class SurvivorFreezer:
             return False
         now = self._now()
         if self._grown_since is None:
-            self._grown_since = now
+            self._grown_since, self._least_blocks = now, blocks
+        self._least_blocks = min(self._least_blocks, blocks)
         return now - self._grown_since >= _GROWN_SECONDS
+
+    def _check_everything(self) -> None:
+        """Unless there is more than a while ago: then the next full collection asks for it again."""
+        if self._grown_since is not None and self._blocks() <= _HARDLY_MORE * self._least_blocks:
+            self._is_whole = True
+            gc.unfreeze()
+            gc.collect()
 
     def _note_known(self, blocks: int) -> None:
         self._known_blocks = blocks

@@ -70,7 +70,9 @@ async def _serve(config: BrokerConfig, lifeline: int | None) -> int:
         failed.cancel()
         return 1
     aside = SurvivorFreezer(
-        now=runtime.clock.monotonic, partition_count=lambda: len(broker.context.replicas.partitions)
+        now=runtime.clock.monotonic,
+        partition_count=lambda: len(broker.context.replicas.partitions),
+        later=loop.call_soon_threadsafe,
     )
     try:
         print(f"ready {broker.address}", flush=True)  # noqa: T201 - the contract with the parent process

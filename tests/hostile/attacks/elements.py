@@ -77,7 +77,10 @@ def _attack(stage: Stage) -> None:
         if time.monotonic() > deadline or not stage.victim.is_alive:
             break
         came.append(_try(stage, blowing, case))
-    worst = sorted(came, key=lambda trial: -max(trial.seconds, trial.bystander_ms / 1000))[:_WORST_COUNT]
+    longest = sorted(came, key=lambda trial: -trial.seconds)[:_WORST_COUNT]
+    worst = longest + [
+        trial for trial in sorted(came, key=lambda trial: -trial.bystander_ms)[:3] if trial not in longest
+    ]
     stage.notes["frames_tried"] = f"{len(came)} of {len(planned)}"
     stage.notes["worst_frames"] = [asdict(trial) for trial in worst]
     stage.notes["closed"] = sorted({trial.api for trial in came if trial.outcome == "closed"})

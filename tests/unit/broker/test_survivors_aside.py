@@ -30,20 +30,28 @@ class Heap:
         self.blocks = 1000
         self.partition_count = 0
         self.seconds = 0.0
+        self.looks: list[Callable[[], None]] = []
 
     def __call__(self) -> int:
         return self.blocks
 
     def collect_after(self, seconds: float) -> None:
+        """A full collection, and then what it left for the event loop."""
         self.seconds += seconds
         gc.collect()
+        for look in self.looks:
+            look()
+        self.looks.clear()
 
 
 @pytest.fixture
 def heap() -> Iterator[Heap]:
     blocks = Heap()
     aside = SurvivorFreezer(
-        blocks=blocks, partition_count=lambda: blocks.partition_count, now=lambda: blocks.seconds
+        blocks=blocks,
+        partition_count=lambda: blocks.partition_count,
+        now=lambda: blocks.seconds,
+        later=blocks.looks.append,
     )
     gc.collect()
     gc.callbacks.append(aside)
@@ -88,8 +96,23 @@ def test_a_cycle_that_became_garbage_is_found_when_the_heap_stays_a_quarter_larg
     assert is_alive()
     heap.blocks = 1251
     gc.collect()
-    heap.collect_after(30.0)  # finds that there is so much more
-    gc.collect()  # looks at all of it
+    assert is_alive()
+    heap.collect_after(30.0)  # finds that there is so much more, and looks at all of it
+    assert not is_alive()
+
+
+def test_everything_is_looked_at_when_no_large_request_has_made_objects(heap: Heap) -> None:
+    node = cycle()
+    is_alive = weakref.ref(node)
+    gc.collect()
+    del node
+    heap.blocks = 1300
+    gc.collect()
+    heap.blocks = 9000
+    heap.collect_after(30.0)
+    assert is_alive(), "a request of many elements is being served"
+    heap.blocks = 1310
+    heap.collect_after(1.0)
     assert not is_alive()
 
 
@@ -105,16 +128,18 @@ def test_a_heap_that_is_larger_for_a_short_time_is_not_looked_at_again(heap: Hea
 
 def test_more_partitions_explain_more_blocks(heap: Heap) -> None:
     node = cycle()
+    is_alive = weakref.ref(node)
     gc.collect()
+    del node
     heap.partition_count = 10
     heap.blocks = 2300
     gc.collect()
     heap.collect_after(30.0)
-    assert not looked_at(node)
+    assert is_alive()
     heap.blocks = 3000
     gc.collect()
     heap.collect_after(30.0)
-    assert looked_at(node)
+    assert not is_alive()
 
 
 def test_after_a_look_at_everything_the_next_one_waits_until_there_is_a_quarter_more_again(
@@ -123,19 +148,24 @@ def test_after_a_look_at_everything_the_next_one_waits_until_there_is_a_quarter_
     heap.blocks = 2000
     gc.collect()
     heap.collect_after(30.0)
-    gc.collect()
-    heap.blocks = 2500
     node = cycle()
+    is_alive = weakref.ref(node)
+    gc.collect()
+    del node
+    heap.blocks = 2500
     gc.collect()
     heap.collect_after(30.0)
-    assert not looked_at(node)
+    assert is_alive()
 
 
 def test_a_heap_that_became_small_is_the_new_measure(heap: Heap) -> None:
     heap.blocks = 100
     gc.collect()
     node = cycle()
+    is_alive = weakref.ref(node)
+    gc.collect()
+    del node
     heap.blocks = 201
     gc.collect()
     heap.collect_after(30.0)
-    assert looked_at(node)
+    assert not is_alive()
