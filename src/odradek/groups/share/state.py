@@ -27,6 +27,8 @@ _DELETIONS_A_STEP: Final = 500
 _COMPLETE_COUNT_MAX: Final = 2**31 - 1
 """As many as records have room for."""
 UNKNOWN_OFFSET: Final = -1
+BATCHES_MAX: Final = 10_000
+"""Of a partition in one change: its window is no longer than `group.share.partition.max.record.locks`, which has this bound."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -254,6 +256,11 @@ def _fenced(place: SharePlace, state_epoch: int) -> KafkaError:
 
 def _check_batches(change: StateChange) -> None:
     """Another broker wrote them, and what is kept is combined and counted from them."""
+    if len(change.batches) > BATCHES_MAX:
+        raise KafkaError(
+            ErrorCode.INVALID_REQUEST,
+            f"{len(change.batches)} batches of a partition: a share group holds at most {BATCHES_MAX} records of it at once",
+        )
     free_from = 0
     for batch in change.batches:
         if not free_from <= batch.first_offset <= batch.last_offset or batch.delivery_count < 0:

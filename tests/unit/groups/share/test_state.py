@@ -195,3 +195,16 @@ def test_a_group_cannot_begin_at_an_offset_that_no_partition_has(start_offset: i
     with pytest.raises(KafkaError) as refused:
         log.begin(start_offset)
     assert refused.value.code is ErrorCode.INVALID_REQUEST
+
+
+def test_more_batches_than_a_partition_can_have_records_in_flight_are_refused() -> None:
+    log = Log()
+    epoch = log.begin(0)
+    batches = [StateBatch(number, number, DONE, 1) for number in range(10_001)]
+    with pytest.raises(KafkaError) as refused:
+        log.write(0, *batches, epoch=epoch)
+    assert refused.value.code is ErrorCode.INVALID_REQUEST
+    log.write(0, *batches[:-1], epoch=epoch)
+    state = log.state()
+    assert state is not None
+    assert state.complete_count == 10_000
