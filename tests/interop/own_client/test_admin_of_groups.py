@@ -33,7 +33,7 @@ def admin(bootstrap: str) -> Iterator[Admin]:
 @contextmanager
 def a_member(bootstrap: str, group: str, topic: str, **options: Any) -> Iterator[Consumer]:
     """With partitions."""
-    with Consumer(**logins.ours(bootstrap), group_id=group, client_id="somebody", **options) as consumer:
+    with Consumer(**logins.ours(bootstrap), group_id=group, client_id="billing", **options) as consumer:
         consumer.subscribe([topic])
         deadline = time.monotonic() + SECONDS
         while not consumer.assignment():
@@ -63,7 +63,7 @@ def test_a_group_is_described_with_its_members(
             True,
         )
         [member] = group_description.members
-        assert (member.member_id, member.client_id) == (consumer.group_metadata().member_id, "somebody")
+        assert (member.member_id, member.client_id) == (consumer.group_metadata().member_id, "billing")
         assert member.assignment == (TopicPartition(name, 0), TopicPartition(name, 1))
         assert group in {
             group_listing.group_id for group_listing in admin.list_groups(types=[kind], states=["Stable"])
