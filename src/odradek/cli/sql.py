@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from odradek.cli import sql_sandbox
     from odradek.sql import rest_client
     from odradek.sql import schema_registry as schemas
+    from odradek.sql.queries import sleeping
     from odradek.sql.server import gate, serving, sql_server
     from odradek.sql.shell import names, prompt
     from odradek.sql.shell import session as shell_session
@@ -31,6 +32,7 @@ else:
     sql_sandbox = lazy("odradek.cli.sql_sandbox")
     rest_client = lazy("odradek.sql.rest_client")
     schemas = lazy("odradek.sql.schema_registry")
+    sleeping = lazy("odradek.sql.queries.sleeping")
     gate = lazy("odradek.sql.server.gate")
     serving = lazy("odradek.sql.server.serving")
     sql_server = lazy("odradek.sql.server.sql_server")
@@ -39,6 +41,9 @@ else:
     shell_session = lazy("odradek.sql.shell.session")
 
 _PYTHON_FUNCTIONS: Final = "odradek.sql.python.functions"
+_AWAKE_QUERIES: Final = "odradek.sql.awake.queries"
+_SLEEP_AFTER_MS: Final = "odradek.sql.sleep.after.ms"
+_SETTINGS: Final = (_PYTHON_FUNCTIONS, _AWAKE_QUERIES, _SLEEP_AFTER_MS)
 
 
 @click.group(invoke_without_command=True)
@@ -177,7 +182,8 @@ def _report(error: OdradekError) -> None:
     "--set",
     metavar="KEY=VALUE",
     multiple=True,
-    help="A setting: odradek.sql.python.functions=true lets users make functions, which run with the server's rights.",
+    help="A setting: odradek.sql.python.functions=true lets users make functions, which run with the server's rights."
+    " Beyond odradek.sql.awake.queries=10, queries with nothing to read for odradek.sql.sleep.after.ms=120000 sleep.",
 )
 @click.option("--json-log", is_flag=True, help="The log as JSON, one object a line.")
 @bootstrap_option
@@ -199,7 +205,8 @@ def serve(
     with the first query that needs Spark.
     """
     events.configure(level="INFO", json_lines=json_log)
-    python_functions = _python_functions(pairs(settings, "--set"))
+    given = pairs(settings, "--set")
+    _check_known(given)
     check_reachable(bootstrap)
     host, colon, port = listen.rpartition(":")
     if not colon or not port.isdigit():
@@ -213,7 +220,8 @@ def serve(
             schema_registry=None
             if schema_registry is None
             else schemas.SchemaRegistryTerms.of(schema_registry),
-            python_functions=python_functions,
+            python_functions=_python_functions(given),
+            sleep=_sleep_terms(given),
         )
         http = serving.HttpTerms(host=host.strip("[]"), port=int(port), certificate=certificate, key=key)
         known = None if users is None else gate.HttpUsers.from_file(users)
@@ -222,14 +230,31 @@ def serve(
     asyncio.run(_serve(terms, http, known))
 
 
+def _check_known(settings: Mapping[str, str]) -> None:
+    for name in settings:
+        if name not in _SETTINGS:
+            raise click.UsageError(f"--set {name}: there are only {', '.join(_SETTINGS)}")
+
+
 def _python_functions(settings: Mapping[str, str]) -> bool:
-    """UsageError for a setting that does not exist."""
-    for name, value in settings.items():
-        if name != _PYTHON_FUNCTIONS:
-            raise click.UsageError(f"--set {name}: there is only {_PYTHON_FUNCTIONS}")
-        if value.lower() not in ("true", "false"):
-            raise click.UsageError(f"--set {name}: expected true or false, not {value!r}")
-    return settings.get(_PYTHON_FUNCTIONS, "false").lower() == "true"
+    value = settings.get(_PYTHON_FUNCTIONS, "false").lower()
+    if value not in ("true", "false"):
+        raise click.UsageError(f"--set {_PYTHON_FUNCTIONS}: expected true or false, not {value!r}")
+    return value == "true"
+
+
+def _sleep_terms(settings: Mapping[str, str]) -> Any:
+    def whole(name: str, default: int) -> int:
+        value = settings.get(name, str(default))
+        if not value.isdecimal():
+            raise click.UsageError(f"--set {name}: expected a whole number, not {value!r}")
+        return int(value)
+
+    terms = sleeping.SleepTerms()
+    return sleeping.SleepTerms(
+        awake_count_max=whole(_AWAKE_QUERIES, terms.awake_count_max),
+        idle_s=whole(_SLEEP_AFTER_MS, round(terms.idle_s * 1000)) / 1000,
+    )
 
 
 async def _serve(terms: Any, http: Any, users: Any) -> None:

@@ -30,10 +30,11 @@ PARENT: Final = 1
 
 @contextmanager
 def serving(
-    servers: str, service_id: str, directory: Path
+    servers: str, service_id: str, directory: Path, *settings: str
 ) -> Iterator[tuple[RestClient, subprocess.Popen[str]]]:
     command = [sys.executable, "-m", "odradek.cli.main", "sql", "serve", "--listen", "127.0.0.1:0"]
     arguments = ["--bootstrap", servers, "--data", str(directory), "--service-id", service_id]
+    arguments += [word for setting in settings for word in ("--set", setting)]
     with (directory.parent / f"{directory.name}.log").open("w") as log:
         process = subprocess.Popen(
             [*command, *arguments], stdout=subprocess.PIPE, stderr=log, text=True, env=_as_users_start_it()
@@ -128,6 +129,11 @@ class Orders:
                 self.end_number += 1
 
 
+def said(log: Path, event: str) -> list[str]:
+    """The lines of a server's log with an event."""
+    return [line for line in log.read_text().splitlines() if event in line]
+
+
 def totals(client: RestClient) -> list[list[Any]]:
     with client.query("SELECT * FROM sql_totals;") as query:
         return sorted(query)
@@ -199,7 +205,8 @@ def test_queries_go_on_exactly_once_after_kills_and_without_their_directory(
             wait_for(
                 lambda: [process_id for process_id in below if is_there(process_id)], lambda left: not left
             )
-            with serving(servers, "killed", tmp_path / "b") as (client, _):
+            sleeps = ("odradek.sql.awake.queries=1", "odradek.sql.sleep.after.ms=1000")
+            with serving(servers, "killed", tmp_path / "b", *sleeps) as (client, _):
                 wait_for(lambda: counted(client), lambda count: count > seen + 100)
                 orders.__exit__()
                 numbers = range(orders.end_number)
@@ -216,6 +223,12 @@ def test_queries_go_on_exactly_once_after_kills_and_without_their_directory(
                 late = committed(servers, "SQL_LATE", len(numbers) - 2)
                 assert late == [b'{"AMOUNT":%d}' % number for number in numbers[2:]]
                 assert committed(servers, "sql-dead", 1) == [b"no JSON"]
+                wait_for(lambda: said(tmp_path / "b.log", "sql_query_sleeps"), bool)
+                client.execute("INSERT INTO sql_orders VALUES ('customer-0', 1000000);")
+                expected[0] = ["customer-0", expected[0][1] + 1, expected[0][2] + 1_000_000]
+                wait_for(lambda: totals(client), lambda rows: rows == expected)
+                assert len(committed(servers, "SQL_LATE", len(late) + 1)) == len(late) + 1
+                assert said(tmp_path / "b.log", "sql_query_woken")
                 (listed, _) = client.execute("SHOW QUERIES;")[0]["queries"]
                 assert re.fullmatch(r"C[ST]AS_SQL_(LATE|TOTALS)_\d+", listed["id"])
                 pause_and_resume(client, listed["id"])

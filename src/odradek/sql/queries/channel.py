@@ -14,6 +14,8 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from odradek.model.ids import TopicPartition
+
 _LENGTH: Final = struct.Struct(">I")
 
 
@@ -62,6 +64,14 @@ class StopQuery:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueryRunning:
     query_id: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QuerySlept:
+    """A persistent query was stopped: there was nothing to read. `read`: the next offset of each partition."""
+
+    query_id: str
+    read: Mapping[TopicPartition, int]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -17,12 +17,14 @@ from odradek.sql.queries.channel import (
     QueryEnded,
     QueryRows,
     QueryRunning,
+    QuerySlept,
     StartPush,
     StartQuery,
     StopQuery,
     framed,
     read_message,
 )
+from odradek.sql.queries.sleeping import Offsets, SleepTerms
 from odradek.telemetry import events
 
 _log = events.get("sql")
@@ -43,8 +45,10 @@ class SupervisedQuery:
 
     order: StartQuery
     state: str = "STARTING"
-    """STARTING, RUNNING, PAUSED, ERROR (it is started again after a pause) or TERMINATED."""
+    """STARTING, RUNNING, SLEEPING, PAUSED, ERROR (it is started again after a pause) or TERMINATED."""
     problem: str | None = None
+    read: Offsets = field(default_factory=dict)
+    """How far it had read when it fell asleep."""
     failure_count: int = 0
     retry: asyncio.TimerHandle | None = None
 
@@ -90,9 +94,12 @@ class SqlEngine:
     """Use it from one event loop."""
 
     def __init__(
-        self, changed: Callable[[str, SupervisedQuery], None] = lambda query_id, query: None
+        self,
+        changed: Callable[[str, SupervisedQuery], None] = lambda query_id, query: None,
+        sleep: SleepTerms | None = None,
     ) -> None:
         """`changed`: of a persistent query whose state is another one now."""
+        self._sleep = sleep or SleepTerms()
         self.wanted: Final[dict[str, SupervisedQuery]] = {}
         self._pushes: dict[str, PushedRows] = {}
         self._changed = changed
@@ -127,6 +134,18 @@ class SqlEngine:
         """Idempotent."""
         query = self.wanted.get(query_id)
         if query is not None and query.state == "PAUSED":
+            self._set(query_id, query, "STARTING", None)
+            self._send_soon(query.order)
+
+    def sleeping(self) -> dict[str, Offsets]:
+        """The queries that sleep, and how far each has read."""
+        return {query_id: query.read for query_id, query in self.wanted.items() if query.state == "SLEEPING"}
+
+    def wake(self, query_id: str) -> None:
+        """Idempotent."""
+        query = self.wanted.get(query_id)
+        if query is not None and query.state == "SLEEPING":
+            _log.info("sql_query_woken", query=query_id)
             self._set(query_id, query, "STARTING", None)
             self._send_soon(query.order)
 
@@ -230,6 +249,7 @@ class SqlEngine:
                 start_new_session=True,  # Ctrl-C is for the server: it decides
             )
         reader, self._writer = await asyncio.open_connection(sock=ours)
+        self._writer.write(framed(self._sleep))
         _log.info("sql_engine_started", process_id=self._process.pid)
         self._reading = asyncio.get_running_loop().create_task(
             self._read(reader, self._process), name="odradek-sql-engine"
@@ -255,13 +275,19 @@ class SqlEngine:
             if query.state in ("STARTING", "RUNNING"):
                 self._failed(query_id, problem)
 
-    def _receive(self, message: QueryRunning | QueryRows | QueryEnded) -> None:
+    def _receive(self, message: QueryRunning | QuerySlept | QueryRows | QueryEnded) -> None:
         query_id = message.query_id
         match message:
             case QueryRunning():
                 query = self.wanted.get(query_id)
                 if query is not None and query.state != "PAUSED":
                     self._set(query_id, query, "RUNNING", None)
+            case QuerySlept():
+                query = self.wanted.get(query_id)
+                if query is not None and query.state == "RUNNING":
+                    _log.info("sql_query_sleeps", query=query_id)
+                    query.read = message.read
+                    self._set(query_id, query, "SLEEPING", None)
             case QueryRows():
                 rows = self._pushes.get(query_id)
                 if rows is not None and not rows.give(message.rows):

@@ -17,22 +17,26 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from odradek.model.lazy import lazy
+from odradek.runtime.real_clock import SystemClock
 from odradek.sql.queries.channel import (
     EngineChannel,
     QueryEnded,
     QueryRows,
     QueryRunning,
+    QuerySlept,
     StartPush,
     StartQuery,
     StopQuery,
 )
 from odradek.sql.queries.scratch import EngineScratch
+from odradek.sql.queries.sleeping import IdleQueries, Offsets, SleepTerms, read_offsets
 from odradek.telemetry import events
 
 if TYPE_CHECKING:
     from py4j import protocol as py4j_protocol
 
     from odradek.pipelines import failure_line
+    from odradek.runtime.ports import Clock
     from odradek.spark import shared_planners
     from odradek.sql.functions import registering
     from odradek.streams import app as streams_app
@@ -49,6 +53,10 @@ else:
 _log = events.get("sql")
 JVM_IS_GONE: Final = 70
 _WATCH_S: Final = 0.25
+_WATCH_EACH_S: Final = 0.02
+"""Many queries are looked at less often: each costs calls of the JVM."""
+_LOOK_EVERY_S: Final = 5.0
+"""So often it is looked up how far queries have read, while there are more than shall be awake."""
 _PYTHON: Final = "PYSPARK_PYTHON"
 _DRIVER_PYTHON: Final = "PYSPARK_DRIVER_PYTHON"
 """Spark plans with this one, and runs tasks with the other."""
@@ -61,13 +69,33 @@ class _Running:
     checkpoint: Path | None = None
     """To be removed with the query: of a push query."""
 
+    @property
+    def is_persistent(self) -> bool:
+        return self.checkpoint is None
+
+    @property
+    def has_ended(self) -> bool:
+        return not all(query.isActive for query in self.run.queries.values())
+
+    @property
+    def has_work(self) -> bool:
+        """As far as the query knows."""
+        return any(query.status["isDataAvailable"] for query in self.run.queries.values())
+
 
 @dataclass(slots=True)
 class EngineCore:
-    """Starts, watches and stops queries. `start` and `stop` run on one thread: in the order in which the server wants it."""
+    """Starts, watches and stops queries. `start`, `stop` and `sleep` run on one thread, that of `pool`: in the order in which
+    the server wants it.
+    """
 
     channel: EngineChannel
     scratch: EngineScratch
+    pool: ThreadPoolExecutor = field(
+        default_factory=lambda: ThreadPoolExecutor(1, thread_name_prefix="odradek-sql")
+    )
+    clock: Clock = field(default_factory=SystemClock)
+    idle: IdleQueries = field(default_factory=lambda: IdleQueries(SleepTerms()))
     _running: dict[str, _Running] = field(default_factory=dict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
     _spark: Any = None
@@ -76,6 +104,9 @@ class EngineCore:
         """Answers QueryRunning or QueryEnded."""
         query_id = order.query_id
         checkpoint: Path | None = None
+        if query_id in self._running:  # it was told to wake just before it fell asleep
+            self.channel.send(QueryRunning(query_id=query_id))
+            return
         try:
             if self._spark is None:
                 self._spark = self._new_session()
@@ -163,26 +194,64 @@ class EngineCore:
         if running.checkpoint is not None:
             shutil.rmtree(running.checkpoint, ignore_errors=True)
 
+    def sleep(self, query_id: str, read: Offsets) -> None:
+        """Stop a persistent query that has nothing to read, unless it has by now. On the thread of `start` and `stop`."""
+        with self._lock:
+            running = self._running.get(query_id)
+        if running is None:
+            return
+        try:
+            if running.has_ended or running.has_work:
+                return
+        except Exception as error:
+            self._end_without_jvm(error)
+            raise
+        self.stop(query_id)
+        self.channel.send(QuerySlept(query_id=query_id, read=read))
+
+    def due_to_sleep(self, now: float) -> list[tuple[str, Offsets]]:
+        """Look how far queries are: which may sleep."""
+        with self._lock:
+            persistent = [running for running in self._running.values() if running.is_persistent]
+        self.idle.keep([running.query_id for running in persistent])
+        if len(persistent) <= self.idle.terms.awake_count_max:
+            return []
+        for running in persistent:
+            (query,) = running.run.queries.values()
+            progress = query._jsq.lastProgress()
+            if progress is not None:
+                self.idle.note(running.query_id, read_offsets(progress.json()), now)
+        return self.idle.due(len(persistent), now)
+
     def watch(self, ended: threading.Event) -> None:
-        """Until `ended`: tell the server of queries that die."""
-        while not ended.wait(_WATCH_S):
+        """Until `ended`: tell the server of queries that die, and put to sleep what may."""
+        looked_at = self.clock.monotonic()
+        while not ended.wait(max(_WATCH_S, _WATCH_EACH_S * len(self._running))):
+            try:
+                self._report_dead()
+                now = self.clock.monotonic()
+                if now - looked_at >= _LOOK_EVERY_S:
+                    looked_at = now
+                    for query_id, read in self.due_to_sleep(now):
+                        self.pool.submit(self.sleep, query_id, read)
+            except Exception as error:
+                self._end_without_jvm(error)
+                raise
+
+    def _report_dead(self) -> None:
+        with self._lock:
+            all_running = list(self._running.values())
+        for running in all_running:
+            dead = [query for query in running.run.queries.values() if not query.isActive]
+            problem = next((query.exception() for query in dead if query.exception()), None)
+            if not dead:
+                continue
             with self._lock:
-                all_running = list(self._running.values())
-            for running in all_running:
-                try:
-                    dead = [query for query in running.run.queries.values() if not query.isActive]
-                    problem = next((query.exception() for query in dead if query.exception()), None)
-                except Exception as error:
-                    self._end_without_jvm(error)
-                    raise
-                if not dead:
-                    continue
-                with self._lock:
-                    if self._running.pop(running.query_id, None) is None:
-                        continue  # it was stopped meanwhile
-                self._stop(running)
-                line = None if problem is None else _line(problem)
-                self.channel.send(QueryEnded(query_id=running.query_id, problem=line))
+                if self._running.pop(running.query_id, None) is None:
+                    continue  # it was stopped meanwhile
+            self._stop(running)
+            line = None if problem is None else _line(problem)
+            self.channel.send(QueryEnded(query_id=running.query_id, problem=line))
 
     def _end_without_jvm(self, error: Exception) -> None:
         if isinstance(error, py4j_protocol.Py4JNetworkError | ConnectionError | EOFError):
@@ -200,13 +269,14 @@ def main(descriptor: int) -> None:
     core = EngineCore(channel, EngineScratch())
     ended = threading.Event()
     threading.Thread(target=core.watch, args=[ended], name="odradek-sql-watch", daemon=True).start()
-    pool = ThreadPoolExecutor(1, thread_name_prefix="odradek-sql")
     for message in channel.messages():
         match message:
+            case SleepTerms():
+                core.idle = IdleQueries(message)
             case StartQuery() | StartPush():
-                pool.submit(core.start, message)
+                core.pool.submit(core.start, message)
             case StopQuery():
-                pool.submit(core.stop, message.query_id)
+                core.pool.submit(core.stop, message.query_id)
     ended.set()
     core.scratch.close()
     os._exit(0)  # queries end where they are: they go on from their checkpoints

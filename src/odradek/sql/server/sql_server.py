@@ -29,6 +29,7 @@ from odradek.sql.queries.channel import StartPush, StartQuery
 from odradek.sql.queries.engine import PushedRows, SqlEngine
 from odradek.sql.queries.expressions import NeedsSpark
 from odradek.sql.queries.scan import LIMIT_REACHED, TopicReading, printed, scanned
+from odradek.sql.queries.sleeping import SleepTerms, SleepWatch
 from odradek.sql.queries.source_rows import SourceRows, selection
 from odradek.sql.queries.tables import TableViews, pulled
 from odradek.sql.schema_registry import SchemaRegistryTerms
@@ -63,6 +64,7 @@ class ServerTerms:
     settings: Mapping[str, str] = field(default_factory=dict)
     schema_registry: SchemaRegistryTerms | None = None
     python_functions: bool = False
+    sleep: SleepTerms = field(default_factory=SleepTerms)
 
     @property
     def client_settings(self) -> dict[str, Any]:
@@ -89,7 +91,8 @@ class SqlServer:
             catalog=Catalog(allows_python=terms.python_functions, registry=terms.schema_registry)
         )
         settings = terms.client_settings
-        self.engine: Final = SqlEngine()
+        self.engine: Final = SqlEngine(sleep=terms.sleep)
+        self._sleep_watch = SleepWatch(terms.servers, settings, self.engine.sleeping, self.engine.wake)
         self.topics: Final = SourceTopics(terms.servers, settings)
         self.commands: Final = CommandTopic(terms.servers, terms.service_id, settings, self._apply)
         self.views: Final = TableViews(terms.servers, settings, None)
@@ -115,6 +118,8 @@ class SqlServer:
             "ksql.service.id": self.terms.service_id,
             "ksql.schema.registry.url": self.terms.schema_registry.url if self.terms.schema_registry else "",
             "odradek.sql.python.functions": str(self.terms.python_functions).lower(),
+            "odradek.sql.awake.queries": str(self.terms.sleep.awake_count_max),
+            "odradek.sql.sleep.after.ms": str(round(self.terms.sleep.idle_s * 1000)),
         }
 
     async def start(self) -> None:
@@ -122,6 +127,7 @@ class SqlServer:
         async with AsyncAdmin(self.terms.servers, **self._settings) as admin:
             self._cluster_id = (await admin.describe_cluster()).cluster_id or ""
         await self.commands.start()
+        self._sleep_watch.start()
         _log.info(
             "sql_server_started",
             service=self.terms.service_id,
@@ -132,6 +138,7 @@ class SqlServer:
     async def close(self) -> None:
         """Idempotent."""
         await self.commands.close()
+        await self._sleep_watch.close()
         await self.engine.close()
         await self.views.close()
         await self.producer.close()

@@ -30,6 +30,8 @@ from odradek.sql.server.state import ServiceState, command_id
 from odradek.sql.types import BIGINT
 
 Given = Mapping[str, str]
+_SHOWN_STATES: Final = {"STARTING": "RUNNING", "SLEEPING": "RUNNING"}
+"""ksqlDB's clients know neither."""
 
 
 class StatementGround(AssertionGround, Protocol):
@@ -299,7 +301,7 @@ class Statements:
 
     def _state(self, query_id: str) -> str:
         wanted = self._server.engine.wanted.get(query_id)
-        return "RUNNING" if wanted is None else {"STARTING": "RUNNING"}.get(wanted.state, wanted.state)
+        return "RUNNING" if wanted is None else _SHOWN_STATES.get(wanted.state, wanted.state)
 
     async def _describe(self, statement: language.Describe) -> Entity:
         source = self._server.catalog.source(statement.name, statement.position)

@@ -1,0 +1,150 @@
+"""Queries that sleep: where many run, those with nothing to read for long are stopped, and started again when a topic moves.
+
+A query that runs costs memory, and asks for offsets twice a second, whether records come or not. One that sleeps costs
+nothing: the server looks up where the topics of all of them end, in one request.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any, Final, TypeAlias
+
+from odradek.client.admin.aio import AsyncAdmin
+from odradek.model.errors import OdradekError
+from odradek.model.ids import TopicPartition
+from odradek.spark.offsets import from_document
+from odradek.telemetry import events
+
+_log = events.get("sql")
+_LOOK_EVERY_S: Final = 0.5
+_DISCOVER_EVERY_S: Final = 30.0
+_READ_COMMITTED: Final = 1
+_LATEST: Final = -1
+
+Offsets: TypeAlias = Mapping[TopicPartition, int]
+"""The next one to be read, or to be written, of each partition."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SleepTerms:
+    """`awake_count_max`: so many queries run although nothing comes. Of those beyond, the ones that had nothing to read for
+    `idle_s` sleep.
+    """
+
+    awake_count_max: int = 10
+    idle_s: float = 120.0
+
+
+def read_offsets(progress: str) -> Offsets | None:
+    """How far a query has read, of Spark's JSON of its last progress; None where a source does not say."""
+    offsets: dict[TopicPartition, int] = {}
+    for source in json.loads(progress)["sources"]:
+        end = source.get("endOffset")
+        if not isinstance(end, dict):
+            return None
+        for place, offset in from_document(end).next_offsets.items():
+            offsets[place] = min(offset, offsets.get(place, offset))
+    return offsets or None
+
+
+def has_moved(read: Offsets, ends: Offsets) -> bool:
+    """There is something to read in the topics of a query, or one of them is not what it was."""
+    topics = {place.topic for place in read}
+    present = {place: end for place, end in ends.items() if place.topic in topics}
+    if not topics <= {place.topic for place in present}:
+        return True
+    return any(end != read.get(place, 0) for place, end in present.items())
+
+
+class IdleQueries:
+    """For how long queries have had nothing to read. `now` is monotonic, in seconds. No I/O."""
+
+    def __init__(self, terms: SleepTerms) -> None:
+        self.terms: Final = terms
+        self._read: dict[str, Offsets] = {}
+        self._since: dict[str, float] = {}
+
+    def keep(self, query_ids: Collection[str]) -> None:
+        """Forget all others."""
+        for query_id in self._read.keys() - set(query_ids):
+            del self._read[query_id], self._since[query_id]
+
+    def note(self, query_id: str, read: Offsets | None, now: float) -> None:
+        """`read`: how far it is; None: it does not say, so what it said before counts."""
+        if read is not None and self._read.get(query_id) != read:
+            self._read[query_id], self._since[query_id] = read, now
+
+    def due(self, running_count: int, now: float) -> list[tuple[str, Offsets]]:
+        """Those that may sleep, the longest idle first, and how far each has read. Each is said once in `idle_s`."""
+        idle = sorted(
+            (since, query_id) for query_id, since in self._since.items() if now - since >= self.terms.idle_s
+        )
+        excess = max(0, running_count - self.terms.awake_count_max)
+        due = [query_id for _, query_id in idle[:excess]]
+        for query_id in due:
+            del self._since[query_id]
+        return [(query_id, self._read.pop(query_id)) for query_id in due]
+
+
+class SleepWatch:
+    """Wakes queries when one of their topics moves."""
+
+    def __init__(
+        self,
+        servers: str,
+        settings: Mapping[str, Any],
+        sleeping: Callable[[], Mapping[str, Offsets]],
+        wake: Callable[[str], None],
+    ) -> None:
+        """`sleeping`: the queries that sleep now, and how far each has read."""
+        self._admin = AsyncAdmin(servers, **settings)
+        self._sleeping = sleeping
+        self._wake = wake
+        self._places: dict[str, Sequence[TopicPartition]] = {}
+        self._discovered_at = float("-inf")
+        self._task: asyncio.Task[None] | None = None
+
+    def start(self) -> None:
+        self._task = asyncio.get_running_loop().create_task(self._watch(), name="odradek-sql-sleep")
+
+    async def close(self) -> None:
+        """Idempotent."""
+        if self._task is not None:
+            self._task.cancel()
+            with suppress(asyncio.CancelledError):
+                await self._task
+            self._task = None
+            await self._admin.close()
+
+    async def _watch(self) -> None:
+        while True:
+            await asyncio.sleep(_LOOK_EVERY_S)
+            sleeping = dict(self._sleeping())
+            if not sleeping:
+                continue
+            try:
+                ends = await self._ends({place.topic for read in sleeping.values() for place in read})
+            except OdradekError as error:
+                _log.warning("sql_ends_unknown", reason=str(error))
+                continue
+            for query_id, read in sleeping.items():
+                if has_moved(read, ends):
+                    self._wake(query_id)
+
+    async def _ends(self, topics: Collection[str]) -> Offsets:
+        """Of the topics that are there."""
+        now = asyncio.get_running_loop().time()
+        if now - self._discovered_at >= _DISCOVER_EVERY_S or not set(topics) <= self._places.keys():
+            present = set(await self._admin.list_topics(internal=True))
+            described = await self._admin.describe_topics(sorted(present & set(topics)))
+            self._places = dict.fromkeys(topics, ()) | {
+                topic: description.topic_partitions for topic, description in described.items()
+            }
+            self._discovered_at = now
+        wanted = dict.fromkeys((place for topic in topics for place in self._places[topic]), _LATEST)
+        ends = await self._admin.list_offsets(wanted, isolation=_READ_COMMITTED) if wanted else {}
+        return {place: end.offset for place, end in ends.items()}
