@@ -3,16 +3,19 @@
 Spark (4.3) starts a Python process for each streaming read, which lives as long as its query and plans its batches, and another
 one for the first batch of each stateful operator. With fifty queries that is 4 GB, and a second of CPU at each start. Both
 are `PYSPARK_PYTHON -m MODULE`, and connect to a port that their environment names. So `PYSPARK_PYTHON` is a script
-here: asked for such a module, it sends its environment to this process, which runs the module on a thread. Whatever else it is
-asked for, or when this process is gone, it becomes Python.
+here: asked for such a module, it sends its environment to this process, which runs the module on a thread. Asked for a daemon
+of workers, it has one forked from `warm_daemon.py`, and waits for its end. Whatever else it is asked for, or when these
+processes are gone, it becomes Python.
 """
 
 from __future__ import annotations
 
 import json
 import logging
+import os
 import shlex
 import socket
+import subprocess
 import sys
 import threading
 from collections.abc import Callable, Mapping
@@ -56,6 +59,25 @@ if not taken:
 """
 """`-m MODULE` are its arguments."""
 
+_ASK_DAEMON: Final = """
+import json, os, socket, sys
+door = socket.socket(socket.AF_UNIX)
+try:
+    door.connect(DOOR)
+    request = {"arguments": sys.argv[3:], "environment": dict(os.environ), "directory": os.getcwd()}
+    content = json.dumps(request).encode()
+    socket.send_fds(door, [content[:1]], [0, 1, 2])
+    door.sendall(content[1:])
+    door.shutdown(socket.SHUT_WR)
+    taken = door.recv(1)
+except OSError:
+    taken = b""
+if not taken:
+    os.execv(PYTHON, [PYTHON, *sys.argv[1:]])
+door.recv(1)
+"""
+"""Spark reads where the daemon listens from standard output, and ends it through standard input: the daemon has both."""
+
 
 class SharedPlanners:
     """Planners on threads of this process. Spark uses them when PYSPARK_PYTHON is `python` while its JVM starts."""
@@ -65,11 +87,10 @@ class SharedPlanners:
         `run(module, connection)`: the module's work, until its connection ends.
         """
         self._run = run or _run_module
-        self._listening = socket.socket(socket.AF_UNIX)
-        self._listening.bind(str(directory / "door"))
-        self._listening.listen(64)
+        self._listening = _listening(directory / "door")
+        self._daemons = _daemons(directory / "daemons")
         self.python = directory / "python"
-        self.python.write_text(_script(directory / "door"), encoding="utf-8")
+        self.python.write_text(_script(directory), encoding="utf-8")
         self.python.chmod(0o700)
         threading.Thread(target=self._accept, name="odradek-planners", daemon=True).start()
 
@@ -80,6 +101,9 @@ class SharedPlanners:
         except OSError:
             log.debug("the door of the planners was closed before")
         self._listening.close()
+        assert self._daemons.stdin is not None
+        self._daemons.stdin.close()
+        self._daemons.wait()
 
     def _accept(self) -> None:
         while True:
@@ -106,12 +130,33 @@ class SharedPlanners:
             log.debug("a planner's query is gone: %s", error)
 
 
-def _script(door: Path) -> str:
-    ask = _ASK.replace("DOOR", repr(str(door))).replace("PYTHON", repr(sys.executable))
+def _listening(door: Path) -> socket.socket:
+    listening = socket.socket(socket.AF_UNIX)
+    listening.bind(str(door))
+    listening.listen(64)
+    return listening
+
+
+def _daemons(door: Path) -> subprocess.Popen[bytes]:
+    """The process that daemons are forked from. Those that ask before it is ready wait. It ends with this one."""
+    with _listening(door) as listening:
+        words = [sys.executable, "-m", _WARM_DAEMON, "--listen", str(listening.fileno())]
+        same_in_all = {"PYTHONHASHSEED": "0", "OMP_NUM_THREADS": "1"}  # no threads that a fork would lose
+        return subprocess.Popen(
+            words, stdin=subprocess.PIPE, pass_fds=[listening.fileno()], env={**os.environ, **same_in_all}
+        )
+
+
+def _script(directory: Path) -> str:
     python = shlex.quote(sys.executable)
-    cases = "".join(f'{module}) exec {python} -I -S -c {shlex.quote(ask)} "$@" ;;\n' for module in PLANNERS)
-    daemon = f'{_DAEMON}) shift 2; exec {python} -m {_WARM_DAEMON} "$@" ;;\n'
-    return f'#!/bin/sh\ncase "$2" in\n{cases}{daemon}esac\nexec {python} "$@"\n'
+
+    def ask(text: str, door: str) -> str:
+        text = text.replace("DOOR", repr(str(directory / door))).replace("PYTHON", repr(sys.executable))
+        return f"exec {python} -I -S -c {shlex.quote(text)}"
+
+    planners = "".join(f'{module}) {ask(_ASK, "door")} "$@" ;;\n' for module in PLANNERS)
+    daemon = f'{_DAEMON}) shift 2; {ask(_ASK_DAEMON, "daemons")} -m {_WARM_DAEMON} "$@" ;;\n'
+    return f'#!/bin/sh\ncase "$2" in\n{planners}{daemon}esac\nexec {python} "$@"\n'
 
 
 def _read(asking: socket.socket) -> dict[str, Any]:

@@ -1,14 +1,26 @@
-"""Spark's daemon of Python workers, with what they import already in memory: `python -m odradek.spark.warm_daemon [MODULE]`.
+"""Spark's daemons of Python workers, with what they import already in memory.
 
-Spark's own daemon imports next to nothing, so each worker that it forks imports PySpark, pandas and Arrow for itself: 80 MB
-and a second of CPU each. Forked from here, workers share those pages. `shared_planners.py` puts it in its place.
+Spark's own daemons import next to nothing, so each worker that they fork imports PySpark, pandas and Arrow for itself: 80 MB
+and a second of CPU each. And Spark has a daemon for each kind of worker: some six of them. So there is one process that
+imports all of it, before anything is asked of it: `python -m odradek.spark.warm_daemon --listen DESCRIPTOR`. Daemons are forked
+from it, and workers from them; all of them share its memory. `shared_planners.py` starts it, and sends it what Spark asks for.
+
+`python -m odradek.spark.warm_daemon MODULE` is such a daemon in a process of its own.
 """
 
 from __future__ import annotations
 
 import gc
+import json
+import logging
+import os
+import select
+import signal
+import socket
 import sys
-from typing import Final
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from typing import Any, Final, NoReturn
 
 import pyarrow  # noqa: F401 - for the workers
 from pyspark import daemon
@@ -17,19 +29,98 @@ from odradek.model.lazy import lazy
 from odradek.spark import sink, source  # noqa: F401
 from odradek.spark.reading import fetch  # noqa: F401
 
+log: Final = logging.getLogger("odradek.spark")
+
 RUNNER: Final = "pyspark.worker"
 """The module of workers that run functions on frames; the others plan and write."""
+_OF_EACH_QUERY: Final = (
+    "pyspark.sql.worker.create_data_source",
+    "pyspark.sql.worker.plan_data_source_read",
+    "pyspark.sql.worker.write_into_data_source",
+    "pyspark.sql.worker.python_streaming_sink_runner",
+    RUNNER,
+)
+_STANDARD_INPUT: Final = 0
+_REQUEST_S: Final = 30.0
+_REQUEST_MAX_BYTES: Final = 1 << 20
 
 
-def main(module: str) -> None:
-    """Until Spark ends it. The daemon finds the module among the arguments of this process."""
-    _ = lazy(module).main
-    if module == RUNNER:
-        _ = lazy("pandas").DataFrame
+def _import(modules: Iterable[str]) -> None:
+    for module in modules:
+        _ = lazy(module).main
+        if module == RUNNER:
+            _ = lazy("pandas").DataFrame
     gc.collect()
     gc.freeze()  # a collection in a worker would write into the shared pages
+
+
+def run_daemon(module: str) -> None:
+    """Until Spark ends it. The daemon finds the module among the arguments of this process."""
+    _import([module])
     daemon.manager()
 
 
+def serve(listening: socket.socket) -> None:
+    """Until standard input ends, which the session's process holds. Daemons go on: they end with Spark."""
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nothing waits for a daemon
+    _import(_OF_EACH_QUERY)
+    while _STANDARD_INPUT not in select.select([listening, _STANDARD_INPUT], [], [])[0]:
+        asking, _ = listening.accept()
+        with asking:
+            asking.settimeout(_REQUEST_S)
+            try:
+                request, descriptors = _received(asking)
+            except (OSError, ValueError) as error:
+                log.warning("a daemon of workers gets a process of its own: %s", error)
+                continue
+            if os.fork() == 0:
+                listening.close()
+                _become(request, descriptors, asking)
+            for descriptor in descriptors:
+                os.close(descriptor)
+
+
+def _received(asking: socket.socket) -> tuple[dict[str, Any], list[int]]:
+    """What is asked for, and the standard descriptors of the asking process."""
+    content, descriptors, _, _ = socket.recv_fds(asking, 1 << 16, 3)
+    try:
+        while part := asking.recv(1 << 16):
+            content += part
+            if len(content) > _REQUEST_MAX_BYTES:
+                raise ValueError(f"its request has more than {_REQUEST_MAX_BYTES} bytes")
+        request: dict[str, Any] = json.loads(content)
+    except BaseException:
+        for descriptor in descriptors:
+            os.close(descriptor)
+        raise
+    return request, list(descriptors)
+
+
+def _become(request: dict[str, Any], descriptors: Sequence[int], asking: socket.socket) -> NoReturn:
+    """The daemon that was asked for. While it lives, it holds the connection: the asking process waits for its end."""
+    code = 1
+    try:
+        for number, descriptor in enumerate(descriptors):
+            os.dup2(descriptor, number)
+            os.close(descriptor)
+        os.environ.clear()
+        os.environ.update(request["environment"])
+        os.chdir(request["directory"])
+        sys.path += os.environ.get("PYTHONPATH", "").split(os.pathsep)
+        sys.argv = ["warm_daemon", *request["arguments"]]
+        asking.sendall(b"+")
+        run_daemon(sys.argv[1])
+        code = 0
+    except SystemExit as end:
+        code = end.code if isinstance(end.code, int) else 1
+    finally:
+        with suppress(OSError, ValueError):
+            sys.stderr.flush()
+        os._exit(code)
+
+
 if __name__ == "__main__":
-    main(sys.argv[1] if len(sys.argv) > 1 else RUNNER)
+    if sys.argv[1:2] == ["--listen"]:
+        serve(socket.socket(fileno=int(sys.argv[2])))
+    else:
+        run_daemon(sys.argv[1] if len(sys.argv) > 1 else RUNNER)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import select
 import socket
 import struct
 import subprocess
@@ -126,3 +127,37 @@ def test_a_planner_whose_query_is_gone_ends_quietly(tmp_path: Path) -> None:
         thread.join(_WAIT_S)
         assert not thread.is_alive()
     planners.close()
+
+
+def _daemon(planners: SharedPlanners) -> subprocess.Popen[bytes]:
+    words = [str(planners.python), "-m", "pyspark.daemon", "pyspark.sql.worker.create_data_source"]
+    environment = {**os.environ, "PYTHON_WORKER_FACTORY_SECRET": SECRET}
+    return subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment)
+
+
+def _says_its_port_and_ends_with_its_input(daemon: subprocess.Popen[bytes]) -> None:
+    assert daemon.stdout is not None
+    assert daemon.stdin is not None
+    (port,) = _INT.unpack(daemon.stdout.read(4))
+    socket.create_connection(("127.0.0.1", port), _WAIT_S).close()
+    daemon.stdin.close()
+    assert daemon.wait(_WAIT_S) == 0
+    daemon.stdout.close()
+
+
+def test_daemons_of_workers_are_forked_from_one_process(tmp_path: Path) -> None:
+    planners = SharedPlanners(tmp_path)
+    daemons = [_daemon(planners) for _ in range(2)]
+    for daemon in daemons:
+        assert daemon.stdout is not None
+        assert select.select([daemon.stdout], [], [], _WAIT_S)[0]
+        waiting = Path(f"/proc/{daemon.pid}/cmdline").read_bytes()
+        assert b"-S" in waiting.split(b"\0")  # it became no Python that has imported anything
+        _says_its_port_and_ends_with_its_input(daemon)
+    planners.close()
+
+
+def test_when_that_process_is_gone_a_daemon_is_a_process_of_its_own(tmp_path: Path) -> None:
+    planners = SharedPlanners(tmp_path)
+    planners.close()
+    _says_its_port_and_ends_with_its_input(_daemon(planners))
