@@ -64,7 +64,8 @@ def serve(listening: socket.socket) -> None:
     """Until standard input ends, which the session's process holds. Daemons go on: they end with Spark."""
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nothing waits for a daemon
     _import(_OF_EACH_QUERY)
-    while _STANDARD_INPUT not in select.select([listening, _STANDARD_INPUT], [], [])[0]:
+    door = listening.fileno()
+    while _STANDARD_INPUT not in select.select([door, _STANDARD_INPUT], [], [])[0]:
         asking, _ = listening.accept()
         with asking:
             asking.settimeout(_REQUEST_S)

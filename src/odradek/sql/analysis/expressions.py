@@ -45,6 +45,8 @@ _INT_MAX: Final = 2**31 - 1
 _COMPARISONS: Final = {exp.EQ: "=", exp.NEQ: "!=", exp.LT: "<", exp.LTE: "<=", exp.GT: ">", exp.GTE: ">="}
 _ARITHMETIC: Final = {exp.Add: "+", exp.Sub: "-", exp.Mul: "*", exp.Div: "/", exp.Mod: "%"}
 _TIME_COLUMNS: Final = ("ROWTIME", "WINDOWSTART", "WINDOWEND")
+OVER_REFUSAL: Final = "OVER needs all rows of a table at once, which a query that goes on never has"
+OVER_HINT: Final = "Write a pull query over a table, without EMIT CHANGES; or TOPK, EARLIEST_BY_OFFSET and such with GROUP BY."
 _UNITS: Final = ("MILLISECONDS", "SECONDS", "MINUTES", "HOURS", "DAYS", "WEEKS", "MONTHS", "YEARS")
 
 
@@ -130,6 +132,9 @@ class ExpressionCompiler:
         if tree.is_string:
             return TypedText(quoted(tree.this), STRING)
         return number(tree.this)
+
+    def over(self, _: exp.Window) -> TypedText:
+        raise SqlError(OVER_REFUSAL, hint=OVER_HINT)
 
     def boolean(self, tree: exp.Boolean) -> TypedText:
         return TypedText("true" if tree.this else "false", BOOLEAN)
@@ -514,6 +519,7 @@ _NODES: Final[dict[type[exp.Expr], Callable[[ExpressionCompiler, Any], TypedText
     exp.Column: ExpressionCompiler.column,
     exp.Literal: ExpressionCompiler.literal,
     exp.Boolean: ExpressionCompiler.boolean,
+    exp.Window: ExpressionCompiler.over,
     exp.Null: ExpressionCompiler.null,
     exp.Paren: ExpressionCompiler.paren,
     **dict.fromkeys(_COMPARISONS, ExpressionCompiler.comparison),

@@ -109,7 +109,32 @@ class Ksql(Dialect):
             return self._parse_column()
 
         def _parse_window(self, this: exp.Expr | None, alias: bool = False) -> exp.Expr | None:
-            return this
+            """A call with OVER (…) behind it. A column may be called over."""
+            if this is None or not self._curr or self._curr.text.upper() != "OVER":
+                return this
+            if not self._next or self._next.text != "(":
+                return this
+            self._advance(2)
+            partition = (
+                self._parse_csv(self._parse_disjunction) if self._match_text_seq("PARTITION", "BY") else []
+            )
+            order = self._parse_csv(self._ordered) if self._match_text_seq("ORDER", "BY") else []
+            if not self._match(TokenType.R_PAREN):
+                self.raise_error("OVER takes PARTITION BY and ORDER BY, no frame")
+            return exp.Window(this=this, partition_by=partition, order=exp.Order(expressions=order))
+
+        def _ordered(self) -> exp.Expr:
+            """Null is the least value, unless NULLS says where it stands."""
+            value = self._parse_disjunction()
+            descending = bool(self._match_text_seq("DESC"))
+            if not descending:
+                self._match_text_seq("ASC")
+            nulls_first = not descending
+            if self._match_text_seq("NULLS"):
+                nulls_first = bool(self._match_text_seq("FIRST"))
+                if not nulls_first and not self._match_text_seq("LAST"):
+                    self.raise_error("NULLS needs FIRST or LAST")
+            return exp.Ordered(this=value, desc=descending, nulls_first=nulls_first)
 
         def _ksql_cast(self) -> exp.Expr:
             value = self._parse_disjunction()

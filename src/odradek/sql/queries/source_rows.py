@@ -7,10 +7,14 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
+from odradek.sql.analysis.expressions import OVER_HINT, OVER_REFUSAL
 from odradek.sql.catalog import FormatInfo, Source
+from odradek.sql.errors import SqlError
+from odradek.sql.language.dialect import position_of
 from odradek.sql.language.queries import NamedRelation, Query, SelectExpression, SelectStar
 from odradek.sql.queries.answer import AnswerColumn
 from odradek.sql.queries.expressions import Compute, LocalScope, NeedsSpark, Row
+from odradek.sql.queries.over import OverCall, overs_in, scope_with
 from odradek.sql.queries.row_codec import FORMATS, SqlRowCodec, UnreadableRecord, shown
 from odradek.sql.queries.schema_rows import RecordCodec, SchemaRowCodec, learn_all
 from odradek.sql.types import BIGINT, INTEGER, SqlType
@@ -124,6 +128,8 @@ class LocalSelection:
     columns: tuple[AnswerColumn, ...]
     passes: Callable[[Row], bool]
     _values: tuple[tuple[Compute, SqlType], ...]
+    overs: tuple[OverCall, ...] = ()
+    """To be filled before `shown`, when all rows are there that pass."""
 
     def shown(self, row: Row) -> list[Any]:
         """The values as JSON has them."""
@@ -139,13 +145,19 @@ def selection(query: Query, rows: SourceRows, *, with_place: bool) -> LocalSelec
         raise NeedsSpark
     scope = rows.scope(relation.alias, with_place=with_place)
     selected: list[tuple[str, SqlType, Compute]] = []
+    overs: list[OverCall] = []
     for selected_expression in query.select:
         match selected_expression:
             case SelectStar(struct=None):
                 selected += [(name, scope.columns[name], _column(name)) for name in _star(rows.source)]
             case SelectExpression():
-                computed = scope.compiled(selected_expression.expression)
-                name = selected_expression.alias or computed.name or f"KSQL_COL_{len(selected)}"
+                tree, calls = overs_in(selected_expression.expression, scope, len(overs))
+                if calls and (query.emit is not None or not rows.source.is_table):
+                    raise SqlError(OVER_REFUSAL, position_of(tree), OVER_HINT)
+                overs += calls
+                computed = scope_with(scope, calls).compiled(tree)
+                plain_name = None if calls else computed.name
+                name = selected_expression.alias or plain_name or f"KSQL_COL_{len(selected)}"
                 selected.append((name, computed.type, computed.of))
             case _:
                 raise NeedsSpark
@@ -156,6 +168,7 @@ def selection(query: Query, rows: SourceRows, *, with_place: bool) -> LocalSelec
         tuple(AnswerColumn(name=name, type=str(kind)) for name, kind, _ in selected),
         (lambda row: True) if query.where is None else scope.condition(query.where),
         tuple((of, kind) for _, kind, of in selected),
+        tuple(overs),
     )
 
 

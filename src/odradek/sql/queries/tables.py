@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
 from sqlglot import exp
 
+from odradek.sql.errors import SqlError
 from odradek.sql.language.queries import Query, conjuncts
 from odradek.sql.queries.answer import QueryAnswer
 from odradek.sql.queries.expressions import Row, constant
+from odradek.sql.queries.over import ROWS_MAX as OVER_ROWS_MAX
+from odradek.sql.queries.over import OverCall
 from odradek.sql.queries.row_codec import UnreadableRecord
 from odradek.sql.queries.source_rows import LocalSelection, SourceRows
 from odradek.telemetry import events
@@ -74,16 +77,19 @@ async def pulled(views: TableViews, query: Query, rows: SourceRows, chosen: Loca
     await rows.learn([])
     keys = _keys_of(query.where, rows)
 
+    async def passing() -> AsyncIterator[Row]:
+        async for table_row in _found(view, keys, is_windowed=rows.source.window is not None):
+            await rows.learn([_pieces(table_row)])
+            row = _row(rows, table_row)
+            if row is not None and chosen.passes(row):
+                yield row
+
     async def batches() -> AsyncIterator[list[list[Any]]]:
         batch: list[list[Any]] = []
         left = query.limit
-        async for table_row in _found(view, keys, is_windowed=rows.source.window is not None):
+        async for row in _with_overs(passing(), chosen.overs, query) if chosen.overs else passing():
             if left == 0:
                 break
-            await rows.learn([_pieces(table_row)])
-            row = _row(rows, table_row)
-            if row is None or not chosen.passes(row):
-                continue
             batch.append(chosen.shown(row))
             left = None if left is None else left - 1
             if len(batch) >= _PAGE_ROWS:
@@ -96,6 +102,25 @@ async def pulled(views: TableViews, query: Query, rows: SourceRows, chosen: Loca
         """The view stays."""
 
     return QueryAnswer(query_id=None, columns=chosen.columns, rows=batches(), close=close)
+
+
+async def _with_overs(
+    passing: AsyncIterator[Row], overs: Sequence[OverCall], query: Query
+) -> AsyncIterator[Row]:
+    """The same rows, when all are there."""
+    held: list[dict[str, Any]] = []
+    async for row in passing:
+        held.append(dict(row))
+        if len(held) > OVER_ROWS_MAX:
+            raise SqlError(
+                f"OVER needs all rows at once, and more than {OVER_ROWS_MAX} pass",
+                query.position,
+                "Write a WHERE that fewer pass.",
+            )
+    for call in overs:
+        call.fill(held)
+    for row in held:
+        yield row
 
 
 async def _found(

@@ -1,0 +1,238 @@
+"""Calls with OVER, in pull queries over tables: what a row is among the others, as Spark computes it.
+
+The rows are those that pass WHERE. With ORDER BY, a sum is of the rows up to this one and those that are equal to it in the
+order; without, of all rows of the partition.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from dataclasses import dataclass
+from functools import cmp_to_key
+from itertools import groupby
+from typing import Any, Final, TypeAlias
+
+from sqlglot import exp
+
+from odradek.sql.errors import SqlError, nearest
+from odradek.sql.language.dialect import position_of
+from odradek.sql.queries.expressions import Compute, LocalScope, LocalValue, Row
+from odradek.sql.types import BIGINT, DECIMAL_PRECISION_MAX, DOUBLE, INTEGER, NULL, SqlType, decimal_of
+
+ROWS_MAX: Final = 100_000
+"""The server has all of them in memory at once."""
+Values: TypeAlias = list[Any]
+Peers: TypeAlias = list[list[Row]]
+"""The rows of a partition in order; those that are equal in it stand together."""
+_MARK: Final = "\0over "
+"""No column of a user begins so."""
+_RANKING: Final = ("ROW_NUMBER", "RANK", "DENSE_RANK")
+_OFFSETS: Final = ("LAG", "LEAD")
+_AGGREGATES: Final = ("COUNT", "SUM", "AVG", "MIN", "MAX")
+FUNCTIONS: Final = (*_RANKING, *_OFFSETS, *_AGGREGATES, "FIRST_VALUE", "LAST_VALUE")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Ordering:
+    of: Compute
+    descending: bool
+    nulls_first: bool
+
+    def compare(self, left: Row, right: Row) -> int:
+        first, second = self.of(left), self.of(right)
+        if first is None or second is None:
+            if first is second:
+                return 0
+            return -1 if (first is None) is self.nulls_first else 1
+        first, second = _comparable(first), _comparable(second)
+        if first == second:
+            return 0
+        return -1 if (first < second) is not self.descending else 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OverCall:
+    """`name`: of the column that it is computed into."""
+
+    name: str
+    type: SqlType
+    partition: tuple[Compute, ...]
+    ordering: tuple[_Ordering, ...]
+    compute: Callable[[Peers], Values]
+    """The value of each row of a partition, in order."""
+
+    def fill(self, rows: Sequence[dict[str, Any]]) -> None:
+        partitions: dict[tuple[Hashable, ...], list[dict[str, Any]]] = {}
+        for row in rows:
+            partitions.setdefault(tuple(of(row) for of in self.partition), []).append(row)
+        by_order = cmp_to_key(self._compare)
+        for members in partitions.values():
+            members.sort(key=by_order)
+            if self.ordering:
+                peers: Peers = [list(equal) for _, equal in groupby(members, key=by_order)]
+            else:
+                peers = [list(members)]
+            for row, value in zip(members, self.compute(peers), strict=True):
+                row[self.name] = value
+
+    def _compare(self, left: Row, right: Row) -> int:
+        return next((way for part in self.ordering if (way := part.compare(left, right))), 0)
+
+
+def overs_in(tree: exp.Expr, scope: LocalScope, number: int) -> tuple[exp.Expr, list[OverCall]]:
+    """The expression with columns in place of its calls, and the calls. NeedsSpark; SqlError for what is wrong."""
+    if not tree.find(exp.Window):
+        return tree, []
+    holder = exp.Paren(this=tree.copy())
+    calls: list[OverCall] = []
+    while (window := holder.find(exp.Window)) is not None:
+        call = _call(window, scope, f"{_MARK}{number + len(calls)}")
+        calls.append(call)
+        window.replace(exp.column(call.name, quoted=True))
+    return holder.this, calls
+
+
+def scope_with(scope: LocalScope, calls: Iterable[OverCall]) -> LocalScope:
+    return LocalScope({**scope.columns, **{call.name: call.type for call in calls}}, scope.aliases)
+
+
+def _call(window: exp.Window, scope: LocalScope, name: str) -> OverCall:
+    function, position = window.this, position_of(window)
+    called = function.name.upper() if isinstance(function, exp.Anonymous) else ""
+    if called not in FUNCTIONS:
+        raise SqlError(f"{called or function.sql()} has no OVER", position, nearest(called, FUNCTIONS))
+    ordered: list[exp.Expr] = window.args["order"].expressions
+    if called in (*_RANKING, *_OFFSETS) and not ordered:
+        raise SqlError(f"{called} needs an order", position, f"Write {called}(…) OVER (ORDER BY …).")
+    arguments = [argument for argument in function.expressions if not isinstance(argument, exp.Star)]
+    kind, compute = _compute(called, arguments, scope, function)
+    return OverCall(
+        name=name,
+        type=kind,
+        partition=tuple(scope.compiled(tree).of for tree in window.args["partition_by"]),
+        ordering=tuple(
+            _Ordering(
+                of=scope.compiled(part.this).of,
+                descending=bool(part.args["desc"]),
+                nulls_first=bool(part.args["nulls_first"]),
+            )
+            for part in ordered
+        ),
+        compute=compute,
+    )
+
+
+def _compute(
+    called: str, arguments: list[exp.Expr], scope: LocalScope, function: exp.Expr
+) -> tuple[SqlType, Callable[[Peers], Values]]:
+    least, most = (0, 0) if called in _RANKING else (1, 3) if called in _OFFSETS else (1, 1)
+    if called == "COUNT":
+        least = 0
+    if not least <= len(arguments) <= most:
+        raise SqlError(f"{called} takes {least} to {most} arguments", position_of(function))
+    if called in _RANKING:
+        return INTEGER, _RANKS[called]
+    values = [scope.compiled(argument) for argument in arguments]
+    if called in _OFFSETS:
+        return values[0].type, _shifted(values, arguments, -1 if called == "LAG" else 1)
+    if called == "FIRST_VALUE":
+        return values[0].type, lambda peers: [values[0].of(peers[0][0])] * sum(map(len, peers))
+    if called == "LAST_VALUE":
+        return values[0].type, lambda peers: [values[0].of(equal[-1]) for equal in peers for _ in equal]
+    kind = _aggregate_type(called, values, function)
+    return kind, lambda peers: _running(called, values[0].of if values else lambda row: 1, peers, kind)
+
+
+def _aggregate_type(called: str, values: list[LocalValue], function: exp.Expr) -> SqlType:
+    if called == "COUNT":
+        return BIGINT
+    kind = values[0].type
+    if called in ("MIN", "MAX"):
+        if kind.is_simple:
+            return kind
+    elif kind in (INTEGER, BIGINT, DOUBLE):
+        return DOUBLE if called == "AVG" or kind == DOUBLE else BIGINT
+    elif kind.kind == "DECIMAL" and called == "SUM":
+        return decimal_of(min(DECIMAL_PRECISION_MAX, kind.precision + 10), kind.scale)
+    raise SqlError(f"{called} OVER takes no {kind}", position_of(function))
+
+
+def _row_numbers(peers: Peers) -> Values:
+    return list(range(1, sum(map(len, peers)) + 1))
+
+
+def _ranks(peers: Peers) -> Values:
+    ranks: Values = []
+    for equal in peers:
+        ranks += [len(ranks) + 1] * len(equal)
+    return ranks
+
+
+def _dense_ranks(peers: Peers) -> Values:
+    return [number for number, equal in enumerate(peers, 1) for _ in equal]
+
+
+_RANKS: Final[dict[str, Callable[[Peers], Values]]] = {
+    "ROW_NUMBER": _row_numbers,
+    "RANK": _ranks,
+    "DENSE_RANK": _dense_ranks,
+}
+
+
+def _shifted(
+    values: list[LocalValue], arguments: list[exp.Expr], direction: int
+) -> Callable[[Peers], Values]:
+    """LAG and LEAD: the value, by how many rows (1), and what stands where there is no such row (null)."""
+    distance = 1
+    if len(values) > 1:
+        if not isinstance(arguments[1], exp.Literal) or values[1].type != INTEGER:
+            raise SqlError("the second argument is a whole number", position_of(arguments[1]))
+        distance = values[1].of({})
+    if len(values) > 2 and values[2].type not in (values[0].type, NULL):
+        raise SqlError(f"the third argument has to be a {values[0].type}", position_of(arguments[2]))
+
+    def compute(peers: Peers) -> Values:
+        rows = [row for equal in peers for row in equal]
+        places = (place + direction * distance for place in range(len(rows)))
+        return [
+            values[0].of(rows[other])
+            if 0 <= other < len(rows)
+            else (values[2].of(row) if len(values) > 2 else None)
+            for row, other in zip(rows, places, strict=True)
+        ]
+
+    return compute
+
+
+def _running(called: str, of: Compute, peers: Peers, kind: SqlType) -> Values:
+    """Of the rows up to each one, with its equals; null where all of them are null."""
+    count, total, best = 0, 0, None
+    results: Values = []
+    for equal in peers:
+        for value in map(of, equal):
+            if value is None:
+                continue
+            count += 1
+            if called in ("SUM", "AVG"):
+                total += value
+            elif best is None or (value < best if called == "MIN" else value > best):
+                best = value
+        results += [_result(called, count, total, best, kind)] * len(equal)
+    return results
+
+
+def _result(called: str, count: int, total: Any, best: Any, kind: SqlType) -> Any:
+    if called == "COUNT":
+        return count
+    if count == 0:
+        return None
+    if called == "AVG":
+        return total / count
+    if kind == BIGINT and called == "SUM":
+        return (total + (1 << 63)) % (1 << 64) - (1 << 63)  # it wraps, as Java's
+    return best if called in ("MIN", "MAX") else total
+
+
+def _comparable(value: Any) -> Any:
+    """What is no number is the greatest one, as in Spark."""
+    return (value != value, 0.0 if value != value else value) if isinstance(value, float) else value

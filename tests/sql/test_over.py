@@ -1,0 +1,110 @@
+"""Calls with OVER, as `cases/over.cases` has them: what Python computes for pull queries, and what Spark says to the same text."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+from decimal import Decimal
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from odradek.spark.java import find_java
+from odradek.sql.errors import SqlError
+from odradek.sql.language import parse_one
+from odradek.sql.language.queries import SelectExpression
+from odradek.sql.language.statements import SelectStatement
+from odradek.sql.queries.expressions import LocalScope
+from odradek.sql.queries.over import overs_in, scope_with
+from odradek.sql.types import parse_type
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+COLUMNS = {
+    "K": "INT",
+    "G": "STRING",
+    "V": "BIGINT",
+    "D": "DOUBLE",
+    "C": "DECIMAL(6, 2)",
+    "S": "STRING",
+}
+ROWS: list[tuple[Any, ...]] = [
+    (1, "x", 10, 1.5, Decimal("1.25"), "b"),
+    (2, "x", 20, -2.0, Decimal("2.50"), "c"),
+    (3, "x", 20, 4.0, None, "b"),
+    (4, "y", None, None, Decimal("7.00"), "d"),
+    (5, "y", 30, 0.5, None, "b"),
+    (6, None, 10, 2.0, None, "a"),
+]
+has_spark = importlib.util.find_spec("pyspark") is not None and find_java().problem is None
+
+
+def _read(line: str) -> tuple[str, str, list[Any]]:
+    written, _, expected = line.partition(" ==> ")
+    kind, _, values = expected.partition(" [")
+    values_read = json.loads(f"[{values}")
+    if kind.startswith("DECIMAL"):
+        values_read = [None if value is None else Decimal(value) for value in values_read]
+    return written, kind, values_read
+
+
+CASES = [
+    _read(line)
+    for line in (Path(__file__).parent / "cases" / "over.cases").read_text(encoding="utf-8").splitlines()
+    if line and not line.startswith("#")
+]
+SCOPE = LocalScope({name: parse_type(kind) for name, kind in COLUMNS.items()})
+
+
+def computed(written: str) -> tuple[str, list[Any]]:
+    """The type, and the values in the order of K."""
+    statement = parse_one(f"SELECT {written} AS X FROM T;")
+    assert isinstance(statement, SelectStatement)
+    (selected,) = statement.query.select
+    assert isinstance(selected, SelectExpression)
+    tree, calls = overs_in(selected.expression, SCOPE, 0)
+    value = scope_with(SCOPE, calls).compiled(tree)
+    rows = [dict(zip(COLUMNS, row, strict=True)) for row in reversed(ROWS)]
+    for call in calls:
+        call.fill(rows)
+    return str(value.type), [value.of(row) for row in sorted(rows, key=lambda row: row["K"])]
+
+
+@pytest.mark.parametrize(("written", "kind", "values"), CASES, ids=[written for written, _, _ in CASES])
+def test_a_call_with_over(written: str, kind: str, values: list[Any]) -> None:
+    made, of_rows = computed(written)
+    assert made.replace(" ", "") == kind
+    assert of_rows == values
+
+
+@pytest.mark.parametrize(
+    ("written", "says"),
+    [
+        ("ROW_NUMBER() OVER ()", "ROW_NUMBER needs an order"),
+        ("UCASE(S) OVER (ORDER BY K)", "UCASE has no OVER"),
+        ("LAG(V, K) OVER (ORDER BY K)", "the second argument is a whole number"),
+        ("LAG(V, 1, 'x') OVER (ORDER BY K)", "the third argument has to be a BIGINT"),
+        ("SUM(S) OVER ()", "SUM OVER takes no STRING"),
+        ("SUM(V, K) OVER ()", "SUM takes 1 to 1 arguments"),
+        ("SUM(V) OVER (ORDER BY K ROWS UNBOUNDED PRECEDING)", "no frame"),
+        ("SUM(V) OVER (ORDER BY K NULLS)", "NULLS needs FIRST or LAST"),
+        ("SUM(ABSENT) OVER ()", "ABSENT"),
+    ],
+)
+def test_a_wrong_call_with_over_is_refused(written: str, says: str) -> None:
+    with pytest.raises(SqlError) as refused:
+        computed(written)
+    assert says in refused.value.text(written)
+
+
+@pytest.mark.spark
+@pytest.mark.skipif(not has_spark, reason="PySpark or Java is absent")
+def test_spark_says_the_same(odradek_spark: SparkSession) -> None:
+    ddl = ", ".join(f"{name} {kind}" for name, kind in COLUMNS.items())
+    frame = odradek_spark.createDataFrame(ROWS, ddl)
+    columns = [f"{written} AS r{number}" for number, (written, _, _) in enumerate(CASES)]
+    rows = frame.selectExpr("K", *columns).orderBy("K").collect()
+    said = {written: [row[number + 1] for row in rows] for number, (written, _, _) in enumerate(CASES)}
+    assert said == {written: values for written, _, values in CASES}
