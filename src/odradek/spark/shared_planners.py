@@ -18,7 +18,7 @@ import socket
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Final
 
@@ -82,13 +82,18 @@ door.recv(1)
 class SharedPlanners:
     """Planners on threads of this process. Spark uses them when PYSPARK_PYTHON is `python` while its JVM starts."""
 
-    def __init__(self, directory: Path, run: Callable[[str, IO[bytes]], None] | None = None) -> None:
+    def __init__(
+        self,
+        directory: Path,
+        run: Callable[[str, IO[bytes]], None] | None = None,
+        workers_use: Sequence[str] = (),
+    ) -> None:
         """`directory`: for this user only, because requests have secrets; what is in it ends with this process.
-        `run(module, connection)`: the module's work, until its connection ends.
+        `run(module, connection)`: the module's work, until its connection ends. `workers_use`: modules that workers share.
         """
         self._run = run or _run_module
         self._listening = _listening(directory / "door")
-        self._daemons = _daemons(directory / "daemons")
+        self._daemons = _daemons(directory / "daemons", workers_use)
         self.python = directory / "python"
         self.python.write_text(_script(directory), encoding="utf-8")
         self.python.chmod(0o700)
@@ -137,10 +142,10 @@ def _listening(door: Path) -> socket.socket:
     return listening
 
 
-def _daemons(door: Path) -> subprocess.Popen[bytes]:
+def _daemons(door: Path, modules: Sequence[str]) -> subprocess.Popen[bytes]:
     """The process that daemons are forked from. Those that ask before it is ready wait. It ends with this one."""
     with _listening(door) as listening:
-        words = [sys.executable, "-m", _WARM_DAEMON, "--listen", str(listening.fileno())]
+        words = [sys.executable, "-m", _WARM_DAEMON, "--listen", str(listening.fileno()), *modules]
         same_in_all = {"PYTHONHASHSEED": "0", "OMP_NUM_THREADS": "1"}  # no threads that a fork would lose
         return subprocess.Popen(
             words, stdin=subprocess.PIPE, pass_fds=[listening.fileno()], env={**os.environ, **same_in_all}

@@ -2,8 +2,9 @@
 
 Spark's own daemons import next to nothing, so each worker that they fork imports PySpark, pandas and Arrow for itself: 80 MB
 and a second of CPU each. And Spark has a daemon for each kind of worker: some six of them. So there is one process that
-imports all of it, before anything is asked of it: `python -m odradek.spark.warm_daemon --listen DESCRIPTOR`. Daemons are forked
-from it, and workers from them; all of them share its memory. `shared_planners.py` starts it, and sends it what Spark asks for.
+imports all of it, before anything is asked of it: `python -m odradek.spark.warm_daemon --listen DESCRIPTOR [MODULE...]`, with
+what else workers use. Daemons are forked from it, and workers from them; all of them share its memory. `shared_planners.py`
+starts it, and sends it what Spark asks for.
 
 `python -m odradek.spark.warm_daemon MODULE` is such a daemon in a process of its own.
 """
@@ -39,6 +40,12 @@ _OF_EACH_QUERY: Final = (
     "pyspark.sql.worker.write_into_data_source",
     "pyspark.sql.worker.python_streaming_sink_runner",
     RUNNER,
+    "pandas",
+    "pyarrow.pandas_compat",
+    "odradek.client.producer.aio",
+    "odradek.client.admin.aio",
+    "odradek.spark.exactly_once.driver",
+    "odradek.spark.exactly_once.task",
 )
 _STANDARD_INPUT: Final = 0
 _REQUEST_S: Final = 30.0
@@ -47,23 +54,21 @@ _REQUEST_MAX_BYTES: Final = 1 << 20
 
 def _import(modules: Iterable[str]) -> None:
     for module in modules:
-        _ = lazy(module).main
-        if module == RUNNER:
-            _ = lazy("pandas").DataFrame
+        _ = lazy(module).__file__
     gc.collect()
     gc.freeze()  # a collection in a worker would write into the shared pages
 
 
 def run_daemon(module: str) -> None:
     """Until Spark ends it. The daemon finds the module among the arguments of this process."""
-    _import([module])
+    _import([module, "pandas"] if module == RUNNER else [module])
     daemon.manager()
 
 
-def serve(listening: socket.socket) -> None:
+def serve(listening: socket.socket, modules: Sequence[str]) -> None:
     """Until standard input ends, which the session's process holds. Daemons go on: they end with Spark."""
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nothing waits for a daemon
-    _import(_OF_EACH_QUERY)
+    _import([*_OF_EACH_QUERY, *modules])
     door = listening.fileno()
     while _STANDARD_INPUT not in select.select([door, _STANDARD_INPUT], [], [])[0]:
         asking, _ = listening.accept()
@@ -122,6 +127,6 @@ def _become(request: dict[str, Any], descriptors: Sequence[int], asking: socket.
 
 if __name__ == "__main__":
     if sys.argv[1:2] == ["--listen"]:
-        serve(socket.socket(fileno=int(sys.argv[2])))
+        serve(socket.socket(fileno=int(sys.argv[2])), sys.argv[3:])
     else:
         run_daemon(sys.argv[1] if len(sys.argv) > 1 else RUNNER)

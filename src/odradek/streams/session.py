@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from odradek.model.lazy import lazy
@@ -22,21 +23,27 @@ _SHELL: Final = "org.apache.hadoop.util.Shell"
 _STORE: Final = "spark.sql.streaming.stateStore.providerClass"
 
 
-def session(name: str, given: sql.SparkSession | None, tasks: int) -> sql.SparkSession:
-    """The given session, the active one, or a new local one. Its state stores are RocksDB, which transformWithState needs."""
+def session(
+    name: str, given: sql.SparkSession | None, tasks: int, settings: Mapping[str, str] | None = None
+) -> sql.SparkSession:
+    """The given session, the active one, or a new local one. Its state stores are RocksDB, which transformWithState needs.
+    `settings`: of a new one.
+    """
     spark = given or sql.SparkSession.getActiveSession()
     if spark is None:
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
         os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
-        settings: dict[str, Any] = {
+        all_settings: dict[str, Any] = {
             "spark.ui.enabled": "false",
             "spark.sql.shuffle.partitions": str(tasks),
             "spark.sql.session.timeZone": "UTC",
             "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
             "spark.sql.adaptive.enabled": "false",
+            **(settings or {}),
         }
-        start_jvm({"spark.master": "local[*]", **settings})
-        spark = sql.SparkSession.builder.appName(name).master("local[*]").config(map=settings).getOrCreate()
+        start_jvm({"spark.master": "local[*]", **all_settings})
+        builder = sql.SparkSession.builder.appName(name).master("local[*]")
+        spark = builder.config(map=all_settings).getOrCreate()
         _keep_quiet(spark)
     if spark.conf.get(_STORE) != ROCKS_DB:
         spark.conf.set(_STORE, ROCKS_DB)

@@ -245,7 +245,7 @@ class SqlEngine:
                 str(theirs.fileno()),
                 pass_fds=[theirs.fileno()],
                 stdin=asyncio.subprocess.DEVNULL,
-                env={**os.environ, "PYTHONUNBUFFERED": "1"},
+                env={"MALLOC_ARENA_MAX": "2", **os.environ, "PYTHONUNBUFFERED": "1"},
                 start_new_session=True,  # Ctrl-C is for the server: it decides
             )
         reader, self._writer = await asyncio.open_connection(sock=ours)

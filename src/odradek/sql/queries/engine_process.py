@@ -52,6 +52,27 @@ else:
 
 _log = events.get("sql")
 JVM_IS_GONE: Final = 70
+_WORKERS_USE: Final = (
+    "odradek.archive.history.read_through",
+    "odradek.sql.functions.registering",
+    "odradek.sql.planning.building",
+    "odradek.streams.translation.translator",
+)
+_SETTINGS: Final = {
+    "spark.driver.memory": "640m",
+    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:MinHeapFreeRatio=10 -XX:MaxHeapFreeRatio=25",
+    "spark.sql.streaming.stateStore.rocksdb.boundedMemoryUsage": "true",
+    "spark.sql.streaming.stateStore.rocksdb.maxMemoryUsageMB": "96",
+    "spark.sql.streaming.stateStore.numStateStoreInstanceMetricsToReport": "0",
+    "spark.sql.streaming.minBatchesToRetain": "10",
+    "spark.sql.streaming.numRecentProgressUpdates": "2",
+    "spark.sql.ui.retainedExecutions": "10",
+    "spark.ui.retainedJobs": "10",
+    "spark.ui.retainedStages": "10",
+    "spark.ui.retainedTasks": "100",
+    "spark.ui.retainedDeadExecutors": "1",
+}
+"""Fifty queries, on two cores and 3 GB: what Spark keeps of batches that have ended is not looked at."""
 _WATCH_S: Final = 0.25
 _WATCH_EACH_S: Final = 0.02
 """Many queries are looked at less often: each costs calls of the JVM."""
@@ -127,11 +148,13 @@ class EngineCore:
     def _new_session(self) -> Any:
         if _PYTHON not in os.environ:
             try:
-                planners = shared_planners.SharedPlanners(self.scratch.directory("planners"))
+                planners = shared_planners.SharedPlanners(
+                    self.scratch.directory("planners"), workers_use=_WORKERS_USE
+                )
                 os.environ[_PYTHON] = os.environ[_DRIVER_PYTHON] = str(planners.python)
             except OSError as error:  # such as TMPDIR, whose path is too long for a socket
                 _log.warning("sql_planners_not_shared", reason=str(error))
-        spark = streams_session.session("odradek-sql", None, 1)
+        spark = streams_session.session("odradek-sql", None, 1, _SETTINGS)
         registering.register(spark)
         return spark
 
