@@ -1,4 +1,4 @@
-"""Calls with OVER, as `cases/over.cases` has them: what Python computes for pull queries, and what Spark says to the same text."""
+"""Calls with OVER, as `cases/over.cases` has them: as Python computes them for pull queries, and as Spark does."""
 
 from __future__ import annotations
 

@@ -155,12 +155,12 @@ def _daemons(door: Path, modules: Sequence[str]) -> subprocess.Popen[bytes]:
 def _script(directory: Path) -> str:
     python = shlex.quote(sys.executable)
 
-    def ask(text: str, door: str) -> str:
+    def program(text: str, door: str) -> str:
         text = text.replace("DOOR", repr(str(directory / door))).replace("PYTHON", repr(sys.executable))
         return f"exec {python} -I -S -c {shlex.quote(text)}"
 
-    planners = "".join(f'{module}) {ask(_ASK, "door")} "$@" ;;\n' for module in PLANNERS)
-    daemon = f'{_DAEMON}) shift 2; {ask(_ASK_DAEMON, "daemons")} -m {_WARM_DAEMON} "$@" ;;\n'
+    planners = "".join(f'{module}) {program(_ASK, "door")} "$@" ;;\n' for module in PLANNERS)
+    daemon = f'{_DAEMON}) shift 2; {program(_ASK_DAEMON, "daemons")} -m {_WARM_DAEMON} "$@" ;;\n'
     return f'#!/bin/sh\ncase "$2" in\n{planners}{daemon}esac\nexec {python} "$@"\n'
 
 

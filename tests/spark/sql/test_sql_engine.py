@@ -170,6 +170,14 @@ def pause_and_resume(client: RestClient, query_id: str) -> None:
     assert state() == "RUNNING"
 
 
+def a_record_wakes_the_query_that_sleeps(client: RestClient, log: Path, expected: list[list[Any]]) -> None:
+    wait_for(lambda: said(log, "sql_query_sleeps"), bool)
+    client.execute("INSERT INTO sql_orders VALUES ('customer-0', 1000000);")
+    expected[0] = ["customer-0", expected[0][1] + 1, expected[0][2] + 1_000_000]
+    wait_for(lambda: totals(client), lambda rows: rows == expected)
+    wait_for(lambda: said(log, "sql_query_woken"), bool)
+
+
 def test_queries_go_on_exactly_once_after_kills_and_without_their_directory(
     servers: str, tmp_path: Path
 ) -> None:
@@ -223,12 +231,8 @@ def test_queries_go_on_exactly_once_after_kills_and_without_their_directory(
                 late = committed(servers, "SQL_LATE", len(numbers) - 2)
                 assert late == [b'{"AMOUNT":%d}' % number for number in numbers[2:]]
                 assert committed(servers, "sql-dead", 1) == [b"no JSON"]
-                wait_for(lambda: said(tmp_path / "b.log", "sql_query_sleeps"), bool)
-                client.execute("INSERT INTO sql_orders VALUES ('customer-0', 1000000);")
-                expected[0] = ["customer-0", expected[0][1] + 1, expected[0][2] + 1_000_000]
-                wait_for(lambda: totals(client), lambda rows: rows == expected)
+                a_record_wakes_the_query_that_sleeps(client, tmp_path / "b.log", expected)
                 assert len(committed(servers, "SQL_LATE", len(late) + 1)) == len(late) + 1
-                assert said(tmp_path / "b.log", "sql_query_woken")
                 (listed, _) = client.execute("SHOW QUERIES;")[0]["queries"]
                 assert re.fullmatch(r"C[ST]AS_SQL_(LATE|TOTALS)_\d+", listed["id"])
                 pause_and_resume(client, listed["id"])

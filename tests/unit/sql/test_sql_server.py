@@ -161,6 +161,23 @@ def test_a_pull_query_has_subqueries_in_its_condition(
         assert sorted(row[0] for row in query) == expected
 
 
+def test_a_pull_query_has_calls_with_over(client: RestClient) -> None:
+    client.execute(
+        "CREATE TABLE players (id STRING PRIMARY KEY, team STRING, points INT)"
+        " WITH (KAFKA_TOPIC='players', VALUE_FORMAT='JSON', PARTITIONS=1);"
+        " INSERT INTO players VALUES ('a', 'red', 5); INSERT INTO players VALUES ('b', 'blue', 9);"
+        " INSERT INTO players VALUES ('c', 'red', 7); INSERT INTO players VALUES ('d', 'red', 1);"
+    )
+    statement = (
+        "SELECT id, RANK() OVER (PARTITION BY team ORDER BY points DESC) AS place, SUM(points) OVER () + 1 AS more"
+        " FROM players WHERE points > 1 LIMIT 2;"
+    )
+    with client.query(statement) as query:
+        assert list(query) == [["a", 2, 22], ["b", 1, 22]]
+    with pytest.raises(ServerRefusal, match="a query that goes on never has"):
+        client.query("SELECT RANK() OVER (ORDER BY points) FROM players EMIT CHANGES;").__enter__()
+
+
 def test_a_push_query_is_ended_by_its_id(client: RestClient) -> None:
     client.execute(
         "CREATE STREAM ticks (n INT) WITH (KAFKA_TOPIC='ticks', VALUE_FORMAT='DELIMITED', PARTITIONS=1);"

@@ -125,7 +125,7 @@ class EngineCore:
         """Answers QueryRunning or QueryEnded."""
         query_id = order.query_id
         checkpoint: Path | None = None
-        if query_id in self._running:  # it was told to wake just before it fell asleep
+        if query_id in self._running:  # it was woken just before it fell asleep
             self.channel.send(QueryRunning(query_id=query_id))
             return
         try:
