@@ -47,7 +47,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--secure",
         action="store_true",
-        help="with SCRAM logins and access rules, which change meanwhile, for clients and among brokers",
+        help="with TLS, SCRAM logins and access rules, which change meanwhile, for clients and among brokers",
     )
     parser.add_argument(
         "--only", action="append", default=[], metavar="FAULT", help="this fault; may be repeated"

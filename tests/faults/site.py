@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Final
 
 from tests.faults import clocks, disks, namespaces
-from tests.faults.access.clients import ClientSettings
+from tests.faults.access.clients import Certificates, ClientSettings
 from tests.faults.access.rules import RULES_AGE_S, secured_settings
 from tests.faults.clocks import Clocks
 from tests.faults.disks import SmallDisk
@@ -47,7 +47,8 @@ class Site:
     zookeeper: ZooKeeperServer | None = None
     clocks: Clocks | None = None
     disk: SmallDisk | None = None
-    is_secured: bool = False
+    certificates: Certificates | None = None
+    """Of a site with TLS, logins and access rules."""
     absent: dict[str, str] = field(default_factory=dict)
     """Faults that there cannot be here, and why."""
 
@@ -63,14 +64,15 @@ class Site:
         full: bool,
         secured: bool,
     ) -> Site:
-        """`full`: with everything that this machine allows. `secured`: with logins and access rules."""
-        site = cls(Fleet([]), topic, is_secured=secured)
+        """`full`: with everything that this machine allows. `secured`: with TLS, logins and access rules."""
+        site = cls(Fleet([]), topic)
         session_ms = str(int(session_seconds * 1000))
         settings = {**_SETTINGS, "broker.session.timeout.ms": session_ms}
-        if secured:
-            settings |= secured_settings()
         if namespaces.hub():
             site.places = ending.enter_context(Places(range(1, BROKERS + 1)))
+        if secured:
+            site.certificates = Certificates.made_in(directory / "certificates", site._hosts())
+            settings |= secured_settings(site.certificates)
         if zookeeper:
             bound = {"clientPortAddress": "0.0.0.0"} if site.places else {}
             site.zookeeper = ending.enter_context(ZooKeeperServer(directory / "zookeeper", settings=bound))
@@ -90,7 +92,14 @@ class Site:
     @property
     def clients(self) -> ClientSettings:
         """How the brokers are reached, once they have started."""
-        return ClientSettings(address=self.fleet.bootstrap, is_secured=self.is_secured)
+        authority = None if self.certificates is None else self.certificates.authority
+        return ClientSettings(address=self.fleet.bootstrap, authority=authority)
+
+    def _hosts(self) -> list[str]:
+        """By which brokers are reached."""
+        if self.places is None:
+            return ["127.0.0.1"]
+        return [self.places.address(node_id) for node_id in range(1, BROKERS + 1)]
 
     def _placed(self, broker: BrokerProcess) -> BrokerProcess:
         terms, node_id = broker.terms, broker.node_id
@@ -119,7 +128,7 @@ class Site:
         strikes: dict[str, Callable[[Nemesis], str]] = {}
         if self.places is not None:
             strikes["network partition"] = self._partition
-            if self.is_secured:
+            if self.certificates is not None:
                 strikes["broker cut off for longer than rules count"] = self._cut_off_long
             strikes["rolling restart while partitioned"] = self._rolling_restart_while_partitioned
         if self.zookeeper is not None:

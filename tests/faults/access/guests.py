@@ -98,6 +98,7 @@ class Guests(ClientThread):
     def __init__(self, clients: ClientSettings, brokers: Sequence[str], seed: int) -> None:
         super().__init__("guests")
         self._clients = clients
+        self._tls = clients.tls_context()
         self._brokers = [parse_host_port(address) for address in brokers]
         self._random = random.Random(seed)
         self._keeper = RuleKeeper(clients)
@@ -203,7 +204,7 @@ class Guests(ClientThread):
                 await asyncio.sleep(self._random.uniform(*_PAUSE_SECONDS))
                 try:
                     if link is None:
-                        link = await _connect(user, broker)
+                        link = await self._connect(user, broker)
                     asked_s = time.monotonic()
                     code = await _produce(link, topic, f"{user}:{asked_s:.3f}", self._random)
                 except (OSError, LoginFailed) as error:
@@ -216,6 +217,26 @@ class Guests(ClientThread):
         finally:
             if link is not None:
                 link.close()
+
+    async def _connect(self, user: str, broker: tuple[str, int]) -> WireClient:
+        login = LoginCredentials(mechanism=MECHANISM, user=user, password=password(user))
+        return await WireClient.connect(*broker, api_timeout_s=_ANSWER_SECONDS, login=login, tls=self._tls)
+
+    async def _logs_in(self, user: str, broker: tuple[str, int]) -> bool:
+        """OSError when the broker does not answer for long."""
+        for attempt in range(_LOGINS_MAX):
+            try:
+                link = await self._connect(user, broker)
+            except LoginFailed:
+                return False
+            except OSError:
+                if attempt == _LOGINS_MAX - 1:
+                    raise
+                await asyncio.sleep(_PAUSE_SECONDS[1])
+            else:
+                link.close()
+                return True
+        return False
 
     def _note(self, user: str, broker: tuple[str, int], asked_s: float, code: ErrorCode) -> None:
         taken_s = self._taken_s.get(user)
@@ -233,7 +254,7 @@ class Guests(ClientThread):
         """All is whole: no broker takes a password that was removed."""
         for user in self._gone[-_LANES:]:
             for broker in self._brokers:
-                if await _logs_in(user, broker):
+                if await self._logs_in(user, broker):
                     wrong = f"{user} by {broker[0]}:{broker[1]}"
                     self._wrongs["logged in without a password"].append(wrong)
 
@@ -244,28 +265,6 @@ async def _ended(task: asyncio.Task[None]) -> None:
     (outcome,) = await asyncio.gather(task, return_exceptions=True)
     if isinstance(outcome, Exception):
         raise outcome
-
-
-async def _connect(user: str, broker: tuple[str, int]) -> WireClient:
-    login = LoginCredentials(mechanism=MECHANISM, user=user, password=password(user))
-    return await WireClient.connect(*broker, api_timeout_s=_ANSWER_SECONDS, login=login)
-
-
-async def _logs_in(user: str, broker: tuple[str, int]) -> bool:
-    """OSError when the broker does not answer for long."""
-    for attempt in range(_LOGINS_MAX):
-        try:
-            link = await _connect(user, broker)
-        except LoginFailed:
-            return False
-        except OSError:
-            if attempt == _LOGINS_MAX - 1:
-                raise
-            await asyncio.sleep(_PAUSE_SECONDS[1])
-        else:
-            link.close()
-            return True
-    return False
 
 
 async def _produce(link: WireClient, topic: str, value: str, rng: random.Random) -> ErrorCode:

@@ -34,6 +34,7 @@ from tests.faults.access.clients import (
     SOURCE_WRITER,
     WATCH,
     WRITER,
+    Certificates,
     ClientSettings,
     password,
 )
@@ -78,11 +79,15 @@ _RULES: Final = (
 """Who may do what, and nothing else."""
 
 
-def secured_settings() -> dict[str, str]:
+def secured_settings(certificates: Certificates) -> dict[str, str]:
     """Of each broker. The process is given one listener, whose name is PLAINTEXT whatever it speaks."""
     users = (BROKER, FORBIDDEN, *dict.fromkeys(user for user, *_ in _RULES))
     return {
         "listener.security.protocol.map": f"PLAINTEXT:{PROTOCOL}",
+        "ssl.keystore.type": "PEM",
+        "ssl.keystore.location": str(certificates.broker),
+        "ssl.truststore.type": "PEM",
+        "ssl.truststore.location": str(certificates.authority),
         "sasl.enabled.mechanisms": MECHANISM,
         "sasl.mechanism.inter.broker.protocol": MECHANISM,
         "sasl.jaas.config": f'{_MODULE} required username="{BROKER}" password="{password(BROKER)}";',

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import ssl
 from collections import deque
 from typing import Final, TypeVar, cast
 
@@ -46,11 +47,12 @@ class WireClient(asyncio.BufferedProtocol):
         *,
         api_timeout_s: float = ANSWER_S_MAX,
         login: LoginCredentials | None = None,
+        tls: ssl.SSLContext | None = None,
     ) -> WireClient:
         """`api_timeout_s` bounds the wait for the connection, and for each answer. LoginFailed."""
         async with asyncio.timeout(api_timeout_s):
             _, client = await asyncio.get_running_loop().create_connection(
-                lambda: cls(api_timeout_s), host, port
+                lambda: cls(api_timeout_s), host, port, ssl=tls
             )
         if login is not None:
             try:
