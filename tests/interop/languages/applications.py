@@ -14,6 +14,7 @@ from benchmarks.peer.fetch import fetch_artifacts, java_command
 from tests.interop.languages.prepare import AbsentError, Language, main, run_within
 
 _HERE = Path(__file__).parent
+WORD_COUNT, STREAMS_LOGINS = "WordCount", "StreamsLogins"
 
 
 def _build_streams(directory: Path) -> None:
@@ -21,17 +22,19 @@ def _build_streams(directory: Path) -> None:
         fetch_artifacts("kafka-streams", version=fetch_peer().version, into=directory / "jars")
     except PeerAbsentError as reason:
         raise AbsentError(str(reason)) from reason
-    source = str(_HERE / "java" / "WordCount.java")
-    run_within("javac", "-cp", f"{directory}/jars/*", "-d", str(directory), source, within=directory)
+    sources = [str(_HERE / "java" / f"{name}.java") for name in (WORD_COUNT, STREAMS_LOGINS)]
+    run_within("javac", "-cp", f"{directory}/jars/*", "-d", str(directory), *sources, within=directory)
 
 
 def _streams(directory: Path) -> list[str]:
+    """Without the class: one of those above."""
     try:
-        cached_peer()
+        peer = cached_peer()
     except PeerAbsentError as reason:
         raise AbsentError(str(reason)) from reason
     machine = ("-Xmx256M", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
-    return [java_command(), *machine, "-cp", f"{directory}/jars/*:{directory}", "WordCount"]
+    class_path = f"{directory}/jars/*:{directory}:{peer.class_path}"  # the last for OAUTHBEARER
+    return [java_command(), *machine, "-cp", class_path]
 
 
 def _build_python(directory: Path) -> None:
@@ -63,9 +66,19 @@ def _build_spark(directory: Path) -> None:
 
 
 def _spark(directory: Path) -> list[str]:
-    jars = ",".join(str(jar) for jar in sorted((directory / "jars").glob("*.jar")))
-    program = str(PYTHON_PROGRAMS / "spark_connector.py")
-    return [str(directory / "venv" / "bin" / "python"), program, jars]
+    return [*_python(directory), str(PYTHON_PROGRAMS / "spark_connector.py"), _spark_jars(directory)]
+
+
+def spark_logins() -> list[str]:
+    """The command of `python/spark_logins.py`. AbsentError unless Spark was built."""
+    application = APPLICATIONS["spark"]
+    application.ready()
+    program = str(PYTHON_PROGRAMS / "spark_logins.py")
+    return [*_python(application.directory), program, _spark_jars(application.directory)]
+
+
+def _spark_jars(directory: Path) -> str:
+    return ",".join(str(jar) for jar in sorted((directory / "jars").glob("*.jar")))
 
 
 PYTHON_PROGRAMS = _HERE / "python"
@@ -78,7 +91,7 @@ APPLICATIONS = {
             name="kafka-streams",
             title="Kafka Streams",
             version="as the peer",
-            sources=("java/WordCount.java",),
+            sources=("java/WordCount.java", "java/StreamsLogins.java"),
             build=_build_streams,
             command=_streams,
         ),

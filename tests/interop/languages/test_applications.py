@@ -18,7 +18,7 @@ from typing import Any
 
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
-from tests.interop.languages.applications import APPLICATIONS, PYTHON_PROGRAMS
+from tests.interop.languages.applications import APPLICATIONS, PYTHON_PROGRAMS, WORD_COUNT
 from tests.interop.languages.prepare import AbsentError
 
 SECONDS_MAX = 60
@@ -114,7 +114,7 @@ def test_kafka_streams_counts_each_word_once_though_it_is_killed(
     source, sink, times = topic(2), topic(2), 300
     committed = sink_of(sink, 2)
     send(bootstrap, source, [(str(number), " ".join(WORDS)) for number in range(times)])
-    arguments = (bootstrap, f"count-{time.time_ns()}", source, sink, str(tmp_path / "state"))
+    arguments = (WORD_COUNT, bootstrap, f"count-{time.time_ns()}", source, sink, str(tmp_path / "state"))
     first = start("kafka-streams", *arguments, "10")
     committed.read_until(times, running=first, log=tmp_path / "log")
     first.kill()

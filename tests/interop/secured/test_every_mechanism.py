@@ -26,6 +26,7 @@ from benchmarks.peer import PeerAbsentError, cached_peer
 from benchmarks.peer.fetch import java_command
 from tests.interop.adapters import AbsentError, KcatClient
 from tests.interop.adapters.rows import RefusedError
+from tests.interop.languages.applications import APPLICATIONS, STREAMS_LOGINS, spark_logins
 from tests.interop.languages.prepare import LANGUAGES
 from tests.interop.languages.prepare import AbsentError as ProgramAbsentError
 from tests.interop.logins import Lock, LockedNode
@@ -34,8 +35,10 @@ from tests.security.test_in_a_broker import fresh
 from tests.security.test_mechanisms import JWKS
 
 import odradek
+from odradek.client import LATEST
 from odradek.config.files.properties import format_properties
 from odradek.model.errors import KafkaError
+from odradek.model.ids import TopicPartition
 from odradek.protocol.acls import AclOperation, AclPermission, AclResourceType, PatternType
 from odradek.security.acls import Acl, AclPattern
 
@@ -43,6 +46,10 @@ PASSWORDS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
 MECHANISMS = (*PASSWORDS, "OAUTHBEARER")
 WRITER, READER, SECRET = "writer", "reader", "knows-it"
 TOPIC = "behind-the-door"
+LINES = "lines"
+"""What Streams copies from."""
+FIRST_APPLICATION = 4
+"""Streams applications are called `streams-4` and so on, by the arguments' numbers."""
 SECONDS = 90
 MODULES = "org.apache.kafka.common.security"
 WRITTEN = r"written\Z"
@@ -122,6 +129,7 @@ def server(lock: Lock) -> Iterator[Server]:
         "sasl.oauthbearer.jwks.endpoint.url": keys.as_uri(),
         "sasl.oauthbearer.expected.audience": "kafka",
         "connection.failed.authentication.delay.ms": "1",
+        "group.initial.rebalance.delay.ms": "0",
     }
     node = LockedNode(lock, settings=settings).start()
     try:
@@ -340,3 +348,80 @@ def test_kafkas_own_tools(server: Server, attempts: Any, tmp_path: Path) -> None
         return words if process.returncode or "rror" in words else "written"
 
     check(MECHANISMS, [write(attempt) for attempt in attempts(MECHANISMS)])
+
+
+@pytest.mark.slow
+def test_kafka_streams(server: Server, attempts: Any, lock: Lock, tmp_path: Path) -> None:
+    """Each application reads a topic as a group, and copies it."""
+    try:
+        command = APPLICATIONS["kafka-streams"].ready()
+    except ProgramAbsentError as reason:
+        pytest.skip(f"absent: {reason}")
+    admin_login = {"bootstrap.servers": server.node.bootstrap, **lock.client_settings("admin")}
+    server.create_topic(LINES)
+    with odradek.Admin.from_config(admin_login) as admin:
+        admin.create_acls(
+            [*readers_of(AclResourceType.TOPIC, LINES), *readers_of(AclResourceType.GROUP, "streams-")]
+        )
+    with odradek.Producer.from_config(admin_login) as producer:
+        producer.send(LINES, b"copied").result(SECONDS)
+    made = attempts(MECHANISMS)
+    files = [tmp_path / f"{number}.properties" for number in range(len(made))]
+    for file, attempt in zip(files, made, strict=True):
+        file.write_text(format_properties(attempt.for_java()), encoding="utf-8")
+    before = count_of(admin_login)
+    arguments = (server.node.bootstrap, LINES, TOPIC, str(tmp_path / "state"), *map(str, files))
+    output = finished([*command, STREAMS_LOGINS, *arguments], tmp_path)
+    check(MECHANISMS, re.findall(r"^outcome: (.*)$", output, re.MULTILINE))
+    copied = [f"copied by streams-{FIRST_APPLICATION + 3 * number}" for number in range(len(MECHANISMS))]
+    assert values_from(admin_login, before) == copied
+
+
+@pytest.mark.slow
+def test_sparks_jvm_connector(server: Server, attempts: Any, lock: Lock, tmp_path: Path) -> None:
+    try:
+        command = spark_logins()
+    except ProgramAbsentError as reason:
+        pytest.skip(f"absent: {reason}")
+    admin_login = {"bootstrap.servers": server.node.bootstrap, **lock.client_settings("admin")}
+    before = count_of(admin_login)
+    bounded = {"max.block.ms": "20000", "enable.idempotence": "false"}
+    logins = json.dumps([attempt.for_java() | bounded for attempt in attempts(PASSWORDS)])
+    finished([*command, server.node.bootstrap, TOPIC, str(tmp_path), logins], tmp_path)
+    check(PASSWORDS, json.loads((tmp_path / "seen.json").read_text()))
+    assert values_from(admin_login, before) == [f"spark {3 * number}" for number in range(len(PASSWORDS))]
+
+
+def readers_of(resource: AclResourceType, name: str) -> list[Acl]:
+    """Both users may read what is called so, or begins so."""
+    pattern = AclPattern(resource, name, PatternType.PREFIXED)
+    return [
+        Acl(pattern, f"User:{user}", "*", AclOperation.READ, AclPermission.ALLOW) for user in (WRITER, READER)
+    ]
+
+
+def finished(command: Sequence[str], directory: Path) -> str:
+    """What the program printed."""
+    process = subprocess.run(
+        command, cwd=directory, capture_output=True, text=True, timeout=3 * SECONDS, check=False
+    )
+    assert process.returncode == 0, process.stdout + process.stderr[-4000:]
+    return process.stdout
+
+
+def count_of(login: dict[str, Any]) -> int:
+    partition = TopicPartition(TOPIC, 0)
+    with odradek.Admin.from_config(login) as admin:
+        return admin.list_offsets({partition: LATEST})[partition].offset
+
+
+def values_from(login: dict[str, Any], offset: int) -> list[str]:
+    partition = TopicPartition(TOPIC, 0)
+    end = count_of(login)
+    values: list[str] = []
+    with odradek.Consumer.from_config({**login, "enable.auto.commit": False}) as consumer:
+        consumer.assign([partition])
+        consumer.seek(partition, offset)
+        while consumer.position(partition, SECONDS) < end:
+            values += [(record.value or b"").decode() for record in consumer.poll(1.0)]
+    return values
