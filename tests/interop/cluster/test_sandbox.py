@@ -26,3 +26,11 @@ def test_a_lesson_holds_alone_and_whatever_was_done_before_it() -> None:
     assert "✗" not in process.stdout, process.stdout
     assert process.stdout.count("✓") == 9
     assert process.returncode == 0, process.stderr
+
+
+def test_with_locked_doors_a_visitor_may_what_rules_allow_and_the_audit_has_the_refusal() -> None:
+    process = sandbox("--secure", "--json", "access")
+    document = json.loads(process.stdout)
+    assert [claim["text"] for claim in document["claims"] if not claim["holds"]] == []
+    assert document["held"] == 5
+    assert process.returncode == 0, process.stderr

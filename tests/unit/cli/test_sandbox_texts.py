@@ -6,7 +6,7 @@ import inspect
 import re
 import string
 
-from odradek.cli.sandbox import story, texts
+from odradek.cli.sandbox import access, story, texts
 
 
 def fields(template: str) -> set[str]:
@@ -19,11 +19,13 @@ def test_both_languages_name_the_same_values() -> None:
 
 
 def test_every_step_of_the_story_has_words() -> None:
-    keys = set(re.findall(r'(?:Said|Claim)\(\s*"([a-z_.]+)"', inspect.getsource(story)))
+    keys = set(
+        re.findall(r'(?:Said|Claim)\(\s*"([a-z_.]+)"', inspect.getsource(story) + inspect.getsource(access))
+    )
     assert keys
     assert keys <= texts.WORDS.keys()
 
 
 def test_every_lesson_has_a_title_in_each_language() -> None:
-    for lesson in story.LESSONS:
+    for lesson in (*story.LESSONS, access.LESSON):
         assert all(texts.title(lesson, language) for language in texts.LANGUAGES)

@@ -10,6 +10,7 @@ import click
 
 from odradek.cli.options import json_option
 from odradek.cli.output import print_json
+from odradek.cli.sandbox import access
 from odradek.cli.sandbox.playground import Playground
 from odradek.cli.sandbox.shell import NextLesson, Quit, Shell
 from odradek.cli.sandbox.story import LESSONS, Claim, Lesson
@@ -27,26 +28,41 @@ from odradek.model.errors import OdradekError
 @click.option(
     "--data", metavar="DIR", help="Keep the brokers' data and logs here; otherwise they go in the end."
 )
-@click.argument("lessons", nargs=-1, type=click.Choice(list(LESSONS)))
+@click.option(
+    "--secure", is_flag=True, help="With TLS, users, ACLs and an audit, and a lesson about them: access."
+)
+@click.argument("lessons", nargs=-1, type=click.Choice([*LESSONS, access.LESSON]))
 @json_option
 @click.pass_context
 def sandbox(
-    context: click.Context, auto: bool, lang: str, data: str | None, lessons: tuple[str, ...], as_json: bool
+    context: click.Context,
+    auto: bool,
+    lang: str,
+    data: str | None,
+    secure: bool,
+    lessons: tuple[str, ...],
+    as_json: bool,
 ) -> None:
     """Three brokers as processes on this machine, shown live: kill, pause and revive them, add load and consumers.
 
     Five LESSONS tell what happens and check each claim by counting: partitions, groups, offsets, replication, delivery.
-    Everything ends with the command, also by Ctrl-C.
+    Everything ends with the command, also by Ctrl-C. With --secure a sixth, access, comes first.
     """
-    chosen = list(lessons) or list(LESSONS)
+    known = {access.LESSON: access.access, **LESSONS} if secure else LESSONS
+    if access.LESSON in lessons and not secure:
+        raise click.UsageError("the lesson access needs locked doors: odradek sandbox --secure access")
+    chosen = {name: known[name] for name in lessons or known}
     with tempfile.TemporaryDirectory(prefix="odradek-sandbox-") as temporary:
         teller = _Narrator(lang, quiet=as_json)
         teller.say(words("ui.starting", lang, count=3))
-        with Playground(Path(data) if data else Path(temporary)) as playground:
+        with Playground(Path(data) if data else Path(temporary), secured=secure) as playground:
             teller.say(words("ui.ready", lang, count=3, address=playground.address))
+            if secure:
+                admin, visitor = access.Doors(playground).open()
+                teller.say(words("ui.secured", lang, admin=admin, visitor=visitor))
             if auto or as_json:
-                for name in chosen:
-                    teller.run_lesson(name, LESSONS[name], playground)
+                for name, lesson in chosen.items():
+                    teller.run_lesson(name, lesson, playground)
             else:
                 _play(teller, playground, chosen)
     if as_json:
@@ -91,7 +107,7 @@ class _Narrator:
         self.say(f"  {mark} {text}")
 
 
-def _play(teller: _Narrator, playground: Playground, chosen: list[str]) -> None:
+def _play(teller: _Narrator, playground: Playground, chosen: dict[str, Lesson]) -> None:
     """Lessons one after another; between them the person does what they like."""
     shell = Shell(playground)
     left = list(chosen)
@@ -107,7 +123,7 @@ def _play(teller: _Narrator, playground: Playground, chosen: list[str]) -> None:
         except NextLesson:
             if left:
                 name = left.pop(0)
-                teller.run_lesson(name, LESSONS[name], playground)
+                teller.run_lesson(name, chosen[name], playground)
                 shell.show()
         except (Quit, click.Abort, EOFError):
             return

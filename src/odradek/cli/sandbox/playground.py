@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -13,7 +13,9 @@ from typing import Any, Final, Self, TypeVar
 
 from odradek import client
 from odradek.cli.serving.broker_processes import BrokerProcess, Fleet
+from odradek.cli.serving.secure import secure_source
 from odradek.client import Admin, Consumer, Delivery, NewTopic, Producer
+from odradek.config.files.properties import parse_properties
 from odradek.model.errors import ErrorCode, KafkaError, OdradekError
 from odradek.model.ids import TopicPartition
 
@@ -30,6 +32,7 @@ _SETTINGS: Final = {
     "group.consumer.heartbeat.interval.ms": "500",
     "replica.lag.time.max.ms": "3000",
 }
+_AUDITED: Final = {"odradek.audit.sinks": "topic", "odradek.audit.topic.partitions": "3"}
 _QUICK: Final[dict[str, Any]] = {
     "retry_backoff_ms": 30,
     "retry_backoff_max_ms": 200,
@@ -39,7 +42,14 @@ _ASK_MS: Final = 3000
 """Longer than a broker's answer takes; a broker that is paused gives none, and then another one is asked."""
 _POLL_SECONDS: Final = 0.05
 
+_ANY_PORT: Final = "127.0.0.1:0"
+
 T = TypeVar("T")
+
+
+def client_names(settings: Mapping[str, str]) -> dict[str, Any]:
+    """Settings by the names that our client's arguments have."""
+    return {name.replace(".", "_"): value for name, value in settings.items()}
 
 
 class PlaygroundTimeout(OdradekError):
@@ -73,6 +83,7 @@ class PlaygroundConsumer:
     group: str
     topic: str
     address: str
+    settings: Mapping[str, Any] = field(default_factory=dict)
     seen: list[tuple[int, int, bytes]] = field(default_factory=list)
     """(partition, offset, value) of all that it was given, in that order."""
     partitions: tuple[int, ...] = ()
@@ -99,7 +110,7 @@ class PlaygroundConsumer:
                 auto_offset_reset="earliest",
                 enable_auto_commit=False,
                 group_protocol="consumer",
-                **_QUICK,
+                **self.settings,
             ) as consumer:
                 consumer.subscribe([self.topic])
                 while not self._stopping.is_set():
@@ -124,7 +135,9 @@ class PlaygroundConsumer:
 class Load:
     """A producer that sends numbered records, so many a second, until it is stopped; it remembers what was acknowledged."""
 
-    def __init__(self, address: str, topic: str, *, first: int, per_second: int) -> None:
+    def __init__(
+        self, address: str, topic: str, *, first: int, per_second: int, settings: Mapping[str, Any]
+    ) -> None:
         self.first = first
         self.sent = 0
         self.acknowledged: dict[bytes, tuple[int, int]] = {}
@@ -132,7 +145,7 @@ class Load:
         self._topic = topic
         self._per_second = per_second
         self._stopping = threading.Event()
-        self._producer = Producer(address, acks="all", linger_ms=2, **_QUICK)
+        self._producer = Producer(address, acks="all", linger_ms=2, **settings)
         self._thread = threading.Thread(target=self._run, name="load", daemon=True)
         self._lock = threading.Lock()
 
@@ -175,10 +188,26 @@ class Load:
 
 
 class Playground:
-    """A context manager: starts the brokers, and ends everything that it started."""
+    """A context manager: starts the brokers, and ends everything that it started.
 
-    def __init__(self, directory: Path, *, brokers: int = 3) -> None:
-        self.fleet = Fleet.plan(brokers, directory, settings=_SETTINGS)
+    `secured`: with TLS, logins, ACLs and an audit. All that the playground does, it does as the admin.
+    """
+
+    def __init__(self, directory: Path, *, brokers: int = 3, secured: bool = False) -> None:
+        self.keys: Final = directory / "keys"
+        self.admin_settings: dict[str, str] = {}
+        """By Kafka's names; empty without a login."""
+        options: tuple[str, ...] = ()
+        if secured:
+            secure_source(
+                str(self.keys), _ANY_PORT, is_quiet=True
+            )  # before brokers start: each finds it made
+            file = (self.keys / "client.properties").read_text(encoding="utf-8")
+            self.admin_settings = dict(parse_properties(file).values)
+            options = ("--secure", str(self.keys))
+        settings = _SETTINGS | (_AUDITED if secured else {})
+        self.fleet = Fleet.plan(brokers, directory, settings=settings, options=options)
+        self.client_settings: Final[dict[str, Any]] = _QUICK | client_names(self.admin_settings)
         self.members: list[PlaygroundConsumer] = []
         self.load: Load | None = None
         self.acknowledged: dict[str, dict[bytes, tuple[int, int]]] = {}
@@ -210,7 +239,7 @@ class Playground:
     @property
     def admin(self) -> Admin:
         if self._admin is None:
-            self._admin = Admin(self.fleet.bootstrap, request_timeout_ms=_ASK_MS, **_QUICK)
+            self._admin = Admin(self.fleet.bootstrap, request_timeout_ms=_ASK_MS, **self.client_settings)
         return self._admin
 
     # -- topics and records
@@ -235,7 +264,7 @@ class Playground:
         """Send so many numbered records, and wait; (partition, offset, value) of each."""
         first = self._numbers[topic]
         self._numbers[topic] += count
-        with Producer(self.address, acks="all", **_QUICK) as producer:
+        with Producer(self.address, acks="all", **self.client_settings) as producer:
             sent = [
                 (str(number).encode(), producer.send(topic, str(number), key=str(number % 7)))
                 for number in range(first, first + count)
@@ -255,7 +284,13 @@ class Playground:
     def start_load(self, topic: str, per_second: int = 400) -> None:
         if self.load is not None:
             raise OdradekError("a load runs already: stop it first")
-        self.load = Load(self.address, topic, first=self._numbers[topic], per_second=per_second)
+        self.load = Load(
+            self.address,
+            topic,
+            first=self._numbers[topic],
+            per_second=per_second,
+            settings=self.client_settings,
+        )
         self.load.start()
 
     def stop_load(self, topic: str) -> Load:
@@ -271,7 +306,10 @@ class Playground:
     def read_all(self, topic: str) -> list[tuple[int, int, bytes]]:
         """(partition, offset, value) of every record, read apart from any group."""
         with Consumer(
-            self.address, isolation_level="read_committed", enable_auto_commit=False, **_QUICK
+            self.address,
+            isolation_level="read_committed",
+            enable_auto_commit=False,
+            **self.client_settings,
         ) as consumer:
             partitions = [TopicPartition(topic, number) for number in consumer.partitions_for(topic, 30)]
             ends = consumer.end_offsets(partitions)
@@ -299,7 +337,9 @@ class Playground:
             ),
             default=0,
         )
-        member = PlaygroundConsumer(f"{group}-{number}", group, topic, self.fleet.bootstrap)
+        member = PlaygroundConsumer(
+            f"{group}-{number}", group, topic, self.fleet.bootstrap, self.client_settings
+        )
         self.members.append(member)
         member.start()
         return member

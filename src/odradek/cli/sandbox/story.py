@@ -207,7 +207,9 @@ def _at_least_once(playground: Playground) -> Iterator[Step]:
 
 def _exactly_once(playground: Playground) -> Iterator[Step]:
     playground.create("ledger", 3)
-    with Producer(playground.address, transactional_id="sandbox", acks="all") as producer:
+    with Producer(
+        playground.address, transactional_id="sandbox", acks="all", **playground.client_settings
+    ) as producer:
         producer.init_transactions(30)
         for number, commits in enumerate((True, False, True)):
             producer.begin_transaction()
@@ -295,7 +297,9 @@ def _all_in_sync(playground: Playground) -> bool:
 
 def _refusal(playground: Playground) -> ErrorCode | None:
     """What a producer with acks=all hears now."""
-    with Producer(playground.address, acks="all", retries=0, enable_idempotence=False) as producer:
+    with Producer(
+        playground.address, acks="all", retries=0, enable_idempotence=False, **playground.client_settings
+    ) as producer:
         delivery = producer.send(TOPIC, "too few replicas", partition=0)
         with suppress(OdradekError):
             producer.flush(20)
@@ -317,6 +321,7 @@ def _read_some(playground: Playground, count: int, *, commits: bool) -> list[byt
         auto_offset_reset="earliest",
         enable_auto_commit=False,
         max_poll_records=20,
+        **playground.client_settings,
     )
     consumer.subscribe(["payments"])
     deadline = time.monotonic() + 60

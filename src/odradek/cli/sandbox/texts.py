@@ -12,6 +12,7 @@ _TITLES: Final = {
     "offsets": ("Offsets and replay", "Смещения и повторное чтение"),
     "replication": ("Replication and failure", "Репликация и отказы"),
     "delivery": ("Delivery guarantees", "Гарантии доставки"),
+    "access": ("Users, rights and the audit", "Пользователи, права и аудит"),
 }
 
 WORDS: Final = {
@@ -143,6 +144,42 @@ WORDS: Final = {
     "delivery.exactly_once": (
         "exactly once: of three transactions over three partitions the aborted one is not seen, the others are whole ({read})",
         "ровно один раз: из трёх транзакций по трём партициям отменённая не видна, остальные видны целиком ({read})",
+    ),
+    "access.intro": (
+        "The brokers speak TLS only, and ask who is there. The user 'visitor' may write to 'orders' and read it, "
+        "may see that 'payroll' is there, and nothing else.",
+        "Брокеры говорят только по TLS и спрашивают, кто пришёл. Пользователь visitor может писать в orders и читать его, "
+        "может узнать, что есть payroll, и больше ничего.",
+    ),
+    "access.allowed": (
+        "the visitor's record is taken by {topic!r}",
+        "запись пользователя visitor принята в {topic}",
+    ),
+    "access.refused": (
+        "the visitor's record is refused by 'payroll': {error}",
+        "запись пользователя visitor в payroll отклонена: {error}",
+    ),
+    "access.stranger": (
+        "with a wrong password no one gets in: {error}",
+        "с неверным паролем не войти: {error}",
+    ),
+    "access.audited": (
+        "the audit has the refusal: {principal}, {api}, {resources}",
+        "отказ записан в аудите: {principal}, {api}, {resources}",
+    ),
+    "access.granted": (
+        "one more rule (write on {topic!r}), and the same record is taken, without any restart",
+        "ещё одно правило (запись в {topic}), и та же запись принята, без перезапуска",
+    ),
+    "ui.secured": (
+        "try it in another terminal, as the visitor and as the admin:\n"
+        "  export ODRADEK_CLIENT_CONFIG={visitor}\n"
+        "  echo mine | odradek produce payroll\n"
+        "  ODRADEK_CLIENT_CONFIG={admin} odradek audit tail",
+        "попробуйте в другом терминале, как visitor и как admin:\n"
+        "  export ODRADEK_CLIENT_CONFIG={visitor}\n"
+        "  echo mine | odradek produce payroll\n"
+        "  ODRADEK_CLIENT_CONFIG={admin} odradek audit tail",
     ),
     "ui.next": (
         "[Enter] next lesson, or a command (help):",

@@ -102,12 +102,12 @@ def _server_settings(place: Path, passwords: Mapping[str, str]) -> dict[str, str
     }
 
 
-def client_settings(place: Path, password: str) -> dict[str, str]:
+def client_settings(place: Path, password: str, *, user: str = ADMIN) -> dict[str, str]:
     """What Java's clients, ours and `odradek --command-config` read."""
     return {
         "security.protocol": LISTENER,
         "sasl.mechanism": MECHANISM,
-        "sasl.jaas.config": f'{_SCRAM_MODULE} required username="{ADMIN}" password="{password}";',
+        "sasl.jaas.config": f'{_SCRAM_MODULE} required username="{user}" password="{password}";',
         "ssl.truststore.type": "PEM",
         "ssl.truststore.location": str(place / "ca.pem"),
     }
