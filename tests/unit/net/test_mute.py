@@ -3,6 +3,7 @@
 import asyncio
 import struct
 from collections.abc import AsyncIterator
+from contextlib import suppress
 
 import pytest
 
@@ -53,6 +54,12 @@ class Peer:
             (size,) = struct.unpack(">i", await self.reader.readexactly(4))
             return await self.reader.readexactly(size)
 
+    async def close(self) -> None:
+        """The socket is closed when this returns, also after a reset: the loop may end right after it."""
+        self.writer.close()
+        with suppress(ConnectionError):
+            await self.writer.wait_closed()
+
 
 @pytest.fixture
 def handler() -> Handler:
@@ -71,7 +78,7 @@ async def peer(server: Server) -> AsyncIterator[Peer]:
     port = await server.listen(OpenListener(name="PLAINTEXT"), "127.0.0.1", 0)
     made = Peer(*await asyncio.open_connection("127.0.0.1", port))
     yield made
-    made.writer.close()
+    await made.close()
 
 
 async def test_the_request_that_mutes_is_answered_and_the_next_is_not_even_served(
@@ -136,4 +143,4 @@ async def test_new_connections_wait_or_are_closed_as_the_pace_says(handler: Hand
         await refused.receive()
     assert handler.handled == [b"hello"]
     for client in (patient, refused):
-        client.writer.close()
+        await client.close()
