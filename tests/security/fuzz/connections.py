@@ -86,9 +86,9 @@ class Peer:
         listener = OpenListener(
             name="SASL", login=self._log_in, first_frames_bytes_max=_FIRST_FRAME_BYTES_MAX
         )
-        server = Server(self, ServerLimits(frame_bytes_max=_FRAME_BYTES_MAX), now=self._clock.monotonic)
+        self._server = Server(self, ServerLimits(frame_bytes_max=_FRAME_BYTES_MAX), now=self._clock.monotonic)
         self._transport = DeafTransport()
-        self._connection = Connection(server, self, listener)
+        self._connection = Connection(self._server, self, listener)
         self._connection.connection_made(self._transport)
 
     def note_state(self) -> None:
@@ -111,6 +111,7 @@ class Peer:
 
     async def leave(self) -> None:
         self._connection.connection_lost(None)
+        await self._server.stop(drain_seconds=0)  # its timers hold what it knows
         await asyncio.sleep(0)  # what waited is cancelled
 
     def handle(self, connection: Connection, frame: memoryview) -> Reply:
