@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from odradek.cli import sql_sandbox
     from odradek.sql import rest_client
     from odradek.sql import schema_registry as schemas
+    from odradek.sql.doors import opening
     from odradek.sql.queries import sleeping
     from odradek.sql.server import gate, serving, sql_server
     from odradek.sql.shell import names, prompt
@@ -33,6 +34,7 @@ else:
     rest_client = lazy("odradek.sql.rest_client")
     schemas = lazy("odradek.sql.schema_registry")
     sleeping = lazy("odradek.sql.queries.sleeping")
+    opening = lazy("odradek.sql.doors.opening")
     gate = lazy("odradek.sql.server.gate")
     serving = lazy("odradek.sql.server.serving")
     sql_server = lazy("odradek.sql.server.sql_server")
@@ -40,6 +42,7 @@ else:
     prompt = lazy("odradek.sql.shell.prompt")
     shell_session = lazy("odradek.sql.shell.session")
 
+_PORT_MAX: Final = 65535
 _PYTHON_FUNCTIONS: Final = "odradek.sql.python.functions"
 _AWAKE_QUERIES: Final = "odradek.sql.awake.queries"
 _SLEEP_AFTER_MS: Final = "odradek.sql.sleep.after.ms"
@@ -185,6 +188,16 @@ def _report(error: OdradekError) -> None:
     help="A setting: odradek.sql.python.functions=true lets users make functions, which run with the server's rights."
     " Beyond odradek.sql.awake.queries=10, queries with nothing to read for odradek.sql.sleep.after.ms=120000 sleep.",
 )
+@click.option(
+    "--connect",
+    metavar="PORT",
+    help="Open a door for Spark Connect on this port of 127.0.0.1, for notebooks. It only reads.",
+)
+@click.option(
+    "--jdbc",
+    metavar="PORT",
+    help="Open a door for JDBC (Spark's Thrift server) on this port of 127.0.0.1. It only reads.",
+)
 @click.option("--json-log", is_flag=True, help="The log as JSON, one object a line.")
 @bootstrap_option
 def serve(
@@ -196,6 +209,8 @@ def serve(
     key: Path | None,
     schema_registry: str | None,
     settings: tuple[str, ...],
+    connect: str | None,
+    jdbc: str | None,
     json_log: bool,
     bootstrap: str,
 ) -> None:
@@ -207,6 +222,7 @@ def serve(
     events.configure(level="INFO", json_lines=json_log)
     given = pairs(settings, "--set")
     _check_known(given)
+    connect_port, jdbc_port = _door_port("--connect", connect, users), _door_port("--jdbc", jdbc, users)
     check_reachable(bootstrap)
     host, colon, port = listen.rpartition(":")
     if not colon or not port.isdigit():
@@ -225,9 +241,12 @@ def serve(
         )
         http = serving.HttpTerms(host=host.strip("[]"), port=int(port), certificate=certificate, key=key)
         known = None if users is None else gate.HttpUsers.from_file(users)
+        doors = None
+        if connect_port is not None or jdbc_port is not None:
+            doors = opening.DoorTerms(connect=connect_port, jdbc=jdbc_port)
     except ImportError as error:
         raise ConfigError(f"the SQL server needs more ({error}): pip install 'odradek[sql]'") from error
-    asyncio.run(_serve(terms, http, known))
+    asyncio.run(_serve(terms, http, known, doors))
 
 
 def _check_known(settings: Mapping[str, str]) -> None:
@@ -257,8 +276,28 @@ def _sleep_terms(settings: Mapping[str, str]) -> Any:
     )
 
 
-async def _serve(terms: Any, http: Any, users: Any) -> None:
+def _door_port(option: str, value: str | None, users: Path | None) -> int | None:
+    """The doors of Spark ask for no password: so they are on this machine only. UsageError."""
+    if value is None:
+        return None
+    host, _, port = value.rpartition(":")
+    if host not in ("", "127.0.0.1", "localhost"):
+        raise click.UsageError(
+            f"{option} {value}: this door asks for no password, so it listens on 127.0.0.1 only: give a port, and reach it"
+            " from elsewhere through ssh -L"
+        )
+    if not port.isdigit() or int(port) > _PORT_MAX:
+        raise click.UsageError(f"{option} {value!r}: expected a port")
+    if users is not None:
+        raise click.UsageError(
+            f"{option} with --users: this door asks for no password, so it would let in everyone on this machine: leave out"
+            " one of them"
+        )
+    return int(port)
+
+
+async def _serve(terms: Any, http: Any, users: Any, doors: Any) -> None:
     ended = asyncio.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         asyncio.get_running_loop().add_signal_handler(number, ended.set)
-    await sql_server.serve(terms, http, users, ended, on_ready=lambda address: click.echo(f"ready {address}"))
+    await sql_server.serve(terms, http, users, ended, lambda address: click.echo(f"ready {address}"), doors)

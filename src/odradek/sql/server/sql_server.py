@@ -18,6 +18,7 @@ from odradek.model.errors import OdradekError
 from odradek.runtime.real_clock import SystemEntropy
 from odradek.sql import changes
 from odradek.sql.catalog import Catalog, Source, WindowInfo
+from odradek.sql.doors.opening import DoorTerms, SparkDoors
 from odradek.sql.errors import SqlError
 from odradek.sql.language.parsing import parse
 from odradek.sql.language.queries import NamedRelation, Query, with_members
@@ -107,6 +108,7 @@ class SqlServer:
         self._entropy = SystemEntropy()
         self._cluster_id = ""
         self._tasks: set[asyncio.Task[None]] = set()
+        self._doors: SparkDoors | None = None
 
     @property
     def catalog(self) -> Catalog:
@@ -135,10 +137,17 @@ class SqlServer:
             queries=len(self.catalog.queries),
         )
 
+    def open_doors(self, terms: DoorTerms, on_open: Callable[[str], object]) -> None:
+        """`on_open(URL)`: of each door."""
+        self._doors = SparkDoors(terms, self.terms.servers, self.terms.spark_options, on_open)
+        self._doors.start(tuple(self.catalog.sources.values()))
+
     async def close(self) -> None:
         """Idempotent."""
         await self.commands.close()
         await self._sleep_watch.close()
+        if self._doors is not None:
+            await self._doors.close()
         await self.engine.close()
         await self.views.close()
         await self.producer.close()
@@ -150,6 +159,8 @@ class SqlServer:
         applied = self.state.replay(offset, command)
         if applied is None:
             return
+        if self._doors is not None:
+            self._doors.show(tuple(self.catalog.sources.values()))
         for change in applied.changes:
             match change:
                 case changes.QueryStarted():
@@ -478,12 +489,17 @@ async def serve(
     users: HttpUsers | None,
     ended: asyncio.Event,
     on_ready: Callable[[str], object] = lambda address: None,
+    doors: DoorTerms | None = None,
 ) -> None:
-    """Until `ended`. `on_ready(URL)` when requests are answered."""
+    """Until `ended`. `on_ready(URL)` when requests are answered, and when each of the doors is open."""
+    if doors is not None:
+        doors.check()
     opened = listening(http)
     server = SqlServer(terms)
     try:
         await server.start()
+        if doors is not None:
+            server.open_doors(doors, on_ready)
         is_loopback = opened.getsockname()[0] in ("127.0.0.1", "::1")
         limits = GateLimits(hosts=LOOPBACK if is_loopback else None)
         await serve_http(application(server, users, limits), http, opened, ended, on_ready)

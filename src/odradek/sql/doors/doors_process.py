@@ -1,0 +1,221 @@
+"""The process behind the doors: one JVM with Spark Connect, Thrift, or both. `python -m odradek.sql.doors.doors_process DESCRIPTOR`.
+
+Its catalog is Spark's own, in memory: each stream and table of the server is a table `USING odradek_sql`, which all sessions
+see. The sessions of clients are read only (`ReadOnly.java`); the tables are made in the one session that is not.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import sys
+import threading
+from dataclasses import dataclass, field
+from importlib import resources
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from odradek.model.errors import OdradekError
+from odradek.model.lazy import lazy
+from odradek.sql.catalog import Source
+from odradek.sql.doors.messages import DoorsFailed, DoorsOpen, OpenDoors, ShowSources
+from odradek.sql.queries.channel import EngineChannel
+from odradek.sql.queries.expressions import NeedsSpark
+from odradek.sql.queries.scratch import EngineScratch
+from odradek.telemetry import events
+
+if TYPE_CHECKING:
+    from pyspark import errors as spark_errors
+    from pyspark import sql as spark_sql
+
+    from odradek.pipelines import failure_line
+    from odradek.spark import shared_planners
+    from odradek.sql.doors import source as door_source
+    from odradek.streams import jvm as streams_jvm
+else:
+    spark_errors = lazy("pyspark.errors")
+    spark_sql = lazy("pyspark.sql")
+    failure_line = lazy("odradek.pipelines.failure_line")
+    shared_planners = lazy("odradek.spark.shared_planners")
+    door_source = lazy("odradek.sql.doors.source")
+    streams_jvm = lazy("odradek.streams.jvm")
+
+_log = events.get("sql")
+JVM_IS_GONE: Final = 70
+_LOOPBACK: Final = "127.0.0.1"
+_PACKAGE: Final = "odradek.doors"
+_NOT_FOR_STRANGERS: Final = (
+    "reflect",
+    "java_method",
+    "try_reflect",
+    "from_protobuf",
+    "to_protobuf",
+)
+"""Functions that call Java, or read files."""
+
+
+@dataclass(slots=True)
+class Doors:
+    """All on one thread."""
+
+    directory: Path
+    order: OpenDoors
+    spark: Any = None
+    _shown: dict[str, Source] = field(default_factory=dict)
+
+    def open(self) -> DoorsOpen:
+        os.chdir(self.directory)  # Hive's client and Spark's warehouse leave files where they are started
+        catalog = self.directory / "catalog"
+        os.environ[door_source.CATALOG_VARIABLE] = str(catalog)
+        settings = self._settings()
+        streams_jvm.start_jvm(settings)
+        self.spark = spark_sql.SparkSession.builder.config(map=settings).getOrCreate()
+        self._guard()
+        self.show(self.order.sources)
+        return DoorsOpen(
+            connect=None if self.order.connect is None else self._open_connect(),
+            jdbc=None if self.order.jdbc is None else self._open_jdbc(),
+        )
+
+    def show(self, sources: tuple[Source, ...]) -> None:
+        """Make and drop tables, so that they are these."""
+        wanted = {source.name: source for source in sources}
+        door_source.DoorCatalog(
+            servers=self.order.servers, options=self.order.options, sources=wanted
+        ).write(self.directory / "catalog")
+        for name, source in list(self._shown.items()):
+            if wanted.get(name) != source:
+                self.spark.sql(f"DROP TABLE IF EXISTS {_quoted(name)}")
+                del self._shown[name]
+        for name, source in wanted.items():
+            if name not in self._shown:
+                self._make(source)
+
+    def _make(self, source: Source) -> None:
+        try:
+            self.spark.sql(table_statement(source))
+        except NeedsSpark:
+            reason = "it has headers, or a timestamp of text"
+        except (OdradekError, spark_errors.PySparkException) as error:
+            reason = _line(error)
+        else:
+            self._shown[source.name] = source
+            return
+        _log.warning("sql_source_not_in_doors", source=source.name, reason=reason)
+
+    # ---- the JVM
+
+    def _settings(self) -> dict[str, str]:
+        return {
+            "spark.master": "local[*]",
+            "spark.app.name": "odradek-sql-doors",
+            "spark.ui.enabled": "false",
+            "spark.driver.bindAddress": _LOOPBACK,
+            "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+            "spark.sql.adaptive.enabled": "false",
+            "spark.sql.runSQLOnFiles": "false",
+            "spark.sql.session.timeZone": "UTC",
+            "spark.sql.shuffle.partitions": "1",
+            "spark.sql.warehouse.dir": str(self.directory / "warehouse"),
+            "spark.connect.grpc.binding.address": _LOOPBACK,
+            "spark.connect.grpc.binding.port": str(self.order.connect or 0),
+            "spark.connect.grpc.interceptor.classes": f"{_PACKAGE}.ConnectCalls",
+            "spark.connect.session.planCompression.threshold": "-1",  # its calls could not be looked into
+            "spark.hadoop.hive.server2.thrift.bind.host": _LOOPBACK,
+            "spark.hadoop.hive.server2.thrift.port": str(self.order.jdbc or 0),
+        }
+
+    def _guard(self) -> None:
+        """Sessions that are made from now on are read only."""
+        jvm: Any = self.spark._jvm
+        compiler = jvm.org.codehaus.janino.SimpleCompiler()
+        thread = jvm.java.lang.Thread.currentThread()
+        compiler.setParentClassLoader(thread.getContextClassLoader())
+        compiler.cook(resources.files("odradek.sql.doors").joinpath("ReadOnly.java").read_text("utf-8"))
+        loader = compiler.getClassLoader()
+        thread.setContextClassLoader(loader)  # Spark Connect looks for its interceptors there
+        catalyst = jvm.org.apache.spark.sql.catalyst
+        functions = _object(catalyst.analysis, "FunctionRegistry").builtin()
+        for name in _NOT_FOR_STRANGERS:
+            functions.dropFunction(catalyst.FunctionIdentifier(name))
+        owner = self.spark._jsparkSession
+        settings = owner.newSession().sessionState().conf().settings()
+        extensions = owner.extensions()
+        extensions.injectCheckRule(self._new(loader, "CheckRules", owner, door_source.FORMAT))
+        extensions.injectParser(self._new(loader, "Parsers", owner, settings))
+
+    def _new(self, loader: Any, name: str, *arguments: Any) -> Any:
+        gateway = self.spark.sparkContext._gateway
+        given = gateway.new_array(gateway.jvm.java.lang.Object, len(arguments))
+        for place, argument in enumerate(arguments):
+            given[place] = argument
+        return loader.loadClass(f"{_PACKAGE}.{name}").getConstructors()[0].newInstance(given)
+
+    def _open_connect(self) -> int:
+        service = _object(self.spark._jvm.org.apache.spark.sql.connect.service, "SparkConnectService")
+        service.start(self.spark._jsparkSession.sparkContext())
+        return int(service.localPort())
+
+    def _open_jdbc(self) -> int:
+        thrift = _object(self.spark._jvm.org.apache.spark.sql.hive.thriftserver, "HiveThriftServer2")
+        server = thrift.startWithSparkSession(self.spark._jsparkSession, False)
+        # At the end of each session Hive opens a metastore, which takes half a minute. There is none here: it fails at once then.
+        server.getHiveConf().set("hive.metastore.rawstore.impl", "none")
+        server.getHiveConf().set("hive.hmshandler.retry.attempts", "0")
+        (service,) = (part for part in server.getServices() if "Thrift" in part.getName())
+        return int(service.getPortNumber())
+
+
+def _object(package: Any, name: str) -> Any:
+    """An object of Scala."""
+    return getattr(getattr(package, f"{name}$"), "MODULE$")
+
+
+def table_statement(source: Source) -> str:
+    """NeedsSpark, SqlError for a source that cannot be read here."""
+    columns = [f"{_quoted(name)} {kind.ddl}" for name, kind in door_source.shown_columns(source).items()]
+    columns[0] += f" COMMENT '{door_source.comment_of(source)}'"
+    return f"CREATE TABLE {_quoted(source.name)} ({', '.join(columns)}) USING {door_source.FORMAT}"
+
+
+def _quoted(name: str) -> str:
+    return "`" + name.replace("`", "``") + "`"
+
+
+def _line(error: Exception) -> str:
+    return failure_line.failure_line(str(error))
+
+
+def _end_with(jvm: Any) -> None:
+    jvm.wait()
+    os._exit(JVM_IS_GONE)
+
+
+def main(descriptor: int) -> None:
+    os.environ.setdefault("SPARK_LOCAL_IP", _LOOPBACK)
+    os.environ.setdefault("PYSPARK_SUBMIT_ARGS", "--conf spark.ui.showConsoleProgress=false pyspark-shell")
+    channel = EngineChannel(socket.socket(fileno=descriptor))
+    scratch = EngineScratch()
+    planners = shared_planners.SharedPlanners(scratch.directory("planners"))
+    for variable in ("PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON"):
+        os.environ.setdefault(variable, str(planners.python))
+    doors: Doors | None = None
+    for message in channel.messages():
+        match message:
+            case OpenDoors():
+                try:
+                    doors = Doors(scratch.directory("doors"), message)
+                    channel.send(doors.open())
+                except Exception as error:  # noqa: BLE001 - the root of a process: the server hears of it
+                    channel.send(DoorsFailed(problem=_line(error)))
+                    break
+                jvm = doors.spark.sparkContext._gateway.proc
+                threading.Thread(target=_end_with, args=[jvm], name="odradek-doors-jvm", daemon=True).start()
+            case ShowSources() if doors is not None:
+                doors.show(message.sources)
+    scratch.close()
+    os._exit(0)
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]))

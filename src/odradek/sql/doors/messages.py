@@ -1,0 +1,42 @@
+"""What the server and its doors say to each other, over a channel such as the engine's."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from odradek.sql.catalog import Source
+
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OpenDoors:
+    """Ports on 127.0.0.1: None for a door that stays shut, 0 for any port. `options`: of `format("odradek")`."""
+
+    connect: int | None
+    jdbc: int | None
+    servers: str
+    options: Mapping[str, str]
+    sources: tuple[Source, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShowSources:
+    """All that there is now."""
+
+    sources: tuple[Source, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DoorsOpen:
+    """Of the doors: the ports they have."""
+
+    connect: int | None
+    jdbc: int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DoorsFailed:
+    """They do not open: one line."""
+
+    problem: str
