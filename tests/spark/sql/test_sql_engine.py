@@ -37,7 +37,7 @@ def serving(
     arguments += [word for setting in settings for word in ("--set", setting)]
     with (directory.parent / f"{directory.name}.log").open("w") as log:
         process = subprocess.Popen(
-            [*command, *arguments], stdout=subprocess.PIPE, stderr=log, text=True, env=_as_users_start_it()
+            [*command, *arguments], stdout=subprocess.PIPE, stderr=log, text=True, env=as_users_start_it()
         )
     assert process.stdout is not None
     try:
@@ -50,7 +50,7 @@ def serving(
         process.stdout.close()
 
 
-def _as_users_start_it() -> dict[str, str]:
+def as_users_start_it() -> dict[str, str]:
     """Without what tests say of Python: the engine chooses then how planners and workers start."""
     return {name: value for name, value in os.environ.items() if not name.startswith("PYSPARK_")}
 

@@ -1,4 +1,4 @@
-"""The process behind the doors: one JVM with Spark Connect, Thrift, or both. `python -m odradek.sql.doors.doors_process DESCRIPTOR`.
+"""The process behind the doors: `python -m odradek.sql.doors.doors_process DESCRIPTOR`. One JVM, with one door or both.
 
 Its catalog is Spark's own, in memory: each stream and table of the server is a table `USING odradek_sql`, which all sessions
 see. The sessions of clients are read only (`ReadOnly.java`); the tables are made in the one session that is not.
@@ -25,6 +25,7 @@ from odradek.sql.queries.scratch import EngineScratch
 from odradek.telemetry import events
 
 if TYPE_CHECKING:
+    import pyspark
     from pyspark import errors as spark_errors
     from pyspark import sql as spark_sql
 
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from odradek.sql.doors import source as door_source
     from odradek.streams import jvm as streams_jvm
 else:
+    pyspark = lazy("pyspark")
     spark_errors = lazy("pyspark.errors")
     spark_sql = lazy("pyspark.sql")
     failure_line = lazy("odradek.pipelines.failure_line")
@@ -53,6 +55,13 @@ _NOT_FOR_STRANGERS: Final = (
 )
 """Functions that call Java, or read files."""
 
+_WITHOUT_METASTORE: Final = {
+    "hive.metastore.rawstore.impl": "none",
+    "hive.hmshandler.retry.attempts": "0",
+    "hive.security.authorization.manager": f"{_PACKAGE}.NoMetastore",
+}
+"""Hive would open a metastore for lists of tables, and at the end of each session: half a minute, for nothing that is used."""
+
 
 @dataclass(slots=True)
 class Doors:
@@ -69,8 +78,9 @@ class Doors:
         os.environ[door_source.CATALOG_VARIABLE] = str(catalog)
         settings = self._settings()
         streams_jvm.start_jvm(settings)
+        loader = _compiled(pyspark.SparkContext._jvm)
         self.spark = spark_sql.SparkSession.builder.config(map=settings).getOrCreate()
-        self._guard()
+        self._guard(loader)
         self.show(self.order.sources)
         return DoorsOpen(
             connect=None if self.order.connect is None else self._open_connect(),
@@ -80,9 +90,9 @@ class Doors:
     def show(self, sources: tuple[Source, ...]) -> None:
         """Make and drop tables, so that they are these."""
         wanted = {source.name: source for source in sources}
-        door_source.DoorCatalog(
-            servers=self.order.servers, options=self.order.options, sources=wanted
-        ).write(self.directory / "catalog")
+        door_source.DoorCatalog(servers=self.order.servers, options=self.order.options, sources=wanted).write(
+            self.directory / "catalog"
+        )
         for name, source in list(self._shown.items()):
             if wanted.get(name) != source:
                 self.spark.sql(f"DROP TABLE IF EXISTS {_quoted(name)}")
@@ -125,15 +135,9 @@ class Doors:
             "spark.hadoop.hive.server2.thrift.port": str(self.order.jdbc or 0),
         }
 
-    def _guard(self) -> None:
+    def _guard(self, loader: Any) -> None:
         """Sessions that are made from now on are read only."""
         jvm: Any = self.spark._jvm
-        compiler = jvm.org.codehaus.janino.SimpleCompiler()
-        thread = jvm.java.lang.Thread.currentThread()
-        compiler.setParentClassLoader(thread.getContextClassLoader())
-        compiler.cook(resources.files("odradek.sql.doors").joinpath("ReadOnly.java").read_text("utf-8"))
-        loader = compiler.getClassLoader()
-        thread.setContextClassLoader(loader)  # Spark Connect looks for its interceptors there
         catalyst = jvm.org.apache.spark.sql.catalyst
         functions = _object(catalyst.analysis, "FunctionRegistry").builtin()
         for name in _NOT_FOR_STRANGERS:
@@ -159,11 +163,21 @@ class Doors:
     def _open_jdbc(self) -> int:
         thrift = _object(self.spark._jvm.org.apache.spark.sql.hive.thriftserver, "HiveThriftServer2")
         server = thrift.startWithSparkSession(self.spark._jsparkSession, False)
-        # At the end of each session Hive opens a metastore, which takes half a minute. There is none here: it fails at once then.
-        server.getHiveConf().set("hive.metastore.rawstore.impl", "none")
-        server.getHiveConf().set("hive.hmshandler.retry.attempts", "0")
+        for name, value in _WITHOUT_METASTORE.items():
+            server.getHiveConf().set(name, value)
         (service,) = (part for part in server.getServices() if "Thrift" in part.getName())
         return int(service.getPortNumber())
+
+
+def _compiled(jvm: Any) -> Any:
+    """The loader of the classes in `ReadOnly.java`; Spark, which starts after this, finds them, too."""
+    compiler = jvm.org.codehaus.janino.SimpleCompiler()
+    thread = jvm.java.lang.Thread.currentThread()
+    compiler.setParentClassLoader(thread.getContextClassLoader())
+    compiler.cook(resources.files("odradek.sql.doors").joinpath("ReadOnly.java").read_text("utf-8"))
+    loader = compiler.getClassLoader()
+    thread.setContextClassLoader(loader)
+    return loader
 
 
 def _object(package: Any, name: str) -> Any:

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from odradek.sql.catalog import Source
 
 
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OpenDoors:
     """Ports on 127.0.0.1: None for a door that stays shut, 0 for any port. `options`: of `format("odradek")`."""

@@ -105,7 +105,9 @@ class OdradekSqlSource(DataSource):
         return FORMAT
 
     def schema(self) -> str:
-        raise ConfigError(f"tables of {FORMAT} are made by the doors of the SQL server, and have their columns")
+        raise ConfigError(
+            f"tables of {FORMAT} are made by the doors of the SQL server, and have their columns"
+        )
 
     @errors_in_one_line()
     def reader(self, schema: StructType) -> SourceReader:
@@ -189,7 +191,7 @@ def _row(rows: SourceRows, record: _Record) -> Row | None:
 
 
 def shown_columns(source: Source) -> dict[str, SqlType]:
-    """Of the table in Spark: the source's own, and of a stream where and when its records were written. NeedsSpark, SqlError."""
+    """Of the table in Spark: those of the source, and of a stream when and where records are. NeedsSpark, SqlError."""
     return SourceRows.of(source).scope(source.name, with_place=not source.is_table).columns
 
 
