@@ -122,8 +122,8 @@ def ready(line: str) -> str:
 def wait_for(ask: Callable[[], object], expected: object) -> None:
     """Poll: clients are not told when a table is there."""
     deadline = time.monotonic() + FOLLOWS_S
-    while (answer := ask()) != expected:
-        assert time.monotonic() < deadline, f"still {answer}"
+    while (state := ask()) != expected:
+        assert time.monotonic() < deadline, f"still {state}"
         time.sleep(0.1)
 
 

@@ -27,7 +27,7 @@ def test_a_door_is_for_this_machine_only(arguments: list[str], problem: str) -> 
     assert problem in " ".join(finished.output.split())
 
 
-def test_a_port_that_is_taken_is_told_before_java_starts() -> None:
+def test_a_port_that_is_taken_is_refused_before_java_starts() -> None:
     with listening(HttpTerms(port=0)) as taken:
         port = taken.getsockname()[1]
         with pytest.raises(ConfigError, match=f"cannot listen on {LOOPBACK}:{port}: .*: give another --jdbc"):

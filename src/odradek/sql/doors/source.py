@@ -137,8 +137,8 @@ class SourceReader(DataSourceReader):
         records = self._records.read(partition)
         for part in _present(records) if self._source.is_table else map(_all, records):
             asyncio.run(rows.learn([(record.key, record.value) for record in part]))
-            found = [row for record in part if (row := _row(rows, record)) is not None]
-            yield batch_of(found)
+            decoded = [row for record in part if (row := _row(rows, record)) is not None]
+            yield batch_of(decoded)
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,9 +205,9 @@ def _batches(rows: SourceRows, schema: StructType) -> Callable[[list[Row]], pa.R
     columns = shown_columns(rows.source)
     converted = [(name, to_arrow(columns[name])) for name in schema.fieldNames()]
 
-    def batch_of(found: list[Row]) -> pa.RecordBatch:
+    def batch_of(decoded: list[Row]) -> pa.RecordBatch:
         arrays = [
-            pa.array([row[name] if convert is None else convert(row[name]) for row in found], field.type)
+            pa.array([row[name] if convert is None else convert(row[name]) for row in decoded], field.type)
             for (name, convert), field in zip(converted, arrow, strict=True)
         ]
         return pa.RecordBatch.from_arrays(arrays, schema=arrow)
