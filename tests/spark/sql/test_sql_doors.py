@@ -120,7 +120,7 @@ def ready(line: str) -> str:
 
 
 def wait_for(ask: Callable[[], object], expected: object) -> None:
-    """Poll: clients are not told when a table is there."""
+    """Poll: clients do not hear when a table is there."""
     deadline = time.monotonic() + FOLLOWS_S
     while (state := ask()) != expected:
         assert time.monotonic() < deadline, f"still {state}"

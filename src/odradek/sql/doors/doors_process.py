@@ -115,7 +115,7 @@ class Doors:
 
     # ---- the JVM
 
-    def _settings(self) -> dict[str, str]:
+    def _settings(self) -> dict[str, Any]:
         return {
             "spark.master": "local[*]",
             "spark.app.name": "odradek-sql-doors",

@@ -190,7 +190,7 @@ def _row(rows: SourceRows, record: _Record) -> Row | None:
         return None
 
 
-def shown_columns(source: Source) -> dict[str, SqlType]:
+def shown_columns(source: Source) -> Mapping[str, SqlType]:
     """Of the table in Spark: those of the source, and of a stream when and where records are. NeedsSpark, SqlError."""
     return SourceRows.of(source).scope(source.name, with_place=not source.is_table).columns
 
