@@ -64,7 +64,7 @@ _WITHOUT_METASTORE: Final = {
 
 
 @dataclass(slots=True)
-class Doors:
+class DoorSession:
     """All on one thread."""
 
     directory: Path
@@ -213,12 +213,12 @@ def main(descriptor: int) -> None:
     planners = shared_planners.SharedPlanners(scratch.directory("planners"))
     for variable in ("PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON"):
         os.environ.setdefault(variable, str(planners.python))
-    doors: Doors | None = None
+    doors: DoorSession | None = None
     for message in channel.messages():
         match message:
             case OpenDoors():
                 try:
-                    doors = Doors(scratch.directory("doors"), message)
+                    doors = DoorSession(scratch.directory("doors"), message)
                     channel.send(doors.open())
                 except Exception as error:  # noqa: BLE001 - the root of a process: the server hears of it
                     channel.send(DoorsFailed(problem=_line(error)))
