@@ -116,10 +116,11 @@ class SecuredProtocol:
         self.handshake: Final[asyncio.Future[None]] = asyncio.get_running_loop().create_future()
         """Done when the inner protocol is connected, or with a TlsFailure."""
         self.protocol: Any = inner
+        self._layer: TlsLayer | None = None
         if security is None or security.context is None:
             self.handshake.set_result(None)
             return
-        self.protocol = TlsLayer(
+        self._layer = self.protocol = TlsLayer(
             inner,
             security.context(),
             server_hostname=host,
@@ -127,6 +128,12 @@ class SecuredProtocol:
             handshake_s=timeout_s,
             on_end=self._ended,
         )
+
+    def abort(self) -> None:
+        """Close the connection, also in the middle of the handshake, of which the inner protocol knows nothing. Idempotent."""
+        self.handshake.cancel()
+        if self._layer is not None:
+            self._layer.abort()
 
     def _ended(self, failure: TlsFailure | None) -> None:
         if self.handshake.done():

@@ -161,6 +161,9 @@ class PeerConnection(asyncio.BufferedProtocol):
             raise PeerUnreachable(f"no TLS with {self._peer}: {reason}") from None
         except outgoing_security.LoginFailed as error:
             raise PeerUnreachable(f"{self._peer} does not let this broker in: {error}") from None
+        except BaseException:
+            secured.abort()
+            raise
 
     def _send_login(self, timeout_s: float, request: Message) -> asyncio.Future[Message]:
         api = api_of(request)

@@ -189,6 +189,11 @@ class TlsLayer(asyncio.BufferedProtocol):
         self._plain_is_full = False
         self._pump()
 
+    def abort(self) -> None:
+        """Close the plain transport at once, in the middle of the handshake, too. Idempotent."""
+        if self._plain is not None:
+            self._plain.abort()
+
     # -- the handshake
 
     def _shake_hands(self) -> None:

@@ -131,6 +131,9 @@ class BrokerConnection(asyncio.BufferedProtocol):
                 await self._login.log_in()
         except (outgoing_security.TlsFailure, outgoing_security.LoginFailed, ConfigError) as error:
             raise network_security.explained(address, error) from None
+        except BaseException:
+            secured.abort()
+            raise
 
     def _send_login(self, message: Message) -> asyncio.Future[Any]:
         api = api_of(message)
