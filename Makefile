@@ -8,7 +8,7 @@ CLUSTER_SEEDS ?= 2000
 JOBS   ?= 3
 MINUTES ?= 30
 SECURE_MINUTES ?= 10
-FLAKES ?= 3
+FLAKES ?= 5
 FRAMES ?= 1000000
 HOURS ?= 2
 PROGRAMS ?= 2000
@@ -39,12 +39,13 @@ demo: $(READY) ## 336,776 flights through a broker and a Spark pipeline that is 
 	@$(BIN)/python examples/flights/demo.py
 
 test: $(READY) ## every test that CI runs, JOBS=3 at a time: some of them wait
+	-@$(BIN)/python -m odradek.streams.class_archive_writer # so that the many JVMs of the tests start faster
 	$(BIN)/python -m pytest -q -n $(JOBS) --dist worksteal
 
 quick: $(READY) ## units and properties of what changed since the last commit, or SINCE=main: the fast loop
 	@$(BIN)/python -m tools.quick $(SINCE)
 
-again: $(READY) ## what failed in the last `make test`, one by one, if that is no more than FLAKES=3; each is still a fault to mend
+again: $(READY) ## what failed in the last `make test`, one by one, if that is no more than FLAKES=5; each is still a fault to mend
 	@$(BIN)/python -m tests.again --most $(FLAKES)
 	$(BIN)/python -m pytest -q -n 0 --last-failed --last-failed-no-failures none
 

@@ -189,11 +189,6 @@ class TlsLayer(asyncio.BufferedProtocol):
         self._plain_is_full = False
         self._pump()
 
-    def abort(self) -> None:
-        """Close the plain transport at once, in the middle of the handshake, too. Idempotent."""
-        if self._plain is not None:
-            self._plain.abort()
-
     # -- the handshake
 
     def _shake_hands(self) -> None:
@@ -415,6 +410,7 @@ class TlsLayer(asyncio.BufferedProtocol):
         self._plain.close()
 
     def abort(self) -> None:
+        """Close the plain transport at once, in the middle of the handshake, too. Idempotent."""
         if self._plain is not None:
             self._plain.abort()
 

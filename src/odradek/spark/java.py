@@ -33,21 +33,23 @@ class Java:
     problem: str | None
 
 
+def java_program(environment: Mapping[str, str]) -> str | None:
+    """Where PySpark would look for Java; it may not be there, or not run. None: nowhere."""
+    home = environment.get("JAVA_HOME")
+    return str(Path(home, "bin", "java")) if home else shutil.which("java", path=environment.get("PATH"))
+
+
 def find_java(environment: Mapping[str, str] | None = None) -> Java:
     """Find Java as PySpark would, and ask for its version."""
     environment = os.environ if environment is None else environment
+    path = java_program(environment)
+    if path is None:
+        return _unusable(f"Spark needs Java, and there is none on this machine: {_ADVICE}.")
     home = environment.get("JAVA_HOME")
-    if home:
-        path = str(Path(home, "bin", "java"))
-        if not os.access(path, os.X_OK):
-            return _unusable(
-                f"JAVA_HOME is {home}, but there is no program bin/java in it: correct it, or {_ADVICE}."
-            )
-    else:
-        on_path = shutil.which("java", path=environment.get("PATH"))
-        if on_path is None:
-            return _unusable(f"Spark needs Java, and there is none on this machine: {_ADVICE}.")
-        path = on_path
+    if home and not os.access(path, os.X_OK):
+        return _unusable(
+            f"JAVA_HOME is {home}, but there is no program bin/java in it: correct it, or {_ADVICE}."
+        )
     return _probe(path)
 
 

@@ -18,6 +18,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Final
 
+from odradek.spark import class_archive
 from odradek.telemetry import events
 
 PATIENT_WITH_WORKERS: Final = {"spark.python.authenticate.socketTimeout": "120s"}
@@ -25,13 +26,15 @@ PATIENT_WITH_WORKERS: Final = {"spark.python.authenticate.socketTimeout": "120s"
 setting for the ten seconds that it waits for the connection itself.
 """
 _VARIABLE: Final = "SPARK_HOME"
+_JVM_OPTIONS: Final = "SPARK_SUBMIT_OPTS"
 _FOLDERS: Final = frozenset({"bin", "sbin", "jars", "data", "licenses"})
 _log = events.get("spark")
 
 
 @contextmanager
 def unpacked_pyspark(cache: Path | None = None) -> Iterator[Path | None]:
-    """A JVM that starts within the block has its workers import PySpark from a directory; the home it uses, or None.
+    """A JVM that starts within the block has its workers import PySpark from a directory, and reads its classes from an
+    archive, if there is one (`class_archive.py`); the home it uses, or None.
 
     Nothing changes where SPARK_HOME is set, where PySpark did not come from a wheel, or where no home can be written; `cache`
     is where homes are kept (XDG_CACHE_HOME or ~/.cache, with `odradek/spark`). For local masters: other machines have their
@@ -41,11 +44,19 @@ def unpacked_pyspark(cache: Path | None = None) -> Iterator[Path | None]:
     if home is None:
         yield None
         return
+    given = {name: os.environ.get(name) for name in (_VARIABLE, _JVM_OPTIONS)}
     os.environ[_VARIABLE] = str(home)
+    os.environ[_JVM_OPTIONS] = " ".join(
+        filter(None, [given[_JVM_OPTIONS], *class_archive.options_to_read(home)])
+    )
     try:
         yield home
     finally:
-        os.environ.pop(_VARIABLE, None)
+        for name, before in given.items():
+            if before is None:
+                del os.environ[name]
+            else:
+                os.environ[name] = before
 
 
 def _cache() -> Path:

@@ -11,9 +11,11 @@ import re
 import threading
 from collections.abc import Callable, Mapping
 from contextlib import nullcontext, suppress
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from odradek.model.lazy import lazy
+from odradek.spark import class_archive
 from odradek.spark.unpacked_pyspark import PATIENT_WITH_WORKERS, unpacked_pyspark
 
 if TYPE_CHECKING:
@@ -29,6 +31,7 @@ _CHATTER: Final = (
 )
 _LINE: Final = re.compile(rb"[^\r\n]*[\r\n]")
 """A progress bar ends in a carriage return, and other lines follow it."""
+_JAVA_OPTIONS: Final = "spark.driver.extraJavaOptions"
 _CHUNK_BYTES: Final = 1 << 16
 _STANDARD_ERROR: Final = 2
 
@@ -42,18 +45,25 @@ def start_jvm(settings: Mapping[str, str]) -> None:
     with context._lock:
         if context._gateway is not None:
             return
-        conf = pyspark.SparkConf(loadDefaults=False)
-        conf.setAll(list({**PATIENT_WITH_WORKERS, **settings}.items()))
         reading, writing = os.pipe()
         threading.Thread(target=_pass_on, args=[reading], name="odradek-jvm-stderr", daemon=True).start()
         try:
             launch: Any = java_gateway.launch_gateway
             is_local = settings.get("spark.master", "").startswith("local")
-            with unpacked_pyspark() if is_local else nullcontext():
-                gateway = launch(conf, {"stderr": writing})
+            with unpacked_pyspark() if is_local else nullcontext() as home:
+                gateway = launch(_conf(settings, home), {"stderr": writing})
         finally:
             os.close(writing)
         context._gateway, context._jvm = gateway, gateway.jvm
+
+
+def _conf(settings: Mapping[str, str], home: Path | None) -> pyspark.SparkConf:
+    conf = pyspark.SparkConf(loadDefaults=False)
+    conf.setAll(list({**PATIENT_WITH_WORKERS, **settings}.items()))
+    options = [] if home is None else class_archive.options_to_write(home)
+    if options:
+        conf.set(_JAVA_OPTIONS, " ".join([settings.get(_JAVA_OPTIONS, ""), *options]).strip())
+    return conf
 
 
 def _write(data: bytes) -> None:
