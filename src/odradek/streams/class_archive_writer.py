@@ -71,14 +71,14 @@ def _count(spark: SparkSession, checkpoint: Path) -> None:
     )
     counts = rows.groupBy((functions.col("row.n") % 3).alias("rest")).agg(functions.count("*").alias("rows"))
 
-    def look(batch: DataFrame, _: int) -> None:
+    def join(batch: DataFrame, _: int) -> None:
         batch.createOrReplaceTempView("counts")
         batch.sparkSession.sql(
             "SELECT sum(rows) FROM counts JOIN VALUES (1), (2) AS w(rest) USING (rest)"
         ).collect()
 
     writer = counts.writeStream.outputMode("update").option("checkpointLocation", str(checkpoint))
-    query = writer.foreachBatch(look).start()
+    query = writer.foreachBatch(join).start()
     query.processAllAvailable()
     query.stop()
 
@@ -86,7 +86,7 @@ def _count(spark: SparkSession, checkpoint: Path) -> None:
 def _end_jvm(spark: SparkSession) -> None:
     """It writes the archive before it is gone."""
     spark.stop()
-    gateway: Any = SparkContext._gateway  # type: ignore[attr-defined]
+    gateway: Any = SparkContext._gateway
     gateway.shutdown()
     gateway.proc.stdin.close()
     gateway.proc.wait(_WAIT_S)

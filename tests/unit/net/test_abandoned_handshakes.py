@@ -1,4 +1,4 @@
-"""Whoever connects may be cancelled in the middle of the TLS handshake: the connection is closed then, not at its deadline."""
+"""A connection may be given up in the middle of its TLS handshake: it is closed then, not at its deadline."""
 
 import asyncio
 import ssl
