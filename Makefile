@@ -24,7 +24,7 @@ help: ## this list
 
 install: $(READY) ## a virtual environment with Odradek, its extras and its tools
 
-$(READY): pyproject.toml setup.py requirements/dev.txt requirements/pipeline.txt requirements/kerberos.txt $(wildcard src/odradek/records/_fast*.p*)
+$(READY): pyproject.toml setup.py requirements/dev.txt requirements/pipeline.txt requirements/kerberos.txt requirements/ksql.txt $(wildcard src/odradek/records/_fast*.p*)
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 	  { echo "Odradek needs Python 3.11 or newer; '$(PYTHON)' is `$(PYTHON) --version`. Try: make PYTHON=python3.11"; exit 1; }
 	$(PYTHON) -m venv $(VENV)
@@ -32,6 +32,8 @@ $(READY): pyproject.toml setup.py requirements/dev.txt requirements/pipeline.txt
 	$(BIN)/python -m pip install --quiet -r requirements/dev.txt -r requirements/pipeline.txt
 	@! command -v krb5-config >/dev/null || $(BIN)/python -m pip install --quiet -r requirements/kerberos.txt || \
 	  echo "Kerberos' package is not there: its tests say absent"
+	@$(BIN)/python -m pip install --quiet --no-build-isolation --no-deps -r requirements/ksql.txt || \
+	  echo "ksql is not there: its test says absent"
 	$(BIN)/python -m pip install --quiet --no-build-isolation --editable '.[arrow,spark]'
 	@touch $@
 

@@ -41,7 +41,7 @@ class Advisory:
 
 def requirement_lines(folder: Path = FOLDER) -> Iterator[tuple[str, str]]:
     """(file and line, requirement) of every file, comments left out."""
-    for path in (folder / "dev.txt", folder / "pipeline.txt", folder / "kerberos.txt"):
+    for path in (folder / f"{name}.txt" for name in ("dev", "pipeline", "kerberos", "ksql")):
         for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), start=1):
             text = line.partition(" #")[0].strip()
             if text and not text.startswith("#"):

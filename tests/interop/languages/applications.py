@@ -1,17 +1,20 @@
 """Frameworks that applications are written in: `python -m tests.interop.languages.applications` (`make interop` does it).
 
 Kafka Streams, with what it needs; a virtual environment with FastStream and Quix Streams; another with Spark and Spark's own
-connector: outside the repository and the project's own environment, because they bring versions of their own of the clients.
+connector; ksqlDB's client of Node: outside the repository and the project's own environment, because they bring versions of
+their own of the clients.
 """
 
 from __future__ import annotations
 
+import json
+import shutil
 import sys
 from pathlib import Path
 
 from benchmarks.peer import PeerAbsentError, cached_peer, fetch_peer
 from benchmarks.peer.fetch import fetch_artifacts, java_command
-from tests.interop.languages.prepare import AbsentError, Language, main, run_within
+from tests.interop.languages.prepare import NPM_INSTALL, AbsentError, Language, main, run_within
 
 _HERE = Path(__file__).parent
 WORD_COUNT, STREAMS_LOGINS = "WordCount", "StreamsLogins"
@@ -81,6 +84,12 @@ def _spark_jars(directory: Path) -> str:
     return ",".join(str(jar) for jar in sorted((directory / "jars").glob("*.jar")))
 
 
+def _build_ksqldb(directory: Path) -> None:
+    for file in ("package.json", "ksqldb.js"):
+        shutil.copy(_HERE / "node/ksqldb" / file, directory)
+    run_within(*NPM_INSTALL, within=directory)
+
+
 PYTHON_PROGRAMS = _HERE / "python"
 _SPARK_VERSION, _SPARK_SCALA = "4.0.0", "2.13"
 """The newest whose connector, and all that it needs, is published where all the rest of this comes from."""
@@ -110,6 +119,16 @@ APPLICATIONS = {
             sources=("python/spark_connector.py",),
             build=_build_spark,
             command=_spark,
+        ),
+        Language(
+            name="ksqldb-client",
+            title="ksqldb-client",
+            version=json.loads((_HERE / "node/ksqldb/package.json").read_text(encoding="utf-8"))[
+                "dependencies"
+            ]["ksqldb-client"],
+            sources=("node/ksqldb/package.json", "node/ksqldb/ksqldb.js"),
+            build=_build_ksqldb,
+            command=lambda directory: ["node", str(directory / "ksqldb.js")],
         ),
     )
 }

@@ -21,6 +21,7 @@ from benchmarks.peer.fetch import cache_directory, java_command
 
 _HERE = Path(__file__).parent
 _BUILD_SECONDS_MAX = 900
+NPM_INSTALL = ("npm", "install", "--no-package-lock", "--no-audit", "--no-fund", "--ignore-scripts")
 _COMPLETE = "complete"
 
 
@@ -94,9 +95,7 @@ def _go(name: str, module: str) -> Language:
 def _build_node(directory: Path) -> None:
     for file in ("package.json", "kafkajs.js"):
         shutil.copy(_HERE / "node" / file, directory)
-    run_within(
-        "npm", "install", "--no-package-lock", "--no-audit", "--no-fund", "--ignore-scripts", within=directory
-    )
+    run_within(*NPM_INSTALL, within=directory)
 
 
 def _build_java(directory: Path) -> None:

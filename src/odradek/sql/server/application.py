@@ -23,10 +23,12 @@ from odradek.model.errors import OdradekError
 from odradek.sql.queries.answer import AnswerWriter, QueryAnswer
 from odradek.sql.server.gate import GateLimits, HttpUsers, SqlGate
 from odradek.sql.server.refusals import BAD_REQUEST, NOT_FOUND, SERVER_ERROR, RestRefusal, refusal_of
-from odradek.sql.server.row_formats import KSQL_V1, chosen, json_text
+from odradek.sql.server.row_formats import DELIMITED, KSQL_V1, chosen, json_text
 from odradek.telemetry import events
 
 _log = events.caused_by_peers("sql")
+_SEND_TURNS: Final = 4
+"""So many turns of the event loop take hypercorn to send what it was given, in a frame."""
 _BODY_BYTES_MAX: Final = 4 << 20
 _LINE_BYTES_MAX: Final = 4 << 20
 
@@ -108,11 +110,15 @@ class _Doors:
         return _answer(entities)
 
     async def query(self, request: Request) -> Response:
-        body = await _json_body(request)
-        text = _text(body, "sql" if "sql" in body else "ksql")
+        wanted = await _json_body(request)
+        text = _text(wanted, "sql" if "sql" in wanted else "ksql")
         rows_out, kind = chosen(request.headers.get("accept", ""), path=request.url.path)
-        query_answer = await self._service.query(text, _settings(body), _map(body, "sessionVariables"))
-        return StreamingResponse(_written(query_answer, rows_out), media_type=kind)
+        query_answer = await self._service.query(text, _settings(wanted), _map(wanted, "sessionVariables"))
+        is_row_by_row = (
+            kind == DELIMITED and query_answer.query_id is not None and request.scope["http_version"] == "2"
+        )
+        body = _written(query_answer, rows_out, is_row_by_row=is_row_by_row)
+        return StreamingResponse(body, media_type=kind)
 
     async def inserts(self, request: Request) -> Response:
         """The first line names the stream; each other line is a row. An answer for each row, in order."""
@@ -242,12 +248,23 @@ class _WhileReading(Response):
         await send({"type": "http.response.body", "body": b"", "more_body": False})
 
 
-async def _written(query_answer: QueryAnswer, out: AnswerWriter) -> AsyncIterator[str]:
-    """The body of a response. The client's going away ends the query."""
+async def _written(
+    query_answer: QueryAnswer, out: AnswerWriter, *, is_row_by_row: bool = False
+) -> AsyncIterator[str]:
+    """The body of a response. The client's going away ends the query.
+
+    `is_row_by_row`: each row is a frame of HTTP/2 of its own, as with ksqlDB: npm's ksqldb-client parses frame by frame.
+    """
     try:
         yield out.begin(query_answer)
         try:
             async for rows in query_answer.rows:
+                if is_row_by_row:
+                    for row in rows:
+                        yield out.rows([row])
+                        for _ in range(_SEND_TURNS):
+                            await asyncio.sleep(0)
+                    continue
                 text = out.rows(rows) if rows else out.idle()
                 if text:
                     yield text
