@@ -25,6 +25,7 @@ from odradek.archive.values import ArchiveError, ArchiveState, DataFile
 from odradek.model.errors import ConfigError
 from odradek.model.ids import TopicPartition
 from odradek.model.lazy import lazy
+from odradek.spark.own_session import own_session
 from odradek.spark.unpacked_pyspark import PATIENT_WITH_WORKERS, unpacked_pyspark
 
 if TYPE_CHECKING:
@@ -73,7 +74,7 @@ class RunTerms:
     """Go on behind what retention took before it was archived."""
     checkpoint: str | None = None
     master: str | None = None
-    client: Mapping[str, str] = field(default_factory=dict)
+    client: Mapping[str, str] = field(default_factory=dict, repr=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -153,12 +154,14 @@ def spark_session(master: str | None) -> Iterator[SparkSession]:
         builder = builder.master(master or "local[*]")
     else:
         builder = builder.master(master)
-    for key, value in settings.items():
-        builder = builder.config(key, value)
     logging.getLogger("py4j").setLevel(logging.ERROR)
     is_local = master is None or master.startswith("local")
-    with _kept_for_failure(), unpacked_pyspark() if is_local else nullcontext():
-        session = builder.getOrCreate()
+    with (
+        _kept_for_failure(),
+        own_session(master or "local[*]") as own,
+        unpacked_pyspark() if is_local else nullcontext(),
+    ):
+        session = builder.config(map={**own, **settings}).getOrCreate()
     try:
         yield session
     finally:

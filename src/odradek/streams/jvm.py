@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from odradek.model.lazy import lazy
 from odradek.spark import class_archive
+from odradek.spark.own_session import own_session
 from odradek.spark.unpacked_pyspark import PATIENT_WITH_WORKERS, unpacked_pyspark
 
 if TYPE_CHECKING:
@@ -39,19 +40,21 @@ _STANDARD_ERROR: Final = 2
 def start_jvm(settings: Mapping[str, str]) -> None:
     """Start the JVM of this process, unless it has one. `settings`: of Spark; some count only when a JVM starts.
 
-    Where the master is local, its workers import PySpark from a directory, unless SPARK_HOME is set.
+    Where the master is local, its workers import PySpark from a directory, unless SPARK_HOME is set, and other users of the
+    machine are kept out.
     """
     context: Any = pyspark.SparkContext
     with context._lock:
         if context._gateway is not None:
             return
+        master = settings.get("spark.master", "")
         reading, writing = os.pipe()
         threading.Thread(target=_pass_on, args=[reading], name="odradek-jvm-stderr", daemon=True).start()
         try:
             launch: Any = java_gateway.launch_gateway
-            is_local = settings.get("spark.master", "").startswith("local")
-            with unpacked_pyspark() if is_local else nullcontext() as home:
-                gateway = launch(_conf(settings, home), {"stderr": writing})
+            is_local = master.startswith("local")
+            with own_session(master) as own, unpacked_pyspark() if is_local else nullcontext() as home:
+                gateway = launch(_conf({**own, **settings}, home), {"stderr": writing})
         finally:
             os.close(writing)
         context._gateway, context._jvm = gateway, gateway.jvm

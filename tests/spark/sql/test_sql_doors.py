@@ -5,8 +5,10 @@ One server and one JVM for all tests here.
 
 from __future__ import annotations
 
+import stat
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -17,6 +19,7 @@ from typing import Any, Final
 
 import pytest
 from tests.spark.sql.test_sql_engine import as_users_start_it
+from tests.spark.sql.thrift_session import ThriftSession
 
 pytest.importorskip("pyspark", reason="PySpark is absent")
 pytest.importorskip("grpc_status", reason="the client of Spark Connect is absent")
@@ -29,6 +32,8 @@ from pyspark.sql.connect.session import SparkSession as ConnectSession
 from odradek.sql.rest_client import RestClient
 
 FOLLOWS_S: Final = 60
+SECRET: Final = "only-the-server-knows"
+SECRET_NAME: Final = "ODRADEK_OF_THE_SERVER"
 STATEMENTS: Final = """
 CREATE STREAM orders (customer STRING KEY, item STRING, amount DECIMAL(6, 2), at TIMESTAMP, day DATE,
     tags MAP<STRING, INT>, place STRUCT<city STRING, seen TIMESTAMP>)
@@ -68,6 +73,8 @@ class Doors:
     connect: str
     jdbc: str
     spark: ConnectSession
+    temporary: Path
+    """The server's directory of temporary files."""
 
     def rows(self, query: str) -> list[tuple[Any, ...]]:
         return [tuple(row) for row in self.spark.sql(query).collect()]
@@ -87,6 +94,11 @@ class Doors:
 @pytest.fixture(scope="module")
 def doors(servers: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Doors]:
     directory = tmp_path_factory.mktemp("doors")
+    with tempfile.TemporaryDirectory(prefix="doors-") as temporary:  # a short path, for sockets
+        yield from served(servers, directory, Path(temporary))
+
+
+def served(servers: str, directory: Path, temporary: Path) -> Iterator[Doors]:
     command = [sys.executable, "-m", "odradek.cli.main", "sql", "serve", "--listen", "127.0.0.1:0"]
     arguments = ["--bootstrap", servers, "--data", str(directory), "--service-id", "doors"]
     with (directory / "server.log").open("w") as log:
@@ -95,7 +107,7 @@ def doors(servers: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Do
             stdout=subprocess.PIPE,
             stderr=log,
             text=True,
-            env=as_users_start_it(),
+            env=as_users_start_it() | {SECRET_NAME: SECRET, "TMPDIR": str(temporary)},
         )
     assert process.stdout is not None
     try:
@@ -105,7 +117,7 @@ def doors(servers: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Do
         spark = ConnectSession(connect)
         try:
             wait_for(lambda: spark.sql("SHOW TABLES").count(), 2)
-            yield Doors(rest, connect, jdbc, spark)
+            yield Doors(rest, connect, jdbc, spark, temporary)
         finally:
             spark.stop()
     finally:
@@ -173,6 +185,50 @@ def test_statements_that_change_something_are_refused(doors: Doors) -> None:
     for function in ("reflect", "java_method", "try_reflect"):
         with pytest.raises(Exception, match="UNRESOLVED_ROUTINE"):
             doors.rows(f"SELECT * FROM VALUES ({function}('java.lang.System', 'lineSeparator'))")
+
+
+def test_functions_do_not_read_files_that_their_options_name(doors: Doors, tmp_path: Path) -> None:
+    schema = tmp_path / "schema"
+    schema.write_text("what another program keeps")
+    for call in (
+        f"from_xml('<a><b>1</b></a>', 'b STRING', map('rowValidationXSDPath', '{schema}'))",
+        f"schema_of_xml('<a><b>1</b></a>', map('rowValidationXSDPath', '{schema}'))",
+        f"from_avro(X'00', '\"string\"', map('avroSchemaUrl', '{schema}'))",
+        f"from_protobuf(X'00', 'Message', '{schema}')",
+    ):
+        with pytest.raises(Exception, match="UNRESOLVED_ROUTINE"):
+            doors.rows(f"SELECT {call}")
+
+
+def test_what_the_server_has_in_its_environment_is_not_shown(doors: Doors) -> None:
+    variable = f"${{env:{SECRET_NAME}}}"
+    assert doors.rows(f"SELECT '{variable}', '${{env:PATH}}', '${{system:user.home}}'") == [
+        (variable, "${env:PATH}", "${system:user.home}")
+    ]
+    for settings, statement in (
+        ({}, f"SELECT '{variable}'"),
+        ({"set:hivevar:shown": variable}, "SET"),
+        ({"set:hiveconf:shown": variable}, "SET"),
+    ):
+        with ThriftSession(doors.jdbc, settings) as session:
+            rows = session.rows(statement)
+            assert variable.encode() in rows
+            assert SECRET.encode() not in rows
+    with ThriftSession(doors.jdbc, {"set:hiveconf:hive.variable.substitute": "true"}) as session:
+        assert b"Cannot modify hive.variable.substitute at runtime" in session.rows("SET")
+
+
+def test_other_users_of_the_machine_neither_see_files_nor_reach_the_driver(doors: Doors) -> None:
+    assert doors.rows("SELECT count(DISTINCT id % 7) FROM range(100)") == [(7,)]
+    with ThriftSession(doors.jdbc, {}) as session:
+        assert b"forty-two" in session.rows("SELECT 'forty-two'")
+    (own,) = (path.parent.parent for path in doors.temporary.glob("odradek-sql-*/*/catalog"))
+    assert stat.S_IMODE(own.stat().st_mode) == 0o700
+    names = {path.name.partition("-")[0] for path in own.rglob("*")}
+    assert {"blockmgr", "artifacts", "operation_logs"} <= names
+    settings = dict(doors.rows("SET"))
+    assert settings["spark.authenticate"] == "true"
+    assert settings["spark.driver.bindAddress"] == "127.0.0.1"
 
 
 def test_calls_that_change_something_or_bring_code_are_refused(doors: Doors, tmp_path: Path) -> None:

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from odradek.model.errors import OdradekError
 from odradek.model.lazy import lazy
+from odradek.spark.own_session import DIRECTORIES
 from odradek.sql.catalog import Source
 from odradek.sql.doors.messages import DoorsFailed, DoorsOpen, OpenDoors, ShowSources
 from odradek.sql.queries.channel import EngineChannel
@@ -52,15 +53,22 @@ _NOT_FOR_STRANGERS: Final = (
     "try_reflect",
     "from_protobuf",
     "to_protobuf",
+    "from_avro",
+    "to_avro",
+    "schema_of_avro",
+    "from_xml",
+    "schema_of_xml",
 )
-"""Functions that call Java, or read files."""
+"""Functions that call Java, or read files and URLs that their options name: descriptors, and schemas of Avro and XML."""
 
-_WITHOUT_METASTORE: Final = {
+_OF_HIVE: Final = {
     "hive.metastore.rawstore.impl": "none",
     "hive.hmshandler.retry.attempts": "0",
     "hive.security.authorization.manager": f"{_PACKAGE}.NoMetastore",
+    "hive.variable.substitute": "false",
 }
-"""Hive would open a metastore for lists of tables, and at the end of each session: half a minute, for nothing that is used."""
+"""Hive would open a metastore for lists of tables, and at the end of each session: half a minute, for nothing that is used.
+And it would put this process's environment into a session's variables."""
 
 
 @dataclass(slots=True)
@@ -76,6 +84,7 @@ class DoorSession:
         os.chdir(self.directory)  # Hive's client and Spark's warehouse leave files where they are started
         catalog = self.directory / "catalog"
         os.environ[door_source.CATALOG_VARIABLE] = str(catalog)
+        os.environ.setdefault(DIRECTORIES, str(self.directory))
         settings = self._settings()
         streams_jvm.start_jvm(settings)
         loader = _compiled(pyspark.SparkContext._jvm)
@@ -121,11 +130,14 @@ class DoorSession:
             "spark.app.name": "odradek-sql-doors",
             "spark.ui.enabled": "false",
             "spark.driver.bindAddress": _LOOPBACK,
-            "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+            "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+            f' "-Djava.io.tmpdir={self.directory}"',
+            "spark.driver.maxResultSize": "256m",
             "spark.sql.adaptive.enabled": "false",
             "spark.sql.runSQLOnFiles": "false",
             "spark.sql.session.timeZone": "UTC",
             "spark.sql.shuffle.partitions": "1",
+            "spark.sql.variable.substitute": "false",  # ${env:NAME} would show this process's environment
             "spark.sql.warehouse.dir": str(self.directory / "warehouse"),
             "spark.connect.grpc.binding.address": _LOOPBACK,
             "spark.connect.grpc.binding.port": str(self.order.connect or 0),
@@ -163,8 +175,9 @@ class DoorSession:
     def _open_jdbc(self) -> int:
         thrift = _object(self.spark._jvm.org.apache.spark.sql.hive.thriftserver, "HiveThriftServer2")
         server = thrift.startWithSparkSession(self.spark._jsparkSession, False)
-        for name, value in _WITHOUT_METASTORE.items():
+        for name, value in _OF_HIVE.items():
             server.getHiveConf().set(name, value)
+            server.getHiveConf().addToRestrictList(name)
         (service,) = (part for part in server.getServices() if "Thrift" in part.getName())
         return int(service.getPortNumber())
 
@@ -210,9 +223,13 @@ def main(descriptor: int) -> None:
     os.environ.setdefault("PYSPARK_SUBMIT_ARGS", "--conf spark.ui.showConsoleProgress=false pyspark-shell")
     channel = EngineChannel(socket.socket(fileno=descriptor))
     scratch = EngineScratch()
-    planners = shared_planners.SharedPlanners(scratch.directory("planners"))
+    python = sys.executable
+    try:
+        python = str(shared_planners.SharedPlanners(scratch.directory("planners")).python)
+    except OSError as error:  # such as TMPDIR, whose path is too long for a socket
+        _log.warning("sql_planners_not_shared", reason=str(error))
     for variable in ("PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON"):
-        os.environ.setdefault(variable, str(planners.python))
+        os.environ.setdefault(variable, python)
     doors: DoorSession | None = None
     for message in channel.messages():
         match message:

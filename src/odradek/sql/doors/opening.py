@@ -23,6 +23,41 @@ LOOPBACK: Final = "127.0.0.1"
 _BACK_OFF_FIRST_S: Final = 1.0
 _BACK_OFF_MAX_S: Final = 60.0
 _STOP_S: Final = 10.0
+_PASSED: Final = frozenset(
+    {
+        "PATH",
+        "HOME",
+        "USER",
+        "LOGNAME",
+        "SHELL",
+        "LANG",
+        "LANGUAGE",
+        "TZ",
+        "TMPDIR",
+        "JAVA_HOME",
+        "LD_LIBRARY_PATH",
+    }
+)
+_PASSED_PREFIXES: Final = (
+    "LC_",
+    "XDG_",
+    "PYTHON",
+    "PYSPARK_",
+    "SPARK_",
+    "VIRTUAL_ENV",
+    "KRB5",
+    "SSL_CERT_",
+    "COVERAGE_",
+)
+
+
+def _environment(ours: Mapping[str, str]) -> dict[str, str]:
+    """What Java, Python, Spark and Kerberos look for. The rest stays here: there may be passwords in it, which are of no use
+    behind the doors.
+    """
+    return {
+        name: value for name, value in ours.items() if name in _PASSED or name.startswith(_PASSED_PREFIXES)
+    }
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -119,7 +154,7 @@ class SparkDoors:
                 str(theirs.fileno()),
                 pass_fds=[theirs.fileno()],
                 stdin=asyncio.subprocess.DEVNULL,
-                env={**os.environ, "PYTHONUNBUFFERED": "1"},
+                env={**_environment(os.environ), "PYTHONUNBUFFERED": "1"},
                 start_new_session=True,  # Ctrl-C is for the server: it decides
             )
         reader, writer = await asyncio.open_connection(sock=ours)

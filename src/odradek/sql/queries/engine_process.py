@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from odradek.model.lazy import lazy
 from odradek.runtime.real_clock import SystemClock
+from odradek.spark.own_session import DIRECTORIES
 from odradek.sql.queries.channel import (
     EngineChannel,
     QueryEnded,
@@ -154,6 +155,7 @@ class EngineCore:
                 os.environ[_PYTHON] = os.environ[_DRIVER_PYTHON] = str(planners.python)
             except OSError as error:  # such as TMPDIR, whose path is too long for a socket
                 _log.warning("sql_planners_not_shared", reason=str(error))
+        os.environ.setdefault(DIRECTORIES, str(self.scratch.directory("spark")))
         spark = streams_session.session("odradek-sql", None, 1, _SETTINGS)
         registering.register(spark)
         return spark

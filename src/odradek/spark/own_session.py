@@ -1,0 +1,40 @@
+"""What keeps other users of this machine out of a local session that we start."""
+
+from __future__ import annotations
+
+import atexit
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Final
+
+DIRECTORIES: Final = "SPARK_LOCAL_DIRS"
+_LOOPBACK: Final = "127.0.0.1"
+
+
+@contextmanager
+def own_session(master: str) -> Iterator[dict[str, str]]:
+    """Settings for a JVM that starts within the block. A master of a cluster has its own rules: nothing changes there.
+
+    The driver of a local session, too, listens on a port, where it reads objects of Java. So it is a port of 127.0.0.1, unless
+    SPARK_LOCAL_IP says where, and those who connect must know a secret, which Spark makes. Spilled and shuffled rows are in a
+    directory for this user only, unless SPARK_LOCAL_DIRS says where: Spark's own place is open to all users.
+    """
+    if master != "local" and not master.startswith("local["):
+        yield {}
+        return
+    settings = {"spark.authenticate": "true"}
+    if "SPARK_LOCAL_IP" not in os.environ:
+        settings |= {"spark.driver.host": _LOOPBACK, "spark.driver.bindAddress": _LOOPBACK}
+    if DIRECTORIES in os.environ:
+        yield settings
+        return
+    directory = tempfile.mkdtemp(prefix="odradek-spark-")
+    atexit.register(shutil.rmtree, directory, ignore_errors=True)
+    os.environ[DIRECTORIES] = directory
+    try:
+        yield settings
+    finally:
+        os.environ.pop(DIRECTORIES, None)
