@@ -2,6 +2,7 @@
 
 import re
 import stat
+import time
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ from click.testing import CliRunner
 import odradek
 from odradek.cli.cert import cert
 from odradek.cli.main import cli
-from odradek.cli.serving.secure import secure_source
+from odradek.cli.serving.secure import secure_source, write_private
 from odradek.client.admin.users import NewPassword
 from odradek.config.broker import BrokerConfig
 from odradek.model.errors import ErrorCode, KafkaError, OdradekError
@@ -41,6 +42,18 @@ def test_secure_makes_what_it_needs_once_and_says_the_password_once(
     config, warnings = BrokerConfig.load(first.values)
     assert warnings == []
     assert password[1] not in repr(config)
+
+
+@pytest.mark.check(48)
+def test_a_file_with_a_secret_is_for_its_owner_also_where_there_was_one_already(tmp_path: Path) -> None:
+    file, link = tmp_path / "client.properties", tmp_path / "link"
+    file.touch(0o644)
+    write_private(file, b"password=1")
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+    assert file.read_bytes() == b"password=1"
+    link.symlink_to(file)
+    with pytest.raises(OSError, match="symbolic links"):
+        write_private(link, b"")
 
 
 @pytest.mark.check(18, 47)
@@ -73,6 +86,24 @@ def test_a_newcomer_logs_in_and_adds_users(tmp_path: Path) -> None:
             assert "ann" not in admin.describe_users()
             with pytest.raises(KafkaError):
                 admin.alter_users({"x": NewPassword(password="p", iterations=1)})
+
+
+@pytest.mark.check(47)
+def test_the_audit_of_a_secured_cluster_is_read_with_a_login(tmp_path: Path) -> None:
+    with LocalBroker({"odradek.audit.sinks": "topic"}, data=tmp_path, secure=True) as broker:
+        file = tmp_path / "secure" / "client.properties"
+        file.write_text(f"bootstrap.servers={broker.address}\n{file.read_text('utf-8')}", "utf-8")
+        login = ["--command-config", str(file)]
+        created = CliRunner().invoke(cli, ["topic", "create", "orders", *login])
+        assert created.exit_code == 0, created.output
+        deadline = time.monotonic() + 30
+        while "CreateTopics TOPIC:orders" not in (
+            output := CliRunner().invoke(cli, ["audit", "search", "--api", "CreateTopics", *login]).output
+        ):
+            assert time.monotonic() < deadline, output
+        assert "change done User:admin" in output
+        elsewhere = CliRunner().invoke(cli, ["topic", "list", *login, "-b", "127.0.0.1:1"])
+        assert "127.0.0.1:1" in str(elsewhere.exception), "what is said counts"
 
 
 def test_a_command_says_why_it_cannot_log_in(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from typing import Any, Final, TypeVar
 import click
 
 from odradek import client
-from odradek.cli.cluster.access import check_reachable
+from odradek.cli.cluster.access import CLIENT_ID, connection_settings, open_admin
 from odradek.cli.options import bootstrap_option, json_option
 from odradek.model.errors import OdradekError
 from odradek.model.ids import TopicPartition
@@ -141,14 +141,14 @@ def _parsed(line: str | bytes) -> Event | None:
 
 
 def _of_topic(bootstrap: str) -> Iterator[Event]:
-    check_reachable(bootstrap)
-    with client.Admin(bootstrap) as admin:
+    with open_admin(bootstrap) as admin:
         if AUDIT_TOPIC not in admin.list_topics():
             raise NoAuditError(
                 f"there is no topic {AUDIT_TOPIC}: set odradek.audit.sinks=topic on the brokers, or read a file with --file"
             )
     events = []
-    with client.Consumer(bootstrap, auto_offset_reset="earliest") as consumer:
+    settings = {"bootstrap.servers": bootstrap, "client.id": CLIENT_ID, "auto.offset.reset": "earliest"}
+    with client.Consumer.from_config({**settings, **connection_settings()}) as consumer:
         partitions = [TopicPartition(AUDIT_TOPIC, index) for index in consumer.partitions_for(AUDIT_TOPIC)]
         consumer.assign(partitions)
         consumer.seek_to_beginning(partitions)

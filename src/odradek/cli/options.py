@@ -12,9 +12,10 @@ from odradek.model.lazy import lazy
 
 if TYPE_CHECKING:
     from odradek.cli.cluster import access
-    from odradek.client import Admin
+    from odradek.client import Admin, settings_file
 else:
     access = lazy("odradek.cli.cluster.access")
+    settings_file = lazy("odradek.client.settings_file")
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -30,9 +31,19 @@ command_config_option: Final = click.option(
     metavar="FILE",
     envvar="ODRADEK_CLIENT_CONFIG",
     expose_value=False,
+    is_eager=True,  # before --bootstrap
     callback=_keep_command_config,
     help="A properties file that says how to connect: security.protocol, sasl.mechanism, ...",
 )
+
+
+def _bootstrap(context: click.Context, parameter: click.Parameter, given: str) -> str:
+    """What is not said is as the file of `--command-config` says."""
+    is_default = context.get_parameter_source(parameter.name or "") is click.core.ParameterSource.DEFAULT
+    path = context.meta.get(access.COMMAND_CONFIG)
+    if not is_default or not path:
+        return given
+    return settings_file.bootstrap_servers(path) or given
 
 
 def bootstrap_option(command: Command) -> Command:
@@ -45,6 +56,7 @@ def bootstrap_option(command: Command) -> Command:
             metavar="HOST:PORT",
             envvar="ODRADEK_BOOTSTRAP",
             default=DEFAULT_BOOTSTRAP,
+            callback=_bootstrap,
             show_default=True,
             help="A broker of the cluster (several: separated by commas).",
         ),

@@ -7,6 +7,11 @@ from odradek.config import sources
 from odradek.config.files import providers, secret_files
 
 
+def bootstrap_servers(path: str) -> str | None:
+    """Where the cluster is, if the file says it."""
+    return sources.from_file(path).values.get("bootstrap.servers")
+
+
 def connection_settings(path: str, said_by: str) -> dict[str, str]:
     """How to connect, by Kafka's names. What else is in the file belongs to others. ConfigError, which names `said_by`, for a
     file with secrets that others may read.
