@@ -78,7 +78,7 @@ class PipelineDocument:
     """So few records behind its inputs, in sum, a candidate takes over."""
     master: str | None = None
     """Of Spark; None: a light local session."""
-    conf: tuple[tuple[str, str], ...] = ()
+    conf: tuple[tuple[str, str], ...] = field(default=(), repr=False)
     """Settings of its Spark session, such as spark.executor.memory."""
     delivery: str = "exactly_once"
     """Of programs that leave it open: those of `odradek.streams`."""

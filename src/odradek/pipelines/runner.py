@@ -14,7 +14,7 @@ import signal
 import sys
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -65,7 +65,7 @@ class RunnerTerms:
     checkpoint: str
     delivery: str
     master: str | None = None
-    conf: tuple[tuple[str, str], ...] = ()
+    conf: tuple[tuple[str, str], ...] = field(default=(), repr=False)
     """Settings of the session: they go before ours."""
     suffix: str = ""
     """Of all outputs: a version that was rebuilt has its own."""

@@ -37,7 +37,7 @@ class ServeTerms:
     """Below it lie checkpoints; a lock in it keeps a second supervisor of this machine out."""
     name: str
     """How others see it."""
-    client: Mapping[str, Any] = field(default_factory=dict)
+    client: Mapping[str, Any] = field(default_factory=dict, repr=False)
     """Of all its clients, by the names of Python: how they log in."""
     policy: RestartPolicy = field(default_factory=RestartPolicy)
     session_ms: int = SESSION_MS

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 from pyspark.sql.streaming.listener import StreamingQueryListener
@@ -44,7 +44,7 @@ class PublishedSource:
     """A source of a query: where its offsets go. `group` is None where no one asked for that, or the source is not ours."""
 
     group: str | None
-    client: Mapping[str, str]
+    client: Mapping[str, str] = field(repr=False)
 
     @classmethod
     def of(cls, name: str, options: Mapping[str, str]) -> PublishedSource:

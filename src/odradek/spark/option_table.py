@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Flag, auto
 from typing import Final
 
@@ -159,7 +159,7 @@ class ParsedOptions:
     """The options of one read or write, known to be known. Keys in lower case."""
 
     values: Mapping[str, str]
-    client: Mapping[str, str]
+    client: Mapping[str, str] = field(repr=False)
     """What was prefixed `kafka.`, without the prefix."""
     warnings: tuple[str, ...]
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final
 
@@ -90,7 +90,7 @@ class ArchiveOptions:
 class ReadOptions:
     """A checked read, batch or streaming."""
 
-    client: Mapping[str, str]
+    client: Mapping[str, str] = field(repr=False)
     topics: TopicSelection
     starting: Position
     ending: KnownPosition
@@ -135,7 +135,7 @@ class ExactlyOnceOptions:
 class WriteOptions:
     """A checked write, batch or streaming."""
 
-    client: Mapping[str, str]
+    client: Mapping[str, str] = field(repr=False)
     topic: str | None
     dead_letter_topic: str | None
     suffix: str

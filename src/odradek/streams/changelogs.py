@@ -51,7 +51,7 @@ _ROW: Final = StructType().add("key", BinaryType()).add("value", BinaryType())
 class StateChangelog:
     """What a task must know of its operator's changelog. `options`: of `format("odradek")`."""
 
-    options: Mapping[str, str]
+    options: Mapping[str, str] = field(repr=False)
     topic: str
     topic_id: str
     """A topic of the same name that was made later does not have what was written before."""
@@ -81,14 +81,14 @@ class StateChangelog:
 class SinkChangelogs:
     """The changelogs of one query, made or found as its operators are translated."""
 
-    options: Mapping[str, str]
+    options: Mapping[str, str] = field(repr=False)
     sink_id: str
     tasks: int
     decision: Decision | None
     """The sink's last one; None: nothing was decided yet."""
     is_new: bool
     """The checkpoint is."""
-    client: Mapping[str, str]
+    client: Mapping[str, str] = field(repr=False)
     topics: set[str] = field(default_factory=set)
     """Of the operators that were asked for."""
 

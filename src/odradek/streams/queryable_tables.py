@@ -64,7 +64,7 @@ def _format(kind: StructType, form: Format, *, is_bare: bool) -> str:
 class QueryableTables:
     """Views that are opened when their table is asked for the first time, and closed together."""
 
-    options: Mapping[str, str]
+    options: Mapping[str, str] = field(repr=False)
     tables: Mapping[str, QueryableTable]
     _views: dict[str, TableView] = field(default_factory=dict)
     _serving: http_serving.ServingThread | None = None

@@ -83,7 +83,7 @@ class PlaygroundConsumer:
     group: str
     topic: str
     address: str
-    settings: Mapping[str, Any] = field(default_factory=dict)
+    settings: Mapping[str, Any] = field(default_factory=dict, repr=False)
     seen: list[tuple[int, int, bytes]] = field(default_factory=list)
     """(partition, offset, value) of all that it was given, in that order."""
     partitions: tuple[int, ...] = ()

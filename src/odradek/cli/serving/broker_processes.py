@@ -37,7 +37,7 @@ class BrokerTerms:
     node_id: int
     directory: Path
     listen: str
-    settings: Mapping[str, str] = field(default_factory=dict)
+    settings: Mapping[str, str] = field(default_factory=dict, repr=False)
     file: str | None = None
     """A server.properties."""
     log_file: Path | None = None

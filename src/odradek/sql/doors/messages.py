@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from odradek.sql.catalog import Source
 
@@ -15,7 +15,7 @@ class OpenDoors:
     connect: int | None
     jdbc: int | None
     servers: str
-    options: Mapping[str, str]
+    options: Mapping[str, str] = field(repr=False)
     sources: tuple[Source, ...]
 
 

@@ -10,7 +10,7 @@ import asyncio
 import os
 import pickle
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -71,7 +71,7 @@ class DoorCatalog:
     """`options`: of `format("odradek")`, to connect and log in; so the file is for its user only. `sources`: by name."""
 
     servers: str
-    options: Mapping[str, str]
+    options: Mapping[str, str] = field(repr=False)
     sources: Mapping[str, Source]
 
     def write(self, path: Path) -> None:

@@ -31,7 +31,7 @@ class StartQuery:
     """Of the program: its transactions and changelogs are named after it."""
     build: Callable[[Any], None]
     servers: str
-    options: Mapping[str, str]
+    options: Mapping[str, str] = field(repr=False)
     checkpoint: str
     starting: Mapping[str, str] = field(default_factory=dict)
     """By topic: the option `startingOffsets`; a topic that is not there is read from its first record on."""
@@ -45,7 +45,7 @@ class StartPush:
     query_id: str
     build: Callable[[Any, Callable[[list[Any]], None]], None]
     servers: str
-    options: Mapping[str, str]
+    options: Mapping[str, str] = field(repr=False)
     limit: int | None = None
     starting: Mapping[str, str] = field(default_factory=dict)
     interval_ms: int = 100

@@ -62,7 +62,7 @@ class ServerTerms:
     servers: str
     directory: Path
     service_id: str = "default"
-    settings: Mapping[str, str] = field(default_factory=dict)
+    settings: Mapping[str, str] = field(default_factory=dict, repr=False)
     schema_registry: SchemaRegistryTerms | None = None
     python_functions: bool = False
     sleep: SleepTerms = field(default_factory=SleepTerms)

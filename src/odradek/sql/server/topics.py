@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from odradek.client import NewTopic
@@ -20,7 +20,7 @@ class SourceTopics:
     """`settings`: of the admin client."""
 
     servers: str
-    settings: Mapping[str, Any]
+    settings: Mapping[str, Any] = field(repr=False)
 
     def _admin(self) -> AsyncAdmin:
         return AsyncAdmin(self.servers, **self.settings)

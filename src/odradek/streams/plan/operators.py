@@ -6,7 +6,7 @@ A name is given by the user, or made of the kind and a number in the order in wh
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from odradek.model.errors import ConfigError
@@ -50,7 +50,7 @@ class TopicSource(Operator):
     key: DeclaredSchema
     value: DeclaredSchema
     table: bool = False
-    options: tuple[tuple[str, str], ...] = ()
+    options: tuple[tuple[str, str], ...] = field(default=(), repr=False)
     timestamp: Expression | None = None
     """Milliseconds; in place of the record's timestamp."""
     bad: str | None = None

@@ -28,7 +28,7 @@ class Program:
     servers: str | None
     partitions: int
     emit: Emit
-    options: Mapping[str, str]
+    options: Mapping[str, str] = field(repr=False)
     spark: SparkSession | None
     on_error: OnError = "fail"
     bad: str | None = None
