@@ -185,6 +185,11 @@ def test_what_is_not_there_has_a_code(url: str, method: str, path: str, status: 
 def test_users_must_give_their_password(service: ScriptedService, tmp_path: Path) -> None:
     file = tmp_path / "users"
     file.write_text("# people\nann:se:cret\n\n")
+    file.chmod(0o644)
+    with pytest.raises(ConfigError, match="every user of this machine can read it"):
+        HttpUsers.from_file(file)
+    file.chmod(0o600)
+    assert "se:cret" not in repr(HttpUsers.from_file(file))
     with served(service, HttpUsers.from_file(file)) as url:
         status, text, response = ask(url, "GET", "/info")
         assert (status, json.loads(text)["error_code"]) == (401, 40100)
@@ -199,6 +204,7 @@ def test_users_must_give_their_password(service: ScriptedService, tmp_path: Path
 def test_a_file_of_users_that_says_nothing_is_refused(tmp_path: Path, text: str) -> None:
     file = tmp_path / "users"
     file.write_text(text)
+    file.chmod(0o600)
     with pytest.raises(ConfigError, match="name:password"):
         HttpUsers.from_file(file)
 
@@ -207,6 +213,17 @@ def test_a_server_of_this_machine_answers_no_web_page_of_strangers(service: Scri
     with served(service, limits=GateLimits(hosts=LOOPBACK)) as url:
         assert ask(url, "GET", "/info")[0] == 200
         assert ask(url, "GET", "/info", Host="evil.example:8088")[0] == 400
+
+
+@pytest.mark.parametrize(
+    ("origin", "status"),
+    [("http://evil.example", 400), ("null", 400), ("http://127.0.0.1:1", 400), ("own", 200)],
+)
+def test_a_web_page_of_another_site_runs_no_statement(
+    service: ScriptedService, origin: str, status: int
+) -> None:
+    with served(service) as url:
+        assert ask(url, "GET", "/info", Origin=url if origin == "own" else origin)[0] == status
 
 
 def test_an_address_without_a_server_is_one_line() -> None:

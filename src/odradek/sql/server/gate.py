@@ -6,13 +6,15 @@ import base64
 import binascii
 import hmac
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
+from urllib.parse import urlsplit
 
 from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from odradek.config.files import secret_files
 from odradek.model.errors import ConfigError
 from odradek.sql.server.refusals import BAD_REQUEST, TOO_MANY_REQUESTS, UNAUTHORIZED, RestRefusal
 from odradek.sql.server.row_formats import KSQL_V1, json_text
@@ -34,13 +36,16 @@ class GateLimits:
 class HttpUsers:
     """Passwords by name."""
 
-    passwords: Mapping[str, str]
+    passwords: Mapping[str, str] = field(repr=False)
 
     @classmethod
     def from_file(cls, path: Path) -> HttpUsers:
-        """A line for each user: `name:password`. Empty lines, and those that begin with #, are left out. ConfigError."""
+        """A line for each user: `name:password`. Empty lines, and those that begin with #, are left out. ConfigError, also for
+        a file that every user of the machine can read.
+        """
+        content = secret_files.read_secret_file("--users", str(path), others_may_read=False)
         passwords = {}
-        for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
+        for number, line in enumerate(content.decode("utf-8", "replace").splitlines(), 1):
             if not line.strip() or line.lstrip().startswith("#"):
                 continue
             name, colon, password = line.partition(":")
@@ -99,6 +104,12 @@ class SqlGate:
         if self._limits.hosts is not None and name.lower() not in self._limits.hosts:
             hosts = ", ".join(sorted(self._limits.hosts - {""}))
             return RestRefusal(BAD_REQUEST, f"this server answers only for {hosts}")
+        origin = headers.get(b"origin", b"").decode("latin-1")
+        if origin and urlsplit(origin).netloc.lower() != host.lower():
+            # A browser sends statements of any page here, and lets any page open a WebSocket.
+            return RestRefusal(
+                BAD_REQUEST, f"this server does not answer web pages of another site ({origin})"
+            )
         if self._users is not None and not self._users.knows(
             headers.get(b"authorization", b"").decode("latin-1")
         ):

@@ -13,6 +13,7 @@ import hypercorn.asyncio
 import hypercorn.config
 from starlette.types import ASGIApp
 
+from odradek.config.files import secret_files
 from odradek.model.errors import ConfigError
 
 DEFAULT_PORT: Final = 8088
@@ -66,6 +67,8 @@ async def serve_http(
     on_ready: Callable[[str], object] = lambda address: None,
 ) -> None:
     """Until `ended`. `on_ready(URL)` when requests are answered."""
+    if terms.key is not None:
+        secret_files.check_private(f"--key={str(terms.key)!r}", str(terms.key))
     address = url(terms, opened)
     config = hypercorn.config.Config()
     config.bind = [f"fd://{opened.detach()}"]

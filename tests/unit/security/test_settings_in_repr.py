@@ -13,7 +13,7 @@ import odradek
 from odradek.sql.queries.channel import StartQuery
 
 _NAMES: Final = frozenset(
-    {"options", "settings", "client", "client_settings", "admin_settings", "conf", "environment"}
+    {"options", "passwords", "settings", "client", "client_settings", "admin_settings", "conf", "environment"}
 )
 _KINDS: Final = (
     "Mapping[str, str]",
