@@ -68,6 +68,10 @@ class Wire:
         """Whether bytes are there that no one received."""
         return bool(self._reader._buffer)  # type: ignore[attr-defined]  # asyncio has no public way to look
 
+    def about(self, name: str) -> Any:
+        """What the transport knows: `ssl_object`, `cipher`."""
+        return self._writer.get_extra_info(name)
+
     def stop_reading(self) -> None:
         """Leave what comes in the socket."""
         self._writer.transport.pause_reading()  # type: ignore[attr-defined]

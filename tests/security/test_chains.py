@@ -161,7 +161,7 @@ async def test_a_file_that_changes_is_taken_over_by_a_running_broker(
 
     async def served() -> int:
         wire = await scene.wire(scene.pems.client_context())
-        return int(wire._writer.get_extra_info("ssl_object").getpeercert()["serialNumber"], 16)
+        return int(wire.about("ssl_object").getpeercert()["serialNumber"], 16)
 
     first = put()
     await scene.secure("SSL", {"ssl.keystore.location": str(path)})
@@ -196,7 +196,7 @@ async def test_a_certificate_is_refused_once_the_list_of_revoked_ones_names_it(
 async def test_only_the_cipher_suites_that_are_named_are_spoken(scene: SecureScene) -> None:
     await scene.secure("SSL", {"ssl.cipher.suites": "TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384"})
     wire = await scene.wire(scene.pems.client_context())
-    cipher = wire._writer.get_extra_info("cipher")
+    cipher = wire.about("cipher")
     assert cipher[:2] == ("ECDHE-ECDSA-AES256-GCM-SHA384", "TLSv1.2")
     context = scene.pems.client_context()
     context.set_ciphers("ECDHE-ECDSA-AES128-GCM-SHA256")

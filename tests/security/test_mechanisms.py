@@ -289,7 +289,7 @@ def test_a_token_shortens_the_session() -> None:
 
     made = LoginSession({"OAUTHBEARER": exchange}, {"OAUTHBEARER": 60_000})
     made.choose("OAUTHBEARER", 1, 0.0)
-    assert made.step(BearerClient("x").step(b"") or b"", 0.0, 2_000)[1] == 3_000
+    assert made.step(BearerClient(lambda: "x").step(b"") or b"", 0.0, 2_000)[1] == 3_000
 
 
 # -- OAUTHBEARER
@@ -427,7 +427,7 @@ def test_a_refused_token_takes_an_extra_step() -> None:
     def never(text: str) -> LoginSuccess:
         raise LoginRefused("no")
 
-    server, client = BearerServer(never), BearerClient("x")
+    server, client = BearerServer(never), BearerClient(lambda: "x")
     challenge = server.step(client.step(b"") or b"").challenge
     assert json.loads(challenge) == {"status": "invalid_token"}
     kick = client.step(challenge)

@@ -37,7 +37,7 @@ async def test_both_versions_of_tls_serve_and_nothing_is_compressed(
     context = scene.pems.client_context()
     context.minimum_version = context.maximum_version = version
     wire = await scene.wire(context)
-    tls = wire._writer.get_extra_info("ssl_object")
+    tls = wire.about("ssl_object")
     assert (tls.version(), tls.compression()) == (version.name.replace("_", ".", 1).replace("_", "."), None)
     assert (await wire.call("Metadata", 9, MetadataRequest(topics=None))).cluster_id
 

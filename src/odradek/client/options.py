@@ -19,6 +19,12 @@ class SecurityOptions(TypedDict, total=False):
     sasl_kerberos_service_name: str
     sasl_oauthbearer_token: str
     sasl_oauthbearer_token_file: str
+    sasl_oauthbearer_token_endpoint_url: str
+    sasl_oauthbearer_client_credentials_client_id: str
+    sasl_oauthbearer_client_credentials_client_secret: str
+    sasl_oauthbearer_scope: str
+    sasl_login_connect_timeout_ms: int
+    sasl_login_read_timeout_ms: int
     ssl_truststore_location: str
     ssl_truststore_password: str
     ssl_truststore_type: str

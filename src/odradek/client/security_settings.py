@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from typing import Final, Self
 
-from odradek.config.definition import Bounds, any_of, one_of
+from odradek.config.definition import Bounds, any_of, at_least, one_of
 from odradek.config.jaas import parse_jaas
 from odradek.config.kerberos import SERVICE_NAME, KerberosIdentity, kerberos_identity
 from odradek.config.listeners import SECURITY_PROTOCOLS
 from odradek.config.sasl import GSSAPI, MECHANISMS, OAUTHBEARER
-from odradek.config.section import LOW, Boolean, List, Password, Section, String, section, setting
+from odradek.config.section import LOW, Boolean, Int, List, Password, Section, String, section, setting
 from odradek.config.tls import TLS_VERSIONS
 from odradek.model.errors import ConfigError
 
@@ -20,6 +21,15 @@ OTHER_SPELLINGS: Final = {
     "sasl.mechanisms": "sasl_mechanism",
 }
 """librdkafka's names of what Kafka has under another."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TokenClient:
+    """A client of a tokens' issuer. `scope`: what it asks for."""
+
+    name: str
+    secret: str = field(repr=False)
+    scope: str
 
 
 @section()
@@ -43,6 +53,18 @@ class SecuritySettings(Section):
         "Odradek's own: the token for OAUTHBEARER")
     sasl_oauthbearer_token_file: String = setting(default="", meaning=
         "Odradek's own: a file with that token, read at each login")
+    sasl_oauthbearer_token_endpoint_url: String = setting(default="", meaning=
+        "where the issuer gives tokens for an id and a secret: clientId and clientSecret in sasl.jaas.config, or these two")
+    sasl_oauthbearer_client_credentials_client_id: String = setting(default="", meaning=
+        "this client's id at the issuer")
+    sasl_oauthbearer_client_credentials_client_secret: Password = setting(default="", meaning=
+        "and its secret")
+    sasl_oauthbearer_scope: String = setting(default="", meaning=
+        "which scope to ask the issuer for; empty: none")
+    sasl_login_connect_timeout_ms: Int = setting(default=10_000, valid=at_least(1), importance=LOW, meaning=
+        "how long to wait for a connection to the issuer")
+    sasl_login_read_timeout_ms: Int = setting(default=10_000, valid=at_least(1), importance=LOW, meaning=
+        "how long to wait for its answer")
     ssl_truststore_location: String = setting(default="", meaning=
         "the authorities that brokers' certificates may come from: PEM, PKCS#12 or JKS; empty: those of the system")
     ssl_truststore_password: Password = setting(default="", meaning=
@@ -96,8 +118,7 @@ class SecuritySettings(Section):
                 f"security.protocol={self.security_protocol} needs sasl.mechanism, such as SCRAM-SHA-512"
             )
         if self.sasl_mechanism == OAUTHBEARER:
-            if not self.sasl_oauthbearer_token and not self.sasl_oauthbearer_token_file:
-                raise ConfigError("sasl.mechanism=OAUTHBEARER needs sasl.oauthbearer.token.file")
+            self._check_token()
             return self
         if self.sasl_mechanism == GSSAPI:
             if not self.kerberos.service:
@@ -109,6 +130,30 @@ class SecuritySettings(Section):
                 f"sasl.mechanism={self.sasl_mechanism} needs sasl.username and sasl.password, or sasl.jaas.config"
             )
         return self
+
+    def _check_token(self) -> None:
+        if self.sasl_oauthbearer_token or self.sasl_oauthbearer_token_file:
+            return
+        if not self.sasl_oauthbearer_token_endpoint_url:
+            raise ConfigError(
+                "sasl.mechanism=OAUTHBEARER needs sasl.oauthbearer.token.file or sasl.oauthbearer.token.endpoint.url"
+            )
+        client = self.token_client
+        if not client.name or not client.secret:
+            raise ConfigError(
+                "sasl.oauthbearer.token.endpoint.url needs clientId and clientSecret in sasl.jaas.config, or "
+                "sasl.oauthbearer.client.credentials.client.id and .secret"
+            )
+
+    @property
+    def token_client(self) -> TokenClient:
+        """As whom this client asks for tokens. ConfigError."""
+        jaas = parse_jaas(self.sasl_jaas_config).options if self.sasl_jaas_config else {}
+        return TokenClient(
+            name=self.sasl_oauthbearer_client_credentials_client_id or jaas.get("clientId", ""),
+            secret=self.sasl_oauthbearer_client_credentials_client_secret or jaas.get("clientSecret", ""),
+            scope=self.sasl_oauthbearer_scope or jaas.get("scope", ""),
+        )
 
     @property
     def kerberos(self) -> KerberosIdentity:

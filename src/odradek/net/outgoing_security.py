@@ -69,6 +69,8 @@ class LoginCredentials:
     is_by_token: bool = False
     """User and password are a delegation token's id and HMAC."""
     token: Callable[[], str] | None = field(default=None, repr=False)
+    is_token_fetched: bool = False
+    """From another server."""
     kerberos: KerberosIdentity | None = None
     nonce: Callable[[], str] = field(default=_random_nonce, repr=False)
     """For SCRAM: a new text that no one can guess, for each login."""
@@ -76,7 +78,7 @@ class LoginCredentials:
     @property
     def contacts_others(self) -> bool:
         """Whether a step may wait for another server: it belongs on a thread."""
-        return self.kerberos is not None
+        return self.kerberos is not None or self.is_token_fetched
 
     def exchange(self, host: str) -> ClientExchange:
         """`host`: of the broker. LoginFailed."""
@@ -87,7 +89,7 @@ class LoginCredentials:
                 self.mechanism, self.user, self.password, self.nonce(), is_token=self.is_by_token
             )
         if self.mechanism == OAUTHBEARER and self.token is not None:
-            return BearerClient(self.token())
+            return BearerClient(self.token)
         if self.mechanism == GSSAPI and self.kerberos is not None:
             try:
                 return kerberos.KerberosClient(self.kerberos, host)

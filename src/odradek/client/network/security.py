@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from functools import partial
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from odradek.client.errors import BrokerUnreachableError, LoginError, WrongPeerError
 from odradek.client.network.address import Address
@@ -15,10 +15,16 @@ from odradek.config.files.secret_files import read_secret_file
 from odradek.config.sasl import GSSAPI, OAUTHBEARER
 from odradek.config.tls import SslConfig
 from odradek.model.errors import ConfigError, KafkaError
+from odradek.model.lazy import lazy
 from odradek.net.outgoing_security import LoginCredentials, LoginFailed, OutgoingSecurity, log_in
 from odradek.net.tls import HUNG_UP, TlsFailure
 from odradek.protocol import Message
 from odradek.security.tls.contexts import client_context, explain_tls, read_material
+
+if TYPE_CHECKING:
+    from odradek.client.network import token_endpoint
+else:
+    token_endpoint = lazy("odradek.client.network.token_endpoint")
 
 _LIFETIME_USED: Final = 0.85
 """Of a login's lifetime, before it is renewed."""
@@ -113,7 +119,10 @@ def _ssl_config(settings: SecuritySettings) -> tuple[SslConfig, frozenset[str]]:
 
 def _credentials(settings: SecuritySettings) -> LoginCredentials:
     if settings.sasl_mechanism == OAUTHBEARER:
-        return LoginCredentials(mechanism=OAUTHBEARER, token=partial(_token, settings))
+        if settings.sasl_oauthbearer_token or settings.sasl_oauthbearer_token_file:
+            return LoginCredentials(mechanism=OAUTHBEARER, token=partial(_token, settings))
+        endpoint = token_endpoint.TokenEndpoint(settings)
+        return LoginCredentials(mechanism=OAUTHBEARER, token=endpoint.token, is_token_fetched=True)
     if settings.sasl_mechanism == GSSAPI:
         return LoginCredentials(mechanism=GSSAPI, kerberos=settings.kerberos)
     user, password, is_by_token = settings.login

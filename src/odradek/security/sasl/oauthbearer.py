@@ -53,7 +53,8 @@ def _parsed(response: bytes) -> tuple[str, str]:
 
 
 class BearerClient:
-    def __init__(self, token: str) -> None:
+    def __init__(self, token: Callable[[], str]) -> None:
+        """`token()` is called in the first step."""
         self._token = token
         self._sent = 0
         self.is_done = False
@@ -62,7 +63,7 @@ class BearerClient:
         self._sent += 1
         if self._sent == 1:
             self.is_done = True
-            return f"n,,{_SEPARATOR}auth=Bearer {self._token}{_SEPARATOR}{_SEPARATOR}".encode()
+            return f"n,,{_SEPARATOR}auth=Bearer {self._token()}{_SEPARATOR}{_SEPARATOR}".encode()
         if challenge:
             self.is_done = False
             return _KICK
