@@ -40,7 +40,7 @@ def main() -> int:
         sys.stdout.write(f"{number:3}  {seen.verdict(number):18} {title}\n")
     held = sum(seen.verdict(number).startswith("holds") for number in CHECKS)
     sys.stdout.write(f"{held} of {len(CHECKS)} checks hold\n")
-    return int(code)
+    return int(code) or int(held < len(CHECKS))
 
 
 if __name__ == "__main__":

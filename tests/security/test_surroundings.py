@@ -1,6 +1,7 @@
 """What stands around logins: keys of issuers, the doctor, limits that count before a login."""
 
 import asyncio
+import datetime
 import json
 import ssl
 import threading
@@ -20,7 +21,7 @@ from odradek.config.broker import BrokerConfig
 from odradek.config.sasl import SaslConfig
 from odradek.model.errors import ConfigError
 from odradek.runtime.real import real_runtime
-from odradek.security.tls.authority import CertificateRequest
+from odradek.security.tls.authority import CertificateAuthority, CertificateRequest
 
 
 def source(url: str, **more: Any) -> KeySource:
@@ -142,3 +143,33 @@ def test_the_doctor_says_what_is_open_and_what_expires(pems: Pems, tmp_path: Pat
     assert "anyone who reaches it" in findings[0][1]
     assert "expires in 3 days" in findings[1][1]
     assert "all of them may do everything" in findings[3][1]
+
+
+def test_the_doctor_sees_what_a_secured_configuration_leaves_open(pems: Pems, tmp_path: Path) -> None:
+    short = CertificateAuthority.new("short", now=NOW, days=5)
+    trusted, crl = tmp_path / "trusted.pem", tmp_path / "crl.pem"
+    trusted.write_bytes(pems.authority.issued.certificate + short.issued.certificate)
+    crl.write_bytes(pems.authority.revoke([], now=NOW - datetime.timedelta(days=40)))
+    config, _ = BrokerConfig.load(
+        {
+            "listeners": "SSL://:0,SASL_SSL://127.0.0.1:0",
+            "ssl.keystore.location": pems.broker,
+            "ssl.truststore.location": str(trusted),
+            "ssl.endpoint.identification.algorithm": "",
+            "listener.name.ssl.odradek.ssl.crl.location": str(crl),
+            "sasl.enabled.mechanisms": "OAUTHBEARER",
+            "odradek.sasl.oauthbearer.unsecured.enable": "true",
+            "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+            "allow.everyone.if.no.acl.found": "true",
+        }
+    )
+    findings = [f"{finding.level.value} {finding.seen}" for finding in check_security(config)]
+    for expected in (
+        "warn anyone who reaches it may use it: it asks for no certificate",
+        "warn this broker does not look which host it talks to",
+        "warn the authority short expires in 5 days",
+        "fail the list of revoked certificates, after which no certificate counts, expired 10 days ago",
+        "warn tokens without a signature count, so clients are whom they say they are",
+        "warn what no rule is about is open to everyone",
+    ):
+        assert expected in findings

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Final
+import datetime
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
 
 from odradek.cli.cert import days_left
 from odradek.cli.doctor.checks import Finding, fail, ok, warn
 from odradek.config.broker import BrokerConfig
 from odradek.config.listeners import Listener
+from odradek.config.sasl import OAUTHBEARER
 from odradek.model.errors import ConfigError
+from odradek.security.tls.authority import next_list
 from odradek.security.tls.listener_tls import ListenerCertificates
 
 _SOON_DAYS: Final = 30.0
+_DAY_S: Final = 86_400
+_REPLACE: Final = "replace the file: it is taken over at once"
 _LOOPBACK: Final = ("127.0.0.1", "::1", "localhost")
 
 
@@ -26,6 +31,12 @@ def check_security(config: BrokerConfig) -> Iterator[Finding]:
     )
     if config.access.authorizer_class_name:
         yield ok("access", "an authorizer decides what clients may do")
+        if config.access.allow_everyone_if_no_acl_found:
+            yield warn(
+                "access",
+                "what no rule is about is open to everyone",
+                "set allow.everyone.if.no.acl.found=false",
+            )
     elif has_names:
         yield warn(
             "access",
@@ -44,23 +55,58 @@ def _check_listener(config: BrokerConfig, listener: Listener) -> Iterator[Findin
         )
     elif security.protocol == "SASL_PLAINTEXT" and not is_local:
         yield warn(about, "logins and data are not encrypted", "use SASL_SSL")
+    if OAUTHBEARER in security.mechanisms and security.sasl.oauthbearer_unsecured_enable:
+        yield warn(
+            about,
+            "tokens without a signature count, so clients are whom they say they are",
+            "unset odradek.sasl.oauthbearer.unsecured.enable",
+        )
     if not security.uses_tls:
         return
+    if security.protocol == "SSL" and security.ssl.client_auth == "none" and not is_local:
+        yield warn(
+            about,
+            "anyone who reaches it may use it: it asks for no certificate",
+            "set ssl.client.auth=required, or use SASL_SSL",
+        )
+    if not security.ssl.endpoint_identification_algorithm:
+        yield warn(
+            about,
+            "this broker does not look which host it talks to",
+            "unset ssl.endpoint.identification.algorithm",
+        )
     try:
-        certificate = ListenerCertificates(listener.name, security).certificate
+        yield from _check_dates(about, ListenerCertificates(listener.name, security))
     except ConfigError as error:
         yield fail(about, str(error), "the broker would not start")
-        return
-    left = days_left(certificate)
-    if left <= 0:
-        yield fail(
-            about,
-            f"its certificate expired {-left:.0f} days ago",
-            "replace the file: it is taken over at once",
-        )
-    elif left < _SOON_DAYS:
-        yield warn(
-            about, f"its certificate expires in {left:.0f} days", "replace the file: it is taken over at once"
-        )
+
+
+def _check_dates(about: str, certificates: ListenerCertificates) -> Iterator[Finding]:
+    """What expires when. ConfigError."""
+    left = days_left(certificates.certificate)
+    if left < _SOON_DAYS:
+        yield _ends(about, "its certificate", left)
     else:
         yield ok(about, f"its certificate is valid for {left:.0f} more days")
+    for authority in certificates.authorities:
+        left = days_left(authority)
+        if left < _SOON_DAYS:
+            yield _ends(about, f"the authority {_name_of(authority)}", left)
+    if certificates.revoked:
+        until = next_list(certificates.revoked)
+        if until is not None:
+            left = (until - datetime.datetime.now(datetime.UTC)).total_seconds() / _DAY_S
+            if left < _SOON_DAYS:
+                yield _ends(
+                    about, "the list of revoked certificates, after which no certificate counts,", left
+                )
+
+
+def _ends(about: str, what: str, left: float) -> Finding:
+    if left <= 0:
+        return fail(about, f"{what} expired {-left:.0f} days ago", _REPLACE)
+    return warn(about, f"{what} expires in {left:.0f} days", _REPLACE)
+
+
+def _name_of(certificate: Mapping[str, Any]) -> str:
+    return ", ".join(value for part in certificate.get("subject", ()) for _, value in part)

@@ -133,6 +133,19 @@ class CertificateAuthority:
         return builder.sign(self._key, hashes.SHA256()).public_bytes(serialization.Encoding.PEM)
 
 
+def next_list(revoked: bytes) -> datetime.datetime | None:
+    """Until when a list of revoked certificates, as PEM, counts; None: it does not say. ConfigError."""
+    try:
+        until: datetime.datetime | None = x509.load_pem_x509_crl(revoked).next_update_utc
+    except ImportError:
+        raise ConfigError(
+            "reading a list of revoked certificates needs pip install 'odradek[security]'"
+        ) from None
+    except ValueError:
+        raise ConfigError("the list of revoked certificates cannot be read") from None
+    return until
+
+
 def _absent() -> ConfigError:
     return ConfigError("making certificates needs pip install 'odradek[security]'")
 

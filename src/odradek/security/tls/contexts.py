@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import ssl
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -50,6 +50,14 @@ class TlsMaterial:
         with _as_file(self.key.chain) as path:
             decoded: Mapping[str, Any] = ssl._ssl._test_decode_cert(path)  # type: ignore[attr-defined]
             return decoded
+
+    def authorities_around(self) -> Sequence[Mapping[str, Any]]:
+        """Those in the own chain, and those that are trusted, as `ssl` shows certificates."""
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        for pem in (b"" if self.key is None else self.key.chain, self.authorities):
+            if pem:
+                context.load_verify_locations(cadata=pem.decode("ascii"))
+        return [certificate for certificate in context.get_ca_certs() if isinstance(certificate, dict)]
 
 
 def read_material(ssl_config: SslConfig, *, given: frozenset[str], prefix: str = "") -> TlsMaterial:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import ssl
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from odradek.config.listener_security import ListenerSecurity
@@ -60,6 +60,16 @@ class ListenerCertificates:
     def certificate(self) -> Mapping[str, Any]:
         """This broker's own, as `ssl` shows certificates."""
         return self._material.certificate()
+
+    @property
+    def authorities(self) -> Sequence[Mapping[str, Any]]:
+        """Above the own certificate, and those of clients and other brokers."""
+        return self._material.authorities_around()
+
+    @property
+    def revoked(self) -> bytes:
+        """The list of revoked certificates, as PEM; empty without one."""
+        return self._material.revoked
 
     def principal_of(self, certificate: Mapping[str, Any] | None) -> str | None:
         return principal_of(certificate, self._rules)
