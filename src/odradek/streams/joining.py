@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import NamedTuple, TypeAlias
 
 from odradek.model.errors import ConfigError
@@ -117,6 +118,23 @@ def by_foreign_key(
         prefix=prefix,
         value=_selected(select),
     )
+
+
+def by_part_of_windowed_key(
+    program: Program,
+    sides: Sides,
+    how: JoinKind,
+    by: Expression | Iterable[Expression],
+    held: str | int | None,
+    prefix: str,
+    select: Select,
+    name: str | None,
+) -> ForeignKeyJoin:
+    """ConfigError for an outer join."""
+    if how == "outer":
+        raise ConfigError("windows join a table inner or left: a right row without a window has no key")
+    join = by_foreign_key(program, sides, how, by, prefix, select, name)
+    return replace(join, of_key=True, held_ms=None if held is None else milliseconds(held, "held"))
 
 
 def _selected(select: Select) -> tuple[Expression, ...] | None:

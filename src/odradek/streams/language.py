@@ -365,5 +365,28 @@ class Table:
             joining.table_to_table(self._program, inputs, how, prefix, select, emit, name),
         )
 
+    def join_windows(
+        self,
+        other: Table,
+        by: Expression | Iterable[Expression],
+        *,
+        how: JoinKind = "inner",
+        held: str | int | None = None,
+        prefix: str = "",
+        select: Expression | Iterable[Expression] | None = None,
+        name: str | None = None,
+    ) -> Table:
+        """Each window of this table with the row of `other`, a table without windows. `by`: the columns of this table's key
+        that are the other one's. The result has the windowed key.
+
+        An update of `other` makes an update of each window of its key that is held: until stream time is `held` after the
+        window's end; without it, until the window is deleted.
+        """
+        inputs = (self.operator, other.operator)
+        return Table(
+            self._program,
+            joining.by_part_of_windowed_key(self._program, inputs, how, by, held, prefix, select, name),
+        )
+
 
 _RESULTS: ResultTypes[Table, Stream] = ResultTypes(table=Table, stream=Stream)

@@ -215,6 +215,38 @@ def test_a_foreign_key_follows_both_tables(spark: SparkSession, how: Any, partit
     assert {name: count for name, count in counts.items() if count} == {"Ann": 1, "Bert": 1}
 
 
+@pytest.mark.parametrize("partitions", [1, 3])
+def test_windows_follow_a_table_by_a_part_of_their_key(spark: SparkSession, partitions: int) -> None:
+    app = Streams("windows", emit="every", spark=spark, partitions=partitions)
+    clicks = app.stream("clicks", key="STRING", value="n INT")
+    counts = clicks.group_by("key AS who").window("1 minute", grace="1 hour").count()
+    users = app.table("users", key="STRING", value="name STRING")
+    joined = counts.join_windows(users, "who", held="1 hour")
+    joined.to("out")
+    joined.to_stream().select_key("name").group_by_key().count().to("by-name")
+    with app.test() as driver:
+        driver.feed("clicks", [("a", {"n": 1}, 1_000), ("b", {"n": 1}, 2_000), ("a", {"n": 1}, 61_000)])
+        driver.feed("users", [("a", {"name": "Ann"}, 61_000), ("c", {"name": "Cid"}, 61_000)])
+        driver.feed("clicks", [("a", {"n": 1}, 3_000)])
+        driver.feed("users", [("a", None, 62_000)])
+        written = driver.read_all()
+    assert [(record.key["window_start"], record.value) for record in written["out"]] == [
+        (0, {"value": 1, "name": "Ann"}),
+        (60_000, {"value": 1, "name": "Ann"}),
+        (0, {"value": 2, "name": "Ann"}),
+        (0, None),
+        (60_000, None),
+    ]
+    assert [record.value for record in written["by-name"]] == [1, 2, 3]
+
+
+def test_only_windows_are_held_for_a_time(app: Streams, said: Said) -> None:
+    orders = app.table("orders", key="STRING", value="item STRING")
+    orders.join_windows(app.table("users", key="STRING", value="name STRING"), "key", held=5).to("out")
+    with pytest.raises(ConfigError, match="held= is for a windowed table"):
+        said(("orders", []))
+
+
 class QuietDevices(Processor):
     """Tells a key that had no record for 10 ms."""
 

@@ -134,9 +134,9 @@ def operators_with_old_values(ends: Iterable[Operator]) -> frozenset[Operator]:
                 wanted.add(left)
             if operator.kind == "outer" or operator in wanted:
                 wanted.add(right)
-        elif (operator in wanted and isinstance(operator, (Filtered, Selected))) or isinstance(
-            operator, ForeignKeyJoin
-        ):
+        elif isinstance(operator, ForeignKeyJoin):
+            wanted.update(operator.inputs[1:] if operator.of_key else operator.inputs)
+        elif operator in wanted and isinstance(operator, (Filtered, Selected)):
             wanted.update(operator.inputs)
     return frozenset(wanted)
 
