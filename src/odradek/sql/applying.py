@@ -333,10 +333,11 @@ def _window(properties: Mapping[str, PropertyValue], statement: Statement) -> Wi
     kind = str(properties.get("WINDOW_TYPE", "")).upper()
     if not kind:
         return None
+    held_ms = count_of(properties, "RETENTION_MS", statement)
     if kind == "SESSION":
         if "WINDOW_SIZE" in properties:
             raise SqlError("'WINDOW_SIZE' should not be set for SESSION windows", statement.position)
-        return WindowInfo(kind="session", size_ms=None)
+        return WindowInfo(kind="session", size_ms=None, held_ms=held_ms)
     number, _, unit = str(properties.get("WINDOW_SIZE", "")).strip().upper().partition(" ")
     length = _WINDOW_UNITS_MS.get(unit.strip().removesuffix("S"))
     if kind not in ("TUMBLING", "HOPPING") or length is None or not number.isdigit():
@@ -345,7 +346,9 @@ def _window(properties: Mapping[str, PropertyValue], statement: Statement) -> Wi
             statement.position,
             "Write WINDOW_SIZE='10 SECONDS'.",
         )
-    return WindowInfo(kind="tumbling" if kind == "TUMBLING" else "hopping", size_ms=int(number) * length)
+    return WindowInfo(
+        kind="tumbling" if kind == "TUMBLING" else "hopping", size_ms=int(number) * length, held_ms=held_ms
+    )
 
 
 def _alter_source(catalog: SqlCatalog, statement: AlterSource) -> AppliedChange:

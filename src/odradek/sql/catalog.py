@@ -57,8 +57,11 @@ class TimestampColumn:
 class WindowInfo:
     """Of windowed keys. `size_ms` None: sessions."""
 
+    """`held_ms`: how long after its end a window that joins a table is held. None: until its tombstone."""
+
     kind: Literal["tumbling", "hopping", "session"]
     size_ms: int | None
+    held_ms: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

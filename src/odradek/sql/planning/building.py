@@ -145,11 +145,15 @@ def _join(step: JoinStep, app: Streams) -> Built:
     left, right = (build(side, app) for side in step.inputs)
     if isinstance(left, Table):
         assert isinstance(right, Table)
+        if step.of_key:
+            assert step.on is not None
+            assert step.window is not None
+            return left.join_windows(right, step.on, how=step.way, held=step.window.held_ms)
         return left.join(right, how=step.way, on=step.on)
     if isinstance(right, Table):
         if step.way == "outer":
             raise SqlError("a stream and a table have no FULL OUTER JOIN")
-        return left.join(right, how=step.way)
+        return left.join(right, how=step.way, on=step.on)
     assert step.within is not None
     before_ms, after_ms, grace_ms = step.within
     return left.join(

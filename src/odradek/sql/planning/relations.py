@@ -230,11 +230,11 @@ class RelationPlanner:
             raise SqlError(
                 f"IN compares {member.type} with {columns[0].type}", subquery.position, "Write a CAST."
             )
-        if shape.window is not None:
-            raise SqlError("IN (SELECT …) is not for windowed sources", subquery.position)
         way: JoinWay = "inner" if is_in else "left"
         step: Step
-        if shape.is_table:
+        if shape.window is not None:
+            step = _windows_with_table(shape, member, made.step, way)
+        elif shape.is_table:
             on = None if _is_key(shape, member) else member.text
             step = JoinStep(inputs=(shape.step, made.step), way=way, on=on)
         else:
@@ -242,7 +242,7 @@ class RelationPlanner:
         if not is_in:
             absent = f"({member.text}) is not null and `{text}` is null"
             step = FilterStep(inputs=(step,), condition=absent, written="NOT IN (SELECT …)")
-        if not shape.is_table and not _is_key(shape, member):
+        if not shape.is_table and shape.window is None and not _is_key(shape, member):
             own_key = tuple(column.texts[0] for column in shape.key)
             written = ", ".join(column.shown for column in shape.key) or "NULL"
             step = RekeyStep(inputs=(step,), key=own_key, keeps_null=True, written=written)
@@ -264,6 +264,9 @@ class RelationPlanner:
     def _join(self, relation: JoinRelation) -> RelationShape:
         left, right = self.plan(relation.left), self.plan(relation.right)
         where = relation.position
+        has_one_window = (left.window is None) != (right.window is None)
+        if has_one_window:
+            _refuse_stream_without_window(left, right, where)
         if left.is_table and not right.is_table:
             raise SqlError(
                 "Invalid join order: table-stream joins are not supported; only stream-table joins",
@@ -277,14 +280,14 @@ class RelationPlanner:
                 where_of(relation.condition, where),
                 "Write a CAST.",
             )
-        if (left.window is None) != (right.window is None):
-            raise SqlError("a windowed source joins a windowed one only", where)
         if not left.is_table and not right.is_table:
             return self._stream_stream(relation, (left, left_on), (right, right_on))
         if relation.within is not None:
             raise SqlError(
                 "A window definition was provided for a join with a table", where, "Leave WITHIN out."
             )
+        if has_one_window:
+            return self._one_window(relation, (left, left_on), (right, right_on))
         if not left.is_table:
             return self._stream_table(relation, (left, left_on), (right, right_on))
         return self._table_table(relation, (left, left_on), (right, right_on))
@@ -380,6 +383,47 @@ class RelationPlanner:
         joined = self._joined(relation.kind, step, left, right)
         return replace(joined, key=left[0].key)
 
+    def _one_window(
+        self,
+        relation: JoinRelation,
+        left: tuple[RelationShape, TypedText],
+        right: tuple[RelationShape, TypedText],
+    ) -> RelationShape:
+        """Windows with the row of a table that has none: the result has the windows, and their key."""
+        is_swapped = left[0].window is None
+        (windowed, on), (table, table_on) = (right, left) if is_swapped else (left, right)
+        names = tuple(" and ".join(shape.scope.sources) for shape in (windowed, table))
+        ways: dict[str, JoinWay] = {"inner": "inner", "right" if is_swapped else "left": "left"}
+        way = ways.get(relation.kind)
+        if way is None:
+            raise SqlError(
+                f"Invalid join type: a row of {names[1]} without one of {names[0]} has no window",
+                relation.position,
+                f"Write {names[0]} LEFT JOIN {names[1]}.",
+            )
+        if not _is_key(table, table_on):
+            named = ", ".join(column.name for column in table.key)
+            raise SqlError(
+                f"Invalid join condition: windows join the primary key of a table without windows, {names[1]}",
+                relation.position,
+                f"Its primary key is {named}.",
+            )
+        scope = left[0].scope.and_those_of(right[0].scope)
+        key = list(windowed.key)
+        place = _place_in_key(windowed, on)
+        if place is not None:
+            texts = key[place].texts + (table.key[0].texts if way == "inner" else ())
+            names_of_key = [column.full_name for column in scope.columns if column.text in texts]
+            key[place] = replace(key[place], texts=texts, shown=" or ".join(names_of_key))
+        return RelationShape(
+            step=_windows_with_table(windowed, on, table.step, way),
+            scope=scope,
+            key=tuple(key),
+            window=windowed.window,
+            sources=left[0].sources + right[0].sources,
+            is_join=True,
+        )
+
     def _joined(
         self,
         kind: Literal["inner", "left", "right", "outer"],
@@ -431,6 +475,37 @@ def _depth_of(relation: Relation) -> int:
 
 def _is_key(shape: RelationShape, on: TypedText) -> bool:
     return len(shape.key) == 1 and on.text in shape.key[0].texts
+
+
+def _place_in_key(shape: RelationShape, on: TypedText) -> int | None:
+    """Which column of a key it is."""
+    return next((place for place, column in enumerate(shape.key) if on.text in column.texts), None)
+
+
+def _windows_with_table(windowed: RelationShape, on: TypedText, table: Step, way: JoinWay) -> JoinStep:
+    """`on`: of the windowed side, what is the table's key."""
+    inputs, place = (windowed.step, table), _place_in_key(windowed, on)
+    if place is None or not windowed.is_table:
+        return JoinStep(inputs=inputs, way=way, on=on.text, window=windowed.window)
+    # A tombstone has the columns of the key only.
+    return JoinStep(inputs=inputs, way=way, on=f"key_{place}", window=windowed.window, of_key=True)
+
+
+def _refuse_stream_without_window(left: RelationShape, right: RelationShape, position: Position) -> None:
+    """Of a join whose other side is windowed."""
+    windowed, other = (left, right) if right.window is None else (right, left)
+    if other.is_table:
+        return
+    names = tuple(" and ".join(shape.scope.sources) for shape in (windowed, other))
+    if windowed.is_table:
+        hint = f"GROUP {names[1]} BY its key in the same WINDOW, and join the two tables."
+    else:
+        hint = f"Make a table of {names[1]}, with LATEST_BY_OFFSET(…) and GROUP BY, and join that."
+    raise SqlError(
+        f"a record of {names[1]} is in no window, so that it has none in common with {names[0]}",
+        position,
+        hint,
+    )
 
 
 def _by(shape: RelationShape, on: TypedText) -> Step:

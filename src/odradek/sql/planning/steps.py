@@ -114,15 +114,20 @@ class AggregateCall:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WindowStep:
+    """`retention_ms`: how long after its start, of a session after its end, a window is kept."""
+
     kind: Literal["tumbling", "hopping", "session"]
     size_ms: int
     advance_ms: int | None
     grace_ms: int
+    retention_ms: int
     final: bool
 
     @property
     def info(self) -> WindowInfo:
-        return WindowInfo(kind=self.kind, size_ms=None if self.kind == "session" else self.size_ms)
+        if self.kind == "session":
+            return WindowInfo(kind=self.kind, size_ms=None, held_ms=self.retention_ms)
+        return WindowInfo(kind=self.kind, size_ms=self.size_ms, held_ms=self.retention_ms - self.size_ms)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -155,12 +160,14 @@ JoinWay: TypeAlias = Literal["inner", "left", "outer"]
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JoinStep(Step):
     """Inputs have equal keys, or `on` says what of the left is the right key (a foreign key). `within`: before, after and grace
-    in ms, of two streams.
+    in ms, of two streams. `window`: of the left side, where the right one has none. `of_key`: `on` is a column of its key.
     """
 
     way: JoinWay
     on: str | None = None
     within: tuple[int, int, int] | None = None
+    window: WindowInfo | None = None
+    of_key: bool = False
 
     @property
     def has_state(self) -> bool:
@@ -168,6 +175,11 @@ class JoinStep(Step):
 
     def shown(self) -> str:
         left, right = ("table" if side.is_table else "stream" for side in self.inputs)
+        if self.window is not None:
+            by = "a part of its key" if self.of_key else "another column"
+            held_ms = self.window.held_ms if self.of_key else None
+            held = "" if held_ms is None else f", windows held {held_ms} ms after their end"
+            return f"{self.way} join of windowed {left} and {right} by {by}{held}"
         foreign = "" if self.on is None else " by foreign key"
         return f"{self.way} join of {left} and {right}{foreign}"
 
