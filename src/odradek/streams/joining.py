@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import replace
 from typing import NamedTuple, TypeAlias
 
 from odradek.model.errors import ConfigError
-from odradek.streams.plan.keyed import ForeignKeyJoin, StreamStreamJoin, StreamTableJoin, TableTableJoin
+from odradek.streams.plan.keyed import (
+    ForeignKeyJoin,
+    StreamStreamJoin,
+    StreamTableJoin,
+    TableTableJoin,
+    WindowTableJoin,
+)
 from odradek.streams.plan.operators import Emit, Expression, JoinKind, Operator, history_of, listed
 from odradek.streams.plan.program import Program
 from odradek.streams.plan.windows import milliseconds
@@ -129,12 +134,19 @@ def by_part_of_windowed_key(
     prefix: str,
     select: Select,
     name: str | None,
-) -> ForeignKeyJoin:
+) -> WindowTableJoin:
     """ConfigError for an outer join."""
     if how == "outer":
         raise ConfigError("windows join a table inner or left: a right row without a window has no key")
-    join = by_foreign_key(program, sides, how, by, prefix, select, name)
-    return replace(join, of_key=True, held_ms=None if held is None else milliseconds(held, "held"))
+    return WindowTableJoin(
+        name=program.operator_name("join", name),
+        inputs=sides,
+        kind=how,
+        on=listed(by),
+        prefix=prefix,
+        value=_selected(select),
+        held_ms=None if held is None else milliseconds(held, "held"),
+    )
 
 
 def _selected(select: Select) -> tuple[Expression, ...] | None:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from odradek.model.errors import ConfigError
 from odradek.streams import Streams
-from odradek.streams.plan.keyed import ForeignKeyJoin
+from odradek.streams.plan.keyed import WindowTableJoin
 from odradek.streams.plan.operators import JoinKind
 from odradek.streams.processors.foreign_keys import ForeignKeyProcessor
 from odradek.streams.processors.ports import InputRow
@@ -176,8 +176,8 @@ def test_a_program_says_how_long_windows_are_held() -> None:
     counts = app.stream("clicks", key="STRING", value="n INT").group_by_key().window("1 minute").count()
     users = app.table("users", key="STRING", value="name STRING")
     operator = counts.join_windows(users, "key", how="left", held="1 hour").operator
-    assert isinstance(operator, ForeignKeyJoin)
-    assert (operator.of_key, operator.held_ms) == (True, 3_600_000)
+    assert isinstance(operator, WindowTableJoin)
+    assert operator.held_ms == 3_600_000
     assert operator.details() == "left, on key, windows held 1 hour"
     with pytest.raises(ConfigError, match="a right row without a window has no key"):
         counts.join_windows(users, "key", how="outer")

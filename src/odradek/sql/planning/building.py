@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 from functools import singledispatch
 from typing import TYPE_CHECKING, TypeAlias
@@ -27,6 +28,8 @@ from odradek.sql.planning.steps import (
 )
 from odradek.sql.planning.timestamps import timestamp_text
 from odradek.streams import Stream, Streams, Table
+from odradek.streams.plan.operators import TopicSource, walk
+from odradek.streams.translation.translator import operators_with_old_values
 
 if TYPE_CHECKING:
     from odradek.streams.grouped import GroupedStream
@@ -37,6 +40,22 @@ Built: TypeAlias = Stream | Table
 @singledispatch
 def build(step: Step, app: Streams) -> Built:
     raise AssertionError(f"no operator for {type(step).__name__}")
+
+
+def reads_with_state(step: Step) -> list[ReadStep]:
+    """The tables whose rows are kept where they are read: an operator after them needs what an update replaces."""
+    built = build(step, Streams("explained")).operator
+    sources = [operator for operator in walk(built) if isinstance(operator, TopicSource)]
+    with_old = operators_with_old_values([built])
+    return [read for read, source in zip(_reads(step), sources, strict=True) if source in with_old]
+
+
+def _reads(step: Step) -> Iterator[ReadStep]:
+    """In the order in which they are built."""
+    if isinstance(step, ReadStep):
+        yield step
+    for source in step.inputs:
+        yield from _reads(source)
 
 
 def source_formats(source: SqlSource) -> tuple[RecordFormat, RecordFormat]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -20,9 +20,17 @@ from odradek.sql.language.statements import (
     SelectStatement,
     Statement,
 )
-from odradek.sql.planning.building import Built, build
+from odradek.sql.planning.building import Built, build, reads_with_state
 from odradek.sql.planning.query_planner import QueryPlan, QueryPlanner
-from odradek.sql.planning.steps import NOTHING, NamedColumn, OutputColumn, ProjectStep, Step
+from odradek.sql.planning.steps import (
+    NOTHING,
+    NamedColumn,
+    OutputColumn,
+    PlannedSteps,
+    ProjectStep,
+    ReadStep,
+    Step,
+)
 from odradek.sql.planning.timestamps import milliseconds
 from odradek.sql.types import is_castable_implicitly
 from odradek.streams import Stream, Streams, Table
@@ -68,7 +76,14 @@ class Plan:
 
     @property
     def columns(self) -> tuple[SqlColumn, ...]:
-        return self.query.columns
+        """Of a SELECT, the columns of the key are among those of the value."""
+        if self.sink is not None:
+            return self.query.columns
+        keys = [name for name in self.query.selected_key if name is not None]
+        return tuple(
+            SqlColumn(name=column.name, type=column.type, role="key" if column.name in keys else "value")
+            for column in self.value
+        )
 
     @property
     def window(self) -> WindowInfo | None:
@@ -121,15 +136,18 @@ class Plan:
         )
 
 
-def plan(catalog: SqlCatalog, statement: Statement) -> Plan:
-    """Of CREATE … AS SELECT, INSERT INTO … SELECT, or a SELECT that pushes. SqlError for what is wrong with it."""
+def plan(catalog: SqlCatalog, statement: Statement, planned: PlannedSteps | None = None) -> Plan:
+    """Of CREATE … AS SELECT, INSERT INTO … SELECT, or a SELECT that pushes. SqlError for what is wrong with it: `planned`
+    has then the steps that are not.
+    """
+    planned = PlannedSteps() if planned is None else planned
     match statement:
         case CreateAsSelect():
-            return _create_as(catalog, statement)
+            return _create_as(catalog, statement, planned)
         case InsertIntoSelect():
-            return _insert(catalog, statement)
+            return _insert(catalog, statement, planned)
         case SelectStatement(query=query):
-            return select_plan(catalog, query)
+            return select_plan(catalog, query, planned)
         case CreateArchive():
             raise archive_refusal(catalog, statement)
     raise SqlError("this statement has no query", statement.position)
@@ -150,16 +168,16 @@ def _archive_command(catalog: SqlCatalog, query: Query) -> str:
     return f"Run `odradek archive run PATH --topic {topic}` beside it."
 
 
-def select_plan(catalog: SqlCatalog, query: Query) -> Plan:
+def select_plan(catalog: SqlCatalog, query: Query, steps: PlannedSteps | None = None) -> Plan:
     """A push query: all of its columns are in the value, those of the key, too."""
-    planned = QueryPlanner(catalog, query, needs_key=False).plan()
+    planned = QueryPlanner(catalog, query, steps or PlannedSteps(), needs_key=False).plan()
     return Plan(query=planned, key=planned.key, value=planned.value, sink=None, limit=query.limit)
 
 
-def _create_as(catalog: SqlCatalog, statement: CreateAsSelect) -> Plan:
+def _create_as(catalog: SqlCatalog, statement: CreateAsSelect, steps: PlannedSteps) -> Plan:
     if statement.query.limit is not None:
         raise SqlError("LIMIT is for SELECT only", statement.query.position)
-    planned = QueryPlanner(catalog, statement.query, needs_key=True, sink=statement.name).plan()
+    planned = QueryPlanner(catalog, statement.query, steps, needs_key=True, sink=statement.name).plan()
     if planned.is_table != (statement.kind == "table"):
         made, asked = ("TABLE", "STREAM") if planned.is_table else ("STREAM", "TABLE")
         hint = f"Write CREATE {made} {statement.name} AS …"
@@ -227,9 +245,9 @@ def _check_timestamp(sink: SqlSource) -> None:
     milliseconds("x", column.type, sink.timestamp.format)
 
 
-def _insert(catalog: SqlCatalog, statement: InsertIntoSelect) -> Plan:
+def _insert(catalog: SqlCatalog, statement: InsertIntoSelect, steps: PlannedSteps) -> Plan:
     sink = catalog.source(statement.target, statement.position)
-    planned = QueryPlanner(catalog, statement.query, needs_key=True, sink=sink.name).plan()
+    planned = QueryPlanner(catalog, statement.query, steps, needs_key=True, sink=sink.name).plan()
     if sink.is_table:
         raise SqlError(
             "INSERT INTO can only be used to insert into a stream. A table was given", statement.position
@@ -404,7 +422,7 @@ def as_stream(built: Built) -> Stream:
 
 def explain(plan: Plan) -> str:
     """`native` steps are plain Spark; `stateful` ones keep something of their keys, and have a changelog."""
-    lines = list(_lines(plan.query.step, 0))
+    lines = _described(plan.query.step, 0)
     if plan.sink is not None:
         key, value = plan.sink.key_format.name, plan.sink.value_format.name
         lines.insert(0, f"write to topic {plan.sink.topic}, key {key}, value {value}")
@@ -412,9 +430,26 @@ def explain(plan: Plan) -> str:
     return "\n".join(lines)
 
 
-def _lines(step: Step, depth: int) -> list[str]:
-    kind = "stateful" if step.has_state else "native"
-    lines = [f"{'  ' * depth}{kind}: {step.shown()}"]
+def explained_plan(catalog: SqlCatalog, statement: Statement) -> Plan:
+    """The plan of a statement that EXPLAIN names. SqlError as of `plan`: its hint says which operators are fine, too."""
+    planned = PlannedSteps()
+    try:
+        return plan(catalog, statement, planned)
+    except SqlError as error:
+        if not planned.ends:
+            raise
+        lines = [line for end in planned.ends for line in _described(end, 1)]
+        instead = "" if error.hint is None else f" {error.hint}"
+        refused = f"refused: {planned.next}: {error.message.removesuffix('.')}.{instead}"
+        raise SqlError(error.message, error.position, "\n".join([refused, *lines])) from None
+
+
+def _described(step: Step, depth: int) -> list[str]:
+    return list(_lines(step, depth, reads_with_state(step)))
+
+
+def _lines(step: Step, depth: int, kept: list[ReadStep]) -> Iterator[str]:
+    has_state = step.has_state or any(step is read for read in kept)
+    yield f"{'  ' * depth}{'stateful' if has_state else 'native'}: {step.shown()}"
     for source in step.inputs:
-        lines += _lines(source, depth + 1)
-    return lines
+        yield from _lines(source, depth + 1, kept)

@@ -24,6 +24,7 @@ from odradek.sql.planning.steps import (
     FilterStep,
     NamedColumn,
     OutputColumn,
+    PlannedSteps,
     ProjectStep,
     RekeyStep,
     Step,
@@ -69,8 +70,11 @@ class _Item:
 class QueryPlanner:
     """Plans one query. `needs_key`: the result is kept, so that its key has to be selected."""
 
-    def __init__(self, catalog: SqlCatalog, query: Query, *, needs_key: bool, sink: str = "") -> None:
+    def __init__(
+        self, catalog: SqlCatalog, query: Query, planned: PlannedSteps, *, needs_key: bool, sink: str = ""
+    ) -> None:
         self._catalog = catalog
+        self._planned = planned
         self._query = query
         self._needs_key = needs_key
         self._sink = sink
@@ -78,15 +82,19 @@ class QueryPlanner:
 
     def plan(self) -> QueryPlan:
         query = self._query
-        relations = RelationPlanner(self._catalog, query, self._plan_subquery)
+        relations = RelationPlanner(self._catalog, query, self._plan_subquery, self._planned)
         shape = relations.plan(query.relation)
         if query.where is not None:
+            self._planned.next = "filter"
             shape = self._where(relations, shape, query.where)
+            self._planned.add(shape.step)
+        self._planned.next = "select"
         items = list(self._items(shape))
         aggregates = [selection for selection in items if self._has_aggregate(selection.tree)]
         if query.group_by:
             if query.partition_by:
                 raise SqlError("PARTITION BY and GROUP BY cannot be in one query", query.position)
+            self._planned.next = "aggregate"
             return self._grouped(shape, items)
         if aggregates:
             raise SqlError(
@@ -102,11 +110,15 @@ class QueryPlanner:
             raise SqlError("EMIT FINAL is only supported for windowed aggregations", query.position)
         shape, items = self._exploded(shape, items)
         if query.partition_by:
+            self._planned.add(shape.step)
+            self._planned.next = "partition by"
             shape = self._partitioned(shape)
+        self._planned.add(shape.step)
+        self._planned.next = "select"
         return self._selected(shape, items, ExpressionCompiler(scope=shape.scope, catalog=self._catalog))
 
     def _plan_subquery(self, query: Query) -> QueryPlan:
-        return QueryPlanner(self._catalog, query, needs_key=False).plan()
+        return QueryPlanner(self._catalog, query, self._planned, needs_key=False).plan()
 
     def _where(self, relations: RelationPlanner, shape: RelationShape, condition: exp.Expr) -> RelationShape:
         """Conditions of a row, then those that need another table."""
@@ -219,6 +231,8 @@ class QueryPlanner:
             for place, (name, column) in enumerate(zip(names, shape.key, strict=True))
         )
         step = ProjectStep(inputs=(shape.step,), value=value_or_nothing(tuple(texts)))
+        self._planned.add(step)
+        self._planned.next = "write"
         return QueryPlan(
             step=step,
             key=key,
@@ -374,6 +388,8 @@ class QueryPlanner:
             sources=shape.sources,
             is_join=shape.is_join,
         )
+        self._planned.add(step)
+        self._planned.next = "select"
         return self._selected(grouped, items, after)
 
     def _window(self, shape: RelationShape) -> WindowStep | None:

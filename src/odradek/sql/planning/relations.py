@@ -20,6 +20,7 @@ from odradek.sql.planning.steps import (
     JoinWay,
     NamedColumn,
     OutputColumn,
+    PlannedSteps,
     ProjectStep,
     ReadStep,
     RekeyStep,
@@ -89,19 +90,28 @@ class RelationPlanner:
     """Plans one FROM."""
 
     def __init__(
-        self, catalog: SqlCatalog, query: Query, plan_query: Callable[[Query], PlannedSubquery]
+        self,
+        catalog: SqlCatalog,
+        query: Query,
+        plan_query: Callable[[Query], PlannedSubquery],
+        planned: PlannedSteps,
     ) -> None:
         self._catalog = catalog
+        self._planned = planned
         self._plan_query = plan_query
         self._numbers = count()
         self._used = _names_in(query)
 
     def plan(self, relation: Relation) -> RelationShape:
         if isinstance(relation, JoinRelation):
-            return self._join(relation)
-        if isinstance(relation, SubqueryRelation):
-            return self._subquery(relation)
-        return self._read(relation)
+            shape = self._join(relation)
+        elif isinstance(relation, SubqueryRelation):
+            shape = self._subquery(relation)
+        else:
+            self._planned.next = "read"
+            shape = self._read(relation)
+        self._planned.add(shape.step)
+        return shape
 
     def _read(self, relation: NamedRelation) -> RelationShape:
         source = self._catalog.source(relation.name, relation.position)
@@ -213,7 +223,8 @@ class RelationPlanner:
         self, shape: RelationShape, member: TypedText, subquery: Query, *, is_in: bool
     ) -> RelationShape:
         """The rows whose `member` is, or is not, a key of the table that the subquery makes. SqlError when it makes none."""
-        made = self._subquery(SubqueryRelation(query=subquery, alias="", position=subquery.position))
+        made = self.plan(SubqueryRelation(query=subquery, alias="", position=subquery.position))
+        self._planned.next = "filter"
         columns = [column for column in made.scope.columns if not column.is_pseudo]
         if len(columns) != 1:
             raise SqlError(f"a subquery of IN has one column, not {len(columns)}", subquery.position)
@@ -264,6 +275,7 @@ class RelationPlanner:
     def _join(self, relation: JoinRelation) -> RelationShape:
         left, right = self.plan(relation.left), self.plan(relation.right)
         where = relation.position
+        self._planned.next = "join"
         has_one_window = (left.window is None) != (right.window is None)
         if has_one_window:
             _refuse_stream_without_window(left, right, where)

@@ -45,6 +45,28 @@ class Step:
         return type(self).__name__.removesuffix("Step")
 
 
+class PlannedSteps:
+    """Of a query while it is planned: the steps that no other reads yet, and what is planned next. EXPLAIN of a query that is
+    refused shows them.
+    """
+
+    def __init__(self) -> None:
+        self.ends: list[Step] = []
+        self.next = ""
+
+    def add(self, step: Step) -> None:
+        """In place of what it reads, and of another one that reads the same."""
+        read = list(step.inputs)
+        for inner in read:
+            read += inner.inputs
+        self.ends = [
+            end
+            for end in self.ends
+            if all(end is not inner for inner in read) and not (end.inputs and end.inputs is step.inputs)
+        ]
+        self.ends.append(step)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadStep(Step):
     """A topic. `value`: the columns of the frame, over the source's own."""

@@ -13,7 +13,7 @@ from odradek.sql.errors import SqlError, nearest
 from odradek.sql.language import statements as language
 from odradek.sql.language.parsing import parse_one
 from odradek.sql.language.statements import Statement
-from odradek.sql.planning import plan
+from odradek.sql.planning import explained_plan, plan
 from odradek.sql.queries.engine import SqlEngine
 from odradek.sql.queries.expressions import constant
 from odradek.sql.queries.row_codec import UnreadableRecord, of_json
@@ -349,7 +349,7 @@ class Statements:
             )
         else:
             assert statement.statement is not None
-            planned = plan(catalog, statement.statement)
+            planned = explained_plan(catalog, statement.statement)
             described = entities.described_plan(planned, "", statement.statement.text, None, None)
         return entity("queryDescription", statement.text + ";", queryDescription=described)
 

@@ -135,20 +135,28 @@ class StreamStreamJoin(KeyedOperator):
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class ForeignKeyJoin(KeyedOperator):
-    """Inputs: two tables. `on`: what of a left row is the right table's key. `of_key`: it reads the left key only, so that a
-    row refers to one right row for good. `held_ms`, of windows: how long after its end one is held. None: until its tombstone.
-    """
+    """Inputs: two tables. `on`: what of a left row is the right table's key."""
 
     kind: JoinKind
     on: tuple[Expression, ...]
     prefix: str
     value: tuple[Expression, ...] | None
-    of_key: bool = False
-    held_ms: int | None = None
 
     @property
     def is_table(self) -> bool:
         return True
+
+    def details(self) -> str:
+        return f"{self.kind}, on {', '.join(map(str, self.on))}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class WindowTableJoin(ForeignKeyJoin):
+    """Inputs: a windowed table, and one that is not. `on` reads the left key only: a window refers to one right row for good.
+    `held_ms`: how long after its end a window is held. None: until its tombstone.
+    """
+
+    held_ms: int | None
 
     def details(self) -> str:
         held = "" if self.held_ms is None else f", windows held {duration(self.held_ms)}"

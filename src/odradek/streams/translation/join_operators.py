@@ -12,6 +12,7 @@ from odradek.streams.plan.keyed import (
     StreamStreamJoin,
     StreamTableJoin,
     TableTableJoin,
+    WindowTableJoin,
 )
 from odradek.streams.plan.operators import TopicSource, history_of
 from odradek.streams.processors.foreign_keys import ForeignKeyProcessor
@@ -162,9 +163,11 @@ def _foreign_key(operator: ForeignKeyJoin, translator: Translator) -> RecordFram
     left, right = (latest_versions(translator.frame(source)) for source in operator.inputs)
     key = struct_in(left.rows, "__key")
     ours, theirs = struct_in(left.rows, "__value"), struct_in(right.rows, "__value")
-    if operator.held_ms is not None and END not in key.fieldNames():
+    of_key = isinstance(operator, WindowTableJoin)
+    held_ms = operator.held_ms if isinstance(operator, WindowTableJoin) else None
+    if held_ms is not None and END not in key.fieldNames():
         raise ConfigError(f"{operator.name}: held= is for a windowed table, whose key has the column {END}")
-    rows = _references_of_keys(operator, left) if operator.of_key else _references(operator, left)
+    rows = _references_of_keys(operator, left) if of_key else _references(operator, left)
     by = matching_key(rows, "__by", struct_in(right.rows, "__key"), operator)
     payload = sf.struct(
         sf.col("__key").alias("key"), sf.col("__value").alias("value"), sf.col("__said").alias("said")
@@ -174,14 +177,14 @@ def _foreign_key(operator: ForeignKeyJoin, translator: Translator) -> RecordFram
             Port(rows=rows, key=by, payload=payload),
             Port(rows=right.rows, key=sf.col("__key"), payload=sf.col("__value")),
         ],
-        ForeignKeyProcessor(operator.kind, of_key=operator.of_key, held_ms=operator.held_ms),
+        ForeignKeyProcessor(operator.kind, of_key=of_key, held_ms=held_ms),
         name=operator.name,
         tasks=translator.tasks,
         key=key,
         outputs=StructType().add("__left", ours).add("__right", theirs),
     )
     rows = joined_value(RecordFrame(rows=joined), "__left", "__right", "__value", operator)
-    can_overtake = translator.tasks.count > 1 and not operator.of_key
+    can_overtake = translator.tasks.count > 1 and not of_key
     wanted = operator in translator.wants_old or can_overtake
     return changelog(f"{operator.name}-old", RecordFrame(rows=rows), wanted, translator)
 

@@ -20,6 +20,7 @@ from odradek.streams.plan.keyed import (
     StreamStreamJoin,
     StreamTableJoin,
     TableTableJoin,
+    WindowTableJoin,
 )
 from odradek.streams.plan.operators import (
     Filtered,
@@ -135,7 +136,7 @@ def operators_with_old_values(ends: Iterable[Operator]) -> frozenset[Operator]:
             if operator.kind == "outer" or operator in wanted:
                 wanted.add(right)
         elif isinstance(operator, ForeignKeyJoin):
-            wanted.update(operator.inputs[1:] if operator.of_key else operator.inputs)
+            wanted.update(operator.inputs[1:] if isinstance(operator, WindowTableJoin) else operator.inputs)
         elif operator in wanted and isinstance(operator, (Filtered, Selected)):
             wanted.update(operator.inputs)
     return frozenset(wanted)
