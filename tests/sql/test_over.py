@@ -16,6 +16,7 @@ from odradek.sql.language import parse_one
 from odradek.sql.language.queries import SelectExpression
 from odradek.sql.language.statements import SelectStatement
 from odradek.sql.queries.expressions import LocalScope
+from odradek.sql.queries.frames import check_visits
 from odradek.sql.queries.over import overs_in, scope_with
 from odradek.sql.types import parse_type
 
@@ -88,7 +89,29 @@ def test_a_call_with_over(written: str, kind: str, values: list[Any]) -> None:
         ("LAG(V, 1, 'x') OVER (ORDER BY K)", "the third argument has to be a BIGINT"),
         ("SUM(S) OVER ()", "SUM OVER takes no STRING"),
         ("SUM(V, K) OVER ()", "SUM takes 1 to 1 arguments"),
-        ("SUM(V) OVER (ORDER BY K ROWS UNBOUNDED PRECEDING)", "no frame"),
+        ("ROW_NUMBER() OVER (ORDER BY K ROWS 1 PRECEDING)", "ROW_NUMBER has no frame"),
+        ("LAG(V) OVER (ORDER BY K RANGE CURRENT ROW)", "LAG has no frame"),
+        ("SUM(V) OVER (ROWS 1 PRECEDING)", "a frame needs an order"),
+        ("SUM(V) OVER (ORDER BY K ROWS BETWEEN CURRENT ROW AND 1 PRECEDING)", "ends before it begins"),
+        ("SUM(V) OVER (ORDER BY K ROWS UNBOUNDED FOLLOWING)", "ends before it begins"),
+        (
+            "SUM(V) OVER (ORDER BY K ROWS BETWEEN 1 PRECEDING AND UNBOUNDED PRECEDING)",
+            "ends before it begins",
+        ),
+        ("SUM(V) OVER (ORDER BY K ROWS 1.5 PRECEDING)", "the distance 1.5 of a frame is a whole number here"),
+        (
+            "SUM(V) OVER (ORDER BY V RANGE 1.5 PRECEDING)",
+            "the distance 1.5 of a frame is a whole number here",
+        ),
+        ("SUM(V) OVER (ORDER BY S RANGE 1 PRECEDING)", "RANGE with a distance needs ORDER BY of one number"),
+        (
+            "SUM(V) OVER (ORDER BY K, V RANGE 1 PRECEDING)",
+            "RANGE with a distance needs ORDER BY of one number",
+        ),
+        ("SUM(V) OVER (ORDER BY K ROWS V PRECEDING)", "a bound is CURRENT ROW"),
+        ("SUM(V) OVER (ORDER BY K ROWS 1)", "needs PRECEDING or FOLLOWING"),
+        ("SUM(V) OVER (ORDER BY K ROWS BETWEEN 1 PRECEDING)", "BETWEEN of a frame needs AND"),
+        ("SUM(V) OVER (ORDER BY K GROUPS 1 PRECEDING)", "a frame of ROWS or RANGE"),
         ("SUM(V) OVER (ORDER BY K NULLS)", "NULLS needs FIRST or LAST"),
         ("SUM(ABSENT) OVER ()", "ABSENT"),
     ],
@@ -97,6 +120,14 @@ def test_a_wrong_call_with_over_is_refused(written: str, says: str) -> None:
     with pytest.raises(SqlError) as refused:
         computed(written)
     assert says in refused.value.text(written)
+
+
+def test_frames_that_are_too_many_rows_together_are_refused() -> None:
+    places = range(20_000)
+    check_visits([(0, place + 1) for place in places], None)
+    check_visits([(max(0, place - 99), place + 1) for place in places], None)
+    with pytest.raises(SqlError, match="199990000 rows together"):
+        check_visits([(place, 20_000) for place in places], None)
 
 
 @pytest.mark.spark

@@ -119,9 +119,39 @@ class Ksql(Dialect):
                 self._parse_csv(self._parse_disjunction) if self._match_text_seq("PARTITION", "BY") else []
             )
             order = self._parse_csv(self._ordered) if self._match_text_seq("ORDER", "BY") else []
+            spec = self._frame() if self._match_texts(("ROWS", "RANGE")) else None
             if not self._match(TokenType.R_PAREN):
-                self.raise_error("OVER takes PARTITION BY and ORDER BY, no frame")
-            return exp.Window(this=this, partition_by=partition, order=exp.Order(expressions=order))
+                self.raise_error("OVER takes PARTITION BY, ORDER BY, and a frame of ROWS or RANGE")
+            return exp.Window(
+                this=this, partition_by=partition, order=exp.Order(expressions=order), spec=spec
+            )
+
+        def _frame(self) -> exp.WindowSpec:
+            """Of OVER, after its unit. One bound alone is where it begins: it ends with this row."""
+            unit = self._prev.text.upper()
+            end: tuple[str | exp.Expr, str | None] = ("CURRENT ROW", None)
+            has_both = self._match(TokenType.BETWEEN)
+            start = self._bound()
+            if has_both:
+                if not self._match(TokenType.AND):
+                    self.raise_error("BETWEEN of a frame needs AND")
+                end = self._bound()
+            return exp.WindowSpec(kind=unit, start=start[0], start_side=start[1], end=end[0], end_side=end[1])
+
+        def _bound(self) -> tuple[str | exp.Expr, str | None]:
+            if self._match_text_seq("CURRENT", "ROW"):
+                return "CURRENT ROW", None
+            distance: str | exp.Expr | None = "UNBOUNDED"
+            if not self._match_text_seq("UNBOUNDED"):
+                distance = self._parse_primary()
+                if not isinstance(distance, exp.Literal) or distance.is_string:
+                    self.raise_error(
+                        "a bound is CURRENT ROW, or UNBOUNDED or a number with PRECEDING or FOLLOWING"
+                    )
+            if not self._match_texts(("PRECEDING", "FOLLOWING")):
+                self.raise_error("a bound of a frame needs PRECEDING or FOLLOWING")
+            assert distance is not None
+            return distance, self._prev.text.upper()
 
         def _ordered(self) -> exp.Expr:
             """Null is the least value, unless NULLS says where it stands."""

@@ -1,7 +1,7 @@
 """Calls with OVER, in pull queries over tables: what a row is among the others, as Spark computes it.
 
-The rows are those that pass WHERE. With ORDER BY, a sum is of the rows up to this one and those that are equal to it in the
-order; without, of all rows of the partition.
+The rows are those that pass WHERE. Without a frame and with ORDER BY, a sum is of the rows up to this one and those that are
+equal to it in the order; without both, of all rows of the partition.
 """
 
 from __future__ import annotations
@@ -14,9 +14,10 @@ from typing import Any, Final, TypeAlias
 
 from sqlglot import exp
 
-from odradek.sql.errors import SqlError, nearest
+from odradek.sql.errors import Position, SqlError, nearest
 from odradek.sql.language.dialect import position_of
 from odradek.sql.queries.expressions import Compute, LocalScope, LocalValue, Row
+from odradek.sql.queries.frames import RowFrame, Stretch, check_visits, frame_of
 from odradek.sql.types import BIGINT, DECIMAL_PRECISION_MAX, DOUBLE, INTEGER, NULL, SqlType, decimal_of
 
 ROWS_MAX: Final = 100_000
@@ -35,6 +36,7 @@ FUNCTIONS: Final = (*_RANKING, *_OFFSETS, *_AGGREGATES, "FIRST_VALUE", "LAST_VAL
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Ordering:
     of: Compute
+    type: SqlType
     descending: bool
     nulls_first: bool
 
@@ -104,26 +106,48 @@ def _call(window: exp.Window, scope: LocalScope, name: str) -> OverCall:
     ordered: list[exp.Expr] = window.args["order"].expressions
     if called in (*_RANKING, *_OFFSETS) and not ordered:
         raise SqlError(f"{called} needs an order", position, f"Write {called}(…) OVER (ORDER BY …).")
+    if called in (*_RANKING, *_OFFSETS) and window.args.get("spec") is not None:
+        raise SqlError(f"{called} has no frame", position, "Leave ROWS or RANGE out.")
     arguments = [argument for argument in function.expressions if not isinstance(argument, exp.Star)]
-    kind, compute = _compute(called, arguments, scope, function)
+    ordering = tuple(_ordering(part, scope) for part in ordered)
+    frame = frame_of(window, called, [part.type for part in ordering], position)
+    kind, compute = _compute(called, arguments, scope, function, _Framing(frame, ordering, position))
     return OverCall(
         name=name,
         type=kind,
         partition=tuple(scope.compiled(tree).of for tree in window.args["partition_by"]),
-        ordering=tuple(
-            _Ordering(
-                of=scope.compiled(part.this).of,
-                descending=bool(part.args["desc"]),
-                nulls_first=bool(part.args["nulls_first"]),
-            )
-            for part in ordered
-        ),
+        ordering=ordering,
         compute=compute,
     )
 
 
+def _ordering(part: exp.Expr, scope: LocalScope) -> _Ordering:
+    value = scope.compiled(part.this)
+    return _Ordering(
+        of=value.of,
+        type=value.type,
+        descending=bool(part.args["desc"]),
+        nulls_first=bool(part.args["nulls_first"]),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Framing:
+    """Which rows each row of a partition has in its frame."""
+
+    frame: RowFrame
+    ordering: tuple[_Ordering, ...]
+    position: Position | None
+
+    def stretches(self, peers: Peers) -> list[Stretch]:
+        rows = [row for equal in peers for row in equal]
+        values = [self.ordering[0].of(row) for row in rows] if self.ordering else []
+        descending = bool(self.ordering) and self.ordering[0].descending
+        return self.frame.stretches([len(equal) for equal in peers], values, descending=descending)
+
+
 def _compute(
-    called: str, arguments: list[exp.Expr], scope: LocalScope, function: exp.Expr
+    called: str, arguments: list[exp.Expr], scope: LocalScope, function: exp.Expr, framing: _Framing
 ) -> tuple[SqlType, Callable[[Peers], Values]]:
     least, most = (0, 0) if called in _RANKING else (1, 3) if called in _OFFSETS else (1, 1)
     if called == "COUNT":
@@ -135,12 +159,13 @@ def _compute(
     values = [scope.compiled(argument) for argument in arguments]
     if called in _OFFSETS:
         return values[0].type, _shifted(values, arguments, -1 if called == "LAG" else 1)
-    if called == "FIRST_VALUE":
-        return values[0].type, lambda peers: [values[0].of(peers[0][0])] * sum(map(len, peers))
-    if called == "LAST_VALUE":
-        return values[0].type, lambda peers: [values[0].of(equal[-1]) for equal in peers for _ in equal]
+    if called in ("FIRST_VALUE", "LAST_VALUE"):
+        is_first = called == "FIRST_VALUE"
+        return values[0].type, lambda peers: _at_an_end(is_first, values[0].of, peers, framing)
     kind = _aggregate_type(called, values, function)
-    return kind, lambda peers: _running(called, values[0].of if values else lambda row: 1, peers, kind)
+    return kind, lambda peers: _framed(
+        called, values[0].of if values else lambda row: 1, peers, kind, framing
+    )
 
 
 def _aggregate_type(called: str, values: list[LocalValue], function: exp.Expr) -> SqlType:
@@ -204,12 +229,26 @@ def _shifted(
     return compute
 
 
-def _running(called: str, of: Compute, peers: Peers, kind: SqlType) -> Values:
-    """Of the rows up to each one, with its equals; null where all of them are null."""
-    count, total, best = 0, 0, None
+def _at_an_end(is_first: bool, of: Compute, peers: Peers, framing: _Framing) -> Values:
+    """Of the first or the last row of each frame; null where it has none."""
+    rows = [row for equal in peers for row in equal]
+    return [
+        of(rows[first if is_first else end - 1]) if first < end else None
+        for first, end in framing.stretches(peers)
+    ]
+
+
+def _framed(called: str, of: Compute, peers: Peers, kind: SqlType, framing: _Framing) -> Values:
+    """Of the rows of each frame; null where all of them are. A frame that begins where the one before did goes on from it."""
+    values = [of(row) for equal in peers for row in equal]
+    stretches = framing.stretches(peers)
+    check_visits(stretches, framing.position)
     results: Values = []
-    for equal in peers:
-        for value in map(of, equal):
+    begun, added, count, total, best = -1, 0, 0, 0, None
+    for first, end in stretches:
+        if first != begun:
+            begun, added, count, total, best = first, first, 0, 0, None
+        for value in values[added:end]:
             if value is None:
                 continue
             count += 1
@@ -217,7 +256,8 @@ def _running(called: str, of: Compute, peers: Peers, kind: SqlType) -> Values:
                 total += value
             elif best is None or (value < best if called == "MIN" else value > best):
                 best = value
-        results += [_result(called, count, total, best, kind)] * len(equal)
+        added = max(added, end)
+        results.append(_result(called, count, total, best, kind))
     return results
 
 
