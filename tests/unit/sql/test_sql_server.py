@@ -108,8 +108,8 @@ def test_sources_are_altered_replaced_and_explained(client: RestClient, servers:
     assert (plan["sources"], plan["queryType"]) == (["GROWING"], "PUSH")
     with pytest.raises(ServerRefusal, match="refused: aggregate: WINDOW clause is only supported on streams"):
         client.execute(
-            "CREATE TABLE kept (k INT PRIMARY KEY, a INT) WITH (KAFKA_TOPIC='kept', VALUE_FORMAT='JSON', PARTITIONS=1);"
-            " EXPLAIN SELECT a, COUNT(*) AS n FROM kept WINDOW TUMBLING (SIZE 1 HOUR) GROUP BY a EMIT CHANGES;"
+            "CREATE TABLE explained (k INT PRIMARY KEY, a INT) WITH (KAFKA_TOPIC='explained', VALUE_FORMAT='JSON', PARTITIONS=1);"
+            " EXPLAIN SELECT a, COUNT(*) AS n FROM explained WINDOW TUMBLING (SIZE 1 HOUR) GROUP BY a EMIT CHANGES;"
         )
     with pytest.raises(ServerRefusal, match="read-only"):
         client.execute("INSERT INTO read_only VALUES (1);")

@@ -1,4 +1,4 @@
-"""Windows that join a table by a part of their key: `ForeignKeyProcessor` with `of_key`."""
+"""Windows that join a table by a part of their key."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from odradek.model.errors import ConfigError
 from odradek.streams import Streams
 from odradek.streams.plan.keyed import WindowTableJoin
 from odradek.streams.plan.operators import JoinKind
-from odradek.streams.processors.foreign_keys import ForeignKeyProcessor
 from odradek.streams.processors.ports import InputRow
 from odradek.streams.processors.task import MemoryStore, run_batch
+from odradek.streams.processors.window_tables import WindowTableProcessor
 
 SIZE_MS = 10
 Given = tuple[Any, ...]
@@ -28,9 +28,7 @@ def row_of(record: Given, place: int) -> InputRow:
     if side == "u":
         return InputRow(1, by, value, at, None, [place, 0, 0, place])
     left_key = {"id": key, "window_start": window[0], "window_end": window[0] + SIZE_MS}
-    said = "delete" if value is None else "keep"
-    payload = {"key": left_key, "value": value, "said": said}
-    return InputRow(0, by, payload, at, None, [place, 0, 0, place])
+    return InputRow(0, by, {"key": left_key, "value": value}, at, None, [place, 0, 0, place])
 
 
 def rows_of(records: list[Given]) -> list[InputRow]:
@@ -39,7 +37,7 @@ def rows_of(records: list[Given]) -> list[InputRow]:
 
 def joined(kind: JoinKind, records: list[Given], held_ms: int | None = None) -> list[Given]:
     """(key, start, the window's value, the table's value, time)."""
-    processor = ForeignKeyProcessor(kind, of_key=True, held_ms=held_ms)
+    processor = WindowTableProcessor(kind, held_ms=held_ms)
     return [
         (update.key["id"], update.key["window_start"], *update.values, update.timestamp)
         for _, update in run_batch(processor, MemoryStore(), rows_of(records))
@@ -116,11 +114,23 @@ def test_nothing_is_kept_of_windows_that_are_no_longer_held() -> None:
     def size_after(windows: int) -> int:
         store = MemoryStore()
         records: list[Given] = [("w", "a", start * SIZE_MS, "n", start * SIZE_MS) for start in range(windows)]
-        list(run_batch(ForeignKeyProcessor("inner", of_key=True, held_ms=30), store, rows_of(records)))
+        list(run_batch(WindowTableProcessor("inner", held_ms=30), store, rows_of(records)))
         return sum(len(data) for data in store.data.values())
 
     # Digits grow, and pages of the calendar end.
     assert size_after(3000) < size_after(300) * 1.5
+
+
+def test_an_update_writes_its_own_window_only() -> None:
+    def written_by_one_more(windows: int) -> int:
+        store, processor = MemoryStore(), WindowTableProcessor("inner", held_ms=None)
+        records: list[Given] = [("w", "a", start * SIZE_MS, "n", 1) for start in range(windows)]
+        list(run_batch(processor, store, rows_of(records)))
+        before = dict(store.data)
+        list(run_batch(processor, store, [row_of(("w", "a", 0, "m", 1), windows)]))
+        return sum(len(data) for name, data in store.data.items() if before.get(name) is not data)
+
+    assert written_by_one_more(1000) == written_by_one_more(2)
 
 
 RECORDS = st.one_of(
@@ -160,8 +170,8 @@ def test_in_the_end_each_window_has_what_both_tables_hold(kind: JoinKind, record
 def test_a_stream_cut_anywhere_says_what_the_batch_says(
     records: list[Given], cuts: set[int], held_ms: int | None
 ) -> None:
-    def processor() -> ForeignKeyProcessor:
-        return ForeignKeyProcessor("left", of_key=True, held_ms=held_ms)
+    def processor() -> WindowTableProcessor:
+        return WindowTableProcessor("left", held_ms=held_ms)
 
     rows, store = rows_of(records), MemoryStore()
     bounds = sorted({0, *(cut for cut in cuts if cut < len(rows)), len(rows)})

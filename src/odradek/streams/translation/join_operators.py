@@ -20,6 +20,7 @@ from odradek.streams.processors.joins import StreamTableProcessor, TableTablePro
 from odradek.streams.processors.ports import KeyedProcessor
 from odradek.streams.processors.stream_joins import StreamStreamProcessor
 from odradek.streams.processors.versions import VersionedJoinProcessor
+from odradek.streams.processors.window_tables import WindowTableProcessor
 from odradek.streams.processors.windows import END
 from odradek.streams.translation.adapter import Port, keyed
 from odradek.streams.translation.frames import (
@@ -163,11 +164,7 @@ def _foreign_key(operator: ForeignKeyJoin, translator: Translator) -> RecordFram
     left, right = (latest_versions(translator.frame(source)) for source in operator.inputs)
     key = struct_in(left.rows, "__key")
     ours, theirs = struct_in(left.rows, "__value"), struct_in(right.rows, "__value")
-    of_key = isinstance(operator, WindowTableJoin)
-    held_ms = operator.held_ms if isinstance(operator, WindowTableJoin) else None
-    if held_ms is not None and END not in key.fieldNames():
-        raise ConfigError(f"{operator.name}: held= is for a windowed table, whose key has the column {END}")
-    rows = _references_of_keys(operator, left) if of_key else _references(operator, left)
+    rows = _references(operator, left)
     by = matching_key(rows, "__by", struct_in(right.rows, "__key"), operator)
     payload = sf.struct(
         sf.col("__key").alias("key"), sf.col("__value").alias("value"), sf.col("__said").alias("said")
@@ -177,31 +174,42 @@ def _foreign_key(operator: ForeignKeyJoin, translator: Translator) -> RecordFram
             Port(rows=rows, key=by, payload=payload),
             Port(rows=right.rows, key=sf.col("__key"), payload=sf.col("__value")),
         ],
-        ForeignKeyProcessor(operator.kind, of_key=of_key, held_ms=held_ms),
+        ForeignKeyProcessor(operator.kind),
         name=operator.name,
         tasks=translator.tasks,
         key=key,
         outputs=StructType().add("__left", ours).add("__right", theirs),
     )
     rows = joined_value(RecordFrame(rows=joined), "__left", "__right", "__value", operator)
-    can_overtake = translator.tasks.count > 1 and not of_key
-    wanted = operator in translator.wants_old or can_overtake
+    wanted = operator in translator.wants_old or translator.tasks.count > 1
     return changelog(f"{operator.name}-old", RecordFrame(rows=rows), wanted, translator)
 
 
-def _references_of_keys(operator: ForeignKeyJoin, left: RecordFrame) -> DataFrame:
-    """Of rows that refer to one key for good: what each update says to it."""
-    said = sf.when(sf.col("__value").isNotNull(), "keep").otherwise("delete")
-    return scope(left).select(
-        "__key",
-        "__value",
-        "__timestamp",
-        "__headers",
-        "__order",
-        key_struct(scope(left), columns(operator.on)).alias("__by"),
-        said.alias("__said"),
-        *carried(left.rows),
+@translate.register
+def _window_table(operator: WindowTableJoin, translator: Translator) -> RecordFrame:
+    windows, table = (latest_versions(translator.frame(source)) for source in operator.inputs)
+    key = struct_in(windows.rows, "__key")
+    if operator.held_ms is not None and END not in key.fieldNames():
+        raise ConfigError(f"{operator.name}: held= is for a windowed table, whose key has the column {END}")
+    seen = scope(windows)
+    rows = seen.select(*windows.rows.columns, key_struct(seen, columns(operator.on)).alias("__by"))
+    by = matching_key(rows, "__by", struct_in(table.rows, "__key"), operator)
+    payload = sf.struct(sf.col("__key").alias("key"), sf.col("__value").alias("value"))
+    ours, theirs = struct_in(windows.rows, "__value"), struct_in(table.rows, "__value")
+    joined = keyed(
+        [
+            Port(rows=rows, key=by, payload=payload),
+            Port(rows=table.rows, key=sf.col("__key"), payload=sf.col("__value")),
+        ],
+        WindowTableProcessor(operator.kind, held_ms=operator.held_ms),
+        name=operator.name,
+        tasks=translator.tasks,
+        key=key,
+        outputs=StructType().add("__left", ours).add("__right", theirs),
     )
+    rows = joined_value(RecordFrame(rows=joined), "__left", "__right", "__value", operator)
+    wanted = operator in translator.wants_old
+    return changelog(f"{operator.name}-old", RecordFrame(rows=rows), wanted, translator)
 
 
 def _references(operator: ForeignKeyJoin, left: RecordFrame) -> DataFrame:
