@@ -25,8 +25,8 @@ class WindowTableProcessor:
     """Port 0: what a row of the windowed table says, {"key": its key, "value": its row}; port 1 is the table. The key is the
     table's.
 
-    Output: window, row; both null for a delete. The key is the windowed one. As in a join by foreign key, an inner join says the
-    delete of a window that had no row, too. A delete of a window that is not there says nothing.
+    Output: window, row; both null for a delete. The key is the windowed one. As in a join by foreign key, an inner join says
+    the delete of a window that had no row, too. A delete of a window that is not there says nothing.
 
     `held_ms`: a window is forgotten, without a word, when stream time is so long after its end. An update that comes later
     is joined with the row that there is then, and not kept.
