@@ -279,6 +279,7 @@ class RelationPlanner:
         has_one_window = (left.window is None) != (right.window is None)
         if has_one_window:
             _refuse_stream_without_window(left, right, where)
+        _refuse_other_windows(left, right, where)
         if left.is_table and not right.is_table:
             raise SqlError(
                 "Invalid join order: table-stream joins are not supported; only stream-table joins",
@@ -501,6 +502,25 @@ def _windows_with_table(windowed: RelationShape, on: TypedText, table: Step, way
         return JoinStep(inputs=inputs, way=way, on=on.text, window=windowed.window)
     # A tombstone has the columns of the key only.
     return JoinStep(inputs=inputs, way=way, on=f"key_{place}", window=windowed.window, of_key=True)
+
+
+def _refuse_other_windows(left: RelationShape, right: RelationShape, position: Position) -> None:
+    """Windows are joined when they begin and end at the same time."""
+    if left.window is None or right.window is None or left.window.size_ms == right.window.size_ms:
+        return
+    described = [
+        f"{' and '.join(shape.scope.sources)} has {_written_window(window)}"
+        for shape, window in ((left, left.window), (right, right.window))
+    ]
+    raise SqlError(
+        f"Incompatible windowed sources: {' and '.join(described)}, so that no two windows are the same",
+        position,
+        "Group both in the same WINDOW.",
+    )
+
+
+def _written_window(window: WindowInfo) -> str:
+    return "sessions" if window.size_ms is None else f"windows of {window.size_ms} milliseconds"
 
 
 def _refuse_stream_without_window(left: RelationShape, right: RelationShape, position: Position) -> None:
