@@ -17,11 +17,13 @@ from __future__ import annotations
 import cython
 from cython.cimports.cpython.buffer import Py_buffer, PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
 from cython.cimports.cpython.bytearray import PyByteArray_AS_STRING, PyByteArray_Resize
+from cython.cimports.cpython.memoryview import PyMemoryView_FromMemory
 from cython.cimports.libc.string import memcpy, memset
 from cython.cimports.odradek.records._fast import (
     Expected,
     Field,
     Parsed,
+    big_endian,
     body_bytes,
     expect,
     field_bytes,
@@ -39,11 +41,19 @@ from odradek.records.columns import (
     Headers,
     ListColumn,
 )
+from odradek.records.crc import crc32c
 from odradek.records.faults import invalid
-from odradek.records.frame import Frame, Written
+from odradek.records.frame import RECORD_BYTES_MIN, Frame, Written
 from odradek.runtime.ports import Buffer
 
 _HEADER_BYTES = cython.declare(cython.longlong, 61)
+_LENGTH_PREFIX_BYTES = cython.declare(cython.longlong, 12)
+_RECORD_BYTES_MIN = cython.declare(cython.longlong, RECORD_BYTES_MIN)
+_MAGIC = cython.declare(cython.int, 2)
+_CODEC_BITS = cython.declare(cython.int, 0x07)
+_APPEND_TIME_BIT = cython.declare(cython.int, 0x08)
+_CRC_START = cython.declare(cython.longlong, 21)
+_PyBUF_READ = cython.declare(cython.int, 0x100)
 _HEADER_FIELD_BYTES_MIN = cython.declare(cython.longlong, 2)
 _COLUMN_BYTES_MAX = cython.declare(cython.longlong, COLUMN_BYTES_MAX)
 _BATCH_BYTES_MAX = cython.declare(cython.longlong, 0x7FFF_FFFF)
@@ -252,6 +262,30 @@ def _read(
     return cython.NULL
 
 
+@cython.cfunc
+@cython.nogil
+@cython.exceptval(check=False)
+def _read_header(
+    batch: cython.p_uchar, size_bytes: cython.longlong, expected: cython.pointer(Expected)
+) -> cython.bint:
+    """Fill `expected` from the header of one whole batch; False where its records are packed, or anything is odd."""
+    if size_bytes < _HEADER_BYTES:
+        return False
+    length: cython.longlong = cython.cast(cython.int, big_endian(batch + 8, 4))
+    attributes: cython.int = cython.cast(cython.int, big_endian(batch + 21, 2))
+    if length != size_bytes - _LENGTH_PREFIX_BYTES or batch[16] != _MAGIC or attributes & _CODEC_BITS:
+        return False
+    expected.base_offset = cython.cast(cython.longlong, big_endian(batch, 8))
+    expected.last_offset_delta = cython.cast(cython.int, big_endian(batch + 23, 4))
+    expected.base_timestamp = cython.cast(cython.longlong, big_endian(batch + 27, 8))
+    expected.append_timestamp = cython.cast(cython.longlong, big_endian(batch + 35, 8))
+    expected.is_append_time = attributes & _APPEND_TIME_BIT != 0
+    expected.record_count = cython.cast(cython.int, big_endian(batch + 57, 4))
+    if expected.base_offset < 0 or expected.base_offset > _INT64_MAX - max(expected.last_offset_delta, 0):
+        return False
+    return 0 <= expected.record_count <= (size_bytes - _HEADER_BYTES) // _RECORD_BYTES_MIN
+
+
 @cython.cclass
 class ColumnReader:
     """Gathers the records of many batches in columns.
@@ -271,7 +305,7 @@ class ColumnReader:
     _header_names: _GrowingColumn
     _header_values: _GrowingColumn
 
-    def __cinit__(self) -> None:
+    def __cinit__(self, value_bytes: cython.longlong = 0) -> None:
         self._is_closed = False
         self._row_count = 0
         self._offsets = _GrowingBuffer()
@@ -284,6 +318,7 @@ class ColumnReader:
         self._header_values = _GrowingColumn()
         self._header_lists.room(4)
         cython.cast(cython.p_int, self._header_lists.memory)[0] = 0
+        self._values.reserve(0, min(max(value_bytes, 0), _COLUMN_BYTES_MAX))
 
     def read(self, data: Buffer, frame: Frame, from_offset: cython.longlong) -> None:
         view: Py_buffer
@@ -291,8 +326,31 @@ class ColumnReader:
         try:
             self._close()
             start = cython.cast(cython.p_uchar, view.buf)
-            self._read(start, start + view.len, frame, from_offset)
+            expected: Expected
+            expect(cython.address(expected), frame, view.len)
+            self._read(start, start + view.len, cython.address(expected), from_offset)
             self._is_closed = False
+        finally:
+            PyBuffer_Release(cython.address(view))
+
+    def read_plain_batch(self, batch: Buffer, from_offset: cython.longlong, verify_crc: cython.bint) -> bool:
+        view: Py_buffer
+        expected: Expected
+        PyObject_GetBuffer(batch, cython.address(view), PyBUF_SIMPLE)
+        try:
+            start = cython.cast(cython.p_uchar, view.buf)
+            if not _read_header(start, view.len, cython.address(expected)):
+                return False
+            if verify_crc:
+                content = PyMemoryView_FromMemory(
+                    cython.cast(cython.p_char, start + _CRC_START), view.len - _CRC_START, _PyBUF_READ
+                )
+                if crc32c(content) != big_endian(start + 17, 4):
+                    return False
+            self._close()
+            self._read(start + _HEADER_BYTES, start + view.len, cython.address(expected), from_offset)
+            self._is_closed = False
+            return True
         finally:
             PyBuffer_Release(cython.address(view))
 
@@ -305,12 +363,16 @@ class ColumnReader:
         return 0
 
     @cython.cfunc
-    def _read(self, start: cython.p_uchar, end: cython.p_uchar, frame: object, from_offset: cython.longlong):
-        expected: Expected
+    def _read(
+        self,
+        start: cython.p_uchar,
+        end: cython.p_uchar,
+        expected: cython.pointer(Expected),
+        from_offset: cython.longlong,
+    ):
         state: Pass
         fault: cython.pointer(cython.const[cython.char]) = cython.NULL
         size_bytes: cython.longlong = end - start
-        expect(cython.address(expected), frame, size_bytes)
         rows: cython.longlong = self._row_count + expected.record_count
         self._offsets.room(rows * 8)
         self._timestamps.room(rows * 8)
@@ -335,7 +397,7 @@ class ColumnReader:
             with cython.nogil:
                 fault = _read(
                     cython.address(state),
-                    cython.address(expected),
+                    expected,
                     cython.address(self._keys.target),
                     cython.address(self._values.target),
                     cython.address(self._header_names.target),

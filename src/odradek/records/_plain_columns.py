@@ -52,7 +52,7 @@ class _GrowingColumn:
 class ColumnReader:
     """Gathers the records of many batches in columns."""
 
-    def __init__(self) -> None:
+    def __init__(self, value_bytes: int = 0) -> None:
         self._is_closed = False
         self._offsets = array("q")
         self._timestamps = array("q")
@@ -62,6 +62,9 @@ class ColumnReader:
         self._header_lists = array("i", [0])
         self._header_names = _GrowingColumn()
         self._header_values = _GrowingColumn()
+
+    def read_plain_batch(self, batch: Buffer, from_offset: int, verify_crc: bool) -> bool:
+        return False
 
     def read(self, data: Buffer, frame: Frame, from_offset: int) -> None:
         self._close()

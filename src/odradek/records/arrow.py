@@ -11,11 +11,11 @@ from typing import Final
 import pyarrow as pa
 
 from odradek.records import engine
-from odradek.records.batch import BatchHeader, check_crc, split_batches
+from odradek.records.batch import BatchHeader, split_batches
 from odradek.records.builder import seal
 from odradek.records.codec import READ_LIMITS, Codec, Limits
 from odradek.records.columns import BinaryColumn, Columns, Headers, ListColumn
-from odradek.records.content import frame_of, records_of
+from odradek.records.content import read_columns
 from odradek.records.control import data_batches
 from odradek.records.frame import Written
 from odradek.runtime.ports import Buffer
@@ -66,13 +66,10 @@ def data_batches_to_arrow(
     limits: Limits = READ_LIMITS,
 ) -> pa.RecordBatch:
     """Like `batches_to_arrow`, for batches that were split and chosen before; they need not be neighbours."""
-    reader = engine.columns().ColumnReader()
-    for header, batch in batches:
-        if header.next_offset <= from_offset:
-            continue
-        if verify_crc:
-            check_crc(batch)
-        reader.read(records_of(batch, header, limits), frame_of(header), from_offset)
+    wanted = [(header, batch) for header, batch in batches if header.next_offset > from_offset]
+    reader = engine.columns().ColumnReader(sum(len(batch) for _, batch in wanted))
+    for header, batch in wanted:
+        read_columns(reader, batch, header, from_offset=from_offset, verify_crc=verify_crc, limits=limits)
     return _record_batch(reader.finish())
 
 

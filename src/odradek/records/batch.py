@@ -14,6 +14,7 @@ import struct
 from typing import Final, NamedTuple
 
 from odradek.model.errors import ErrorCode, KafkaError
+from odradek.records import engine
 from odradek.records.codec import Codec, codec_of
 from odradek.records.crc import crc32c
 from odradek.records.faults import corrupt
@@ -147,8 +148,8 @@ def split_batches(buffer: Buffer, *, allow_partial: bool = False) -> list[tuple[
     so.
     """
     view = memoryview(buffer).cast("B")
-    batches: list[tuple[BatchHeader, memoryview]] = []
-    position, end = 0, len(view)
+    batches, position = engine.active.split(view, BatchHeader)
+    end = len(view)
     while position < end:
         if allow_partial and not _is_whole(view, position):
             break

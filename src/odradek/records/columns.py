@@ -71,6 +71,13 @@ class ColumnReader(Protocol):
         `COLUMN_BYTES_MAX`; after either, and after `finish`, RuntimeError. For one thread at a time.
         """
 
+    def read_plain_batch(self, batch: Buffer, from_offset: int, verify_crc: bool) -> bool:
+        """Add the records of one whole batch, header included, if this engine has a short way and the batch is fit for it:
+        not compressed, and nothing odd about its header or, with `verify_crc`, its CRC.
+
+        False: nothing has happened, and the long way says what is wrong, if anything is. Errors as in `read`.
+        """
+
     def finish(self) -> Columns:
         """All that was read. The reader is spent."""
 
@@ -88,6 +95,7 @@ class ColumnWriter(Protocol):
 class ColumnEngine(Protocol):
     """What both engines offer for columns."""
 
-    def ColumnReader(self) -> ColumnReader: ...  # noqa: N802 - a module's class
+    def ColumnReader(self, value_bytes: int = 0) -> ColumnReader:  # noqa: N802 - a module's class
+        """`value_bytes`: room to make for values at once, for those who know about how much will come."""
 
     def ColumnWriter(self, columns: Columns) -> ColumnWriter: ...  # noqa: N802

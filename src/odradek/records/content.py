@@ -14,10 +14,12 @@ from odradek.records.batch import (
     TIMESTAMP_TYPE_BIT,
     TRANSACTIONAL_BIT,
     BatchHeader,
+    check_crc,
     read_header,
     write_header,
 )
 from odradek.records.codec import DEFAULT_LIMITS, READ_LIMITS, Codec, Limits, compress, decompress
+from odradek.records.columns import ColumnReader
 from odradek.records.faults import corrupt, invalid
 from odradek.records.frame import Frame
 from odradek.records.record import Record
@@ -124,6 +126,23 @@ def frame_of(header: BatchHeader) -> Frame:
             f"a batch cannot begin at {header.base_offset} and end {header.last_offset_delta} later"
         )
     return _frame(header)
+
+
+def read_columns(
+    reader: ColumnReader,
+    batch: Buffer,
+    header: BatchHeader,
+    *,
+    from_offset: int,
+    verify_crc: bool,
+    limits: Limits = READ_LIMITS,
+) -> None:
+    """Add the records of one whole batch to columns; CORRUPT_MESSAGE and INVALID_RECORD as reading records does."""
+    if reader.read_plain_batch(batch, from_offset, verify_crc):
+        return
+    if verify_crc:
+        check_crc(batch)
+    reader.read(records_of(batch, header, limits), frame_of(header), from_offset)
 
 
 def decode_batch(

@@ -11,13 +11,15 @@ import os
 from collections.abc import Sequence
 from importlib.machinery import EXTENSION_SUFFIXES
 from importlib.util import find_spec
-from typing import Protocol, cast
+from typing import Protocol, TypeVar, cast
 
 from odradek.records import _plain
 from odradek.records.columns import ColumnEngine
 from odradek.records.frame import Frame, Walk, Written
 from odradek.records.record import Record
 from odradek.runtime.ports import Buffer
+
+H = TypeVar("H", bound=tuple[int, ...])
 
 
 class RecordWriter(Protocol):
@@ -51,6 +53,8 @@ class Engine(Protocol):
 
     @property
     def NAME(self) -> str: ...  # noqa: N802 - a module's constant
+
+    def split(self, data: memoryview, header_type: type[H]) -> tuple[list[tuple[H, memoryview]], int]: ...
 
     def walk(self, data: Buffer, frame: Frame) -> Walk: ...
 

@@ -13,9 +13,8 @@ from odradek.model.errors import KafkaError
 from odradek.model.ids import NO_EPOCH, TopicPartition
 from odradek.model.lazy import lazy
 from odradek.records import BatchHeader, Record, check_crc, data_batches, decode_batch, engine, split_batches
-from odradek.records.codec import READ_LIMITS
 from odradek.records.columns import Columns
-from odradek.records.content import frame_of, records_of
+from odradek.records.content import read_columns
 from odradek.runtime.ports import Buffer
 
 if TYPE_CHECKING:
@@ -133,9 +132,9 @@ class FetchedChunk:
         reader = engine.columns().ColumnReader()
         for header, content in self._batches[self._index : stop]:
             try:
-                if self._check_crcs:
-                    check_crc(content)
-                reader.read(records_of(content, header, READ_LIMITS), frame_of(header), self.position)
+                read_columns(
+                    reader, content, header, from_offset=self.position, verify_crc=self._check_crcs
+                )
             except KafkaError as error:
                 raise self._unreadable(header, error) from error
         last = self._batches[stop - 1][0]
