@@ -9,7 +9,7 @@ import sys
 
 from setuptools import Extension, setup
 
-MODULES = ("odradek.records._fast", "odradek.records._fast_columns", "odradek.records._fast_cleaning")
+MODULES = tuple(f"odradek.records._fast{part}" for part in ("", "_headers", "_columns", "_cleaning"))
 
 
 def extensions() -> list[Extension]:

@@ -23,7 +23,6 @@ cdef struct Parsed:
     unsigned char* headers
     unsigned char* end
 
-cdef unsigned long long big_endian(const unsigned char* position, int width) noexcept nogil
 cdef const char* parse_record(
     unsigned char* position, unsigned char* end, const Expected* expected, long long previous_delta, Parsed* record
 ) noexcept nogil

@@ -17,8 +17,6 @@ it stays inside its buffers:
 
 from __future__ import annotations
 
-from typing import TypeVar
-
 import cython
 from cython.cimports.cpython.buffer import Py_buffer, PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
 from cython.cimports.cpython.bytearray import PyByteArray_AS_STRING, PyByteArray_Resize
@@ -29,6 +27,7 @@ from cython.cimports.cpython.unicode import PyUnicode_AsUTF8AndSize
 from cython.cimports.libc.string import memcpy, memset
 from cython.cimports.odradek.records.cpython_extra import PyObject_GC_UnTrack, PyType_GenericAlloc
 
+from odradek.records._fast_headers import split as split
 from odradek.records.faults import invalid
 from odradek.records.frame import RECORD_BYTES_MIN, Frame, Walk, Written
 from odradek.records.record import Record, TimestampType
@@ -36,11 +35,7 @@ from odradek.runtime.ports import Buffer
 
 NAME = "compiled"
 
-H = TypeVar("H", bound=tuple[int, ...])
-
 _HEADER_BYTES = cython.declare(cython.longlong, 61)
-_LENGTH_PREFIX_BYTES = cython.declare(cython.longlong, 12)
-_MAGIC = cython.declare(cython.int, 2)
 _INT32_MAX = cython.declare(cython.longlong, 0x7FFF_FFFF)
 _INT64_MAX = cython.declare(cython.longlong, 0x7FFF_FFFF_FFFF_FFFF)
 _INT64_MIN = cython.declare(cython.longlong, ~_INT64_MAX)
@@ -284,58 +279,6 @@ def _read_headers(record: cython.pointer(Parsed), names: dict) -> tuple:
     if position != record.end:
         raise invalid("a record does not end where it says")
     return tuple(headers)
-
-
-def big_endian(position, width):
-    """The unsigned number in so many bytes."""
-    number: cython.ulonglong = 0
-    for index in range(width):
-        number = (number << 8) | position[index]
-    return number
-
-
-def split(data: memoryview, header_type: type[H]) -> tuple[list[tuple[H, memoryview]], int]:
-    """The whole batches at the front of `data`, as far as nothing is odd about their headers, and where they end."""
-    view: Py_buffer
-    batches: list = []
-    position: cython.Py_ssize_t = 0
-    length: cython.longlong
-    PyObject_GetBuffer(data, cython.address(view), PyBUF_SIMPLE)
-    try:
-        start = cython.cast(cython.p_uchar, view.buf)
-        while view.len - position >= _HEADER_BYTES:
-            length = cython.cast(cython.int, big_endian(start + position + 8, 4))
-            if start[position + 16] != _MAGIC or length < _HEADER_BYTES - _LENGTH_PREFIX_BYTES:
-                break
-            if length > view.len - position - _LENGTH_PREFIX_BYTES:
-                break
-            end: cython.Py_ssize_t = position + length + _LENGTH_PREFIX_BYTES
-            batches.append((_new_header(start + position, header_type), data[position:end]))
-            position = end
-    finally:
-        PyBuffer_Release(cython.address(view))
-    return batches, position
-
-
-@cython.cfunc
-def _new_header(start: cython.p_uchar, header_type: type):
-    """`BatchHeader(...)`, from its 61 bytes."""
-    header = PyType_GenericAlloc(header_type, 13)
-    PyObject_GC_UnTrack(header)  # numbers close no cycle
-    _set_item(header, 0, cython.cast(cython.longlong, big_endian(start, 8)))
-    _set_item(header, 1, cython.cast(cython.int, big_endian(start + 8, 4)))
-    _set_item(header, 2, cython.cast(cython.int, big_endian(start + 12, 4)))
-    _set_item(header, 3, cython.cast(cython.schar, start[16]))
-    _set_item(header, 4, cython.cast(cython.uint, big_endian(start + 17, 4)))
-    _set_item(header, 5, cython.cast(cython.short, big_endian(start + 21, 2)))
-    _set_item(header, 6, cython.cast(cython.int, big_endian(start + 23, 4)))
-    _set_item(header, 7, cython.cast(cython.longlong, big_endian(start + 27, 8)))
-    _set_item(header, 8, cython.cast(cython.longlong, big_endian(start + 35, 8)))
-    _set_item(header, 9, cython.cast(cython.longlong, big_endian(start + 43, 8)))
-    _set_item(header, 10, cython.cast(cython.short, big_endian(start + 51, 2)))
-    _set_item(header, 11, cython.cast(cython.int, big_endian(start + 53, 4)))
-    _set_item(header, 12, cython.cast(cython.int, big_endian(start + 57, 4)))
-    return header
 
 
 @cython.cfunc

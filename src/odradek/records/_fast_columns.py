@@ -17,13 +17,11 @@ from __future__ import annotations
 import cython
 from cython.cimports.cpython.buffer import Py_buffer, PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
 from cython.cimports.cpython.bytearray import PyByteArray_AS_STRING, PyByteArray_Resize
-from cython.cimports.cpython.memoryview import PyMemoryView_FromMemory
 from cython.cimports.libc.string import memcpy, memset
 from cython.cimports.odradek.records._fast import (
     Expected,
     Field,
     Parsed,
-    big_endian,
     body_bytes,
     expect,
     field_bytes,
@@ -33,27 +31,14 @@ from cython.cimports.odradek.records._fast import (
     put_varint,
     varint_bytes,
 )
+from cython.cimports.odradek.records._fast_headers import expect_plain
 
-from odradek.records.columns import (
-    COLUMN_BYTES_MAX,
-    BinaryColumn,
-    Columns,
-    Headers,
-    ListColumn,
-)
-from odradek.records.crc import crc32c
+from odradek.records.columns import COLUMN_BYTES_MAX, BinaryColumn, Columns, Headers, ListColumn
 from odradek.records.faults import invalid
-from odradek.records.frame import RECORD_BYTES_MIN, Frame, Written
+from odradek.records.frame import Frame, Written
 from odradek.runtime.ports import Buffer
 
 _HEADER_BYTES = cython.declare(cython.longlong, 61)
-_LENGTH_PREFIX_BYTES = cython.declare(cython.longlong, 12)
-_RECORD_BYTES_MIN = cython.declare(cython.longlong, RECORD_BYTES_MIN)
-_MAGIC = cython.declare(cython.int, 2)
-_CODEC_BITS = cython.declare(cython.int, 0x07)
-_APPEND_TIME_BIT = cython.declare(cython.int, 0x08)
-_CRC_START = cython.declare(cython.longlong, 21)
-_PyBUF_READ = cython.declare(cython.int, 0x100)
 _HEADER_FIELD_BYTES_MIN = cython.declare(cython.longlong, 2)
 _COLUMN_BYTES_MAX = cython.declare(cython.longlong, COLUMN_BYTES_MAX)
 _BATCH_BYTES_MAX = cython.declare(cython.longlong, 0x7FFF_FFFF)
@@ -262,30 +247,6 @@ def _read(
     return cython.NULL
 
 
-@cython.cfunc
-@cython.nogil
-@cython.exceptval(check=False)
-def _read_header(
-    batch: cython.p_uchar, size_bytes: cython.longlong, expected: cython.pointer(Expected)
-) -> cython.bint:
-    """Fill `expected` from the header of one whole batch; False where its records are packed, or anything is odd."""
-    if size_bytes < _HEADER_BYTES:
-        return False
-    length: cython.longlong = cython.cast(cython.int, big_endian(batch + 8, 4))
-    attributes: cython.int = cython.cast(cython.int, big_endian(batch + 21, 2))
-    if length != size_bytes - _LENGTH_PREFIX_BYTES or batch[16] != _MAGIC or attributes & _CODEC_BITS:
-        return False
-    expected.base_offset = cython.cast(cython.longlong, big_endian(batch, 8))
-    expected.last_offset_delta = cython.cast(cython.int, big_endian(batch + 23, 4))
-    expected.base_timestamp = cython.cast(cython.longlong, big_endian(batch + 27, 8))
-    expected.append_timestamp = cython.cast(cython.longlong, big_endian(batch + 35, 8))
-    expected.is_append_time = attributes & _APPEND_TIME_BIT != 0
-    expected.record_count = cython.cast(cython.int, big_endian(batch + 57, 4))
-    if expected.base_offset < 0 or expected.base_offset > _INT64_MAX - max(expected.last_offset_delta, 0):
-        return False
-    return 0 <= expected.record_count <= (size_bytes - _HEADER_BYTES) // _RECORD_BYTES_MIN
-
-
 @cython.cclass
 class ColumnReader:
     """Gathers the records of many batches in columns.
@@ -339,14 +300,8 @@ class ColumnReader:
         PyObject_GetBuffer(batch, cython.address(view), PyBUF_SIMPLE)
         try:
             start = cython.cast(cython.p_uchar, view.buf)
-            if not _read_header(start, view.len, cython.address(expected)):
+            if not expect_plain(cython.address(expected), start, view.len, verify_crc):
                 return False
-            if verify_crc:
-                content = PyMemoryView_FromMemory(
-                    cython.cast(cython.p_char, start + _CRC_START), view.len - _CRC_START, _PyBUF_READ
-                )
-                if crc32c(content) != big_endian(start + 17, 4):
-                    return False
             self._close()
             self._read(start + _HEADER_BYTES, start + view.len, cython.address(expected), from_offset)
             self._is_closed = False

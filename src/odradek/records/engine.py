@@ -70,8 +70,8 @@ PLAIN: Engine = cast(Engine, _plain)
 
 def compiled() -> Engine | None:
     """The compiled engine, or None where the package was installed without a compiler."""
-    for name in ("odradek.records._fast", "odradek.records._fast_columns", "odradek.records._fast_cleaning"):
-        spec = find_spec(name)
+    for part in ("", "_headers", "_columns", "_cleaning"):
+        spec = find_spec(f"odradek.records._fast{part}")
         if spec is None or spec.origin is None or not spec.origin.endswith(tuple(EXTENSION_SUFFIXES)):
             return None
     # late-import: the engine is chosen when the process runs

@@ -12,9 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from odradek.model.errors import ErrorCode, KafkaError
-from odradek.records import BatchBuilder, TimestampType, _plain_columns, engine, read_header
+from odradek.records import BatchBuilder, TimestampType, _plain_columns, engine, read_header, split_batches
 from odradek.records.columns import BinaryColumn, Columns, ColumnWriter, Headers, ListColumn
-from odradek.records.content import frame_of
+from odradek.records.content import frame_of, read_columns
 from odradek.records.frame import Frame
 
 FAST = engine.compiled()
@@ -119,6 +119,49 @@ def test_on_damaged_batches(
     if cut is not None:
         del data[cut % len(data) :]
     _assert_agreement(bytes(data + tail), frame)
+
+
+def _whole_batches(module: Any, chosen: Any, data: bytes, from_offset: int, verify_crc: bool) -> Outcome:
+    def read() -> object:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(engine, "active", chosen)
+            batches = split_batches(data, allow_partial=True)
+        reader = module.ColumnReader(len(data))
+        for header, batch in batches:
+            read_columns(reader, batch, header, from_offset=from_offset, verify_crc=verify_crc)
+        return [header for header, _ in batches], _as_values(reader.finish())
+
+    return _outcome(read)
+
+
+@settings(deadline=None, max_examples=400)
+@given(
+    written=st.lists(records, min_size=1, max_size=3),
+    changes=st.lists(st.tuples(st.integers(0, 4000), telling_bytes | st.integers(0, 255)), max_size=3),
+    cut=st.none() | st.integers(0, 4000),
+    from_offset=st.integers(0, 9),
+    verify_crc=st.booleans(),
+)
+def test_on_whole_batches_with_any_damage(
+    written: list,  # type: ignore[type-arg]
+    changes: list[tuple[int, int]],
+    cut: int | None,
+    from_offset: int,
+    verify_crc: bool,
+) -> None:
+    data = bytearray()
+    for content in written:
+        builder = BatchBuilder()
+        for record in content:
+            builder.append(*record)
+        data += builder.build()
+    for position, byte in changes:
+        data[position % len(data)] = byte
+    if cut is not None:
+        del data[cut % len(data) :]
+    fast = _whole_batches(_fast_columns(), FAST, bytes(data), from_offset, verify_crc)
+    assert fast == _whole_batches(_plain_columns, PLAIN, bytes(data), from_offset, verify_crc)
+    assert changes or cut is not None or fast[0] == "result"
 
 
 @settings(deadline=None, max_examples=150)

@@ -13,8 +13,8 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from odradek.model.errors import KafkaError
-from odradek.records import BatchBuilder, engine, read_header
-from odradek.records.content import frame_of
+from odradek.records import HEADER_BYTES, BatchBuilder, BatchHeader, Codec, assign, engine, read_header
+from odradek.records.content import frame_of, read_columns
 from odradek.records.frame import Frame
 from odradek.records.record import TimestampType
 
@@ -63,13 +63,17 @@ def guarded() -> GuardedPage:
     return GuardedPage()
 
 
-def _records() -> tuple[bytes, Frame]:
+def _whole() -> bytearray:
     builder = BatchBuilder()
     for number in range(12):
         builder.append(
             number * 10_000, b"key" * number, None if number % 3 else b"v" * 30, [("h", b"x"), ("g", None)]
         )
-    batch = builder.build()
+    return builder.build()
+
+
+def _records() -> tuple[bytes, Frame]:
+    batch = _whole()
     return bytes(batch[61:]), frame_of(read_header(batch))
 
 
@@ -113,6 +117,71 @@ def test_no_byte_is_read_behind_a_number_at_the_end(tail: bytes, guarded: Guarde
 def test_a_key_is_hashed_within_its_bytes(length: int, guarded: GuardedPage) -> None:
     key = bytes(range(length))
     assert engine.active.murmur2(guarded.put(key).tobytes()) == engine.PLAIN.murmur2(key)
+
+
+def _read_whole(data: memoryview) -> None:
+    engine.active.split(data, BatchHeader)
+    with contextlib.suppress(KafkaError):
+        engine.columns().ColumnReader(len(data)).read_plain_batch(data, 0, False)
+
+
+def test_no_byte_is_read_behind_a_whole_batch_cut_anywhere(guarded: GuardedPage) -> None:
+    batch = _whole()
+    for length in range(len(batch) + 1):
+        _read_whole(guarded.put(bytes(batch[:length])))
+        claimed = bytes(batch[:8]) + max(length - 12, 0).to_bytes(4, "big") + bytes(batch[12:])
+        _read_whole(guarded.put(claimed[:length]))
+
+
+def test_no_byte_is_read_behind_a_whole_batch_with_any_one_byte_changed(guarded: GuardedPage) -> None:
+    batch = bytes(_whole())
+    for position in range(len(batch)):
+        for byte in (0x00, 0x01, 0x7F, 0x80, 0xFF):
+            _read_whole(guarded.put(batch[:position] + bytes([byte]) + batch[position + 1 :]))
+
+
+def test_a_batch_that_is_not_fit_for_the_short_way_is_left_alone() -> None:
+    packed = BatchBuilder(Codec.LZ4)
+    packed.append(1_000, b"key", b"value")
+    damaged = _whole()
+    damaged[-1] ^= 0xFF
+    reader = engine.columns().ColumnReader()
+    for batch in (packed.build(), damaged, _whole()[:-1], _whole()[:60]):
+        assert not reader.read_plain_batch(batch, 0, True)
+    assert reader.finish().row_count == 0
+
+
+def test_the_short_way_reads_what_the_long_one_reads(record_engine: str) -> None:
+    batch = _whole()
+    assign(batch, 100, 3, log_append_time=77_000)
+    short, long = engine.columns().ColumnReader(len(batch)), engine.columns().ColumnReader()
+    chosen = engine.columns().ColumnReader()
+    header = read_header(batch)
+    long.read(memoryview(batch)[HEADER_BYTES:], frame_of(header), 105)
+    assert short.read_plain_batch(batch, 105, True) is (record_engine == "compiled")
+    read_columns(chosen, batch, header, from_offset=105, verify_crc=True)
+    columns = long.finish()
+    assert columns.row_count == 7
+    assert _contents(chosen.finish()) == _contents(columns)
+    if record_engine == "compiled":
+        assert _contents(short.finish()) == _contents(columns)
+
+
+def test_the_short_way_is_closed_to_a_reader_that_was_finished(record_engine: str) -> None:
+    reader = engine.columns().ColumnReader()
+    reader.finish()
+    if record_engine == "compiled":
+        with pytest.raises(RuntimeError):
+            reader.read_plain_batch(_whole(), 0, True)
+    else:
+        assert not reader.read_plain_batch(_whole(), 0, True)
+
+
+def _contents(column: object) -> object:
+    """Columns as values that can be compared."""
+    if isinstance(column, tuple):
+        return [_contents(part) for part in column]
+    return bytes(column) if isinstance(column, bytearray | memoryview) else column
 
 
 def test_a_reader_that_failed_or_was_finished_refuses_to_go_on() -> None:

@@ -10,6 +10,7 @@ from odradek.model.errors import ErrorCode, KafkaError
 from odradek.records import (
     HEADER_BYTES,
     BatchBuilder,
+    BatchHeader,
     Codec,
     TimestampType,
     assign,
@@ -104,6 +105,23 @@ def test_batches_are_split_without_copying() -> None:
     assert [header.record_count for header, _ in parts] == [1, 2]
     parts[1][1][0:8] = struct.pack(">q", 99)
     assert read_header(buffer, len(first)).base_offset == 99
+
+
+@pytest.mark.parametrize("byte", [0x00, 0x01, 0x7F, 0x80, 0xFF])
+def test_split_batches_have_the_headers_that_are_read_one_by_one(byte: int) -> None:
+    first, second = _batch(1, producer_id=7, producer_epoch=2, base_sequence=40), _batch(2)
+    for position in {*range(HEADER_BYTES)} - {*range(8, 12), 16}:  # all but length and format
+        second[position] = byte
+    parts = split_batches(first + second)
+    assert [header for header, _ in parts] == [read_header(first), read_header(second)]
+    assert [type(header) for header, _ in parts] == [BatchHeader, BatchHeader]
+    assert [bytes(part) for _, part in parts] == [bytes(first), bytes(second)]
+
+
+def test_a_batch_of_an_old_format_behind_a_good_one_is_refused() -> None:
+    first, second = _batch(1), _batch(2)
+    second[16] = 1
+    assert _code(split_batches, first + second) is ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT
 
 
 def test_nothing_splits_into_nothing() -> None:

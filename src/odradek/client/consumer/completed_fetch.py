@@ -132,9 +132,7 @@ class FetchedChunk:
         reader = engine.columns().ColumnReader()
         for header, content in self._batches[self._index : stop]:
             try:
-                read_columns(
-                    reader, content, header, from_offset=self.position, verify_crc=self._check_crcs
-                )
+                read_columns(reader, content, header, from_offset=self.position, verify_crc=self._check_crcs)
             except KafkaError as error:
                 raise self._unreadable(header, error) from error
         last = self._batches[stop - 1][0]
