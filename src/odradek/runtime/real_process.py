@@ -16,6 +16,10 @@ else:
 
 _ENOUGH: Final = 1_048_576
 """Where there is no limit at all: what Linux gives a process at most unless something sets another limit."""
+_M_TRIM_THRESHOLD: Final = -1
+_M_MMAP_THRESHOLD: Final = -3
+_MMAP_THRESHOLD_MAX: Final = 32 << 20
+"""glibc refuses more."""
 
 
 def raise_limit() -> None:
@@ -41,3 +45,15 @@ def return_free_memory() -> None:
     trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
     if trim is not None:
         trim(0)
+
+
+def keep_freed_memory(kept_bytes: int) -> None:
+    """Have the C library keep about so much of freed memory for later, in place of giving large blocks back at once.
+
+    For those who make and free buffers of megabytes all the time: else each has fresh pages, which the system clears and
+    maps one by one. That takes longer than to fill them. Does nothing where the C library has no such call (it is glibc's).
+    """
+    options = getattr(ctypes.CDLL(None), "mallopt", None)
+    if options is not None:
+        options(_M_MMAP_THRESHOLD, min(kept_bytes, _MMAP_THRESHOLD_MAX))
+        options(_M_TRIM_THRESHOLD, kept_bytes)

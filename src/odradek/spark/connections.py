@@ -24,6 +24,7 @@ from odradek.client.security_settings import OTHER_SPELLINGS
 from odradek.client.settings import AdminSettings, ConsumerSettings, ProducerSettings
 from odradek.model.errors import ConfigError, ErrorCode, KafkaError, OdradekError
 from odradek.model.ids import TopicPartition
+from odradek.runtime import real_process
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -43,11 +44,10 @@ READ_DEFAULTS: Final = {
 behind the end of a range; a short wait there keeps such a fetch from standing before the next task's.
 """
 MANY_RECORDS: Final = 8_192
-BYTES_PER_FETCH: Final = 2 << 20
-"""For a range of many records: few, large answers. A small range would throw most of such an answer away. Larger ones than this
-leave the processor's cache, and every answer gets fresh pages from the system: a row of 1 KiB then costs twice as
-much system time.
-"""
+BYTES_PER_FETCH: Final = 8 << 20
+"""For a range of many records: few, large answers. A small range would throw most of such an answer away."""
+_KEPT_BYTES: Final = 64 << 20
+"""Freed memory that a process keeps once it has read many records: what is received, what comes next, and their columns."""
 WRITE_DEFAULTS: Final = {"batch.size": "262144", "linger.ms": "20"}
 """A task sends as fast as it can: large batches."""
 TRANSACTION_DEFAULTS: Final = {"transaction.timeout.ms": "900000"}
@@ -187,6 +187,7 @@ def reading(config: ClientConfig, record_count: int) -> Iterator[Consumer]:
     """A consumer with nothing assigned, fit for about `record_count` records of one partition."""
     if record_count >= MANY_RECORDS:
         config = {"max.partition.fetch.bytes": str(BYTES_PER_FETCH), **config}
+        real_process.keep_freed_memory(_KEPT_BYTES)
     with _consumers.lend(config) as consumer:
         try:
             yield consumer

@@ -58,6 +58,8 @@ else:
 SOFTWARE_NAME: Final = "odradek"
 _COALESCE_BYTES: Final = 64 * 1024
 """Below this much, one joined write beats several; above it, copying costs more than system calls do."""
+_TRUSTED_BYTES: Final = 16 * 1024 * 1024
+"""What a broker that has sent large answers may announce: memory for these is the process's own, and used again."""
 _GATHERS: Final = sys.version_info >= (3, 12)  # from 3.12 on, `writelines` is one sendmsg; before, it joins
 _API_VERSIONS: Final = api_by_name("ApiVersions")
 _REFUSED: Final = ErrorCode.UNSUPPORTED_VERSION.to_bytes(2, "big")
@@ -71,7 +73,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
         self._settings = settings
         self._clock = clock
         self._requests = RequestQueue()
-        self._frames = FrameReader(settings.response_bytes_max)
+        self._frames = FrameReader(settings.response_bytes_max, trusted_bytes=_TRUSTED_BYTES)
         self._view: memoryview | None = None
         self._transport: asyncio.Transport | None = None
         self._versions = PeerVersions({}, str(address))
