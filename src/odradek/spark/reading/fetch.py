@@ -32,6 +32,8 @@ log: Final = logging.getLogger("odradek.spark")
 
 ROWS_MAX: Final = 32_768
 """Rows of one Arrow batch, about: enough for speed, and few enough to fit in memory when values are large."""
+PIECE_BYTES: Final = 2 << 20
+"""What goes to the JVM at once, about. It takes a fresh block of memory for what is larger than those it keeps for later."""
 _LOOK_EVERY_S: Final = 0.1
 """How soon to notice that what is left of a range is only what transactions and compaction left out of it."""
 
@@ -52,7 +54,18 @@ def read_ranges(
         for partition, rows in _Reading(consumer, extents, options, SystemClock()).records():
             if wanted is not None:
                 rows = rows.filter(pc.is_in(rows["key"], wanted))
-            yield to_columns(rows, partition, schema, options.projection)
+            yield from pieces(to_columns(rows, partition, schema, options.projection))
+
+
+def pieces(rows: pa.RecordBatch, bytes_max: int = PIECE_BYTES) -> Iterator[pa.RecordBatch]:
+    """The rows, in batches of equal length, of about `bytes_max` or less; nothing is copied."""
+    piece_count = min(-(-rows.nbytes // bytes_max), rows.num_rows)
+    if piece_count <= 1:
+        yield rows
+        return
+    length = -(-rows.num_rows // piece_count)
+    for start in range(0, rows.num_rows, length):
+        yield rows.slice(start, length)
 
 
 class _Reading:
