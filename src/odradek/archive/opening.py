@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import importlib.util
+import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from odradek.archive.place import ArchivePlace
@@ -31,6 +34,12 @@ _MARKS: Final = (
     (TableFormat.PARQUET, "_odradek/table.json"),
 )
 """Files by which a complete table of each format is recognised."""
+_DIRECTORIES: Final = frozenset(mark.partition("/")[0] for _, mark in _MARKS)
+_PACKAGES: Final = {
+    TableFormat.DELTA: "deltalake",
+    TableFormat.ICEBERG: "pyiceberg",
+    TableFormat.PARQUET: "pyarrow",
+}
 NEEDED: Final = ("topic", "partition", "offset")
 
 
@@ -89,6 +98,46 @@ def open_or_create(
     return table
 
 
+def check_place(
+    place: ArchivePlace, *, table_format: TableFormat | None = None, catalog: str | None = None
+) -> None:
+    """Of an archive that is to be made or continued there. ConfigError or ArchiveError when that could not work."""
+    actual = _format_of(place, catalog)
+    if actual is not None and table_format is not None and table_format is not actual:
+        raise ConfigError(f"the archive at {place} is in the format {actual}, not {table_format}")
+    wanted = actual or table_format or (TableFormat.DELTA if catalog is None else TableFormat.ICEBERG)
+    if importlib.util.find_spec(_PACKAGES[wanted]) is None:
+        raise _missing(wanted, f"there is no package {_PACKAGES[wanted]}")
+    if actual is None:
+        _check_unused(place)
+
+
+def _check_unused(place: ArchivePlace) -> None:
+    """What a crash left of a table that was being made is no hindrance."""
+    selector = fs.FileSelector(place.path, recursive=False, allow_not_found=True)
+    try:
+        strange = [
+            info.base_name
+            for info in place.file_system().get_file_info(selector)
+            if info.base_name not in _DIRECTORIES
+        ]
+    except NotADirectoryError:
+        raise ConfigError(f"{place} is a file: an archive is a directory") from None
+    except OSError as error:
+        raise ArchiveError(f"{place} cannot be looked at: {error}") from None
+    if strange:
+        raise ConfigError(
+            f"{place} is no archive, and holds something else ({min(strange)}): choose an empty directory, or one that is not"
+            " there"
+        )
+    if not place.is_s3:
+        above = next(path for path in (Path(place.path), *Path(place.path).parents) if path.exists())
+        if not above.is_dir() or not os.access(above, os.W_OK | os.X_OK):
+            raise ConfigError(
+                f"{place} cannot be made: {above} is no directory that this process may write to"
+            )
+
+
 def _format_of(place: ArchivePlace, catalog: str | None) -> TableFormat | None:
     if catalog is None:
         return format_at(place)
@@ -124,9 +173,13 @@ def _explaining_missing(table_format: TableFormat) -> Iterator[None]:
     try:
         yield
     except ImportError as error:
-        raise ConfigError(
-            f"an archive in the format {table_format} needs `pip install 'odradek[{table_format}]'` ({error})"
-        ) from None
+        raise _missing(table_format, str(error)) from None
+
+
+def _missing(table_format: TableFormat, reason: str) -> ConfigError:
+    return ConfigError(
+        f"an archive in the format {table_format} needs `pip install 'odradek[{table_format}]'` ({reason})"
+    )
 
 
 def _check_new(schema: pa.Schema, partition_by: Sequence[str]) -> None:

@@ -15,7 +15,7 @@ import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from odradek.archive.checks.topic_side import EARLIEST, BrokerTopics, LogExtent
 from odradek.archive.place import ArchivePlace
@@ -30,7 +30,7 @@ from odradek.spark.unpacked_pyspark import PATIENT_WITH_WORKERS, unpacked_pyspar
 
 if TYPE_CHECKING:
     from pyspark import sql
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
     from odradek.archive import opening
@@ -50,6 +50,7 @@ WAIT_S: Final = 1
 STDERR: Final = 2
 
 Tell = Callable[[str], None]
+Decode: TypeAlias = "Callable[[DataFrame], DataFrame]"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -124,7 +125,7 @@ def run_archive(terms: RunTerms, tell: Tell, should_stop: Callable[[], bool]) ->
     """
     with spark_session(terms.master) as spark, _checkpoint_directory(terms) as checkpoint:
         try:
-            query = _start(spark, terms, checkpoint)
+            query = start_archiving(spark, terms, checkpoint)
             _follow(query, tell, should_stop)
         except Exception as error:
             line = reason_in(str(error))
@@ -199,7 +200,12 @@ def _checkpoint_directory(terms: RunTerms) -> Iterator[str]:
         )
 
 
-def _start(spark: SparkSession, terms: RunTerms, checkpoint: str) -> StreamingQuery:
+def start_archiving(
+    spark: SparkSession, terms: RunTerms, checkpoint: str, decode: Decode | None = None
+) -> StreamingQuery:
+    """The query that continues the archive where it ends. `checkpoint`: an empty directory. `decode` makes other columns of the
+    records, before those to partition by are computed.
+    """
     writers = terms.writers or spark.sparkContext.defaultParallelism
     table, state = _existing(terms)
     topics = BrokerTopics(terms.bootstrap, terms.client)
@@ -226,7 +232,10 @@ def _start(spark: SparkSession, terms: RunTerms, checkpoint: str) -> StreamingQu
         reader = reader.option("minOffsetsPerTrigger", str(portion.least)).option(
             "maxTriggerDelay", f"{terms.every_ms}ms"
         )
-    rows = with_archive_columns(reader.load().select(*SOURCE_COLUMNS), terms.columns).coalesce(writers)
+    records = reader.load().select(*SOURCE_COLUMNS)
+    if decode is not None:
+        records = decode(records)
+    rows = with_archive_columns(records, terms.columns).coalesce(writers)
     writer = rows.writeStream.format("odradek-archive").options(**sink_options(terms, checkpoint))
     if terms.once:
         return writer.trigger(availableNow=True).start()

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Final
 
+from odradek.sql.archives import create_archive, drop_archive, query_archive
 from odradek.sql.catalog import (
     PSEUDO_COLUMNS,
     FormatInfo,
@@ -39,6 +40,7 @@ from odradek.sql.language.statements import (
     CreateFunction,
     CreateSource,
     CreateType,
+    DropArchive,
     DropFunction,
     DropSource,
     DropType,
@@ -51,7 +53,6 @@ from odradek.sql.language.statements import (
 from odradek.sql.planning.building import source_formats
 from odradek.sql.planning.plan import (
     SINK_PROPERTIES,
-    archive_refusal,
     checked_properties,
     count_of,
     formats_of,
@@ -90,8 +91,8 @@ def apply(catalog: SqlCatalog, statement: Statement, number: int) -> AppliedChan
             return _drop_source(catalog, statement)
         case AlterSource():
             return _alter_source(catalog, statement)
-        case CreateArchive():
-            raise archive_refusal(catalog, statement)
+        case CreateArchive() | DropArchive():
+            return _change_archive(catalog, statement, number)
         case CreateType():
             return _create_type(catalog, statement)
         case DropType():
@@ -448,6 +449,23 @@ def _create_as(catalog: SqlCatalog, statement: CreateAsSelect, number: int) -> A
         changes=tuple(changes),
         message=f"Created query with ID {query_id}",
     )
+
+
+def _change_archive(
+    catalog: SqlCatalog, statement: CreateArchive | DropArchive, number: int
+) -> AppliedChange:
+    if isinstance(statement, DropArchive):
+        return drop_archive(catalog, statement)
+    if statement.query is None or statement.name in catalog.archives:
+        return create_archive(catalog, statement, number)
+    changes: list[Change] = []
+    messages = []
+    for part in query_archive(catalog, statement):
+        applied = apply(catalog, part, number)
+        catalog = applied.catalog
+        changes += applied.changes
+        messages.append(applied.message)
+    return AppliedChange(catalog=catalog, changes=tuple(changes), message="\n".join(messages))
 
 
 def _insert_into(catalog: SqlCatalog, statement: InsertIntoSelect, number: int) -> AppliedChange:

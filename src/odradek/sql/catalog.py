@@ -7,6 +7,9 @@ from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any, Final, Literal
 
+from odradek.archive.place import ArchivePlace
+from odradek.archive.row_columns import RowColumns
+from odradek.archive.tables.port import TableFormat
 from odradek.sql.errors import SqlError, nearest
 from odradek.sql.functions import FUNCTIONS, FunctionLibrary
 from odradek.sql.functions.library import Definition
@@ -116,14 +119,37 @@ class SqlSource:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PersistentQuery:
-    """`sources`: the names that it reads; `sink`: what it writes."""
+    """`sources`: the names that it reads; `sink`: what it writes: a stream, a table, or with `fills_archive` an archive."""
 
     id: str
     sink: str
     sources: tuple[str, ...]
     text: str
     creates_sink: bool
+    fills_archive: bool = False
     state: Literal["running", "paused"] = "running"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SqlArchive:
+    """A table in files or object storage that follows the topic of `source`. `text`: the statement that made it."""
+
+    name: str
+    source: SqlSource
+    """As it is when the archive is made: rows keep their columns."""
+    place: ArchivePlace
+    query_id: str
+    text: str
+    table_format: TableFormat | None = None
+    """None: that of the table at the place, else Delta."""
+    catalog: str | None = None
+    """Of Iceberg, as `odradek archive run --catalog` has it."""
+    with_columns: bool = True
+    """Keys and values are structs with the columns of the source; else `columns` says what becomes of the bytes."""
+    columns: RowColumns = field(default_factory=RowColumns)
+    every_ms: int
+    file_bytes: int
+    skips_lost: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -146,6 +172,7 @@ class SqlCatalog:
     sources: Mapping[str, SqlSource] = field(default_factory=_nothing)
     types: Mapping[str, SqlType] = field(default_factory=_nothing)
     queries: Mapping[str, PersistentQuery] = field(default_factory=_nothing)
+    archives: Mapping[str, SqlArchive] = field(default_factory=_nothing)
     created_functions: Mapping[str, CreatedFunction] = field(default_factory=_nothing)
     functions: FunctionLibrary = FUNCTIONS
     allows_python: bool = False
@@ -164,6 +191,13 @@ class SqlCatalog:
             raise SqlError(f"{name} does not exist.", position, nearest(name, self.sources))
         return source
 
+    def archive(self, name: str, position: tuple[int, int] | None = None) -> SqlArchive:
+        """SqlError with the nearest name."""
+        archive = self.archives.get(name)
+        if archive is None:
+            raise SqlError(f"Archive {name} does not exist.", position, nearest(name, self.archives))
+        return archive
+
     def query(self, query_id: str, position: tuple[int, int] | None = None) -> PersistentQuery:
         query = self.queries.get(query_id) or self.queries.get(query_id.upper())
         if query is None:
@@ -176,7 +210,9 @@ class SqlCatalog:
 
     def writers(self, name: str) -> list[str]:
         """Ids of the queries that write to a source."""
-        return sorted(query.id for query in self.queries.values() if query.sink == name)
+        return sorted(
+            query.id for query in self.queries.values() if query.sink == name and not query.fills_archive
+        )
 
     def with_source(self, source: SqlSource) -> SqlCatalog:
         return replace(self, sources=MappingProxyType({**self.sources, source.name: source}))
@@ -189,6 +225,12 @@ class SqlCatalog:
 
     def without_query(self, query_id: str) -> SqlCatalog:
         return replace(self, queries=_without(self.queries, query_id))
+
+    def with_archive(self, archive: SqlArchive) -> SqlCatalog:
+        return replace(self, archives=MappingProxyType({**self.archives, archive.name: archive}))
+
+    def without_archive(self, name: str) -> SqlCatalog:
+        return replace(self, archives=_without(self.archives, name))
 
     def with_function(self, made: CreatedFunction) -> SqlCatalog:
         return replace(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from odradek.sql.catalog import CreatedFunction, PersistentQuery, SqlCatalog, SqlSource
+from odradek.sql.catalog import CreatedFunction, PersistentQuery, SqlArchive, SqlCatalog, SqlSource
 from odradek.sql.planning.plan import Plan
 from odradek.sql.types import SqlType
 
@@ -49,6 +49,18 @@ class QueryResumed:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ArchiveCreated:
+    archive: SqlArchive
+    query: PersistentQuery
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ArchiveDropped:
+    archive: SqlArchive
+    delete_files: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class TypeCreated:
     name: str
     type: SqlType
@@ -76,6 +88,8 @@ Change: TypeAlias = (
     | QueryStopped
     | QueryPaused
     | QueryResumed
+    | ArchiveCreated
+    | ArchiveDropped
     | TypeCreated
     | TypeDropped
     | FunctionCreated

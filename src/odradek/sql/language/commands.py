@@ -12,6 +12,7 @@ from odradek.sql.language.statements import (
     DefineVariable,
     Describe,
     DescribeAll,
+    DescribeArchive,
     DescribeFunction,
     Explain,
     PrintTopic,
@@ -50,6 +51,7 @@ class CommandReader:
             "TABLES",
             "TOPICS",
             "QUERIES",
+            "ARCHIVES",
             "FUNCTIONS",
             "TYPES",
             "PROPERTIES",
@@ -68,6 +70,11 @@ class CommandReader:
         if reader.accept("FUNCTION"):
             name = reader.name("the name of a function")
             return DescribeFunction(name=name, **self._common())
+        if reader.follows("ARCHIVE") and reader.word(1) != "EXTENDED" and len(reader.rest().split()) > 1:
+            reader.expect("ARCHIVE")
+            name = reader.name("the name of an archive")
+            extended = reader.accept("EXTENDED")
+            return DescribeArchive(name=name, extended=extended, **self._common())
         if reader.follows("CONNECTOR") and reader.word(1):
             raise SqlError("connectors of Kafka Connect are not part of this server", self._position)
         kinds: dict[str, Literal["stream", "table"]] = {"STREAMS": "stream", "TABLES": "table"}

@@ -25,6 +25,7 @@ from odradek.sql.language.statements import (
     CreateFunction,
     CreateSource,
     CreateType,
+    DropArchive,
     DropFunction,
     DropSource,
     DropType,
@@ -85,14 +86,10 @@ class DefinitionReader:
             kind = reader.type_text()
             return CreateType(name=name, type=kind, if_not_exists=if_not_exists, **self._common())
         name = reader.name(f"the name of the {word.lower()}")
+        if word == "ARCHIVE":
+            return self._archive(name, or_replace=or_replace, if_not_exists=if_not_exists)
         columns = reader.in_brackets(self._column) if reader.follows("(") else ()
         properties = self._properties()
-        if word == "ARCHIVE":
-            reader.expect("AS")
-            query = self._query()
-            return CreateArchive(
-                name=name, properties=properties, query=query, if_not_exists=if_not_exists, **self._common()
-            )
         kind_of_source: SourceKind = "stream" if word == "STREAM" else "table"
         if not reader.accept("AS"):
             return CreateSource(
@@ -116,6 +113,38 @@ class DefinitionReader:
             properties=properties,
             query=query,
             or_replace=or_replace,
+            if_not_exists=if_not_exists,
+            **self._common(),
+        )
+
+    def _archive(self, name: str, *, or_replace: bool, if_not_exists: bool) -> Statement:
+        reader = self._reader
+        if or_replace:
+            raise SqlError(
+                "an archive is not replaced",
+                self._position,
+                "Write DROP ARCHIVE, which keeps the files, and CREATE ARCHIVE: it goes on where the files end.",
+            )
+        if reader.accept("FROM"):
+            source = reader.name("the name of a stream or table")
+            properties = self._properties()
+            return CreateArchive(
+                name=name,
+                source=source,
+                properties=properties,
+                if_not_exists=if_not_exists,
+                **self._common(),
+            )
+        properties = self._properties()
+        if not reader.accept("AS"):
+            raise reader.unexpected("AS SELECT" if properties else "FROM")
+        start = reader.index
+        query = self._query()
+        return CreateArchive(
+            name=name,
+            properties=properties,
+            query=query,
+            query_text=reader.text_from(start),
             if_not_exists=if_not_exists,
             **self._common(),
         )
@@ -221,7 +250,7 @@ class DefinitionReader:
     def drop(self) -> Statement:
         reader = self._reader
         reader.expect("DROP")
-        word = reader.choose("STREAM", "TABLE", "TYPE", "FUNCTION", "CONNECTOR")
+        word = reader.choose("STREAM", "TABLE", "TYPE", "FUNCTION", "ARCHIVE", "CONNECTOR")
         if word == "CONNECTOR":
             raise SqlError(_CONNECTORS, self._position)
         if_exists = reader.accept("IF", "EXISTS")
@@ -230,6 +259,9 @@ class DefinitionReader:
             return DropType(name=name, if_exists=if_exists, **self._common())
         if word == "FUNCTION":
             return DropFunction(name=name, if_exists=if_exists, **self._common())
+        if word == "ARCHIVE":
+            delete_files = reader.accept("DELETE", "FILES")
+            return DropArchive(name=name, if_exists=if_exists, delete_files=delete_files, **self._common())
         delete_topic = reader.accept("DELETE", "TOPIC")
         return DropSource(
             kind="stream" if word == "STREAM" else "table",

@@ -155,12 +155,25 @@ class DropFunction(Statement):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CreateArchive(Statement):
-    """CREATE ARCHIVE name WITH (…) AS SELECT …."""
+    """CREATE ARCHIVE [IF NOT EXISTS] name FROM source WITH (…), or name WITH (…) AS SELECT …: `source` or `query` is set.
+    `query_text`: the SELECT as it is written.
+    """
 
     name: str
     properties: Properties
-    query: Query
+    source: str | None = None
+    query: Query | None = None
+    query_text: str = ""
     if_not_exists: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DropArchive(Statement):
+    """DROP ARCHIVE [IF EXISTS] name [DELETE FILES]."""
+
+    name: str
+    if_exists: bool = False
+    delete_files: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -175,6 +188,14 @@ class QueryControl(Statement):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Describe(Statement):
     """DESCRIBE name [EXTENDED]."""
+
+    name: str
+    extended: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DescribeArchive(Statement):
+    """DESCRIBE ARCHIVE name [EXTENDED]."""
 
     name: str
     extended: bool = False
@@ -203,13 +224,14 @@ class Explain(Statement):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Show(Statement):
-    """SHOW | LIST: streams, tables, topics, queries, functions, types, properties, variables, connectors."""
+    """SHOW | LIST: streams, tables, topics, queries, archives, functions, types, properties, variables, connectors."""
 
     what: Literal[
         "streams",
         "tables",
         "topics",
         "queries",
+        "archives",
         "functions",
         "types",
         "properties",

@@ -10,14 +10,14 @@ from odradek.sql.analysis.casts import converted
 from odradek.sql.catalog import FormatInfo, SqlCatalog, SqlColumn, SqlSource, TimestampColumn, WindowInfo
 from odradek.sql.errors import SqlError, nearest
 from odradek.sql.formats import FORMAT_NAMES, RecordFormat, record_format
-from odradek.sql.language.queries import NamedRelation, Query, SelectStar
+from odradek.sql.language.queries import Query
 from odradek.sql.language.statements import (
-    CreateArchive,
     CreateAsSelect,
     InsertIntoSelect,
     Properties,
     PropertyValue,
     SelectStatement,
+    SourceKind,
     Statement,
 )
 from odradek.sql.planning.building import Built, build, reads_with_state
@@ -148,24 +148,13 @@ def plan(catalog: SqlCatalog, statement: Statement, planned: PlannedSteps | None
             return _insert(catalog, statement, planned)
         case SelectStatement(query=query):
             return select_plan(catalog, query, planned)
-        case CreateArchive():
-            raise archive_refusal(catalog, statement)
     raise SqlError("this statement has no query", statement.position)
 
 
-def archive_refusal(catalog: SqlCatalog, statement: CreateArchive) -> SqlError:
-    """Of CREATE ARCHIVE, with what to do in its place."""
-    problem = f"CREATE ARCHIVE {statement.name}: this server writes no archives"
-    return SqlError(problem, statement.position, _archive_command(catalog, statement.query))
-
-
-def _archive_command(catalog: SqlCatalog, query: Query) -> str:
-    relation = query.relation
-    is_whole = len(query.select) == 1 and isinstance(query.select[0], SelectStar) and query.where is None
-    if not isinstance(relation, NamedRelation) or not is_whole or query.group_by or query.partition_by:
-        return "Write CREATE STREAM … AS SELECT, and then `odradek archive run PATH --topic` with its topic."
-    topic = catalog.source(relation.name, relation.position).topic
-    return f"Run `odradek archive run PATH --topic {topic}` beside it."
+def made_kind(catalog: SqlCatalog, query: Query, name: str) -> SourceKind:
+    """What a persistent query makes. `name`: of what it makes."""
+    planned = QueryPlanner(catalog, query, PlannedSteps(), needs_key=True, sink=name).plan()
+    return "table" if planned.is_table else "stream"
 
 
 def select_plan(catalog: SqlCatalog, query: Query, steps: PlannedSteps | None = None) -> Plan:

@@ -28,11 +28,16 @@ class PlannedText:
     allows_python: bool = False
     registry: SchemaRegistryTerms | None = None
 
-    def plan(self, spark: Any) -> Plan:
-        """The session has the functions of the catalog then: two queries may mean two functions of one name."""
+    def catalog(self) -> Catalog:
+        """Before the statement."""
         catalog = Catalog(allows_python=self.allows_python, registry=self.registry)
         for number, text in self.before:
             catalog = apply(catalog, parse_one(text), number).catalog
+        return catalog
+
+    def plan(self, spark: Any) -> Plan:
+        """The session has the functions of the catalog then: two queries may mean two functions of one name."""
+        catalog = self.catalog()
         registering.register(spark, catalog.registered_functions)
         return plan(catalog, parse_one(self.statement))
 

@@ -39,6 +39,14 @@ class StartQuery:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class StartArchive:
+    """A persistent query that fills an archive. `start(spark, checkpoint)` begins where the archive ends. The checkpoint is empty."""
+
+    query_id: str
+    start: Callable[[Any, str], Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class StartPush:
     """A query whose rows go to a client. `build(app, give)` adds its operators, and ends them with `give(row)`."""
 
@@ -53,9 +61,10 @@ class StartPush:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StopQuery:
-    """Of either kind. There is no answer."""
+    """Of any kind. With `answers`, QueryEnded says when it has stopped."""
 
     query_id: str
+    answers: bool = False
 
 
 # ---- from the engine to the server

@@ -18,6 +18,7 @@ from odradek.sql.queries.channel import (
     QueryRows,
     QueryRunning,
     QuerySlept,
+    StartArchive,
     StartPush,
     StartQuery,
     StopQuery,
@@ -43,7 +44,7 @@ class EngineFailed(OdradekError):
 class SupervisedQuery:
     """A persistent query that shall run, and how it fares."""
 
-    order: StartQuery
+    order: StartQuery | StartArchive
     state: str = "STARTING"
     """STARTING, RUNNING, SLEEPING, PAUSED, ERROR (it is started again after a pause) or TERMINATED."""
     problem: str | None = None
@@ -102,6 +103,8 @@ class SqlEngine:
         self._sleep = sleep or SleepTerms()
         self.wanted: Final[dict[str, SupervisedQuery]] = {}
         self._pushes: dict[str, PushedRows] = {}
+        self._stopping: dict[str, asyncio.Future[None]] = {}
+        """Queries whose end is waited for."""
         self._changed = changed
         self._process: asyncio.subprocess.Process | None = None
         self._writer: asyncio.StreamWriter | None = None
@@ -118,7 +121,7 @@ class SqlEngine:
 
     # ---- persistent queries
 
-    def run(self, order: StartQuery) -> None:
+    def run(self, order: StartQuery | StartArchive) -> None:
         """Keep a query running until `terminate` or `pause`."""
         self.wanted[order.query_id] = SupervisedQuery(order)
         self._send_soon(order)
@@ -162,6 +165,14 @@ class SqlEngine:
             query.retry = None
         if self._writer is not None:
             self._writer.write(framed(StopQuery(query_id=query_id)))
+
+    async def stopped(self, query_id: str) -> None:
+        """Until a query that was terminated writes nothing any more."""
+        if self._writer is None:
+            return
+        ended = self._stopping.setdefault(query_id, asyncio.get_running_loop().create_future())
+        self._writer.write(framed(StopQuery(query_id=query_id, answers=True)))
+        await ended
 
     # ---- push queries
 
@@ -212,24 +223,24 @@ class SqlEngine:
         if self._reading is not None:
             await self._reading
 
-    def _send_soon(self, order: StartQuery) -> None:
+    def _send_soon(self, order: StartQuery | StartArchive) -> None:
         task = asyncio.get_running_loop().create_task(self._try_send(order))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    async def _try_send(self, order: StartQuery) -> None:
+    async def _try_send(self, order: StartQuery | StartArchive) -> None:
         try:
             await self._send(order)
         except (OSError, EngineFailed) as error:
             self._failed(order.query_id, str(error))
 
-    async def _send(self, order: StartQuery | StartPush) -> None:
+    async def _send(self, order: StartQuery | StartArchive | StartPush) -> None:
         async with self._starting:
             if self._writer is None:
                 await self._launch()
         if self._writer is None or self._is_closing:
             raise EngineFailed("the engine ended while the query was started")
-        if isinstance(order, StartQuery):
+        if not isinstance(order, StartPush):
             query = self.wanted.get(order.query_id)
             if query is None or query.order is not order or query.state == "PAUSED":
                 return  # it was stopped meanwhile
@@ -265,6 +276,8 @@ class SqlEngine:
             self._writer.close()
             self._writer = None
         code = await process.wait()
+        for query_id in list(self._stopping):
+            self._has_stopped(query_id)
         if self._is_closing:
             return
         _log.warning("sql_engine_ended", exit_code=code)
@@ -293,10 +306,21 @@ class SqlEngine:
                 if rows is not None and not rows.give(message.rows):
                     self.close_push(query_id, "the client reads too slowly: the query is ended")
             case QueryEnded():
+                if self._has_stopped(query_id):
+                    return
                 if query_id in self._pushes:
                     self.close_push(query_id, message.problem)
                 elif query_id in self.wanted and self.wanted[query_id].state != "PAUSED":
                     self._failed(query_id, message.problem or "the query ended by itself")
+
+    def _has_stopped(self, query_id: str) -> bool:
+        """False when no one waits for that."""
+        ended = self._stopping.pop(query_id, None)
+        if ended is None:
+            return False
+        if not ended.done():
+            ended.set_result(None)
+        return True
 
     def _failed(self, query_id: str, problem: str) -> None:
         """Start it again after a pause: twice as long each time, up to a minute."""

@@ -25,6 +25,7 @@ from odradek.sql.queries.channel import (
     QueryRows,
     QueryRunning,
     QuerySlept,
+    StartArchive,
     StartPush,
     StartQuery,
     StopQuery,
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
     from odradek.runtime.ports import Clock
     from odradek.spark import shared_planners
     from odradek.sql.functions import registering
+    from odradek.sql.queries.archive_run import ArchiveRun
     from odradek.streams import app as streams_app
     from odradek.streams import session as streams_session
     from odradek.streams.running import Run
@@ -87,12 +89,13 @@ _DRIVER_PYTHON: Final = "PYSPARK_DRIVER_PYTHON"
 @dataclass(slots=True)
 class _Running:
     query_id: str
-    run: Run
+    run: Run | ArchiveRun
     checkpoint: Path | None = None
-    """To be removed with the query: of a push query."""
+    """To be removed with the query: of a push query, and of an archive, which says itself how far it is."""
 
     @property
-    def is_persistent(self) -> bool:
+    def may_sleep(self) -> bool:
+        """Not one that fills an archive: it waits for its files to become large, though there is something to read."""
         return self.checkpoint is None
 
     @property
@@ -122,7 +125,7 @@ class EngineCore:
     _lock: threading.Lock = field(default_factory=threading.Lock)
     _spark: Any = None
 
-    def start(self, order: StartQuery | StartPush) -> None:
+    def start(self, order: StartQuery | StartArchive | StartPush) -> None:
         """Answers QueryRunning or QueryEnded."""
         query_id = order.query_id
         checkpoint: Path | None = None
@@ -132,9 +135,13 @@ class EngineCore:
         try:
             if self._spark is None:
                 self._spark = self._new_session()
+            run: Run | ArchiveRun
             if isinstance(order, StartPush):
                 checkpoint = self.scratch.directory("push")
                 run = self._start_push(order, checkpoint)
+            elif isinstance(order, StartArchive):
+                checkpoint = self.scratch.directory("archive")
+                run = order.start(self._spark, str(checkpoint))
             else:
                 run = self._start_persistent(order)
             with self._lock:
@@ -204,12 +211,14 @@ class EngineCore:
         """Of a push query: it has all its rows. The query itself ends when the server says so."""
         self.channel.send(QueryEnded(query_id=query_id))
 
-    def stop(self, query_id: str) -> None:
+    def stop(self, query_id: str, *, answers: bool = False) -> None:
         """Idempotent."""
         with self._lock:
             running = self._running.pop(query_id, None)
         if running is not None:
             self._stop(running)
+        if answers:
+            self.channel.send(QueryEnded(query_id=query_id))
 
     def _stop(self, running: _Running) -> None:
         try:
@@ -237,7 +246,7 @@ class EngineCore:
     def due_to_sleep(self, now: float) -> list[tuple[str, Offsets]]:
         """Look how far queries are: which may sleep."""
         with self._lock:
-            persistent = [running for running in self._running.values() if running.is_persistent]
+            persistent = [running for running in self._running.values() if running.may_sleep]
         self.idle.keep([running.query_id for running in persistent])
         if len(persistent) <= self.idle.terms.awake_count_max:
             return []
@@ -298,10 +307,10 @@ def main(descriptor: int) -> None:
         match message:
             case SleepTerms():
                 core.idle = IdleQueries(message)
-            case StartQuery() | StartPush():
+            case StartQuery() | StartArchive() | StartPush():
                 core.pool.submit(core.start, message)
             case StopQuery():
-                core.pool.submit(core.stop, message.query_id)
+                core.pool.submit(core.stop, message.query_id, answers=message.answers)
     ended.set()
     core.scratch.close()
     os._exit(0)  # queries end where they are: they go on from their checkpoints

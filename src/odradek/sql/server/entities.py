@@ -38,7 +38,7 @@ def listed_source(source: Source) -> Entity:
 
 
 def listed_query(catalog: Catalog, query: PersistentQuery, state: str) -> Entity:
-    sink = catalog.sources.get(query.sink)
+    sink = None if query.fills_archive else catalog.sources.get(query.sink)
     return {
         "queryString": query.text if query.text.endswith(";") else query.text + ";",
         "sinks": [query.sink],

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from importlib import metadata
@@ -25,8 +26,9 @@ from odradek.sql.language.queries import NamedRelation, Query, with_members
 from odradek.sql.language.statements import PrintTopic, SelectStatement
 from odradek.sql.planning import select_plan
 from odradek.sql.queries.answer import AnswerColumn, QueryAnswer
+from odradek.sql.queries.archive_run import ArchiveBuild
 from odradek.sql.queries.builds import PersistentBuild, PlannedText, PushBuild
-from odradek.sql.queries.channel import StartPush, StartQuery
+from odradek.sql.queries.channel import StartArchive, StartPush, StartQuery
 from odradek.sql.queries.engine import PushedRows, SqlEngine
 from odradek.sql.queries.expressions import NeedsSpark
 from odradek.sql.queries.scan import LIMIT_REACHED, TopicReading, printed, scanned
@@ -50,6 +52,8 @@ from odradek.telemetry import events
 _log = events.get("sql")
 _IDLE_S: Final = 10.0
 _MEMBERS_MAX: Final = 10_000
+_NOT_IN_A_SINK: Final = re.compile(r"[^A-Za-z0-9._-]")
+_SINK_CHARS_MAX: Final = 100
 RESET: Final = "auto.offset.reset"
 
 
@@ -115,6 +119,10 @@ class SqlServer:
         return self.state.catalog
 
     @property
+    def broker_settings(self) -> tuple[str, Mapping[str, str]]:
+        return self.terms.servers, self.terms.settings
+
+    @property
     def shown_properties(self) -> dict[str, str]:
         return {
             "ksql.service.id": self.terms.service_id,
@@ -167,6 +175,8 @@ class SqlServer:
                     if change.replaces is not None:
                         self.engine.terminate(change.replaces)
                     self._run(change.query.id, self._text(before, command.statement), command)
+                case changes.ArchiveCreated():
+                    self._archive(change.query.id, self._text(before, command.statement))
                 case changes.QueryStopped():
                     self.engine.terminate(change.query.id)
                 case changes.QueryPaused():
@@ -197,6 +207,12 @@ class SqlServer:
                 starting=starting_options(command.starting),
             )
         )
+
+    def _archive(self, query_id: str, text: PlannedText) -> None:
+        sink_id = _NOT_IN_A_SINK.sub("_", f"sql.{self.terms.service_id}.{query_id}")[:_SINK_CHARS_MAX]
+        servers, client = self.broker_settings
+        build = ArchiveBuild(text=text, servers=servers, client=client, sink_id=sink_id)
+        self.engine.run(StartArchive(query_id=query_id, start=build))
 
     def _soon(self, work: Any) -> None:
         task = asyncio.get_running_loop().create_task(work)

@@ -8,12 +8,14 @@ from typing import Any
 from odradek.model.errors import OdradekError
 from odradek.sql.applying import apply
 from odradek.sql.catalog import Catalog
-from odradek.sql.changes import AppliedChange, QueryStarted
+from odradek.sql.changes import AppliedChange, ArchiveCreated, QueryStarted
 from odradek.sql.language.parsing import parse_one
 from odradek.sql.language.statements import (
+    CreateArchive,
     CreateAsSelect,
     CreateFunction,
     CreateSource,
+    DropArchive,
     DropFunction,
     DropSource,
     InsertIntoSelect,
@@ -45,7 +47,12 @@ class ServiceState:
         self.catalog = applied.catalog
         self.history.append((offset, command.statement))
         query_id = next(
-            (change.query.id for change in applied.changes if isinstance(change, QueryStarted)), None
+            (
+                change.query.id
+                for change in applied.changes
+                if isinstance(change, QueryStarted | ArchiveCreated)
+            ),
+            None,
         )
         self.statuses[command.command_id] = {
             "status": "SUCCESS",
@@ -64,6 +71,10 @@ def command_id(statement: Statement) -> str:
             return f"{statement.kind}/`{statement.name}`/drop"
         case InsertIntoSelect():
             return f"stream/`{statement.target}`/create"
+        case CreateArchive():
+            return f"archive/`{statement.name}`/create"
+        case DropArchive():
+            return f"archive/`{statement.name}`/drop"
         case CreateFunction():
             return f"function/`{statement.name}`/create"
         case DropFunction():

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
+from textwrap import indent
 from typing import Any, Final, Protocol
 
 from odradek.client.producer.aio import AsyncProducer
 from odradek.sql import changes
 from odradek.sql.applying import apply
-from odradek.sql.catalog import Source
+from odradek.sql.archives import query_archive
+from odradek.sql.catalog import Catalog, Source
 from odradek.sql.errors import SqlError, nearest
 from odradek.sql.language import statements as language
 from odradek.sql.language.parsing import parse_one
 from odradek.sql.language.statements import Statement
-from odradek.sql.planning import explained_plan, plan
+from odradek.sql.planning import explain, explained_plan, plan
 from odradek.sql.queries.engine import SqlEngine
 from odradek.sql.queries.expressions import constant
 from odradek.sql.queries.row_codec import UnreadableRecord, of_json
@@ -21,6 +23,7 @@ from odradek.sql.queries.schema_rows import learn_all
 from odradek.sql.queries.source_rows import codec_of
 from odradek.sql.queries.tables import TableViews
 from odradek.sql.server import entities
+from odradek.sql.server.archives import ArchiveGround, Archives, described_archive
 from odradek.sql.server.assertions import AssertionGround, Assertions
 from odradek.sql.server.command_topic import CommandTopic
 from odradek.sql.server.commands import SqlCommand
@@ -34,7 +37,7 @@ _SHOWN_STATES: Final = {"STARTING": "RUNNING", "SLEEPING": "RUNNING"}
 """ksqlDB's clients know neither."""
 
 
-class StatementGround(AssertionGround, Protocol):
+class StatementGround(AssertionGround, ArchiveGround, Protocol):
     """What statements need of the server."""
 
     @property
@@ -67,10 +70,12 @@ class Statements:
     def __init__(self, server: StatementGround) -> None:
         self._server = server
         assertions = Assertions(server)
+        self._archives = Archives(server)
         self._handlers: Final[dict[type[Statement], Callable[[Any], Awaitable[Entity | None]]]] = {
             language.InsertValues: self._insert_values,
             language.Describe: self._describe,
             language.DescribeAll: self._describe_all,
+            language.DescribeArchive: self._describe_archive,
             language.DescribeFunction: self._describe_function,
             language.Explain: self._explain,
             language.AssertTopic: assertions.topic,
@@ -97,6 +102,8 @@ class Statements:
                 | language.UndefineVariable()
             ):
                 return None  # of the session, which the client keeps
+            case language.CreateArchive(query=query) if query is not None:
+                return await self._archive_query(statement, properties)
         handler = self._handlers.get(type(statement))
         if handler is not None:
             return await handler(statement)
@@ -109,6 +116,18 @@ class Statements:
         )
 
     # ---- commands
+
+    async def _archive_query(self, statement: language.CreateArchive, properties: Given) -> Entity:
+        """The two statements that it stands for, one after the other. Both are checked before the first counts."""
+        catalog = self._server.catalog
+        first = apply(catalog, statement, 0)
+        if not first.changes:
+            return await self._distribute(statement, properties)
+        await self._archives.check(statement, first)
+        stream, archive = query_archive(catalog, statement)
+        await self._distribute(stream, properties)
+        made = await self._distribute(archive, properties)
+        return {**made, "statementText": statement.text + ";"}
 
     async def _distribute(self, statement: Statement, properties: Given) -> Entity:
         """Check it, make its topics, and write it to the command topic."""
@@ -126,6 +145,7 @@ class Statements:
         ]
         for source in declared:
             await server.topics.check_declared(source)
+        await self._archives.check(statement, first)
         complete = await server.schemas.with_ids(statement, first)  # a refused schema leaves no topic behind
         for change in first.changes:
             match change:
@@ -154,6 +174,7 @@ class Statements:
                 await server.views.forget(change.source.topic)
                 await server.topics.delete(change.source.topic)
                 await server.schemas.forget(change.source)
+        await self._archives.delete_files(first)
         status = server.state.statuses.get(identity) or {"status": "SUCCESS", "message": first.message}
         return entities.status_entity(
             statement.text + ";", identity, status, -1 if offset is None else offset
@@ -253,6 +274,8 @@ class Statements:
                     for _, query in sorted(catalog.queries.items())
                 ]
                 return entity("queries", text, queries=queries)
+            case "archives":
+                return self._archives.shown(text, self._state)
             case "topics":
                 topics = [
                     {"name": name, "replicaInfo": replicas}
@@ -303,7 +326,20 @@ class Statements:
         wanted = self._server.engine.wanted.get(query_id)
         return "RUNNING" if wanted is None else _SHOWN_STATES.get(wanted.state, wanted.state)
 
+    async def _describe_archive(self, statement: language.DescribeArchive) -> Entity:
+        return await self._archives.described(statement, self._state)
+
     async def _describe(self, statement: language.Describe) -> Entity:
+        catalog = self._server.catalog
+        if statement.name not in catalog.sources and statement.name in catalog.archives:
+            return await self._describe_archive(
+                language.DescribeArchive(
+                    name=statement.name,
+                    extended=statement.extended,
+                    text=statement.text,
+                    position=statement.position,
+                )
+            )
         source = self._server.catalog.source(statement.name, statement.position)
         described = await self._source_json(source, extended=statement.extended)
         return entity(
@@ -339,14 +375,19 @@ class Statements:
         if statement.query_id is not None:
             query = catalog.query(statement.query_id, statement.position)
             wanted = self._server.engine.wanted.get(query.id)
+            problem = None if wanted is None else wanted.problem
+            if query.fills_archive:
+                return self._archives.explained(query, self._state(query.id), problem, statement)
             planned = plan(catalog, parse_one(query.text))
             described = entities.described_plan(
                 planned,
                 query.id,
                 query.text,
                 self._state(query.id),
-                None if wanted is None else wanted.problem,
+                problem,
             )
+        elif isinstance(statement.statement, language.CreateArchive):
+            described = _explained_archive(catalog, statement.statement)
         else:
             assert statement.statement is not None
             planned = explained_plan(catalog, statement.statement)
@@ -354,11 +395,26 @@ class Statements:
         return entity("queryDescription", statement.text + ";", queryDescription=described)
 
 
+def _explained_archive(catalog: Catalog, statement: language.CreateArchive) -> Entity:
+    """Of an archive of a query: the query's plan below the archive's."""
+    applied = apply(catalog, statement, 0)
+    created = next((change for change in applied.changes if isinstance(change, changes.ArchiveCreated)), None)
+    if created is None:
+        raise SqlError(applied.message, statement.position)
+    described = described_archive(created.archive, "", None, None)
+    for change in applied.changes:
+        if isinstance(change, changes.QueryStarted):
+            described["executionPlan"] += "\n" + indent(explain(change.plan), "      ")
+            described["sources"] = [source.name for source in change.plan.sources]
+    return {**described, "statementText": statement.text}
+
+
 _COMMANDS: Final = (
     language.CreateSource,
     language.CreateAsSelect,
     language.CreateArchive,
     language.InsertIntoSelect,
+    language.DropArchive,
     language.DropSource,
     language.AlterSource,
     language.CreateType,

@@ -222,6 +222,29 @@ def _query(entity: Entity) -> Iterable[str | TextTable]:
         yield query["executionPlan"]
 
 
+def _archive(entity: Entity) -> Iterable[str | TextTable]:
+    archive = entity["archiveDescription"]
+    yield f"Name                 : {archive['name']}"
+    yield f"Of                   : {archive['source']} (topic: {archive['topic']})"
+    yield f"Path                 : {archive['path']} ({archive['format']})"
+    yield f"Query                : {archive['queryId']} ({archive['state']})"
+    if archive.get("problem"):
+        yield f"Problem              : {archive['problem']}"
+    yield f"Value                : {archive['value']}"
+    if archive["partitionBy"]:
+        yield f"Partitioned by       : {', '.join(archive['partitionBy'])}"
+    if archive["extended"]:
+        yield f"Holds                : {archive['rows']:,} rows, {archive['files']:,} files, {archive['bytes']:,} bytes"
+        yield f"Statement            : {archive['statement']}"
+    yield _fields(archive["fields"], "key")
+    if archive["extended"]:
+        rows = tuple(
+            tuple(_text(partition[name]) for name in ("partition", "position", "end", "behind"))
+            for partition in archive["partitions"]
+        )
+        yield TextTable(("Partition", "Archived to", "End of topic", "Behind"), rows)
+
+
 def _function(entity: Entity) -> Iterable[str | TextTable]:
     yield f"Name        : {entity['name']}"
     yield f"Type        : {entity.get('type', '')}"
@@ -276,6 +299,18 @@ _RENDERERS: Final[dict[str, Callable[[Entity], Iterable[str | TextTable]]]] = {
             "Query": _of("queryString"),
         },
     ),
+    "archives": _table(
+        "archives",
+        {
+            "Archive": _of("name"),
+            "Of": _of("source"),
+            "Format": _of("format"),
+            "Path": _of("path"),
+            "Query ID": _of("queryId"),
+            "Status": _of("state"),
+        },
+    ),
+    "archiveDescription": _archive,
     "kafka_topics": _table(
         "topics",
         {

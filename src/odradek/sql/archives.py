@@ -1,0 +1,297 @@
+"""CREATE ARCHIVE and DROP ARCHIVE: what they change, and what is refused.
+
+An archive follows one topic, the one of a stream or table, so that each of its rows has an offset that can be counted. An
+archive of a query is two statements: CREATE STREAM or TABLE … AS SELECT, and CREATE ARCHIVE … FROM what that makes.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from typing import Final
+
+from odradek.archive.options import DEFAULT_FILE_BYTES, byte_count
+from odradek.archive.place import ArchivePlace, archive_place
+from odradek.archive.row_columns import RowColumns, ValueFormat, row_columns
+from odradek.archive.tables.port import TableFormat
+from odradek.model.errors import ConfigError
+from odradek.sql.catalog import PersistentQuery, SqlArchive, SqlCatalog, SqlSource
+from odradek.sql.changes import AppliedChange, ArchiveCreated, ArchiveDropped, Change, QueryStopped, unchanged
+from odradek.sql.errors import SqlError, nearest
+from odradek.sql.language.dialect import tokens_of
+from odradek.sql.language.reading import StatementReader
+from odradek.sql.language.statements import (
+    CreateArchive,
+    CreateAsSelect,
+    DropArchive,
+    Properties,
+    PropertyValue,
+)
+from odradek.sql.planning.plan import SINK_PROPERTIES, made_kind
+
+ARCHIVE_PROPERTIES: Final = (
+    "PATH",
+    "FORMAT",
+    "ENDPOINT",
+    "REGION",
+    "CATALOG",
+    "VALUE",
+    "PARTITION_BY",
+    "EVERY",
+    "FILE_BYTES",
+    "SKIP_LOST",
+)
+STREAM_PROPERTIES: Final = tuple(name for name in SINK_PROPERTIES if name not in ARCHIVE_PROPERTIES)
+"""Of CREATE ARCHIVE … AS SELECT: what the query's topic is like."""
+_COLUMNS: Final = "COLUMNS"
+_VALUES: Final = (_COLUMNS, "RAW", "STRING")
+_EVERY_MS: Final = 600_000
+
+
+def create_archive(catalog: SqlCatalog, statement: CreateArchive, number: int) -> AppliedChange:
+    """Of a stream or table. `number`: of the command; the query's id ends with it."""
+    if statement.name in catalog.archives:
+        if statement.if_not_exists:
+            return unchanged(catalog, f"Cannot add archive `{statement.name}`: it already exists.")
+        raise SqlError(
+            f"Cannot add archive '{statement.name}': an archive with the same name already exists",
+            statement.position,
+            "DROP ARCHIVE keeps the files, unless you write DELETE FILES.",
+        )
+    assert statement.source is not None
+    source = catalog.source(statement.source, statement.position)
+    query_id = f"ARCHIVE_{statement.name}_{number}"
+    archive = _archive(statement, source, query_id)
+    for other in catalog.archives.values():
+        if (other.place, other.catalog) == (archive.place, archive.catalog):
+            raise SqlError(
+                f"{archive.place} is the place of archive {other.name}",
+                statement.position,
+                "Choose another PATH.",
+            )
+    query = PersistentQuery(
+        id=query_id,
+        sink=archive.name,
+        sources=(source.name,),
+        text=statement.text,
+        creates_sink=True,
+        fills_archive=True,
+    )
+    return AppliedChange(
+        catalog=catalog.with_archive(archive).with_query(query),
+        changes=(ArchiveCreated(archive=archive, query=query),),
+        message=f"Created query with ID {query_id}",
+    )
+
+
+def drop_archive(catalog: SqlCatalog, statement: DropArchive) -> AppliedChange:
+    if statement.if_exists and statement.name not in catalog.archives:
+        return unchanged(catalog, f"Archive `{statement.name}` does not exist.")
+    archive = catalog.archive(statement.name, statement.position)
+    if statement.delete_files and archive.catalog is not None:
+        raise SqlError(
+            f"the files of {archive.name} are those of a table in the catalog {archive.catalog}",
+            statement.position,
+            "Write DROP ARCHIVE, and drop the table with the catalog's own tools.",
+        )
+    changes: list[Change] = []
+    query = catalog.queries.get(archive.query_id)
+    if query is not None:
+        changes.append(QueryStopped(query=query))
+        catalog = catalog.without_query(query.id)
+    changes.append(ArchiveDropped(archive=archive, delete_files=statement.delete_files))
+    fate = "were deleted" if statement.delete_files else "stay"
+    return AppliedChange(
+        catalog=catalog.without_archive(archive.name),
+        changes=tuple(changes),
+        message=f"Archive `{archive.name}` was dropped. Its files at {archive.place} {fate}.",
+    )
+
+
+def query_archive(catalog: SqlCatalog, statement: CreateArchive) -> tuple[CreateAsSelect, CreateArchive]:
+    """CREATE ARCHIVE … AS SELECT as the two statements that it stands for. Their texts say all that they mean.
+
+    SqlError for a query that cannot be planned.
+    """
+    query = statement.query
+    assert query is not None
+    known_source = catalog.sources.get(statement.name)
+    if known_source is not None and not statement.if_not_exists:
+        raise SqlError(
+            f"CREATE ARCHIVE … AS SELECT makes {statement.name}, and there is a {known_source.kind} of this name",
+            statement.position,
+            f"Write CREATE ARCHIVE … FROM {statement.name}, or choose another name.",
+        )
+    known = (*ARCHIVE_PROPERTIES, *STREAM_PROPERTIES)
+    given = checked(statement, known)
+    of_stream = tuple((name, value) for name, value in given.items() if name in STREAM_PROPERTIES)
+    of_archive = tuple((name, value) for name, value in given.items() if name in ARCHIVE_PROPERTIES)
+    kind = made_kind(catalog, query, statement.name)
+    condition = "IF NOT EXISTS " if statement.if_not_exists else ""
+    name = _quoted(statement.name)
+    stream = CreateAsSelect(
+        kind=kind,
+        name=statement.name,
+        properties=of_stream,
+        query=query,
+        if_not_exists=statement.if_not_exists,
+        text=f"CREATE {kind.upper()} {condition}{name}{_with(of_stream)} AS {statement.query_text}",
+        position=statement.position,
+    )
+    archive = CreateArchive(
+        name=statement.name,
+        source=statement.name,
+        properties=of_archive,
+        if_not_exists=statement.if_not_exists,
+        text=f"CREATE ARCHIVE {condition}{name} FROM {name}{_with(of_archive)}",
+        position=statement.position,
+    )
+    return stream, archive
+
+
+def checked(statement: CreateArchive, known: tuple[str, ...]) -> dict[str, PropertyValue]:
+    """SqlError for a property that does not exist."""
+    for name, _ in statement.properties:
+        if name not in known:
+            hint = nearest(name, known)
+            if name in STREAM_PROPERTIES:
+                hint = "It is for CREATE ARCHIVE … AS SELECT, which makes a topic."
+            raise SqlError(
+                f"Invalid config variable(s) in the WITH clause: {name}",
+                statement.position,
+                hint or f"There are {', '.join(known)}.",
+            )
+    return dict(statement.properties)
+
+
+def _archive(statement: CreateArchive, source: SqlSource, query_id: str) -> SqlArchive:
+    given = checked(statement, ARCHIVE_PROPERTIES)
+    try:
+        value = _value(given)
+        catalog = _text(given, "CATALOG")
+        table_format = _table_format(given)
+        if catalog is not None and table_format not in (None, TableFormat.ICEBERG):
+            raise ConfigError(f"CATALOG is of use with FORMAT='iceberg', not with {table_format}")
+        archive = SqlArchive(
+            name=statement.name,
+            source=source,
+            place=_place(given),
+            query_id=query_id,
+            text=statement.text,
+            table_format=table_format,
+            catalog=catalog,
+            with_columns=value == _COLUMNS,
+            columns=_columns(value, given),
+            every_ms=_every_ms(given),
+            file_bytes=byte_count(str(given.get("FILE_BYTES", DEFAULT_FILE_BYTES)), "FILE_BYTES"),
+            skips_lost=_flag(given, "SKIP_LOST"),
+        )
+    except SqlError as error:
+        raise error.at(statement.position) from None
+    except ConfigError as error:
+        raise SqlError(str(error), statement.position) from None
+    if archive.with_columns:
+        _check_names(source, statement)
+    return archive
+
+
+def _place(given: Mapping[str, PropertyValue]) -> ArchivePlace:
+    path = _text(given, "PATH")
+    if path is None:
+        raise SqlError("CREATE ARCHIVE needs a PATH", hint="Write WITH (PATH='/data/lake/orders').")
+    if not path.startswith("/") and "://" not in path:
+        raise SqlError(
+            f"PATH is absolute, not {path!r}",
+            hint="Write PATH='/data/lake/orders', or PATH='s3://bucket/orders'.",
+        )
+    return archive_place(path, endpoint=_text(given, "ENDPOINT"), region=_text(given, "REGION"))
+
+
+def _table_format(given: Mapping[str, PropertyValue]) -> TableFormat | None:
+    name = _text(given, "FORMAT")
+    if name is None:
+        return None
+    try:
+        return TableFormat(name.strip().lower())
+    except ValueError:
+        raise SqlError(
+            f"the FORMAT of an archive is one of {', '.join(TableFormat)}, not {name!r}",
+            hint="The format of the topic that a query makes is VALUE_FORMAT."
+            if name.upper() in ("JSON", "AVRO", "PROTOBUF", "JSON_SR", "DELIMITED", "KAFKA")
+            else nearest(name, TableFormat),
+        ) from None
+
+
+def _value(given: Mapping[str, PropertyValue]) -> str:
+    value = str(given.get("VALUE", _COLUMNS)).upper()
+    if value not in _VALUES:
+        raise SqlError(f"VALUE is one of {', '.join(_VALUES)}, not {given['VALUE']!r}")
+    return value
+
+
+def _columns(value: str, given: Mapping[str, PropertyValue]) -> RowColumns:
+    return row_columns(
+        value=ValueFormat.STRING if value == "STRING" else ValueFormat.RAW,
+        value_schema=None,
+        key_as_string=value == "STRING",
+        partition_by=[
+            part.strip() for part in (_text(given, "PARTITION_BY") or "").split(";") if part.strip()
+        ],
+    )
+
+
+def _every_ms(given: Mapping[str, PropertyValue]) -> int:
+    written = _text(given, "EVERY")
+    if written is None:
+        return _EVERY_MS
+    try:
+        reader = StatementReader(tokens_of(written), written)
+        every_ms = reader.duration_ms()
+        reader.end()
+    except (SqlError, IndexError):
+        every_ms = 0
+    if every_ms < 1:
+        raise SqlError(f"EVERY is a length of time, not {written!r}", hint="Write EVERY='10 MINUTES'.")
+    return every_ms
+
+
+def _flag(given: Mapping[str, PropertyValue], name: str) -> bool:
+    value = str(given.get(name, False)).lower()
+    if value not in ("true", "false"):
+        raise SqlError(f"{name} is true or false, not {given[name]!r}")
+    return value == "true"
+
+
+def _text(given: Mapping[str, PropertyValue], name: str) -> str | None:
+    value = given.get(name)
+    return None if value is None else str(value)
+
+
+def _check_names(source: SqlSource, statement: CreateArchive) -> None:
+    """Readers of tables do not tell upper case from lower case."""
+    for columns in (source.key, source.value):
+        counted = Counter(column.name.upper() for column in columns)
+        twice = next((name for name, count in counted.items() if count > 1), None)
+        if twice is not None:
+            raise SqlError(
+                f"two columns of {source.name} are called {twice}, in upper case or lower case: a table cannot have both",
+                statement.position,
+                "Write VALUE='RAW'.",
+            )
+
+
+def _quoted(name: str) -> str:
+    return "`" + name.replace("`", "``") + "`"
+
+
+def _with(properties: Properties) -> str:
+    if not properties:
+        return ""
+    written = (f"{name}={_constant(value)}" for name, value in properties)
+    return f" WITH ({', '.join(written)})"
+
+
+def _constant(value: PropertyValue) -> str:
+    if isinstance(value, str):
+        return "'" + value.replace("'", "''") + "'"
+    return str(value).lower() if isinstance(value, bool) else str(value)

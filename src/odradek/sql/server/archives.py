@@ -1,0 +1,223 @@
+"""Archives as the server sees them: places that are checked before a statement counts, what they hold, how they are deleted."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
+
+from odradek.archive.checks.status import ArchiveStatus, archive_status
+from odradek.archive.checks.topic_side import BrokerTopics
+from odradek.model.errors import OdradekError
+from odradek.model.lazy import lazy
+from odradek.sql.catalog import Catalog, PersistentQuery, SqlArchive
+from odradek.sql.changes import AppliedChange, ArchiveCreated, ArchiveDropped, SourceCreated
+from odradek.sql.errors import SqlError
+from odradek.sql.language import statements as language
+from odradek.sql.queries.engine import SqlEngine
+from odradek.sql.server.entities import Entity, entity
+from odradek.sql.server.topics import SourceTopics
+
+if TYPE_CHECKING:
+    from odradek.archive import opening
+else:
+    opening = lazy("odradek.archive.opening")
+
+T = TypeVar("T")
+_PATIENCE_S: Final = 30.0
+"""For a store that does not answer."""
+_DEFAULT_FORMAT: Final = "delta"
+
+
+class ArchiveGround(Protocol):
+    """What archives need of the server."""
+
+    @property
+    def catalog(self) -> Catalog: ...
+
+    @property
+    def engine(self) -> SqlEngine: ...
+
+    @property
+    def topics(self) -> SourceTopics: ...
+
+    @property
+    def broker_settings(self) -> tuple[str, Mapping[str, str]]:
+        """Where the brokers are, and how to log in, by Kafka's names."""
+
+
+class Archives:
+    def __init__(self, server: ArchiveGround) -> None:
+        self._server = server
+
+    # ---- statements that change something
+
+    async def check(self, statement: language.Statement, applied: AppliedChange) -> None:
+        """The topic is there, and the place can be an archive; files that are to be deleted are this archive's. SqlError."""
+        new_topics = {change.source.topic for change in applied.changes if isinstance(change, SourceCreated)}
+        for change in applied.changes:
+            try:
+                match change:
+                    case ArchiveCreated(archive=archive):
+                        topic = archive.source.topic
+                        if topic not in new_topics and await self._server.topics.sizes(topic) is None:
+                            raise SqlError(f"Kafka topic does not exist: {topic}")
+                        await _in_thread(archive, partial(_check_place, archive))
+                    case ArchiveDropped(archive=archive, delete_files=True):
+                        await _in_thread(archive, partial(_check_may_be_deleted, archive))
+            except SqlError as error:
+                raise error.at(statement.position) from None
+            except OdradekError as error:
+                raise SqlError(str(error), statement.position) from None
+
+    async def delete_files(self, applied: AppliedChange) -> None:
+        """Of archives that were dropped with DELETE FILES, when nothing writes there any more."""
+        for change in applied.changes:
+            if isinstance(change, ArchiveDropped) and change.delete_files:
+                await self._server.engine.stopped(change.archive.query_id)
+                await _in_thread(change.archive, partial(_delete, change.archive))
+
+    # ---- questions
+
+    def shown(self, text: str, states: Callable[[str], str]) -> Entity:
+        archives = [
+            _listed(self._server.catalog, archive, states)
+            for _, archive in sorted(self._server.catalog.archives.items())
+        ]
+        return entity("archives", text, archives=archives)
+
+    async def described(self, statement: language.DescribeArchive, states: Callable[[str], str]) -> Entity:
+        archive = self._server.catalog.archive(statement.name, statement.position)
+        wanted = self._server.engine.wanted.get(archive.query_id)
+        description = {
+            **_listed(self._server.catalog, archive, states),
+            "value": "COLUMNS" if archive.with_columns else archive.columns.value.upper(),
+            "partitionBy": [derived.name for derived in archive.columns.partition_by],
+            "everyMs": archive.every_ms,
+            "fileBytes": archive.file_bytes,
+            "fields": archive.source.schema_json(),
+            "statement": archive.text,
+            "problem": None if wanted is None else wanted.problem,
+            "extended": statement.extended,
+        }
+        if statement.extended:
+            status = await _in_thread(archive, lambda: self._status(archive))
+            description |= _holds(status)
+        return entity("archiveDescription", statement.text + ";", archiveDescription=description)
+
+    def _status(self, archive: SqlArchive) -> ArchiveStatus | None:
+        table = opening.find_archive(archive.place, archive.catalog)
+        return None if table is None else archive_status(table, BrokerTopics(*self._server.broker_settings))
+
+    def explained(
+        self, query: PersistentQuery, state: str, problem: str | None, statement: language.Statement
+    ) -> Entity:
+        archive = self._server.catalog.archive(query.sink)
+        return entity(
+            "queryDescription",
+            statement.text + ";",
+            queryDescription=described_archive(archive, query.id, state, problem),
+        )
+
+
+def described_archive(archive: SqlArchive, query_id: str, state: str | None, problem: str | None) -> Entity:
+    """The query of an archive, as EXPLAIN describes queries."""
+    source = archive.source
+    rows = (
+        f"columns of {source.name}"
+        if archive.with_columns
+        else f"values as {archive.columns.value}, as they were"
+    )
+    plan = [
+        f"write to archive {archive.name} at {archive.place}, {_format_name(archive)}, a batch at least every"
+        f" {archive.every_ms / 1000:g} s",
+        f"  native: {rows}, with topic, partition and offset",
+        f"    native: read topic {source.topic} from where the archive ends",
+    ]
+    return {
+        "id": query_id,
+        "statementText": archive.text,
+        "windowType": None if source.window is None else source.window.kind.upper(),
+        "fields": source.schema_json(),
+        "sources": [source.name],
+        "sinks": [archive.name],
+        "topology": "",
+        "executionPlan": "\n".join(plan),
+        "overriddenProperties": {},
+        "queryType": "PERSISTENT",
+        "state": state,
+        "queryErrors": [] if problem is None else [{"errorMessage": problem, "type": "UNKNOWN"}],
+        "tasksMetadata": [],
+    }
+
+
+def _format_name(archive: SqlArchive) -> str:
+    if archive.table_format is not None:
+        return str(archive.table_format)
+    return _DEFAULT_FORMAT if archive.catalog is None else "iceberg"
+
+
+def _listed(catalog: Catalog, archive: SqlArchive, states: Callable[[str], str]) -> Entity:
+    runs = archive.query_id in catalog.queries
+    return {
+        "name": archive.name,
+        "source": archive.source.name,
+        "topic": archive.source.topic,
+        "format": _format_name(archive),
+        "path": str(archive.place),
+        "queryId": archive.query_id,
+        "state": states(archive.query_id) if runs else "TERMINATED",
+    }
+
+
+def _holds(status: ArchiveStatus | None) -> dict[str, Any]:
+    """Nothing before the first batch."""
+    if status is None:
+        return {"rows": 0, "files": 0, "bytes": 0, "partitions": []}
+    return {
+        "rows": status.row_count,
+        "files": status.file_count,
+        "bytes": status.size_bytes,
+        "partitions": [
+            {
+                "partition": partition.partition.partition,
+                "position": partition.position,
+                "end": partition.end,
+                "behind": partition.behind,
+            }
+            for partition in status.partitions
+        ],
+    }
+
+
+def _check_place(archive: SqlArchive) -> None:
+    opening.check_place(archive.place, table_format=archive.table_format, catalog=archive.catalog)
+
+
+def _check_may_be_deleted(archive: SqlArchive) -> None:
+    table = opening.find_archive(archive.place, archive.catalog)
+    topics = {partition.topic for partition in table.state().positions} if table else set()
+    others = sorted(topics - {archive.source.topic})
+    if others:
+        raise SqlError(
+            f"the archive at {archive.place} has records of other topics, too ({', '.join(others)})",
+            hint="Write DROP ARCHIVE, and delete the files yourself.",
+        )
+
+
+def _delete(archive: SqlArchive) -> None:
+    """Idempotent."""
+    if opening.format_at(archive.place) is not None:
+        archive.place.file_system().delete_dir(archive.place.path)
+
+
+async def _in_thread(archive: SqlArchive, work: Callable[[], T]) -> T:
+    """SqlError when the store does not answer."""
+    try:
+        async with asyncio.timeout(_PATIENCE_S):
+            return await asyncio.to_thread(work)
+    except TimeoutError:
+        raise SqlError(f"{archive.place} does not answer within {_PATIENCE_S:g} s") from None
+    except OSError as error:
+        raise SqlError(f"{archive.place}: {error}") from None
