@@ -145,7 +145,7 @@ class SqlArchive:
     catalog: str | None = None
     """Of Iceberg, as `odradek archive run --catalog` has it."""
     with_columns: bool = True
-    """Keys and values are structs with the columns of the source; else `columns` says what becomes of the bytes."""
+    """Keys and values are structs with the columns of the source; else `columns` says how the bytes are kept."""
     columns: RowColumns = field(default_factory=RowColumns)
     every_ms: int
     file_bytes: int

@@ -18,6 +18,12 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final, Self
 
+from odradek.archive.checks.topic_side import BrokerTopics
+from odradek.archive.checks.verify import all_faults, verify_archive
+from odradek.archive.files.reading import FileReader
+from odradek.archive.opening import open_archive
+from odradek.archive.place import archive_place
+from odradek.archive.tables.port import ArchiveTable
 from odradek.client import Consumer, Producer
 from odradek.model.ids import TopicPartition
 from odradek.sql.rest_client import RestClient
@@ -158,6 +164,13 @@ def committed(servers: str, topic: str, enough: int) -> list[bytes | None]:
             assert time.monotonic() < deadline, f"{len(values)} of {enough} records"
 
 
+def expected_totals(numbers: range) -> list[list[Any]]:
+    return [
+        [f"customer-{customer}", len(numbers[customer::CUSTOMERS]), sum(numbers[customer::CUSTOMERS])]
+        for customer in range(CUSTOMERS)
+    ]
+
+
 def pause_and_resume(client: RestClient, query_id: str) -> None:
     def state() -> str:
         (explained,) = client.execute(f"EXPLAIN {query_id};")
@@ -176,6 +189,58 @@ def a_record_wakes_the_query_that_sleeps(client: RestClient, log: Path, expected
     expected[0] = ["customer-0", expected[0][1] + 1, expected[0][2] + 1_000_000]
     wait_for(lambda: totals(client), lambda rows: rows == expected)
     wait_for(lambda: said(log, "sql_query_woken"), bool)
+
+
+def create_archives(client: RestClient, lake: Path) -> None:
+    """One of a stream, and one of a query: both begin with the first record."""
+    created = client.execute(
+        f"CREATE ARCHIVE sql_kept FROM sql_orders WITH (PATH='{lake}/kept', EVERY='1 SECOND');"
+        f"CREATE ARCHIVE sql_even WITH (PATH='{lake}/even', FORMAT='parquet', EVERY='1 SECOND', KAFKA_TOPIC='sql-even')"
+        " AS SELECT customer, amount FROM sql_orders WHERE amount % 2 = 0;",
+        properties=EARLIEST,
+    )
+    assert [entity["commandStatus"]["status"] for entity in created] == ["SUCCESS", "SUCCESS"]
+
+
+def archives_hold_each_record_once(client: RestClient, servers: str, lake: Path, numbers: range) -> None:
+    """Also those that came while the JVM and the server were killed. Of a record that is no JSON, the bytes are there."""
+    evens = [number for number in numbers if number % 2 == 0]
+
+    def counts() -> list[int]:
+        described = client.execute("DESCRIBE ARCHIVE sql_kept EXTENDED; DESCRIBE ARCHIVE sql_even EXTENDED;")
+        return [entity["archiveDescription"]["rows"] for entity in described]
+
+    wait_for(counts, lambda rows: rows == [len(numbers) + 1, len(evens)])
+    kept, even = (open_archive(archive_place(str(lake / name))) for name in ("kept", "even"))
+    for table in (kept, even):
+        findings = verify_archive(table, BrokerTopics(servers))
+        assert all_faults(findings) == []
+        assert all(finding.doubled == 0 and not len(finding.lost) for finding in findings)
+    kept_rows, even_rows = (rows_of(table) for table in (kept, even))
+    amounts = [row["value"] and row["value"]["AMOUNT"] for row in kept_rows]
+    assert sorted(amount for amount in amounts if amount is not None) == list(numbers)
+    (unread,) = (row for row in kept_rows if row["value"] is None)
+    assert (unread["undecoded"], unread["key"]) == (b"no JSON", {"CUSTOMER": "customer-0"})
+    assert sorted(row["value"]["AMOUNT"] for row in even_rows) == evens
+    assert {row["topic"] for row in even_rows} == {"sql-even"}
+
+
+def rows_of(table: ArchiveTable) -> list[dict[str, Any]]:
+    reader = FileReader(place=table.place, schema=table.schema)
+    return [row for file in table.files() for batch in reader.read(file) for row in batch.to_pylist()]
+
+
+def archives_are_looked_after(client: RestClient, lake: Path) -> None:
+    (listed,) = client.execute("SHOW ARCHIVES;")
+    ids = {archive["name"]: archive["queryId"] for archive in listed["archives"]}
+    assert {archive["state"] for archive in listed["archives"]} == {"RUNNING"}
+    (explained,) = client.execute(f"EXPLAIN {ids['SQL_EVEN']};")
+    assert "read topic sql-even from where the archive ends" in explained["queryDescription"]["executionPlan"]
+    pause_and_resume(client, ids["SQL_KEPT"])
+    dropped = client.execute("DROP ARCHIVE sql_even DELETE FILES; DROP ARCHIVE sql_kept; SHOW ARCHIVES;")
+    assert dropped[-1]["archives"] == []
+    assert [path.name for path in lake.iterdir()] == ["kept"]
+    client.execute("DROP STREAM sql_even DELETE TOPIC;")
 
 
 def test_queries_go_on_exactly_once_after_kills_and_without_their_directory(
@@ -197,6 +262,7 @@ def test_queries_go_on_exactly_once_after_kills_and_without_their_directory(
             " GROUP BY customer;",
             properties=EARLIEST,
         )
+        create_archives(client, tmp_path / "lake")
         with Orders(servers) as orders:
             seen = wait_for(lambda: counted(client), lambda count: count > 100)
             with Producer(servers) as producer:  # no query dies of it: it is left out, or goes to BAD
@@ -218,21 +284,16 @@ def test_queries_go_on_exactly_once_after_kills_and_without_their_directory(
                 wait_for(lambda: counted(client), lambda count: count > seen + 100)
                 orders.__exit__()
                 numbers = range(orders.end_number)
-                expected = [
-                    [
-                        f"customer-{customer}",
-                        len(numbers[customer::CUSTOMERS]),
-                        sum(numbers[customer::CUSTOMERS]),
-                    ]
-                    for customer in range(CUSTOMERS)
-                ]
+                expected = expected_totals(numbers)
                 wait_for(lambda: totals(client), lambda rows: rows == expected)
                 # a query that began at the end of its stream, as SELECT does unless auto.offset.reset says earliest
                 late = committed(servers, "SQL_LATE", len(numbers) - 2)
                 assert late == [b'{"AMOUNT":%d}' % number for number in numbers[2:]]
                 assert committed(servers, "sql-dead", 1) == [b"no JSON"]
+                archives_hold_each_record_once(client, servers, tmp_path / "lake", numbers)
                 a_record_wakes_the_query_that_sleeps(client, tmp_path / "b.log", expected)
                 assert len(committed(servers, "SQL_LATE", len(late) + 1)) == len(late) + 1
+                archives_are_looked_after(client, tmp_path / "lake")
                 (listed, _) = client.execute("SHOW QUERIES;")[0]["queries"]
                 assert re.fullmatch(r"C[ST]AS_SQL_(LATE|TOTALS)_\d+", listed["id"])
                 pause_and_resume(client, listed["id"])

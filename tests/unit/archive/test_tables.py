@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import pickle
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from odradek.archive.files.data_files import layout_of, write_files
-from odradek.archive.opening import format_at, open_archive, open_or_create
+from odradek.archive.opening import check_place, format_at, open_archive, open_or_create
 from odradek.archive.tables.commit import Committed, commit_batch
 from odradek.archive.tables.port import TableFormat
 from odradek.archive.values import ArchiveError, CommitConflict
@@ -167,6 +169,25 @@ def test_other_columns_formats_and_partitions_are_refused(archive: TestArchive) 
         open_or_create(archive.place, SCHEMA, partition_by=["bucket"])
     with pytest.raises(ConfigError, match="value is binary there, and absent in what is to be written"):
         open_or_create(archive.place, SCHEMA.remove(SCHEMA.get_field_index("value")))
+
+
+def test_a_place_may_be_an_archive_or_nothing(archive: TestArchive) -> None:
+    assert archive.table is not None
+    check_place(archive.place, table_format=archive.table_format)
+    other = next(table_format for table_format in TableFormat if table_format is not archive.table_format)
+    with pytest.raises(ConfigError, match=f"is in the format {archive.table_format}, not {other}"):
+        check_place(archive.place, table_format=other)
+    nothing = replace(archive.place, path=archive.place.within("x/y"))
+    check_place(nothing, table_format=archive.table_format)
+    Path(nothing.path, "_delta_log").mkdir(
+        parents=True
+    )  # of a table that was being made when its process died
+    check_place(nothing, table_format=archive.table_format)
+    Path(nothing.path, "photo.png").touch()
+    with pytest.raises(ConfigError, match=r"is no archive, and holds something else \(photo.png\)"):
+        check_place(nothing, table_format=archive.table_format)
+    with pytest.raises(ConfigError, match="is a file"):
+        check_place(replace(nothing, path=nothing.within("photo.png")), table_format=archive.table_format)
 
 
 @pytest.mark.parametrize(

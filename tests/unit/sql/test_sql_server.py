@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -220,7 +222,8 @@ def test_print_shows_records(client: RestClient) -> None:
         ("CREATE FUNCTION f(a INT) RETURNS INT AS $$ 1 $$;", 40001, "switched off"),
         ("ASSERT TOPIC absent TIMEOUT 0 SECONDS;", 41700, "does not exist"),
         ("ASSERT STREAM nothing;", 40001, "NOTHING does not exist"),
-        ("CREATE ARCHIVE a AS SELECT * FROM nothing;", 40001, "NOTHING does not exist"),
+        ("CREATE ARCHIVE a WITH (PATH='/a') AS SELECT * FROM nothing;", 40001, "NOTHING does not exist"),
+        ("DESCRIBE ARCHIVE nothing;", 40001, "Archive NOTHING does not exist"),
         ("SHOW CONNECTORS;", 40001, "connectors are not supported"),
         ("ALTER SYSTEM 'auto.offset.reset' = 'earliest';", 40001, "not supported yet"),
     ],
@@ -229,6 +232,48 @@ def test_what_is_refused(client: RestClient, text: str, code: int, says: str) ->
     with pytest.raises(ServerRefusal, match=says) as refused:
         client.execute(text)
     assert refused.value.code == code
+
+
+@pytest.mark.parametrize(
+    ("statement", "says"),
+    [
+        (
+            "FROM kept WITH (PATH='{there}/file', FORMAT='parquet')",
+            "{there}/file is a file: an archive is a directory",
+        ),
+        (
+            "WITH (PATH='{there}', FORMAT='parquet') AS SELECT a FROM kept",
+            "{there} is no archive, and holds something else (file)",
+        ),
+        (
+            "FROM kept WITH (PATH='{there}/file/below', FORMAT='parquet')",
+            "{there}/file is no directory that this process may write to",
+        ),
+        (
+            "FROM kept WITH (PATH='s3://lake/a', ENDPOINT='http://127.0.0.1:9')",
+            "s3://lake/a cannot be looked at",
+        ),
+        (
+            "FROM kept WITH (PATH='hdfs://lake/a')",
+            "an archive is a directory or s3://bucket/prefix, not hdfs://",
+        ),
+        ("WITH (PATH='{there}/new') AS SELECT a FROM kept", "needs `pip install 'odradek[delta]'`"),
+    ],
+)
+def test_a_place_that_cannot_be_an_archive_is_refused(
+    client: RestClient, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, statement: str, says: str
+) -> None:
+    monkeypatch.setitem(sys.modules, "deltalake", None)  # as if the package were not there
+    (tmp_path / "file").write_text("of someone")
+    client.execute(
+        "CREATE STREAM IF NOT EXISTS kept (a INT) WITH (KAFKA_TOPIC='kept', VALUE_FORMAT='JSON', PARTITIONS=1);"
+    )
+    with pytest.raises(ServerRefusal, match=re.escape(says.format(there=tmp_path))) as refused:
+        client.execute(f"CREATE ARCHIVE wrong {statement.format(there=tmp_path)};")
+    assert refused.value.code == 40001
+    archives, queries, streams = client.execute("SHOW ARCHIVES; SHOW QUERIES; SHOW STREAMS;")
+    assert (archives["archives"], queries["queries"]) == ([], [])
+    assert "WRONG" not in [stream["name"] for stream in streams["streams"]]
 
 
 def test_statements_before_the_wrong_one_have_run(client: RestClient) -> None:

@@ -40,7 +40,7 @@ class StartQuery:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StartArchive:
-    """A persistent query that fills an archive. `start(spark, checkpoint)` begins where the archive ends. The checkpoint is empty."""
+    """A query that fills an archive. `start(spark, checkpoint)` begins where the archive ends; the checkpoint is empty."""
 
     query_id: str
     start: Callable[[Any, str], Any]
