@@ -32,6 +32,7 @@ from odradek.sql.changes import (
 )
 from odradek.sql.errors import SqlError, nearest
 from odradek.sql.language.statements import (
+    AlterQuery,
     AlterSource,
     AssertSource,
     ColumnDefinition,
@@ -61,6 +62,7 @@ from odradek.sql.planning.plan import (
 )
 from odradek.sql.planning.timestamps import milliseconds
 from odradek.sql.types import parse_type
+from odradek.sql.upgrades import alter_query, check_replacement
 from odradek.sql.user_functions import create_function, drop_function
 
 SOURCE_PROPERTIES: Final = (
@@ -89,8 +91,8 @@ def apply(catalog: SqlCatalog, statement: Statement, number: int) -> AppliedChan
             return _insert_into(catalog, statement, number)
         case DropSource():
             return _drop_source(catalog, statement)
-        case AlterSource():
-            return _alter_source(catalog, statement)
+        case AlterSource() | AlterQuery():
+            return _alter(catalog, statement, number)
         case CreateArchive() | DropArchive():
             return _change_archive(catalog, statement, number)
         case CreateType():
@@ -118,7 +120,7 @@ def _create_source(catalog: SqlCatalog, statement: CreateSource) -> AppliedChang
     _check_name_is_free(statement.name, known, statement.kind, statement, or_replace=statement.or_replace)
     source = _declared_source(catalog, statement)
     if known is not None:
-        _check_replacement(known, source, statement)
+        check_replacement(known, source, statement)
         if known.query_id is not None:
             raise SqlError(
                 f"Cannot replace {known.kind} `{known.name}`: it is the result of query {known.query_id}",
@@ -147,28 +149,6 @@ def _check_name_is_free(
         )
     if known.kind != kind:
         raise SqlError(f"Cannot replace {known.kind} '{name}' with a {kind}", statement.position)
-
-
-def _check_replacement(known: SqlSource, source: SqlSource, statement: Statement) -> None:
-    """Columns may be added at the end; nothing else changes."""
-    if (known.topic, known.key_format.name, known.value_format.name) != (
-        source.topic,
-        source.key_format.name,
-        source.value_format.name,
-    ):
-        raise SqlError(
-            f"Cannot replace {known.kind} '{known.name}': topic and formats stay", statement.position
-        )
-    if known.key != source.key:
-        raise SqlError(f"Cannot replace {known.kind} '{known.name}': key columns stay", statement.position)
-    if known.value != source.value[: len(known.value)]:
-        changed = next((column for column in known.value if column not in source.value), known.value[0])
-        raise SqlError(
-            f"Cannot replace {known.kind} '{known.name}': the column `{changed.name}` {changed.type} is removed or"
-            " changed",
-            statement.position,
-            "Columns can be added at the end.",
-        )
 
 
 def _declared_source(catalog: SqlCatalog, statement: CreateSource) -> SqlSource:
@@ -352,6 +332,12 @@ def _window(properties: Mapping[str, PropertyValue], statement: Statement) -> Wi
     )
 
 
+def _alter(catalog: SqlCatalog, statement: AlterSource | AlterQuery, number: int) -> AppliedChange:
+    if isinstance(statement, AlterQuery):
+        return alter_query(catalog, statement, number)
+    return _alter_source(catalog, statement)
+
+
 def _alter_source(catalog: SqlCatalog, statement: AlterSource) -> AppliedChange:
     source = catalog.source(statement.name, statement.position)
     if source.kind != statement.kind:
@@ -360,7 +346,7 @@ def _alter_source(catalog: SqlCatalog, statement: AlterSource) -> AppliedChange:
         raise SqlError(
             f"ALTER command is not supported for CREATE … AS statements: {source.name} is made by {source.query_id}",
             statement.position,
-            "Write CREATE OR REPLACE.",
+            f"Write ALTER {source.kind.upper()} … AS SELECT.",
         )
     added = tuple(_column(catalog, source.kind, definition) for definition in statement.columns)
     names = {column.name for column in source.columns}
@@ -428,9 +414,9 @@ def _create_as(catalog: SqlCatalog, statement: CreateAsSelect, number: int) -> A
     query_id = f"{prefix}_{statement.name}_{number}"
     changes: list[Change] = []
     if known is not None:
-        _check_replacement(known, made.sink, statement)
+        check_replacement(known, made.sink, statement)
         query_id = known.query_id or query_id
-    sink = replace(made.sink, query_id=query_id)
+    sink = replace(made.sink, query_id=query_id, carried_at=None if known is None else known.carried_at)
     query = PersistentQuery(
         id=query_id,
         sink=sink.name,

@@ -86,6 +86,8 @@ class SqlSource:
     read_only: bool = False
     text: str = ""
     query_id: str | None = None
+    carried_at: int | None = None
+    """The number of the command since which its query has the checkpoint that it has; None: since it was created."""
     bad: str | None = None
     """The topic of dead letters."""
 

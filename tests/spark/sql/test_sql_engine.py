@@ -18,6 +18,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final, Self
 
+import pytest
+
 from odradek.archive.checks.topic_side import BrokerTopics
 from odradek.archive.checks.verify import all_faults, verify_archive
 from odradek.archive.files.reading import FileReader
@@ -26,7 +28,7 @@ from odradek.archive.place import archive_place
 from odradek.archive.tables.port import ArchiveTable
 from odradek.client import Consumer, Producer
 from odradek.model.ids import TopicPartition
-from odradek.sql.rest_client import RestClient
+from odradek.sql.rest_client import RestClient, ServerRefusal
 
 PATIENCE_S: Final = 180
 EARLIEST: Final = {"auto.offset.reset": "earliest"}
@@ -202,15 +204,45 @@ def create_archives(client: RestClient, lake: Path) -> None:
     assert [entity["commandStatus"]["status"] for entity in created] == ["SUCCESS", "SUCCESS"]
 
 
+def queries_are_altered(client: RestClient) -> None:
+    """While records come: one by keep, one by carry. What they write is as if nothing had happened."""
+    client.execute(
+        "CREATE TABLE sql_users (id STRING PRIMARY KEY, name STRING)"
+        " WITH (KAFKA_TOPIC='sql-users', VALUE_FORMAT='JSON', PARTITIONS=1);"
+    )
+    totals = (
+        "ALTER TABLE sql_totals AS SELECT customer, COUNT(*) AS n, {} AS total FROM sql_orders"
+        " WHERE amount >= 0 GROUP BY customer;"
+    )
+    even = (
+        "ALTER STREAM sql_even AS SELECT o.customer AS customer, amount FROM sql_orders o LEFT JOIN sql_users u"
+        " ON o.customer = u.id WHERE amount % 2 = 0;"
+    )
+    assert possible_modes(client, totals.format("SUM(amount)")) == ["keep", "carry"]
+    assert possible_modes(client, totals.format("MAX(amount)")) == []
+    assert possible_modes(client, even) == ["carry"]
+    with pytest.raises(ServerRefusal, match="what aggregate-1 keeps of each key changes"):
+        client.execute(totals.format("MAX(amount)"))
+    with pytest.raises(ServerRefusal, match="WITH \\(MODE='carry'\\) AS SELECT … is possible"):
+        client.execute(
+            even.replace("ALTER", "CREATE OR REPLACE").replace(
+                "sql_even AS", "sql_even WITH (KAFKA_TOPIC='sql-even') AS"
+            )
+        )
+    by_keep, by_carry = client.execute(totals.format("SUM(amount)") + even)
+    assert by_keep["commandStatus"]["message"].endswith("goes on by keep")
+    assert by_carry["commandStatus"]["message"].endswith("goes on by carry")
+
+
+def possible_modes(client: RestClient, statement: str) -> list[str]:
+    (explained,) = client.execute(f"EXPLAIN {statement}")
+    return [mode["mode"] for mode in explained["queryDescription"]["upgradeModes"] if mode["possible"]]
+
+
 def archives_hold_each_record_once(client: RestClient, servers: str, lake: Path, numbers: range) -> None:
     """Also those that came while the JVM and the server were killed. Of a record that is no JSON, the bytes are there."""
     evens = [number for number in numbers if number % 2 == 0]
-
-    def counts() -> list[int]:
-        described = client.execute("DESCRIBE ARCHIVE sql_kept EXTENDED; DESCRIBE ARCHIVE sql_even EXTENDED;")
-        return [entity["archiveDescription"]["rows"] for entity in described]
-
-    wait_for(counts, lambda rows: rows == [len(numbers) + 1, len(evens)])
+    wait_for(lambda: archived_rows(client), lambda rows: rows == [len(numbers) + 1, len(evens)])
     kept, even = (open_archive(archive_place(str(lake / name))) for name in ("kept", "even"))
     for table in (kept, even):
         findings = verify_archive(table, BrokerTopics(servers))
@@ -223,6 +255,11 @@ def archives_hold_each_record_once(client: RestClient, servers: str, lake: Path,
     assert (unread["undecoded"], unread["key"]) == (b"no JSON", {"CUSTOMER": "customer-0"})
     assert sorted(row["value"]["AMOUNT"] for row in even_rows) == evens
     assert {row["topic"] for row in even_rows} == {"sql-even"}
+
+
+def archived_rows(client: RestClient) -> list[int]:
+    described = client.execute("DESCRIBE ARCHIVE sql_kept EXTENDED; DESCRIBE ARCHIVE sql_even EXTENDED;")
+    return [entity["archiveDescription"]["rows"] for entity in described]
 
 
 def rows_of(table: ArchiveTable) -> list[dict[str, Any]]:
@@ -265,6 +302,8 @@ def test_queries_go_on_exactly_once_after_kills_and_without_their_directory(
         create_archives(client, tmp_path / "lake")
         with Orders(servers) as orders:
             seen = wait_for(lambda: counted(client), lambda count: count > 100)
+            wait_for(lambda: archived_rows(client), lambda rows: min(rows) > 10)
+            queries_are_altered(client)
             with Producer(servers) as producer:  # no query dies of it: it is left out, or goes to BAD
                 producer.send("sql-orders", b"no JSON", key=b"customer-0")
             with client.query("SELECT UCASE(customer) AS who FROM sql_totals EMIT CHANGES LIMIT 3;") as query:

@@ -8,6 +8,7 @@ from odradek.sql.errors import SqlError
 from odradek.sql.language import parse, parse_one
 from odradek.sql.language.queries import JoinRelation, SelectStar
 from odradek.sql.language.statements import (
+    AlterQuery,
     AlterSource,
     AlterSystem,
     AssertSchema,
@@ -71,6 +72,17 @@ EACH = [
     ("DROP TYPE t", DropType, {"name": "T"}),
     ("DROP FUNCTION IF EXISTS f", DropFunction, {"if_exists": True}),
     ("ALTER STREAM s ADD COLUMN a INT, ADD b STRING", AlterSource, {"name": "S"}),
+    (
+        "ALTER STREAM s AS SELECT a FROM t",
+        AlterQuery,
+        {"kind": "stream", "name": "S", "properties": (), "query_text": "SELECT a FROM t"},
+    ),
+    (
+        "ALTER TABLE s WITH (MODE='carry') AS SELECT a FROM t",
+        AlterQuery,
+        {"properties": (("MODE", "carry"),)},
+    ),
+    ("EXPLAIN ALTER STREAM s AS SELECT a FROM t", Explain, {"query_id": None}),
     ("ALTER SYSTEM 'a' = 'b'", AlterSystem, {"name": "a", "value": "b"}),
     ("CREATE TYPE t AS STRUCT<a INT>", CreateType, {"name": "T"}),
     (

@@ -13,6 +13,7 @@ from odradek.sql.language.queries import Query
 from odradek.sql.language.query_parsing import QueryReader
 from odradek.sql.language.reading import StatementReader
 from odradek.sql.language.statements import (
+    AlterQuery,
     AlterSource,
     AlterSystem,
     AssertSchema,
@@ -281,8 +282,21 @@ class DefinitionReader:
             value = reader.string()
             return AlterSystem(name=name, value=value, **self._common())
         source = reader.name(f"the name of the {word.lower()}")
-        columns = reader.listed(self._added_column)
         kind: SourceKind = "stream" if word == "STREAM" else "table"
+        if reader.word() in ("AS", "WITH"):
+            properties = self._properties()
+            reader.expect("AS")
+            start = reader.index
+            query = self._query()
+            return AlterQuery(
+                kind=kind,
+                name=source,
+                properties=properties,
+                query=query,
+                query_text=reader.text_from(start),
+                **self._common(),
+            )
+        columns = reader.listed(self._added_column)
         return AlterSource(kind=kind, name=source, columns=columns, **self._common())
 
     def _added_column(self) -> ColumnDefinition:
@@ -370,8 +384,10 @@ DEFINITIONS: Final[dict[str, Callable[[StatementReader, str], Statement]]] = {
 def defined(position: Position, reader: StatementReader, text: str) -> Statement:
     """The statement that EXPLAIN is asked about. SqlError for one that has no plan."""
     read = DEFINITIONS.get(reader.word())
-    if read is None or reader.word() not in ("SELECT", "CREATE", "INSERT"):
-        raise SqlError("EXPLAIN needs the id of a query, or a SELECT, CREATE … AS or INSERT", position)
+    if read is None or reader.word() not in ("SELECT", "CREATE", "INSERT", "ALTER"):
+        raise SqlError(
+            "EXPLAIN needs the id of a query, or a SELECT, CREATE … AS, INSERT or ALTER … AS", position
+        )
     start = reader.index
     statement = read(reader, text)
     return replace(statement, text=reader.text_from(start), position=position)

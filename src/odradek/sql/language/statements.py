@@ -108,6 +108,17 @@ class AlterSource(Statement):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class AlterQuery(Statement):
+    """ALTER STREAM | TABLE name [WITH (MODE = …)] AS SELECT …. `query_text`: the SELECT as it is written."""
+
+    kind: SourceKind
+    name: str
+    properties: Properties
+    query: Query
+    query_text: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class AlterSystem(Statement):
     """ALTER SYSTEM 'property' = 'value'."""
 

@@ -17,6 +17,15 @@ class SqlAggregation:
         self._functions = functions
         self._looked_up: list[tuple[AggregateCall, Any]] | None = None
 
+    def __repr__(self) -> str:
+        """Two that keep and compute the same look the same: upgrades compare them by it."""
+        calls = [
+            f"{call.result} = {call.name}({', '.join(map(str, (*call.kinds, *call.constants, *call.arguments)))})"
+            for call in self._calls
+        ]
+        _, of_users = self.__getstate__()
+        return f"SqlAggregation({'; '.join(calls + [repr(definition) for definition in of_users])})"
+
     def __getstate__(self) -> Any:
         """Tasks have the functions of SQL themselves: those of users travel."""
         called = {call.name: self._functions.definition(call.name) for call in self._calls}

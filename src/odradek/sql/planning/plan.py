@@ -12,6 +12,7 @@ from odradek.sql.errors import SqlError, nearest
 from odradek.sql.formats import FORMAT_NAMES, RecordFormat, record_format
 from odradek.sql.language.queries import Query
 from odradek.sql.language.statements import (
+    AlterQuery,
     CreateAsSelect,
     InsertIntoSelect,
     Properties,
@@ -144,6 +145,8 @@ def plan(catalog: SqlCatalog, statement: Statement, planned: PlannedSteps | None
     match statement:
         case CreateAsSelect():
             return _create_as(catalog, statement, planned)
+        case AlterQuery():
+            return _alter(catalog, statement, planned)
         case InsertIntoSelect():
             return _insert(catalog, statement, planned)
         case SelectStatement(query=query):
@@ -164,6 +167,21 @@ def select_plan(catalog: SqlCatalog, query: Query, steps: PlannedSteps | None = 
 
 
 def _create_as(catalog: SqlCatalog, statement: CreateAsSelect, steps: PlannedSteps) -> Plan:
+    planned = _planned(catalog, statement, steps)
+    return _filling(_sink(catalog, statement, planned), planned, statement)
+
+
+def _alter(catalog: SqlCatalog, statement: AlterQuery, steps: PlannedSteps) -> Plan:
+    """Topic, formats and timestamp stay."""
+    planned = _planned(catalog, statement, steps)
+    known = catalog.source(statement.name, statement.position)
+    sink = replace(known, columns=planned.columns, window=planned.window)
+    return _filling(sink, planned, statement)
+
+
+def _planned(
+    catalog: SqlCatalog, statement: CreateAsSelect | AlterQuery, steps: PlannedSteps
+) -> QueryPlan:
     if statement.query.limit is not None:
         raise SqlError("LIMIT is for SELECT only", statement.query.position)
     planned = QueryPlanner(catalog, statement.query, steps, needs_key=True, sink=statement.name).plan()
@@ -178,7 +196,10 @@ def _create_as(catalog: SqlCatalog, statement: CreateAsSelect, steps: PlannedSte
             statement.position,
             hint,
         )
-    sink = _sink(catalog, statement, planned)
+    return planned
+
+
+def _filling(sink: SqlSource, planned: QueryPlan, statement: Statement) -> Plan:
     _check_timestamp(sink)
     made_plan = Plan(query=planned, key=planned.key, value=planned.value, sink=sink)
     try:

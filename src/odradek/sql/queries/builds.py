@@ -7,8 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from odradek.model.lazy import lazy
+from odradek.pipelines.outline import ProgramOutline
 from odradek.sql.applying import apply
 from odradek.sql.catalog import Catalog
 from odradek.sql.functions import registering
@@ -17,6 +19,13 @@ from odradek.sql.planning import Plan, plan
 from odradek.sql.planning.plan import as_stream
 from odradek.sql.queries.row_codec import shown
 from odradek.sql.schema_registry import SchemaRegistryTerms
+
+if TYPE_CHECKING:
+    from odradek import streams
+    from odradek.pipelines import outlining
+else:
+    outlining = lazy("odradek.pipelines.outlining")
+    streams = lazy("odradek.streams")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,6 +43,12 @@ class PlannedText:
         for number, text in self.before:
             catalog = apply(catalog, parse_one(text), number).catalog
         return catalog
+
+    def outline(self, name: str) -> ProgramOutline:
+        """Of the program that is run under the name, without Spark."""
+        app = streams.Streams(name)
+        plan(self.catalog(), parse_one(self.statement)).build(app)
+        return outlining.outline_of_streams(app.program)
 
     def plan(self, spark: Any) -> Plan:
         """The session has the functions of the catalog then: two queries may mean two functions of one name."""

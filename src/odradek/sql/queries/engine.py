@@ -111,6 +111,7 @@ class SqlEngine:
         self._reading: asyncio.Task[None] | None = None
         self._starting = asyncio.Lock()
         self._is_closing = False
+        self._is_held = False
         self._tasks: set[asyncio.Task[None]] = set()
         self._random = random.Random()  # of pauses only
 
@@ -120,6 +121,16 @@ class SqlEngine:
         return None if self._process is None else self._process.pid
 
     # ---- persistent queries
+
+    def hold(self) -> None:
+        """Start no query before `release`: while commands are read again, a query may be replaced, or end."""
+        self._is_held = True
+
+    def release(self) -> None:
+        self._is_held = False
+        for query in self.wanted.values():
+            if query.state == "STARTING":
+                self._send_soon(query.order)
 
     def run(self, order: StartQuery | StartArchive) -> None:
         """Keep a query running until `terminate` or `pause`."""
@@ -224,6 +235,8 @@ class SqlEngine:
             await self._reading
 
     def _send_soon(self, order: StartQuery | StartArchive) -> None:
+        if self._is_held:
+            return
         task = asyncio.get_running_loop().create_task(self._try_send(order))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)

@@ -136,7 +136,9 @@ class SqlServer:
         """Apply what is in the command topic, and run the queries that are wanted."""
         async with AsyncAdmin(self.terms.servers, **self._settings) as admin:
             self._cluster_id = (await admin.describe_cluster()).cluster_id or ""
+        self.engine.hold()
         await self.commands.start()
+        self.engine.release()
         self._sleep_watch.start()
         _log.info(
             "sql_server_started",
@@ -174,7 +176,7 @@ class SqlServer:
                 case changes.QueryStarted():
                     if change.replaces is not None:
                         self.engine.terminate(change.replaces)
-                    self._run(change.query.id, self._text(before, command.statement), command)
+                    self._run(change, self._text(before, command.statement), command)
                 case changes.ArchiveCreated():
                     self._archive(change.query.id, self._text(before, command.statement))
                 case changes.QueryStopped():
@@ -194,8 +196,12 @@ class SqlServer:
             registry=self.terms.schema_registry,
         )
 
-    def _run(self, query_id: str, text: PlannedText, command: SqlCommand) -> None:
+    def _run(self, change: changes.QueryStarted, text: PlannedText, command: SqlCommand) -> None:
+        query, sink = change.query, change.plan.sink
+        query_id = query.id
         name = f"sql.{self.terms.service_id}.{query_id}"
+        carried_at = None if sink is None or not query.creates_sink else sink.carried_at
+        directory = query_id if carried_at is None else f"{query_id}.{carried_at}"
         self.engine.run(
             StartQuery(
                 query_id=query_id,
@@ -203,10 +209,12 @@ class SqlServer:
                 build=PersistentBuild(text=text),
                 servers=self.terms.servers,
                 options=self.terms.spark_options,
-                checkpoint=str(self.terms.directory / self.terms.service_id / query_id),
+                checkpoint=str(self.terms.directory / self.terms.service_id / directory),
                 starting=starting_options(command.starting),
             )
         )
+        if query.state == "paused":
+            self.engine.pause(query_id)
 
     def _archive(self, query_id: str, text: PlannedText) -> None:
         sink_id = _NOT_IN_A_SINK.sub("_", f"sql.{self.terms.service_id}.{query_id}")[:_SINK_CHARS_MAX]

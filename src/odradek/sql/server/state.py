@@ -11,6 +11,7 @@ from odradek.sql.catalog import Catalog
 from odradek.sql.changes import AppliedChange, ArchiveCreated, QueryStarted
 from odradek.sql.language.parsing import parse_one
 from odradek.sql.language.statements import (
+    AlterQuery,
     CreateArchive,
     CreateAsSelect,
     CreateFunction,
@@ -67,6 +68,8 @@ def command_id(statement: Statement) -> str:
     match statement:
         case CreateSource() | CreateAsSelect():
             return f"{statement.kind}/`{statement.name}`/create"
+        case AlterQuery():
+            return f"{statement.kind}/`{statement.name}`/alter"
         case DropSource():
             return f"{statement.kind}/`{statement.name}`/drop"
         case InsertIntoSelect():

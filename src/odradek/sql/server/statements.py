@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
 from textwrap import indent
 from typing import Any, Final, Protocol
 
 from odradek.client.producer.aio import AsyncProducer
+from odradek.pipelines.upgrade import UpgradeMode
 from odradek.sql import changes
 from odradek.sql.applying import apply
 from odradek.sql.archives import query_archive
@@ -30,11 +32,29 @@ from odradek.sql.server.commands import SqlCommand
 from odradek.sql.server.entities import Entity, entity, plain_property
 from odradek.sql.server.refusals import QUERY_ENDPOINT, RestRefusal
 from odradek.sql.server.state import ServiceState, command_id
+from odradek.sql.server.upgrades import JudgedUpgrade, Upgrades, explained
 from odradek.sql.types import BIGINT
+from odradek.sql.upgrades import altered, mode_of, with_mode
 
 Given = Mapping[str, str]
 _SHOWN_STATES: Final = {"STARTING": "RUNNING", "SLEEPING": "RUNNING"}
 """ksqlDB's clients know neither."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChosenUpgrade:
+    """`statement`: as it is written to the command topic."""
+
+    statement: Statement
+    mode: UpgradeMode
+    judged: JudgedUpgrade
+
+    def check(self, catalog: Catalog) -> None:
+        """SqlError: the query is not the one any more that was looked at."""
+        if catalog.queries.get(self.judged.query.id) != self.judged.query:
+            raise SqlError(
+                f"{self.judged.query.id} was changed a moment ago", self.statement.position, "Try again."
+            )
 
 
 class StatementGround(AssertionGround, ArchiveGround, Protocol):
@@ -71,6 +91,7 @@ class Statements:
         self._server = server
         assertions = Assertions(server)
         self._archives = Archives(server)
+        self._upgrades = Upgrades(server)
         self._handlers: Final[dict[type[Statement], Callable[[Any], Awaitable[Entity | None]]]] = {
             language.InsertValues: self._insert_values,
             language.Describe: self._describe,
@@ -146,6 +167,9 @@ class Statements:
         for source in declared:
             await server.topics.check_declared(source)
         await self._archives.check(statement, first)
+        upgrade = await self._upgrade(statement, first)
+        if upgrade is not None:
+            statement = upgrade.statement
         complete = await server.schemas.with_ids(statement, first)  # a refused schema leaves no topic behind
         for change in first.changes:
             match change:
@@ -154,9 +178,14 @@ class Statements:
                 case changes.QueryStarted(plan=planned):
                     assert planned.sink is not None
                     starting = await server.starting(planned.sources, properties)
+                    if upgrade is not None:
+                        starting = upgrade.judged.starting(starting)
+                        await self._upgrades.prepare(upgrade.judged, upgrade.mode)
                     await server.topics.ensure_sink(planned.sink, planned.sources[0])
 
         def decide() -> SqlCommand | None:
+            if upgrade is not None:
+                upgrade.check(server.catalog)
             return (
                 SqlCommand(
                     command_id=identity,
@@ -179,6 +208,24 @@ class Statements:
         return entities.status_entity(
             statement.text + ";", identity, status, -1 if offset is None else offset
         )
+
+    async def _upgrade(self, statement: Statement, first: changes.AppliedChange) -> ChosenUpgrade | None:
+        """Of a statement that gives another one to a query that runs. SqlError: why it cannot go on with it."""
+        match statement, first.changes:
+            case (
+                (language.AlterQuery() | language.CreateAsSelect()) as written,
+                (changes.SourceCreated(replaces=source), *_),
+            ) if source is not None:
+                judged = await self._upgrades.judged(written, tuple(self._server.state.history), source)
+            case _:
+                return None
+        if judged is None:
+            return None
+        if isinstance(written, language.AlterQuery):
+            mode = judged.chosen(mode_of(written), written)
+            return ChosenUpgrade(statement=with_mode(written, mode), mode=mode, judged=judged)
+        mode = judged.chosen(UpgradeMode.KEEP, written)
+        return ChosenUpgrade(statement=written, mode=mode, judged=judged)
 
     # ---- inserts
 
@@ -386,6 +433,8 @@ class Statements:
                 self._state(query.id),
                 problem,
             )
+        elif isinstance(statement.statement, language.AlterQuery):
+            return await self._explain_alter(statement.statement, statement.text + ";")
         elif isinstance(statement.statement, language.CreateArchive):
             described = _explained_archive(catalog, statement.statement)
         else:
@@ -393,6 +442,17 @@ class Statements:
             planned = explained_plan(catalog, statement.statement)
             described = entities.described_plan(planned, "", statement.statement.text, None, None)
         return entity("queryDescription", statement.text + ";", queryDescription=described)
+
+    async def _explain_alter(self, statement: language.AlterQuery, text: str) -> Entity:
+        catalog = self._server.catalog
+        source, query = altered(catalog, statement)
+        mode_of(statement)
+        applied = apply(catalog, with_mode(statement, UpgradeMode.KEEP), 0)
+        judged = await self._upgrades.judged(statement, tuple(self._server.state.history), source)
+        if judged is None:
+            raise SqlError(f"{query.id} does not run", statement.position)
+        (planned,) = (change.plan for change in applied.changes if isinstance(change, changes.QueryStarted))
+        return explained(statement, text, judged, planned)
 
 
 def _explained_archive(catalog: Catalog, statement: language.CreateArchive) -> Entity:
@@ -417,6 +477,7 @@ _COMMANDS: Final = (
     language.DropArchive,
     language.DropSource,
     language.AlterSource,
+    language.AlterQuery,
     language.CreateType,
     language.DropType,
     language.CreateFunction,

@@ -1,0 +1,187 @@
+"""Whether a running query can go on with another statement: the modes of pipelines, judged by what runs and what is to run."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Final
+
+from odradek.client import Admin
+from odradek.model.lazy import lazy
+from odradek.pipelines.outline import ProgramOutline
+from odradek.pipelines.upgrade import ModeVerdict, UpgradeMode, verdicts
+from odradek.sql.catalog import PersistentQuery, SqlSource
+from odradek.sql.errors import SqlError
+from odradek.sql.language.statements import AlterQuery, CreateAsSelect
+from odradek.sql.planning import Plan, explain
+from odradek.sql.queries.builds import PersistentBuild, PlannedText
+from odradek.sql.queries.channel import StartQuery
+from odradek.sql.server.archives import ArchiveGround
+from odradek.sql.server.entities import Entity, described_plan, entity
+from odradek.sql.upgrades import rebuild_refusal
+from odradek.streams.places import CheckpointPlace
+
+if TYPE_CHECKING:
+    from odradek.pipelines import carrying
+else:
+    carrying = lazy("odradek.pipelines.carrying")
+
+Starting = Mapping[str, Mapping[int, int]]
+_SHAPES: Final = re.compile(r"^the state of '([^']+)' changes: .*", re.DOTALL)
+"""The reason has both shapes in words of programs."""
+_EARLIER: Final = "is read from its first record, or from where an earlier version stopped"
+_NEW_SOURCE: Final = "is new: it is read from where auto.offset.reset says"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JudgedUpgrade:
+    """`query`: as it runs now. `before`, `after`: its programs."""
+
+    query: PersistentQuery
+    order: StartQuery
+    before: ProgramOutline
+    after: ProgramOutline
+    verdicts: tuple[ModeVerdict, ...]
+
+    def chosen(self, wanted: UpgradeMode | None, statement: AlterQuery | CreateAsSelect) -> UpgradeMode:
+        """SqlError says why the wanted mode is not possible; None: why neither keep nor carry is."""
+        modes = (UpgradeMode.KEEP, UpgradeMode.CARRY) if wanted is None else (wanted,)
+        by_mode = {verdict.mode: verdict for verdict in self.verdicts}
+        for mode in modes:
+            if by_mode[mode].is_possible:
+                return mode
+        reasons = dict.fromkeys(reason for mode in modes for reason in by_mode[mode].reasons)
+        shown = " or ".join(modes)
+        hint = None
+        if isinstance(statement, CreateAsSelect) and by_mode[UpgradeMode.CARRY].is_possible:
+            kind, name = statement.kind.upper(), statement.name
+            hint = f"ALTER {kind} {name} WITH (MODE='carry') AS SELECT … is possible."
+        elif wanted is not UpgradeMode.REBUILD:
+            (reason,) = by_mode[UpgradeMode.REBUILD].reasons
+            hint = f"{reason[0].upper()}{reason[1:]}."
+        raise SqlError(
+            f"{self.query.id} cannot go on by {shown}: {'; '.join(reasons)}", statement.position, hint
+        )
+
+    def starting(self, asked: Starting) -> dict[str, dict[int, int]]:
+        """Where topics begin that no decision knows: those that it reads already, where they began; new ones as was asked."""
+        known = set(self.before.topics)
+        began = {
+            topic: {int(partition): offset for partition, offset in json.loads(text)[topic].items()}
+            for topic, text in self.order.starting.items()
+            if topic in known
+        }
+        new = {topic: dict(offsets) for topic, offsets in asked.items() if topic not in known}
+        return {**new, **began}
+
+
+class Upgrades:
+    def __init__(self, server: ArchiveGround) -> None:
+        self._server = server
+
+    async def judged(
+        self, statement: AlterQuery | CreateAsSelect, before: tuple[tuple[int, str], ...], source: SqlSource
+    ) -> JudgedUpgrade | None:
+        """None where no query runs that could go on. `before`: the commands that count; `source`: what the query fills."""
+        query = self._server.catalog.queries.get(source.query_id or "")
+        wanted = None if query is None else self._server.engine.wanted.get(query.id)
+        if query is None or wanted is None or not isinstance(wanted.order, StartQuery):
+            return None
+        build = wanted.order.build
+        assert isinstance(build, PersistentBuild)
+        text = replace(build.text, before=before, statement=statement.text)
+        return await asyncio.to_thread(self._judge, query, wanted.order, build.text, text, source)
+
+    def _judge(
+        self,
+        query: PersistentQuery,
+        order: StartQuery,
+        now: PlannedText,
+        then: PlannedText,
+        source: SqlSource,
+    ) -> JudgedUpgrade:
+        before, after = now.outline(order.name), then.outline(order.name)
+        before = _as_in_checkpoint(before, order.checkpoint)
+        keep, carry, _ = verdicts(before, after, delivery="exactly_once", rebuilding=None)
+        with self._admin() as admin:
+            carry = carrying.with_changelogs(admin, carry, before, after)
+        rebuild = ModeVerdict(mode=UpgradeMode.REBUILD, reasons=(rebuild_refusal(source),), notes=())
+        return JudgedUpgrade(
+            query=query,
+            order=order,
+            before=before,
+            after=after,
+            verdicts=tuple(map(_in_words, (keep, carry, rebuild))),
+        )
+
+    async def prepare(self, judged: JudgedUpgrade, mode: UpgradeMode) -> None:
+        """Topics for operators with state that are new: that they are empty is on purpose then."""
+
+        def make() -> None:
+            with self._admin() as admin:
+                carrying.make_new_changelogs(admin, judged.before, judged.after)
+
+        if mode is UpgradeMode.CARRY:
+            await asyncio.to_thread(make)
+
+    def _admin(self) -> Admin:
+        settings: Mapping[str, Any] = self._server.topics.settings
+        return Admin(self._server.topics.servers, **settings)
+
+
+def explained(statement: AlterQuery, text: str, judged: JudgedUpgrade, planned: Plan) -> Entity:
+    """EXPLAIN ALTER: which modes are possible, and the plan."""
+    modes = [
+        {
+            "mode": verdict.mode.value,
+            "possible": verdict.is_possible,
+            "reasons": list(verdict.reasons),
+            "notes": list(verdict.notes),
+        }
+        for verdict in judged.verdicts
+    ]
+    lines = [
+        f"{verdict.mode:7} {'yes' if verdict.is_possible else 'no':3}"
+        f" {'; '.join((*verdict.reasons, *verdict.notes)) or '-'}"
+        for verdict in judged.verdicts
+    ]
+    described = described_plan(planned, judged.query.id, statement.text, None, None)
+    plan_text = "\n".join(["mode    possible, and why not", *lines, "", explain(planned)])
+    return entity(
+        "queryDescription",
+        text,
+        queryDescription={**described, "upgradeModes": modes, "executionPlan": plan_text},
+    )
+
+
+def _as_in_checkpoint(outline: ProgramOutline, checkpoint: str) -> ProgramOutline:
+    """A checkpoint knows its sources by name, or does not, as it began."""
+    outputs = tuple(
+        replace(
+            output,
+            sources_named=output.sources_named
+            and CheckpointPlace(checkpoint).below(output.name).has_named_sources() is not False,
+        )
+        for output in outline.outputs
+    )
+    return replace(outline, outputs=outputs)
+
+
+def _in_words(verdict: ModeVerdict) -> ModeVerdict:
+    """A statement has one output, and no program."""
+
+    def plain(remark: str) -> str:
+        without_output = re.sub(r"^to-1:? ", "", remark)
+        shape = _SHAPES.match(without_output)
+        if shape is not None:
+            return f"what {shape[1]} keeps of each key changes: its columns, or what it computes of them"
+        return without_output.replace(_EARLIER, _NEW_SOURCE)
+
+    return replace(
+        verdict,
+        reasons=tuple(map(plain, verdict.reasons)),
+        notes=tuple(map(plain, verdict.notes)),
+    )

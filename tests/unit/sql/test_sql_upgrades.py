@@ -1,0 +1,214 @@
+"""ALTER … AS SELECT: which modes are possible, judged by what runs and what is to run, on a broker without Spark."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from odradek.client import Admin, NewTopic
+from odradek.pipelines.upgrade import UpgradeMode
+from odradek.sql.applying import apply
+from odradek.sql.catalog import SqlCatalog
+from odradek.sql.changes import QueryStarted, SourceCreated
+from odradek.sql.errors import SqlError
+from odradek.sql.language import parse, parse_one
+from odradek.sql.language.statements import AlterQuery, CreateAsSelect
+from odradek.sql.queries.builds import PersistentBuild, PlannedText
+from odradek.sql.queries.channel import StartQuery
+from odradek.sql.queries.engine import SqlEngine
+from odradek.sql.server.topics import SourceTopics
+from odradek.sql.server.upgrades import JudgedUpgrade, Upgrades
+from odradek.sql.upgrades import with_mode
+from odradek.testing import LocalBroker
+
+SOURCES = (
+    "CREATE STREAM s (id INT KEY, a STRING, b INT) WITH (KAFKA_TOPIC='s', VALUE_FORMAT='JSON');"
+    "CREATE STREAM other (id INT KEY, a STRING, b INT) WITH (KAFKA_TOPIC='other', VALUE_FORMAT='JSON');"
+    "CREATE TABLE t (id INT PRIMARY KEY, n STRING) WITH (KAFKA_TOPIC='t', VALUE_FORMAT='JSON');"
+    "CREATE AGGREGATE FUNCTION best(v INT) RETURNS INT AS $$\n"
+    "def start(): return 0\ndef add(state, v): return max(state, v)\ndef merge(x, y): return max(x, y)\n$$;"
+)
+
+
+@pytest.fixture(scope="module")
+def servers() -> Iterator[str]:
+    with LocalBroker() as broker:
+        yield broker.address
+
+
+@dataclass
+class Ground:
+    """A server whose engine is held: its queries are wanted, and no process is started."""
+
+    topics: SourceTopics
+    engine: SqlEngine
+    catalog: SqlCatalog
+    history: list[tuple[int, str]]
+    broker_settings: tuple[str, dict[str, str]]
+
+
+def ground_with(servers: str, directory: Path, query: str, starting: dict[str, str] | None = None) -> Ground:
+    engine = SqlEngine()
+    engine.hold()
+    catalog, history = SqlCatalog(allows_python=True), []
+    for number, statement in enumerate(parse(SOURCES + query)):
+        applied = apply(catalog, statement, number)
+        for change in applied.changes:
+            if isinstance(change, QueryStarted):
+                text = PlannedText(before=tuple(history), statement=statement.text, allows_python=True)
+                engine.run(
+                    StartQuery(
+                        query_id=change.query.id,
+                        name=f"sql.tests.{change.query.id}",
+                        build=PersistentBuild(text=text),
+                        servers=servers,
+                        options={},
+                        checkpoint=str(directory / change.query.id),
+                        starting=starting or {},
+                    )
+                )
+        catalog = applied.catalog
+        history.append((number, statement.text))
+    return Ground(SourceTopics(servers, {}), engine, catalog, history, (servers, {}))
+
+
+async def judged_of(ground: Ground, text: str) -> JudgedUpgrade:
+    statement = parse_one(text)
+    assert isinstance(statement, AlterQuery | CreateAsSelect)
+    source = ground.catalog.source(statement.name)
+    judged = await Upgrades(ground).judged(statement, tuple(ground.history), source)
+    assert judged is not None
+    return judged
+
+
+def possible(judged: JudgedUpgrade) -> list[str]:
+    return [verdict.mode.value for verdict in judged.verdicts if verdict.is_possible]
+
+
+SUMS = "SELECT id, SUM(b) AS x FROM s GROUP BY id"
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "modes"),
+    [
+        ("SELECT id, a FROM s", "SELECT id, a, b FROM s WHERE b > 1", ["keep", "carry"]),
+        ("SELECT id, a FROM s", "SELECT s.id AS id, a, n FROM s JOIN t ON s.id = t.id", ["carry"]),
+        ("SELECT id, a FROM s", "SELECT id, a FROM other", ["keep"]),
+        (SUMS, SUMS, ["keep", "carry"]),
+        (SUMS, SUMS + " HAVING SUM(b) > 3", ["keep", "carry"]),
+        (SUMS, "SELECT id, SUM(b) AS x FROM s WHERE b > 1 GROUP BY id", ["keep", "carry"]),
+        (SUMS, "SELECT id, MAX(b) AS x FROM s GROUP BY id", []),
+        (SUMS, "SELECT id, SUM(b) AS x, COUNT(*) AS n FROM s GROUP BY id", []),
+        (SUMS, "SELECT id, SUM(b) AS x FROM s WINDOW TUMBLING (SIZE 1 HOUR) GROUP BY id", []),
+        (SUMS.replace("SUM", "best"), SUMS.replace("SUM", "best"), ["keep", "carry"]),
+    ],
+)
+async def test_modes_are_judged_by_what_queries_keep(
+    servers: str, tmp_path: Path, before: str, after: str, modes: list[str]
+) -> None:
+    kind = "TABLE" if "GROUP BY" in before else "STREAM"
+    ground = ground_with(servers, tmp_path, f"CREATE {kind} o AS {before};")
+    judged = await judged_of(ground, f"ALTER {kind} o AS {after}")
+    assert possible(judged) == modes
+
+
+async def test_a_function_that_is_another_one_now_keeps_no_state(servers: str, tmp_path: Path) -> None:
+    query = SUMS.replace("SUM", "best")
+    changed = "CREATE OR REPLACE AGGREGATE FUNCTION best(v INT) RETURNS INT AS $$\n" + (
+        "def start(): return 9\ndef add(state, v): return min(state, v)\ndef merge(x, y): return min(x, y)\n$$;"
+    )
+    ground = ground_with(servers, tmp_path, f"CREATE TABLE o AS {query}; {changed}")
+    assert possible(await judged_of(ground, f"ALTER TABLE o AS {query}")) == []
+
+
+async def test_what_is_not_possible_says_why_and_what_is(servers: str, tmp_path: Path) -> None:
+    ground = ground_with(servers, tmp_path, "CREATE STREAM o AS SELECT id, a FROM s;")
+    joined = "AS SELECT s.id AS id, a, n FROM s JOIN t ON s.id = t.id"
+    altering, replacing = (
+        parse_one(f"ALTER STREAM o {joined}"),
+        parse_one(f"CREATE OR REPLACE STREAM o {joined}"),
+    )
+    assert isinstance(altering, AlterQuery)
+    assert isinstance(replacing, CreateAsSelect)
+    judged = await judged_of(ground, altering.text)
+    assert judged.chosen(None, altering) is UpgradeMode.CARRY
+    with pytest.raises(
+        SqlError, match="cannot go on by keep: the operator 'join-1' with state is new"
+    ) as refused:
+        judged.chosen(UpgradeMode.KEEP, replacing)
+    assert refused.value.hint == "ALTER STREAM O WITH (MODE='carry') AS SELECT … is possible."
+    (_, _, rebuild) = judged.verdicts
+    assert "CREATE STREAM O_V2 AS SELECT" in rebuild.reasons[0]
+    sums = ground_with(servers, tmp_path, f"CREATE TABLE o AS {SUMS};")
+    largest = parse_one(f"ALTER TABLE o AS {SUMS.replace('SUM', 'MAX')}")
+    assert isinstance(largest, AlterQuery)
+    with pytest.raises(
+        SqlError, match="by keep or carry: what aggregate-1 keeps of each key changes"
+    ) as refused:
+        (await judged_of(sums, largest.text)).chosen(None, largest)
+    assert refused.value.hint is not None
+    assert refused.value.hint.startswith("Rebuild needs a topic of its own: write SET 'auto.offset.reset'")
+
+
+async def test_known_topics_begin_where_they_began_and_new_ones_as_was_asked(
+    servers: str, tmp_path: Path
+) -> None:
+    ground = ground_with(
+        servers, tmp_path, "CREATE STREAM o AS SELECT id, a FROM s;", {"s": '{"s": {"0": 7, "1": 0}}'}
+    )
+    judged = await judged_of(
+        ground,
+        "ALTER STREAM o AS SELECT s.id AS id, s.a AS a FROM s JOIN other WITHIN 1 HOUR ON s.id = other.id",
+    )
+    assert judged.starting({"s": {0: 90, 1: 90}, "other": {0: 40}}) == {"s": {0: 7, 1: 0}, "other": {0: 40}}
+    from_the_first = ground_with(servers, tmp_path, "CREATE STREAM o AS SELECT id, a FROM s;")
+    judged = await judged_of(from_the_first, "ALTER STREAM o AS SELECT id, a FROM s WHERE b > 1")
+    assert judged.starting({"s": {0: 90}}) == {}
+
+
+async def test_carry_makes_topics_for_what_is_new(servers: str, tmp_path: Path) -> None:
+    with Admin(servers) as admin:
+        admin.create_topics([NewTopic(topic, 1) for topic in ("s", "t")])
+    ground = ground_with(servers, tmp_path, "CREATE STREAM o AS SELECT id, a FROM s;")
+    judged = await judged_of(ground, "ALTER STREAM o AS SELECT s.id AS id, a, n FROM s JOIN t ON s.id = t.id")
+    upgrades = Upgrades(ground)
+    await upgrades.prepare(judged, UpgradeMode.KEEP)
+    with Admin(servers) as admin:
+        before = set(admin.list_topics())
+        await upgrades.prepare(judged, UpgradeMode.CARRY)
+        (made,) = set(admin.list_topics()) - before
+    assert "CSAS_O_4" in made
+    assert "join-1" in made
+
+
+def test_a_mode_changes_the_checkpoint_or_not() -> None:
+    catalog = SqlCatalog(allows_python=True)
+    for number, statement in enumerate(
+        parse(SOURCES + "CREATE STREAM o AS SELECT id, a FROM s; PAUSE CSAS_O_4;")
+    ):
+        catalog = apply(catalog, statement, number).catalog
+    written = parse_one("ALTER STREAM `O` AS SELECT id, a, b FROM s WHERE a = 'it''s'")
+    assert isinstance(written, AlterQuery)
+    for mode, carried_at in ((UpgradeMode.KEEP, None), (UpgradeMode.CARRY, 9)):
+        text = with_mode(written, mode).text
+        assert text == f"ALTER STREAM `O` WITH (MODE='{mode}') AS SELECT id, a, b FROM s WHERE a = 'it''s'"
+        applied = apply(catalog, parse_one(text), 9)
+        created, started = applied.changes
+        assert isinstance(created, SourceCreated)
+        assert isinstance(started, QueryStarted)
+        assert (created.source.topic, created.source.carried_at) == ("O", carried_at)
+        assert [column.name for column in created.source.columns] == ["ID", "A", "B"]
+        assert (started.query.id, started.replaces, started.query.state) == ("CSAS_O_4", "CSAS_O_4", "paused")
+    replaced = parse_one("CREATE OR REPLACE STREAM o AS SELECT id, a, b FROM s")
+    assert apply(applied.catalog, replaced, 10).catalog.source("O").carried_at == 9
+
+
+async def test_queries_that_are_read_again_start_when_all_is_read(servers: str, tmp_path: Path) -> None:
+    ground = ground_with(servers, tmp_path, "CREATE STREAM o AS SELECT id, a FROM s; TERMINATE CSAS_O_4;")
+    ground.engine.terminate("CSAS_O_4")
+    ground.engine.release()
+    await ground.engine.close()
+    assert ground.engine.process_id is None
