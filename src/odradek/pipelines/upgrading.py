@@ -66,7 +66,7 @@ def _with_topics(admin: Admin, verdict: ModeVerdict, outline: ProgramOutline, su
     present = set(admin.list_topics(internal=True))
     taken = [topic for topic in _outputs(outline, suffix) if topic in present]
     missing = [topic for topic in outline.topics if topic not in present]
-    gone = _gone(admin, [topic for topic in outline.topics if topic in present])
+    gone = inputs_gone(admin, [topic for topic in outline.topics if topic in present])
     reasons, notes = list(verdict.reasons), list(verdict.notes)
     if taken:
         reasons.append(f"topic {', '.join(taken)} is there already: delete it first")
@@ -77,7 +77,7 @@ def _with_topics(admin: Admin, verdict: ModeVerdict, outline: ProgramOutline, su
     return replace(verdict, reasons=tuple(reasons), notes=tuple(notes))
 
 
-def _gone(admin: Admin, topics: Sequence[str]) -> str:
+def inputs_gone(admin: Admin, topics: Sequence[str]) -> str:
     """The partitions that do not begin at 0, in words; empty when all do."""
     partitions = [
         tp for description in admin.describe_topics(topics).values() for tp in description.topic_partitions

@@ -34,6 +34,7 @@ from odradek.sql.errors import SqlError, nearest
 from odradek.sql.language.statements import (
     AlterQuery,
     AlterSource,
+    AlterSwap,
     AssertSource,
     ColumnDefinition,
     CreateArchive,
@@ -62,7 +63,7 @@ from odradek.sql.planning.plan import (
 )
 from odradek.sql.planning.timestamps import milliseconds
 from odradek.sql.types import parse_type
-from odradek.sql.upgrades import alter_query, check_replacement
+from odradek.sql.upgrades import alter_query, check_rebuilding, check_replacement, swap
 from odradek.sql.user_functions import create_function, drop_function
 
 SOURCE_PROPERTIES: Final = (
@@ -82,6 +83,12 @@ _WINDOW_UNITS_MS: Final = {
 
 def apply(catalog: SqlCatalog, statement: Statement, number: int) -> AppliedChange:
     """`number`: of the command; ids of queries end with it. SqlError for a statement that is refused, or changes nothing."""
+    applied = _applied(catalog, statement, number)
+    check_rebuilding(catalog, applied, statement)
+    return applied
+
+
+def _applied(catalog: SqlCatalog, statement: Statement, number: int) -> AppliedChange:
     match statement:
         case CreateSource():
             return _create_source(catalog, statement)
@@ -91,7 +98,7 @@ def apply(catalog: SqlCatalog, statement: Statement, number: int) -> AppliedChan
             return _insert_into(catalog, statement, number)
         case DropSource():
             return _drop_source(catalog, statement)
-        case AlterSource() | AlterQuery():
+        case AlterSource() | AlterQuery() | AlterSwap():
             return _alter(catalog, statement, number)
         case CreateArchive() | DropArchive():
             return _change_archive(catalog, statement, number)
@@ -332,9 +339,13 @@ def _window(properties: Mapping[str, PropertyValue], statement: Statement) -> Wi
     )
 
 
-def _alter(catalog: SqlCatalog, statement: AlterSource | AlterQuery, number: int) -> AppliedChange:
+def _alter(
+    catalog: SqlCatalog, statement: AlterSource | AlterQuery | AlterSwap, number: int
+) -> AppliedChange:
     if isinstance(statement, AlterQuery):
         return alter_query(catalog, statement, number)
+    if isinstance(statement, AlterSwap):
+        return swap(catalog, statement)
     return _alter_source(catalog, statement)
 
 

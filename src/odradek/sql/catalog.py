@@ -175,6 +175,8 @@ class SqlCatalog:
     types: Mapping[str, SqlType] = field(default_factory=_nothing)
     queries: Mapping[str, PersistentQuery] = field(default_factory=_nothing)
     archives: Mapping[str, SqlArchive] = field(default_factory=_nothing)
+    candidates: Mapping[str, SqlSource] = field(default_factory=_nothing)
+    """By name: what a stream or table will be when it is rebuilt."""
     created_functions: Mapping[str, CreatedFunction] = field(default_factory=_nothing)
     functions: FunctionLibrary = FUNCTIONS
     allows_python: bool = False
@@ -226,7 +228,17 @@ class SqlCatalog:
         return replace(self, queries=MappingProxyType({**self.queries, query.id: query}))
 
     def without_query(self, query_id: str) -> SqlCatalog:
-        return replace(self, queries=_without(self.queries, query_id))
+        """A candidate goes with its query."""
+        candidates = {name: source for name, source in self.candidates.items() if source.query_id != query_id}
+        return replace(
+            self, queries=_without(self.queries, query_id), candidates=MappingProxyType(candidates)
+        )
+
+    def with_candidate(self, source: SqlSource) -> SqlCatalog:
+        return replace(self, candidates=MappingProxyType({**self.candidates, source.name: source}))
+
+    def without_candidate(self, name: str) -> SqlCatalog:
+        return replace(self, candidates=_without(self.candidates, name))
 
     def with_archive(self, archive: SqlArchive) -> SqlCatalog:
         return replace(self, archives=MappingProxyType({**self.archives, archive.name: archive}))

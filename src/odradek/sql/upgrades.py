@@ -4,16 +4,26 @@ looked up by `server/upgrades.py`, once, before the statement is written to the 
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from typing import Final
 
 from odradek.pipelines.upgrade import UpgradeMode
 from odradek.sql.catalog import PersistentQuery, SqlCatalog, SqlSource
-from odradek.sql.changes import AppliedChange, QueryStarted, SourceCreated
+from odradek.sql.changes import (
+    AppliedChange,
+    ArchiveCreated,
+    Change,
+    QueryStarted,
+    QueryStopped,
+    SourceCreated,
+    SourceDropped,
+)
 from odradek.sql.errors import SqlError, nearest
-from odradek.sql.language.statements import AlterQuery, Statement
-from odradek.sql.planning.plan import checked_properties, plan
+from odradek.sql.language.statements import AlterQuery, AlterSwap, Properties, Statement
+from odradek.sql.planning.plan import Plan, checked_properties, plan
 
+_VERSION: Final = re.compile(r"\.v(\d+)$")
 _MODES: Final = tuple(mode.value for mode in UpgradeMode)
 
 
@@ -21,12 +31,12 @@ def alter_query(catalog: SqlCatalog, statement: AlterQuery, number: int) -> Appl
     """`number`: of the command; a new checkpoint is named after it."""
     source, query = altered(catalog, statement)
     mode = mode_of(statement) or UpgradeMode.KEEP
-    if mode is UpgradeMode.REBUILD:
-        raise SqlError(rebuild_refusal(source), statement.position)
     made = plan(catalog, statement)
     assert made.sink is not None
     if any(read.name == source.name for read in made.sources):
         raise SqlError(f"{source.name} cannot read itself", statement.position)
+    if mode is UpgradeMode.REBUILD:
+        return _rebuild(catalog, statement, source, made, number)
     check_replacement(source, made.sink, statement)
     sink = replace(made.sink, text=f"{source.text}; {statement.text}")
     if mode is UpgradeMode.CARRY:
@@ -46,11 +56,106 @@ def alter_query(catalog: SqlCatalog, statement: AlterQuery, number: int) -> Appl
     )
 
 
+def _rebuild(
+    catalog: SqlCatalog, statement: AlterQuery, source: SqlSource, made: Plan, number: int
+) -> AppliedChange:
+    """A query beside the one that runs, with a topic of its own."""
+    assert made.sink is not None
+    reasons = rebuild_reasons(catalog, source)
+    if reasons:
+        raise SqlError(f"{source.name} cannot be rebuilt: {'; '.join(reasons)}", statement.position)
+    query_id = f"{'CTAS' if source.is_table else 'CSAS'}_{source.name}_{number}"
+    topic = made.sink.topic if made.sink.topic != source.topic else next_topic(source)
+    text = f"{source.text}; {statement.text}"
+    candidate = replace(made.sink, topic=topic, query_id=query_id, carried_at=None, text=text)
+    query = PersistentQuery(
+        id=query_id,
+        sink=source.name,
+        sources=tuple(dict.fromkeys(read.name for read in made.sources)),
+        text=statement.text,
+        creates_sink=True,
+    )
+    return AppliedChange(
+        catalog=catalog.with_candidate(candidate).with_query(query),
+        changes=(QueryStarted(query=query, plan=replace(made, sink=candidate)),),
+        message=f"Created query with ID {query_id}: it takes the place of {source.query_id} when it has caught up",
+    )
+
+
+def rebuild_reasons(catalog: SqlCatalog, source: SqlSource) -> list[str]:
+    """Why it cannot be rebuilt: what reads or fills its topic would stay there."""
+    others = sorted(
+        query_id
+        for query_id in {*catalog.readers(source.name), *catalog.writers(source.name)}
+        if query_id != source.query_id
+    )
+    if not others:
+        return []
+    return [f"{', '.join(others)} would stay with the topic {source.topic}: terminate it before"]
+
+
+def next_topic(source: SqlSource) -> str:
+    """`totals`, `totals.v2`, `totals.v3`, …"""
+    version = _VERSION.search(source.topic)
+    if version is None:
+        return f"{source.topic}.v2"
+    return f"{source.topic[: version.start()]}.v{int(version[1]) + 1}"
+
+
+def swap(catalog: SqlCatalog, statement: AlterSwap) -> AppliedChange:
+    """The candidate takes its place."""
+    source = catalog.source(statement.name, statement.position)
+    candidate = catalog.candidates.get(statement.name)
+    if candidate is None or source.kind != statement.kind:
+        raise SqlError(
+            f"{statement.name} is no {statement.kind} that is being rebuilt",
+            statement.position,
+            f"Write ALTER {source.kind.upper()} … WITH (MODE='rebuild') AS SELECT ….",
+        )
+    changes: list[Change] = [SourceCreated(source=candidate, replaces=source)]
+    query = catalog.queries.get(source.query_id or "")
+    if query is not None:
+        changes.append(QueryStopped(query=query))
+        catalog = catalog.without_query(query.id)
+    return AppliedChange(
+        catalog=catalog.without_candidate(source.name).with_source(candidate),
+        changes=tuple(changes),
+        message=f"{source.kind.capitalize()} swapped: {source.name} is in the topic {candidate.topic} from now on",
+    )
+
+
+def check_rebuilding(catalog: SqlCatalog, applied: AppliedChange, statement: Statement) -> None:
+    """What is being rebuilt is left alone until it is swapped, or given up. SqlError."""
+    rebuilt = catalog.candidates.keys() & applied.catalog.candidates.keys()
+    for change in applied.changes:
+        match change:
+            case QueryStarted(query=query) | ArchiveCreated(query=query):
+                names = {*query.sources, *(() if query.fills_archive else (query.sink,))}
+            case SourceCreated(source=source) | SourceDropped(source=source):
+                names = {source.name}
+            case _:
+                continue
+        for name in sorted(names & rebuilt):
+            raise _is_being_rebuilt(catalog.candidates[name], statement)
+
+
+def _is_being_rebuilt(candidate: SqlSource, statement: Statement) -> SqlError:
+    kind, name, query_id = candidate.kind.upper(), candidate.name, candidate.query_id
+    return SqlError(
+        f"{name} is being rebuilt by {query_id}",
+        statement.position,
+        f"Wait, or write ALTER {kind} {name} SWAP, or TERMINATE {query_id}.",
+    )
+
+
 def altered(catalog: SqlCatalog, statement: AlterQuery) -> tuple[SqlSource, PersistentQuery]:
     """What it is about. SqlError where there is no query that could go on."""
     source = catalog.source(statement.name, statement.position)
     if source.kind != statement.kind:
         raise SqlError(f"{source.name} is a {source.kind}, not a {statement.kind}", statement.position)
+    candidate = catalog.candidates.get(source.name)
+    if candidate is not None:
+        raise _is_being_rebuilt(candidate, statement)
     query = None if source.query_id is None else catalog.queries.get(source.query_id)
     if source.query_id is None:
         raise SqlError(
@@ -75,7 +180,10 @@ def altered(catalog: SqlCatalog, statement: AlterQuery) -> tuple[SqlSource, Pers
 
 def mode_of(statement: AlterQuery) -> UpgradeMode | None:
     """None: the first that is possible of keep and carry. SqlError."""
-    mode = checked_properties(statement.properties, ("MODE",), statement).get("MODE")
+    given = checked_properties(statement.properties, ("MODE", "KAFKA_TOPIC"), statement)
+    mode = given.get("MODE")
+    if "KAFKA_TOPIC" in given and str(mode).lower() != UpgradeMode.REBUILD:
+        raise SqlError("KAFKA_TOPIC is for MODE='rebuild': else the topic stays", statement.position)
     if mode is None:
         return None
     if str(mode).lower() not in _MODES:
@@ -87,19 +195,13 @@ def mode_of(statement: AlterQuery) -> UpgradeMode | None:
     return UpgradeMode(str(mode).lower())
 
 
-def with_mode(statement: AlterQuery, mode: UpgradeMode) -> AlterQuery:
-    """Its text says all that it means."""
+def with_mode(statement: AlterQuery, mode: UpgradeMode, topic: str | None = None) -> AlterQuery:
+    """Its text says all that it means. `topic`: of what is rebuilt."""
     name = statement.name.replace("`", "``")
-    text = f"ALTER {statement.kind.upper()} `{name}` WITH (MODE='{mode}') AS {statement.query_text}"
-    return replace(statement, properties=(("MODE", mode.value),), text=text)
-
-
-def rebuild_refusal(source: SqlSource) -> str:
-    kind, name = source.kind.upper(), source.name
-    return (
-        f"rebuild needs a topic of its own: write SET 'auto.offset.reset'='earliest'; CREATE {kind} {name}_V2 AS SELECT …, and"
-        f" when it has caught up DROP {kind} {name}"
-    )
+    properties: Properties = (("MODE", mode.value), *((("KAFKA_TOPIC", topic),) if topic is not None else ()))
+    written = ", ".join(f"{key}='{value}'" for key, value in properties)
+    text = f"ALTER {statement.kind.upper()} `{name}` WITH ({written}) AS {statement.query_text}"
+    return replace(statement, properties=properties, text=text)
 
 
 def check_replacement(known: SqlSource, source: SqlSource, statement: Statement) -> None:

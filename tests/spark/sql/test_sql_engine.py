@@ -218,9 +218,10 @@ def queries_are_altered(client: RestClient) -> None:
         "ALTER STREAM sql_even AS SELECT o.customer AS customer, amount FROM sql_orders o LEFT JOIN sql_users u"
         " ON o.customer = u.id WHERE amount % 2 = 0;"
     )
-    assert possible_modes(client, totals.format("SUM(amount)")) == ["keep", "carry"]
-    assert possible_modes(client, totals.format("MAX(amount)")) == []
+    assert possible_modes(client, totals.format("SUM(amount)")) == ["keep", "carry", "rebuild"]
+    assert possible_modes(client, totals.format("MAX(amount)")) == ["rebuild"]
     assert possible_modes(client, even) == ["carry"]
+    assert possible_modes(client, even.replace("amount FROM", "amount * 2 AS twice FROM")) == []
     with pytest.raises(ServerRefusal, match="what aggregate-1 keeps of each key changes"):
         client.execute(totals.format("MAX(amount)"))
     with pytest.raises(ServerRefusal, match="WITH \\(MODE='carry'\\) AS SELECT … is possible"):
@@ -232,6 +233,23 @@ def queries_are_altered(client: RestClient) -> None:
     by_keep, by_carry = client.execute(totals.format("SUM(amount)") + even)
     assert by_keep["commandStatus"]["message"].endswith("goes on by keep")
     assert by_carry["commandStatus"]["message"].endswith("goes on by carry")
+
+
+def a_table_is_rebuilt(client: RestClient, expected: list[list[Any]]) -> None:
+    """From the first record on, into a topic of its own: it is in the place of the table before when it has caught up."""
+    (started,) = client.execute(
+        "ALTER TABLE sql_totals WITH (MODE='rebuild') AS"
+        " SELECT customer, COUNT(*) AS n, -SUM(amount) AS below FROM sql_orders GROUP BY customer;"
+    )
+    assert "takes the place of CTAS_SQL_TOTALS" in started["commandStatus"]["message"]
+
+    def topics() -> list[str]:
+        return [table["topic"] for table in client.execute("SHOW TABLES;")[0]["tables"]]
+
+    wait_for(topics, lambda names: "SQL_TOTALS.v2" in names)
+    assert "SQL_TOTALS" not in topics()
+    rebuilt = [[customer, count, -total] for customer, count, total in expected]
+    wait_for(lambda: totals(client), lambda rows: rows == rebuilt)
 
 
 def possible_modes(client: RestClient, statement: str) -> list[str]:
@@ -333,6 +351,7 @@ def test_queries_go_on_exactly_once_after_kills_and_without_their_directory(
                 a_record_wakes_the_query_that_sleeps(client, tmp_path / "b.log", expected)
                 assert len(committed(servers, "SQL_LATE", len(late) + 1)) == len(late) + 1
                 archives_are_looked_after(client, tmp_path / "lake")
+                a_table_is_rebuilt(client, expected)
                 (listed, _) = client.execute("SHOW QUERIES;")[0]["queries"]
                 assert re.fullmatch(r"C[ST]AS_SQL_(LATE|TOTALS)_\d+", listed["id"])
                 pause_and_resume(client, listed["id"])

@@ -8,20 +8,23 @@ from pathlib import Path
 
 import pytest
 
-from odradek.client import Admin, NewTopic
+from odradek.client import Admin, NewTopic, Producer
+from odradek.model.ids import TopicPartition
 from odradek.pipelines.upgrade import UpgradeMode
+from odradek.spark.exactly_once.decision import group_of
 from odradek.sql.applying import apply
-from odradek.sql.catalog import SqlCatalog
-from odradek.sql.changes import QueryStarted, SourceCreated
+from odradek.sql.catalog import SqlCatalog, SqlSource
+from odradek.sql.changes import QueryStarted, QueryStopped, SourceCreated
 from odradek.sql.errors import SqlError
 from odradek.sql.language import parse, parse_one
 from odradek.sql.language.statements import AlterQuery, CreateAsSelect
 from odradek.sql.queries.builds import PersistentBuild, PlannedText
 from odradek.sql.queries.channel import StartQuery
 from odradek.sql.queries.engine import SqlEngine
+from odradek.sql.server.rebuilding import SWAP_LAG, RebuildWatch
 from odradek.sql.server.topics import SourceTopics
 from odradek.sql.server.upgrades import JudgedUpgrade, Upgrades
-from odradek.sql.upgrades import with_mode
+from odradek.sql.upgrades import next_topic, with_mode
 from odradek.testing import LocalBroker
 
 SOURCES = (
@@ -112,7 +115,7 @@ async def test_modes_are_judged_by_what_queries_keep(
     kind = "TABLE" if "GROUP BY" in before else "STREAM"
     ground = ground_with(servers, tmp_path, f"CREATE {kind} o AS {before};")
     judged = await judged_of(ground, f"ALTER {kind} o AS {after}")
-    assert possible(judged) == modes
+    assert possible(judged) == [*modes, "rebuild"]
 
 
 async def test_a_function_that_is_another_one_now_keeps_no_state(servers: str, tmp_path: Path) -> None:
@@ -121,7 +124,7 @@ async def test_a_function_that_is_another_one_now_keeps_no_state(servers: str, t
         "def start(): return 9\ndef add(state, v): return min(state, v)\ndef merge(x, y): return min(x, y)\n$$;"
     )
     ground = ground_with(servers, tmp_path, f"CREATE TABLE o AS {query}; {changed}")
-    assert possible(await judged_of(ground, f"ALTER TABLE o AS {query}")) == []
+    assert possible(await judged_of(ground, f"ALTER TABLE o AS {query}")) == ["rebuild"]
 
 
 async def test_what_is_not_possible_says_why_and_what_is(servers: str, tmp_path: Path) -> None:
@@ -141,7 +144,7 @@ async def test_what_is_not_possible_says_why_and_what_is(servers: str, tmp_path:
         judged.chosen(UpgradeMode.KEEP, replacing)
     assert refused.value.hint == "ALTER STREAM O WITH (MODE='carry') AS SELECT … is possible."
     (_, _, rebuild) = judged.verdicts
-    assert "CREATE STREAM O_V2 AS SELECT" in rebuild.reasons[0]
+    assert rebuild.notes == ("O is in the topic O.v2 from then on",)
     sums = ground_with(servers, tmp_path, f"CREATE TABLE o AS {SUMS};")
     largest = parse_one(f"ALTER TABLE o AS {SUMS.replace('SUM', 'MAX')}")
     assert isinstance(largest, AlterQuery)
@@ -149,8 +152,7 @@ async def test_what_is_not_possible_says_why_and_what_is(servers: str, tmp_path:
         SqlError, match="by keep or carry: what aggregate-1 keeps of each key changes"
     ) as refused:
         (await judged_of(sums, largest.text)).chosen(None, largest)
-    assert refused.value.hint is not None
-    assert refused.value.hint.startswith("Rebuild needs a topic of its own: write SET 'auto.offset.reset'")
+    assert refused.value.hint == "ALTER TABLE O WITH (MODE='rebuild') AS SELECT … is possible."
 
 
 async def test_known_topics_begin_where_they_began_and_new_ones_as_was_asked(
@@ -212,3 +214,104 @@ async def test_queries_that_are_read_again_start_when_all_is_read(servers: str, 
     ground.engine.release()
     await ground.engine.close()
     assert ground.engine.process_id is None
+
+
+REBUILD = "ALTER STREAM o WITH (MODE='rebuild', KAFKA_TOPIC='O.v2') AS SELECT id, b FROM other"
+
+
+def catalog_of(text: str) -> SqlCatalog:
+    catalog = SqlCatalog(allows_python=True)
+    for number, statement in enumerate(parse(SOURCES + text)):
+        catalog = apply(catalog, statement, number).catalog
+    return catalog
+
+
+def test_a_rebuilt_query_runs_beside_the_one_before_and_takes_its_place() -> None:
+    catalog = catalog_of("CREATE STREAM o AS SELECT id, a FROM s;" + REBUILD + ";")
+    assert list(catalog.queries) == ["CSAS_O_4", "CSAS_O_5"]
+    assert (catalog.source("O").topic, catalog.candidates["O"].topic) == ("O", "O.v2")
+    swapped = apply(catalog, parse_one("ALTER STREAM o SWAP"), 6)
+    created, stopped = swapped.changes
+    assert isinstance(created, SourceCreated)
+    assert isinstance(stopped, QueryStopped)
+    assert stopped.query.id == "CSAS_O_4"
+    source = swapped.catalog.source("O")
+    assert (source.topic, source.query_id) == ("O.v2", "CSAS_O_5")
+    assert [column.name for column in source.columns] == ["ID", "B"]
+    assert (list(swapped.catalog.queries), list(swapped.catalog.candidates)) == (["CSAS_O_5"], [])
+    assert next_topic(source) == "O.v3"
+
+
+def test_a_rebuild_is_given_up_with_its_query() -> None:
+    catalog = catalog_of("CREATE STREAM o AS SELECT id, a FROM s;" + REBUILD + "; TERMINATE CSAS_O_5;")
+    assert (list(catalog.queries), list(catalog.candidates)) == (["CSAS_O_4"], [])
+    assert catalog.source("O").topic == "O"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "CREATE STREAM reader AS SELECT * FROM o",
+        "CREATE ARCHIVE kept FROM o WITH (PATH='/kept')",
+        "INSERT INTO o SELECT id, a FROM s",
+        "ALTER STREAM o AS SELECT id, a FROM s WHERE id > 1",
+        "CREATE OR REPLACE STREAM o AS SELECT id, a FROM s WHERE id > 1",
+        REBUILD.replace("O.v2", "O.v3"),
+        "DROP STREAM o",
+    ],
+)
+def test_what_is_being_rebuilt_is_left_alone(text: str) -> None:
+    catalog = catalog_of("CREATE STREAM o AS SELECT id, a FROM s;" + REBUILD + ";")
+    with pytest.raises(SqlError, match="CSAS_O_5") as refused:
+        apply(catalog, parse_one(text), 6)
+    assert refused.value.hint in (
+        "Wait, or write ALTER STREAM O SWAP, or TERMINATE CSAS_O_5.",
+        "You need to terminate them before dropping it.",
+    )
+
+
+async def test_a_rebuild_needs_a_topic_that_is_not_there(servers: str, tmp_path: Path) -> None:
+    with Admin(servers) as admin:
+        admin.create_topics([NewTopic("O.v2", 1)])
+    ground = ground_with(servers, tmp_path, "CREATE STREAM o AS SELECT id, a FROM s;")
+    statement = parse_one("ALTER STREAM o WITH (MODE='rebuild') AS SELECT id, b FROM s")
+    assert isinstance(statement, AlterQuery)
+    upgrades, source = Upgrades(ground), ground.catalog.source("O")
+    (_, _, rebuild) = (await judged_of(ground, statement.text)).verdicts
+    assert rebuild.reasons == (
+        "topic O.v2 is there already: delete it first, or name another one with KAFKA_TOPIC",
+    )
+    with pytest.raises(SqlError, match=r"topic O\.v2 is there already"):
+        await upgrades.rebuilding(statement, source)
+    with Admin(servers) as admin:
+        admin.delete_topics(["O.v2"])
+    made = await upgrades.rebuilding(statement, source)
+    assert made.text == ("ALTER STREAM `O` WITH (MODE='rebuild', KAFKA_TOPIC='O.v2') AS SELECT id, b FROM s")
+
+
+async def test_a_rebuilt_query_is_swapped_when_it_has_read_nearly_all(servers: str, tmp_path: Path) -> None:
+    with Admin(servers) as admin:
+        admin.create_topics([NewTopic("other", 2)])
+    with Producer(servers) as producer:
+        for number in range(SWAP_LAG + 5):
+            producer.send("other", b"{}", partition=number % 2)
+    ground = ground_with(servers, tmp_path, "CREATE STREAM o AS SELECT id, a FROM s;" + REBUILD + ";")
+    swapped: list[str] = []
+
+    async def swap_it(candidate: SqlSource) -> None:
+        swapped.append(candidate.topic)
+        ground.catalog = apply(ground.catalog, parse_one("ALTER STREAM o SWAP"), 6).catalog
+
+    watch, candidate = RebuildWatch(ground, swap_it), ground.catalog.candidates["O"]
+    assert await watch.behind(candidate) is None  # it does not run yet
+    ground.engine.wanted["CSAS_O_5"].state = "RUNNING"
+    assert await watch.behind(candidate) == SWAP_LAG + 5
+    await watch.swap_what_has_caught_up()
+    assert swapped == []
+    with Admin(servers) as admin:
+        group = group_of("sql.tests.CSAS_O_5.to-1")
+        admin.alter_group_offsets(group, {TopicPartition("other", 0): 5})
+    assert await watch.behind(candidate) == SWAP_LAG
+    await watch.swap_what_has_caught_up()
+    await watch.swap_what_has_caught_up()
+    assert swapped == ["O.v2"]

@@ -10,6 +10,7 @@ from odradek.sql.language.queries import JoinRelation, SelectStar
 from odradek.sql.language.statements import (
     AlterQuery,
     AlterSource,
+    AlterSwap,
     AlterSystem,
     AssertSchema,
     AssertSource,
@@ -82,6 +83,7 @@ EACH = [
         AlterQuery,
         {"properties": (("MODE", "carry"),)},
     ),
+    ("ALTER TABLE s SWAP", AlterSwap, {"kind": "table", "name": "S"}),
     ("EXPLAIN ALTER STREAM s AS SELECT a FROM t", Explain, {"query_id": None}),
     ("ALTER SYSTEM 'a' = 'b'", AlterSystem, {"name": "a", "value": "b"}),
     ("CREATE TYPE t AS STRUCT<a INT>", CreateType, {"name": "T"}),

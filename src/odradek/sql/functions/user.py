@@ -134,6 +134,10 @@ class UserCode:
         self._code = dedent(code).strip()
         self._defined: dict[str, Any] | None = None
 
+    def __repr__(self) -> str:
+        """Two that do the same look the same."""
+        return f"UserCode{self.__getstate__()!r}"
+
     def __getstate__(self) -> Any:
         return self._name, self._parameters, self._code
 

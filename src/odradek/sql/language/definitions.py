@@ -15,6 +15,7 @@ from odradek.sql.language.reading import StatementReader
 from odradek.sql.language.statements import (
     AlterQuery,
     AlterSource,
+    AlterSwap,
     AlterSystem,
     AssertSchema,
     AssertSource,
@@ -296,6 +297,8 @@ class DefinitionReader:
                 query_text=reader.text_from(start),
                 **self._common(),
             )
+        if reader.accept("SWAP"):
+            return AlterSwap(kind=kind, name=source, **self._common())
         columns = reader.listed(self._added_column)
         return AlterSource(kind=kind, name=source, columns=columns, **self._common())
 

@@ -119,6 +119,14 @@ class AlterQuery(Statement):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class AlterSwap(Statement):
+    """ALTER STREAM | TABLE name SWAP: the query that is being rebuilt takes its place now."""
+
+    kind: SourceKind
+    name: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class AlterSystem(Statement):
     """ALTER SYSTEM 'property' = 'value'."""
 

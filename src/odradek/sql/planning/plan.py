@@ -172,10 +172,11 @@ def _create_as(catalog: SqlCatalog, statement: CreateAsSelect, steps: PlannedSte
 
 
 def _alter(catalog: SqlCatalog, statement: AlterQuery, steps: PlannedSteps) -> Plan:
-    """Topic, formats and timestamp stay."""
+    """Formats and timestamp stay; so does the topic, unless it is rebuilt."""
     planned = _planned(catalog, statement, steps)
     known = catalog.source(statement.name, statement.position)
-    sink = replace(known, columns=planned.columns, window=planned.window)
+    topic = str(dict(statement.properties).get("KAFKA_TOPIC", known.topic))
+    sink = replace(known, columns=planned.columns, window=planned.window, topic=topic)
     return _filling(sink, planned, statement)
 
 

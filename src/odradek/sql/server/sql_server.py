@@ -21,7 +21,7 @@ from odradek.sql import changes
 from odradek.sql.catalog import Catalog, Source, WindowInfo
 from odradek.sql.doors.opening import DoorTerms, SparkDoors
 from odradek.sql.errors import SqlError
-from odradek.sql.language.parsing import parse
+from odradek.sql.language.parsing import parse, parse_one
 from odradek.sql.language.queries import NamedRelation, Query, with_members
 from odradek.sql.language.statements import PrintTopic, SelectStatement
 from odradek.sql.planning import select_plan
@@ -41,6 +41,7 @@ from odradek.sql.server.command_topic import CommandTopic
 from odradek.sql.server.commands import SqlCommand
 from odradek.sql.server.entities import SETTABLE, plain_property
 from odradek.sql.server.gate import LOOPBACK, GateLimits, HttpUsers
+from odradek.sql.server.rebuilding import RebuildWatch
 from odradek.sql.server.refusals import BAD_REQUEST, BAD_STATEMENT, RestRefusal, refusal_of
 from odradek.sql.server.schemas import StatementSchemas
 from odradek.sql.server.serving import HttpTerms, listening, serve_http
@@ -107,6 +108,7 @@ class SqlServer:
         """By query: where it begins."""
         self.schemas: Final = StatementSchemas(terms.schema_registry)
         self._statements = Statements(self)
+        self._rebuild_watch = RebuildWatch(self, self._swap)
         self._queries: dict[str, Callable[[], None]] = {}
         """Push queries that run, and how to end them."""
         self._entropy = SystemEntropy()
@@ -140,6 +142,7 @@ class SqlServer:
         await self.commands.start()
         self.engine.release()
         self._sleep_watch.start()
+        self._rebuild_watch.start()
         _log.info(
             "sql_server_started",
             service=self.terms.service_id,
@@ -156,6 +159,7 @@ class SqlServer:
         """Idempotent."""
         await self.commands.close()
         await self._sleep_watch.close()
+        await self._rebuild_watch.close()
         if self._doors is not None:
             await self._doors.close()
         await self.engine.close()
@@ -172,21 +176,29 @@ class SqlServer:
         if self._doors is not None:
             self._doors.show(tuple(self.catalog.sources.values()))
         for change in applied.changes:
-            match change:
-                case changes.QueryStarted():
-                    if change.replaces is not None:
-                        self.engine.terminate(change.replaces)
-                    self._run(change, self._text(before, command.statement), command)
-                case changes.ArchiveCreated():
-                    self._archive(change.query.id, self._text(before, command.statement))
-                case changes.QueryStopped():
-                    self.engine.terminate(change.query.id)
-                case changes.QueryPaused():
-                    self.engine.pause(change.query.id)
-                case changes.QueryResumed():
-                    self.engine.resume(change.query.id)
-                case changes.SourceDropped():
-                    self._soon(self.views.forget(change.source.topic))
+            self._follow(change, before, command)
+
+    def _follow(
+        self, change: changes.Change, before: tuple[tuple[int, str], ...], command: SqlCommand
+    ) -> None:
+        match change:
+            case changes.QueryStarted():
+                if change.replaces is not None:
+                    self.engine.terminate(change.replaces)
+                self._run(change, self._text(before, command.statement), command)
+            case changes.ArchiveCreated():
+                self._archive(change.query.id, self._text(before, command.statement))
+            case changes.QueryStopped():
+                self.engine.terminate(change.query.id)
+            case changes.QueryPaused():
+                self.engine.pause(change.query.id)
+            case changes.QueryResumed():
+                self.engine.resume(change.query.id)
+            case changes.SourceDropped():
+                self._soon(self.views.forget(change.source.topic))
+            case changes.SourceCreated(source=source, replaces=known):
+                if known is not None and known.topic != source.topic:
+                    self._soon(self.views.forget(known.topic))
 
     def _text(self, before: tuple[tuple[int, str], ...], statement: str) -> PlannedText:
         return PlannedText(
@@ -221,6 +233,10 @@ class SqlServer:
         servers, client = self.broker_settings
         build = ArchiveBuild(text=text, servers=servers, client=client, sink_id=sink_id)
         self.engine.run(StartArchive(query_id=query_id, start=build))
+
+    async def _swap(self, candidate: Source) -> None:
+        name = candidate.name.replace("`", "``")
+        await self._statements.run(parse_one(f"ALTER {candidate.kind.upper()} `{name}` SWAP"), {}, {})
 
     def _soon(self, work: Any) -> None:
         task = asyncio.get_running_loop().create_task(work)

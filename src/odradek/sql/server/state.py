@@ -12,6 +12,7 @@ from odradek.sql.changes import AppliedChange, ArchiveCreated, QueryStarted
 from odradek.sql.language.parsing import parse_one
 from odradek.sql.language.statements import (
     AlterQuery,
+    AlterSwap,
     CreateArchive,
     CreateAsSelect,
     CreateFunction,
@@ -68,7 +69,7 @@ def command_id(statement: Statement) -> str:
     match statement:
         case CreateSource() | CreateAsSelect():
             return f"{statement.kind}/`{statement.name}`/create"
-        case AlterQuery():
+        case AlterQuery() | AlterSwap():
             return f"{statement.kind}/`{statement.name}`/alter"
         case DropSource():
             return f"{statement.kind}/`{statement.name}`/drop"

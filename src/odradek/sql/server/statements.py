@@ -34,7 +34,7 @@ from odradek.sql.server.refusals import QUERY_ENDPOINT, RestRefusal
 from odradek.sql.server.state import ServiceState, command_id
 from odradek.sql.server.upgrades import JudgedUpgrade, Upgrades, explained
 from odradek.sql.types import BIGINT
-from odradek.sql.upgrades import altered, mode_of, with_mode
+from odradek.sql.upgrades import altered, check_replacement, mode_of, with_mode
 
 Given = Mapping[str, str]
 _SHOWN_STATES: Final = {"STARTING": "RUNNING", "SLEEPING": "RUNNING"}
@@ -123,6 +123,8 @@ class Statements:
                 | language.UndefineVariable()
             ):
                 return None  # of the session, which the client keeps
+            case language.AlterQuery() if mode_of(statement) is UpgradeMode.REBUILD:
+                return await self._rebuild(statement, properties)
             case language.CreateArchive(query=query) if query is not None:
                 return await self._archive_query(statement, properties)
         handler = self._handlers.get(type(statement))
@@ -137,6 +139,15 @@ class Statements:
         )
 
     # ---- commands
+
+    async def _rebuild(self, statement: language.AlterQuery, properties: Given) -> Entity:
+        """From the first records on, into a topic of its own."""
+        source, _ = altered(self._server.catalog, statement)
+        apply(
+            self._server.catalog, statement, 0
+        )  # all that is wrong with it is said before topics are looked up
+        rebuilding = await self._upgrades.rebuilding(statement, source)
+        return await self._distribute(rebuilding, {**properties, "auto.offset.reset": "earliest"})
 
     async def _archive_query(self, statement: language.CreateArchive, properties: Given) -> Entity:
         """The two statements that it stands for, one after the other. Both are checked before the first counts."""
@@ -447,11 +458,17 @@ class Statements:
         catalog = self._server.catalog
         source, query = altered(catalog, statement)
         mode_of(statement)
-        applied = apply(catalog, with_mode(statement, UpgradeMode.KEEP), 0)
-        judged = await self._upgrades.judged(statement, tuple(self._server.state.history), source)
+        planned = plan(catalog, statement)
+        assert planned.sink is not None
+        columns_change = None
+        try:
+            check_replacement(source, planned.sink, statement)
+        except SqlError as error:
+            columns_change = error.message
+        history = tuple(self._server.state.history)
+        judged = await self._upgrades.judged(statement, history, source, columns_change)
         if judged is None:
             raise SqlError(f"{query.id} does not run", statement.position)
-        (planned,) = (change.plan for change in applied.changes if isinstance(change, changes.QueryStarted))
         return explained(statement, text, judged, planned)
 
 
@@ -478,6 +495,7 @@ _COMMANDS: Final = (
     language.DropSource,
     language.AlterSource,
     language.AlterQuery,
+    language.AlterSwap,
     language.CreateType,
     language.DropType,
     language.CreateFunction,

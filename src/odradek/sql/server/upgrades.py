@@ -21,13 +21,14 @@ from odradek.sql.queries.builds import PersistentBuild, PlannedText
 from odradek.sql.queries.channel import StartQuery
 from odradek.sql.server.archives import ArchiveGround
 from odradek.sql.server.entities import Entity, described_plan, entity
-from odradek.sql.upgrades import rebuild_refusal
+from odradek.sql.upgrades import next_topic, rebuild_reasons, with_mode
 from odradek.streams.places import CheckpointPlace
 
 if TYPE_CHECKING:
-    from odradek.pipelines import carrying
+    from odradek.pipelines import carrying, upgrading
 else:
     carrying = lazy("odradek.pipelines.carrying")
+    upgrading = lazy("odradek.pipelines.upgrading")
 
 Starting = Mapping[str, Mapping[int, int]]
 _SHAPES: Final = re.compile(r"^the state of '([^']+)' changes: .*", re.DOTALL)
@@ -45,6 +46,7 @@ class JudgedUpgrade:
     before: ProgramOutline
     after: ProgramOutline
     verdicts: tuple[ModeVerdict, ...]
+    is_table: bool
 
     def chosen(self, wanted: UpgradeMode | None, statement: AlterQuery | CreateAsSelect) -> UpgradeMode:
         """SqlError says why the wanted mode is not possible; None: why neither keep nor carry is."""
@@ -59,9 +61,9 @@ class JudgedUpgrade:
         if isinstance(statement, CreateAsSelect) and by_mode[UpgradeMode.CARRY].is_possible:
             kind, name = statement.kind.upper(), statement.name
             hint = f"ALTER {kind} {name} WITH (MODE='carry') AS SELECT … is possible."
-        elif wanted is not UpgradeMode.REBUILD:
-            (reason,) = by_mode[UpgradeMode.REBUILD].reasons
-            hint = f"{reason[0].upper()}{reason[1:]}."
+        elif wanted is not UpgradeMode.REBUILD and by_mode[UpgradeMode.REBUILD].is_possible:
+            kind = "TABLE" if self.is_table else "STREAM"
+            hint = f"ALTER {kind} {statement.name} WITH (MODE='rebuild') AS SELECT … is possible."
         raise SqlError(
             f"{self.query.id} cannot go on by {shown}: {'; '.join(reasons)}", statement.position, hint
         )
@@ -83,9 +85,15 @@ class Upgrades:
         self._server = server
 
     async def judged(
-        self, statement: AlterQuery | CreateAsSelect, before: tuple[tuple[int, str], ...], source: SqlSource
+        self,
+        statement: AlterQuery | CreateAsSelect,
+        before: tuple[tuple[int, str], ...],
+        source: SqlSource,
+        columns_change: str | None = None,
     ) -> JudgedUpgrade | None:
-        """None where no query runs that could go on. `before`: the commands that count; `source`: what the query fills."""
+        """None where no query runs that could go on. `before`: the commands that count; `source`: what the query fills;
+        `columns_change`: why its topic cannot take the new columns.
+        """
         query = self._server.catalog.queries.get(source.query_id or "")
         wanted = None if query is None else self._server.engine.wanted.get(query.id)
         if query is None or wanted is None or not isinstance(wanted.order, StartQuery):
@@ -93,7 +101,16 @@ class Upgrades:
         build = wanted.order.build
         assert isinstance(build, PersistentBuild)
         text = replace(build.text, before=before, statement=statement.text)
-        return await asyncio.to_thread(self._judge, query, wanted.order, build.text, text, source)
+        judged = await asyncio.to_thread(self._judge, query, wanted.order, build.text, text, source)
+        if columns_change is None:
+            return judged
+        changed = tuple(
+            verdict
+            if verdict.mode is UpgradeMode.REBUILD
+            else replace(verdict, reasons=(*verdict.reasons, columns_change))
+            for verdict in judged.verdicts
+        )
+        return replace(judged, verdicts=changed)
 
     def _judge(
         self,
@@ -108,14 +125,41 @@ class Upgrades:
         keep, carry, _ = verdicts(before, after, delivery="exactly_once", rebuilding=None)
         with self._admin() as admin:
             carry = carrying.with_changelogs(admin, carry, before, after)
-        rebuild = ModeVerdict(mode=UpgradeMode.REBUILD, reasons=(rebuild_refusal(source),), notes=())
+            rebuild = self._rebuild(admin, source, after)
         return JudgedUpgrade(
             query=query,
             order=order,
             before=before,
             after=after,
             verdicts=tuple(map(_in_words, (keep, carry, rebuild))),
+            is_table=source.is_table,
         )
+
+    def _rebuild(self, admin: Admin, source: SqlSource, after: ProgramOutline) -> ModeVerdict:
+        topic = next_topic(source)
+        present = set(admin.list_topics(internal=True))
+        reasons = rebuild_reasons(self._server.catalog, source)
+        if topic in present:
+            reasons.append(
+                f"topic {topic} is there already: delete it first, or name another one with KAFKA_TOPIC"
+            )
+        notes = [f"{source.name} is in the topic {topic} from then on"]
+        gone = upgrading.inputs_gone(admin, [read for read in after.topics if read in present])
+        if gone:
+            notes.append(f"inputs do not hold everything any more: {gone}; what was before is not read again")
+        return ModeVerdict(mode=UpgradeMode.REBUILD, reasons=tuple(reasons), notes=tuple(notes))
+
+    async def rebuilding(self, statement: AlterQuery, source: SqlSource) -> AlterQuery:
+        """With the topic that it fills. SqlError when that is there already."""
+        named = dict(statement.properties).get("KAFKA_TOPIC")
+        topic = next_topic(source) if named is None else str(named)
+        if await self._server.topics.sizes(topic) is not None:
+            raise SqlError(
+                f"topic {topic} is there already",
+                statement.position,
+                "Delete it first, or name another one with KAFKA_TOPIC.",
+            )
+        return with_mode(statement, UpgradeMode.REBUILD, topic)
 
     async def prepare(self, judged: JudgedUpgrade, mode: UpgradeMode) -> None:
         """Topics for operators with state that are new: that they are empty is on purpose then."""

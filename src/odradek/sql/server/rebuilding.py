@@ -1,0 +1,108 @@
+"""Queries that are being rebuilt take the place of the ones before when they have caught up."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, Final
+
+from odradek.client.admin.aio import AsyncAdmin
+from odradek.model.errors import OdradekError
+from odradek.model.ids import TopicPartition
+from odradek.model.lazy import lazy
+from odradek.spark.exactly_once.decision import group_of
+from odradek.sql.catalog import SqlSource
+from odradek.sql.queries.builds import PersistentBuild
+from odradek.sql.queries.channel import StartQuery
+from odradek.sql.server.archives import ArchiveGround
+from odradek.telemetry import events
+
+if TYPE_CHECKING:
+    from odradek.pipelines import carrying
+else:
+    carrying = lazy("odradek.pipelines.carrying")
+
+_log = events.get("sql")
+SWAP_LAG: Final = 1_000
+"""In records, of all partitions: as pipelines have it."""
+_LOOK_EVERY_S: Final = 1.0
+_EARLIEST, _LATEST = -2, -1
+_READ_COMMITTED: Final = 1
+
+
+class RebuildWatch:
+    """`swap`: let the candidate of a source take its place."""
+
+    def __init__(self, server: ArchiveGround, swap: Callable[[SqlSource], Awaitable[object]]) -> None:
+        self._server = server
+        self._swap = swap
+        self._sink_ids: dict[str, str] = {}
+        """By query."""
+        self._task: asyncio.Task[None] | None = None
+
+    def start(self) -> None:
+        self._task = asyncio.get_running_loop().create_task(self._watch(), name="odradek-sql-rebuild")
+
+    async def close(self) -> None:
+        """Idempotent."""
+        if self._task is not None:
+            self._task.cancel()
+            with suppress(asyncio.CancelledError):
+                await self._task
+            self._task = None
+
+    async def _watch(self) -> None:
+        while True:
+            await asyncio.sleep(_LOOK_EVERY_S)
+            await self.swap_what_has_caught_up()
+
+    async def swap_what_has_caught_up(self) -> None:
+        for candidate in list(self._server.catalog.candidates.values()):
+            try:
+                behind = await self.behind(candidate)
+                if behind is not None and behind <= SWAP_LAG:
+                    _log.info("sql_query_swapped", source=candidate.name, topic=candidate.topic)
+                    await self._swap(candidate)
+            except OdradekError as error:
+                _log.warning("sql_rebuild_unknown", source=candidate.name, reason=str(error))
+
+    async def behind(self, candidate: SqlSource) -> int | None:
+        """How many records it has still to read; None while it does not run."""
+        query_id = candidate.query_id or ""
+        wanted = self._server.engine.wanted.get(query_id)
+        if wanted is None or wanted.state not in ("RUNNING", "SLEEPING"):
+            return None
+        assert isinstance(wanted.order, StartQuery)
+        if query_id not in self._sink_ids:
+            self._sink_ids[query_id] = await asyncio.to_thread(_sink_id, wanted.order)
+        sources = self._server.catalog.queries[query_id].sources
+        topics = {self._server.catalog.source(name).topic for name in sources}
+        settings: Any = self._server.topics.settings
+        async with AsyncAdmin(self._server.topics.servers, **settings) as admin:
+            described = await admin.describe_topics(sorted(topics))
+            places = [place for topic in described.values() for place in topic.topic_partitions]
+            begins = await admin.list_offsets(dict.fromkeys(places, _EARLIEST))
+            ends = await admin.list_offsets(dict.fromkeys(places, _LATEST), isolation=_READ_COMMITTED)
+            group = group_of(self._sink_ids[query_id])
+            committed = await admin.list_group_offsets(group, places)
+        read = {place: offset.offset for place, offset in committed.items() if offset is not None}
+        return lag(
+            {place: end.offset for place, end in ends.items()},
+            {place: begin.offset for place, begin in begins.items()},
+            read,
+        )
+
+
+def lag(
+    ends: dict[TopicPartition, int], begins: dict[TopicPartition, int], read: dict[TopicPartition, int]
+) -> int:
+    """Records between what was read and the ends; of partitions that nothing was read of, all records."""
+    return sum(max(0, end - max(begins[place], read.get(place, 0))) for place, end in ends.items())
+
+
+def _sink_id(order: StartQuery) -> str:
+    assert isinstance(order.build, PersistentBuild)
+    outline = order.build.text.outline(order.name)
+    (output,) = outline.outputs
+    return carrying.sink_id(outline, output)
