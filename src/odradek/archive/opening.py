@@ -6,6 +6,7 @@ import importlib.util
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -131,6 +132,11 @@ def _check_unused(place: ArchivePlace) -> None:
             " there"
         )
     if not place.is_s3:
+        around = next(
+            (path for path in Path(place.path).parents if format_at(replace(place, path=str(path)))), None
+        )
+        if around is not None:
+            raise ConfigError(f"{place} is within the archive at {around}: choose another directory")
         above = next(path for path in (Path(place.path), *Path(place.path).parents) if path.exists())
         if not above.is_dir() or not os.access(above, os.W_OK | os.X_OK):
             raise ConfigError(

@@ -63,9 +63,10 @@ def create_archive(catalog: SqlCatalog, statement: CreateArchive, number: int) -
     query_id = f"ARCHIVE_{statement.name}_{number}"
     archive = _archive(statement, source, query_id)
     for other in catalog.archives.values():
-        if (other.place, other.catalog) == (archive.place, archive.catalog):
+        if _overlap(archive.place, other.place):
+            where = "is" if archive.place == other.place else "is within, or around,"
             raise SqlError(
-                f"{archive.place} is the place of archive {other.name}",
+                f"{archive.place} {where} the place of archive {other.name}",
                 statement.position,
                 "Choose another PATH.",
             )
@@ -82,6 +83,13 @@ def create_archive(catalog: SqlCatalog, statement: CreateArchive, number: int) -
         changes=(ArchiveCreated(archive=archive, query=query),),
         message=f"Created query with ID {query_id}",
     )
+
+
+def _overlap(place: ArchivePlace, other: ArchivePlace) -> bool:
+    if (place.is_s3, place.endpoint) != (other.is_s3, other.endpoint):
+        return False
+    short, long = sorted((f"{place.path}/", f"{other.path}/"), key=len)
+    return long.startswith(short)
 
 
 def drop_archive(catalog: SqlCatalog, statement: DropArchive) -> AppliedChange:

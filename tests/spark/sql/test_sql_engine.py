@@ -276,7 +276,7 @@ def archives_hold_each_record_once(client: RestClient, servers: str, lake: Path,
 
 
 def archived_rows(client: RestClient) -> list[int]:
-    described = client.execute("DESCRIBE ARCHIVE sql_kept EXTENDED; DESCRIBE ARCHIVE sql_even EXTENDED;")
+    described = client.execute("DESCRIBE sql_kept EXTENDED; DESCRIBE ARCHIVE sql_even EXTENDED;")
     return [entity["archiveDescription"]["rows"] for entity in described]
 
 

@@ -177,7 +177,10 @@ def test_a_place_may_be_an_archive_or_nothing(archive: TestArchive) -> None:
     other = next(table_format for table_format in TableFormat if table_format is not archive.table_format)
     with pytest.raises(ConfigError, match=f"is in the format {archive.table_format}, not {other}"):
         check_place(archive.place, table_format=other)
-    nothing = replace(archive.place, path=archive.place.within("x/y"))
+    inside = replace(archive.place, path=archive.place.within("x/y"))
+    with pytest.raises(ConfigError, match="is within the archive at"):
+        check_place(inside, table_format=archive.table_format)
+    nothing = replace(archive.place, path=f"{archive.place.path}-beside/x")
     check_place(nothing, table_format=archive.table_format)
     Path(nothing.path, "_delta_log").mkdir(
         parents=True

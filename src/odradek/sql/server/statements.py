@@ -192,7 +192,8 @@ class Statements:
                     if upgrade is not None:
                         starting = upgrade.judged.starting(starting)
                         await self._upgrades.prepare(upgrade.judged, upgrade.mode)
-                    await server.topics.ensure_sink(planned.sink, planned.sources[0])
+                    like = server.catalog.sources.get(planned.sink.name, planned.sources[0])
+                    await server.topics.ensure_sink(planned.sink, like)
 
         def decide() -> SqlCommand | None:
             if upgrade is not None:

@@ -65,12 +65,12 @@ class SourceTopics:
         if source.bad is not None:
             await self._create(NewTopic(source.bad, 1))
 
-    async def ensure_sink(self, sink: Source, first: Source) -> None:
-        """Of a query: with as many partitions as what it reads first, unless WITH says another number."""
+    async def ensure_sink(self, sink: Source, like: Source) -> None:
+        """Of a query: with as many partitions as the topic of `like`, unless WITH says another number."""
         if await self.sizes(sink.topic) is not None:
             return
-        read = await self.sizes(first.topic)
-        await self._make(sink, sink.partitions or (1 if read is None else read[0]))
+        present = await self.sizes(like.topic)
+        await self._make(sink, sink.partitions or (1 if present is None else present[0]))
 
     async def _make(self, source: Source, partitions: int) -> None:
         configs = {}
