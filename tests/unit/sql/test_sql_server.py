@@ -238,26 +238,26 @@ def test_what_is_refused(client: RestClient, text: str, code: int, says: str) ->
     ("statement", "says"),
     [
         (
-            "FROM kept WITH (PATH='{there}/file', FORMAT='parquet')",
+            "FROM to_archive WITH (PATH='{there}/file', FORMAT='parquet')",
             "{there}/file is a file: an archive is a directory",
         ),
         (
-            "WITH (PATH='{there}', FORMAT='parquet') AS SELECT a FROM kept",
+            "WITH (PATH='{there}', FORMAT='parquet') AS SELECT a FROM to_archive",
             "{there} is no archive, and holds something else (file)",
         ),
         (
-            "FROM kept WITH (PATH='{there}/file/below', FORMAT='parquet')",
+            "FROM to_archive WITH (PATH='{there}/file/below', FORMAT='parquet')",
             "{there}/file is no directory that this process may write to",
         ),
         (
-            "FROM kept WITH (PATH='s3://lake/a', ENDPOINT='http://127.0.0.1:9')",
+            "FROM to_archive WITH (PATH='s3://lake/a', ENDPOINT='http://127.0.0.1:9')",
             "s3://lake/a cannot be looked at",
         ),
         (
-            "FROM kept WITH (PATH='hdfs://lake/a')",
+            "FROM to_archive WITH (PATH='hdfs://lake/a')",
             "an archive is a directory or s3://bucket/prefix, not hdfs://",
         ),
-        ("WITH (PATH='{there}/new') AS SELECT a FROM kept", "needs `pip install 'odradek[delta]'`"),
+        ("WITH (PATH='{there}/new') AS SELECT a FROM to_archive", "needs `pip install 'odradek[delta]'`"),
     ],
 )
 def test_a_place_that_cannot_be_an_archive_is_refused(
@@ -266,7 +266,7 @@ def test_a_place_that_cannot_be_an_archive_is_refused(
     monkeypatch.setitem(sys.modules, "deltalake", None)  # as if the package were not there
     (tmp_path / "file").write_text("of someone")
     client.execute(
-        "CREATE STREAM IF NOT EXISTS kept (a INT) WITH (KAFKA_TOPIC='kept', VALUE_FORMAT='JSON', PARTITIONS=1);"
+        "CREATE STREAM IF NOT EXISTS to_archive (a INT) WITH (KAFKA_TOPIC='to-archive', VALUE_FORMAT='JSON', PARTITIONS=1);"
     )
     with pytest.raises(ServerRefusal, match=re.escape(says.format(there=tmp_path))) as refused:
         client.execute(f"CREATE ARCHIVE wrong {statement.format(there=tmp_path)};")
