@@ -157,9 +157,9 @@ class SqlServer:
 
     async def close(self) -> None:
         """Idempotent."""
+        await self._rebuild_watch.close()
         await self.commands.close()
         await self._sleep_watch.close()
-        await self._rebuild_watch.close()
         if self._doors is not None:
             await self._doors.close()
         await self.engine.close()
