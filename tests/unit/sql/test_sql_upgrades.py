@@ -303,15 +303,21 @@ async def test_a_rebuilt_query_is_swapped_when_it_has_read_nearly_all(servers: s
         ground.catalog = apply(ground.catalog, parse_one("ALTER STREAM o SWAP"), 6).catalog
 
     watch, candidate = RebuildWatch(ground, swap_it), ground.catalog.candidates["O"]
+
+    async def is_behind_after(offset: int) -> int | None:
+        with Admin(servers) as admin:
+            admin.alter_group_offsets(
+                group_of("sql.tests.CSAS_O_5.to-1"), {TopicPartition("other", 0): offset}
+            )
+        behind = await watch.behind(candidate)
+        await watch.swap_what_has_caught_up()
+        return behind
+
     assert await watch.behind(candidate) is None  # it does not run yet
     ground.engine.wanted["CSAS_O_5"].state = "RUNNING"
-    assert await watch.behind(candidate) == SWAP_LAG + 5
-    await watch.swap_what_has_caught_up()
+    assert await watch.behind(candidate) is None  # it has read nothing yet
+    assert await is_behind_after(4) == SWAP_LAG + 1
     assert swapped == []
-    with Admin(servers) as admin:
-        group = group_of("sql.tests.CSAS_O_5.to-1")
-        admin.alter_group_offsets(group, {TopicPartition("other", 0): 5})
-    assert await watch.behind(candidate) == SWAP_LAG
-    await watch.swap_what_has_caught_up()
+    assert await is_behind_after(5) == SWAP_LAG
     await watch.swap_what_has_caught_up()
     assert swapped == ["O.v2"]

@@ -68,7 +68,7 @@ class RebuildWatch:
                 _log.warning("sql_rebuild_unknown", source=candidate.name, reason=str(error))
 
     async def behind(self, candidate: SqlSource) -> int | None:
-        """How many records it has still to read; None while it does not run."""
+        """How many records it has still to read; None while it does not run, and before its first batch."""
         query_id = candidate.query_id or ""
         wanted = self._server.engine.wanted.get(query_id)
         if wanted is None or wanted.state not in ("RUNNING", "SLEEPING"):
@@ -87,11 +87,12 @@ class RebuildWatch:
             group = group_of(self._sink_ids[query_id])
             committed = await admin.list_group_offsets(group, places)
         read = {place: offset.offset for place, offset in committed.items() if offset is not None}
-        return lag(
+        left = lag(
             {place: end.offset for place, end in ends.items()},
             {place: begin.offset for place, begin in begins.items()},
             read,
         )
+        return left if read or left == 0 else None
 
 
 def lag(
