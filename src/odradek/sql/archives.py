@@ -20,11 +20,11 @@ from odradek.sql.changes import AppliedChange, ArchiveCreated, ArchiveDropped, C
 from odradek.sql.errors import SqlError, nearest
 from odradek.sql.language.dialect import tokens_of
 from odradek.sql.language.reading import StatementReader
+from odradek.sql.language.rewriting import quoted, with_clause
 from odradek.sql.language.statements import (
     CreateArchive,
     CreateAsSelect,
     DropArchive,
-    Properties,
     PropertyValue,
 )
 from odradek.sql.planning.plan import SINK_PROPERTIES, made_kind
@@ -136,14 +136,14 @@ def query_archive(catalog: SqlCatalog, statement: CreateArchive) -> tuple[Create
     of_archive = tuple((name, value) for name, value in given.items() if name in ARCHIVE_PROPERTIES)
     kind = made_kind(catalog, query, statement.name)
     condition = "IF NOT EXISTS " if statement.if_not_exists else ""
-    name = _quoted(statement.name)
+    name = quoted(statement.name)
     stream = CreateAsSelect(
         kind=kind,
         name=statement.name,
         properties=of_stream,
         query=query,
         if_not_exists=statement.if_not_exists,
-        text=f"CREATE {kind.upper()} {condition}{name}{_with(of_stream)} AS {statement.query_text}",
+        text=f"CREATE {kind.upper()} {condition}{name}{with_clause(of_stream)} AS {statement.query_text}",
         position=statement.position,
     )
     archive = CreateArchive(
@@ -151,7 +151,7 @@ def query_archive(catalog: SqlCatalog, statement: CreateArchive) -> tuple[Create
         source=statement.name,
         properties=of_archive,
         if_not_exists=statement.if_not_exists,
-        text=f"CREATE ARCHIVE {condition}{name} FROM {name}{_with(of_archive)}",
+        text=f"CREATE ARCHIVE {condition}{name} FROM {name}{with_clause(of_archive)}",
         position=statement.position,
     )
     return stream, archive
@@ -286,20 +286,3 @@ def _check_names(source: SqlSource, statement: CreateArchive) -> None:
                 statement.position,
                 "Write VALUE='RAW'.",
             )
-
-
-def _quoted(name: str) -> str:
-    return "`" + name.replace("`", "``") + "`"
-
-
-def _with(properties: Properties) -> str:
-    if not properties:
-        return ""
-    written = (f"{name}={_constant(value)}" for name, value in properties)
-    return f" WITH ({', '.join(written)})"
-
-
-def _constant(value: PropertyValue) -> str:
-    if isinstance(value, str):
-        return "'" + value.replace("'", "''") + "'"
-    return str(value).lower() if isinstance(value, bool) else str(value)

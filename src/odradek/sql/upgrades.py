@@ -20,6 +20,7 @@ from odradek.sql.changes import (
     SourceDropped,
 )
 from odradek.sql.errors import SqlError, nearest
+from odradek.sql.language.rewriting import quoted, with_clause
 from odradek.sql.language.statements import AlterQuery, AlterSwap, Properties, Statement
 from odradek.sql.planning.plan import Plan, checked_properties, plan
 
@@ -197,10 +198,9 @@ def mode_of(statement: AlterQuery) -> UpgradeMode | None:
 
 def with_mode(statement: AlterQuery, mode: UpgradeMode, topic: str | None = None) -> AlterQuery:
     """Its text says all that it means. `topic`: of what is rebuilt."""
-    name = statement.name.replace("`", "``")
     properties: Properties = (("MODE", mode.value), *((("KAFKA_TOPIC", topic),) if topic is not None else ()))
-    written = ", ".join(f"{key}='{value}'" for key, value in properties)
-    text = f"ALTER {statement.kind.upper()} `{name}` WITH ({written}) AS {statement.query_text}"
+    head = f"ALTER {statement.kind.upper()} {quoted(statement.name)}{with_clause(properties)}"
+    text = f"{head} AS {statement.query_text}"
     return replace(statement, properties=properties, text=text)
 
 

@@ -1,4 +1,6 @@
-"""A CREATE statement with more in it: columns that a schema has, ids of schemas. So that the text says all that it means."""
+"""Statements whose text says all that it means: a CREATE with columns that a schema has, and ids of schemas; names and
+properties as they are written.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +10,7 @@ from sqlglot import Token
 
 from odradek.sql.errors import SqlError
 from odradek.sql.language.dialect import tokens_of
+from odradek.sql.language.statements import Properties, PropertyValue
 
 
 def with_columns(text: str, columns: Sequence[str]) -> str:
@@ -60,3 +63,22 @@ def _closing(tokens: Sequence[Token], opening: int) -> int:
         if depth == 0:
             return place
     raise SqlError("a bracket is opened and does not end")
+
+
+def quoted(name: str) -> str:
+    """A name that is kept as it is."""
+    return "`" + name.replace("`", "``") + "`"
+
+
+def with_clause(properties: Properties) -> str:
+    """With a space before it; empty where there are no properties."""
+    if not properties:
+        return ""
+    written = (f"{name}={_constant(value)}" for name, value in properties)
+    return f" WITH ({', '.join(written)})"
+
+
+def _constant(value: PropertyValue) -> str:
+    if isinstance(value, str):
+        return "'" + value.replace("'", "''") + "'"
+    return str(value).lower() if isinstance(value, bool) else str(value)

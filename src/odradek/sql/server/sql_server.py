@@ -23,6 +23,7 @@ from odradek.sql.doors.opening import DoorTerms, SparkDoors
 from odradek.sql.errors import SqlError
 from odradek.sql.language.parsing import parse, parse_one
 from odradek.sql.language.queries import NamedRelation, Query, with_members
+from odradek.sql.language.rewriting import quoted
 from odradek.sql.language.statements import PrintTopic, SelectStatement
 from odradek.sql.planning import select_plan
 from odradek.sql.queries.answer import AnswerColumn, QueryAnswer
@@ -235,8 +236,8 @@ class SqlServer:
         self.engine.run(StartArchive(query_id=query_id, start=build))
 
     async def _swap(self, candidate: Source) -> None:
-        name = candidate.name.replace("`", "``")
-        await self._statements.run(parse_one(f"ALTER {candidate.kind.upper()} `{name}` SWAP"), {}, {})
+        text = f"ALTER {candidate.kind.upper()} {quoted(candidate.name)} SWAP"
+        await self._statements.run(parse_one(text), {}, {})
 
     def _soon(self, work: Any) -> None:
         task = asyncio.get_running_loop().create_task(work)
