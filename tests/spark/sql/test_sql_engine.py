@@ -98,6 +98,13 @@ def jvm_of(server: subprocess.Popen[str]) -> int:
     return java_id
 
 
+def kill_jvm(client: RestClient, server: subprocess.Popen[str]) -> int:
+    """How many records were counted before."""
+    before = counted(client)
+    os.kill(jvm_of(server), signal.SIGKILL)
+    return before
+
+
 def program_of(process_id: int) -> str:
     """Empty for a process that ended meanwhile: Spark's Python processes are short-lived."""
     try:
@@ -319,7 +326,7 @@ def test_queries_go_on_exactly_once_after_kills_and_without_their_directory(
         )
         create_archives(client, tmp_path / "lake")
         with Orders(servers) as orders:
-            seen = wait_for(lambda: counted(client), lambda count: count > 100)
+            wait_for(lambda: counted(client), lambda count: count > 100)
             wait_for(lambda: archived_rows(client), lambda rows: min(rows) > 10)
             queries_are_altered(client)
             with Producer(servers) as producer:  # no query dies of it: it is left out, or goes to BAD
@@ -327,7 +334,7 @@ def test_queries_go_on_exactly_once_after_kills_and_without_their_directory(
             with client.query("SELECT UCASE(customer) AS who FROM sql_totals EMIT CHANGES LIMIT 3;") as query:
                 assert {who for (who,) in query} <= {f"CUSTOMER-{number}" for number in range(CUSTOMERS)}
 
-            os.kill(jvm_of(server), signal.SIGKILL)
+            seen = kill_jvm(client, server)
             seen = wait_for(lambda: counted(client), lambda count: count > seen + 100)
 
             below = family(server.pid)[1:]
