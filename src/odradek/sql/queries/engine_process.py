@@ -288,8 +288,15 @@ class EngineCore:
             self.channel.send(QueryEnded(query_id=running.query_id, problem=line))
 
     def _end_without_jvm(self, error: Exception) -> None:
-        if isinstance(error, py4j_protocol.Py4JNetworkError | ConnectionError | EOFError):
+        if says_jvm_is_gone(error):
             os._exit(JVM_IS_GONE)
+
+
+def says_jvm_is_gone(error: Exception) -> bool:
+    """A JVM that dies during a call leaves an empty answer, which py4j calls an error of no kind, and without a trace."""
+    if isinstance(error, py4j_protocol.Py4JNetworkError | ConnectionError | EOFError):
+        return True
+    return type(error) is py4j_protocol.Py4JError and "Trace:" not in str(error)
 
 
 def _line(error: Exception) -> str:
