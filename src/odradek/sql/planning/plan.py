@@ -180,9 +180,7 @@ def _alter(catalog: SqlCatalog, statement: AlterQuery, steps: PlannedSteps) -> P
     return _filling(sink, planned, statement)
 
 
-def _planned(
-    catalog: SqlCatalog, statement: CreateAsSelect | AlterQuery, steps: PlannedSteps
-) -> QueryPlan:
+def _planned(catalog: SqlCatalog, statement: CreateAsSelect | AlterQuery, steps: PlannedSteps) -> QueryPlan:
     if statement.query.limit is not None:
         raise SqlError("LIMIT is for SELECT only", statement.query.position)
     planned = QueryPlanner(catalog, statement.query, steps, needs_key=True, sink=statement.name).plan()
