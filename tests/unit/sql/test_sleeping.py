@@ -20,9 +20,18 @@ def test_only_queries_beyond_the_limit_sleep_and_the_longest_idle_first() -> Non
     idle.note("a", {FIRST: 5}, 0)
     idle.note("b", {FIRST: 5}, 1)
     assert idle.due(1, 100) == []
-    assert idle.due(3, 9) == []
+    assert idle.due(2, 9) == []
     assert idle.due(2, 100) == [("a", {FIRST: 5})]
     assert idle.due(2, 100) == [("b", {FIRST: 5})]
+
+
+def test_where_far_too_many_run_they_sleep_sooner() -> None:
+    idle = IdleQueries(SleepTerms(awake_count_max=1, idle_s=100, crowded_idle_s=5))
+    for name in "abc":
+        idle.note(name, {FIRST: 5}, 0)
+    assert idle.due(2, 50) == []
+    assert idle.due(3, 4) == []
+    assert [query_id for query_id, _ in idle.due(3, 5)] == ["a", "b"]
 
 
 def test_what_a_query_reads_keeps_it_awake() -> None:

@@ -110,7 +110,7 @@ class _Running:
 
 @dataclass(slots=True)
 class EngineCore:
-    """Starts, watches and stops queries. `start`, `stop` and `sleep` run on one thread, that of `pool`: in the order in which
+    """Starts, watches and stops queries. `start`, `stop` and `rest` run on one thread, that of `pool`: in the order in which
     the server wants it.
     """
 
@@ -124,6 +124,7 @@ class EngineCore:
     _running: dict[str, _Running] = field(default_factory=dict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
     _spark: Any = None
+    _is_rest_due: bool = False
 
     def start(self, order: StartQuery | StartArchive | StartPush) -> None:
         """Answers QueryRunning or QueryEnded."""
@@ -135,6 +136,7 @@ class EngineCore:
         try:
             if self._spark is None:
                 self._spark = self._new_session()
+            self.rest()  # of many that start one after another, those that have read all make room
             run: Run | ArchiveRun
             if isinstance(order, StartPush):
                 checkpoint = self.scratch.directory("push")
@@ -228,22 +230,29 @@ class EngineCore:
         if running.checkpoint is not None:
             shutil.rmtree(running.checkpoint, ignore_errors=True)
 
-    def sleep(self, query_id: str, read: Offsets) -> None:
-        """Stop a persistent query that has nothing to read, unless it has by now. On the thread of `start` and `stop`."""
+    def rest(self) -> None:
+        """Put to sleep what may: persistent queries with nothing to read, where there are many."""
+        for query_id, read in self._due_to_sleep(self.clock.monotonic()):
+            self._sleep(query_id, read)
+
+    def _rest_later(self) -> None:
+        """`rest`, as a task of its own."""
+        self._is_rest_due = False
+        try:
+            self.rest()
+        except Exception as error:  # noqa: BLE001 - the root of a task
+            self._end_without_jvm(error)
+            _log.warning("sql_queries_not_put_to_sleep", reason=str(error))
+
+    def _sleep(self, query_id: str, read: Offsets) -> None:
         with self._lock:
             running = self._running.get(query_id)
-        if running is None:
+        if running is None or running.has_ended or running.has_work:
             return
-        try:
-            if running.has_ended or running.has_work:
-                return
-        except Exception as error:
-            self._end_without_jvm(error)
-            raise
         self.stop(query_id)
         self.channel.send(QuerySlept(query_id=query_id, read=read))
 
-    def due_to_sleep(self, now: float) -> list[tuple[str, Offsets]]:
+    def _due_to_sleep(self, now: float) -> list[tuple[str, Offsets]]:
         """Look how far queries are: which may sleep."""
         with self._lock:
             persistent = [running for running in self._running.values() if running.may_sleep]
@@ -266,8 +275,9 @@ class EngineCore:
                 now = self.clock.monotonic()
                 if now - looked_at >= _LOOK_EVERY_S:
                     looked_at = now
-                    for query_id, read in self.due_to_sleep(now):
-                        self.pool.submit(self.sleep, query_id, read)
+                    if not self._is_rest_due:
+                        self._is_rest_due = True
+                        self.pool.submit(self._rest_later)
             except Exception as error:
                 self._end_without_jvm(error)
                 raise

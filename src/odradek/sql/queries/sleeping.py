@@ -32,11 +32,12 @@ Offsets: TypeAlias = Mapping[TopicPartition, int]
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SleepTerms:
     """`awake_count_max`: so many queries run although nothing comes. Of those beyond, the ones that had nothing to read for
-    `idle_s` sleep.
+    `idle_s` sleep; for `crowded_idle_s`, while more than twice as many run.
     """
 
     awake_count_max: int = 10
     idle_s: float = 120.0
+    crowded_idle_s: float = 5.0
 
 
 def read_offsets(progress: str) -> Offsets | None:
@@ -79,10 +80,10 @@ class IdleQueries:
             self._read[query_id], self._since[query_id] = read, now
 
     def due(self, running_count: int, now: float) -> list[tuple[str, Offsets]]:
-        """Those that may sleep, the longest idle first, and how far each has read. Each is said once in `idle_s`."""
-        idle = sorted(
-            (since, query_id) for query_id, since in self._since.items() if now - since >= self.terms.idle_s
-        )
+        """Those that may sleep, the longest idle first, and how far each has read. Each is said once in that time."""
+        is_crowded = running_count > 2 * max(1, self.terms.awake_count_max)
+        idle_s = min(self.terms.idle_s, self.terms.crowded_idle_s) if is_crowded else self.terms.idle_s
+        idle = sorted((since, query_id) for query_id, since in self._since.items() if now - since >= idle_s)
         excess = max(0, running_count - self.terms.awake_count_max)
         due = [query_id for _, query_id in idle[:excess]]
         for query_id in due:
