@@ -187,6 +187,7 @@ class Broker:
             apply=self._apply,
             request_timeout_s=_PEER_SECONDS,
             security=self._listeners.to_others,
+            control_planes=self._listeners.possible_control_planes,
             image_age=bounded_age(self._config.access, runtime.clock.monotonic),
         )
         config = self._with_dynamic(image)
@@ -368,13 +369,14 @@ class Broker:
         server.pace = partial(_pace, broker)
         server.on_drained = self.background.return_free_memory
         broker.answer_room_bytes = server.answers.room_bytes
-        broker.serve = dispatcher.handle
+        broker.serve = dispatcher.serve
         advertised = {
             listener.name: (listener.host, listener.port) for listener in config.network.advertised_listeners
         }
         for listener in config.network.listeners:
-            is_for_brokers = len(config.network.listeners) > 1 and (
-                listener.name == config.network.inter_broker_listener_name
+            is_for_brokers = len(config.network.listeners) > 1 and listener.name in (
+                config.network.inter_broker_listener_name,
+                config.network.control_plane_listener_name,
             )
             opened = self._listeners.opened(
                 listener.name,
@@ -565,7 +567,7 @@ def _blocks(cluster: ClusterLink, me: BrokerId) -> ControllerIdBlocks:
         me,
         lambda: cluster.image,
         lambda: cluster.controller.allocate_producer_ids(),
-        lambda: cluster.send,
+        lambda: cluster.send_to_control_plane,
     )
 
 

@@ -6,6 +6,7 @@
 - Kafka lets brokers alone ask some requests: by ClusterAction on the cluster. Nothing here tells a broker from a client but the
   listener: with `inter.broker.listener.name` these requests are served there and nowhere else, and the network decides who
   reaches its address. WriteTxnMarkers is not among them: administrators end hanging transactions with it, from anywhere.
+- `control.plane.listener.name` serves what brokers ask of the controller and nothing else (KIP-291).
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from odradek.model.errors import ErrorCode
-from odradek.protocol import Api, Message
+from odradek.protocol import Api, Message, api_by_name
 from odradek.protocol.acls import AclOperation
 from odradek.security.principals import ANONYMOUS, Requester
 
@@ -36,6 +37,13 @@ GROUP_OPERATIONS: Final = _bits("READ", "DELETE", "DESCRIBE", "DESCRIBE_CONFIGS"
 _FETCH: Final = 1
 _SHARE_STATE: Final = frozenset({83, 84, 85, 86, 87})
 """Their answers have no place for an error of the whole request."""
+_CONTROL_PLANE: Final = frozenset(
+    api_by_name(name).key
+    for name in (
+        *("ApiVersions", "SaslHandshake", "SaslAuthenticate"),
+        *("AlterPartition", "AllocateProducerIds", "ClusterSync", "Forward"),
+    )
+)
 
 
 def is_between_brokers(api: Api, request: Any) -> bool:
@@ -43,6 +51,11 @@ def is_between_brokers(api: Api, request: Any) -> bool:
     if api.internal:
         return True
     return api.key == _FETCH and (request.replica_id >= 0 or request.replica_state.replica_id >= 0)
+
+
+def is_of_control_plane(api_key: int) -> bool:
+    """Whether a request is served at the control plane: it is for the controller, or it comes before such a request."""
+    return api_key in _CONTROL_PLANE
 
 
 def speaks_for_others(requester: Requester, *, is_gated: bool) -> bool:

@@ -144,6 +144,10 @@ class RequestContext:
         already reaches if it names none. None when it has no such listener (Kafka leaves such brokers out).
         """
         connection = self.connection
+        if (
+            connection.listener.name == broker.control_plane
+        ):  # another broker passed it on; this listener is not for clients
+            return broker.host or connection.local_host, broker.port
         if broker.broker_id == connection.listener.broker_id:
             return connection.listener.advertised or (connection.local_host, connection.local_port)
         endpoint = broker.endpoints.get(connection.listener.name)

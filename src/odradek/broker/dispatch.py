@@ -73,9 +73,25 @@ class Dispatcher:
         self._routes: dict[int, tuple[Api, ApiHandler]] = {}
         self._for_brokers = broker.config.network.inter_broker_listener_name
         """Where brokers are served, if not everywhere."""
+        self._control_plane = broker.config.network.control_plane_listener_name
+        """Where the controller serves them, and no one serves anything else."""
 
-    def handle(self, connection: Connection, frame: memoryview, requester: Requester | None = None) -> Reply:
-        """`requester`: of a request that another broker passes on."""
+    def handle(self, connection: Connection, frame: memoryview) -> Reply:
+        if self._control_plane is not None and connection.listener.name == self._control_plane:
+            self._check_control_plane(frame)
+        return self.serve(connection, frame)
+
+    def _check_control_plane(self, frame: memoryview) -> None:
+        header, _ = decode_request_header(frame)
+        if not authorization.is_of_control_plane(header.api_key):
+            api = APIS[header.api_key].name if header.api_key in APIS else str(header.api_key)
+            raise PeerError(
+                f"{api} is not served at listener {self._control_plane} (control.plane.listener.name): only what brokers ask "
+                "of the controller is"
+            )
+
+    def serve(self, connection: Connection, frame: memoryview, requester: Requester | None = None) -> Reply:
+        """What is asked at any listener. `requester`: of a request that another broker passes on."""
         header, position = decode_request_header(frame)
         route = self._routes.get(header.api_key)
         if route is None:
@@ -106,7 +122,7 @@ class Dispatcher:
     ) -> Chunks | None:
         for kind in kinds:
             await self._broker.coordinators.import_on_thread(kind)
-        return await _settled(self.handle(connection, frame, requester))
+        return await _settled(self.serve(connection, frame, requester))
 
     async def _handle_large(
         self,
@@ -155,7 +171,7 @@ class Dispatcher:
         api = APIS[header.api_key]
         if (
             self._for_brokers is not None
-            and connection.listener.name != self._for_brokers
+            and connection.listener.name not in (self._for_brokers, self._control_plane)
             and authorization.is_between_brokers(api, request)
         ):
             return self._refuse_stranger(connection, header, api)

@@ -44,6 +44,8 @@ class BrokerImage:
     """In controlled shutdown: it leads nothing and joins no ISR any more (KIP-841)."""
     is_cordoned: bool = False
     """It gets no new replicas."""
+    control_plane: str | None = None
+    """Which of `endpoints` is for what brokers ask of the controller. None: they use `host` and `port` for that, too."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

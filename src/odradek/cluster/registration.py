@@ -55,6 +55,7 @@ class Registration:
     endpoints: Mapping[str, tuple[str, int]] = field(default_factory=dict)
     rack: str | None = None
     is_cordoned: bool = False
+    control_plane: str | None = None
     speaks: tuple[int, int] = SPEAKS
 
     @property
@@ -75,6 +76,7 @@ class Registration:
                 "rack": self.rack,
                 "cordoned": self.is_cordoned,
                 "speaks": list(self.speaks),
+                "control_plane": self.control_plane,
             }
         ).encode()
 
@@ -87,6 +89,7 @@ class Registration:
             epoch=epoch,
             endpoints=self.endpoints,
             is_cordoned=self.is_cordoned,
+            control_plane=self.control_plane,
         )
 
 
@@ -102,6 +105,7 @@ def registration_from(broker_id: BrokerId, data: bytes) -> Registration:
         rack=stored["rack"],
         is_cordoned=stored["cordoned"],
         speaks=(stored["speaks"][0], stored["speaks"][1]),
+        control_plane=stored.get("control_plane"),
     )
 
 

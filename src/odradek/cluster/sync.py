@@ -299,6 +299,8 @@ def _changed_topic(present: TopicImage | None, name: str, change: Mapping[str, A
 
 
 def _broker_as_json(broker: BrokerImage) -> list[Any]:
+    """A broker without a control plane is written as before there were any: then older brokers can read it."""
+    control_plane = [] if broker.control_plane is None else [broker.control_plane]
     return [
         broker.broker_id,
         broker.epoch,
@@ -308,11 +310,12 @@ def _broker_as_json(broker: BrokerImage) -> list[Any]:
         {name: list(address) for name, address in broker.endpoints.items()},
         broker.is_leaving,
         broker.is_cordoned,
+        *control_plane,
     ]
 
 
 def _broker_from_json(stored: list[Any]) -> BrokerImage:
-    broker_id, epoch, host, port, rack, endpoints, is_leaving, is_cordoned = stored
+    broker_id, epoch, host, port, rack, endpoints, is_leaving, is_cordoned, *control_plane = stored
     return BrokerImage(
         broker_id=broker_id,
         epoch=epoch,
@@ -322,4 +325,5 @@ def _broker_from_json(stored: list[Any]) -> BrokerImage:
         endpoints={name: (where, number) for name, (where, number) in endpoints.items()},
         is_leaving=is_leaving,
         is_cordoned=is_cordoned,
+        control_plane=control_plane[0] if control_plane else None,
     )

@@ -230,13 +230,31 @@ def _addresses(parsed: Values) -> Values:
     if (protocol := parsed.get("security.inter.broker.protocol")) is not None:
         values["inter.broker.listener.name"] = _listener_of(protocol, parsed, listeners)
     if name := parsed.get("inter.broker.listener.name"):
-        values["inter.broker.listener.name"] = name.upper()
-        if name.upper() not in (listener.name for listener in listeners):
-            raise ConfigError(
-                f"inter.broker.listener.name={name} is not allowed: no listener has this name"
-                f" ({', '.join(listener.name for listener in listeners)})"
-            )
+        values["inter.broker.listener.name"] = _among("inter.broker.listener.name", name, listeners)
+    if name := parsed.get("control.plane.listener.name"):
+        of_brokers = values.get("inter.broker.listener.name") or listeners[0].name
+        values["control.plane.listener.name"] = _control_plane(name, listeners, of_brokers)
     return values
+
+
+def _among(key: str, name: str, listeners: tuple[Listener, ...]) -> str:
+    """The name as listeners have it."""
+    if name.upper() not in (listener.name for listener in listeners):
+        raise ConfigError(
+            f"{key}={name} is not allowed: no listener has this name ({', '.join(listener.name for listener in listeners)})"
+        )
+    return name.upper()
+
+
+def _control_plane(name: str, listeners: tuple[Listener, ...], of_brokers: str) -> str:
+    key = "control.plane.listener.name"
+    chosen = _among(key, name, listeners)
+    if chosen == of_brokers:
+        raise ConfigError(
+            f"{key}={name} is not allowed: other brokers use this listener (inter.broker.listener.name, or the first of "
+            "listeners); the control plane needs one of its own"
+        )
+    return chosen
 
 
 def _listener_of(protocol: str, parsed: Values, listeners: tuple[Listener, ...]) -> str:

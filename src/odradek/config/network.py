@@ -47,6 +47,9 @@ class NetworkConfig(Section):
     security_inter_broker_protocol: String | None = setting(default=None, written_default="PLAINTEXT",
         valid=one_of(*SECURITY_PROTOCOLS), meaning=
         "The listener that other brokers use, by its protocol: the one of that name. Short for inter.broker.listener.name.")
+    control_plane_listener_name: String | None = setting(default=None, importance=HIGH, meaning=
+        "The listener for what brokers ask of the controller, so that neither clients nor replication hold it up. It serves "
+        "nothing else, so keep clients away from its address. Not set: the listener that other brokers use.")
     controller_listener_names: List = setting(default=(), importance=LOW, meaning=
         "Listeners meant for a KRaft controller. They are not opened, since there is none.")
     connections_max_idle_ms: Long = setting(default=600_000, meaning=
@@ -79,6 +82,11 @@ class NetworkConfig(Section):
     socket_listen_backlog_size: Int = setting(default=50, valid=at_least(1), meaning=
         "Connections that may wait to be accepted.")
     # fmt: on
+
+    @property
+    def listener_of_brokers(self) -> str:
+        """The name of the one that other brokers use."""
+        return self.inter_broker_listener_name or self.listeners[0].name
 
 
 @section()

@@ -223,7 +223,7 @@ AREAS: Final = (
         name="Gone from Kafka",
         reason="has no effect: Kafka itself dropped it",
         keys="""
-        advertised.host.name advertised.port broker.id.generation.enable control.plane.listener.name
+        advertised.host.name advertised.port broker.id.generation.enable
         host.name inter.broker.protocol.version log.message.downconversion.enable log.message.format.version
         log.message.timestamp.difference.max.ms offsets.commit.required.acks
         password.encoder.cipher.algorithm password.encoder.iterations password.encoder.key.length

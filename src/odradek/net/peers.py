@@ -36,7 +36,7 @@ def _nothing(broker: BrokerId) -> None:
     return None
 
 
-def _plain() -> None:
+def _plain(broker: BrokerId) -> None:
     return None
 
 
@@ -52,9 +52,10 @@ class Peers:
         request_timeout_s: float,
         chance: Callable[[], float],
         on_lost: Callable[[BrokerId], None] = _nothing,
-        security: Callable[[], OutgoingSecurity | None] = _plain,
+        security: Callable[[BrokerId], OutgoingSecurity | None] = _plain,
     ) -> None:
-        """`on_lost` hears of connections that the other broker, or the network, ended. `security` is asked for each new one."""
+        """`on_lost` hears of connections that the other broker, or the network, ended. `security` is asked for each new one,
+        right after the address."""
         self._address_of = address_of
         self._client_id = client_id
         self._now = now
@@ -87,7 +88,7 @@ class Peers:
                 self._chance,
                 self._client_id,
                 partial(self._on_lost, broker),
-                self._security,
+                partial(self._security, broker),
             )
         connection = place.connection
         if connection is None or connection.closed or connection.is_expiring:

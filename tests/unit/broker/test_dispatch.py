@@ -14,8 +14,9 @@ from odradek.broker.handlers import served_apis
 from odradek.broker.refusals import UnfitResponse, refusals
 from odradek.config.broker import BrokerConfig
 from odradek.model.errors import ErrorCode, KafkaError
+from odradek.net.listening import OpenListener
 from odradek.net.replies import HeldReply, PeerError
-from odradek.protocol import APIS, RequestHeader, api_by_name, decode_response, encode_request
+from odradek.protocol import APIS, Api, RequestHeader, api_by_name, decode_response, encode_request
 from odradek.protocol.messages.configs.alter_configs import AlterConfigsRequest, AlterConfigsResource
 from odradek.protocol.messages.data.fetch import FetchRequest, FetchResponse
 from odradek.protocol.messages.data.list_offsets import (
@@ -100,6 +101,30 @@ def test_api_versions_in_an_unknown_version_is_answered_in_version_0() -> None:
     assert [(api_key.api_key, api_key.min_version, api_key.max_version) for api_key in response.api_keys] == [
         (18, 0, 4)
     ]
+
+
+@pytest.mark.parametrize("api", APIS.values(), ids=lambda api: api.name)
+def test_the_control_plane_serves_what_brokers_ask_of_the_controller_and_nothing_else(api: Api) -> None:
+    settings = {
+        "listeners": "PLAINTEXT://:9092,CONTROL://:9094",
+        "listener.security.protocol.map": "CONTROL:PLAINTEXT",
+        "control.plane.listener.name": "CONTROL",
+    }
+    context = FakeContext()
+    context.config, _ = BrokerConfig.load(settings)
+    dispatching = Dispatcher(context, {api.key: answering(api.key, lambda: None)})  # type: ignore[arg-type]
+    connection: Any = SimpleNamespace(requester=UNKNOWN_REQUESTER, listener=OpenListener(name="CONTROL"))
+    try:
+        dispatching.handle(connection, header_only(api.key, api.versions.max))
+        refused = False
+    except PeerError as error:
+        refused = "is not served at listener CONTROL" in str(error)
+    except KafkaError:  # it goes on to read a body that is not there
+        refused = False
+    of_the_controller = {"ClusterSync", "Forward", "AlterPartition", "AllocateProducerIds"}
+    assert refused == (
+        api.name not in {*of_the_controller, "ApiVersions", "SaslHandshake", "SaslAuthenticate"}
+    )
 
 
 def frame_of_api_versions(version: int) -> memoryview:

@@ -1,5 +1,6 @@
 """How brokers register, and who is refused."""
 
+import json
 from dataclasses import replace
 from typing import Any
 
@@ -31,6 +32,14 @@ ONE = Registration(
 def test_a_document_reads_back() -> None:
     assert registration_from(BrokerId(1), ONE.data()) == ONE
     assert ONE.image(7).epoch == 7
+
+
+def test_a_document_says_which_listener_is_the_control_plane_and_older_ones_say_nothing() -> None:
+    with_one = replace(ONE, endpoints={**ONE.endpoints, "CONTROL": ("h", 9094)}, control_plane="CONTROL")
+    assert registration_from(BrokerId(1), with_one.data()).image(7).control_plane == "CONTROL"
+    older = json.loads(ONE.data())
+    del older["control_plane"]
+    assert registration_from(BrokerId(1), json.dumps(older).encode()) == ONE
 
 
 async def test_each_life_has_a_higher_epoch(cluster: Any) -> None:

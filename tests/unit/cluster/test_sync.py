@@ -69,6 +69,7 @@ brokers = st.builds(
     ),
     is_leaving=st.booleans(),
     is_cordoned=st.booleans(),
+    control_plane=st.one_of(st.none(), st.text(max_size=3)),
 )
 
 
@@ -118,6 +119,15 @@ def test_a_snapshot_leads_to_the_same_image(image: ClusterImage) -> None:
 @given(before=images(), after=images())
 def test_a_delta_leads_from_one_image_to_the_other(before: ClusterImage, after: ClusterImage) -> None:
     assert apply_update(before, delta(before, after)) == after
+
+
+def test_older_brokers_can_read_an_image_without_control_planes() -> None:
+    """They take a broker for a list of eight things."""
+    without = BrokerImage(broker_id=BrokerId(1), host="h", port=9092)
+    image = ClusterImage(
+        version=1, cluster_id="c", controller_id=BrokerId(1), brokers=(without,), topics={}, topics_by_id={}
+    )
+    assert json.loads(snapshot(image))["brokers"] == [[1, -1, "h", 9092, None, {}, False, False]]
 
 
 @settings(deadline=None, max_examples=20)

@@ -219,3 +219,25 @@ def test_brokers_have_a_listener_of_their_own_if_it_is_among_the_listeners() -> 
     assert config.network.inter_broker_listener_name == "INSIDE"
     with pytest.raises(ConfigError, match=r"no listener has this name \(PLAINTEXT, INSIDE\)"):
         BrokerConfig.load({**settings, "inter.broker.listener.name": "OTHER"})
+
+
+def test_the_control_plane_has_a_listener_of_its_own() -> None:
+    settings = {
+        "listeners": "PLAINTEXT://:9092,INSIDE://:9093,CONTROL://:9094",
+        "listener.security.protocol.map": "INSIDE:PLAINTEXT,CONTROL:PLAINTEXT",
+    }
+    key = "control.plane.listener.name"
+    assert BrokerConfig.load(settings)[0].network.control_plane_listener_name is None
+    config, warnings = BrokerConfig.load({**settings, key: "control"})
+    assert config.network.control_plane_listener_name == "CONTROL"
+    assert not [warning for warning in warnings if key in warning]
+    with pytest.raises(ConfigError, match=rf"{key}=OTHER .* no listener has this name"):
+        BrokerConfig.load({**settings, key: "OTHER"})
+    with pytest.raises(ConfigError, match=rf"{key}=INSIDE .* other brokers use this listener"):
+        BrokerConfig.load({**settings, key: "INSIDE", "inter.broker.listener.name": "INSIDE"})
+    with pytest.raises(ConfigError, match=rf"{key}=PLAINTEXT .* other brokers use this listener"):
+        BrokerConfig.load({**settings, key: "PLAINTEXT"})
+    with pytest.raises(ConfigError, match=rf"{key}=PLAINTEXT .* other brokers use this listener"):
+        BrokerConfig.load({**settings, key: "PLAINTEXT", "security.inter.broker.protocol": "PLAINTEXT"})
+    with pytest.raises(ConfigError, match="other brokers use this listener"):
+        BrokerConfig.load({key: "PLAINTEXT"})

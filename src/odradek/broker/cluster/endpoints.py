@@ -34,7 +34,7 @@ def registration(
             endpoints[listener.name] = (host, port)
         else:
             endpoints[listener.name] = (socket.gethostname() if config.zookeeper.connect else "", port)
-    host, port = endpoints[config.network.inter_broker_listener_name or config.network.listeners[0].name]
+    host, port = endpoints[config.network.listener_of_brokers]
     return Registration(
         broker_id=BrokerId(config.server.node_id),
         directory_id=directory_id,
@@ -43,6 +43,7 @@ def registration(
         endpoints=endpoints,
         rack=config.server.broker_rack,
         is_cordoned=config.cluster.odradek_broker_cordoned,
+        control_plane=config.network.control_plane_listener_name,
     )
 
 

@@ -40,7 +40,9 @@ class ForwardingCluster(Protocol):
     @property
     def controller_id(self) -> BrokerId | None: ...
 
-    async def send(self, broker: BrokerId, api_key: int, request: Message, *, timeout_s: float) -> Message:
+    async def send_to_control_plane(
+        self, broker: BrokerId, api_key: int, request: Message, *, timeout_s: float
+    ) -> Message:
         """Raises PeerUnreachable."""
 
     async def controller_changed(self) -> None:
@@ -107,7 +109,9 @@ class Forwarding:
     async def _answer_of(self, controller: BrokerId, request: ForwardRequest) -> ForwardResponse | None:
         """None when another one has to be asked, or this one again."""
         try:
-            response = await self._cluster.send(controller, FORWARD, request, timeout_s=_GIVE_UP_SECONDS)
+            response = await self._cluster.send_to_control_plane(
+                controller, FORWARD, request, timeout_s=_GIVE_UP_SECONDS
+            )
         except PeerUnreachable:
             return None
         assert isinstance(response, ForwardResponse)

@@ -6,11 +6,12 @@ Whatever needs the controller asks here, and need not know which broker that is.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
 from odradek.broker.cluster.membership import ClusterMembership, JoiningDisk, LoadController, Report
+from odradek.broker.cluster.other_brokers import NO_LISTENERS, OtherBrokers
 from odradek.cluster.controller.controller import Controller
 from odradek.cluster.image import BrokerImage, ClusterImage, TopicImage
 from odradek.cluster.planning import TopicSpec
@@ -30,17 +31,14 @@ if TYPE_CHECKING:
     from odradek.broker.cluster.failure_detector import FailureDetector
     from odradek.broker.cluster.forwarding import Forwarding
     from odradek.broker.cluster.image_age import ImageAge
-    from odradek.net import peers as net_peers
     from odradek.net.outgoing_security import OutgoingSecurity
     from odradek.net.peers import Peers
 else:
     failure_detector = lazy("odradek.broker.cluster.failure_detector")
     cluster_forwarding = lazy("odradek.broker.cluster.forwarding")
     topic_creation = lazy("odradek.broker.cluster.topic_creation")
-    net_peers = lazy("odradek.net.peers")
 
 _NAMED_SECONDS: Final = 5.0
-_LOOPBACK: Final = "127.0.0.1"
 _log = events.get("broker")
 
 Apply = Callable[[ClusterImage, ClusterImage], Awaitable[asyncio.Future[None] | None]]
@@ -60,13 +58,13 @@ class ClusterLink:
         apply: Apply,
         request_timeout_s: float,
         security: Callable[[], OutgoingSecurity | None] = lambda: None,
+        control_planes: Mapping[str, Callable[[], OutgoingSecurity | None]] = NO_LISTENERS,
         image_age: ImageAge | None = None,
     ) -> None:
         self._runtime = runtime
         self._broker_id = broker_id
         self._image = image
         self._apply = apply
-        self._request_timeout_s = request_timeout_s
         self.security: Final = security
         """Of connections to other brokers."""
         self.image_age: Final = image_age
@@ -74,8 +72,15 @@ class ClusterLink:
         self._applying = asyncio.Lock()
         self._takes: dict[asyncio.Task[asyncio.Future[None] | None], None] = {}
         self._waiting: dict[asyncio.Future[None], None] = {}
-        self._located: dict[BrokerId, tuple[str, int]] = {}
-        self._peers: Peers | None = None
+        self._others = OtherBrokers(
+            runtime,
+            broker_id,
+            lambda broker: _broker_in(self._image, broker),
+            request_timeout_s=request_timeout_s,
+            on_lost=self._lost,
+            security=security,
+            control_planes=control_planes,
+        )
         self._forwarding: Forwarding | None = None
         self.failure_detector: FailureDetector | None = None
         """Once there is someone to look at."""
@@ -181,7 +186,11 @@ class ClusterLink:
             return
         if self.failure_detector is None:
             self.failure_detector = failure_detector.FailureDetector(
-                self._address_of, self._epoch_of, self._fence, self.changed, self._runtime.clock.monotonic
+                self._others.address_of,
+                self._epoch_of,
+                self._fence,
+                self.changed,
+                self._runtime.clock.monotonic,
             )
         self.failure_detector.connection_lost(broker, epoch)
 
@@ -230,8 +239,7 @@ class ClusterLink:
         await self.membership.close()
         while self._takes:
             await asyncio.gather(*self._takes, return_exceptions=True)
-        if self._peers is not None:
-            await self._peers.close()
+        await self._others.close()
 
     def _knows_me(self) -> bool:
         epoch = self.membership.broker_epoch
@@ -278,22 +286,17 @@ class ClusterLink:
     def show(self, after: ClusterImage) -> None:
         """Answer by this image from now on. What it asks of this broker was applied; those that wait for it are not woken."""
         before, self._image = self._image, after
-        self._located.clear()
+        self._others.image_is_new()
         self._note_gone(before, after)
 
     def _note_gone(self, before: ClusterImage, after: ClusterImage) -> None:
         for broker in before.brokers:
             if broker not in after.brokers:
                 self._gone[broker.broker_id] = broker, self._runtime.clock.monotonic() + _NAMED_SECONDS
-                if self._peers is not None:
-                    self._peers.forget(broker.broker_id)
+                self._others.forget(broker.broker_id)
 
-    def locate(self, broker: BrokerId, host: str, port: int) -> bool:
-        if self._address_of(broker) == (host or _LOOPBACK, port):
-            return False
-        self._located[broker] = (host, port)
-        self.peers.forget(broker)
-        return True
+    def locate(self, broker: BrokerImage) -> bool:
+        return self._others.locate(broker)
 
     def changed(self) -> None:
         waiting, self._waiting = self._waiting, {}
@@ -326,19 +329,9 @@ class ClusterLink:
     # -- asking others
 
     @property
-    def peers(self) -> net_peers.Peers:
+    def peers(self) -> Peers:
         """The other brokers. Not imported before there is one to be asked."""
-        if self._peers is None:
-            self._peers = net_peers.Peers(
-                self._address_of,
-                client_id=f"broker-{self._broker_id}",
-                now=self._runtime.clock.monotonic,
-                request_timeout_s=self._request_timeout_s,
-                chance=self._runtime.entropy.uniform,
-                on_lost=self._lost,
-                security=self.security,
-            )
-        return self._peers
+        return self._others.peers
 
     @property
     def forwarding(self) -> cluster_forwarding.Forwarding:
@@ -359,12 +352,28 @@ class ClusterLink:
         """Another broker's answer. Raises PeerUnreachable."""
         return await self.peers.send(broker, api_key, request, timeout_s=timeout_s, lane=lane)
 
+    async def send_to_control_plane(
+        self,
+        broker: BrokerId,
+        api_key: int,
+        request: Message,
+        *,
+        timeout_s: float | None = None,
+        lane: str = "",
+    ) -> Message:
+        """The answer of a broker that is asked as the controller: at its control plane, if it has one for which this broker has
+        settings. Else at its listener for brokers: so a cluster gets control planes broker by broker. Raises PeerUnreachable.
+        """
+        return await self._others.send_to_control_plane(
+            broker, api_key, request, timeout_s=timeout_s, lane=lane
+        )
+
     async def send_to_controller(self, api_key: int, request: Message) -> Message:
         """The answer of a controller that is another broker. Raises PeerUnreachable; NOT_CONTROLLER when none is known."""
         controller = self.controller_id
         if controller is None or controller == self._broker_id:
             raise KafkaError(ErrorCode.NOT_CONTROLLER, "no other controller is known: try again")
-        return await self.send(controller, api_key, request)
+        return await self.send_to_control_plane(controller, api_key, request)
 
     async def create_topics(self, wanted: Sequence[TopicSpec]) -> list[TopicImage | KafkaError]:
         """Through the controller, wherever it is: one outcome for each, in order."""
@@ -375,18 +384,9 @@ class ClusterLink:
         return await self.controller.create_topics(wanted)
 
     def _epoch_of(self, broker: BrokerId) -> int | None:
-        return next(
-            (broker_image.epoch for broker_image in self._image.brokers if broker_image.broker_id == broker),
-            None,
-        )
+        known = _broker_in(self._image, broker)
+        return None if known is None else known.epoch
 
-    def _address_of(self, broker: BrokerId) -> tuple[str, int] | None:
-        located = self._located.get(broker)
-        if located is None:
-            broker_image = next(
-                (listed for listed in self._image.brokers if listed.broker_id == broker), None
-            )
-            if broker_image is None:
-                return None
-            located = (broker_image.host, broker_image.port)
-        return located[0] or _LOOPBACK, located[1]
+
+def _broker_in(image: ClusterImage, broker: BrokerId) -> BrokerImage | None:
+    return next((listed for listed in image.brokers if listed.broker_id == broker), None)

@@ -21,7 +21,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from odradek.cluster.controller.controller import Controller
-from odradek.cluster.image import ClusterImage
+from odradek.cluster.image import BrokerImage, ClusterImage
 from odradek.cluster.known_brokers import DiskClaim
 from odradek.cluster.registration import BROKERS, Registration, register, removal
 from odradek.cluster.sync import BrokerReport, SyncAnswer, UpdateDoesNotFit, UpdateKind, apply_update
@@ -69,12 +69,12 @@ class MembershipLink(Protocol):
     async def apply_image(self, after: ClusterImage) -> object:
         """Apply an image. What it brings may be opened later."""
 
-    async def send(
+    async def send_to_control_plane(
         self, broker: BrokerId, api_key: int, request: Message, *, timeout_s: float, lane: str
     ) -> Message:
         """Raises an OdradekError when there is no answer."""
 
-    def locate(self, broker: BrokerId, host: str, port: int) -> bool:
+    def locate(self, broker: BrokerImage) -> bool:
         """Where a broker is, that the image may not know yet; whether that is news."""
 
     async def reached(self, controller_epoch: int, version: int) -> None:
@@ -432,7 +432,7 @@ class ClusterMembership:
             max_wait_ms=int(max_wait_s * 1000),
             payload=report.data(),
         )
-        response = await self._cluster.send(
+        response = await self._cluster.send_to_control_plane(
             controller, CLUSTER_SYNC, request, timeout_s=max_wait_s + _ANSWER_SECONDS, lane=lane
         )
         assert isinstance(response, cluster_sync.ClusterSyncResponse)
@@ -505,7 +505,7 @@ class ClusterMembership:
         fenced = await removal(self._registry, broker)
         if fenced is None or epoch is None:
             return
-        moved = self._cluster.locate(broker, fenced.registration.host, fenced.registration.port)
+        moved = self._cluster.locate(fenced.registration.image(fenced.epoch))
         office = await self._registry.get(CONTROLLER)
         if moved or not is_dead or office is None or json.loads(office.data)["broker"] != broker:
             return

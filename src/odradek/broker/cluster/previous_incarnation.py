@@ -124,7 +124,7 @@ class PreviousIncarnation:
             now=self._runtime.clock.monotonic,
             request_timeout_s=_ASK_SECONDS,
             chance=self._runtime.entropy.uniform,
-            security=self._security,
+            security=lambda _: self._security(),
         )
         try:
             async with asyncio.timeout(_ASK_SECONDS):

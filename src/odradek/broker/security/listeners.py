@@ -164,8 +164,10 @@ class SecureListeners:
 
     def to_others(self) -> OutgoingSecurity | None:
         """How this broker connects to others: as their listener for brokers wants it. None: in plain text."""
-        network = self._config.network
-        name = network.inter_broker_listener_name or network.listeners[0].name
+        return self.to_listener(self._config.network.listener_of_brokers)
+
+    def to_listener(self, name: str) -> OutgoingSecurity | None:
+        """How this broker connects to a listener of others, by its own settings of that name. None: in plain text."""
         security = self._config.security.get(name)
         if security is None or security.protocol == "PLAINTEXT":
             return None
@@ -175,6 +177,14 @@ class SecureListeners:
             login=outgoing_security.broker_login(security, self._nonce) if security.uses_sasl else None,
             handshake_s=security.ssl.handshake_timeout_ms / 1000,
         )
+
+    @property
+    def possible_control_planes(self) -> Mapping[str, Callable[[], OutgoingSecurity | None]]:
+        """How this broker connects to each listener that other brokers may have for what is asked of the controller."""
+        return {
+            listener.name: partial(self.to_listener, listener.name)
+            for listener in self._config.network.listeners
+        }
 
     async def make_first_users(self, cluster: ClusterLink) -> None:
         """`odradek.scram.first.users`: where this broker is the controller, and there are no users yet."""

@@ -41,7 +41,9 @@ class Elsewhere:
         self._answers = list(answers)
         self._changed = asyncio.Event()
 
-    async def send(self, broker: BrokerId, api_key: int, request: Message, *, timeout_s: float) -> Message:
+    async def send_to_control_plane(
+        self, broker: BrokerId, api_key: int, request: Message, *, timeout_s: float
+    ) -> Message:
         assert broker == self.controller_id
         self.asked.append(cast(ForwardRequest, request).request_data)
         self.on_asked()

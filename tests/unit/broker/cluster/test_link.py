@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable
+from dataclasses import replace
 from random import Random
 from typing import Any, cast
 
@@ -154,6 +155,18 @@ async def test_a_broker_that_left_is_named_for_some_seconds_more(link: ClusterLi
     assert [named_broker.broker_id for named_broker in link.named_brokers] == [1, 2]
     setting.now_s += 60
     assert [named_broker.broker_id for named_broker in link.named_brokers] == [1]
+
+
+async def test_where_a_broker_is_found_in_the_registry_is_news_if_its_control_plane_is_another(
+    link: ClusterLink,
+) -> None:
+    await link.apply_image(image(1, 1, broker(1), broker(2)))
+    assert not link.locate(broker(2))
+    there = replace(broker(2), endpoints={"CONTROL": ("h", 9094)}, control_plane="CONTROL")
+    assert link.locate(there)
+    assert not link.locate(there)
+    assert link.locate(replace(there, endpoints={"CONTROL": ("h", 9095)}))
+    assert link.locate(replace(broker(2), port=9093))
 
 
 async def test_a_broker_whose_id_is_taken_while_it_starts_does_not_wait_for_ever(

@@ -153,7 +153,7 @@ class FakeLink:
         self.image = after
         self.taken.append(after.controller_epoch)
 
-    async def send(
+    async def send_to_control_plane(
         self, broker: BrokerId, api_key: int, request: Message, *, timeout_s: float, lane: str
     ) -> Message:
         assert isinstance(request, ClusterSyncRequest)
@@ -164,7 +164,7 @@ class FakeLink:
     async def never(self, broker: BrokerId, request: ClusterSyncRequest) -> Message:
         return cast(Message, await asyncio.get_running_loop().create_future())
 
-    def locate(self, broker: BrokerId, host: str, port: int) -> bool:
+    def locate(self, broker: BrokerImage) -> bool:
         return False
 
     async def reached(self, controller_epoch: int, version: int) -> None:

@@ -92,11 +92,13 @@ def _unknown(index: int, version: int) -> QuorumState:
 
 
 def _nodes(broker: BrokerContext, context: RequestContext) -> list[Node]:
-    nodes = []
+    nodes, name = [], context.connection.listener.name
+    if name == broker.config.network.control_plane_listener_name:
+        name = broker.config.network.listener_of_brokers
     for node in broker.image.brokers:
         address = context.address_of(node)
         if address is not None:
-            listener = Listener(name=context.connection.listener.name, host=address[0], port=address[1])
+            listener = Listener(name=name, host=address[0], port=address[1])
             nodes.append(Node(node_id=node.broker_id, listeners=[listener]))
     return nodes
 
