@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import Final, Self
 
 from odradek.config.definition import Bounds, any_of, at_least, one_of
 from odradek.config.jaas import parse_jaas
 from odradek.config.kerberos import SERVICE_NAME, KerberosIdentity, kerberos_identity
 from odradek.config.listeners import SECURITY_PROTOCOLS
-from odradek.config.sasl import GSSAPI, MECHANISMS, OAUTHBEARER
+from odradek.config.sasl import GSSAPI, MECHANISMS, OAUTHBEARER, TokenClient
 from odradek.config.section import LOW, Boolean, Int, List, Password, Section, String, section, setting
 from odradek.config.tls import TLS_VERSIONS
 from odradek.model.errors import ConfigError
@@ -21,15 +20,6 @@ OTHER_SPELLINGS: Final = {
     "sasl.mechanisms": "sasl_mechanism",
 }
 """librdkafka's names of what Kafka has under another."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TokenClient:
-    """A client of a tokens' issuer. `scope`: what it asks for."""
-
-    name: str
-    secret: str = field(repr=False)
-    scope: str
 
 
 @section()
@@ -138,21 +128,17 @@ class SecuritySettings(Section):
             raise ConfigError(
                 "sasl.mechanism=OAUTHBEARER needs sasl.oauthbearer.token.file or sasl.oauthbearer.token.endpoint.url"
             )
-        client = self.token_client
-        if not client.name or not client.secret:
-            raise ConfigError(
-                "sasl.oauthbearer.token.endpoint.url needs clientId and clientSecret in sasl.jaas.config, or "
-                "sasl.oauthbearer.client.credentials.client.id and .secret"
-            )
+        _ = self.token_client
 
     @property
     def token_client(self) -> TokenClient:
         """As whom this client asks for tokens. ConfigError."""
         jaas = parse_jaas(self.sasl_jaas_config).options if self.sasl_jaas_config else {}
-        return TokenClient(
-            name=self.sasl_oauthbearer_client_credentials_client_id or jaas.get("clientId", ""),
-            secret=self.sasl_oauthbearer_client_credentials_client_secret or jaas.get("clientSecret", ""),
-            scope=self.sasl_oauthbearer_scope or jaas.get("scope", ""),
+        return TokenClient.of(
+            jaas,
+            name=self.sasl_oauthbearer_client_credentials_client_id,
+            secret=self.sasl_oauthbearer_client_credentials_client_secret,
+            scope=self.sasl_oauthbearer_scope,
         )
 
     @property

@@ -14,7 +14,16 @@ from odradek.config.definition import DynamicUpdate, Setting
 from odradek.config.jaas import LoginModule, parse_jaas
 from odradek.config.kerberos import KerberosIdentity, kerberos_identity
 from odradek.config.listeners import Listener
-from odradek.config.sasl import GSSAPI, MECHANISMS, OAUTHBEARER, PLAIN, SCRAM_MECHANISMS, SaslConfig
+from odradek.config.sasl import (
+    GSSAPI,
+    MECHANISMS,
+    OAUTHBEARER,
+    PLAIN,
+    SCRAM_MECHANISMS,
+    TOKEN_ENDPOINT,
+    SaslConfig,
+    TokenClient,
+)
 from odradek.config.section import Section
 from odradek.config.tls import SslConfig
 from odradek.model.errors import ConfigError
@@ -61,6 +70,26 @@ class ListenerSecurity:
         if settings is None:
             return None
         return kerberos_identity(settings.jaas, self.sasl.kerberos_service_name or "", key=JAAS)
+
+    @property
+    def needs_own_token(self) -> bool:
+        """Whether this broker logs in by a token where another one has this listener, and knows where to get one."""
+        return (
+            OAUTHBEARER in self.mechanisms
+            and self.inter_broker_mechanism == OAUTHBEARER
+            and self.sasl.oauthbearer_token_endpoint_url is not None
+        )
+
+    @property
+    def token_client(self) -> TokenClient:
+        """Who this broker is to the issuer of its token. ConfigError."""
+        jaas, sasl = self.mechanisms[OAUTHBEARER].jaas, self.sasl
+        return TokenClient.of(
+            {} if jaas is None else jaas.options,
+            name=sasl.oauthbearer_client_credentials_client_id,
+            secret=sasl.oauthbearer_client_credentials_client_secret,
+            scope=sasl.oauthbearer_scope,
+        )
 
     @property
     def inter_broker_mechanism(self) -> str:
@@ -290,6 +319,15 @@ def _check_bearer(listener: Listener, security: ListenerSecurity) -> None:
         raise ConfigError(
             f"listener {listener}: OAUTHBEARER needs its issuer's keys: set sasl.oauthbearer.jwks.endpoint.url to a "
             "file:// or https:// URL"
+        )
+    if OAUTHBEARER not in security.mechanisms or security.inter_broker_mechanism != OAUTHBEARER:
+        return
+    if security.needs_own_token:
+        _ = security.token_client
+    elif "sasl.mechanism.inter.broker.protocol" in security.given:
+        raise ConfigError(
+            f"listener {listener}: sasl.mechanism.inter.broker.protocol=OAUTHBEARER needs {TOKEN_ENDPOINT}, where this broker "
+            "gets its token"
         )
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Final
 
 from odradek.config.definition import Bounds, at_least
@@ -18,15 +20,43 @@ from odradek.config.section import (
     section,
     setting,
 )
+from odradek.model.errors import ConfigError
 
 GSSAPI, PLAIN, OAUTHBEARER = "GSSAPI", "PLAIN", "OAUTHBEARER"
 SCRAM_MECHANISMS: Final = ("SCRAM-SHA-256", "SCRAM-SHA-512")
 MECHANISMS: Final = (PLAIN, *SCRAM_MECHANISMS, OAUTHBEARER, GSSAPI)
 """What brokers and clients here speak."""
+TOKEN_ENDPOINT: Final = "sasl.oauthbearer.token.endpoint.url"
 _NAMES: Final = Bounds(
     allowed="names of mechanisms, such as SCRAM-SHA-512",
     accepts=lambda names: all(name in MECHANISMS for name in names),
 )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TokenClient:
+    """A client of a tokens' issuer. `scope`: what it asks for."""
+
+    name: str
+    secret: str = field(repr=False)
+    scope: str
+
+    @classmethod
+    def of(
+        cls, jaas: Mapping[str, str], *, name: str | None, secret: str | None, scope: str | None
+    ) -> TokenClient:
+        """By settings, or else by the options of a login module. ConfigError without id or secret."""
+        client = cls(
+            name=name or jaas.get("clientId", ""),
+            secret=secret or jaas.get("clientSecret", ""),
+            scope=scope or jaas.get("scope", ""),
+        )
+        if not client.name or not client.secret:
+            raise ConfigError(
+                f"{TOKEN_ENDPOINT} needs clientId and clientSecret in sasl.jaas.config, or "
+                "sasl.oauthbearer.client.credentials.client.id and .secret"
+            )
+        return client
 
 
 @section("sasl.")
@@ -68,6 +98,23 @@ class SaslConfig(Section):
     oauthbearer_jwks_endpoint_retry_backoff_ms: Long = setting(default=100, valid=at_least(1), importance=LOW, meaning=
         "The first pause after they could not be fetched; it doubles.")
     oauthbearer_jwks_endpoint_retry_backoff_max_ms: Long = setting(default=10_000, valid=at_least(1), importance=LOW, meaning=
+        "The longest such pause.")
+    oauthbearer_token_endpoint_url: String | None = setting(default=None, meaning=
+        "Where the issuer gives this broker its token, to log in to others by OAUTHBEARER: an https:// URL. The id and the "
+        "secret are clientId and clientSecret in sasl.jaas.config, or the next two.")
+    oauthbearer_client_credentials_client_id: String | None = setting(default=None, meaning=
+        "This broker's id at the issuer.")
+    oauthbearer_client_credentials_client_secret: Password | None = setting(default=None, meaning=
+        "And its secret.")
+    oauthbearer_scope: String | None = setting(default=None, meaning=
+        "Which scope to ask the issuer for. Not set: `scope` in sasl.jaas.config, or none.")
+    login_connect_timeout_ms: Int | None = setting(default=None, importance=LOW, meaning=
+        "How long to wait for a connection to the issuer. Not set: 4 s.")
+    login_read_timeout_ms: Int | None = setting(default=None, importance=LOW, meaning=
+        "How long to wait for its answer. Not set: 4 s.")
+    login_retry_backoff_ms: Long = setting(default=100, valid=at_least(1), importance=LOW, meaning=
+        "The first pause after the issuer gave no token; it doubles.")
+    login_retry_backoff_max_ms: Long = setting(default=10_000, valid=at_least(1), importance=LOW, meaning=
         "The longest such pause.")
     oauthbearer_expected_audience: List = setting(default=(), importance=LOW, meaning=
         "Tokens are for one of these audiences. Not set: for any.")

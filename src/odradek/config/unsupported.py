@@ -32,21 +32,24 @@ AREAS: Final = (
         """,
     ),
     Area(
-        name="A broker's own tokens",
-        reason=f"{NOT_YET}: brokers log in to each other by PLAIN, SCRAM or certificates",
+        name="When a broker's own token is renewed",
+        reason="has no effect: it is when a fifth of the token's time is left",
         keys="""
-        sasl.login.connect.timeout.ms sasl.login.read.timeout.ms sasl.login.refresh.buffer.seconds
-        sasl.login.refresh.min.period.seconds sasl.login.refresh.window.factor
-        sasl.login.refresh.window.jitter sasl.login.retry.backoff.max.ms sasl.login.retry.backoff.ms
+        sasl.login.refresh.buffer.seconds sasl.login.refresh.min.period.seconds
+        sasl.login.refresh.window.factor sasl.login.refresh.window.jitter
+        """,
+    ),
+    Area(
+        name="Other ways to a broker's own token",
+        reason=f"{NOT_YET}: brokers get their tokens by id and secret",
+        keys="""
         sasl.oauthbearer.assertion.algorithm sasl.oauthbearer.assertion.claim.aud
         sasl.oauthbearer.assertion.claim.exp.seconds sasl.oauthbearer.assertion.claim.iss
         sasl.oauthbearer.assertion.claim.jti.include sasl.oauthbearer.assertion.claim.nbf.seconds
         sasl.oauthbearer.assertion.claim.sub sasl.oauthbearer.assertion.file
         sasl.oauthbearer.assertion.private.key.file sasl.oauthbearer.assertion.private.key.passphrase
-        sasl.oauthbearer.assertion.template.file sasl.oauthbearer.client.credentials.client.id
-        sasl.oauthbearer.client.credentials.client.secret
+        sasl.oauthbearer.assertion.template.file
         sasl.oauthbearer.allow.unverified.audience sasl.oauthbearer.allow.unverified.issuer
-        sasl.oauthbearer.scope sasl.oauthbearer.token.endpoint.url
         """,
     ),
     Area(

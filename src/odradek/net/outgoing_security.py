@@ -71,6 +71,8 @@ class LoginCredentials:
     token: Callable[[], str] | None = field(default=None, repr=False)
     is_token_fetched: bool = False
     """From another server."""
+    prepare: Callable[[], Awaitable[None]] | None = field(default=None, repr=False)
+    """Awaited before a login: it sees to it that there is a token. LoginFailed."""
     kerberos: KerberosIdentity | None = None
     nonce: Callable[[], str] = field(default=_random_nonce, repr=False)
     """For SCRAM: a new text that no one can guess, for each login."""
@@ -162,6 +164,8 @@ async def log_in(ask: Callable[[Message], Awaitable[Any]], credentials: LoginCre
         raise LoginFailed("its listener takes no logins: is security.protocol right?")
     if handshake.error_code:
         raise LoginFailed(f"it refuses the login: {ErrorCode.of(handshake.error_code).name}")
+    if credentials.prepare is not None:
+        await credentials.prepare()
     exchange = credentials.exchange(host)
     challenge = b""
     lifetime_ms = 0

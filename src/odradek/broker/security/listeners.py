@@ -22,13 +22,14 @@ from odradek.security.principals import USER
 from odradek.telemetry import events
 
 if TYPE_CHECKING:
-    from odradek.broker.security import delegation, issuer_keys, mechanisms
+    from odradek.broker.security import delegation, issuer_keys, mechanisms, own_token
     from odradek.broker.security import login as security_login
     from odradek.broker.security.issuer_keys import KeySource
     from odradek.broker.security.login import LoginAttempt, LoginGate, LoginTerms
     from odradek.broker.security.mechanisms import Mechanisms
+    from odradek.broker.security.own_token import OwnToken
     from odradek.net import outgoing_security
-    from odradek.net.outgoing_security import OutgoingSecurity
+    from odradek.net.outgoing_security import LoginCredentials, OutgoingSecurity
     from odradek.security.sasl import credentials, kerberos, oauthbearer, scram, session, tokens
     from odradek.security.sasl.exchange import ServerExchange
     from odradek.security.sasl.scram import TokenCredential
@@ -39,6 +40,7 @@ else:
     security_login = lazy("odradek.broker.security.login")
     mechanisms = lazy("odradek.broker.security.mechanisms")
     outgoing_security = lazy("odradek.net.outgoing_security")
+    own_token = lazy("odradek.broker.security.own_token")
     issuer_keys = lazy("odradek.broker.security.issuer_keys")
     oauthbearer = lazy("odradek.security.sasl.oauthbearer")
     kerberos = lazy("odradek.security.sasl.kerberos")
@@ -92,6 +94,12 @@ class SecureListeners:
             name: issuer_keys.KeySource(security.sasl, runtime)
             for name, security in config.security.items()
             if OAUTHBEARER in security.mechanisms and security.sasl.oauthbearer_jwks_endpoint_url is not None
+        }
+
+        self._own_tokens: dict[str, OwnToken] = {
+            name: own_token.OwnToken(name, security, runtime)
+            for name, security in config.security.items()
+            if security.needs_own_token
         }
 
     @property
@@ -174,9 +182,15 @@ class SecureListeners:
         certificates = self._certificates.get(name)
         return outgoing_security.OutgoingSecurity(
             context=None if certificates is None else (lambda: certificates.client_context),
-            login=outgoing_security.broker_login(security, self._nonce) if security.uses_sasl else None,
+            login=self._own_login(name, security) if security.uses_sasl else None,
             handshake_s=security.ssl.handshake_timeout_ms / 1000,
         )
+
+    def _own_login(self, name: str, security: ListenerSecurity) -> LoginCredentials | None:
+        own = self._own_tokens.get(name)
+        if own is None:
+            return outgoing_security.broker_login(security, self._nonce)
+        return outgoing_security.LoginCredentials(mechanism=OAUTHBEARER, token=own.token, prepare=own.renew)
 
     @property
     def possible_control_planes(self) -> Mapping[str, Callable[[], OutgoingSecurity | None]]:
