@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, Final
 from odradek.model.lazy import lazy
 from odradek.runtime.real_clock import SystemClock
 from odradek.spark.own_session import DIRECTORIES
+from odradek.sql.queries import jvm_end
 from odradek.sql.queries.channel import (
     EngineChannel,
     QueryEnded,
@@ -297,6 +298,11 @@ class EngineCore:
             line = None if problem is None else _line(problem)
             self.channel.send(QueryEnded(query_id=running.query_id, problem=line))
 
+    def leave_jvm(self) -> None:
+        """It ends by itself with this process, or is killed later."""
+        if self._spark is not None:
+            jvm_end.kill_later(self._spark.sparkContext._gateway.proc.pid)
+
     def _end_without_jvm(self, error: Exception) -> None:
         if says_jvm_is_gone(error):
             os._exit(JVM_IS_GONE)
@@ -330,6 +336,7 @@ def main(descriptor: int) -> None:
                 core.pool.submit(core.stop, message.query_id, answers=message.answers)
     ended.set()
     core.scratch.close()
+    core.leave_jvm()
     os._exit(0)  # queries end where they are: they go on from their checkpoints
 
 
