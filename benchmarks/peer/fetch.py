@@ -55,6 +55,12 @@ class PeerJars:
     def class_path(self) -> str:
         return str(self.directory / "*")
 
+    @property
+    def config_command(self) -> str:
+        """The class of kafka-configs. Kafka 4.4 has it beside the other tools."""
+        is_moved = tuple(map(int, self.version.split(".")[:2])) >= (4, 4)
+        return "org.apache.kafka.tools.ConfigCommand" if is_moved else "kafka.admin.ConfigCommand"
+
 
 def cache_directory() -> Path:
     """Where fetched artifacts live: `$XDG_CACHE_HOME/odradek`, by default `~/.cache/odradek`."""

@@ -282,8 +282,8 @@ def _java(bootstrap: str, jars: PeerJars) -> None:
     tool(f"{tools}.GetOffsetShell", *at, *topic, "--time", "-3")
     tool(f"{tools}.LogDirsCommand", *at, "--describe", "--topic-list", "golden-java")
     entity = (*at, "--entity-type", "topics", "--entity-name", "golden-java")
-    tool("kafka.admin.ConfigCommand", *entity, "--describe")
-    tool("kafka.admin.ConfigCommand", *entity, "--alter", "--add-config", "retention.ms=100000")
+    tool(jars.config_command, *entity, "--describe")
+    tool(jars.config_command, *entity, "--alter", "--add-config", "retention.ms=100000")
     tool(f"{tools}.consumer.group.ConsumerGroupCommand", *at, "--list")
     tool(f"{tools}.consumer.group.ConsumerGroupCommand", *at, "--describe", "--all-groups")
     with tempfile.TemporaryDirectory() as folder:

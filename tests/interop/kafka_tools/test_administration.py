@@ -24,7 +24,7 @@ from odradek.model.ids import TopicPartition
 
 SECONDS_MAX = 60
 TOOLS = "org.apache.kafka.tools"
-CONFIG = "kafka.admin.ConfigCommand"
+CONFIG = "kafka-configs"
 
 Java = Callable[..., str]
 
@@ -52,12 +52,13 @@ def node(server_kind: str) -> Iterator[OdradekNode]:
 def java(node: OdradekNode) -> Java:
     """Runs one of Kafka's tools against the broker; returns what it printed."""
     try:
-        class_path = cached_peer().class_path
+        peer = cached_peer()
     except PeerAbsentError as reason:
         pytest.skip(f"absent: {reason}")
-    jvm = [java_command(), "-Xmx256M", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-cp", class_path]
+    jvm = [java_command(), "-Xmx256M", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-cp", peer.class_path]
 
     def run(main_class: str, *arguments: str) -> str:
+        main_class = peer.config_command if main_class == CONFIG else main_class
         process = subprocess.run(
             [*jvm, main_class, "--bootstrap-server", node.bootstrap, *arguments],
             capture_output=True,

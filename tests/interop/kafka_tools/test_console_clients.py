@@ -88,9 +88,9 @@ def test_java_tools_create_describe_and_delete_topics(java, server):
     assert name not in server.topics()
 
 
-def test_java_tools_see_and_change_settings(java, topic):
+def test_java_tools_see_and_change_settings(java, jars, topic):
     name = topic()
-    command, entity = "kafka.admin.ConfigCommand", ("--entity-type", "topics", "--entity-name", name)
+    command, entity = jars.config_command, ("--entity-type", "topics", "--entity-name", name)
     java(command, *entity, "--alter", "--add-config", "retention.ms=123456")
     assert "retention.ms=123456" in java(command, *entity, "--describe")
 

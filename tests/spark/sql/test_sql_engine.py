@@ -93,8 +93,10 @@ def status_of(process_id: int) -> list[str]:
 
 
 def jvm_of(server: subprocess.Popen[str]) -> int:
-    """The process id of its engine. A launcher's shell has gone by the time a query runs."""
-    (java_id,) = (process_id for process_id in family(server.pid) if program_of(process_id) == "java")
+    """The process id of its engine. A launcher's shell has gone by the time a query runs; a process that the JVM begins has its
+    name for a moment, and stands behind it.
+    """
+    java_id, *_ = (process_id for process_id in family(server.pid) if program_of(process_id) == "java")
     return java_id
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from odradek.archive.run import RunTerms, start_archiving
@@ -47,7 +47,7 @@ class ArchiveBuild:
 
     text: PlannedText
     servers: str
-    client: Mapping[str, str]
+    client: Mapping[str, str] = field(repr=False)
     sink_id: str
 
     def __call__(self, spark: Any, checkpoint: str) -> ArchiveRun:
