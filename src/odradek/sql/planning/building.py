@@ -7,6 +7,7 @@ from dataclasses import replace
 from functools import singledispatch
 from typing import TYPE_CHECKING, TypeAlias
 
+from odradek.model.lazy import lazy
 from odradek.sql.catalog import SqlSource
 from odradek.sql.errors import SqlError
 from odradek.sql.formats import RecordFormat, record_format
@@ -29,10 +30,12 @@ from odradek.sql.planning.steps import (
 from odradek.sql.planning.timestamps import timestamp_text
 from odradek.streams import Stream, Streams, Table
 from odradek.streams.plan.operators import TopicSource, walk
-from odradek.streams.translation.translator import operators_with_old_values
 
 if TYPE_CHECKING:
     from odradek.streams.grouped import GroupedStream
+    from odradek.streams.translation import translator
+else:
+    translator = lazy("odradek.streams.translation.translator")
 
 Built: TypeAlias = Stream | Table
 
@@ -46,7 +49,7 @@ def reads_with_state(step: Step) -> list[ReadStep]:
     """The tables whose rows are kept where they are read: an operator after them needs what an update replaces."""
     built = build(step, Streams("explained")).operator
     sources = [operator for operator in walk(built) if isinstance(operator, TopicSource)]
-    with_old = operators_with_old_values([built])
+    with_old = translator.operators_with_old_values([built])
     return [read for read, source in zip(_reads(step), sources, strict=True) if source in with_old]
 
 

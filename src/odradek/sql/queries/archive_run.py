@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from odradek.archive.run import RunTerms, start_archiving
 from odradek.model.lazy import lazy
 from odradek.sql.applying import apply
 from odradek.sql.catalog import WINDOW_BOUNDS, SqlArchive, SqlSource, row_type
@@ -22,8 +21,11 @@ if TYPE_CHECKING:
     from pyspark.sql import functions as sf
     from pyspark.sql.streaming.query import StreamingQuery
 
+    from odradek.archive import run as archive_run
+    from odradek.archive.run import RunTerms
     from odradek.streams.translation import formats as translated
 else:
+    archive_run = lazy("odradek.archive.run")
     sf = lazy("pyspark.sql.functions")
     translated = lazy("odradek.streams.translation.formats")
 
@@ -54,7 +56,7 @@ class ArchiveBuild:
         """ArchiveError, ConfigError or KafkaError where the archive cannot go on."""
         archive = self.archive()
         decode = RowDecoding(archive.source) if archive.with_columns else None
-        return ArchiveRun(start_archiving(spark, self.terms(archive), checkpoint, decode))
+        return ArchiveRun(archive_run.start_archiving(spark, self.terms(archive), checkpoint, decode))
 
     def archive(self) -> SqlArchive:
         statement = parse_one(self.text.statement)
@@ -62,7 +64,7 @@ class ArchiveBuild:
         return next(archive for archive in catalog.archives.values() if archive.text == statement.text)
 
     def terms(self, archive: SqlArchive) -> RunTerms:
-        return RunTerms(
+        return archive_run.RunTerms(
             bootstrap=self.servers,
             place=archive.place,
             topics=(archive.source.topic,),

@@ -7,8 +7,6 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 
-from odradek.archive.checks.status import ArchiveStatus, archive_status
-from odradek.archive.checks.topic_side import BrokerTopics
 from odradek.model.errors import OdradekError
 from odradek.model.lazy import lazy
 from odradek.sql.catalog import Catalog, PersistentQuery, SqlArchive
@@ -21,8 +19,13 @@ from odradek.sql.server.topics import SourceTopics
 
 if TYPE_CHECKING:
     from odradek.archive import opening
+    from odradek.archive.checks import status as archive_checks
+    from odradek.archive.checks import topic_side
+    from odradek.archive.checks.status import ArchiveStatus
 else:
+    archive_checks = lazy("odradek.archive.checks.status")
     opening = lazy("odradek.archive.opening")
+    topic_side = lazy("odradek.archive.checks.topic_side")
 
 T = TypeVar("T")
 _PATIENCE_S: Final = 30.0
@@ -108,7 +111,9 @@ class Archives:
 
     def _status(self, archive: SqlArchive) -> ArchiveStatus | None:
         table = opening.find_archive(archive.place, archive.catalog)
-        return None if table is None else archive_status(table, BrokerTopics(*self._server.broker_settings))
+        if table is None:
+            return None
+        return archive_checks.archive_status(table, topic_side.BrokerTopics(*self._server.broker_settings))
 
     def explained(
         self, query: PersistentQuery, state: str, problem: str | None, statement: language.Statement
