@@ -135,7 +135,11 @@ class Bench:
     def _throughput(self, name: str, case: Case, guarantee: str) -> Iterable[Sample]:
         with ExitStack() as stack:
             running = [
-                stack.enter_context(RunningProgram(self._node, side, name, case.inputs, guarantee))
+                stack.enter_context(
+                    RunningProgram(
+                        self._node, side, name, case.inputs, guarantee, program=case.program or name
+                    )
+                )
                 for side in self._sides
             ]
             rounds = case.rounds(self._plan.records)
@@ -162,7 +166,15 @@ class Bench:
         with ExitStack() as stack:
             running = [
                 stack.enter_context(
-                    RunningProgram(self._node, side, LATENCY, 1, guarantee, commit_ms=self._commit_ms(side))
+                    RunningProgram(
+                        self._node,
+                        side,
+                        "latency",
+                        1,
+                        guarantee,
+                        program=LATENCY,
+                        commit_ms=self._commit_ms(side),
+                    )
                 )
                 for side in self._sides
             ]
@@ -197,15 +209,17 @@ class RunningProgram:
         self,
         node: OdradekNode,
         side: Side,
-        program: str,
+        name: str,
         inputs: int,
         guarantee: str,
+        *,
+        program: str,
         commit_ms: int = COMMIT_MS,
     ) -> None:
         self.side = side
         self._node = node
         self._stack = ExitStack()
-        mark = f"{program}-{guarantee.replace('_', '-')}-{'k' if side.name == KAFKA_STREAMS else 'o'}"
+        mark = f"{name}-{guarantee.replace('_', '-')}-{'k' if side.name == KAFKA_STREAMS else 'o'}"
         self.inputs = [f"{mark}-in{number}" for number in range(inputs)]
         output = f"{mark}-out"
         with Admin(node.bootstrap) as admin:

@@ -81,6 +81,22 @@ def _words(count: int) -> Iterator[RoundInput]:
         )
 
 
+def _filter_map(count: int) -> Iterator[RoundInput]:
+    """Each tenth record is left out."""
+    for number in range(1_000):
+        keys = [f"key{place % USERS}" for place in range(count)]
+        values = [
+            f"{'no' if place % 10 == 0 else 'yes'}, record {place} of {number}" for place in range(count)
+        ]
+        kept = {
+            key: value.upper() for key, value in zip(keys, values, strict=True) if not value.startswith("no")
+        }
+        yield RoundInput(
+            rows=((0, _rows(keys, values, _times(number, count))),),
+            expected=Expectation(table=_encoded(kept), record_count=count - (count + 9) // 10),
+        )
+
+
 def _windows(count: int) -> Iterator[RoundInput]:
     """Visits of two thousand visitors; each round has five new windows."""
     for number in range(1_000):
@@ -142,12 +158,17 @@ class Case:
     title: str
     inputs: int
     rounds: Callable[[int], Iterator[RoundInput]]
+    program: str | None = None
+    """What the sides call it; None: as the case."""
 
 
+LATENCY: Final = "stateless"
 CASES: Final[dict[str, Case]] = {
+    "filter-map": Case(
+        title="filter and map: a native operator", inputs=1, rounds=_filter_map, program=LATENCY
+    ),
     "words": Case(title="word count: lines of 5 words, 10,000 words", inputs=1, rounds=_words),
     "windows": Case(title="windowed count: 2,000 keys, 5 windows of a minute", inputs=1, rounds=_windows),
     "stream-table": Case(title="stream-table join: 10,000 keys", inputs=2, rounds=_stream_table),
     "table-table": Case(title="table-table join: 10,000 keys", inputs=2, rounds=_table_table),
 }
-LATENCY: Final = "stateless"

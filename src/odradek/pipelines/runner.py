@@ -36,7 +36,7 @@ from odradek.pipelines.reports import (
     report_line,
 )
 from odradek.spark.offsets import from_document
-from odradek.streams.jvm import start_jvm
+from odradek.streams.jvm import JAVA_OPTIONS, LASTING, start_jvm
 from odradek.streams.plan.beside import beside
 
 if TYPE_CHECKING:
@@ -227,7 +227,7 @@ def light_session(terms: RunnerTerms, tasks: int | None) -> SparkSession:
         settings |= {
             "spark.ui.enabled": "false",
             "spark.driver.bindAddress": "127.0.0.1",
-            "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+            JAVA_OPTIONS: LASTING,
         }
         tasks = tasks or 1
     if tasks is not None:

@@ -18,12 +18,23 @@ _OFFSETS = "offsets"
 _BY_NAME = b"v2"
 """What a file of offsets begins with that has them by the names of sources."""
 
+_EVEN_TASKS = "odradek-even-tasks"
+"""A file of this name is in checkpoints whose tasks are called so that Spark spreads them evenly."""
+
 
 @dataclass(frozen=True, slots=True)
 class CheckpointPlace:
     """`uri`: a path, or an address such as `s3://bucket/checkpoints`."""
 
     uri: str
+
+    @property
+    def local_path(self) -> str | None:
+        """The directory, where it is on this machine."""
+        parts = urlsplit(self.uri)
+        if parts.scheme not in ("", "file"):
+            return None
+        return unquote(parts.path) if parts.scheme else self.uri
 
     def below(self, name: str) -> CheckpointPlace:
         return CheckpointPlace(f"{self.uri.rstrip('/')}/{name}")
@@ -46,6 +57,20 @@ class CheckpointPlace:
         with system.open_input_stream(f"{path}/{_OFFSETS}/{max(batches)}") as stream:
             return bytes(stream.read(len(_BY_NAME))) == _BY_NAME
 
+    def has_even_tasks(self) -> bool:
+        """Whether its tasks have the names that Spark spreads evenly. A checkpoint stays as it began; one that begins gets a
+        note.
+        """
+        system, path = self._opened()
+        note = f"{path}/{_EVEN_TASKS}"
+        if system.get_file_info(note).type == fs.FileType.File:
+            return True
+        if self.has_named_sources() is not None:
+            return False
+        system.create_dir(path)
+        with system.open_output_stream(note):
+            return True
+
     def remove(self) -> None:
         """The directory with all that is in it, if there is one."""
         system, path = self._opened()
@@ -53,8 +78,7 @@ class CheckpointPlace:
             system.delete_dir(path)
 
     def _opened(self) -> tuple[fs.FileSystem, str]:
-        parts = urlsplit(self.uri)
-        if parts.scheme in ("", "file"):
-            return fs.LocalFileSystem(), (unquote(parts.path) if parts.scheme else self.uri).rstrip("/")
+        if (local := self.local_path) is not None:
+            return fs.LocalFileSystem(), local.rstrip("/")
         system, path = fs.FileSystem.from_uri(self.uri)
         return system, path.rstrip("/")

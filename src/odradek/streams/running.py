@@ -5,6 +5,7 @@ own.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Self
 
@@ -16,6 +17,8 @@ from odradek.spark import connections
 from odradek.spark.option_table import Use
 from odradek.spark.options import read_options
 from odradek.streams.changelogs import SinkChangelogs, make_compacted
+from odradek.streams.checkpoint_locks import FILE_MANAGER, RENAMING, CheckpointLocks
+from odradek.streams.jvm import JAVA_OPTIONS, LASTING
 from odradek.streams.places import CheckpointPlace
 from odradek.streams.plan.operators import Called, Operator, TopicSink, TopicSource, walk
 from odradek.streams.plan.program import Program
@@ -38,16 +41,16 @@ from odradek.streams.translation.outputs import outgoing
 from odradek.streams.translation.translator import Tasks
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
     from odradek.views.table_view import TableView
 
 
-ROWS_PER_BATCH: Final = 100_000
-"""Of each topic: a task holds its rows of a batch in memory. The option maxOffsetsPerTrigger of a source says another
-number.
-"""
+ROWS_PER_BATCH: Final = 1_000_000
+"""Of each topic. The option maxOffsetsPerTrigger of a source says another number."""
+ROWS_PER_BATCH_WITH_STATE: Final = 200_000
+"""The same of a query with state: a task holds its rows of a batch in memory."""
 
 _OF_READERS: Final = frozenset({"kafka.isolation.level"})
 """Options of a program that its sinks do not know."""
@@ -55,6 +58,9 @@ _OF_READERS: Final = frozenset({"kafka.isolation.level"})
 
 _SOURCES_BY_NAME: Final = "spark.sql.streaming.queryEvolution.enableSourceEvolution"
 """A checkpoint that began with it takes sources that come, go and move."""
+
+_CHANGELOG_CHECKPOINTS: Final = "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled"
+"""A batch writes what it has changed of the state, not the files of RocksDB."""
 
 
 class Run:
@@ -65,11 +71,13 @@ class Run:
         queries: Mapping[str, StreamingQuery],
         tables: QueryableTables,
         with_named_sources: frozenset[str] = frozenset(),
+        locks: CheckpointLocks | None = None,
     ) -> None:
         self.queries = dict(queries)
         self.with_named_sources: Final = with_named_sources
         """The outputs whose checkpoint knows their sources by names."""
         self._tables = tables
+        self._locks = locks
 
     def __getitem__(self, topic: str) -> TableView:
         """The table that the program writes to a topic, as it is now: `run["totals"]["ann"]`, `run["totals"].range("a", "c")`.
@@ -93,6 +101,8 @@ class Run:
     def stop(self) -> None:
         for query in self.queries.values():
             query.stop()
+        if self._locks is not None:
+            self._locks.release()
         self._tables.close()
         connections.close_idle()
 
@@ -130,12 +140,17 @@ def start(
     client_options = {} if program.servers is None else _client_options(program)
     queryable = QueryableTables(client_options, tables)
     rules = _letter_rules(program, planned)
-    spark = session(program.name, program.spark, program.partitions)
-    by_name_before = spark.conf.get(_SOURCES_BY_NAME) or "false"
+    settings = {} if until_now else {JAVA_OPTIONS: LASTING}
+    spark = session(program.name, program.spark, program.partitions, settings)
+    locks = CheckpointLocks(spark)
     named: set[str] = set()
+    for_now = _SettingsForNow(spark)
     try:
         for query in planned:
             sink, place = query.main, _place_of(checkpoint, query)
+            for_now.set_unless_given(_CHANGELOG_CHECKPOINTS, "true")
+            if locks.take(place):
+                for_now.set_unless_given(FILE_MANAGER, RENAMING)
             changelogs = None
             if isinstance(sink, TopicSink) and delivery == "exactly_once" and changelog:
                 changelogs = SinkChangelogs.open(
@@ -143,9 +158,16 @@ def start(
                 )
             names = _names_in(place, sink)
             named.update([query.name] if names else ())
-            spark.conf.set(_SOURCES_BY_NAME, str(bool(names)).lower())
+            for_now.set(_SOURCES_BY_NAME, str(bool(names)).lower())
             rule = rules[query.name]
-            translator = _translator(program, program.ends, topics, rule, changelogs, names, query.tails)
+            terms = _QueryTerms(
+                changelogs=changelogs,
+                names=names,
+                tails=query.tails,
+                has_even_tasks=place.has_even_tasks(),
+                rows_per_batch=_rows_per_batch(query),
+            )
+            translator = _translator(program, program.ends, topics, rule, terms)
             frame = translator.frame(sink.inputs[0])
             if changelogs is not None:
                 changelogs.leave_others()
@@ -162,11 +184,52 @@ def start(
             )
             queries[query.name] = writer.outputMode("append").start()
     except BaseException:
-        Run(queries, queryable).stop()
+        Run(queries, queryable, locks=locks).stop()
         raise
     finally:
-        spark.conf.set(_SOURCES_BY_NAME, by_name_before)
-    return Run(queries, queryable, frozenset(named))
+        for_now.restore()
+    return Run(queries, queryable, frozenset(named), locks)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _QueryTerms:
+    """What one query has of its own. `names`: what Spark's checkpoint calls the sources. `has_even_tasks`: whether it calls the
+    tasks so that each lies in a partition of its own.
+    """
+
+    changelogs: SinkChangelogs | None = None
+    names: Mapping[TopicSource, str] = field(default_factory=dict)
+    tails: Mapping[Operator, tuple[TopicSink, ...]] | None = None
+    has_even_tasks: bool = True
+    rows_per_batch: int = ROWS_PER_BATCH_WITH_STATE
+
+
+def _rows_per_batch(query: PlannedQuery) -> int:
+    has_state = any(operator.has_state for operator in walk(*query.ends))
+    return ROWS_PER_BATCH_WITH_STATE if has_state else ROWS_PER_BATCH
+
+
+class _SettingsForNow:
+    """Settings of a session that count for the queries that start in the meantime."""
+
+    def __init__(self, spark: SparkSession) -> None:
+        self._spark = spark
+        self._before: dict[str, str | None] = {}
+
+    def set(self, name: str, value: str) -> None:
+        self._before.setdefault(name, self._spark.conf.get(name, None))
+        self._spark.conf.set(name, value)
+
+    def set_unless_given(self, name: str, value: str) -> None:
+        if name not in self._before and self._spark.conf.get(name, None) is None:
+            self.set(name, value)
+
+    def restore(self) -> None:
+        for name, value in self._before.items():
+            if value is None:
+                self._spark.conf.unset(name)
+            else:
+                self._spark.conf.set(name, value)
 
 
 def _tables_of(program: Program, frames: Mapping[TopicSink, RecordFrame]) -> dict[str, QueryableTable]:
@@ -264,40 +327,33 @@ def _translator(
     ends: list[Operator],
     topics: dict[str, int],
     rules: LetterRules,
-    changelogs: SinkChangelogs | None = None,
-    names: Mapping[TopicSource, str] | None = None,
-    tails: Mapping[Operator, tuple[TopicSink, ...]] | None = None,
+    terms: _QueryTerms,
 ) -> Translator:
-    """`topics` numbers the sources, for all queries of a program. `names`: what Spark's checkpoint calls them."""
+    """`topics` numbers the sources, for all queries of a program."""
     spark = session(program.name, program.spark, program.partitions)
-    more = {} if changelogs is None else changelogs.source_options
-
     read_topics: dict[int, str] = {}
 
     def read(source: TopicSource) -> RecordFrame:
         number = topics.setdefault(source.name, len(topics))
         read_topics[number] = source.topic
-        name = (names or {}).get(source)
-        return _topic_frame(program, source, name, number, rules.of_source(source), more)
+        return _topic_frame(program, source, number, rules.of_source(source), terms)
 
-    of_operator = None if changelogs is None else changelogs.of
-    tasks = Tasks(program.partitions, of_operator, letters=rules.of, topics=read_topics)
-    return Translator(spark=spark, read=read, ends=ends, tasks=tasks, tails=tails)
+    of_operator = None if terms.changelogs is None else terms.changelogs.of
+    tasks = Tasks(
+        program.partitions, of_operator, letters=rules.of, topics=read_topics, is_even=terms.has_even_tasks
+    )
+    return Translator(spark=spark, read=read, ends=ends, tasks=tasks, tails=terms.tails)
 
 
 def _topic_frame(
-    program: Program,
-    source: TopicSource,
-    name: str | None,
-    number: int,
-    letters: Letters | None,
-    more: Mapping[str, str],
+    program: Program, source: TopicSource, number: int, letters: Letters | None, terms: _QueryTerms
 ) -> RecordFrame:
     """A topic as a stream from its first record; the first batch has all of a global table."""
     spark = session(program.name, program.spark, program.partitions)
-    limit = {} if source.everywhere else {"maxOffsetsPerTrigger": str(ROWS_PER_BATCH)}
+    limit = {} if source.everywhere else {"maxOffsetsPerTrigger": str(terms.rows_per_batch)}
+    resuming = {} if terms.changelogs is None else terms.changelogs.source_options
     reader = spark.readStream.format("odradek")
-    if name is not None:
+    if (name := terms.names.get(source)) is not None:
         reader = reader.name(name)
     rows = (
         reader.options(**_client_options(program))
@@ -305,7 +361,7 @@ def _topic_frame(
         .option("startingOffsets", "earliest")
         .options(**reading_options(source, letters))
         .options(**limit)
-        .options(**{**dict(source.options), **more})
+        .options(**{**dict(source.options), **resuming})
         .load()
     )
     return incoming(rows, source, number, letters)
@@ -313,7 +369,7 @@ def _topic_frame(
 
 def data_frame(program: Program, operator: Operator) -> DataFrame:
     """An operator's records for a program of the user's own."""
-    frame = _translator(program, [operator], {}, LetterRules(program=program)).frame(operator)
+    frame = _translator(program, [operator], {}, LetterRules(program=program), _QueryTerms()).frame(operator)
     if passes(frame.rows):
         frame = frame.with_rows(frame.rows.where(sf.col(STATE).isNull()))
     hidden = [name for name in frame.rows.columns if name.startswith("__")]

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from odradek.model.lazy import lazy
-from odradek.streams.jvm import start_jvm
+from odradek.streams.jvm import BRIEF, JAVA_OPTIONS, start_jvm
 
 if TYPE_CHECKING:
     import pyspark.sql as sql
@@ -37,7 +37,7 @@ def session(
             "spark.ui.enabled": "false",
             "spark.sql.shuffle.partitions": str(tasks),
             "spark.sql.session.timeZone": "UTC",
-            "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+            JAVA_OPTIONS: BRIEF,
             "spark.sql.adaptive.enabled": "false",
             **(settings or {}),
         }

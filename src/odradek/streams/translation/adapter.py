@@ -196,12 +196,12 @@ class TaskProcessor(StatefulProcessor):
         run: TaskRun,
         *,
         name: str,
-        tasks: int,
+        tasks: tuple[int, ...],
         failures: FailedRows | None = None,
         changelog: StateChangelog | None = None,
     ) -> None:
         self._name = name
-        self._tasks = tasks
+        self._numbers = {task: number for number, task in enumerate(tasks)}
         self._run = run
         self._changelog = changelog
         self._failures = failures or FailedRows(operator=name, letters=None, topics={})
@@ -218,7 +218,7 @@ class TaskProcessor(StatefulProcessor):
         timerValues: Any,  # noqa: N803
     ) -> None:
         assert self._changelog is not None
-        rows = latest_rows(self._changelog.read(key[0]))
+        rows = latest_rows(self._changelog.read(self._numbers[key[0]]))
         store = PagedStore(self._state)
         store.fill(rows, self._changelog.topic_id)
         self._set_timer(store, timerValues)
@@ -250,7 +250,7 @@ class TaskProcessor(StatefulProcessor):
         if changelog is not None:
             recording.changes.update(begun)
             store = recording
-        own_state(store, self._name, self._tasks)
+        own_state(store, self._name, len(self._numbers))
         failures = replace(self._failures, origins={}, packed=[])
         passing: list[Any] = []
         if rows is not None:
@@ -263,7 +263,7 @@ class TaskProcessor(StatefulProcessor):
             example = self._example(store, said)
             passing += letters_of(failures)
             if changelog is not None:
-                changes = packed_changes(recording.changes, key[0])
+                changes = packed_changes(recording.changes, self._numbers[key[0]])
                 passing += [{"topic": changelog.topic, "records": records} for records in changes]
             tables.append(self._run.passing(example, passing))
         paged.flush()
@@ -321,7 +321,7 @@ def keyed(
     """Run a processor. `name` is the operator's: its state belongs to it. `key` is the type of the keys that it says,
     `outputs` its columns, `old` the places of old values among them; None to emit every update.
     """
-    rows = _united(ports, tasks.count)
+    rows = _united(ports, tasks.names)
     schema = StructType().add("__key", key)
     for output in outputs.fields:
         schema = schema.add(output.name, output.dataType)
@@ -340,11 +340,11 @@ def keyed(
     arrow = to_arrow_schema(schema, timezone="UTC")
     run = TaskRun(processor, len(ports), tuple(outputs.fieldNames()), old, arrow)
     if rows.isStreaming:
-        task = TaskProcessor(run, name=name, tasks=tasks.count, failures=failures, changelog=changelog)
+        task = TaskProcessor(run, name=name, tasks=tasks.names, failures=failures, changelog=changelog)
         initial = None
         if changelog is not None and changelog.ranges:
-            numbers = [(number,) for number in range(tasks.count)]
-            initial = rows.sparkSession.createDataFrame(numbers, f"{TASK} INT").groupBy(TASK)
+            names = [(task,) for task in tasks.names]
+            initial = rows.sparkSession.createDataFrame(names, f"{TASK} INT").groupBy(TASK)
         time_mode = "ProcessingTime" if has_wall_clock(processor) else "None"
         groups = packed_rows(rows).groupBy(TASK)
         return unpacked_rows(groups.transformWithState(task, SAID, "append", time_mode, initial), schema)
@@ -375,17 +375,17 @@ def _batch(run: TaskRun, rows: pa.Table, script: tuple[ScriptStep, ...], failure
     return pa.concat_tables([said, run.passing(run.example(said), passing)])
 
 
-def task_of(port: Port, tasks: int) -> Column:
-    """Which task has a row's key, from 0 on."""
+def task_of(port: Port, tasks: tuple[int, ...]) -> Column:
+    """The task that has a row's key."""
+    every = sf.array(*map(sf.lit, tasks))
     if port.everywhere:
-        every = sf.sequence(sf.lit(0), sf.lit(tasks - 1))
         if STATE in port.rows.columns:
-            every = sf.when(sf.col(STATE).isNull(), every).otherwise(sf.array(sf.lit(0)))
+            every = sf.when(sf.col(STATE).isNull(), every).otherwise(sf.array(sf.lit(tasks[0])))
         return sf.explode(every)
-    return sf.pmod(sf.hash(port.key), sf.lit(tasks)).cast("int")
+    return sf.get(every, sf.pmod(sf.hash(port.key), sf.lit(len(tasks))))
 
 
-def _united(ports: list[Port], tasks: int) -> DataFrame:
+def _united(ports: list[Port], tasks: tuple[int, ...]) -> DataFrame:
     kinds = [port.rows.select(port.payload.alias("payload")).schema["payload"].dataType for port in ports]
     frames = []
     handed_on = {column: port.rows.schema[column].dataType for port in ports for column in carried(port.rows)}

@@ -34,6 +34,7 @@ from odradek.streams.plan.operators import (
 from odradek.streams.processors.failures import FailedRows, Letters
 from odradek.streams.processors.task import ScriptStep
 from odradek.streams.translation.frames import RecordFrame
+from odradek.streams.translation.task_names import even_names
 
 if TYPE_CHECKING:
     from pyspark import errors
@@ -63,6 +64,13 @@ class Tasks:
     """How records are handled that an operator refuses, by its name; None: they end the query."""
     topics: Mapping[int, str] = field(default_factory=dict)
     """By the number of a source."""
+    is_even: bool = True
+    """Their names are those of `even_names`; otherwise their numbers, as in checkpoints of earlier versions."""
+
+    @property
+    def names(self) -> tuple[int, ...]:
+        """What Spark calls each task."""
+        return even_names(self.count) if self.is_even else tuple(range(self.count))
 
     def failures(self, operator: str) -> FailedRows:
         return FailedRows(operator=operator, letters=self.letters(operator), topics=dict(self.topics))

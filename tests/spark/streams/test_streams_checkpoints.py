@@ -1,0 +1,87 @@
+"""Checkpoints of programs: one process writes each, and they stay as they began."""
+
+from __future__ import annotations
+
+import fcntl
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.errors import IllegalArgumentException
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as sf
+from tests.spark.streams.until_now import run, send
+
+from odradek.model.errors import ConfigError
+from odradek.streams import Streams, checkpoint_locks
+from odradek.streams.places import CheckpointPlace
+from odradek.streams.translation.task_names import even_names
+
+
+def test_spark_gives_each_task_a_partition_of_its_own(spark: SparkSession) -> None:
+    for count in (1, 2, 3, 4, 7, 8, 32, 200):
+        rows = spark.createDataFrame([(name,) for name in even_names(count)], "task INT")
+        partitions = rows.select(sf.pmod(sf.hash("task"), sf.lit(count)).alias("partition")).collect()
+        assert [row["partition"] for row in partitions] == list(range(count))
+
+
+def counting(spark: SparkSession, servers: str, orders: Any, counts: Any) -> Streams:
+    app = Streams(f"counting-{orders.name}", servers=servers, partitions=4, spark=spark)
+    app.stream(orders.name, key="STRING", value="STRING").group_by_key().count().to(counts.name, name="out")
+    return app
+
+
+@pytest.mark.parametrize("is_earlier", [True, False])
+def test_a_checkpoint_keeps_the_names_of_its_tasks(
+    spark: SparkSession,
+    servers: str,
+    new_topic: Callable[..., Any],
+    consume: Callable[..., list[dict[str, Any]]],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    is_earlier: bool,
+) -> None:
+    orders, counts = new_topic(), new_topic()
+    app = counting(spark, servers, orders, counts)
+    keys = [f"key{number}" for number in range(20)]
+    if is_earlier:  # a version that knew no other names
+        monkeypatch.setattr(CheckpointPlace, "has_even_tasks", lambda _: False)
+    send(servers, orders, *((key, "tea", 10) for key in keys))
+    run(app, tmp_path, changelog=False)
+    monkeypatch.undo()
+    send(servers, orders, *((key, "cup", 20) for key in keys))
+    run(app, tmp_path, changelog=False)
+
+    assert {row["key"].decode(): row["value"] for row in consume(counts)} == dict.fromkeys(keys, b"2")
+    assert CheckpointPlace(str(tmp_path / "out")).has_even_tasks() is not is_earlier
+
+
+def test_a_checkpoint_has_one_process_that_writes_it(
+    spark: SparkSession,
+    servers: str,
+    new_topic: Callable[..., Any],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(checkpoint_locks, "_WITHIN_S", 0.3)
+    app = counting(spark, servers, new_topic(), new_topic())
+    with (tmp_path / ".out.lock").open("w") as lock:  # this process is not the JVM
+        fcntl.lockf(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        with pytest.raises(ConfigError, match=f"checkpoint {tmp_path}/out: another process writes it"):
+            app.start(checkpoint=str(tmp_path))
+        fcntl.lockf(lock, fcntl.LOCK_UN)
+        with app.start(checkpoint=str(tmp_path)):
+            with pytest.raises(IllegalArgumentException, match="already active"):
+                app.start(checkpoint=str(tmp_path))
+            with pytest.raises(BlockingIOError):
+                fcntl.lockf(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        fcntl.lockf(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+
+def test_settings_of_the_session_are_as_before(
+    spark: SparkSession, servers: str, new_topic: Callable[..., Any], tmp_path: Path
+) -> None:
+    before = spark.conf.getAll
+    with counting(spark, servers, new_topic(), new_topic()).start(checkpoint=str(tmp_path)):
+        assert spark.conf.getAll == before
