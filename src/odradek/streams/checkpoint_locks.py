@@ -41,13 +41,13 @@ _guard: Final = threading.Lock()
 
 
 class CheckpointLocks:
-    """Those of one program that runs. They are this process's: a program may take them again while it has them."""
+    """Those of one program that runs. They are this process's: a program may acquire them again while it has them."""
 
     def __init__(self, spark: SparkSession) -> None:
         self._spark = spark
         self._paths: list[str] = []
 
-    def take(self, place: CheckpointPlace) -> bool:
+    def acquire(self, place: CheckpointPlace) -> bool:
         """Whether no one else writes there now. False where that cannot be told: it is no directory of this machine, or the
         session is not local.
 
@@ -69,7 +69,7 @@ class CheckpointLocks:
         return True
 
     def release(self) -> None:
-        """All that were taken. Once the queries have ended."""
+        """All that were acquired. Once the queries have ended."""
         with _guard:
             while self._paths:
                 path = self._paths.pop()

@@ -149,7 +149,7 @@ def start(
         for query in planned:
             sink, place = query.main, _place_of(checkpoint, query)
             for_now.set_unless_given(_CHANGELOG_CHECKPOINTS, "true")
-            if locks.take(place):
+            if locks.acquire(place):
                 for_now.set_unless_given(FILE_MANAGER, RENAMING)
             changelogs = None
             if isinstance(sink, TopicSink) and delivery == "exactly_once" and changelog:
