@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import os
 import shutil
 import signal
@@ -300,4 +301,10 @@ async def _serve(terms: Any, http: Any, users: Any, doors: Any) -> None:
     ended = asyncio.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         asyncio.get_running_loop().add_signal_handler(number, ended.set)
-    await sql_server.serve(terms, http, users, ended, lambda address: click.echo(f"ready {address}"), doors)
+
+    def ready(address: str) -> None:
+        gc.collect()
+        gc.freeze()  # modules are no garbage: a look at all of them holds the event loop
+        click.echo(f"ready {address}")
+
+    await sql_server.serve(terms, http, users, ended, ready, doors)

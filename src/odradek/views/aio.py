@@ -130,6 +130,8 @@ class AsyncTableView:
 
     async def get(self, key: Any, default: Any = None) -> Any:
         """The value of a key, `default` where there is none. In windows, a key is (key, start) or (key, start, end), in ms."""
+        if not self._core.reads.waits_for_disk:  # async
+            return self._core.reads.get(key, default)  # async
         return await self._reads.run(self._core.reads.get, key, default)
 
     def range(self, start: Any = None, end: Any = None) -> AsyncIterator[TableRow]:

@@ -146,6 +146,8 @@ class ViewReads:
         self._tail = tail
         self._store = store
         self.codec: Final = codec
+        self.waits_for_disk: Final = store.waits_for_disk
+        """Whether `get` may take longer than a look into memory."""
 
     def get(self, key: Any, default: Any = None) -> Any:
         """The value of a key, or `default`."""

@@ -87,6 +87,8 @@ class RocksDBStore:
 
     # -- what the port asks for
 
+    waits_for_disk: Final = True
+
     def state(self) -> ViewState | None:
         return self._gathered_state or self._kept
 

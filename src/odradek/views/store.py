@@ -55,6 +55,10 @@ class ViewState:
 class ViewStore(Protocol):
     """One writer, many readers, on any threads. Every method may block, and raise `StoreError`."""
 
+    @property
+    def waits_for_disk(self) -> bool:
+        """Whether `get` may take longer than a look into memory."""
+
     def state(self) -> ViewState | None:
         """What was written last; None where nothing was."""
 

@@ -19,6 +19,7 @@ class AnswerColumn:
 class QueryAnswer:
     """`query_id`: None of a pull query. `rows`: lists of rows, whose values are as JSON shows them; an empty list now and then
     while there is nothing. `close` ends the query; it is called in any case. `final_message`: what is said in the end.
+    `is_short`: the rows are few, and come at once.
     """
 
     query_id: str | None
@@ -27,6 +28,7 @@ class QueryAnswer:
     close: Callable[[], Awaitable[None]]
     final_message: str = "Query Completed"
     key_names: tuple[str, ...] = ()
+    is_short: bool = False
 
     @property
     def schema(self) -> str:

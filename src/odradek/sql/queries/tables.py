@@ -24,6 +24,7 @@ from odradek.views.windows import WindowedKey
 
 _log = events.get("sql")
 _PAGE_ROWS: Final = 1_000
+_SHORT_KEYS_MAX: Final = 100
 _OPEN_S: Final = 60.0
 
 
@@ -101,7 +102,10 @@ async def pulled(views: TableViews, query: Query, rows: SourceRows, chosen: Loca
     async def close() -> None:
         """The view stays."""
 
-    return QueryAnswer(query_id=None, columns=chosen.columns, rows=batches(), close=close)
+    is_short = keys is not None and len(keys) <= _SHORT_KEYS_MAX and rows.source.window is None
+    return QueryAnswer(
+        query_id=None, columns=chosen.columns, rows=batches(), close=close, is_short=is_short
+    )
 
 
 async def _with_overs(

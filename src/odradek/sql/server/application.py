@@ -118,6 +118,8 @@ class _Doors:
             kind == DELIMITED and query_answer.query_id is not None and request.scope["http_version"] == "2"
         )
         body = _written(query_answer, rows_out, is_row_by_row=is_row_by_row)
+        if query_answer.is_short:
+            return Response("".join([part async for part in body]), media_type=kind)
         return StreamingResponse(body, media_type=kind)
 
     async def inserts(self, request: Request) -> Response:
