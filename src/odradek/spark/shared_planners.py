@@ -79,6 +79,10 @@ door.recv(1)
 """Spark reads where the daemon listens from standard output, and ends it through standard input: the daemon has both."""
 
 
+_ASK_VERSION: Final = "import sys; print('%d.%d' % sys.version_info[:2])"
+"""What Spark has Python say before it makes a function, three times."""
+
+
 class SharedPlanners:
     """Planners on threads of this process. Spark uses them when PYSPARK_PYTHON is `python` while its JVM starts."""
 
@@ -161,7 +165,8 @@ def _script(directory: Path) -> str:
 
     planners = "".join(f'{module}) {program(_ASK, "door")} "$@" ;;\n' for module in PLANNERS)
     daemon = f'{_DAEMON}) shift 2; {program(_ASK_DAEMON, "daemons")} -m {_WARM_DAEMON} "$@" ;;\n'
-    return f'#!/bin/sh\ncase "$2" in\n{planners}{daemon}esac\nexec {python} "$@"\n'
+    version = f'"{_ASK_VERSION}") echo {sys.version_info[0]}.{sys.version_info[1]}; exit ;;\n'
+    return f'#!/bin/sh\ncase "$2" in\n{planners}{daemon}{version}esac\nexec {python} "$@"\n'
 
 
 def _read(asking: socket.socket) -> dict[str, Any]:

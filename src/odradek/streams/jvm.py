@@ -13,9 +13,10 @@ from collections.abc import Callable, Mapping
 from contextlib import nullcontext, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
+from weakref import WeakKeyDictionary
 
 from odradek.model.lazy import lazy
-from odradek.spark import class_archive
+from odradek.spark import class_archive, local_files
 from odradek.spark.own_session import own_session
 from odradek.spark.unpacked_pyspark import PATIENT_WITH_WORKERS, unpacked_pyspark
 
@@ -44,18 +45,21 @@ does by itself: on few cores the compiler takes them from the first batches.
 """
 _CHUNK_BYTES: Final = 1 << 16
 _STANDARD_ERROR: Final = 2
+_of_sessions: Final[WeakKeyDictionary[Any, Mapping[str, str]]] = WeakKeyDictionary()
+"""By the gateway of a JVM that was started here."""
 
 
-def start_jvm(settings: Mapping[str, str]) -> None:
-    """Start the JVM of this process, unless it has one. `settings`: of Spark; some count only when a JVM starts.
+def start_jvm(settings: Mapping[str, str]) -> Mapping[str, str]:
+    """Start the JVM of this process, unless it has one. `settings`: of Spark; some count only when a JVM starts. Returned are
+    settings for the sessions of this JVM.
 
-    Where the master is local, its workers import PySpark from a directory, unless SPARK_HOME is set, and other users of the
-    machine are kept out.
+    Where the master is local, its workers import PySpark from a directory, unless SPARK_HOME is set, other users of the
+    machine are kept out, and files of this machine need no processes.
     """
     context: Any = pyspark.SparkContext
     with context._lock:
         if context._gateway is not None:
-            return
+            return _of_sessions.get(context._gateway, {})
         master = settings.get("spark.master", "")
         reading, writing = os.pipe()
         threading.Thread(target=_pass_on, args=[reading], name="odradek-jvm-stderr", daemon=True).start()
@@ -67,6 +71,10 @@ def start_jvm(settings: Mapping[str, str]) -> None:
         finally:
             os.close(writing)
         context._gateway, context._jvm = gateway, gateway.jvm
+        if is_local:
+            classes = None if home is None else home / "classes"
+            _of_sessions[gateway] = local_files.settings(gateway.jvm, classes)
+        return _of_sessions.get(gateway, {})
 
 
 def _conf(settings: Mapping[str, str], home: Path | None) -> pyspark.SparkConf:

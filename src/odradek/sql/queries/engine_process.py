@@ -64,7 +64,8 @@ _WORKERS_USE: Final = (
 )
 _SETTINGS: Final = {
     "spark.driver.memory": "640m",
-    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:MinHeapFreeRatio=10 -XX:MaxHeapFreeRatio=25",
+    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:MinHeapFreeRatio=10 -XX:MaxHeapFreeRatio=25"
+    " -XX:MetaspaceSize=256m",  # no full collection just because classes are loaded
     "spark.sql.streaming.stateStore.rocksdb.boundedMemoryUsage": "true",
     "spark.sql.streaming.stateStore.rocksdb.maxMemoryUsageMB": "96",
     "spark.sql.streaming.stateStore.numStateStoreInstanceMetricsToReport": "0",
@@ -127,6 +128,14 @@ class EngineCore:
     _lock: threading.Lock = field(default_factory=threading.Lock)
     _spark: Any = None
     _is_rest_due: bool = False
+
+    def open(self) -> None:
+        """Start the JVM: this process is here because a query needs it. `start` tries again, and says why it cannot."""
+        try:
+            self._spark = self._new_session()
+        except Exception as error:  # noqa: BLE001 - the root of a task
+            self._end_without_jvm(error)
+            _log.warning("sql_session_not_started", reason=str(error))
 
     def start(self, order: StartQuery | StartArchive | StartPush) -> None:
         """Answers QueryRunning or QueryEnded."""
@@ -327,6 +336,7 @@ def main(descriptor: int) -> None:
     core = EngineCore(channel, EngineScratch())
     ended = threading.Event()
     threading.Thread(target=core.watch, args=[ended], name="odradek-sql-watch", daemon=True).start()
+    core.pool.submit(core.open)  # while what queries need is imported here
     for message in channel.messages():
         match message:
             case SleepTerms():

@@ -1,0 +1,85 @@
+"""Checkpoints on this machine without a process for each file.
+
+Hadoop's files (3.5) start `chmod`, and `readlink` several times, for each file that Spark makes or renames, unless Hadoop's native
+library is there, which PySpark does not bring: 60 processes until the first row of a query that groups, and 30 ms for each
+file of a checkpoint. `LocalFiles.java` asks the system itself. Janino, of Spark, compiles it, once for each home of links.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import tempfile
+from collections.abc import Mapping
+from importlib import resources
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from odradek.model.lazy import lazy
+from odradek.telemetry import events
+
+if TYPE_CHECKING:
+    from py4j import protocol as py4j_protocol
+else:
+    py4j_protocol = lazy("py4j.protocol")
+
+_PACKAGE: Final = "org.apache.hadoop.fs"
+_CLASSES: Final = ("OwnProcessFiles", "OwnProcessContext", "OdradekLocalFileSystem", "OdradekLocalFs")
+"""Each after those that it extends or makes."""
+_SETTINGS: Final = {
+    "spark.hadoop.fs.file.impl": f"{_PACKAGE}.OdradekLocalFileSystem",
+    "spark.hadoop.fs.AbstractFileSystem.file.impl": f"{_PACKAGE}.OdradekLocalFs",
+}
+_log = events.get("spark")
+
+
+def settings(jvm: Any, cache: Path | None) -> Mapping[str, str]:
+    """Of a session whose tasks run in this JVM: it has the classes from now on. Once for each JVM, before its session.
+
+    `cache`: a directory that may be there, for what was compiled; None: compile. Without settings, Hadoop's own files serve.
+    """
+    try:
+        _define(jvm, _compiled(jvm, cache))
+    except (py4j_protocol.Py4JError, OSError) as error:
+        _log.info("local_files_not_used", reason=str(error).partition("\n")[0])
+        return {}
+    return _SETTINGS
+
+
+def _define(jvm: Any, compiled: Mapping[str, bytes]) -> None:
+    """Beside Hadoop's classes, in their loader: so whoever finds those finds these."""
+    handles = jvm.java.lang.invoke.MethodHandles
+    beside = jvm.java.lang.Class.forName(f"{_PACKAGE}.LocalFileSystem")
+    place = handles.privateLookupIn(beside, handles.lookup())
+    for name in _CLASSES:
+        place.defineClass(compiled[name])
+
+
+def _compiled(jvm: Any, cache: Path | None) -> Mapping[str, bytes]:
+    source = resources.files(__name__).joinpath("LocalFiles.java").read_text("utf-8")
+    kept = None if cache is None else cache / hashlib.sha256(source.encode()).hexdigest()[:16]
+    if kept is not None and kept.is_dir():
+        return {name: (kept / f"{name}.class").read_bytes() for name in _CLASSES}
+    compiler = jvm.org.codehaus.janino.SimpleCompiler()
+    compiler.cook(source)
+    written = compiler.getBytecodes()
+    compiled = {name: bytes(written[f"{_PACKAGE}.{name}"]) for name in _CLASSES}
+    if kept is not None:
+        _keep(kept, compiled)
+    return compiled
+
+
+def _keep(place: Path, compiled: Mapping[str, bytes]) -> None:
+    """All of it or nothing: several processes may begin at once."""
+    place.parent.mkdir(parents=True, exist_ok=True)
+    draft = Path(tempfile.mkdtemp(prefix=f"{place.name}-", dir=place.parent))
+    for name, content in compiled.items():
+        with (draft / f"{name}.class").open("wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+    try:
+        draft.rename(place)
+    except OSError:
+        shutil.rmtree(draft)  # another process was faster
