@@ -7,6 +7,7 @@ import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.unit.sql.running_server import sql_server
@@ -119,6 +120,35 @@ def test_sources_are_altered_replaced_and_explained(client: RestClient, servers:
     (dropped, left) = client.execute("DROP STREAM growing DELETE TOPIC; SHOW ALL TOPICS;")
     assert dropped["commandStatus"]["status"] == "SUCCESS"
     assert "growing" not in [topic["name"] for topic in left["topics"]]
+
+
+def test_joins_are_explained(client: RestClient) -> None:
+    """The key of a join by foreign key is that of its left table, so `*` has no ROWKEY, as in ksqlDB (`JoinNode`)."""
+    client.execute(
+        "CREATE TABLE visits (id STRING PRIMARY KEY, who STRING)"
+        " WITH (KAFKA_TOPIC='visits', VALUE_FORMAT='JSON', PARTITIONS=1);"
+        "CREATE TABLE people (name STRING PRIMARY KEY, city STRING)"
+        " WITH (KAFKA_TOPIC='people', VALUE_FORMAT='JSON', PARTITIONS=1);"
+        "CREATE TABLE hourly (name STRING PRIMARY KEY, n BIGINT) WITH (KAFKA_TOPIC='hourly', VALUE_FORMAT='JSON', PARTITIONS=1,"
+        " WINDOW_TYPE='TUMBLING', WINDOW_SIZE='1 HOURS', RETENTION_MS=7200000);"
+    )
+
+    def explained(text: str) -> Any:
+        return client.execute(f"EXPLAIN {text}")[0]["queryDescription"]
+
+    for kind in ("JOIN", "LEFT JOIN"):
+        for key in ("v.who", "UCASE(v.who)"):
+            fields = explained(f"SELECT * FROM visits v {kind} people p ON {key} = p.name EMIT CHANGES;")[
+                "fields"
+            ]
+            assert [field["name"] for field in fields] == ["V_ID", "V_WHO", "P_NAME", "P_CITY"]
+    windows = explained(
+        "SELECT h.name, n, city FROM hourly h LEFT JOIN people p ON h.name = p.name EMIT CHANGES;"
+    )
+    assert windows["windowType"] == "TUMBLING"
+    assert "windows held 7200000 ms" in windows["executionPlan"]
+    with pytest.raises(ServerRefusal, match="Write H LEFT JOIN P"):
+        explained("SELECT h.name FROM hourly h FULL JOIN people p ON h.name = p.name EMIT CHANGES;")
 
 
 def test_a_table_is_asked_by_key_and_in_full(client: RestClient, servers: str) -> None:

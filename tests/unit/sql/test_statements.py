@@ -43,6 +43,9 @@ from odradek.sql.language.statements import (
     UndefineVariable,
     UnsetProperty,
 )
+from odradek.sql.queries.builds import PlannedText
+from odradek.sql.server.commands import SqlCommand
+from odradek.sql.server.state import ServiceState
 
 EACH = [
     (
@@ -252,6 +255,21 @@ def test_variables_are_replaced() -> None:
     assert selected.text == "SELECT abc, 'given' FROM s"
 
 
+def test_a_value_that_looks_like_a_variable_is_not_replaced_again() -> None:
+    (selected,) = parse("SELECT '${y}' FROM s", {"y": "${z}"})
+    assert selected.text == "SELECT '${z}' FROM s"
+    state = ServiceState()
+    for offset, text in enumerate(
+        (
+            "CREATE STREAM s (word STRING) WITH (KAFKA_TOPIC='s', VALUE_FORMAT='JSON')",
+            "CREATE STREAM t AS SELECT word FROM s WHERE word = '${z}'",
+        )
+    ):
+        assert state.replay(offset, SqlCommand(command_id=str(offset), statement=text)) is not None
+    planned = PlannedText(before=tuple(state.history), statement=selected.text)
+    assert "T" in planned.catalog().sources
+
+
 WRONG = [
     ("SELEC * FROM x", (1, 1), "Did you mean SELECT?"),
     ("CREATE STREM x (a INT)", (1, 8), "Did you mean STREAM?"),
@@ -286,7 +304,7 @@ def test_a_wrong_statement_says_where_and_what(
     text: str, position: tuple[int, int] | None, said: str
 ) -> None:
     with pytest.raises(SqlError) as refused:
-        parse(text)
+        parse(text, {})
     assert refused.value.position is not None
     if position is not None:
         assert refused.value.position == position

@@ -22,12 +22,13 @@ _BEGINNINGS: Final = {**DEFINITIONS, **COMMANDS}
 
 def parse(text: str, variables: Mapping[str, str] | None = None) -> list[Statement]:
     """The statements of a text. `variables`: what `${name}` stands for; DEFINE and UNDEFINE in the text change that for what
-    follows. SqlError for the first that is wrong.
+    follows. None: they are replaced already, and what looks like one is part of a value. SqlError for the first that is wrong.
     """
     known = {name.upper(): value for name, value in (variables or {}).items()}
     statements: list[Statement] = []
     for start, written in _split(text):
-        statement = _statement(_in_place(text, start, _substituted(written, known, text, start)))
+        replaced = written if variables is None else _substituted(written, known, text, start)
+        statement = _statement(_in_place(text, start, replaced))
         if statement is None:
             continue
         if isinstance(statement, DefineVariable):

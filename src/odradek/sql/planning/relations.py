@@ -394,7 +394,7 @@ class RelationPlanner:
             )
         step = JoinStep(inputs=(left[0].step, right[0].step), way=relation.kind, on=left[1].text)
         joined = self._joined(relation.kind, step, left, right)
-        return replace(joined, key=left[0].key)
+        return replace(joined, key=left[0].key, scope=left[0].scope.and_those_of(right[0].scope))
 
     def _one_window(
         self,
