@@ -21,6 +21,7 @@ from odradek.sql.language.statements import AlterQuery, CreateAsSelect
 from odradek.sql.queries.builds import PersistentBuild, PlannedText
 from odradek.sql.queries.channel import StartQuery
 from odradek.sql.queries.engine import SqlEngine
+from odradek.sql.server.checkpoints import QueryCheckpoints
 from odradek.sql.server.rebuilding import SWAP_LAG, RebuildWatch
 from odradek.sql.server.topics import SourceTopics
 from odradek.sql.server.upgrades import JudgedUpgrade, Upgrades
@@ -321,3 +322,18 @@ async def test_a_rebuilt_query_is_swapped_when_it_has_read_nearly_all(servers: s
     assert await is_behind_after(5) == SWAP_LAG
     await watch.swap_what_has_caught_up()
     assert swapped == ["O.v2"]
+
+
+def test_checkpoints_that_no_query_goes_on_with_are_removed(tmp_path: Path) -> None:
+    checkpoints = QueryCheckpoints(tmp_path / "service")
+    checkpoints.remove_all_but(set())  # there is no directory yet
+    first, second, other = (
+        checkpoints.place(query_id, carried_at)
+        for query_id, carried_at in (("CTAS_T_1", None), ("CTAS_T_1", 7), ("CTAS_T_12", None))
+    )
+    for place in (first, second, other):
+        (place / "offsets").mkdir(parents=True)
+    checkpoints.remove_other_versions("CTAS_T_1", second)
+    assert sorted(tmp_path.glob("service/*")) == sorted([second, other])
+    checkpoints.remove_all_but({second})
+    assert list(tmp_path.glob("service/*")) == [second]

@@ -30,7 +30,7 @@ from odradek.sql.queries.answer import AnswerColumn, QueryAnswer
 from odradek.sql.queries.archive_run import ArchiveBuild
 from odradek.sql.queries.builds import PersistentBuild, PlannedText, PushBuild
 from odradek.sql.queries.channel import StartArchive, StartPush, StartQuery
-from odradek.sql.queries.engine import PushedRows, SqlEngine
+from odradek.sql.queries.engine import PushedRows, SqlEngine, SupervisedQuery
 from odradek.sql.queries.expressions import NeedsSpark
 from odradek.sql.queries.scan import LIMIT_REACHED, TopicReading, printed, scanned
 from odradek.sql.queries.sleeping import SleepTerms, SleepWatch
@@ -38,6 +38,7 @@ from odradek.sql.queries.source_rows import SourceRows, selection
 from odradek.sql.queries.tables import TableViews, pulled
 from odradek.sql.schema_registry import SchemaRegistryTerms
 from odradek.sql.server.application import application
+from odradek.sql.server.checkpoints import QueryCheckpoints
 from odradek.sql.server.command_topic import CommandTopic
 from odradek.sql.server.commands import SqlCommand
 from odradek.sql.server.entities import SETTABLE, plain_property
@@ -98,7 +99,8 @@ class SqlServer:
             catalog=Catalog(allows_python=terms.python_functions, registry=terms.schema_registry)
         )
         settings = terms.client_settings
-        self.engine: Final = SqlEngine(sleep=terms.sleep)
+        self.engine: Final = SqlEngine(self._query_changed, terms.sleep)
+        self._checkpoints = QueryCheckpoints(terms.directory / terms.service_id)
         self._sleep_watch = SleepWatch(terms.servers, settings, self.engine.sleeping, self.engine.wake)
         self.topics: Final = SourceTopics(terms.servers, settings)
         self.commands: Final = CommandTopic(terms.servers, terms.service_id, settings, self._apply)
@@ -141,6 +143,9 @@ class SqlServer:
             self._cluster_id = (await admin.describe_cluster()).cluster_id or ""
         self.engine.hold()
         await self.commands.start()
+        orders = (query.order for query in self.engine.wanted.values())
+        kept = {Path(order.checkpoint) for order in orders if isinstance(order, StartQuery)}
+        await asyncio.to_thread(self._checkpoints.remove_all_but, kept)
         self.engine.release()
         self._sleep_watch.start()
         self._rebuild_watch.start()
@@ -214,7 +219,7 @@ class SqlServer:
         query_id = query.id
         name = f"sql.{self.terms.service_id}.{query_id}"
         carried_at = None if sink is None or not query.creates_sink else sink.carried_at
-        directory = query_id if carried_at is None else f"{query_id}.{carried_at}"
+        checkpoint = self._checkpoints.place(query_id, carried_at)
         self.engine.run(
             StartQuery(
                 query_id=query_id,
@@ -222,12 +227,17 @@ class SqlServer:
                 build=PersistentBuild(text=text),
                 servers=self.terms.servers,
                 options=self.terms.spark_options,
-                checkpoint=str(self.terms.directory / self.terms.service_id / directory),
+                checkpoint=str(checkpoint),
                 starting=starting_options(command.starting),
             )
         )
         if query.state == "paused":
             self.engine.pause(query_id)
+
+    def _query_changed(self, query_id: str, query: SupervisedQuery) -> None:
+        if query.state == "RUNNING" and isinstance(query.order, StartQuery):
+            kept = Path(query.order.checkpoint)
+            self._soon(asyncio.to_thread(self._checkpoints.remove_other_versions, query_id, kept))
 
     def _archive(self, query_id: str, text: PlannedText) -> None:
         sink_id = _NOT_IN_A_SINK.sub("_", f"sql.{self.terms.service_id}.{query_id}")[:_SINK_CHARS_MAX]
