@@ -10,7 +10,6 @@ from typing import Final
 
 from odradek.views.store import SCAN_BYTES_MAX, Row, StoreError, ViewState
 
-
 _NEW_KEYS: Final = 1_000
 
 

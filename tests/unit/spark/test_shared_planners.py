@@ -7,6 +7,7 @@ import select
 import socket
 import struct
 import subprocess
+import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -97,6 +98,9 @@ def test_what_is_no_planner_is_python(tmp_path: Path) -> None:
     words = [str(planners.python), "-c", "import sys; print(sys.argv[1:])", "an argument"]
     said = subprocess.run(words, stdout=subprocess.PIPE, text=True, check=True, timeout=_WAIT_S)
     assert said.stdout == "['an argument']\n"
+    words[2] = "import sys; print('%d.%d' % sys.version_info[:2])"  # what Spark asks for each function
+    said = subprocess.run(words[:3], stdout=subprocess.PIPE, text=True, check=True, timeout=_WAIT_S)
+    assert said.stdout == f"{sys.version_info[0]}.{sys.version_info[1]}\n"
     planners.close()
 
 

@@ -25,6 +25,8 @@ class ScriptedService:
     inserted: list[tuple[str, dict[str, Any]]] = field(default_factory=list)
     closed: list[str] = field(default_factory=list)
     open_queries: set[str] = field(default_factory=set)
+    is_short: bool = False
+    """Of the answer to the pull query."""
 
     async def execute(
         self,
@@ -62,7 +64,9 @@ class ScriptedService:
             self.closed.append(query_id or "pull")
 
         columns = (AnswerColumn(name="ID", type="BIGINT"), AnswerColumn(name="NAME", type="STRING"))
-        return QueryAnswer(query_id=query_id, columns=columns, rows=rows(), close=close)
+        return QueryAnswer(
+            query_id=query_id, columns=columns, rows=rows(), close=close, is_short=self.is_short
+        )
 
     async def insert(self, target: str, row: Mapping[str, Any]) -> None:
         if "BAD" in row:

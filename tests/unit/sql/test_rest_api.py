@@ -102,6 +102,14 @@ def test_query_has_header_rows_and_a_final_message(url: str) -> None:
     ]
 
 
+def test_a_short_answer_is_one_body(url: str, service: ScriptedService) -> None:
+    service.is_short = True
+    _, text, response = ask(url, "POST", "/query", {"ksql": "SELECT"})
+    assert response.headers["content-length"] == str(len(text.encode()))
+    assert [list(part) for part in json.loads(text)] == [["header"], ["row"], ["row"], ["finalMessage"]]
+    assert service.closed == ["pull"]
+
+
 def test_a_push_query_goes_on_until_it_is_closed(url: str, service: ScriptedService) -> None:
     client = RestClient(url=url)
     with client.query("SELECT EMIT CHANGES;") as query:

@@ -1,8 +1,8 @@
 """Checkpoints on this machine without a process for each file.
 
-Hadoop's files (3.5) start `chmod`, and `readlink` several times, for each file that Spark makes or renames, unless Hadoop's native
-library is there, which PySpark does not bring: 60 processes until the first row of a query that groups, and 30 ms for each
-file of a checkpoint. `LocalFiles.java` asks the system itself. Janino, of Spark, compiles it, once for each home of links.
+For each file that Spark makes or renames, Hadoop (3.5) starts `chmod`, and `readlink` several times, unless its native library
+is there, which PySpark does not bring: 60 processes until the first row of a query that groups, and 30 ms for each file of a
+checkpoint. `LocalFiles.java` asks the system itself. Janino, of Spark, compiles it, once for each home of links.
 """
 
 from __future__ import annotations

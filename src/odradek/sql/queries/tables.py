@@ -103,9 +103,7 @@ async def pulled(views: TableViews, query: Query, rows: SourceRows, chosen: Loca
         """The view stays."""
 
     is_short = keys is not None and len(keys) <= _SHORT_KEYS_MAX and rows.source.window is None
-    return QueryAnswer(
-        query_id=None, columns=chosen.columns, rows=batches(), close=close, is_short=is_short
-    )
+    return QueryAnswer(query_id=None, columns=chosen.columns, rows=batches(), close=close, is_short=is_short)
 
 
 async def _with_overs(

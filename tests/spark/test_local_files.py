@@ -1,0 +1,44 @@
+"""Files of this machine as Spark's checkpoints have them: permissions, links, renames, without a process for each."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from pyspark.sql import SparkSession
+
+from odradek.spark import local_files
+
+
+def test_files_have_permissions_and_links_as_before(spark: SparkSession, tmp_path: Path) -> None:
+    jvm: Any = spark._jvm
+    settings = local_files.settings(jvm, tmp_path / "classes")
+    assert len(list((tmp_path / "classes").glob("*/*.class"))) == 4
+    conf = jvm.org.apache.hadoop.conf.Configuration(False)
+    for name, value in settings.items():
+        conf.set(name.removeprefix("spark.hadoop."), value)
+    hadoop = jvm.org.apache.hadoop.fs
+    made, moved, link = (hadoop.Path(f"file:{tmp_path}/{name}") for name in ("made", "moved", "link"))
+    (tmp_path / "link").symlink_to(tmp_path / "moved")
+    files = hadoop.FileSystem.newInstance(made.toUri(), conf)
+    context = hadoop.FileContext.getFileContext(made.toUri(), conf)
+    for face in (files, context.getDefaultFileSystem()):
+        assert face.getClass().getName() in settings.values()
+
+    files.create(made).close()
+    files.setPermission(made, jvm.org.apache.hadoop.fs.permission.FsPermission("640"))
+    assert (tmp_path / "made").stat().st_mode & 0o7777 == 0o640
+    files.setPermission(made, jvm.org.apache.hadoop.fs.permission.FsPermission("1640"))
+    assert (tmp_path / "made").stat().st_mode & 0o7777 == 0o1640
+
+    context.rename(made, moved, spark.sparkContext._gateway.new_array(hadoop.Options.Rename, 0))
+    assert not (tmp_path / "made").exists()
+    assert not context.getFileLinkStatus(moved).isSymlink()
+    assert context.getFileLinkStatus(link).isSymlink()
+    assert context.getLinkTarget(link).toUri().getPath() == str(tmp_path / "moved")
+
+
+def test_classes_that_cannot_be_defined_leave_hadoops_own(spark: SparkSession, tmp_path: Path) -> None:
+    """Such as a second time in one JVM."""
+    local_files.settings(spark._jvm, tmp_path)
+    assert local_files.settings(spark._jvm, tmp_path) == {}
