@@ -127,8 +127,8 @@ def test_joins_are_explained(client: RestClient) -> None:
     client.execute(
         "CREATE TABLE visits (id STRING PRIMARY KEY, who STRING)"
         " WITH (KAFKA_TOPIC='visits', VALUE_FORMAT='JSON', PARTITIONS=1);"
-        "CREATE TABLE people (name STRING PRIMARY KEY, city STRING)"
-        " WITH (KAFKA_TOPIC='people', VALUE_FORMAT='JSON', PARTITIONS=1);"
+        "CREATE TABLE citizens (name STRING PRIMARY KEY, city STRING)"
+        " WITH (KAFKA_TOPIC='citizens', VALUE_FORMAT='JSON', PARTITIONS=1);"
         "CREATE TABLE hourly (name STRING PRIMARY KEY, n BIGINT) WITH (KAFKA_TOPIC='hourly', VALUE_FORMAT='JSON', PARTITIONS=1,"
         " WINDOW_TYPE='TUMBLING', WINDOW_SIZE='1 HOURS', RETENTION_MS=7200000);"
     )
@@ -138,17 +138,17 @@ def test_joins_are_explained(client: RestClient) -> None:
 
     for kind in ("JOIN", "LEFT JOIN"):
         for key in ("v.who", "UCASE(v.who)"):
-            fields = explained(f"SELECT * FROM visits v {kind} people p ON {key} = p.name EMIT CHANGES;")[
+            fields = explained(f"SELECT * FROM visits v {kind} citizens p ON {key} = p.name EMIT CHANGES;")[
                 "fields"
             ]
             assert [field["name"] for field in fields] == ["V_ID", "V_WHO", "P_NAME", "P_CITY"]
     windows = explained(
-        "SELECT h.name, n, city FROM hourly h LEFT JOIN people p ON h.name = p.name EMIT CHANGES;"
+        "SELECT h.name, n, city FROM hourly h LEFT JOIN citizens p ON h.name = p.name EMIT CHANGES;"
     )
     assert windows["windowType"] == "TUMBLING"
     assert "windows held 7200000 ms" in windows["executionPlan"]
     with pytest.raises(ServerRefusal, match="Write H LEFT JOIN P"):
-        explained("SELECT h.name FROM hourly h FULL JOIN people p ON h.name = p.name EMIT CHANGES;")
+        explained("SELECT h.name FROM hourly h FULL JOIN citizens p ON h.name = p.name EMIT CHANGES;")
 
 
 def test_a_table_is_asked_by_key_and_in_full(client: RestClient, servers: str) -> None:
