@@ -40,7 +40,7 @@ LASTING: Final = (
     "-XX:+UseSerialGC -XX:Tier4InvocationThreshold=20000 -XX:Tier4MinInvocationThreshold=2400"
     " -XX:Tier4CompileThreshold=60000 -XX:Tier4BackEdgeThreshold=160000"
 )
-"""Of one that works for hours: what runs often is compiled again, for two to three times the speed. Four times as late as Java
+"""Of a JVM for hours: what runs often is compiled again, for two to three times the speed. Four times as late as Java
 does by itself: on few cores the compiler takes them from the first batches.
 """
 _CHUNK_BYTES: Final = 1 << 16

@@ -17,7 +17,6 @@ from odradek.spark import connections
 from odradek.spark.option_table import Use
 from odradek.spark.options import read_options
 from odradek.streams.changelogs import SinkChangelogs, make_compacted
-from odradek.streams.checkpoint_locks import FILE_MANAGER, RENAMING, CheckpointLocks
 from odradek.streams.jvm import JAVA_OPTIONS, LASTING
 from odradek.streams.places import CheckpointPlace
 from odradek.streams.plan.operators import Called, Operator, TopicSink, TopicSource, walk
@@ -71,13 +70,11 @@ class Run:
         queries: Mapping[str, StreamingQuery],
         tables: QueryableTables,
         with_named_sources: frozenset[str] = frozenset(),
-        locks: CheckpointLocks | None = None,
     ) -> None:
         self.queries = dict(queries)
         self.with_named_sources: Final = with_named_sources
         """The outputs whose checkpoint knows their sources by names."""
         self._tables = tables
-        self._locks = locks
 
     def __getitem__(self, topic: str) -> TableView:
         """The table that the program writes to a topic, as it is now: `run["totals"]["ann"]`, `run["totals"].range("a", "c")`.
@@ -101,8 +98,6 @@ class Run:
     def stop(self) -> None:
         for query in self.queries.values():
             query.stop()
-        if self._locks is not None:
-            self._locks.release()
         self._tables.close()
         connections.close_idle()
 
@@ -142,32 +137,17 @@ def start(
     rules = _letter_rules(program, planned)
     settings = {} if until_now else {JAVA_OPTIONS: LASTING}
     spark = session(program.name, program.spark, program.partitions, settings)
-    locks = CheckpointLocks(spark)
     named: set[str] = set()
     for_now = _SettingsForNow(spark)
+    for_now.set_unless_given(_CHANGELOG_CHECKPOINTS, "true")
     try:
         for query in planned:
             sink, place = query.main, _place_of(checkpoint, query)
-            for_now.set_unless_given(_CHANGELOG_CHECKPOINTS, "true")
-            if locks.acquire(place):
-                for_now.set_unless_given(FILE_MANAGER, RENAMING)
-            changelogs = None
-            if isinstance(sink, TopicSink) and delivery == "exactly_once" and changelog:
-                changelogs = SinkChangelogs.open(
-                    _client_options(program), _sink_id(program, query), program.partitions, place
-                )
-            names = _names_in(place, sink)
-            named.update([query.name] if names else ())
-            for_now.set(_SOURCES_BY_NAME, str(bool(names)).lower())
-            rule = rules[query.name]
-            terms = _QueryTerms(
-                changelogs=changelogs,
-                names=names,
-                tails=query.tails,
-                has_even_tasks=place.has_even_tasks(),
-                rows_per_batch=_rows_per_batch(query),
-            )
-            translator = _translator(program, program.ends, topics, rule, terms)
+            terms = _query_terms(program, query, place, changelog=changelog and delivery == "exactly_once")
+            changelogs = terms.changelogs
+            named.update([query.name] if terms.names else ())
+            for_now.set(_SOURCES_BY_NAME, str(bool(terms.names)).lower())
+            translator = _translator(program, program.ends, topics, rules[query.name], terms)
             frame = translator.frame(sink.inputs[0])
             if changelogs is not None:
                 changelogs.leave_others()
@@ -184,11 +164,11 @@ def start(
             )
             queries[query.name] = writer.outputMode("append").start()
     except BaseException:
-        Run(queries, queryable, locks=locks).stop()
+        Run(queries, queryable).stop()
         raise
     finally:
         for_now.restore()
-    return Run(queries, queryable, frozenset(named), locks)
+    return Run(queries, queryable, frozenset(named))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -204,9 +184,23 @@ class _QueryTerms:
     rows_per_batch: int = ROWS_PER_BATCH_WITH_STATE
 
 
-def _rows_per_batch(query: PlannedQuery) -> int:
+def _query_terms(
+    program: Program, query: PlannedQuery, place: CheckpointPlace, *, changelog: bool
+) -> _QueryTerms:
+    """Of a query that starts now."""
+    changelogs = None
+    if isinstance(query.main, TopicSink) and changelog:
+        changelogs = SinkChangelogs.open(
+            _client_options(program), _sink_id(program, query), program.partitions, place
+        )
     has_state = any(operator.has_state for operator in walk(*query.ends))
-    return ROWS_PER_BATCH_WITH_STATE if has_state else ROWS_PER_BATCH
+    return _QueryTerms(
+        changelogs=changelogs,
+        names=_names_in(place, query.main),
+        tails=query.tails,
+        has_even_tasks=place.has_even_tasks(),
+        rows_per_batch=ROWS_PER_BATCH_WITH_STATE if has_state else ROWS_PER_BATCH,
+    )
 
 
 class _SettingsForNow:

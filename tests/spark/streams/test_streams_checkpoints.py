@@ -1,20 +1,17 @@
-"""Checkpoints of programs: one process writes each, and they stay as they began."""
+"""Checkpoints of programs: they stay as they began."""
 
 from __future__ import annotations
 
-import fcntl
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-from pyspark.errors import IllegalArgumentException
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as sf
 from tests.spark.streams.until_now import run, send
 
-from odradek.model.errors import ConfigError
-from odradek.streams import Streams, checkpoint_locks
+from odradek.streams import Streams
 from odradek.streams.places import CheckpointPlace
 from odradek.streams.translation.task_names import even_names
 
@@ -55,28 +52,6 @@ def test_a_checkpoint_keeps_the_names_of_its_tasks(
 
     assert {row["key"].decode(): row["value"] for row in consume(counts)} == dict.fromkeys(keys, b"2")
     assert CheckpointPlace(str(tmp_path / "out")).has_even_tasks() is not is_earlier
-
-
-def test_a_checkpoint_has_one_process_that_writes_it(
-    spark: SparkSession,
-    servers: str,
-    new_topic: Callable[..., Any],
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(checkpoint_locks, "_WITHIN_S", 0.3)
-    app = counting(spark, servers, new_topic(), new_topic())
-    with (tmp_path / ".out.lock").open("w") as lock:  # this process is not the JVM
-        fcntl.lockf(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        with pytest.raises(ConfigError, match=f"checkpoint {tmp_path}/out: another process writes it"):
-            app.start(checkpoint=str(tmp_path))
-        fcntl.lockf(lock, fcntl.LOCK_UN)
-        with app.start(checkpoint=str(tmp_path)):
-            with pytest.raises(IllegalArgumentException, match="already active"):
-                app.start(checkpoint=str(tmp_path))
-            with pytest.raises(BlockingIOError):
-                fcntl.lockf(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        fcntl.lockf(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
 
 def test_settings_of_the_session_are_as_before(

@@ -48,7 +48,7 @@ def settings(jvm: Any, cache: Path | None) -> Mapping[str, str]:
 
 
 def _define(jvm: Any, compiled: Mapping[str, bytes]) -> None:
-    """Beside Hadoop's classes, in their loader: so whoever finds those finds these."""
+    """Beside Hadoop's classes, in their loader: Spark finds both."""
     handles = jvm.java.lang.invoke.MethodHandles
     beside = jvm.java.lang.Class.forName(f"{_PACKAGE}.LocalFileSystem")
     place = handles.privateLookupIn(beside, handles.lookup())
