@@ -12,6 +12,9 @@ from typing import Final
 
 DIRECTORIES: Final = "SPARK_LOCAL_DIRS"
 _LOOPBACK: Final = "127.0.0.1"
+_SOCKETS: Final = "spark.python.unix.domain.socket"
+_SOCKET_DIRECTORY_MAX: Final = 60
+"""A path of a socket has at most 104 to 108 bytes, with its name of 43."""
 
 
 @contextmanager
@@ -20,7 +23,8 @@ def own_session(master: str) -> Iterator[dict[str, str]]:
 
     The driver of a local session, too, listens on a port, where it reads objects of Java. So it is a port of 127.0.0.1, unless
     SPARK_LOCAL_IP says where, and those who connect must know a secret, which Spark makes. Spilled and shuffled rows are in a
-    directory for this user only, unless SPARK_LOCAL_DIRS says where: Spark's own place is open to all users.
+    directory for this user only, unless SPARK_LOCAL_DIRS says where: Spark's own place is open to all users. There Python's
+    workers have their sockets, too: over TCP each task waits 40 ms for an acknowledgement.
     """
     if master != "local" and not master.startswith("local["):
         yield {}
@@ -34,6 +38,8 @@ def own_session(master: str) -> Iterator[dict[str, str]]:
     directory = tempfile.mkdtemp(prefix="odradek-spark-")
     atexit.register(shutil.rmtree, directory, ignore_errors=True)
     os.environ[DIRECTORIES] = directory
+    if len(directory) <= _SOCKET_DIRECTORY_MAX:
+        settings |= {f"{_SOCKETS}.enabled": "true", f"{_SOCKETS}.dir": directory}
     try:
         yield settings
     finally:

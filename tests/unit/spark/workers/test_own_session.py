@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import stat
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -27,7 +28,18 @@ def test_a_local_session_is_for_its_user(master: str) -> None:
         "spark.authenticate": "true",
         "spark.driver.host": "127.0.0.1",
         "spark.driver.bindAddress": "127.0.0.1",
+        "spark.python.unix.domain.socket.enabled": "true",
+        "spark.python.unix.domain.socket.dir": str(directory),
     }
+
+
+def test_a_long_path_has_no_sockets(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    deep = tmp_path / ("d" * 60)
+    deep.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(deep))
+    with own_session("local[*]") as settings:
+        assert Path(os.environ[DIRECTORIES]).parent == deep
+    assert not [name for name in settings if "socket" in name]
 
 
 @pytest.mark.parametrize("master", ["", "yarn", "spark://10.0.0.1:7077", "local-cluster[2,1,1024]"])
