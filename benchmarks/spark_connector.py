@@ -42,7 +42,7 @@ _GOALS: Final = {
 }
 """Ratios, by how the case begins."""
 READY_MADE: Final = "ready-made"
-"""The format of `benchmarks.spark_ready_made`, for batch reads: what is measured is Spark, and its way to Python."""
+"""The format of `benchmarks.spark_ready_made`, for reads: what is measured is Spark, and its way to Python."""
 IDLE_GOAL_MB: Final = 60
 
 

@@ -4,19 +4,35 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from functools import cache
 from typing import Final
 
 import pyarrow as pa
-from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceReader,
+    DataSourceStreamReader,
+    InputPartition,
+)
+from pyspark.sql.streaming.datasource import (
+    ReadAllAvailable,
+    ReadLimit,
+    ReadMaxRows,
+    SupportsTriggerAvailableNow,
+)
 from pyspark.sql.types import StructType
 
+from odradek.spark.workers.prompt_input import PromptInput
+
 TASKS: Final = 2
-_BATCH_BYTES: Final = 8 << 20
+_BATCH_BYTES: Final = 2 << 20
 _BATCH_ROWS_MAX: Final = 32_768
 
 
 class ReadyMadeSource(DataSource):
-    """Options: `rows`, and `bytes` of each value. The columns are those of `format("odradek")`."""
+    """Options: `rows`, and `bytes` of each value; of streams, the rows of each micro-batch as `batchRows`. The columns are
+    those of `format("odradek")`.
+    """
 
     @classmethod
     def name(cls) -> str:
@@ -31,25 +47,69 @@ class ReadyMadeSource(DataSource):
     def reader(self, schema: StructType) -> DataSourceReader:
         return _Reader(int(self.options["rows"]), int(self.options["bytes"]))
 
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - Spark's name
+        options = self.options
+        return _StreamReader(int(options["rows"]), int(options["bytes"]), int(options["batchRows"]))
 
-class _Reader(DataSourceReader):
+
+class _Rows(InputPartition):
+    def __init__(self, count: int) -> None:
+        super().__init__(count)
+        self.count = count
+
+
+class _Reader(PromptInput, DataSourceReader):
     def __init__(self, row_count: int, value_bytes: int) -> None:
         self._row_count = row_count
         self._value_bytes = value_bytes
 
     def partitions(self) -> list[InputPartition]:
-        return [InputPartition(number) for number in range(TASKS)]
+        return [_Rows(self._row_count // TASKS) for _ in range(TASKS)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        left = self._row_count // TASKS
-        rows = _batch(min(max(_BATCH_BYTES // self._value_bytes, 1), _BATCH_ROWS_MAX), self._value_bytes)
-        while left:
-            count = min(left, rows.num_rows)
-            yield rows.slice(0, count)
-            left -= count
+        assert isinstance(partition, _Rows)
+        return _batches(partition.count, self._value_bytes)
 
 
-def _batch(count: int, value_bytes: int) -> pa.RecordBatch:
+class _StreamReader(PromptInput, DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """One task a micro-batch, as a topic of one partition has."""
+
+    def __init__(self, row_count: int, value_bytes: int, batch_rows: int) -> None:
+        self._row_count = row_count
+        self._value_bytes = value_bytes
+        self._batch_rows = batch_rows
+
+    def initialOffset(self) -> dict[str, int]:  # noqa: N802 - Spark's name
+        return {"row": 0}
+
+    def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802 - Spark's name
+        return ReadMaxRows(self._batch_rows)
+
+    def latestOffset(self, start: dict[str, int], limit: ReadLimit) -> dict[str, int]:  # noqa: N802 - Spark's name
+        rows = self._row_count if isinstance(limit, ReadAllAvailable) else self._batch_rows
+        return {"row": min(start["row"] + rows, self._row_count)}
+
+    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name
+        """All of it is available from the beginning."""
+
+    def partitions(self, start: dict[str, int], end: dict[str, int]) -> list[InputPartition]:
+        return [_Rows(end["row"] - start["row"])]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        assert isinstance(partition, _Rows)
+        return _batches(partition.count, self._value_bytes)
+
+
+def _batches(row_count: int, value_bytes: int) -> Iterator[pa.RecordBatch]:
+    rows = _ready(min(max(_BATCH_BYTES // value_bytes, 1), _BATCH_ROWS_MAX), value_bytes)
+    while row_count > 0:
+        count = min(row_count, rows.num_rows)
+        yield rows.slice(0, count)
+        row_count -= count
+
+
+@cache
+def _ready(count: int, value_bytes: int) -> pa.RecordBatch:
     now_us = time.time_ns() // 1_000
     return pa.RecordBatch.from_pydict(
         {

@@ -21,8 +21,9 @@ from odradek.model.errors import ConfigError
 from odradek.model.lazy import lazy
 from odradek.runtime.real import SystemEntropy
 from odradek.spark.exactly_once.checkpoint import source_offsets
-from odradek.spark.garbage import loaded_modules
 from odradek.spark.offsets import OffsetRange, StreamOffset, ranges_between
+from odradek.spark.workers.garbage import loaded_modules
+from odradek.spark.workers.prompt_input import PromptInput
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -68,7 +69,7 @@ class WrittenFiles(WriterCommitMessage):
     files: tuple[DataFile, ...]
 
 
-class ArchiveSink(DataSourceStreamArrowWriter):
+class ArchiveSink(PromptInput, DataSourceStreamArrowWriter):
     """One batch. Spark makes it in the driver, pickles it for the tasks, and makes another one for the commit."""
 
     def __init__(self, options: ArchiveWriteOptions, schema: StructType) -> None:

@@ -11,7 +11,8 @@ from pyspark.sql.types import StructType
 from odradek.archive.options import archive_read_options, archive_write_options
 from odradek.model.errors import ConfigError
 from odradek.model.lazy import lazy
-from odradek.spark.garbage import loaded_modules
+from odradek.spark.workers.garbage import loaded_modules
+from odradek.spark.workers.prompt_input import PromptInput
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -91,7 +92,7 @@ class FilesPartition(InputPartition):
         self.files = files
 
 
-class ArchiveReader(DataSourceReader):
+class ArchiveReader(PromptInput, DataSourceReader):
     """A batch read: which files, is settled when the query is planned."""
 
     def __init__(self, table: ArchiveTable, schema: pa.Schema) -> None:

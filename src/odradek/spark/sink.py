@@ -17,10 +17,11 @@ from pyspark.sql.types import StructType
 
 from odradek.model.errors import ConfigError
 from odradek.model.lazy import lazy
-from odradek.spark.garbage import loaded_modules
 from odradek.spark.options import WriteOptions
 from odradek.spark.outgoing import Marks, RowFormat, row_format
 from odradek.spark.plain_errors import errors_in_one_line
+from odradek.spark.workers.garbage import loaded_modules
+from odradek.spark.workers.prompt_input import PromptInput
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -44,7 +45,7 @@ class WrittenRows(WriterCommitMessage):
     record_count: int
 
 
-class BatchSink(DataSourceArrowWriter):
+class BatchSink(PromptInput, DataSourceArrowWriter):
     """`df.write.format("odradek")`, also inside `foreachBatch`: there its records can be marked as a stream's are."""
 
     def __init__(self, options: WriteOptions, schema: StructType, *, overwrite: bool) -> None:
@@ -62,7 +63,7 @@ class BatchSink(DataSourceArrowWriter):
         self._write.commit(messages)
 
 
-class StreamSink(DataSourceStreamArrowWriter):
+class StreamSink(PromptInput, DataSourceStreamArrowWriter):
     """`df.writeStream.format("odradek")` in append and complete mode: each micro-batch is appended.
 
     Update mode Spark refuses to every sink in Python.

@@ -32,13 +32,14 @@ from pyspark.sql.types import StructType
 from odradek.model.errors import ConfigError, ErrorValue, OdradekError
 from odradek.model.lazy import lazy
 from odradek.spark import tables
-from odradek.spark.garbage import loaded_modules
 from odradek.spark.offsets import OffsetRange, StreamOffset, from_document, ranges_between, to_document
 from odradek.spark.option_table import Use, applies
 from odradek.spark.options import ArchiveOptions, ReadOptions, WriteOptions, read_options, write_options
 from odradek.spark.plain_errors import errors_in_one_line
 from odradek.spark.reading.planning import grouped, split
 from odradek.spark.reading.schema import check_read_schema, read_ddl
+from odradek.spark.workers.garbage import loaded_modules
+from odradek.spark.workers.prompt_input import PromptInput
 from odradek.spark.zip_directories import share_zip_directories
 
 if TYPE_CHECKING:
@@ -78,6 +79,7 @@ class OdradekDataSource(DataSource):
 
     @errors_in_one_line()
     def schema(self) -> str:
+        loaded_modules.leave_out()
         if not tables.is_table(self.options):
             return read_ddl(read_options(self.options, Use.READ).projection)
         given = tables.given_to_table(self.options)
@@ -86,6 +88,7 @@ class OdradekDataSource(DataSource):
 
     @errors_in_one_line()
     def reader(self, schema: StructType) -> BatchReader:
+        loaded_modules.leave_out()
         options = _checked_read(self.options, Use.BATCH_READ, schema)
         kind = FilteringBatchReader if options.pushes_filters and _process_pushes_filters() else BatchReader
         return kind(options, schema, self._history(options))
@@ -189,7 +192,7 @@ def _process_pushes_filters() -> bool:
     return _PUSHING_MODULE in sys.modules or (running is not None and running.name == _PUSHING_MODULE)
 
 
-class BatchReader(DataSourceReader):
+class BatchReader(PromptInput, DataSourceReader):
     """A batch read: the offsets are settled once, when the query is planned."""
 
     def __init__(self, options: ReadOptions, schema: StructType, history: History | None = None) -> None:
@@ -228,7 +231,7 @@ class FilteringBatchReader(BatchReader):
         return filters  # Spark applies all of them: what is pruned is only what none of them would keep
 
 
-class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+class StreamReader(PromptInput, DataSourceStreamReader, SupportsTriggerAvailableNow):
     """A streaming read. One of these plans, in the driver's Python process; copies of it read, in the
     tasks.
     """

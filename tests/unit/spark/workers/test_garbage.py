@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from odradek.spark.garbage import LoadedModules
+from odradek.spark.workers.garbage import LoadedModules
 
 
 class Node:
