@@ -1,10 +1,10 @@
 """A task's input at once, in place of 40 ms later.
 
-Spark writes to a Python worker in two steps: what to run, then its input. Its socket has Nagle's algorithm, so the second step
-waits until the first is acknowledged. The worker's kernel delays that, because it expects an answer to send along: on Linux for
-40 ms, in each task. Spark has no setting for either side (`spark.python.unix.domain.socket.enabled` needs no
-acknowledgement, but is off). But "what to run" holds the reader or writer, so Python calls us while it is unpickled: we then
-have the kernel acknowledge what has come.
+Spark writes to a Python worker in two steps: what to run, then its input. Its socket has Nagle's algorithm, so the
+second step waits until the first is acknowledged. The worker's kernel delays that, because it expects an answer to send
+along: on Linux for 40 ms, in each task. Spark's only setting against it, `spark.python.unix.domain.socket.enabled`, is
+off by default. But "what to run" holds the reader or writer, so Python calls us while it is unpickled: we then have the
+kernel acknowledge what has come.
 """
 
 from __future__ import annotations
