@@ -32,6 +32,7 @@ class FetchedChunk:
         "_index",
         "_records",
         "_records_index",
+        "last_epoch",
         "next_offset",
         "position",
         "size_bytes",
@@ -55,6 +56,8 @@ class FetchedChunk:
         self.start_offset: Final = start_offset
         self.next_offset: Final = max(start_offset, batches[-1][0].next_offset) if batches else start_offset
         """Where the fetch after this one begins."""
+        self.last_epoch: Final = batches[-1][0].partition_leader_epoch if batches else NO_EPOCH
+        """The leader epoch of the last batch, which may be a marker: it is what `next_offset` stands behind."""
         self.size_bytes: Final = len(records)
         self.position = start_offset
         """Offset of the next record to hand out, or one below it."""
@@ -67,11 +70,6 @@ class FetchedChunk:
         self._records: list[Record] = []
         self._records_index = 0
         self._check_crcs = check_crcs
-
-    @property
-    def last_epoch(self) -> int:
-        """The leader epoch of the last batch; -1 without one."""
-        return self._batches[-1][0].partition_leader_epoch if self._batches else -1
 
     @property
     def empty(self) -> bool:

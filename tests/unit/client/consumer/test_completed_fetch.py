@@ -76,6 +76,16 @@ def test_a_batch_cut_short_at_the_end_waits_for_the_next_fetch() -> None:
     assert [offset for offset, _ in drain(made)] == [10, 11, 12]
 
 
+def test_the_epoch_is_that_of_the_last_batch_whatever_it_is() -> None:
+    """A marker that a new leader has written: with the epoch before, its end would be taken for a cut of the log."""
+    written = marker(11, ControlKind.ABORT, 7)
+    assign(written, 11, 5)
+    made = chunk(batch(10, b"a", producer_id=7, transactional=True), written, start=10, aborted=[(7, 10)])
+    assert made.empty
+    assert (made.next_offset, made.last_epoch) == (12, 5)
+    assert chunk(start=10).last_epoch == -1
+
+
 def test_nothing_at_all_moves_nothing() -> None:
     made = chunk(start=10)
     assert made.empty
