@@ -73,7 +73,7 @@ LATEST = {"__value": pa.int64(), "__old": pa.int64()}
 
 
 def task(*, old: Any = None, name: str = "users", tasks: int = 2) -> TaskProcessor:
-    return TaskProcessor(task_run(LatestProcessor(), LATEST, old), name=name, tasks=tasks)
+    return TaskProcessor(task_run(LatestProcessor(), LATEST, old), name=name, tasks=tuple(range(tasks)))
 
 
 @pytest.mark.parametrize(
@@ -125,7 +125,7 @@ def test_changes_of_state_follow_the_records_and_look_like_one() -> None:
         return record(key, value, at=at, offset=offset, __state=state)
 
     run = task_run(LatestProcessor(), LATEST, None, ("__state", PASSING))
-    tester = TwsTester(TaskProcessor(run, name="users", tasks=2, changelog=CHANGELOG))
+    tester = TwsTester(TaskProcessor(run, name="users", tasks=(0, 1), changelog=CHANGELOG))
     passing = {"topic": "app.out-earlier-changelog", "records": b"packed"}
     updates = said(
         tester,
@@ -172,7 +172,7 @@ def test_timers_on_the_clock_are_timers_of_spark() -> None:
     echo = CustomProcessor(Echo(), bare_key="key", bare_value=None, outputs={"": None})
     number = pa.struct([("n", pa.int64())])
     run = task_run(echo, {"__value": number})
-    tester = TwsTester(TaskProcessor(run, name="echo", tasks=1), timeMode="ProcessingTime")
+    tester = TwsTester(TaskProcessor(run, name="echo", tasks=(0,)), timeMode="ProcessingTime")
     tester.setProcessingTime(1_000)
     assert said(tester, 0, [record("a", {"n": 1}, at=5, offset=0)], number) == []
     tester.setProcessingTime(1_050)
