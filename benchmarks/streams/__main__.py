@@ -142,7 +142,7 @@ class Bench:
                 )
                 for side in self._sides
             ]
-            rounds = case.rounds(self._plan.records)
+            rounds = case.rounds(self._plan.records * case.scale)
             total = self._plan.warm_up_rounds + self._plan.rounds
             for number, work in zip(range(total), rounds, strict=False):
                 turn = number % len(running)

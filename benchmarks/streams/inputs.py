@@ -160,12 +160,14 @@ class Case:
     rounds: Callable[[int], Iterator[RoundInput]]
     program: str | None = None
     """What the sides call it; None: as the case."""
+    scale: int = 1
+    """How many times the records of a round: so many that the interval of commits does not decide."""
 
 
 LATENCY: Final = "stateless"
 CASES: Final[dict[str, Case]] = {
     "filter-map": Case(
-        title="filter and map: a native operator", inputs=1, rounds=_filter_map, program=LATENCY
+        title="filter and map: a native operator", inputs=1, rounds=_filter_map, program=LATENCY, scale=5
     ),
     "words": Case(title="word count: lines of 5 words, 10,000 words", inputs=1, rounds=_words),
     "windows": Case(title="windowed count: 2,000 keys, 5 windows of a minute", inputs=1, rounds=_windows),
