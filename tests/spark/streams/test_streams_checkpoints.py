@@ -13,6 +13,7 @@ from tests.spark.streams.until_now import run, send
 
 from odradek.streams import Streams
 from odradek.streams.places import CheckpointPlace
+from odradek.streams.session import session
 from odradek.streams.translation.task_names import even_names
 
 
@@ -57,6 +58,7 @@ def test_a_checkpoint_keeps_the_names_of_its_tasks(
 def test_settings_of_the_session_are_as_before(
     spark: SparkSession, servers: str, new_topic: Callable[..., Any], tmp_path: Path
 ) -> None:
+    session("settings", spark, 1)  # sets the state store's provider for good
     before = spark.conf.getAll
     with counting(spark, servers, new_topic(), new_topic()).start(checkpoint=str(tmp_path)):
         assert spark.conf.getAll == before
