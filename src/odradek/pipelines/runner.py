@@ -234,8 +234,8 @@ def light_session(terms: RunnerTerms, tasks: int | None) -> SparkSession:
         settings["spark.sql.shuffle.partitions"] = str(tasks)
     settings |= dict(terms.conf)
     logging.getLogger("py4j").setLevel(logging.ERROR)
-    start_jvm({"spark.master": terms.master or "local[*]", **settings})
-    return builder.config(map=settings).getOrCreate()
+    of_jvm = start_jvm({"spark.master": terms.master or "local[*]", **settings})
+    return builder.config(map={**of_jvm, **settings}).getOrCreate()
 
 
 def follow(run: PipelineRun, commands: queue.Queue[Command], say: Callable[[Report], None]) -> int:

@@ -362,8 +362,11 @@ def _topic_frame(
 
 
 def data_frame(program: Program, operator: Operator) -> DataFrame:
-    """An operator's records for a program of the user's own."""
-    frame = _translator(program, [operator], {}, LetterRules(program=program), _QueryTerms()).frame(operator)
+    """An operator's records for a program of the user's own, whose checkpoint is not known here: it may be an earlier
+    version's, so tasks are called as those called them.
+    """
+    terms = _QueryTerms(has_even_tasks=False)
+    frame = _translator(program, [operator], {}, LetterRules(program=program), terms).frame(operator)
     if passes(frame.rows):
         frame = frame.with_rows(frame.rows.where(sf.col(STATE).isNull()))
     hidden = [name for name in frame.rows.columns if name.startswith("__")]

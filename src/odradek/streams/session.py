@@ -41,7 +41,7 @@ def session(
             "spark.sql.adaptive.enabled": "false",
             **(settings or {}),
         }
-        all_settings |= start_jvm({"spark.master": "local[*]", **all_settings})
+        all_settings = {**start_jvm({"spark.master": "local[*]", **all_settings}), **all_settings}
         builder = sql.SparkSession.builder.appName(name).master("local[*]")
         spark = builder.config(map=all_settings).getOrCreate()
         _keep_quiet(spark)

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as sf
-from tests.spark.streams.until_now import run, send
+from tests.spark.streams.until_now import TIMEOUT_S, run, send
 
 from odradek.streams import Streams
 from odradek.streams.places import CheckpointPlace
@@ -53,6 +53,21 @@ def test_a_checkpoint_keeps_the_names_of_its_tasks(
 
     assert {row["key"].decode(): row["value"] for row in consume(counts)} == dict.fromkeys(keys, b"2")
     assert CheckpointPlace(str(tmp_path / "out")).has_even_tasks() is not is_earlier
+
+
+def test_a_query_of_the_users_own_keeps_the_names_of_earlier_versions(
+    spark: SparkSession, servers: str, new_topic: Callable[..., Any], tmp_path: Path
+) -> None:
+    """Its checkpoint may have them, and a task of another name would begin without state."""
+    orders = new_topic()
+    send(servers, orders, *((f"key{number}", "tea", 10) for number in range(20)))
+    app = Streams("own", servers=servers, partitions=4, spark=spark)
+    counts = app.stream(orders.name, key="STRING", value="STRING").group_by_key().count()
+    writer = counts.df.writeStream.format("noop").option("checkpointLocation", str(tmp_path))
+    query = writer.trigger(availableNow=True).start()
+    assert query.awaitTermination(TIMEOUT_S)
+    state = spark.read.format("statestore").option("stateVarName", "state").load(str(tmp_path))
+    assert {row["key"][0] for row in state.select("key").distinct().collect()} == set(range(4))
 
 
 def test_settings_of_the_session_are_as_before(

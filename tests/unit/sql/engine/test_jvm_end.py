@@ -9,8 +9,6 @@ import sys
 
 import pytest
 
-from odradek.sql.queries.jvm_end import kill_later
-
 pytestmark = pytest.mark.skipif(not hasattr(os, "pidfd_open"), reason="absent: descriptors for processes")
 SECONDS = 30
 
@@ -42,5 +40,5 @@ def test_one_that_ends_by_itself_is_let_alone_and_nothing_of_the_caller_is_held(
 
 def test_one_that_is_gone_is_no_error() -> None:
     with other_process("") as other:
-        other.wait(SECONDS)
-    kill_later(other.pid)
+        assert other.wait(SECONDS) == 0
+    assert watched(other, 0.1).stderr == b""
