@@ -294,7 +294,22 @@ class ColumnReader:
         finally:
             PyBuffer_Release(cython.address(view))
 
-    def read_plain_batch(self, batch: Buffer, from_offset: cython.longlong, verify_crc: cython.bint) -> bool:
+    def read_plain_batches(
+        self, batches: list, start: cython.Py_ssize_t, from_offset: cython.longlong, verify_crc: cython.bint
+    ) -> int:
+        index: cython.Py_ssize_t = start
+        while index < len(batches):
+            entry: tuple = batches[index]
+            if not self._read_plain_batch(entry[1], from_offset, verify_crc):
+                break
+            index += 1
+        return index
+
+    @cython.cfunc
+    @cython.exceptval(-1)
+    def _read_plain_batch(
+        self, batch: object, from_offset: cython.longlong, verify_crc: cython.bint
+    ) -> cython.bint:
         view: Py_buffer
         expected: Expected
         PyObject_GetBuffer(batch, cython.address(view), PyBUF_SIMPLE)

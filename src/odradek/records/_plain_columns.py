@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import struct
 from array import array
-from typing import Literal
+from typing import Literal, TypeVar
 
 from odradek.records._plain import RecordWriter, each_record
 from odradek.records.columns import (
@@ -16,6 +16,8 @@ from odradek.records.columns import (
 )
 from odradek.records.frame import Frame, Written
 from odradek.runtime.ports import Buffer
+
+H = TypeVar("H")
 
 
 class _GrowingColumn:
@@ -63,8 +65,10 @@ class ColumnReader:
         self._header_names = _GrowingColumn()
         self._header_values = _GrowingColumn()
 
-    def read_plain_batch(self, batch: Buffer, from_offset: int, verify_crc: bool) -> bool:
-        return False
+    def read_plain_batches(
+        self, batches: list[tuple[H, memoryview]], start: int, from_offset: int, verify_crc: bool
+    ) -> int:
+        return start
 
     def read(self, data: Buffer, frame: Frame, from_offset: int) -> None:
         self._close()

@@ -15,7 +15,7 @@ from odradek.records.batch import BatchHeader, split_batches
 from odradek.records.builder import seal
 from odradek.records.codec import READ_LIMITS, Codec, Limits
 from odradek.records.columns import BinaryColumn, Columns, Headers, ListColumn
-from odradek.records.content import read_columns
+from odradek.records.content import read_batches
 from odradek.records.control import data_batches
 from odradek.records.frame import Written
 from odradek.runtime.ports import Buffer
@@ -68,8 +68,7 @@ def data_batches_to_arrow(
     """Like `batches_to_arrow`, for batches that were split and chosen before; they need not be neighbours."""
     wanted = [(header, batch) for header, batch in batches if header.next_offset > from_offset]
     reader = engine.columns().ColumnReader(sum(len(batch) for _, batch in wanted))
-    for header, batch in wanted:
-        read_columns(reader, batch, header, from_offset=from_offset, verify_crc=verify_crc, limits=limits)
+    read_batches(reader, wanted, from_offset=from_offset, verify_crc=verify_crc, limits=limits)
     return _record_batch(reader.finish())
 
 

@@ -6,10 +6,12 @@ back. All numbers are in the machine's byte order, as Arrow has them.
 
 from __future__ import annotations
 
-from typing import Final, NamedTuple, Protocol
+from typing import Final, NamedTuple, Protocol, TypeVar
 
 from odradek.records.frame import Frame, Written
 from odradek.runtime.ports import Buffer
+
+H = TypeVar("H")
 
 COLUMN_BYTES_MAX: Final = 0x7FFF_FFFF
 """What one binary column can hold: its offsets are 32 bits wide."""
@@ -71,11 +73,14 @@ class ColumnReader(Protocol):
         `COLUMN_BYTES_MAX`; after either, and after `finish`, RuntimeError. For one thread at a time.
         """
 
-    def read_plain_batch(self, batch: Buffer, from_offset: int, verify_crc: bool) -> bool:
-        """Add the records of one whole batch, header included, if this engine has a short way and the batch is fit for it:
-        not compressed, and nothing odd about its header or, with `verify_crc`, its CRC.
+    def read_plain_batches(
+        self, batches: list[tuple[H, memoryview]], start: int, from_offset: int, verify_crc: bool
+    ) -> int:
+        """Add the records of whole batches, headers included, from the index `start` on, as far as this engine has a short way
+        and they are fit for it: not compressed, and nothing odd about a batch's header or, with `verify_crc`, its CRC.
 
-        False: nothing has happened, and the long way says what is wrong, if anything is. Errors as in `read`.
+        The index of the first batch that was not added: nothing has happened to it, and the long way says what is wrong, if
+        anything is. Errors as in `read`.
         """
 
     def finish(self) -> Columns:

@@ -128,21 +128,22 @@ def frame_of(header: BatchHeader) -> Frame:
     return _frame(header)
 
 
-def read_columns(
+def read_batches(
     reader: ColumnReader,
-    batch: Buffer,
-    header: BatchHeader,
+    batches: list[tuple[BatchHeader, memoryview]],
     *,
     from_offset: int,
     verify_crc: bool,
     limits: Limits = READ_LIMITS,
 ) -> None:
-    """Add the records of one whole batch to columns; CORRUPT_MESSAGE and INVALID_RECORD as reading records does."""
-    if reader.read_plain_batch(batch, from_offset, verify_crc):
-        return
-    if verify_crc:
-        check_crc(batch)
-    reader.read(records_of(batch, header, limits), frame_of(header), from_offset)
+    """Add the records of whole batches to columns; CORRUPT_MESSAGE and INVALID_RECORD as reading records does."""
+    index = 0
+    while (index := reader.read_plain_batches(batches, index, from_offset, verify_crc)) < len(batches):
+        header, batch = batches[index]
+        if verify_crc:
+            check_crc(batch)
+        reader.read(records_of(batch, header, limits), frame_of(header), from_offset)
+        index += 1
 
 
 def decode_batch(

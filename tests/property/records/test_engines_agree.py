@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from odradek.model.errors import ErrorCode, KafkaError
 from odradek.records import BatchBuilder, TimestampType, _plain_columns, engine, read_header, split_batches
 from odradek.records.columns import BinaryColumn, Columns, ColumnWriter, Headers, ListColumn
-from odradek.records.content import frame_of, read_columns
+from odradek.records.content import frame_of, read_batches
 from odradek.records.frame import Frame
 
 FAST = engine.compiled()
@@ -127,8 +127,7 @@ def _whole_batches(module: Any, chosen: Any, data: bytes, from_offset: int, veri
             patch.setattr(engine, "active", chosen)
             batches = split_batches(data, allow_partial=True)
         reader = module.ColumnReader(len(data))
-        for header, batch in batches:
-            read_columns(reader, batch, header, from_offset=from_offset, verify_crc=verify_crc)
+        read_batches(reader, batches, from_offset=from_offset, verify_crc=verify_crc)
         return [header for header, _ in batches], _as_values(reader.finish())
 
     return _outcome(read)

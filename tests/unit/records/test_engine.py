@@ -14,7 +14,7 @@ import pytest
 
 from odradek.model.errors import KafkaError
 from odradek.records import HEADER_BYTES, BatchBuilder, BatchHeader, Codec, assign, engine, read_header
-from odradek.records.content import frame_of, read_columns
+from odradek.records.content import frame_of, read_batches
 from odradek.records.frame import Frame
 from odradek.records.record import TimestampType
 
@@ -122,7 +122,7 @@ def test_a_key_is_hashed_within_its_bytes(length: int, guarded: GuardedPage) -> 
 def _read_whole(data: memoryview) -> None:
     engine.active.split(data, BatchHeader)
     with contextlib.suppress(KafkaError):
-        engine.columns().ColumnReader(len(data)).read_plain_batch(data, 0, False)
+        engine.columns().ColumnReader(len(data)).read_plain_batches([(None, data)], 0, 0, False)
 
 
 def test_no_byte_is_read_behind_a_whole_batch_cut_anywhere(guarded: GuardedPage) -> None:
@@ -147,7 +147,7 @@ def test_a_batch_that_is_not_fit_for_the_short_way_is_left_alone() -> None:
     damaged[-1] ^= 0xFF
     reader = engine.columns().ColumnReader()
     for batch in (packed.build(), damaged, _whole()[:-1], _whole()[:60]):
-        assert not reader.read_plain_batch(batch, 0, True)
+        assert reader.read_plain_batches([(None, memoryview(batch))], 0, 0, True) == 0
     assert reader.finish().row_count == 0
 
 
@@ -158,8 +158,9 @@ def test_the_short_way_reads_what_the_long_one_reads(record_engine: str) -> None
     chosen = engine.columns().ColumnReader()
     header = read_header(batch)
     long.read(memoryview(batch)[HEADER_BYTES:], frame_of(header), 105)
-    assert short.read_plain_batch(batch, 105, True) is (record_engine == "compiled")
-    read_columns(chosen, batch, header, from_offset=105, verify_crc=True)
+    whole = [(header, memoryview(batch))]
+    assert short.read_plain_batches(whole, 0, 105, True) == int(record_engine == "compiled")
+    read_batches(chosen, whole, from_offset=105, verify_crc=True)
     columns = long.finish()
     assert columns.row_count == 7
     assert _contents(chosen.finish()) == _contents(columns)
@@ -168,13 +169,13 @@ def test_the_short_way_reads_what_the_long_one_reads(record_engine: str) -> None
 
 
 def test_the_short_way_is_closed_to_a_reader_that_was_finished(record_engine: str) -> None:
-    reader = engine.columns().ColumnReader()
+    reader, whole = engine.columns().ColumnReader(), [(None, memoryview(_whole()))]
     reader.finish()
     if record_engine == "compiled":
         with pytest.raises(RuntimeError):
-            reader.read_plain_batch(_whole(), 0, True)
+            reader.read_plain_batches(whole, 0, 0, True)
     else:
-        assert not reader.read_plain_batch(_whole(), 0, True)
+        assert reader.read_plain_batches(whole, 0, 0, True) == 0
 
 
 def _contents(column: object) -> object:

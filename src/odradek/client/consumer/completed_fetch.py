@@ -13,8 +13,8 @@ from odradek.model.errors import KafkaError
 from odradek.model.ids import NO_EPOCH, TopicPartition
 from odradek.model.lazy import lazy
 from odradek.records import BatchHeader, Record, check_crc, data_batches, decode_batch, engine, split_batches
-from odradek.records.columns import Columns
-from odradek.records.content import read_columns
+from odradek.records.columns import ColumnReader, Columns
+from odradek.records.content import read_batches
 from odradek.runtime.ports import Buffer
 
 if TYPE_CHECKING:
@@ -111,12 +111,13 @@ class FetchedChunk:
         if stop == self._index:
             self.position = self.next_offset
             return None
+        batches = self._batches[self._index : stop]
         try:
             rows = arrow.data_batches_to_arrow(
-                self._batches[self._index : stop], from_offset=self.position, verify_crc=self._check_crcs
+                batches, from_offset=self.position, verify_crc=self._check_crcs
             )
         except KafkaError as error:
-            raise self._unreadable(self._batches[self._index][0], error) from error
+            raise self._unreadable(self._faulty(batches), error) from error
         self._index = stop
         self._advance(self._batches[stop - 1][0].next_offset)
         return rows
@@ -128,11 +129,11 @@ class FetchedChunk:
             self.position = self.next_offset
             return None
         reader = engine.columns().ColumnReader()
-        for header, content in self._batches[self._index : stop]:
-            try:
-                read_columns(reader, content, header, from_offset=self.position, verify_crc=self._check_crcs)
-            except KafkaError as error:
-                raise self._unreadable(header, error) from error
+        batches = self._batches[self._index : stop]
+        try:
+            self._read(reader, batches)
+        except KafkaError as error:
+            raise self._unreadable(self._faulty(batches), error) from error
         last = self._batches[stop - 1][0]
         self.taken_epoch = last.partition_leader_epoch
         self._index = stop
@@ -160,6 +161,18 @@ class FetchedChunk:
             return decode_batch(content, header, from_offset=self.position)
         except KafkaError as error:
             raise self._unreadable(header, error) from error
+
+    def _read(self, reader: ColumnReader, batches: list[tuple[BatchHeader, memoryview]]) -> None:
+        read_batches(reader, batches, from_offset=self.position, verify_crc=self._check_crcs)
+
+    def _faulty(self, batches: list[tuple[BatchHeader, memoryview]]) -> BatchHeader:
+        """The one that cannot be read, once reading all has failed: each alone."""
+        for batch in batches:
+            try:
+                self._read(engine.columns().ColumnReader(), [batch])
+            except KafkaError:
+                return batch[0]
+        return batches[0][0]
 
     def _unreadable(self, header: BatchHeader, error: KafkaError) -> KafkaError:
         """The same error, saying where and what to do about it."""
