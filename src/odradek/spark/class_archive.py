@@ -95,10 +95,10 @@ class ClassArchive:
                 self._remove_older()
 
     def _remove_older(self) -> None:
-        """Archives of the same home, and those whose home leads nowhere: each has 170 MB."""
+        """Archives of homes of the same PySpark, and of those whose PySpark is gone: each has 170 MB."""
+        own = _pyspark_of(self.path)
         for other in self.path.parent.glob("*.jsa"):
-            home = other.with_name(other.name.partition("-")[0])
-            if other != self.path and (self.path.name.startswith(home.name) or not (home / "jars").exists()):
+            if other != self.path and _pyspark_of(other) in (own, None):
                 other.unlink(missing_ok=True)
 
     def _claimed(self) -> bool:
@@ -124,6 +124,12 @@ class ClassArchive:
         except FileNotFoundError:
             return False
         return age_s < _CLAIM_S or (claimant.isdigit() and Path(f"/proc/{claimant}").exists())
+
+
+def _pyspark_of(archive: Path) -> Path | None:
+    """Where the programs of the archive's home lead; None where they are gone."""
+    programs = archive.with_name(archive.name.partition("-")[0]) / "bin"
+    return programs.resolve() if programs.exists() else None
 
 
 def _is_whole(path: Path) -> bool:

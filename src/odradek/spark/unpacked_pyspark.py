@@ -4,14 +4,19 @@ Spark has its Python workers import PySpark from `pyspark.zip`, which keeps no c
 imports, 1.0 s of CPU against 0.1 s from a directory, and keeps the zip's table of files in memory. On a busy machine a worker
 then comes too late for Spark, which waits for ten seconds. Spark finds the zip through SPARK_HOME; a home of links, where a
 directory has the zip's name, gives workers the package that is installed anyway.
+
+Jars that are signed (Janino's, in Spark 4.3) are copied without their signature: Java would check it for each of their 400
+classes, and keeps such classes out of its archive.
 """
 
 from __future__ import annotations
 
 import hashlib
 import os
+import re
 import shutil
 import tempfile
+import zipfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib.util import find_spec
@@ -27,7 +32,9 @@ setting for the ten seconds that it waits for the connection itself.
 """
 _VARIABLE: Final = "SPARK_HOME"
 _JVM_OPTIONS: Final = "SPARK_SUBMIT_OPTS"
-_FOLDERS: Final = frozenset({"bin", "sbin", "jars", "data", "licenses"})
+_FOLDERS: Final = frozenset({"bin", "sbin", "data", "licenses"})
+_JARS: Final = "jars"
+_SIGNATURE: Final = re.compile(r"META-INF/[^/]+\.(SF|RSA|DSA|EC)", re.IGNORECASE)
 _log = events.get("spark")
 
 
@@ -68,9 +75,10 @@ def _home(cache: Path) -> Path | None:
     if pyspark is None or py4j is None:
         return None
     zips = sorted((pyspark / "python" / "lib").glob("*.zip"))
-    if not (pyspark / "jars").is_dir() or not zips:
+    if not (pyspark / _JARS).is_dir() or not zips:
         return None  # of a Spark that was unpacked by hand: it has a home
     links = {name.name: name for name in pyspark.iterdir() if name.is_dir() and name.name in _FOLDERS}
+    links |= {f"{_JARS}/{jar.name}": jar for jar in (pyspark / _JARS).iterdir()}
     links |= {
         f"python/lib/{archive.name}/{package.name}": package
         for archive in zips
@@ -78,6 +86,7 @@ def _home(cache: Path) -> Path | None:
         if archive.name.startswith(package.name)
     }
     described = "\n".join(f"{name} {target}" for name, target in sorted(links.items()))
+    described += f"\n{(pyspark / _JARS).stat().st_mtime_ns}"
     home = cache / hashlib.sha256(described.encode()).hexdigest()[:16]
     if home.is_dir():
         return home
@@ -102,7 +111,8 @@ def _make(home: Path, links: dict[str, Path]) -> None:
         for name, target in links.items():
             link = draft / name
             link.parent.mkdir(parents=True, exist_ok=True)
-            link.symlink_to(target, target_is_directory=True)
+            if not (name.startswith(f"{_JARS}/") and _copied_unsigned(target, link)):
+                link.symlink_to(target, target_is_directory=True)
         (draft / "RELEASE").touch()  # Spark asks for it to tell a release from a build tree
         try:
             draft.rename(home)
@@ -113,3 +123,21 @@ def _make(home: Path, links: dict[str, Path]) -> None:
     except BaseException:
         shutil.rmtree(draft, ignore_errors=True)
         raise
+
+
+def _copied_unsigned(jar: Path, copy: Path) -> bool:
+    """Whether the jar was signed, and has a copy now that is not."""
+    if not jar.is_file():
+        return False
+    try:
+        with zipfile.ZipFile(jar) as signed:
+            entries = signed.infolist()
+            kept = [entry for entry in entries if not _SIGNATURE.fullmatch(entry.filename)]
+            if len(kept) == len(entries):
+                return False
+            with zipfile.ZipFile(copy, "w") as unsigned:
+                for entry in kept:
+                    unsigned.writestr(entry, signed.read(entry))
+    except zipfile.BadZipFile:
+        return False
+    return True

@@ -1,7 +1,7 @@
 """Write the archive of Spark's classes now: `python -m odradek.streams.class_archive_writer`, at installation or in an image.
 
-A session does what most programs do: it counts a stream of a Python data source, and runs some SQL. Then its JVM ends, and
-writes down what it has read (`spark/class_archive.py`).
+A session does what most programs do: it counts a stream of a Python data source, in Spark and in Python, and runs some SQL.
+Then its JVM ends, and writes down what it has read (`spark/class_archive.py`).
 """
 
 from __future__ import annotations
@@ -11,13 +11,16 @@ import logging
 import os
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, Final
 
+import pyarrow as pa
 from pyspark import SparkContext
-from pyspark.sql import DataFrame, SparkSession, functions
+from pyspark.sql import DataFrame, Row, SparkSession, functions
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.query import StreamingQuery
+from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
 
 from odradek.spark import java
 from odradek.spark.class_archive import ClassArchive
@@ -62,6 +65,26 @@ class _NumbersReader(DataSourceStreamReader):
             yield (f'{{"n": {number}}}',)
 
 
+class _Counts(StatefulProcessor):
+    """How often each key came, from RocksDB."""
+
+    def init(self, handle: StatefulProcessorHandle) -> None:
+        self._counts = handle.getMapState("counts", "name BINARY", "data BINARY")
+
+    def handleInputRows(self, key: Any, rows: Iterator[Row], timerValues: Any) -> Iterator[Row]:  # noqa: N802, N803
+        known = self._counts.getValue((b"n",))
+        count = (0 if known is None else int(known[0])) + sum(1 for _ in rows)
+        self._counts.updateValue((b"n",), (b"%d" % count,))
+        yield Row(rest=key[0], n=count)
+
+    def close(self) -> None:
+        pass
+
+
+def _as_it_is(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    return iter(batches)
+
+
 def _count(spark: SparkSession, checkpoint: Path) -> None:
     spark.dataSource.register(_Numbers)
     rows = (
@@ -77,8 +100,17 @@ def _count(spark: SparkSession, checkpoint: Path) -> None:
             "SELECT sum(rows) FROM counts JOIN VALUES (1), (2) AS w(rest) USING (rest)"
         ).collect()
 
-    writer = counts.writeStream.outputMode("update").option("checkpointLocation", str(checkpoint))
-    query = writer.foreachBatch(join).start()
+    writer = counts.writeStream.outputMode("update").option("checkpointLocation", str(checkpoint / "counts"))
+    _run_to_end(writer.foreachBatch(join).start())
+    kept = rows.select((functions.col("row.n") % 3).alias("rest")).mapInArrow(_as_it_is, "rest BIGINT")
+    counted = kept.groupBy("rest").transformWithState(
+        _Counts(), outputStructType="rest BIGINT, n BIGINT", outputMode="Append", timeMode="None"
+    )
+    state = counted.writeStream.option("checkpointLocation", str(checkpoint / "state"))
+    _run_to_end(state.foreachBatch(lambda batch, _: batch.toArrow()).start())
+
+
+def _run_to_end(query: StreamingQuery) -> None:
     query.processAllAvailable()
     query.stop()
 

@@ -23,7 +23,10 @@ from odradek.spark.unpacked_pyspark import PATIENT_WITH_WORKERS, unpacked_pyspar
 if TYPE_CHECKING:
     import pyspark
     from pyspark import java_gateway
+
+    from odradek.streams import jvm_names
 else:
+    jvm_names = lazy("odradek.streams.jvm_names")
     pyspark = lazy("pyspark")
     java_gateway = lazy("pyspark.java_gateway")
 
@@ -70,6 +73,7 @@ def start_jvm(settings: Mapping[str, str]) -> Mapping[str, str]:
                 gateway = launch(_conf({**own, **settings}, home), {"stderr": writing})
         finally:
             os.close(writing)
+        jvm_names.remember_names(gateway)
         context._gateway, context._jvm = gateway, gateway.jvm
         if is_local:
             classes = None if home is None else home / "classes"

@@ -10,12 +10,14 @@ import binascii
 import json
 from collections.abc import Mapping
 from decimal import Decimal, InvalidOperation
-from typing import Any
+from typing import Any, Final
 
 from odradek.sql.formats.columns import FormatColumn
 from odradek.sql.formats.java_text import decimal_text, double_text
 from odradek.sql.formats.times import day, day_number, moment, moment_ms
 from odradek.sql.types import SqlType
+
+_decode: Final = json.JSONDecoder(parse_float=Decimal).decode
 
 
 class JsonFormat:
@@ -37,7 +39,7 @@ class JsonFormat:
 
     def decode(self, data: bytes) -> dict[str, Any] | None:
         try:
-            value = json.loads(data, parse_float=Decimal)
+            value = _decode(str(data, json.detect_encoding(data), "surrogatepass"))
         except (ValueError, RecursionError) as error:
             raise ValueError(f"no JSON: {error}") from None
         if not self._wrapped:

@@ -11,13 +11,18 @@ import json
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
-from odradek.client.admin.aio import AsyncAdmin
 from odradek.model.errors import OdradekError
 from odradek.model.ids import TopicPartition
+from odradek.model.lazy import lazy
 from odradek.spark.offsets import from_document
 from odradek.telemetry import events
+
+if TYPE_CHECKING:
+    from odradek.client.admin import aio
+else:
+    aio = lazy("odradek.client.admin.aio")  # the process that starts Java does without
 
 _log = events.get("sql")
 _LOOK_EVERY_S: Final = 0.5
@@ -102,7 +107,7 @@ class SleepWatch:
         wake: Callable[[str], None],
     ) -> None:
         """`sleeping`: the queries that sleep now, and how far each has read."""
-        self._admin = AsyncAdmin(servers, **settings)
+        self._admin = aio.AsyncAdmin(servers, **settings)
         self._sleeping = sleeping
         self._wake = wake
         self._places: dict[str, Sequence[TopicPartition]] = {}

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import base64
+import json
 import logging
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyspark.sql import Column
 from pyspark.sql import functions as sf
 from pyspark.sql.types import BinaryType, BooleanType
@@ -53,38 +57,54 @@ def try_eval(column: Column, rows: DataFrame) -> Column:
 def failed(rows: DataFrame, stage: str, exception: Column, message: Column, letters: Letters) -> DataFrame:
     """The records whose `exception` is not null become dead letters, or are left out. Rows have ORIGIN and STATE."""
     is_bad = exception.isNotNull() & sf.col(STATE).isNull()
-    if letters.topic is None or letters.is_quiet:
-        if letters.is_quiet:
-            return rows.where(~is_bad)
-        logged = arrow_column(_logger(stage), BooleanType(), sf.when(is_bad, sf.col(ORIGIN)), message)
+    if letters.is_quiet:
+        return rows.where(~is_bad)
+    told = _told(is_bad, exception, message)
+    if letters.topic is None:
+        logged = arrow_column(_logger(stage), BooleanType(), told)
         return rows.where(~sf.coalesce(logged, sf.lit(False)))
-    packed = arrow_column(_packer(stage), BinaryType(), sf.when(is_bad, sf.col(ORIGIN)), exception, message)
+    packed = arrow_column(_packer(stage), BinaryType(), told)
     passing = sf.struct(sf.lit(letters.topic).alias("topic"), packed.alias("records")).cast(PASSING_TYPE)
     return rows.withColumn(STATE, sf.when(is_bad, passing).otherwise(sf.col(STATE)))
 
 
+def _told(is_bad: Column, exception: Column, message: Column) -> Column:
+    """What Python is told of each record: nothing of most. Spark would write structs with lists in quadratic time where most
+    are null, so it is JSON, with bytes in base 64.
+    """
+    failure = sf.struct(sf.col(ORIGIN).alias("origin"), exception.alias("exception"), message.alias("message"))
+    return sf.when(is_bad & sf.col(ORIGIN).isNotNull(), sf.to_json(failure, {"ignoreNullFields": "false"}))
+
+
+def _failures(told: pa.Array) -> Iterator[tuple[int, dict[str, Any]]]:
+    """By their rows."""
+    for row in pc.indices_nonzero(pc.is_valid(told)).to_pylist():
+        failure = json.loads(told[row].as_py())
+        origin = failure["origin"]
+        parts = [(origin, "key"), (origin, "value"), *((header, "value") for header in origin["headers"] or ())]
+        for holder, part in parts:
+            if holder[part] is not None:
+                holder[part] = base64.b64decode(holder[part])
+        yield row, failure
+
+
 def _packer(stage: str) -> Any:
-    def pack(origins: pa.Array, exceptions: pa.Array, messages: pa.Array) -> pa.Array:
-        rows = zip(origins.to_pylist(), exceptions.to_pylist(), messages.to_pylist(), strict=True)
-        return pa.array(
-            [
-                None
-                if origin is None
-                else packed_letter(origin, RecordFailure(exception=exception, message=message, stage=stage))
-                for origin, exception, message in rows
-            ],
-            pa.binary(),
-        )
+    def pack(told: pa.Array) -> pa.Array:
+        packed: list[bytes | None] = [None] * len(told)
+        for row, failure in _failures(told):
+            known = RecordFailure(exception=failure["exception"], message=failure["message"], stage=stage)
+            packed[row] = packed_letter(failure["origin"], known)
+        return pa.array(packed, pa.binary())
 
     return pack
 
 
 def _logger(stage: str) -> Any:
-    def warn(origins: pa.Array, messages: pa.Array) -> pa.Array:
-        for origin, message in zip(origins.to_pylist(), messages.to_pylist(), strict=True):
-            if origin is not None:
-                place = f"{origin['topic']}-{origin['partition']} offset {origin['offset']}"
-                log.warning("left out: %s failed at %s: %s", stage, place, message)
-        return pa.array([None if origin is None else True for origin in origins.to_pylist()], pa.bool_())
+    def warn(told: pa.Array) -> pa.Array:
+        for _, failure in _failures(told):
+            origin = failure["origin"]
+            place = f"{origin['topic']}-{origin['partition']} offset {origin['offset']}"
+            log.warning("left out: %s failed at %s: %s", stage, place, failure["message"])
+        return pc.is_valid(told)
 
     return warn

@@ -28,7 +28,8 @@ def java(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def new_home(cache: Path, name: str) -> Path:
-    (cache / name / "jars").mkdir(parents=True)
+    for folder in ("jars", "bin"):
+        (cache / name / folder).mkdir(parents=True)
     return cache / name
 
 
@@ -92,6 +93,19 @@ def test_another_java_has_another_archive_and_the_older_one_is_removed(home: Pat
     assert options_to_read(home)
     assert archive_of(home).path != older
     assert set(home.parent.glob("*.jsa")) == {archive_of(home).path, of_another}
+
+
+def test_the_archive_of_an_older_home_of_the_same_pyspark_is_removed(tmp_path: Path, java: Path) -> None:
+    programs = tmp_path / "pyspark" / "bin"
+    programs.mkdir(parents=True)
+    homes = [tmp_path / "cache" / name for name in ("older", "newer")]
+    for home in homes:
+        (home / "jars").mkdir(parents=True)
+        (home / "bin").symlink_to(programs)
+        draft_in(options_to_write(home)).write_bytes(WHOLE)
+        assert options_to_read(home)
+    assert not archive_of(homes[0]).is_there
+    assert archive_of(homes[1]).is_there
 
 
 def test_it_can_be_switched_off(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:

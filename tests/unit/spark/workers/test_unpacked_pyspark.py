@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+import zipfile
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -48,6 +49,21 @@ def test_a_home_is_made_once(tmp_path: Path) -> None:
         assert again == home
         assert again.stat().st_mtime_ns == made
     assert list(tmp_path.iterdir()) == [home]
+
+
+def test_no_jar_in_a_home_is_signed_and_none_lacks_a_class(tmp_path: Path) -> None:
+    with unpacked_pyspark(tmp_path) as home:
+        assert home is not None
+    installed = Path(pyspark.__file__).parent / "jars"
+    assert {jar.name for jar in (home / "jars").iterdir()} == {jar.name for jar in installed.iterdir()}
+    copies = [jar for jar in (home / "jars").glob("*.jar") if not jar.is_symlink()]
+    assert {jar.name.rpartition("-")[0] for jar in copies} == {"janino", "commons-compiler"}
+    for copy in copies:
+        with zipfile.ZipFile(copy) as unsigned, zipfile.ZipFile(installed / copy.name) as signed:
+            assert not [name for name in unsigned.namelist() if name.endswith((".SF", ".DSA", ".RSA"))]
+            for name in signed.namelist():
+                if name.endswith(".class"):
+                    assert unsigned.read(name) == signed.read(name)
 
 
 def test_a_home_of_the_user_is_left_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
