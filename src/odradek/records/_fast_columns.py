@@ -46,9 +46,6 @@ _INT64_MAX = cython.declare(cython.longlong, 0x7FFF_FFFF_FFFF_FFFF)
 _INT64_MIN = cython.declare(cython.longlong, ~_INT64_MAX)
 
 
-# --- reading ---
-
-
 @cython.cclass
 class _GrowingBuffer:
     """Memory for a column, as a bytearray: room for more is not initialised until it is used."""
@@ -295,34 +292,23 @@ class ColumnReader:
             PyBuffer_Release(cython.address(view))
 
     def read_plain_batches(
-        self, batches: list, start: cython.Py_ssize_t, from_offset: cython.longlong, verify_crc: cython.bint
+        self, batches: list, index: cython.Py_ssize_t, from_offset: cython.longlong, verify_crc: cython.bint
     ) -> int:
-        index: cython.Py_ssize_t = start
-        while index < len(batches):
-            entry: tuple = batches[index]
-            if not self._read_plain_batch(entry[1], from_offset, verify_crc):
-                break
-            index += 1
-        return index
-
-    @cython.cfunc
-    @cython.exceptval(-1)
-    def _read_plain_batch(
-        self, batch: object, from_offset: cython.longlong, verify_crc: cython.bint
-    ) -> cython.bint:
         view: Py_buffer
         expected: Expected
-        PyObject_GetBuffer(batch, cython.address(view), PyBUF_SIMPLE)
-        try:
-            start = cython.cast(cython.p_uchar, view.buf)
-            if not expect_plain(cython.address(expected), start, view.len, verify_crc):
-                return False
-            self._close()
-            self._read(start + _HEADER_BYTES, start + view.len, cython.address(expected), from_offset)
-            self._is_closed = False
-            return True
-        finally:
-            PyBuffer_Release(cython.address(view))
+        for entry in batches[index:]:
+            PyObject_GetBuffer(entry[1], cython.address(view), PyBUF_SIMPLE)
+            try:
+                start = cython.cast(cython.p_uchar, view.buf)
+                if not expect_plain(cython.address(expected), start, view.len, verify_crc):
+                    break
+                self._close()
+                self._read(start + _HEADER_BYTES, start + view.len, cython.address(expected), from_offset)
+                self._is_closed = False
+            finally:
+                PyBuffer_Release(cython.address(view))
+            index += 1
+        return index
 
     @cython.cfunc
     @cython.exceptval(-1)

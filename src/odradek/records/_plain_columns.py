@@ -66,9 +66,9 @@ class ColumnReader:
         self._header_values = _GrowingColumn()
 
     def read_plain_batches(
-        self, batches: list[tuple[H, memoryview]], start: int, from_offset: int, verify_crc: bool
+        self, batches: list[tuple[H, memoryview]], index: int, from_offset: int, verify_crc: bool
     ) -> int:
-        return start
+        return index
 
     def read(self, data: Buffer, frame: Frame, from_offset: int) -> None:
         self._close()

@@ -74,9 +74,9 @@ class ColumnReader(Protocol):
         """
 
     def read_plain_batches(
-        self, batches: list[tuple[H, memoryview]], start: int, from_offset: int, verify_crc: bool
+        self, batches: list[tuple[H, memoryview]], index: int, from_offset: int, verify_crc: bool
     ) -> int:
-        """Add the records of whole batches, headers included, from the index `start` on, as far as this engine has a short way
+        """Add the records of whole batches, headers included, from the index on, as far as this engine has a short way
         and they are fit for it: not compressed, and nothing odd about a batch's header or, with `verify_crc`, its CRC.
 
         The index of the first batch that was not added: nothing has happened to it, and the long way says what is wrong, if

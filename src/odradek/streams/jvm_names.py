@@ -12,19 +12,19 @@ from typing import Any
 from py4j.java_gateway import JavaClass, JavaMember, JavaPackage, JVMView
 
 
-class KnownNames(JVMView):  # type: ignore[misc]
+class RememberingView(JVMView):  # type: ignore[misc]
     """What `gateway.jvm` is, with a memory. What is not there is asked for again: a jar may have come meanwhile."""
 
     def __getattr__(self, name: str) -> Any:
         return _remembered(self, name, super().__getattr__(name))
 
 
-class _KnownPackage(JavaPackage):  # type: ignore[misc]
+class _RememberingPackage(JavaPackage):  # type: ignore[misc]
     def __getattr__(self, name: str) -> Any:
         return _remembered(self, name, super().__getattr__(name))
 
 
-class _KnownClass(JavaClass):  # type: ignore[misc]
+class _RememberingClass(JavaClass):  # type: ignore[misc]
     """It remembers methods. A static field may change."""
 
     def __getattr__(self, name: str) -> Any:
@@ -34,17 +34,17 @@ class _KnownClass(JavaClass):  # type: ignore[misc]
 def remember_names(gateway: Any) -> None:
     """From now on."""
     view = gateway.jvm
-    gateway.jvm = KnownNames(view._gateway_client, view._jvm_name, id=view._id)
+    gateway.jvm = RememberingView(view._gateway_client, view._jvm_name, id=view._id)
 
 
-def _remembered(owner: object, name: str, found: Any) -> Any:
-    if type(found) is JavaPackage:
+def _remembered(owner: object, name: str, member: Any) -> Any:
+    if type(member) is JavaPackage:
         if not name.islower():  # Py4J takes an unknown class for a package
-            return found
-        found = _KnownPackage(found._fqn, found._gateway_client, found._jvm_id)
-    elif type(found) is JavaClass:
-        found = _KnownClass(found._fqn, found._gateway_client)
-    elif type(found) is not JavaMember:
-        return found
-    vars(owner)[name] = found
-    return found
+            return member
+        member = _RememberingPackage(member._fqn, member._gateway_client, member._jvm_id)
+    elif type(member) is JavaClass:
+        member = _RememberingClass(member._fqn, member._gateway_client)
+    elif type(member) is not JavaMember:
+        return member
+    vars(owner)[name] = member
+    return member

@@ -59,29 +59,35 @@ def failed(rows: DataFrame, stage: str, exception: Column, message: Column, lett
     is_bad = exception.isNotNull() & sf.col(STATE).isNull()
     if letters.is_quiet:
         return rows.where(~is_bad)
-    told = _told(is_bad, exception, message)
+    failure_json = _failure_json(is_bad, exception, message)
     if letters.topic is None:
-        logged = arrow_column(_logger(stage), BooleanType(), told)
+        logged = arrow_column(_logger(stage), BooleanType(), failure_json)
         return rows.where(~sf.coalesce(logged, sf.lit(False)))
-    packed = arrow_column(_packer(stage), BinaryType(), told)
+    packed = arrow_column(_packer(stage), BinaryType(), failure_json)
     passing = sf.struct(sf.lit(letters.topic).alias("topic"), packed.alias("records")).cast(PASSING_TYPE)
     return rows.withColumn(STATE, sf.when(is_bad, passing).otherwise(sf.col(STATE)))
 
 
-def _told(is_bad: Column, exception: Column, message: Column) -> Column:
-    """What Python is told of each record: nothing of most. Spark would write structs with lists in quadratic time where most
+def _failure_json(is_bad: Column, exception: Column, message: Column) -> Column:
+    """What Python hears of each record: nothing of most. Spark would write structs with lists in quadratic time where most
     are null, so it is JSON, with bytes in base 64.
     """
-    failure = sf.struct(sf.col(ORIGIN).alias("origin"), exception.alias("exception"), message.alias("message"))
+    failure = sf.struct(
+        sf.col(ORIGIN).alias("origin"), exception.alias("exception"), message.alias("message")
+    )
     return sf.when(is_bad & sf.col(ORIGIN).isNotNull(), sf.to_json(failure, {"ignoreNullFields": "false"}))
 
 
-def _failures(told: pa.Array) -> Iterator[tuple[int, dict[str, Any]]]:
+def _failures(documents: pa.Array) -> Iterator[tuple[int, dict[str, Any]]]:
     """By their rows."""
-    for row in pc.indices_nonzero(pc.is_valid(told)).to_pylist():
-        failure = json.loads(told[row].as_py())
+    for row in pc.indices_nonzero(pc.is_valid(documents)).to_pylist():
+        failure = json.loads(documents[row].as_py())
         origin = failure["origin"]
-        parts = [(origin, "key"), (origin, "value"), *((header, "value") for header in origin["headers"] or ())]
+        parts = [
+            (origin, "key"),
+            (origin, "value"),
+            *((header, "value") for header in origin["headers"] or ()),
+        ]
         for holder, part in parts:
             if holder[part] is not None:
                 holder[part] = base64.b64decode(holder[part])
@@ -89,9 +95,9 @@ def _failures(told: pa.Array) -> Iterator[tuple[int, dict[str, Any]]]:
 
 
 def _packer(stage: str) -> Any:
-    def pack(told: pa.Array) -> pa.Array:
-        packed: list[bytes | None] = [None] * len(told)
-        for row, failure in _failures(told):
+    def pack(documents: pa.Array) -> pa.Array:
+        packed: list[bytes | None] = [None] * len(documents)
+        for row, failure in _failures(documents):
             known = RecordFailure(exception=failure["exception"], message=failure["message"], stage=stage)
             packed[row] = packed_letter(failure["origin"], known)
         return pa.array(packed, pa.binary())
@@ -100,11 +106,11 @@ def _packer(stage: str) -> Any:
 
 
 def _logger(stage: str) -> Any:
-    def warn(told: pa.Array) -> pa.Array:
-        for _, failure in _failures(told):
+    def warn(documents: pa.Array) -> pa.Array:
+        for _, failure in _failures(documents):
             origin = failure["origin"]
             place = f"{origin['topic']}-{origin['partition']} offset {origin['offset']}"
             log.warning("left out: %s failed at %s: %s", stage, place, failure["message"])
-        return pc.is_valid(told)
+        return pc.is_valid(documents)
 
     return warn

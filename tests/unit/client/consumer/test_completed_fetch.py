@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
@@ -121,6 +122,17 @@ def test_a_damaged_batch_is_named_and_stays_in_its_place() -> None:
             made.next_records(100)
         assert caught.value.code is ErrorCode.CORRUPT_MESSAGE
         assert made.position == 13
+
+
+@pytest.mark.parametrize("read", [FetchedChunk.next_arrow, FetchedChunk.next_columns])
+def test_of_batches_that_are_read_together_the_damaged_one_is_named(read: Callable[..., Any]) -> None:
+    damaged = batch(13, b"d")
+    damaged[-1] ^= 1
+    made = chunk(batch(10, b"a", b"b", b"c"), damaged, batch(14, b"e"), start=10)
+    for _ in range(2):
+        with pytest.raises(KafkaError, match=r"t-0: the batch at offset 13 cannot be read .* seek to 14"):
+            read(made, 100)
+        assert made.position == 10
 
 
 def test_what_is_put_back_comes_again() -> None:

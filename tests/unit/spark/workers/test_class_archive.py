@@ -98,14 +98,14 @@ def test_another_java_has_another_archive_and_the_older_one_is_removed(home: Pat
 def test_the_archive_of_an_older_home_of_the_same_pyspark_is_removed(tmp_path: Path, java: Path) -> None:
     programs = tmp_path / "pyspark" / "bin"
     programs.mkdir(parents=True)
-    homes = [tmp_path / "cache" / name for name in ("older", "newer")]
-    for home in homes:
+    older, newer = (tmp_path / "cache" / name for name in ("older", "newer"))
+    for home in (older, newer):
         (home / "jars").mkdir(parents=True)
         (home / "bin").symlink_to(programs)
         draft_in(options_to_write(home)).write_bytes(WHOLE)
         assert options_to_read(home)
-    assert not archive_of(homes[0]).is_there
-    assert archive_of(homes[1]).is_there
+    assert not archive_of(older).is_there
+    assert archive_of(newer).is_there
 
 
 def test_it_can_be_switched_off(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
