@@ -55,6 +55,12 @@ def main() -> int:
     parser.add_argument(
         "--minutes", type=float, default=11.0, help="no round begins after so many, but the first (11)"
     )
+    parser.add_argument(
+        "--sockets",
+        choices=("tcp", "unix"),
+        default="tcp",
+        help="between Spark and its Python workers; Spark's own choice is tcp",
+    )
     parser.add_argument("--out", type=Path, default=Path("benchmarks/results"), help="a directory")
     options = parser.parse_args()
     try:
@@ -70,7 +76,11 @@ def main() -> int:
             answer = _measure(node.bootstrap, python, jars, options)
         finally:
             node.stop()
-    answer |= {"load before and after": [options.load, os.getloadavg()[0]], "machine": report.machine()}
+    answer |= {
+        "sockets": options.sockets,
+        "load before and after": [options.load, os.getloadavg()[0]],
+        "machine": report.machine(),
+    }
     options.out.mkdir(parents=True, exist_ok=True)
     (options.out / "spark.json").write_text(json.dumps(answer, indent=1) + "\n", encoding="utf-8")
     table = _table(answer)
@@ -106,7 +116,7 @@ def _measure(servers: str, python: Path, jars: list[Path], options: argparse.Nam
     listed = ",".join(map(str, jars))
     command = [sys.executable, "-m", "benchmarks.spark_formats", servers, listed]
     done = subprocess.run(
-        [*command, str(options.rounds), str(options.scale), str(options.minutes)],
+        [*command, str(options.rounds), str(options.scale), str(options.minutes), options.sockets],
         stdout=subprocess.PIPE,
         text=True,
         timeout=_PROGRAM_SECONDS,
@@ -119,7 +129,7 @@ def _measure(servers: str, python: Path, jars: list[Path], options: argparse.Nam
 
 def _table(answer: dict[str, Any]) -> str:
     lines = [
-        f"Spark {answer['spark']}, local[2]; load {answer['load before and after'][0]:.1f} before,"
+        f"Spark {answer['spark']}, local[2], {answer['sockets']} sockets; load {answer['load before and after'][0]:.1f} before,"
         f" {answer['load before and after'][1]:.1f} after; {_round_count(answer)} rounds.",
         "",
         "| | connector, rows/s | odradek, rows/s | ratio (lowest to highest round) | goal | ready-made rows/s |",

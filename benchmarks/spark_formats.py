@@ -1,6 +1,6 @@
 """One Spark session, two formats in turn, on the same topics: what `benchmarks.spark_connector` runs with the older Spark.
 
-    python -m benchmarks.spark_formats HOST:PORT JARS ROUNDS SCALE MINUTES
+    python -m benchmarks.spark_formats HOST:PORT JARS ROUNDS SCALE MINUTES tcp|unix
 
 It prints JSON: for each case and format the rows per second of each round, and the memory of an idle query's Python processes.
 After so many minutes no round begins any more, unless there was none yet.
@@ -45,6 +45,7 @@ def main() -> None:
         .config("spark.driver.bindAddress", "127.0.0.1")
         .config("spark.driver.memory", "2g")
         .config("spark.jars", jars)
+        .config("spark.python.unix.domain.socket.enabled", str(sys.argv[6] == "unix").lower())
         .getOrCreate()
     )
     with tempfile.TemporaryDirectory(prefix="odradek-bench-") as temporary:
