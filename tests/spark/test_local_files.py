@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from py4j.protocol import Py4JError
 from pyspark.sql import SparkSession
 
 from odradek.spark import local_files
@@ -14,6 +15,8 @@ def test_files_have_permissions_and_links_as_before(spark: SparkSession, tmp_pat
     jvm: Any = spark._jvm
     settings = local_files.settings(jvm, tmp_path / "classes")
     assert len(list((tmp_path / "classes").glob("*/*.class"))) == 4
+    assert settings
+    assert local_files.settings(jvm, tmp_path / "classes") == settings  # of the next session of this JVM
     conf = jvm.org.apache.hadoop.conf.Configuration(False)
     for name, value in settings.items():
         conf.set(name.removeprefix("spark.hadoop."), value)
@@ -43,6 +46,13 @@ def test_files_have_permissions_and_links_as_before(spark: SparkSession, tmp_pat
             theirs.getPermission(),
         )
 
-    assert (
-        local_files.settings(jvm, None) == {}
-    )  # a JVM that cannot have them, such as one that has them, keeps Hadoop's own
+
+class _RefusingJvm:
+    """One that has no Janino, for instance."""
+
+    def __getattr__(self, name: str) -> Any:
+        raise Py4JError(f"{name} does not exist in the JVM")
+
+
+def test_a_jvm_that_cannot_have_them_keeps_hadoops_own() -> None:
+    assert local_files.settings(_RefusingJvm(), None) == {}

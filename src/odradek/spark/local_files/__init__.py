@@ -35,7 +35,7 @@ _log = events.get("spark")
 
 
 def settings(jvm: Any, cache: Path | None) -> Mapping[str, str]:
-    """Of a session whose tasks run in this JVM: it has the classes from now on. Once for each JVM, before its session.
+    """Of a session whose tasks run in this JVM: it has the classes from now on. For each JVM, before its session.
 
     `cache`: a directory that may be there, for what was compiled; None: compile. Without settings, Hadoop's own files serve.
     """
@@ -48,12 +48,22 @@ def settings(jvm: Any, cache: Path | None) -> Mapping[str, str]:
 
 
 def _define(jvm: Any, compiled: Mapping[str, bytes]) -> None:
-    """Beside Hadoop's classes, in their loader: Spark finds both."""
+    """Beside Hadoop's classes, in their loader: Spark finds both. Nothing is to be done where a session before had them."""
+    if _has_class(jvm, _CLASSES[-1]):
+        return
     handles = jvm.java.lang.invoke.MethodHandles
     beside = jvm.java.lang.Class.forName(f"{_PACKAGE}.LocalFileSystem")
     place = handles.privateLookupIn(beside, handles.lookup())
     for name in _CLASSES:
         place.defineClass(compiled[name])
+
+
+def _has_class(jvm: Any, name: str) -> bool:
+    try:
+        jvm.java.lang.Class.forName(f"{_PACKAGE}.{name}")
+    except py4j_protocol.Py4JJavaError:  # ClassNotFoundException
+        return False
+    return True
 
 
 def _compiled(jvm: Any, cache: Path | None) -> Mapping[str, bytes]:
