@@ -135,9 +135,13 @@ def _copied_unsigned(jar: Path, copy: Path) -> bool:
             kept = [entry for entry in entries if not _SIGNATURE.fullmatch(entry.filename)]
             if len(kept) == len(entries):
                 return False
-            with zipfile.ZipFile(copy, "w") as unsigned:
-                for entry in kept:
-                    unsigned.writestr(entry, signed.read(entry))
+            with copy.open("wb") as file:
+                with zipfile.ZipFile(file, "w") as unsigned:
+                    for entry in kept:
+                        unsigned.writestr(entry, signed.read(entry))
+                file.flush()
+                os.fsync(file.fileno())  # a home is used for good once it has its name
     except zipfile.BadZipFile:
+        copy.unlink(missing_ok=True)
         return False
     return True
