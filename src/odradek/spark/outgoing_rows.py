@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache
 from typing import Final
 
@@ -11,7 +11,8 @@ import pyarrow.compute as pc
 
 from odradek.dead_letters.headers import HeaderPairs
 from odradek.model.errors import ErrorCode, KafkaError
-from odradek.spark.dead_letters.letters import Letter, letters_in
+from odradek.spark.dead_letters.letters import batch_place, letter_rows, letters_in
+from odradek.spark.dead_letters.passing import passing_rows
 from odradek.spark.outgoing import PACKED, Marks, RowFormat
 
 _HEADER: Final = pa.struct([pa.field("key", pa.string(), nullable=False), pa.field("value", pa.binary())])
@@ -37,7 +38,7 @@ def outgoing_rows(
         numbers = [number for number, kept in zip(numbers, is_row.to_pylist(), strict=True) if kept]
         batch = batch.filter(is_row)
     if layout.dead_letter_topic is not None and (letters := letters_in(batch)):
-        yield layout.dead_letter_topic, _letter_rows(letters.values())
+        yield layout.dead_letter_topic, letter_rows(letters.values())
         good = [row for row in range(batch.num_rows) if row not in letters]
         batch, numbers = batch.take(pa.array(good, pa.int64())), [numbers[row] for row in good]
     if batch.num_rows == 0:
@@ -64,21 +65,8 @@ def outgoing_rows(
 
 
 def _unpacked(batch: pa.RecordBatch) -> Iterator[tuple[str, pa.RecordBatch]]:
-    for topic, records in zip(batch["topic"].to_pylist(), batch[PACKED], strict=True):
-        with pa.ipc.open_stream(records.as_buffer()) as stream:
-            for rows in stream:
-                yield topic, rows
-
-
-def _letter_rows(letters: Iterable[Letter]) -> pa.RecordBatch:
-    keys, values, headers = zip(*letters, strict=True)
-    return pa.RecordBatch.from_pydict(
-        {
-            "key": pa.array(keys, pa.binary()),
-            "value": pa.array(values, pa.binary()),
-            "headers": pa.array([_pairs(of_letter) for of_letter in headers], _HEADERS),
-        }
-    )
+    records = (data.as_buffer() for data in batch[PACKED])
+    return passing_rows(zip(batch["topic"].to_pylist(), records, strict=True), batch_place())
 
 
 class RowBatcher:

@@ -10,16 +10,19 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final, Self
 
+import pyarrow as pa
 from pyspark.sql import functions as sf
 
 from odradek.model.errors import ConfigError
+from odradek.spark.dead_letters.letters import NO_BATCH
+from odradek.spark.dead_letters.passing import log_failure, passing_rows
 from odradek.streams.feeding import InputTopic, read_rows
 from odradek.streams.language import Stream, Table
 from odradek.streams.plan.operators import Called, Operator, TopicSink, TopicSource, walk
 from odradek.streams.plan.program import Program
 from odradek.streams.plan.queries import planned_queries
 from odradek.streams.plan.windows import milliseconds
-from odradek.streams.processors.failures import LetterRules, unpacked_records
+from odradek.streams.processors.failures import LetterRules
 from odradek.streams.processors.task import ScriptStep
 from odradek.streams.records import StreamRecord
 from odradek.streams.session import session
@@ -203,14 +206,17 @@ class TestDriver:
             passing = row[STATE]["topic"], row[STATE]["records"]
             if passing not in self._passed:
                 self._passed.add(passing)
-                for letter in _letters(row["__timestamp"], passing[1]):
-                    yield passing[0], row["__order"], letter
+                for written_to, letter in _letters(row["__timestamp"], *passing):
+                    yield written_to, row["__order"], letter
 
     def _collected(self, frame: RecordFrame) -> list[tuple[list[int], StreamRecord]]:
-        rows = self._rows(frame, frame.rows)
-        return sorted(
-            ((row["__order"], record) for row, record in rows if row.get(STATE) is None), key=_order
-        )
+        collected = []
+        for row, record in self._rows(frame, frame.rows):
+            if row.get(STATE) is None:
+                collected.append((row["__order"], record))
+            else:
+                log_failure(pa.py_buffer(row[STATE]["records"]))
+        return sorted(collected, key=_order)
 
     def _rows(self, frame: RecordFrame, rows: Any) -> Iterable[tuple[dict[str, Any], StreamRecord]]:
         bare_key = frame.fields("__key") == ("key",) or len(frame.fields("__key")) == 1
@@ -234,11 +240,15 @@ def _settings_of_small_data(spark: SparkSession) -> Iterator[None]:
             spark.conf.set(name, value)
 
 
-def _letters(timestamp: int, data: bytes) -> Iterator[StreamRecord]:
+def _letters(timestamp: int, topic: str, records: bytes) -> Iterator[tuple[str, StreamRecord]]:
     """Key and value are bytes, as the record had them."""
-    for record in unpacked_records(data):
-        headers = tuple((header["key"], header["value"]) for header in record["headers"])
-        yield StreamRecord(key=record["key"], value=record["value"], timestamp=timestamp, headers=headers)
+    for of_topic, rows in passing_rows([(topic, pa.py_buffer(records))], NO_BATCH):
+        for row in rows.to_pylist():
+            headers = tuple((header["key"], header["value"]) for header in row["headers"])
+            yield (
+                of_topic,
+                StreamRecord(key=row["key"], value=row["value"], timestamp=timestamp, headers=headers),
+            )
 
 
 def _order(pair: tuple[list[int], Any]) -> list[int]:

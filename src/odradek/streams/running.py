@@ -9,11 +9,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Self
 
-from pyspark.sql import functions as sf
+import pyarrow as pa
 from pyspark.sql.types import StructType
 
 from odradek.model.errors import ConfigError
 from odradek.spark import connections
+from odradek.spark.dead_letters.letters import QUERY_PROPERTY, BatchPlace
+from odradek.spark.dead_letters.passing import passing_rows
 from odradek.spark.option_table import Use
 from odradek.spark.options import read_options
 from odradek.streams.changelogs import SinkChangelogs, make_compacted
@@ -23,7 +25,7 @@ from odradek.streams.plan.operators import Called, Operator, TopicSink, TopicSou
 from odradek.streams.plan.program import Program
 from odradek.streams.plan.queries import PlannedQuery, planned_queries
 from odradek.streams.plan.sources import can_be_named, source_names
-from odradek.streams.processors.failures import LetterRules, Letters, unpacked_records
+from odradek.streams.processors.failures import LetterRules, Letters
 from odradek.streams.queryable_tables import QueryableTable, QueryableTables
 from odradek.streams.records import StreamRecord
 from odradek.streams.session import session
@@ -36,6 +38,7 @@ from odradek.streams.translation.frames import (
     scope,
 )
 from odradek.streams.translation.incoming import incoming, reading_options
+from odradek.streams.translation.letters import records_alone
 from odradek.streams.translation.outputs import outgoing
 from odradek.streams.translation.translator import Tasks
 
@@ -259,7 +262,7 @@ class _Calls:
         self._call = sink.call
         self._options = dict(options)
 
-    def __call__(self, batch: DataFrame, _: int) -> None:
+    def __call__(self, batch: DataFrame, number: int) -> None:
         rows = batch.toArrow().to_pylist()
         for row in sorted(rows, key=lambda row: row["__order"]):
             if row.get(STATE) is not None:
@@ -267,18 +270,21 @@ class _Calls:
             if self._bare_key and row["__key"] is not None:
                 row["__key"] = {"key": next(iter(row["__key"].values()))}
             self._call(StreamRecord.of(row, bare_key=self._bare_key, bare_value=self._bare_value))
-        self._send([row[STATE] for row in rows if row.get(STATE) is not None])
+        passing = [row[STATE] for row in rows if row.get(STATE) is not None]
+        if passing:
+            query = batch.sparkSession.sparkContext.getLocalProperty(QUERY_PROPERTY)
+            self._send(passing, BatchPlace(query=query, batch=number))
 
-    def _send(self, letters: list[dict[str, Any]]) -> None:
+    def _send(self, passing: list[dict[str, Any]], place: BatchPlace) -> None:
         """Dead letters, at least once as the calls are."""
+        given = ((row["topic"], pa.py_buffer(row["records"])) for row in passing)
+        letters = list(passing_rows(given, place))
         if not letters:
             return
         client = read_options({**self._options, "subscribe": "-"}, Use.BATCH_READ).client
         with connections.sending(client) as producer:
-            for letter in letters:
-                for record in unpacked_records(letter["records"]):
-                    headers = [(header["key"], header["value"]) for header in record["headers"]]
-                    producer.send(letter["topic"], record["value"], key=record["key"], headers=headers)
+            for topic, records in letters:
+                producer.send_arrow(topic, records)
 
 
 def _letter_rules(program: Program, planned: list[PlannedQuery]) -> dict[str, LetterRules]:
@@ -368,7 +374,7 @@ def data_frame(program: Program, operator: Operator) -> DataFrame:
     terms = _QueryTerms(has_even_tasks=False)
     frame = _translator(program, [operator], {}, LetterRules(program=program), terms).frame(operator)
     if passes(frame.rows):
-        frame = frame.with_rows(frame.rows.where(sf.col(STATE).isNull()))
+        frame = frame.with_rows(records_alone(frame.rows))
     hidden = [name for name in frame.rows.columns if name.startswith("__")]
     return scope(frame).drop(*hidden)
 

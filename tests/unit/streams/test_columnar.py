@@ -10,10 +10,20 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from odradek.sql.functions import FUNCTIONS as FUNCTIONS_OF_SQL
+from odradek.sql.planning.aggregation import SqlAggregation
+from odradek.sql.planning.steps import AggregateCall
+from odradek.sql.types import BIGINT
 from odradek.streams.plan.windows import TimeWindows
-from odradek.streams.processors.aggregate import AggregateProcessor, CalledFunction, SqlFold
+from odradek.streams.processors.aggregate import (
+    AggregateProcessor,
+    CalledFunction,
+    ColumnFold,
+    PythonFold,
+    SqlFold,
+)
 from odradek.streams.processors.columnar import columnar
-from odradek.streams.processors.columns import TaskColumns, UpdateColumns, order_of
+from odradek.streams.processors.columns import OriginColumn, TaskColumns, UpdateColumns, order_of
 from odradek.streams.processors.functions import FUNCTIONS
 from odradek.streams.processors.joins import StreamTableProcessor, TableTableProcessor
 from odradek.streams.processors.ports import InputRow, KeyedProcessor
@@ -58,9 +68,39 @@ ARGUMENTS = pa.struct([("x", pa.int64()), ("y", pa.float64())])
 HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
 
 
-def windows(size_ms: int, every_ms: int, grace_ms: int) -> WindowProcessor:
+PYTHON = PythonFold(
+    start=lambda: {"x": 0, "of": 0},
+    add=lambda key, value, total: {"x": total["x"] + (value["x"] or 0), "of": total["of"] + len(key or "")},
+    subtract=None,
+    merge=None,
+    bare_key="k",
+    bare_value=None,
+    bare_result=None,
+)
+REDUCED = PythonFold(
+    start=None,
+    add=lambda total, value: {"x": max(total["x"] or 0, value["x"] or 0), "y": float(len(total))},
+    subtract=None,
+    merge=None,
+    bare_key=None,
+    bare_value=None,
+    bare_result=None,
+)
+LIKE_KSQL = SqlAggregation(
+    (
+        AggregateCall(name="COUNT", kinds=(), constants=(), arguments=(), result="x", returns=BIGINT),
+        AggregateCall(
+            name="MAX", kinds=(BIGINT,), constants=(None,), arguments=("x",), result="of", returns=BIGINT
+        ),
+    ),
+    FUNCTIONS_OF_SQL,
+)
+SMALL = pa.struct([("x", pa.int64()), ("of", pa.int64())])
+
+
+def windows(size_ms: int, every_ms: int, grace_ms: int, fold: ColumnFold = FOLD) -> WindowProcessor:
     kind = TimeWindows(size_ms=size_ms, every_ms=every_ms, grace_ms=grace_ms)
-    return WindowProcessor(FixedWindows(kind, FOLD), FOLD, final=False)
+    return WindowProcessor(FixedWindows(kind, fold), fold, final=False)
 
 
 CASES: dict[str, tuple[KeyedProcessor, tuple[pa.DataType, ...], tuple[int, ...] | None]] = {
@@ -68,6 +108,10 @@ CASES: dict[str, tuple[KeyedProcessor, tuple[pa.DataType, ...], tuple[int, ...] 
     "tumbling": (windows(10, 10, 0), (RESULT, RESULT), (1,)),
     "with grace": (windows(10, 10, 15), (RESULT, RESULT), (1,)),
     "hopping": (windows(10, 3, 5), (RESULT, RESULT), (1,)),
+    "like ksqlDB": (AggregateProcessor(LIKE_KSQL), (SMALL, SMALL), (1,)),
+    "in Python": (AggregateProcessor(PYTHON), (SMALL, SMALL), (1,)),
+    "in Python, hopping": (windows(10, 3, 5, PYTHON), (SMALL, SMALL), (1,)),
+    "reduced": (AggregateProcessor(REDUCED), (ARGUMENTS, ARGUMENTS), (1,)),
     "inner join": (StreamTableProcessor("inner"), (TEXT, TEXT), None),
     "left join": (StreamTableProcessor("left"), (TEXT, TEXT), None),
     "inner tables": (TableTableProcessor("inner"), (TEXT, TEXT, TEXT, TEXT), (2, 3)),
@@ -118,11 +162,12 @@ def as_columns(given_rows: list[InputRow], name: str, key: str) -> TaskColumns:
         "__timestamp": pa.array([row.timestamp for row in given_rows], pa.int64()),
         "__headers": pa.array([row.headers for row in given_rows], HEADERS),
         "__order": pa.array([row.order for row in given_rows], pa.list_(pa.int64())),
+        "__origin": pa.array([{"offset": row.order[3]} for row in given_rows]),
     }
     for port, kind in enumerate(kinds):
         values = [row.payload if row.port == port else None for row in given_rows]
         columns[f"__payload{port}"] = pa.array(values, kind)
-    return TaskColumns.of(pa.table(columns), len(kinds))
+    return TaskColumns.of(pa.table(columns), len(kinds), "__origin")
 
 
 def as_updates(said: UpdateColumns) -> list[Any]:
@@ -157,6 +202,8 @@ def test_columns_say_what_rows_say(name: str, key: str, data: st.DataObject) -> 
         assert said is not None
         state.flush()
         assert as_updates(said) == expected
+        assert said.origins is not None
+        assert said.origins.to_pylist() == [{"offset": order[3]} for order, *_ in expected]
         assert state_of(by_column) == state_of(by_row)
 
 
@@ -185,6 +232,46 @@ def test_what_does_not_fit_goes_row_by_row(rows_of: Any) -> None:
     assert columnar(processor, columns, CachedState(MemoryStore()), None, kinds) is None
     said = columnar(processor, columns, CachedState(MemoryStore()), (1,), kinds)
     assert (said is None) == (rows_of is None)
+
+
+def test_a_value_that_a_function_refuses_sends_the_batch_row_by_row() -> None:
+    def add(total: Any, value: Any) -> Any:
+        if value["x"] < 0:
+            raise ValueError("below zero")
+        return value
+
+    fold = PythonFold(
+        start=None,
+        add=add,
+        subtract=None,
+        merge=None,
+        bare_key=None,
+        bare_value=None,
+        bare_result=None,
+    )
+    given_rows = [
+        InputRow(0, {"k": "a"}, {"new": {"x": x, "y": 1.0}, "old": None}, 5, None, [5, 0, 0, place])
+        for place, x in enumerate([1, 2, -3])
+    ]
+    store = MemoryStore()
+    columns = as_columns(given_rows, "aggregate", "one")
+    kinds = (ARGUMENTS, ARGUMENTS)
+    assert columnar(AggregateProcessor(fold), columns, CachedState(store), (1,), kinds) is None
+    assert not store.data
+
+
+def test_origins_are_found_by_source_partition_and_offset() -> None:
+    given_rows = [InputRow(0, {"k": "a"}, None, 5, None, [5, 1, 0, offset]) for offset in (7, 9)]
+    columns = as_columns(given_rows, "aggregate", "one")
+    origins, kind = OriginColumn(columns), pa.struct([("offset", pa.int64())])
+    assert origins.get((1, 0, 9)) == {"offset": 9}
+    assert origins.get((1, 0, 8)) is None
+    assert origins.take([(1, 0, 9), (0, 0, 9), (1, 0, 7)], kind).to_pylist() == [
+        {"offset": 9},
+        None,
+        {"offset": 7},
+    ]
+    assert OriginColumn().take([(1, 0, 9)], kind).to_pylist() == [None]
 
 
 @pytest.mark.parametrize(

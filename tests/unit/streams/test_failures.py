@@ -6,12 +6,16 @@ import logging
 from collections.abc import Iterable
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
+from odradek.dead_letters.headers import PREFIX
 from odradek.model.errors import ConfigError
+from odradek.spark.dead_letters.letters import NO_BATCH
+from odradek.spark.dead_letters.passing import passing_rows
 from odradek.streams import Processor, StreamRecord, Streams, Timers
 from odradek.streams.processors.custom import CustomProcessor
-from odradek.streams.processors.failures import FailedRows, Letters, RecordFailedError, unpacked_records
+from odradek.streams.processors.failures import FailedRows, Letters, RecordFailedError
 from odradek.streams.processors.ports import InputRow
 from odradek.streams.processors.task import MemoryStore, run_batch
 
@@ -49,11 +53,17 @@ def rows(*values: int) -> list[InputRow]:
 
 
 def handled(letters: Letters | None, *values: int) -> tuple[list[Any], FailedRows]:
-    failures = FailedRows(operator="adding", letters=letters, topics={4: "orders"})
-    failures.origins[4, 2, 1] = ORIGIN
+    failures = FailedRows(
+        operator="adding", letters=letters, topics={4: "orders"}, origins={(4, 2, 1): ORIGIN}
+    )
     processor = CustomProcessor(Adding(), bare_key="key", bare_value="value", outputs={"": "value"})
     made = run_batch(processor, MemoryStore(), rows(*values), failures=failures)
     return [update.values[0]["value"] for _, update in made], failures
+
+
+def letters(failures: FailedRows) -> list[dict[str, Any]]:
+    given = (("dead", pa.py_buffer(packed)) for packed in failures.packed)
+    return [row for _, rows in passing_rows(given, NO_BATCH) for row in rows.to_pylist()]
 
 
 def test_the_first_failure_ends_the_batch_and_says_where_it_was() -> None:
@@ -74,7 +84,7 @@ def test_what_is_left_out_is_logged_and_changes_no_state(caplog: pytest.LogCaptu
 def test_a_dead_letter_is_the_record_as_it_was_and_says_what_went_wrong() -> None:
     sums, failures = handled(Letters(topic="dead"), 1, -1, 2)
     assert sums == [1, 3]
-    (letter,) = (record for packed in failures.packed for record in unpacked_records(packed))
+    (letter,) = letters(failures)
     headers = {header["key"]: header["value"] for header in letter["headers"]}
     assert (letter["key"], letter["value"], headers["trace"]) == (b"a", b"bad", b"7")
     assert {
@@ -100,6 +110,20 @@ def test_a_timer_that_fails_is_done() -> None:
     sums, failures = handled(Letters(topic="dead"), 0, 1, 2, 3)
     assert sums == [0, 1, 3, 6]
     assert len(failures.packed) == 1
+
+
+def test_the_letter_of_a_record_of_an_earlier_batch_says_which_it_was() -> None:
+    failures = FailedRows(operator="adding", letters=Letters(topic="dead"), topics={4: "orders"})
+    failures.add(InputRow(0, {"key": "a"}, None, 15, None, [15, 4, 2, 1]), RuntimeError("the timer failed"))
+    (letter,) = letters(failures)
+    headers = {header["key"].removeprefix(PREFIX): header["value"] for header in letter["headers"]}
+    assert (letter["key"], letter["value"]) == (None, None)
+    assert [headers[name] for name in ("topic", "partition", "offset", "message")] == [
+        b"orders",
+        b"2",
+        b"1",
+        b"the timer failed",
+    ]
 
 
 @pytest.mark.parametrize(

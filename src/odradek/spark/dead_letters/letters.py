@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
@@ -20,6 +20,10 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructField
 
 _US_PER_MS: Final = 1_000
+
+_HEADERS: Final = pa.list_(
+    pa.struct([pa.field("key", pa.string(), nullable=False), pa.field("value", pa.binary())])
+)
 
 Letter = tuple[bytes | None, bytes | None, HeaderPairs]
 """Key, value and headers: the record's own bytes, and what is known of its failure."""
@@ -60,6 +64,19 @@ def letters_in(batch: pa.RecordBatch) -> dict[int, Letter]:
     return {row: _letter(letter, by) for row, letter in zip(rows.to_pylist(), letters, strict=True)}
 
 
+def letter_rows(letters: Iterable[Letter]) -> pa.RecordBatch:
+    """At least one, as `Producer.send_arrow` takes them."""
+    keys, values, headers = zip(*letters, strict=True)
+    pairs = [[{"key": name, "value": value} for name, value in of_letter] for of_letter in headers]
+    return pa.RecordBatch.from_pydict(
+        {
+            "key": pa.array(keys, pa.binary()),
+            "value": pa.array(values, pa.binary()),
+            "headers": pa.array(pairs, _HEADERS),
+        }
+    )
+
+
 def _with_plain_timestamps(column: pa.StructArray) -> pa.StructArray:
     """Timestamps as microseconds: a datetime cannot hold all of them."""
     fields = [
@@ -87,7 +104,7 @@ def _letter(row: Mapping[str, Any], by: FailedConsumer) -> Letter:
     return row["key"], row["value"], letter_headers(own, origin, failure, by)
 
 
-_QUERY: Final = "sql.streaming.queryId"
+QUERY_PROPERTY: Final = "sql.streaming.queryId"
 _BATCH: Final = "streaming.sql.batchId"
 
 
@@ -99,9 +116,12 @@ class BatchPlace:
     batch: int | None
 
 
+NO_BATCH: Final = BatchPlace(query=None, batch=None)
+
+
 def batch_place() -> BatchPlace:
     """Of the task that runs here."""
     context = pyspark.TaskContext.get()
-    query = context.getLocalProperty(_QUERY) if context is not None else None
+    query = context.getLocalProperty(QUERY_PROPERTY) if context is not None else None
     batch = context.getLocalProperty(_BATCH) if context is not None else None
     return BatchPlace(query=query, batch=None if batch is None else int(batch))

@@ -57,6 +57,19 @@ class SqlAggregation:
             for state, (call, function) in zip(states, self._pairs(), strict=True)
         ]
 
+    def add_all(self, key: Fields, aggregate: Any, values: dict[str, list[Any]], start: int, end: int) -> Any:
+        """As `add`, of the values from `start` to `end` of these columns."""
+        pairs = self._pairs()
+        states = [function.start() for _, function in pairs] if aggregate is None else aggregate
+        added = []
+        for state, (call, function) in zip(states, pairs, strict=True):
+            columns = [values[name][start:end] for name in call.arguments]
+            rows = zip(*columns, strict=True) if columns else [()] * (end - start)
+            for arguments in rows:
+                state = function.add(state, *arguments)
+            added.append(state)
+        return added
+
     def remove(self, key: Fields, aggregate: Any, values: Fields) -> Any:
         return [
             function.undo(state, *(values[name] for name in call.arguments))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from copy import deepcopy
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 from odradek.streams.processors.functions import FUNCTIONS, REMOVABLE, AggregateFunction
 from odradek.streams.processors.ports import (
@@ -26,6 +26,14 @@ class Fold(Protocol):
     def remove(self, key: Fields, aggregate: Any, values: Fields) -> Any: ...
     def merge(self, key: Fields, left: Any, right: Any) -> Any: ...
     def result(self, aggregate: Any) -> Fields | None: ...
+
+
+@runtime_checkable
+class ColumnFold(Fold, Protocol):
+    """A fold that adds many values at once."""
+
+    def add_all(self, key: Fields, aggregate: Any, values: dict[str, list[Any]], start: int, end: int) -> Any:
+        """Add the values from `start` to `end` of these columns, one after another. The aggregate given stays as it is."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,8 +77,7 @@ class SqlFold:
             for state, (call, function) in zip(states, self._pairs(), strict=True)
         ]
 
-    def add_all(self, aggregate: Any, values: dict[str, list[Any]], start: int, end: int) -> Any:
-        """Add the values from `start` to `end` of these columns, one after another."""
+    def add_all(self, key: Fields, aggregate: Any, values: dict[str, list[Any]], start: int, end: int) -> Any:
         pairs = self._pairs()
         if aggregate is None:
             aggregate = [function.start() for _, function in pairs]
@@ -140,6 +147,19 @@ class PythonFold:
             _plain(key, self._bare_key), value, self._start() if aggregate is None else aggregate
         )
 
+    def add_all(self, key: Fields, aggregate: Any, values: dict[str, list[Any]], start: int, end: int) -> Any:
+        aggregate = deepcopy(aggregate)
+        bare = self._bare_value
+        given = values[bare][start:end] if bare is not None else _structs(values, start, end)
+        if self._start is not None:
+            bare_key = _plain(key, self._bare_key)
+            for value in given:
+                aggregate = self._add(bare_key, value, self._start() if aggregate is None else aggregate)
+            return aggregate
+        for value in given:
+            aggregate = value if aggregate is None else self._add(aggregate, value)
+        return aggregate
+
     def remove(self, key: Fields, aggregate: Any, values: Fields) -> Any:
         if self._subtract is None:
             raise TypeError("a table's aggregate needs subtract=")
@@ -161,6 +181,11 @@ class PythonFold:
         if aggregate is None:
             return None
         return aggregate if self._bare_result is None else {self._bare_result: aggregate}
+
+
+def _structs(values: dict[str, list[Any]], start: int, end: int) -> Iterator[Fields]:
+    parts = [column[start:end] for column in values.values()]
+    return (dict(zip(values, row, strict=True)) for row in zip(*parts, strict=True))
 
 
 def _plain(fields: Fields, bare: str | None) -> Any:

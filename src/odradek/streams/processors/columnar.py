@@ -7,12 +7,13 @@ row: `columnar` answers None.
 
 from __future__ import annotations
 
-from typing import Any, Final
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
-from odradek.streams.processors.aggregate import AggregateProcessor, SqlFold
+from odradek.streams.processors.aggregate import AggregateProcessor, ColumnFold
 from odradek.streams.processors.calendar import Calendar
 from odradek.streams.processors.columns import (
     Groups,
@@ -27,22 +28,31 @@ from odradek.streams.processors.columns import (
 from odradek.streams.processors.joined_columns import stream_table, table_table
 from odradek.streams.processors.joins import StreamTableProcessor, TableTableProcessor
 from odradek.streams.processors.open_windows import Held, copied
-from odradek.streams.processors.ports import InputRow, KeyedProcessor
+from odradek.streams.processors.ports import Fields, InputRow, KeyedProcessor
 from odradek.streams.processors.python_values import lists_of_numbers, values_of
 from odradek.streams.processors.task import CachedState
 from odradek.streams.processors.windows import END, START, FixedWindows, WindowProcessor
 
-_PLAIN: Final = (
-    pa.types.is_integer,
-    pa.types.is_floating,
-    pa.types.is_decimal,
-    pa.types.is_string,
-    pa.types.is_binary,
-    pa.types.is_boolean,
-    pa.types.is_date,
-    pa.types.is_timestamp,
-)
-"""Arguments of aggregate functions that cannot fail."""
+
+class _FoldError(Exception):
+    """A fold cannot add a value of a batch. Row by row it shows which, and how it is handled."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Folding:
+    fold: ColumnFold
+
+    def add_all(self, key: Fields, aggregate: Any, values: dict[str, list[Any]], start: int, end: int) -> Any:
+        try:
+            return self.fold.add_all(key, aggregate, values, start, end)
+        except Exception as error:
+            raise _FoldError from error
+
+    def result(self, aggregate: Any) -> Fields | None:
+        try:
+            return self.fold.result(aggregate)
+        except Exception as error:
+            raise _FoldError from error
 
 
 def columnar(
@@ -58,31 +68,43 @@ def columnar(
     orders = lists_of_numbers(rows.orders)
     if orders is None or rows.timestamps.null_count:
         return None
+    try:
+        return _columnar(processor, rows, orders, state, old, kinds)
+    except _FoldError:
+        return None
+
+
+def _columnar(
+    processor: KeyedProcessor,
+    rows: TaskColumns,
+    orders: Numbers,
+    state: CachedState,
+    old: tuple[int, ...] | None,
+    kinds: tuple[pa.DataType, ...],
+) -> UpdateColumns | None:
     if isinstance(processor, StreamTableProcessor):
         return stream_table(processor, rows, orders, state, kinds)
     if isinstance(processor, TableTableProcessor) and old == (2, 3):
         return table_table(processor, rows, orders, state, kinds)
     if old != (1,) or len(rows.payloads) != 1:
         return None
-    if isinstance(processor, AggregateProcessor) and isinstance(processor.fold, SqlFold):
-        return _aggregated(processor.fold, rows, orders, state, kinds)
+    if isinstance(processor, AggregateProcessor) and isinstance(processor.fold, ColumnFold):
+        return _aggregated(_Folding(processor.fold), rows, orders, state, kinds)
     if (
         isinstance(processor, WindowProcessor)
-        and isinstance(processor.fold, SqlFold)
+        and isinstance(processor.fold, ColumnFold)
         and isinstance(processor.kind, FixedWindows)
         and not processor.is_final
         and not processor.has_wall_clock
     ):
-        return _windowed(processor, processor.kind, processor.fold, rows, orders, state, kinds)
+        return _windowed(processor, processor.kind, _Folding(processor.fold), rows, orders, state, kinds)
     return None
 
 
 def _arguments(payload: pa.StructArray) -> pa.StructArray | None:
-    """The values to add; None where a payload is more than that, or values could make a function fail."""
+    """The values to add; None where a payload is more than that."""
     new, old = payload.field("new"), payload.field("old")
     if payload.null_count or new.null_count or old.null_count != len(old):
-        return None
-    if not all(any(is_kind(field.type) for is_kind in _PLAIN) for field in new.type):
         return None
     return new
 
@@ -108,7 +130,7 @@ def _argument_lists(arguments: pa.StructArray, places: Numbers) -> dict[str, lis
 
 
 def _aggregated(
-    fold: SqlFold, rows: TaskColumns, orders: Numbers, state: CachedState, kinds: tuple[pa.DataType, ...]
+    fold: _Folding, rows: TaskColumns, orders: Numbers, state: CachedState, kinds: tuple[pa.DataType, ...]
 ) -> UpdateColumns | None:
     prepared = _prepared(rows, orders)
     if prepared is None:
@@ -125,17 +147,17 @@ def _aggregated(
         place = state.place("aggregate", codes.keys[numbers[group]])
         aggregate, when = state.read(place) or (None, latest[group])
         before.append(fold.result(aggregate))
-        aggregate = fold.add_all(aggregate, values, starts[group], ends[group])
+        aggregate = fold.add_all(codes.keys[numbers[group]], aggregate, values, starts[group], ends[group])
         timestamps.append(max(when, latest[group]))
         state.write(place, (aggregate, timestamps[-1]))
         after.append(fold.result(aggregate))
     state.stream_time = max(state.stream_time, int(times.max()))
     last = groups.last[groups.by_last]
-    return UpdateColumns(
+    return rows.update(
+        last,
         rows.keys.take(pa.array(last)),
         (pa.array(after, kinds[0]), pa.array(before, kinds[1])),
         pa.array(timestamps, pa.int64()),
-        rows.headers.take(pa.array(last)),
         numbered(orders[last], np.zeros(len(last), np.int64)),
     )
 
@@ -143,7 +165,7 @@ def _aggregated(
 def _windowed(
     processor: WindowProcessor,
     kind: FixedWindows,
-    fold: SqlFold,
+    fold: _Folding,
     rows: TaskColumns,
     orders: Numbers,
     state: CachedState,
@@ -186,11 +208,11 @@ def _windows_of(
 
 def _no_windows(rows: TaskColumns, orders: Numbers, kinds: tuple[pa.DataType, ...]) -> UpdateColumns:
     nothing = pa.array([], pa.int64())
-    return UpdateColumns(
+    return rows.update(
+        np.zeros(0, np.int64),
         _windowed_keys(rows.keys.take(nothing), nothing, nothing),
         (pa.array([], kinds[0]), pa.array([], kinds[1])),
         nothing,
-        rows.headers.take(nothing),
         numbered(orders[:0], np.zeros(0, np.int64)),
     )
 
@@ -202,7 +224,7 @@ def _windowed_keys(keys: pa.StructArray, starts: pa.Array, ends: pa.Array) -> pa
 
 def _add_to_windows(
     kind: FixedWindows,
-    fold: SqlFold,
+    fold: _Folding,
     rows: TaskColumns,
     orders: Numbers,
     codes: KeyCodes,
@@ -237,7 +259,7 @@ def _add_to_windows(
             calendar.note(kind.kept_until(window), codes.keys[number])
             held = (None, latest[group])
         before.append(fold.result(held[0]))
-        aggregate = fold.add_all(copied(held[0]), values, starts[group], ends[group])
+        aggregate = fold.add_all(codes.keys[number], copied(held[0]), values, starts[group], ends[group])
         windows[window] = (aggregate, max(held[1], latest[group]))
         timestamps.append(windows[window][1])
         after.append(fold.result(aggregate))
@@ -246,12 +268,12 @@ def _add_to_windows(
     last = groups.last[groups.by_last]
     said_rows = row_of[last]
     begins = window_starts[last]
-    return UpdateColumns(
+    return rows.update(
+        said_rows,
         _windowed_keys(
             rows.keys.take(pa.array(said_rows)), pa.array(begins), pa.array(begins + kind.size_ms)
         ),
         (pa.array(after, kinds[0]), pa.array(before, kinds[1])),
         pa.array(timestamps, pa.int64()),
-        rows.headers.take(pa.array(said_rows)),
         numbered(orders[said_rows], numbers[last]),
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
@@ -34,10 +35,12 @@ class TaskColumns:
     timestamps: pa.Array
     headers: pa.Array
     orders: pa.Array
+    origins: pa.Array | None = None
+    """The records as they were read, where a dead letter may be made of them."""
 
     @classmethod
-    def of(cls, rows: pa.Table, port_count: int) -> TaskColumns:
-        """Of a table with the columns that `translation.adapter` makes."""
+    def of(cls, rows: pa.Table, port_count: int, origin: str | None = None) -> TaskColumns:
+        """Of a table with the columns that `translation.adapter` makes. `origin`: the name of that column, if it is there."""
 
         def column(name: str) -> pa.Array:
             chunks = rows[name]
@@ -52,6 +55,7 @@ class TaskColumns:
             column("__timestamp"),
             _null_if_empty(column("__headers")),
             column("__order"),
+            None if origin is None else column(origin),
         )
 
     def rows(self) -> list[InputRow]:
@@ -61,14 +65,13 @@ class TaskColumns:
         given = payloads[0]
         if len(payloads) > 1:
             given = [payloads[port][place] for place, port in enumerate(ports)]
-        matrix = lists_of_numbers(self.orders)
         columns = (
             ports,
             values_of(self.keys),
             given,
             values_of(self.timestamps),
             values_of(self.headers),
-            self.orders.to_pylist() if matrix is None else matrix.tolist(),
+            _lists(self.orders),
         )
         return list(map(InputRow._make, zip(*columns, strict=True)))
 
@@ -81,7 +84,51 @@ class TaskColumns:
             self.timestamps.take(chosen),
             self.headers.take(chosen),
             self.orders.take(chosen),
+            None if self.origins is None else self.origins.take(chosen),
         )
+
+    def update(
+        self,
+        places: Numbers,
+        keys: pa.Array,
+        values: tuple[pa.Array, ...],
+        timestamps: pa.Array,
+        orders: Numbers,
+    ) -> UpdateColumns:
+        """Updates, each with the headers and the origin of the row that caused it, at its place."""
+        chosen = pa.array(places)
+        origins = None if self.origins is None else self.origins.take(chosen)
+        return UpdateColumns(keys, values, timestamps, self.headers.take(chosen), orders, origins)
+
+
+class OriginColumn:
+    """The origins of rows, by source, partition and offset. Few are asked for, most often none."""
+
+    def __init__(self, rows: TaskColumns | None = None) -> None:
+        self._column = None if rows is None else rows.origins
+        self._orders = None if rows is None else rows.orders
+        self._places: dict[tuple[int, ...], int] | None = None
+
+    def get(self, place: tuple[int, ...], /) -> Any:
+        row = self._row_of().get(place)
+        return None if row is None or self._column is None else self._column[row].as_py()
+
+    def take(self, places: Iterable[tuple[int, ...]], kind: pa.DataType) -> pa.Array:
+        """Null where one is not known."""
+        rows = pa.array([self._row_of().get(place) for place in places], pa.int64())
+        return pa.nulls(len(rows), kind) if self._column is None else self._column.take(rows).cast(kind)
+
+    def _row_of(self) -> dict[tuple[int, ...], int]:
+        if self._places is None:
+            orders = [] if self._orders is None or self._column is None else _lists(self._orders)
+            self._places = {tuple(order[1:4]): row for row, order in enumerate(orders)}
+        return self._places
+
+
+def _lists(orders: pa.Array) -> list[list[int]]:
+    matrix = lists_of_numbers(orders)
+    lists: list[list[int]] = orders.to_pylist() if matrix is None else matrix.tolist()
+    return lists
 
 
 def _null_if_empty(lists: pa.Array) -> pa.Array:
@@ -101,6 +148,7 @@ class UpdateColumns:
     timestamps: pa.Array
     headers: pa.Array
     orders: Numbers
+    origins: pa.Array | None = None
 
 
 def numbered(orders: Numbers, numbers: Numbers) -> Numbers:

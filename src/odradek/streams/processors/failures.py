@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
-import pyarrow as pa
-
-from odradek.dead_letters.headers import FailedConsumer, HeaderPairs, Origin, RecordFailure, letter_headers
+from odradek.dead_letters.headers import RecordFailure
 from odradek.model.errors import OdradekError
 from odradek.model.lazy import lazy
 from odradek.streams.plan.operators import TopicSource
@@ -17,12 +15,11 @@ from odradek.streams.plan.program import Program
 from odradek.streams.processors.ports import InputRow
 
 if TYPE_CHECKING:
-    from odradek.spark.dead_letters import letters as spark_letters
+    from odradek.spark.dead_letters import passing
 else:
-    spark_letters = lazy("odradek.spark.dead_letters.letters")
+    passing = lazy("odradek.spark.dead_letters.passing")
 
 log: Final = logging.getLogger("odradek.streams")
-_HEADER: Final = pa.struct([pa.field("key", pa.string(), nullable=False), pa.field("value", pa.binary())])
 
 
 class RecordFailedError(OdradekError):
@@ -37,6 +34,11 @@ class Letters:
 
     topic: str | None
     is_quiet: bool = False
+
+    @property
+    def passing_topic(self) -> str:
+        """Of rows that pass."""
+        return passing.LOGGED if self.topic is None else self.topic
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,18 +62,23 @@ class LetterRules:
         return self.of(source.name)
 
 
+class RecordOrigins(Protocol):
+    """Records as they were read, by source, partition and offset."""
+
+    def get(self, place: tuple[int, ...], /) -> Any:
+        """A dict with the fields of `translation.letters.ORIGIN_TYPE`; None where it is not known."""
+
+
 @dataclass(slots=True, kw_only=True)
 class FailedRows:
-    """Of one operator, batch and task. `letters` None: the first one ends the query. `origins`: the records as they were read,
-    by source, partition and offset. `topics`: by number of the source.
-    """
+    """Of one operator, batch and task. `letters` None: the first one ends the query. `topics`: by number of the source."""
 
     operator: str
     letters: Letters | None
     topics: Mapping[int, str]
-    origins: dict[tuple[int, ...], Any] = field(default_factory=dict)
+    origins: RecordOrigins = field(default_factory=dict[tuple[int, ...], Any])
     packed: list[bytes] = field(default_factory=list)
-    """Dead letters, each in Arrow's stream format."""
+    """Dead letters, as `odradek.spark.dead_letters.passing` has them."""
 
     def add(self, row: InputRow, error: Exception) -> None:
         """RecordFailedError where failures end the query."""
@@ -86,48 +93,8 @@ class FailedRows:
             log.warning("left out: %s", text)
             return
         origin = self.origins.get((source, partition, offset))
-        self.packed.append(packed_letter(origin, RecordFailure.of(error, self.operator)))
-
-
-def packed_letter(origin: Any, failure: RecordFailure) -> bytes:
-    """The dead letter of a record. `origin` has the fields of `letters.ORIGIN_TYPE`."""
-    place = spark_letters.batch_place()
-    headers = letter_headers(
-        [(header["key"], header["value"]) for header in origin["headers"] or ()],
-        Origin(
-            topic=origin["topic"],
-            partition=origin["partition"],
-            offset=origin["offset"],
-            timestamp_ms=origin["timestamp"],
-        ),
-        failure,
-        FailedConsumer(query=place.query, batch=place.batch),
-    )
-    return packed_records([(origin["key"], origin["value"], headers)])
-
-
-def packed_records(records: Iterable[tuple[bytes | None, bytes | None, HeaderPairs]]) -> bytes:
-    """Key, value and headers of records, as the sink takes them out of a row that passes."""
-    keys, values, headers = zip(*records, strict=True)
-    rows = pa.RecordBatch.from_pydict(
-        {
-            "key": pa.array([None if key is None else bytes(key) for key in keys], pa.binary()),
-            "value": pa.array([None if value is None else bytes(value) for value in values], pa.binary()),
-            "headers": pa.array(
-                [[{"key": name, "value": value} for name, value in pairs] for pairs in headers],
-                pa.list_(_HEADER),
-            ),
-        }
-    )
-    sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, rows.schema) as stream:
-        stream.write_batch(rows)
-    data: bytes = sink.getvalue().to_pybytes()
-    return data
-
-
-def unpacked_records(data: bytes) -> list[dict[str, Any]]:
-    """As dicts: key, value, headers."""
-    with pa.ipc.open_stream(data) as stream:
-        rows: list[dict[str, Any]] = stream.read_all().to_pylist()
-    return rows
+        if origin is None:  # of a timer, say, whose record came in an earlier batch
+            origin = dict.fromkeys(("key", "value", "headers"))
+            origin |= {"topic": self.topics.get(source, self.operator), "timestamp": row.timestamp}
+            origin |= {"partition": partition, "offset": offset}
+        self.packed.append(passing.failure_json(origin, RecordFailure.of(error, self.operator)))

@@ -64,11 +64,11 @@ def stream_table(
         wanted = pc.and_(wanted, entry_of.is_valid())
     said = np.flatnonzero(wanted.to_numpy(zero_copy_only=False))
     chosen = pa.array(said)
-    return UpdateColumns(
+    return rows.update(
+        said,
         _field(payload, "key").take(chosen),
         (_field(payload, "value").take(chosen), entry_of.take(chosen)),
         rows.timestamps.take(chosen),
-        rows.headers.take(chosen),
         numbered(orders[said], np.zeros(len(said), np.int64)),
     )
 
@@ -119,14 +119,14 @@ def table_table(
     state.stream_time = max(state.stream_time, int(times.max()))
     positions = groups.places[last]
     chosen = pa.array(positions)
-    return UpdateColumns(
+    return rows.update(
+        positions,
         rows.keys.take(chosen),
         (
             *(side.rows.take(pa.array(side.after[last])) for side in sides),
             *(side.rows.take(pa.array(side.before[first])) for side in sides),
         ),
         pa.array(timestamps[last]),
-        rows.headers.take(chosen),
         numbered(orders[positions], np.zeros(len(positions), np.int64)),
     )
 

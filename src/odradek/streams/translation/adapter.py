@@ -27,7 +27,7 @@ from pyspark.sql.types import (
 )
 
 from odradek.streams.processors.columnar import columnar
-from odradek.streams.processors.columns import TaskColumns
+from odradek.streams.processors.columns import OriginColumn, TaskColumns
 from odradek.streams.processors.failures import FailedRows
 from odradek.streams.processors.ports import ByteStore, KeyedProcessor, UpdateRow
 from odradek.streams.processors.stores import PagedStore, RecordingStore, latest_rows
@@ -115,22 +115,21 @@ class TaskRun:
 
     def updates(self, store: ByteStore, rows: pa.Table | None, now: int, failures: FailedRows) -> pa.Table:
         """What the processor says of records, in columns of `schema` but STATE."""
+        origins = OriginColumn()
         if rows is not None and rows.num_rows:
-            columns = TaskColumns.of(rows, self.port_count)
-            said = self._in_columns(store, columns, failures)
+            columns = TaskColumns.of(rows, self.port_count, ORIGIN if ORIGIN in rows.column_names else None)
+            said = self._in_columns(store, columns)
             if said is not None:
                 return said
-            if ORIGIN in rows.column_names:
-                origins = zip(rows["__order"].to_pylist(), rows[ORIGIN].to_pylist(), strict=True)
-                failures.origins.update((tuple(order[1:4]), origin) for order, origin in origins)
+            origins = failures.origins = OriginColumn(columns)
             given = columns.rows()
         else:
             given = []
         made = run_batch(self.processor, store, given, now, failures)
-        return self.table_of(list(made if self.old is None else latest_only(made, self.old)), failures)
+        return self.table_of(list(made if self.old is None else latest_only(made, self.old)), origins)
 
-    def _in_columns(self, store: ByteStore, rows: TaskColumns, failures: FailedRows) -> pa.Table | None:
-        if ORIGIN in self.schema.names or has_wall_clock(self.processor):
+    def _in_columns(self, store: ByteStore, rows: TaskColumns) -> pa.Table | None:
+        if has_wall_clock(self.processor):
             return None
         state = CachedState(store)
         kinds = tuple(self.schema.field(name).type for name in self.outputs)
@@ -144,9 +143,10 @@ class TaskRun:
             pa.array(said.orders.ravel(), pa.int64()),
         )
         columns = [said.keys, *said.values, said.timestamps, said.headers, orders]
+        columns += [said.origins] if ORIGIN in self.schema.names else []
         return self._table(columns)
 
-    def table_of(self, made: list[tuple[list[int], UpdateRow]], failures: FailedRows) -> pa.Table:
+    def table_of(self, made: list[tuple[list[int], UpdateRow]], origins: OriginColumn) -> pa.Table:
         """Updates that a processor said row by row."""
         updates = [update for _, update in made]
         columns: list[Any] = [[update.key for update in updates]]
@@ -155,7 +155,8 @@ class TaskRun:
         columns.append([update.headers for update in updates])
         columns.append([order for order, _ in made])
         if ORIGIN in self.schema.names:
-            columns.append([failures.origins.get(tuple(order[1:4])) for order, _ in made])
+            kind = self.schema.field(ORIGIN).type
+            columns.append(origins.take((tuple(order[1:4]) for order, _ in made), kind))
         return self._table(columns)
 
     def _table(self, columns: list[Any]) -> pa.Table:
@@ -361,12 +362,10 @@ def _batch(run: TaskRun, rows: pa.Table, script: tuple[ScriptStep, ...], failure
     failures = replace(failures, origins={}, packed=[])
     records, passing = separated(rows)
     if script:
-        columns = TaskColumns.of(records, run.port_count)
-        if ORIGIN in records.column_names:
-            origins = zip(records["__order"].to_pylist(), records[ORIGIN].to_pylist(), strict=True)
-            failures.origins.update((tuple(order[1:4]), origin) for order, origin in origins)
+        columns = TaskColumns.of(records, run.port_count, ORIGIN if ORIGIN in records.column_names else None)
+        origins = failures.origins = OriginColumn(columns)
         made = list(run_script(run.processor, MemoryStore(), columns.rows(), script, run.old, failures))
-        said = run.table_of(made, failures)
+        said = run.table_of(made, origins)
     else:
         said = run.updates(MemoryStore(), records, 0, failures)
     passing += letters_of(failures)

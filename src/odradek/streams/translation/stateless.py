@@ -46,13 +46,7 @@ from odradek.streams.translation.frames import (
     struct_of,
     where,
 )
-from odradek.streams.translation.letters import (
-    ORIGIN_FIELDS,
-    ORIGIN_TYPE,
-    PASSING_TYPE,
-    failed,
-    try_eval,
-)
+from odradek.streams.translation.letters import PASSING_TYPE, failed, origin_within, try_eval
 from odradek.streams.translation.translator import Translator, translate
 
 
@@ -133,12 +127,10 @@ def _user_frame(operator: FrameSource, translator: Translator) -> RecordFrame:
 
 
 def _nothing_to_tell(name: str, translator: Translator) -> list[Column]:
-    """Of a DataFrame's rows a dead letter can only say which frame they were in."""
+    """Columns of a DataFrame's rows, so that they can fail."""
     if translator.tasks.letters(name) is None:
         return []
-    origin = {"topic": sf.lit(name), "partition": sf.lit(0), "offset": sf.lit(0), "timestamp": sf.lit(0)}
-    fields = [origin.get(part, sf.lit(None)).alias(part) for part in ORIGIN_FIELDS]
-    return [sf.lit(None).cast(PASSING_TYPE).alias(STATE), sf.struct(*fields).cast(ORIGIN_TYPE).alias(ORIGIN)]
+    return [sf.lit(None).cast(PASSING_TYPE).alias(STATE), origin_within(name).alias(ORIGIN)]
 
 
 @translate.register

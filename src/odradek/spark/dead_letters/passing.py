@@ -1,0 +1,105 @@
+"""Rows that pass through a plan to its sink: many records in Arrow's stream format, or one that failed, as JSON.
+
+Spark itself can write the JSON, so no operator need ask Python about good records:
+`{"origin": {topic, partition, offset, timestamp, key, value, headers}, "exception", "message", "stage", "stacktrace"}`, with
+bytes in base 64, the timestamp in milliseconds, and no stack trace where Python did not run.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import logging
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, Final
+
+import pyarrow as pa
+
+from odradek.dead_letters.headers import FailedConsumer, Origin, RecordFailure, letter_headers
+from odradek.spark.dead_letters.letters import BatchPlace, Letter, letter_rows
+
+log: Final = logging.getLogger("odradek.spark")
+LOGGED: Final = ""
+"""In place of the topic: the log hears of the record, and nothing is written."""
+_JSON: Final = b"{"
+"""Arrow's format begins with four bytes 0xFF."""
+
+
+def passing_rows(
+    rows: Iterable[tuple[str, pa.Buffer]], place: BatchPlace
+) -> Iterator[tuple[str, pa.RecordBatch]]:
+    """The records in rows (topic, records) that pass, by topic. Those that failed are dead letters, or lines of the log."""
+    letters: dict[str, list[Letter]] = {}
+    for topic, records in rows:
+        if topic == LOGGED:
+            log_failure(records)
+        elif _is_failure(records):
+            letters.setdefault(topic, []).append(_letter(records, place))
+        else:
+            with pa.ipc.open_stream(records) as stream:
+                for batch in stream:
+                    yield topic, batch
+    for topic, of_topic in letters.items():
+        yield topic, letter_rows(of_topic)
+
+
+def log_failure(records: pa.Buffer) -> None:
+    """Of a row that passes: where and why it failed. Rows with records say nothing."""
+    if _is_failure(records):
+        failure = json.loads(records.to_pybytes())
+        origin = failure["origin"]
+        place = f"{origin['topic']}-{origin['partition']} offset {origin['offset']}"
+        log.warning("left out: %s failed at %s: %s", failure["stage"], place, failure["message"])
+
+
+def failure_json(origin: Mapping[str, Any], failure: RecordFailure) -> bytes:
+    """What a row has of a record that failed in Python. `origin` has the fields above, with bytes."""
+    said = {
+        "origin": {
+            **origin,
+            "key": _text(origin["key"]),
+            "value": _text(origin["value"]),
+            "headers": [
+                {"key": header["key"], "value": _text(header["value"])} for header in origin["headers"] or ()
+            ],
+        },
+        "exception": failure.exception,
+        "message": failure.message,
+        "stage": failure.stage,
+        "stacktrace": failure.stacktrace,
+    }
+    return json.dumps(said).encode()
+
+
+def _is_failure(records: pa.Buffer) -> bool:
+    return bytes(memoryview(records)[:1]) == _JSON
+
+
+def _letter(text: pa.Buffer, place: BatchPlace) -> Letter:
+    failure = json.loads(text.to_pybytes())
+    origin = failure["origin"]
+    headers = letter_headers(
+        [(header["key"], _data(header["value"])) for header in origin["headers"] or ()],
+        Origin(
+            topic=origin["topic"],
+            partition=origin["partition"],
+            offset=origin["offset"],
+            timestamp_ms=origin["timestamp"],
+        ),
+        RecordFailure(
+            exception=failure["exception"],
+            message=failure["message"],
+            stage=failure["stage"],
+            stacktrace=failure.get("stacktrace", ""),
+        ),
+        FailedConsumer(query=place.query, batch=place.batch),
+    )
+    return _data(origin["key"]), _data(origin["value"]), headers
+
+
+def _text(data: bytes | None) -> str | None:
+    return None if data is None else base64.b64encode(data).decode()
+
+
+def _data(text: str | None) -> bytes | None:
+    return None if text is None else base64.b64decode(text)
