@@ -33,6 +33,7 @@ from odradek.streams.translation.frames import (
     RecordFrame,
     carried,
     columns,
+    filtered,
     passes,
     record_schema,
     scope,
@@ -179,7 +180,7 @@ class TestDriver:
             if isinstance(sink, TopicSink) and sink.topic == source.topic:
                 again = translator.frame(sink.inputs[0]).rows
                 if passes(again):
-                    again = again.where(sf.col(STATE).isNull())
+                    again = filtered(again, sf.col(STATE).isNull())
                 same = again.select(
                     sf.col("__key").cast(schema["__key"].dataType).alias("__key"),
                     sf.col("__value").cast(schema["__value"].dataType).alias("__value"),

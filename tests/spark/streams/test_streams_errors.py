@@ -80,6 +80,38 @@ def test_records_that_are_left_out(spark: SparkSession) -> None:
         }
 
 
+class Noted:
+    """Whole numbers as text. Each that is decoded becomes a line of a file."""
+
+    name, ddl, is_record = "noted", "BIGINT", False
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    def decode(self, data: bytes) -> int:
+        with self._path.open("ab", buffering=0) as file:
+            file.write(data + b"\n")
+        return int(data)
+
+    def encode(self, value: int) -> bytes:
+        return b"%d" % value
+
+
+@pytest.mark.parametrize("on_error", ["fail", "skip", "dead-letter"])
+def test_a_value_is_decoded_once_whatever_is_filtered_by_it(
+    spark: SparkSession, tmp_path: Path, on_error: Any
+) -> None:
+    decoded = tmp_path / "decoded"
+    app = Streams("noted", on_error=on_error, bad="dead", spark=spark)
+    numbers = app.stream("in", key="STRING", value_format=Noted(decoded))
+    doubled = numbers.filter("value > 1").select("value * 2 AS value").filter("value < 8")
+    doubled.select("value + 1 AS value").filter("value > 0").to("out")
+    with app.test() as t:
+        t.feed("in", [("a", b"%d" % number) for number in range(6)])
+        assert [record.value for record in t.read("out")] == [5, 7]
+    assert sorted(decoded.read_bytes().split()) == [b"%d" % number for number in range(6)]
+
+
 @pytest.mark.parametrize(
     ("value", "message"),
     [

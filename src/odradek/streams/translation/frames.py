@@ -31,6 +31,7 @@ operator lets it pass.
 """
 KEPT: Final = "__kept"
 """In rows that keep another one, which goes on when an output on the way is written: that one."""
+_HOLDS: Final = "__holds_here"
 ORIGIN: Final = "__origin"
 """The record that a row comes from, as it was read, for dead letters."""
 
@@ -63,7 +64,20 @@ def passes(rows: DataFrame) -> bool:
 
 def where(rows: DataFrame, condition: Column) -> DataFrame:
     """The records for which it holds, and what passes."""
-    return rows.where(condition | sf.col(STATE).isNotNull() if passes(rows) else condition)
+    return filtered(rows, condition | sf.col(STATE).isNotNull() if passes(rows) else condition)
+
+
+def filtered(rows: DataFrame, condition: Column) -> DataFrame:
+    """The rows for which it holds. Spark moves a plain `where` down to the source, and all that its condition comes from with
+    it: functions in Python run twice then, and with each operator the condition grows.
+    """
+    marked = rows.select("*", computed_here(condition).alias(_HOLDS))
+    return marked.where(sf.col(_HOLDS)).select(*rows.columns)
+
+
+def computed_here(column: Column) -> Column:
+    """The column, such that Spark moves no filter below the operator that computes it, nor computes it twice."""
+    return sf.when(sf.spark_partition_id() >= 0, column)
 
 
 def parts(rows: DataFrame, elements: Column) -> Column:

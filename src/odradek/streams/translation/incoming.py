@@ -10,7 +10,7 @@ from odradek.spark.columns import DEAD_LETTER
 from odradek.streams.plan.operators import TopicSource
 from odradek.streams.processors.failures import Letters
 from odradek.streams.translation.formats import Decoded, decoded, source_options
-from odradek.streams.translation.frames import HEADERS, ORIGIN, STATE, RecordFrame
+from odradek.streams.translation.frames import HEADERS, ORIGIN, STATE, RecordFrame, computed_here
 from odradek.streams.translation.letters import PASSING_TYPE, failed, origin_of
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ def incoming(rows: DataFrame, source: TopicSource, number: int, letters: Letters
     turn = sf.lit(0).cast("bigint") if source.everywhere else when  # a global table goes before what joins it
     parts = {role: decoded(schema, role) for role, schema in (("key", source.key), ("value", source.value))}
     known: list[Column] = [
-        when.alias("__timestamp"),
+        computed_here(when).alias("__timestamp"),
         sf.when(sf.size("headers") > 0, sf.col("headers")).cast(HEADERS).alias("__headers"),
         sf.array(
             turn, sf.lit(number).cast("bigint"), sf.col("partition").cast("bigint"), sf.col("offset")

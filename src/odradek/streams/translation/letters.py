@@ -12,7 +12,7 @@ from pyspark.sql.types import BooleanType
 from odradek.spark.dead_letters.passing import log_failure
 from odradek.streams.processors.failures import Letters
 from odradek.streams.translation.formats import arrow_column
-from odradek.streams.translation.frames import HEADERS, ORIGIN, STATE
+from odradek.streams.translation.frames import HEADERS, ORIGIN, STATE, filtered
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -62,7 +62,7 @@ def failed(rows: DataFrame, stage: str, exception: Column, message: Column, lett
     """The records whose `exception` is not null become rows that pass. Rows have ORIGIN and STATE."""
     is_bad = exception.isNotNull() & sf.col(STATE).isNull()
     if letters.is_quiet:
-        return rows.withColumn(STATE, _computed_here(sf.col(STATE))).where(~is_bad)
+        return filtered(rows, ~is_bad)
     failure = sf.struct(
         sf.coalesce(sf.col(ORIGIN), origin_within(stage)).alias("origin"),
         exception.alias("exception"),
@@ -73,21 +73,13 @@ def failed(rows: DataFrame, stage: str, exception: Column, message: Column, lett
         sf.lit(letters.passing_topic).alias("topic"),
         sf.to_json(failure, {"ignoreNullFields": "false"}).cast("binary").alias("records"),
     )
-    state = sf.when(is_bad, passing.cast(PASSING_TYPE)).otherwise(sf.col(STATE))
-    return rows.withColumn(STATE, _computed_here(state))
-
-
-def _computed_here(column: Column) -> Column:
-    """The column, such that Spark moves no filter below it. A filter behind some operators would go down to the source, and
-    all that its condition comes from with it: functions in Python would run twice, and its size grow with each operator.
-    """
-    return sf.when(sf.spark_partition_id() >= 0, column)
+    return rows.withColumn(STATE, sf.when(is_bad, passing.cast(PASSING_TYPE)).otherwise(sf.col(STATE)))
 
 
 def records_alone(rows: DataFrame) -> DataFrame:
     """For a plan without a sink of ours: the log hears of records that failed, whether or not there is a topic for them."""
     is_record = arrow_column(_logged, BooleanType(), sf.col(STATE).getField("records"))
-    return rows.where(is_record)
+    return filtered(rows, is_record)
 
 
 def _logged(passing: pa.Array) -> pa.Array:
