@@ -176,3 +176,25 @@ def test_letters_are_written_once_in_the_transaction_of_the_output(
         assert headers[f"{PREFIX}batch"] == b"0"
     assert letters == STAGES
     assert len(rows) == len(STAGES)
+
+
+def test_letters_beside_a_function_that_is_called_say_query_and_batch(
+    spark: SparkSession,
+    servers: str,
+    new_topic: Callable[..., Any],
+    consume: Callable[..., list[dict[str, Any]]],
+    tmp_path: Path,
+) -> None:
+    orders, dead = new_topic(), new_topic()
+    called = []
+    app = Streams("calls", servers=servers, on_error="dead-letter", bad=dead.name, spark=spark)
+    app.stream(orders.name, key="STRING", value="item STRING").foreach(called.append)
+    with Producer(servers) as producer:
+        for value in GIVEN[:2]:
+            producer.send(orders.name, value, key=b"a")
+    run(app, tmp_path)
+    assert [record.value for record in called] == [{"item": "tea"}]
+    (letter,) = consume(dead)
+    headers = dict(letter["headers"])
+    assert (letter["key"], letter["value"], headers[f"{PREFIX}batch"]) == (b"a", GIVEN[1], b"0")
+    assert len(headers[f"{PREFIX}query"]) == len("f81d4fae-7dec-11d0-a765-00a0c91e6bf6")

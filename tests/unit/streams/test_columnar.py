@@ -234,11 +234,12 @@ def test_what_does_not_fit_goes_row_by_row(rows_of: Any) -> None:
     assert (said is None) == (rows_of is None)
 
 
-def test_a_value_that_a_function_refuses_sends_the_batch_row_by_row() -> None:
+@pytest.mark.parametrize("x", [-1, 0])
+def test_a_value_that_is_refused_or_ends_the_aggregate_sends_the_batch_row_by_row(x: int) -> None:
     def add(total: Any, value: Any) -> Any:
         if value["x"] < 0:
             raise ValueError("below zero")
-        return value
+        return value if value["x"] else None
 
     fold = PythonFold(
         start=None,
@@ -251,7 +252,7 @@ def test_a_value_that_a_function_refuses_sends_the_batch_row_by_row() -> None:
     )
     given_rows = [
         InputRow(0, {"k": "a"}, {"new": {"x": x, "y": 1.0}, "old": None}, 5, None, [5, 0, 0, place])
-        for place, x in enumerate([1, 2, -3])
+        for place, x in enumerate([1, 2, x, 3])
     ]
     store = MemoryStore()
     columns = as_columns(given_rows, "aggregate", "one")

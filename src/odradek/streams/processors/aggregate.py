@@ -33,7 +33,10 @@ class ColumnFold(Fold, Protocol):
     """A fold that adds many values at once."""
 
     def add_all(self, key: Fields, aggregate: Any, values: dict[str, list[Any]], start: int, end: int) -> Any:
-        """Add the values from `start` to `end` of these columns, one after another. The aggregate given stays as it is."""
+        """Add the values from `start` to `end` of these columns, one after another. The aggregate given stays as it is.
+
+        Whatever it raises: the batch goes row by row.
+        """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -155,9 +158,11 @@ class PythonFold:
             bare_key = _plain(key, self._bare_key)
             for value in given:
                 aggregate = self._add(bare_key, value, self._start() if aggregate is None else aggregate)
+                _still_there(aggregate)
             return aggregate
         for value in given:
             aggregate = value if aggregate is None else self._add(aggregate, value)
+            _still_there(aggregate)
         return aggregate
 
     def remove(self, key: Fields, aggregate: Any, values: Fields) -> Any:
@@ -181,6 +186,12 @@ class PythonFold:
         if aggregate is None:
             return None
         return aggregate if self._bare_result is None else {self._bare_result: aggregate}
+
+
+def _still_there(aggregate: Any) -> None:
+    """What is deleted begins again with the time of the next record: row by row it is clear which that is."""
+    if aggregate is None:
+        raise ValueError("an aggregate came to an end")
 
 
 def _structs(values: dict[str, list[Any]], start: int, end: int) -> Iterator[Fields]:
