@@ -70,8 +70,8 @@ def test_what_python_says_of_a_failure_is_read_as_what_spark_says() -> None:
     origin = {"topic": "orders", "partition": 2, "offset": 1, "timestamp": 10, "key": b"a", "value": BYTES}
     origin["headers"] = [{"key": name, "value": data} for name, data in HEADERS]
     failure = RecordFailure(exception="ValueError", message="no number", stage="decoding")
-    told = failure_json(origin, failure)
-    assert passed(("dead", told)) == passed(("dead", as_spark_writes_it(b"a", BYTES, HEADERS)))
+    in_python = failure_json(origin, failure)
+    assert passed(("dead", in_python)) == passed(("dead", as_spark_writes_it(b"a", BYTES, HEADERS)))
 
 
 def test_letters_of_a_topic_come_together_and_in_their_order() -> None:
