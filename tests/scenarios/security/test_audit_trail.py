@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,9 +13,11 @@ from tests.scenarios.one_broker import Scene, Wire
 from tests.scenarios.security.test_matrix import SETTINGS
 
 from odradek.broker.app import Broker
+from odradek.broker.audit import trail as trail_module
+from odradek.broker.audit.trail import AuditTrail
 from odradek.cli.main import main
 from odradek.cluster.image import NO_ACLS
-from odradek.model.errors import ErrorCode
+from odradek.model.errors import ErrorCode, KafkaError
 from odradek.protocol.acls import AclOperation, AclPermission, AclResourceType
 from odradek.protocol.messages.configs.incremental_alter_configs import (
     AlterableConfig,
@@ -22,7 +25,7 @@ from odradek.protocol.messages.configs.incremental_alter_configs import (
     IncrementalAlterConfigsRequest,
 )
 from odradek.security.acls import Acl, AclPattern
-from odradek.security.audit import AUDIT_TOPIC
+from odradek.security.audit import AUDIT_TOPIC, AuditEvent
 
 pytestmark = pytest.mark.check(47)
 ME = "User:ANONYMOUS"
@@ -109,7 +112,10 @@ async def test_a_full_file_is_put_aside_and_the_oldest_one_goes(scene: Scene) ->
     assert all(file.stat().st_size <= 1024 for file in files)
 
 
-async def test_events_that_could_not_be_kept_are_counted(scene: Scene) -> None:
+async def test_events_that_could_not_be_kept_are_counted(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(trail_module, "PATIENCE_SECONDS", 0.0)
     broker, _, _ = await start(scene, odradek_audit_queue_max="1", odradek_audit_file="/nowhere/audit.log")
     trail = broker.context.audit.trail  # type: ignore[union-attr]
     for number in range(3):
@@ -118,6 +124,52 @@ async def test_events_that_could_not_be_kept_are_counted(scene: Scene) -> None:
     await trail.flush()
     assert trail.lost_count >= 3
     assert trail.written_count == 0
+
+
+class NoLeaderYet:
+    """A sink that refuses some writes first."""
+
+    def __init__(self, refusals: int) -> None:
+        self._refusals = refusals
+        self.taken: list[str] = []
+
+    async def write(self, written: Sequence[AuditEvent]) -> None:
+        if self._refusals:
+            self._refusals -= 1
+            raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, "no leader yet")
+        self.taken += [event.detail or event.kind for event in written]
+
+    async def close(self) -> None:
+        pass
+
+
+async def test_what_no_sink_takes_yet_waits_in_its_order(scene: Scene) -> None:
+    broker, _, _ = await start(scene, odradek_audit_queue_max="4")
+    sink = NoLeaderYet(refusals=3)
+    trail = AuditTrail(lambda: broker.context.config.audit, broker.context.runtime, [sink], 1)
+    for number in range(5):
+        trail.login("failed", principal="", host="10.0.0.1", listener="L", detail=f"attempt {number}")
+        await trail.flush()
+    assert sink.taken == ["attempt 0", "attempt 1", "attempt 2", "attempt 3", "attempt 4"]
+    assert (trail.written_count, trail.lost_count) == (5, 0)
+
+
+async def test_what_waits_when_the_broker_stops_or_patience_ends_is_lost(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    broker, _, _ = await start(scene)
+    sink = NoLeaderYet(refusals=3)
+    trail = AuditTrail(lambda: broker.context.config.audit, broker.context.runtime, [sink], 1)
+    trail.login("failed", principal="", host="10.0.0.1", listener="L", detail="first")
+    await trail.flush()
+    assert trail.lost_count == 0
+    monkeypatch.setattr(trail_module, "PATIENCE_SECONDS", 0.0)
+    await trail.flush()
+    assert trail.lost_count == 1
+    monkeypatch.undo()
+    trail.login("failed", principal="", host="10.0.0.1", listener="L", detail="second")
+    await trail.close()
+    assert (trail.lost_count, sink.taken) == (2, [])
 
 
 async def test_the_topic_has_the_events_and_only_super_users_may_write_it(scene: Scene) -> None:

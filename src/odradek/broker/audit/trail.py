@@ -1,6 +1,7 @@
 """The record of what was done on this broker: events are queued where they happen, and written by a task of their own.
 
-The queue has a bound. An event that finds it full, or that no sink takes, is lost; how many were is an event itself, as soon as
+The queue has a bound. An event that finds it full is lost, and one that no sink takes for `PATIENCE_SECONDS`: a topic that was
+just made has no leader yet, and one whose leader has died none for a while. How many were lost is an event itself, as soon as
 one can be written again, and a counter of the broker (`lost_count`).
 """
 
@@ -17,6 +18,10 @@ from odradek.telemetry import events
 
 _log = events.get("broker")
 FLUSH_SECONDS: Final = 0.25
+PATIENCE_SECONDS: Final = 600.0
+"""From the first write that no sink took. A broker that starts late leads nothing before
+`leader.imbalance.check.interval.seconds` (300) have passed.
+"""
 _AT_ONCE: Final = 1000
 
 
@@ -43,6 +48,7 @@ class AuditTrail:
         self._sample = 1.0
         self._rules = AuditRules()
         self._unreported = 0
+        self._refused_since: float | None = None
         self.lost_count = 0
         self.written_count = 0
 
@@ -94,24 +100,40 @@ class AuditTrail:
                 )
             if not await self._write(written):
                 self._unreported += lost
-                self._lose(len(written) - (1 if lost else 0))
+                self._keep_or_lose(written[:-1] if lost else written)
                 return
+
+    def _keep_or_lose(self, refused: list[AuditEvent]) -> None:
+        if self._is_patient():
+            self._queue = refused + self._queue
+        else:
+            self._lose(len(refused))
+
+    def _is_patient(self) -> bool:
+        now = self._runtime.clock.monotonic()
+        return self._refused_since is not None and now - self._refused_since < PATIENCE_SECONDS
 
     async def close(self) -> None:
         await self.flush()
+        self._lose(len(self._queue))
         for sink in self._sinks:
             await sink.close()
 
     async def _write(self, written: Sequence[AuditEvent]) -> bool:
-        """Whether any sink took them; one that does not is reported in the broker's log."""
-        taken = 0
+        """Whether any sink took them; one that does not is reported in the broker's log, once while all are asked again."""
+        taken, is_known = 0, self._is_patient()
         for sink in self._sinks:
             try:
                 await sink.write(written)
                 taken += 1
             except (OdradekError, OSError) as error:
-                _log.error("audit_events_not_written", count=len(written), reason=str(error))
-        self.written_count += len(written) if taken else 0
+                if not is_known:
+                    _log.error("audit_events_not_written", count=len(written), reason=str(error))
+        if taken:
+            self.written_count += len(written)
+            self._refused_since = None
+        elif self._refused_since is None:
+            self._refused_since = self._runtime.clock.monotonic()
         return taken > 0
 
     def _lose(self, count: int) -> None:
