@@ -59,9 +59,11 @@ def letters_in(batch: pa.RecordBatch) -> dict[int, Letter]:
         return {}
     rows = pc.indices_nonzero(pc.is_valid(column))
     place = batch_place()
-    by = FailedConsumer(query=place.query, batch=place.batch)
     letters = _with_plain_timestamps(column.take(rows)).to_pylist()
-    return {row: _letter(letter, by) for row, letter in zip(rows.to_pylist(), letters, strict=True)}
+    return {
+        row: letter_of(letter, _milliseconds(letter["timestamp"]), place)
+        for row, letter in zip(rows.to_pylist(), letters, strict=True)
+    }
 
 
 def letter_rows(letters: Iterable[Letter]) -> pa.RecordBatch:
@@ -86,21 +88,23 @@ def _with_plain_timestamps(column: pa.StructArray) -> pa.StructArray:
     return column.cast(pa.struct(fields))
 
 
-def _letter(row: Mapping[str, Any], by: FailedConsumer) -> Letter:
-    timestamp = row["timestamp"]
+def _milliseconds(timestamp: int | None) -> int:
+    return NO_TIMESTAMP if timestamp is None else timestamp // _US_PER_MS
+
+
+def letter_of(row: Mapping[str, Any], timestamp_ms: int, place: BatchPlace) -> Letter:
+    """`row` has the fields of the column: the record's, and exception, message, stage and perhaps stacktrace."""
     origin = Origin(
-        topic=row["topic"],
-        partition=row["partition"],
-        offset=row["offset"],
-        timestamp_ms=NO_TIMESTAMP if timestamp is None else timestamp // _US_PER_MS,
+        topic=row["topic"], partition=row["partition"], offset=row["offset"], timestamp_ms=timestamp_ms
     )
     failure = RecordFailure(
         exception=row["exception"],
         message=row["message"] or "",
         stage=row["stage"] or "",
-        stacktrace=row["stacktrace"] or "",
+        stacktrace=row.get("stacktrace") or "",
     )
     own = [(header["key"], header["value"]) for header in row["headers"] or ()]
+    by = FailedConsumer(query=place.query, batch=place.batch)
     return row["key"], row["value"], letter_headers(own, origin, failure, by)
 
 

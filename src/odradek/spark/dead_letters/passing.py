@@ -15,8 +15,8 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from odradek.dead_letters.headers import FailedConsumer, Origin, RecordFailure, letter_headers
-from odradek.spark.dead_letters.letters import BatchPlace, Letter, letter_rows
+from odradek.dead_letters.headers import RecordFailure
+from odradek.spark.dead_letters.letters import BatchPlace, Letter, letter_of, letter_rows
 
 log: Final = logging.getLogger("odradek.spark")
 LOGGED: Final = ""
@@ -78,23 +78,9 @@ def _is_failure(records: pa.Buffer) -> bool:
 def _letter(text: pa.Buffer, place: BatchPlace) -> Letter:
     failure = json.loads(text.to_pybytes())
     origin = failure["origin"]
-    headers = letter_headers(
-        [(header["key"], _data(header["value"])) for header in origin["headers"] or ()],
-        Origin(
-            topic=origin["topic"],
-            partition=origin["partition"],
-            offset=origin["offset"],
-            timestamp_ms=origin["timestamp"],
-        ),
-        RecordFailure(
-            exception=failure["exception"],
-            message=failure["message"],
-            stage=failure["stage"],
-            stacktrace=failure.get("stacktrace", ""),
-        ),
-        FailedConsumer(query=place.query, batch=place.batch),
-    )
-    return _data(origin["key"]), _data(origin["value"]), headers
+    headers = [{"key": header["key"], "value": _data(header["value"])} for header in origin["headers"] or ()]
+    record = {**origin, "key": _data(origin["key"]), "value": _data(origin["value"]), "headers": headers}
+    return letter_of({**failure, **record}, origin["timestamp"], place)
 
 
 def _text(data: bytes | None) -> str | None:
