@@ -15,7 +15,7 @@ from odradek.groups.share.partition import (
     SharePartition,
     StateBatch,
 )
-from odradek.model.errors import KafkaError
+from odradek.model.errors import ErrorCode, KafkaError
 
 LOCK_MS = 100
 LIMITS = ShareLimits(record_locks_max=12, delivery_count_max=3, lock_ms=LOCK_MS)
@@ -184,3 +184,32 @@ def test_one_bad_range_leaves_everything_as_it_was() -> None:
         StateBatch(14, 14, RecordState.ACKNOWLEDGED, 1),
     ]
     assert (partition.start_offset, partition.next_fetch_offset, partition.end_offset) == (13, 13, 15)
+
+
+@pytest.mark.parametrize(
+    "ranges",
+    [
+        [(-(2**62), -1, [1])],
+        [(-1, 10, [1])],
+        [(11, 10, [1])],
+        [(12, 12, [1]), (10, 11, [1])],
+        [(10, 12, [1]), (10, 12, [1])],
+        [(10, 2**62, [1])],
+    ],
+    ids=["below any log", "from below any log", "backwards", "descending", "overlapping", "above the window"],
+)
+def test_ranges_that_make_no_sense_are_refused_without_a_walk(ranges: list[tuple[int, int, Any]]) -> None:
+    partition = SharePartition(10, lambda: LIMITS)
+    partition.acquire("a", 10, 14, records_max=5, now_ms=0)
+    with pytest.raises(KafkaError) as refused:
+        acknowledged(partition, *ranges)
+    assert refused.value.code is ErrorCode.INVALID_REQUEST
+    assert acknowledged(partition, (10, 14, [1])) == [StateBatch(10, 14, RecordState.ACKNOWLEDGED, 1)]
+
+
+def test_what_is_below_the_window_takes_no_step() -> None:
+    start = 2**62
+    partition = SharePartition(start, lambda: LIMITS)
+    partition.acquire("a", start, start + 1, records_max=2, now_ms=0)
+    done = StateBatch(start, start + 1, RecordState.ACKNOWLEDGED, 1)
+    assert acknowledged(partition, (0, 9, [1] * 10), (10, start + 1, [1])) == [done]

@@ -87,6 +87,7 @@ class _InFlight(NamedTuple):
 
 
 _SETTLED: Final = frozenset({RecordState.ACKNOWLEDGED, RecordState.ARCHIVED})
+_ACKNOWLEDGE_TYPES: Final = frozenset(map(int, AcknowledgeType))
 _FRESH: Final = _InFlight(RecordState.AVAILABLE, 0)
 
 
@@ -159,19 +160,12 @@ class SharePartition:
     ) -> list[StateBatch]:
         """Take the member's word. All of it counts or none: INVALID_RECORD_STATE if the member has not every record,
         INVALID_REQUEST if the ranges make no sense. What is settled for good, below the window, has no effect."""
-        for span in ranges:
-            if span.last_offset >= self.end_offset:
-                raise KafkaError(
-                    ErrorCode.INVALID_REQUEST, f"offset {span.last_offset} was never given to anyone"
-                )
-        said = [
-            pair
-            for acknowledged_range in ranges
-            for pair in _each(acknowledged_range)
-            if pair[0] >= self.start_offset
-        ]
-        if len({offset for offset, _ in said}) < len(said):
-            raise KafkaError(ErrorCode.INVALID_REQUEST, "a record is acknowledged twice in one request")
+        _check_ranges(ranges)
+        if ranges and ranges[-1].last_offset >= self.end_offset:
+            raise KafkaError(
+                ErrorCode.INVALID_REQUEST, f"offset {ranges[-1].last_offset} was never given to anyone"
+            )
+        said = [pair for span in ranges for pair in _each(span, self.start_offset)]
         for offset, _ in said:
             if not self._has(member_id, offset, now_ms):
                 raise KafkaError(
@@ -294,20 +288,34 @@ class SharePartition:
         return _merged((offset, record.state, record.delivery_count) for offset, record in records)
 
 
-def _each(span: AcknowledgedRange) -> Iterator[tuple[int, AcknowledgeType]]:
-    count = span.last_offset - span.first_offset + 1
-    if count < 1 or len(span.types) not in (1, count):
-        raise KafkaError(
-            ErrorCode.INVALID_REQUEST,
-            f"offsets {span.first_offset} to {span.last_offset} need 1 or {count} acknowledge types, "
-            f"not {len(span.types)}",
-        )
-    for index in range(count):
-        number = span.types[index if len(span.types) > 1 else 0]
-        try:
-            yield span.first_offset + index, AcknowledgeType(number)
-        except ValueError:
-            raise KafkaError(ErrorCode.INVALID_REQUEST, f"there is no acknowledge type {number}") from None
+def _check_ranges(ranges: Sequence[AcknowledgedRange]) -> None:
+    """INVALID_REQUEST unless they ascend, as Kafka wants them, and have types that exist. Walks over no range: one may name more
+    offsets than any log has."""
+    free_from = 0
+    for first_offset, last_offset, types in ranges:
+        if not free_from <= first_offset <= last_offset:
+            raise KafkaError(
+                ErrorCode.INVALID_REQUEST,
+                f"offsets {first_offset} to {last_offset} cannot follow offset {free_from - 1}: acknowledged ranges ascend, "
+                "and no record is acknowledged twice in one request",
+            )
+        count = last_offset - first_offset + 1
+        if len(types) not in (1, count):
+            raise KafkaError(
+                ErrorCode.INVALID_REQUEST,
+                f"offsets {first_offset} to {last_offset} need 1 or {count} acknowledge types, not {len(types)}",
+            )
+        unknown = set(types) - _ACKNOWLEDGE_TYPES
+        if unknown:
+            raise KafkaError(ErrorCode.INVALID_REQUEST, f"there is no acknowledge type {min(unknown)}")
+        free_from = last_offset + 1
+
+
+def _each(span: AcknowledgedRange, start_offset: int) -> Iterator[tuple[int, AcknowledgeType]]:
+    """What is said of each offset from the window's start on: offsets below it take no step."""
+    is_one = len(span.types) == 1
+    for offset in range(max(span.first_offset, start_offset), span.last_offset + 1):
+        yield offset, AcknowledgeType(span.types[0 if is_one else offset - span.first_offset])
 
 
 def _merged(offsets: Iterable[tuple[int, RecordState, int]]) -> list[StateBatch]:
