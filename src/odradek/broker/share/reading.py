@@ -108,11 +108,15 @@ def _without_void(seen: FetchedRange, member_id: str, ranges: list[AcquiredRange
     ]
     kept: list[AcquiredRange] = []
     void: list[AcknowledgedRange] = []
+    next_real = 0
     for span in ranges:
         position = span.first_offset
-        for first, last in real:
-            if last < position or first > span.last_offset:
-                continue
+        while next_real < len(real) and real[next_real][1] < position:
+            next_real += 1
+        for index in range(next_real, len(real)):
+            first, last = real[index]
+            if first > span.last_offset:
+                break
             if first > position:
                 void.append(AcknowledgedRange(position, first - 1, [AcknowledgeType.GAP]))
             begin, end = max(first, position), min(last, span.last_offset)
@@ -129,10 +133,14 @@ def _without_void(seen: FetchedRange, member_id: str, ranges: list[AcquiredRange
 
 
 def _cut(ranges: Iterable[AcquiredRange], ends: Sequence[int], batch_size: int) -> Iterator[AcquiredRange]:
+    """Both ascend, and each end is looked at once."""
+    next_end = 0
     for span in ranges:
         first = span.first_offset
-        for end in ends:
-            if first + batch_size - 1 <= end < span.last_offset:
+        while next_end < len(ends) and ends[next_end] < span.last_offset:
+            end = ends[next_end]
+            if first + batch_size - 1 <= end:
                 yield span._replace(first_offset=first, last_offset=end)
                 first = end + 1
+            next_end += 1
         yield span._replace(first_offset=first)

@@ -289,8 +289,8 @@ class SharePartition:
 
 
 def _check_ranges(ranges: Sequence[AcknowledgedRange]) -> None:
-    """INVALID_REQUEST unless they ascend, as Kafka wants them, and have types that exist. Walks over no range: one may name more
-    offsets than any log has."""
+    """INVALID_REQUEST unless they ascend, as Kafka wants them, and have types that exist. Walks over no range: one may name
+    more offsets than any log has."""
     free_from = 0
     for first_offset, last_offset, types in ranges:
         if not free_from <= first_offset <= last_offset:
