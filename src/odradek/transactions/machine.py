@@ -341,9 +341,9 @@ class TransactionMachine:
     def find(self, transactional_id: str) -> Outcome[Transaction | None]:
         return Outcome(self._transactions.get(transactional_id))
 
-    def select(self, wanted: Callable[[str, Transaction], bool]) -> Outcome[list[tuple[str, Transaction]]]:
-        """All that are wanted, by transactional id."""
-        return Outcome(sorted(entry for entry in self._transactions.items() if wanted(*entry)))
+    def entries(self) -> Outcome[list[tuple[str, Transaction]]]:
+        """All, as they are now, in no order."""
+        return Outcome(list(self._transactions.items()))
 
     # -- records
 

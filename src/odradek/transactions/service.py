@@ -13,6 +13,7 @@ from typing import Final, TypeVar
 
 from odradek.model.errors import ErrorCode, KafkaError
 from odradek.model.ids import TopicPartition
+from odradek.runtime.turns import Turn, slices
 from odradek.shards import Shards
 from odradek.transactions.finisher import Finisher
 from odradek.transactions.formats import ID_BYTES_MAX
@@ -25,6 +26,8 @@ from odradek.transactions.workers import Decision, Workers, decided
 T = TypeVar("T")
 _ATTEMPTS_MAX: Final = 4
 """A producer that begins again meets the transaction before, which is aborted, and perhaps another request of its own."""
+
+_SELECTED_AT_ONCE: Final = 256
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -204,12 +207,24 @@ class TransactionCoordinator:
             )
         return transaction
 
-    async def select(self, wanted: Callable[[str, Transaction], bool]) -> list[tuple[str, Transaction]]:
-        """All that this broker coordinates and that are wanted. COORDINATOR_LOAD_IN_PROGRESS while a shard is being loaded."""
+    async def select(
+        self, turn: Turn, wanted: Callable[[str, Transaction], bool]
+    ) -> list[tuple[str, Transaction]]:
+        """All that this broker coordinates and that are wanted, shard by shard, by id.
+
+        COORDINATOR_LOAD_IN_PROGRESS while a shard is being loaded.
+        """
         transactions: list[tuple[str, Transaction]] = []
         for _, shard in self._all_shards():
-            matching = await shard.execute(lambda machine, _now: machine.select(wanted))
-            transactions += matching
+            entries = await shard.execute(lambda machine, _now: machine.entries())
+            selected: dict[str, Transaction] = {}
+            for some in slices(entries, _SELECTED_AT_ONCE):
+                await turn.step()
+                selected.update(entry for entry in some if wanted(*entry))
+            names = await turn.sort(list(selected))
+            for named in slices(names, _SELECTED_AT_ONCE):
+                await turn.step()
+                transactions += ((name, selected[name]) for name in named)
         return transactions
 
     # -- what requests have in common

@@ -83,7 +83,7 @@ class World:
         except KafkaError:
             return None
         for key, value in outcome.records:
-            before = dict(self.machine.select(lambda *_: True).reply)
+            before = dict(sorted(self.machine.entries().reply))
             record = StoredRecord(key, value, len(self.records), self.now.wall_ms)
             self.records.append(record)
             self.machine.replay(record)
@@ -91,7 +91,7 @@ class World:
         return outcome.reply
 
     def check(self, before: dict[str, Transaction]) -> None:
-        for name, after in self.machine.select(lambda *_: True).reply:
+        for name, after in sorted(self.machine.entries().reply):
             old = before.get(name)
             if old == after:
                 continue
@@ -108,11 +108,9 @@ class World:
 
     def restart(self) -> None:
         replayed = self.fresh()
-        assert replayed.select(lambda *_: True).reply == self.machine.select(lambda *_: True).reply
+        assert sorted(replayed.entries().reply) == sorted(self.machine.entries().reply)
         self.machine = replayed
-        decided = {
-            name for name, state in self.machine.select(lambda *_: True).reply if state.state.is_prepared
-        }
+        decided = {name for name, state in sorted(self.machine.entries().reply) if state.state.is_prepared}
         assert self.machine.decided == decided == self.machine.unclaimed
 
 
@@ -201,7 +199,7 @@ def finish(world: World, number: int) -> None:
 
 def time_out(world: World) -> None:
     world.now = Moment(world.now.wall_ms + 30, world.now.monotonic_ms + 30)
-    for name, state in world.machine.select(lambda *_: True).reply:
+    for name, state in sorted(world.machine.entries().reply):
         overdue = Overdue(transactional_id=name, identity=state.identity)
         world.run(
             lambda fresh, overdue=overdue: world.machine.abort_overdue(

@@ -12,18 +12,13 @@ from collections import OrderedDict
 from collections.abc import Iterable
 from typing import Final
 
-from odradek.groups.consumer.regex_syntax import (
-    TOPIC_CHARACTERS,
-    WORD_CHARACTERS,
-    AnchorPlace,
-    Instruction,
-    Op,
-    parse,
-)
+from odradek.groups.consumer.regex_classes import WORD_CHARACTERS, CharacterClass
+from odradek.groups.consumer.regex_syntax import AnchorPlace, Op, Program, parse
 from odradek.model.errors import ErrorCode, ErrorContent, KafkaError
 
 WORK_MAX: Final = 200_000
-"""Instructions that an expression may visit in its life, states already known not counted."""
+"""Instructions that an expression may visit in its life, and what its classes of characters cost; known states and characters
+are not counted."""
 _VERDICTS_MAX: Final = 20_000
 _WEIGHT_MAX: Final = 2_000_000
 _WEIGHT_LEAST: Final = 1_000
@@ -44,12 +39,11 @@ class _State:
 
 
 class TopicPattern:
-    """A compiled expression, for names of an alphabet: topics' as a rule. Raises INVALID_REGULAR_EXPRESSION when it is made, or
-    when it asks for too much work."""
+    """A compiled expression. Raises INVALID_REGULAR_EXPRESSION when it is made, or when it asks for too much work."""
 
-    def __init__(self, pattern: str, alphabet: frozenset[str] = TOPIC_CHARACTERS) -> None:
+    def __init__(self, pattern: str) -> None:
         self.pattern: Final = pattern
-        self._program: Final[list[Instruction]] = parse(pattern, alphabet)
+        self._program: Final[Program] = parse(pattern)
         self.work_left = WORK_MAX
         self._begin = _State(frozenset([0]), at_begin=True, after_word=False)
         self._states: dict[tuple[frozenset[int], bool], _State] = {}
@@ -90,7 +84,9 @@ class TopicPattern:
         positions = frozenset(
             position + 1
             for position in self._reached(state, character)
-            if position < length and character in program[position].accepted
+            if position < length
+            and (accepted := program[position].accepted) is not None
+            and self._is_accepted(accepted, character)
         )
         after_word = character in WORD_CHARACTERS
         known = self._states.get((positions, after_word))
@@ -98,6 +94,13 @@ class TopicPattern:
             known = _State(positions, at_begin=False, after_word=after_word)
             self._states[positions, after_word] = known
         return known
+
+    def _is_accepted(self, accepted: CharacterClass, character: str) -> bool:
+        verdict = accepted.known.get(character)
+        if verdict is None:
+            self._spend(accepted.cost)
+            verdict = accepted.learn(character)
+        return verdict
 
     def _reached(self, state: _State, following: str) -> set[int]:
         """All positions that the state's lead to without a character, `following` being the next one ("" at the end)."""
@@ -120,13 +123,16 @@ class TopicPattern:
                 waiting.append(position + first)
             elif op is Op.CHECK and _holds(place, state, following):
                 waiting.append(position + 1)
-        self.work_left -= len(reached)
+        self._spend(len(reached))
+        return reached
+
+    def _spend(self, work: int) -> None:
+        self.work_left -= work
         if self.work_left < 0:
             raise KafkaError(
                 ErrorCode.INVALID_REGULAR_EXPRESSION,
                 f"the regular expression {self.pattern[:200]!r} takes too much work: simplify it",
             )
-        return reached
 
 
 def _holds(place: AnchorPlace, state: _State, following: str) -> bool:

@@ -1,29 +1,37 @@
 """RE2's syntax, read into a small program that `regex` runs.
 
-What is matched consists of characters of a known alphabet: the 65 of topics' names, or those that occur in a list of other
-names. So a class of characters is the set of those that it accepts; what lies outside is accepted by none. Where a match begins
-and ends is not asked, only whether the whole name matches, so groups capture nothing and greediness makes no difference.
+Where a match begins and ends is not asked, only whether the whole name matches, so groups capture nothing and greediness makes
+no difference. What a class of characters accepts is asked of it for each character, so Unicode costs nothing here.
 
 Not RE2, and refused as it refuses them: references back to a group, looking ahead or behind, possessive and atomic
 repetition, conditions, comments. Source: https://github.com/google/re2/wiki/Syntax.
 
-A piece of program is a list of instructions whose jumps are relative, so that pieces can be joined and repeated as they are.
+The program grows at its end: a group, a branch, or what is repeated is the part behind a place that was noted. Jumps are
+relative, so a part can be repeated as it is. Reading is linear in the pattern, but for what repetitions write out, which counts
+against `INSTRUCTIONS_MAX` whether it stays or not, and for the move of a part by one place, at most once for each level.
 """
 
 from __future__ import annotations
 
 import re
-import string
-import unicodedata
 from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import Final, NamedTuple
 
+from odradek.groups.consumer.regex_classes import (
+    ASCII_CLASSES,
+    PERL_CLASSES,
+    UNICODE_CLASSES,
+    CharacterClass,
+    ClassParts,
+    NamedClass,
+)
 from odradek.model.errors import ErrorCode, KafkaError
 
-TOPIC_CHARACTERS: Final = frozenset(string.ascii_letters + string.digits + "._-")
-WORD_CHARACTERS: Final = frozenset(string.ascii_letters + string.digits + "_")
+PATTERN_CHARACTERS_MAX: Final = 32_767
+"""As many as a string of Kafka's older format may have."""
 INSTRUCTIONS_MAX: Final = 20_000
+"""All that a pattern may ever add to the program, counted also where it is taken out again."""
 REPEAT_MAX: Final = 1000
 DEPTH_MAX: Final = 1000
 
@@ -32,7 +40,7 @@ class Op(IntEnum):
     """What an instruction does."""
 
     TAKE = 0
-    """Step over one character of `accepted`."""
+    """Step over one character that `accepted` accepts."""
     FORK = 1
     """Go on at both `first` and `second`."""
     JUMP = 2
@@ -52,80 +60,14 @@ class AnchorPlace(IntEnum):
 
 class Instruction(NamedTuple):
     op: Op
-    accepted: frozenset[str] = frozenset()
+    accepted: CharacterClass | None = None
     first: int = 0
     second: int = 0
     place: AnchorPlace = AnchorPlace.BEGIN
 
 
-Piece = list[Instruction]
+Program = list[Instruction]
 
-_SPACES: Final = frozenset("\t\n\f\r ")
-_ASCII: Final = frozenset(map(chr, range(128)))
-_PRINTED: Final = frozenset(map(chr, range(32, 127)))
-_PERL: Final = {"d": frozenset(string.digits), "w": WORD_CHARACTERS, "s": _SPACES}
-_POSIX: Final = {
-    "alnum": frozenset(string.ascii_letters + string.digits),
-    "alpha": frozenset(string.ascii_letters),
-    "ascii": _ASCII,
-    "blank": frozenset("\t "),
-    "cntrl": _ASCII - _PRINTED,
-    "digit": frozenset(string.digits),
-    "graph": _PRINTED - {" "},
-    "lower": frozenset(string.ascii_lowercase),
-    "print": _PRINTED,
-    "punct": frozenset(string.punctuation),
-    "space": _SPACES | {"\v"},
-    "upper": frozenset(string.ascii_uppercase),
-    "word": WORD_CHARACTERS,
-    "xdigit": frozenset(string.hexdigits),
-}
-_CATEGORIES: Final = frozenset(
-    [
-        "C",
-        "Cc",
-        "Cf",
-        "Cn",
-        "Co",
-        "Cs",
-        "L",
-        "Ll",
-        "Lm",
-        "Lo",
-        "Lt",
-        "Lu",
-        "M",
-        "Mc",
-        "Me",
-        "Mn",
-        "N",
-        "Nd",
-        "Nl",
-        "No",
-        "P",
-        "Pc",
-        "Pd",
-        "Pe",
-        "Pf",
-        "Pi",
-        "Po",
-        "Ps",
-        "S",
-        "Sc",
-        "Sk",
-        "Sm",
-        "So",
-        "Z",
-        "Zl",
-        "Zp",
-        "Zs",
-    ]
-)
-_SCRIPTS: Final = {
-    name: name.upper()
-    for name in ("Arabic", "Armenian", "Cyrillic", "Greek", "Hebrew", "Hiragana", "Katakana", "Latin", "Thai")
-} | {"Han": "CJK"}
-"""How the names of a script's characters begin; beside them there are Any and Common, which is all that is no letter."""
 _ESCAPED: Final = {"a": "\a", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "v": "\v"}
 _PLACES: Final = {
     "A": AnchorPlace.BEGIN,
@@ -141,50 +83,47 @@ _OCTAL: Final = re.compile(r"0[0-7]{0,2}|[1-7][0-7]{1,2}")
 _HEX: Final = re.compile(r"x(?:\{([0-9A-Fa-f]{1,8})\}|([0-9A-Fa-f]{2}))")
 _UNICODE: Final = re.compile(r"([pP])(?:\{(\^?)(\w+)\}|([A-Za-z]))")
 _POSIX_CLASS: Final = re.compile(r"\[:(\^?)(\w+):\]")
+_ANY: Final = ClassParts(is_negated=True)
+_UNFINISHED_JUMP: Final = Instruction(Op.JUMP)
 
 
-def parse(pattern: str, alphabet: frozenset[str] = TOPIC_CHARACTERS) -> Piece:
+def parse(pattern: str) -> Program:
     """The program of a pattern. INVALID_REGULAR_EXPRESSION for what RE2 does not accept, and for what grows too large."""
-    return _Parser(pattern, alphabet).parse()
+    return _Parser(pattern).parse()
 
 
 @dataclass(slots=True)
 class _Group:
-    """A group that is being read: finished branches, the pieces of the current one, and its flag."""
+    """A group that is being read: its flag, and the places of its parts in the program."""
 
     ignore_case: bool
-    branches: list[Piece] = field(default_factory=list)
-    pieces: list[Piece] = field(default_factory=list)
-    repeatable: bool = False
-    """Whether the last piece may be followed by a repetition."""
-
-    def finished(self) -> Piece:
-        self.end_branch()
-        whole = self.branches.pop()
-        while self.branches:
-            branch = self.branches.pop()
-            fork = Instruction(Op.FORK, first=1, second=len(branch) + 2)
-            whole = [fork, *branch, Instruction(Op.JUMP, first=len(whole) + 1), *whole]
-        return whole
-
-    def end_branch(self) -> None:
-        self.branches.append([instruction for piece in self.pieces for instruction in piece])
-        self.pieces = []
-        self.repeatable = False
+    begin: int
+    branch_begin: int
+    branch_ends: list[int] = field(default_factory=list)
+    """Of the jumps behind its finished branches."""
+    repeatable_begin: int | None = None
+    """Of the last part, if a repetition may follow it."""
 
 
 class _Parser:
-    def __init__(self, pattern: str, alphabet: frozenset[str]) -> None:
+    def __init__(self, pattern: str) -> None:
         self._pattern = pattern
-        self._alphabet = alphabet
         self._position = 0
-        self._group = _Group(ignore_case=False)
+        self._program: Program = []
+        self._added_count = 0
+        self._group = _Group(ignore_case=False, begin=0, branch_begin=0)
         self._outer: list[_Group] = []
         self._names: set[str] = set()
-        self._length = 0
+        self._takes: dict[tuple[ClassParts, bool], Instruction] = {}
+        """What is written twice is one class, which looks at a character once."""
+        self._literals: dict[tuple[str, bool], Instruction] = {}
 
-    def parse(self) -> Piece:
+    def parse(self) -> Program:
         pattern = self._pattern
+        if len(pattern) > PATTERN_CHARACTERS_MAX:
+            raise self._refusal(
+                f"it has {len(pattern)} characters, and {PATTERN_CHARACTERS_MAX} are the most: shorten it"
+            )
         while self._position < len(pattern):
             character = pattern[self._position]
             self._position += 1
@@ -196,24 +135,22 @@ class _Parser:
                 self._item(character)
         if self._outer:
             raise self._refusal("a parenthesis is never closed")
-        return self._group.finished()
+        self._join_branches()
+        return self._program
 
     def _item(self, character: str) -> None:
-        group = self._group
         if character == "(":
             self._open()
         elif character == ")":
             self._close()
         elif character == "|":
-            group.end_branch()
+            self._end_branch()
         elif character == "[":
             self._add_class(self._bracketed())
         elif character == ".":
-            self._add_class(self._alphabet)
+            self._add_class(_ANY)
         elif character in "^$":
-            self._add(
-                [Instruction(Op.CHECK, place=AnchorPlace.BEGIN if character == "^" else AnchorPlace.END)]
-            )
+            self._add(Instruction(Op.CHECK, place=AnchorPlace.BEGIN if character == "^" else AnchorPlace.END))
         elif character == "\\":
             self._escaped()
         else:
@@ -237,18 +174,35 @@ class _Parser:
                 ignore_case = "i" not in (opening["off"] or "") and ("i" in opening["on"] or ignore_case)
                 if opening["end"] == ")":
                     self._group.ignore_case = ignore_case
-                    self._group.repeatable = False
+                    self._group.repeatable_begin = None
                     return
         self._outer.append(self._group)
-        self._group = _Group(ignore_case=ignore_case)
+        begin = len(self._program)
+        self._group = _Group(ignore_case=ignore_case, begin=begin, branch_begin=begin)
 
     def _close(self) -> None:
         if not self._outer:
             raise self._refusal("a parenthesis is closed that was never opened")
-        piece = self._group.finished()
+        self._join_branches()
+        begin = self._group.begin
         self._group = self._outer.pop()
-        self._group.pieces.append(piece)
-        self._group.repeatable = True
+        self._group.repeatable_begin = begin
+
+    def _end_branch(self) -> None:
+        """Another branch follows: fork before this one, and jump over those that follow behind it."""
+        self._grow(2)
+        group, program = self._group, self._program
+        length = len(program) - group.branch_begin
+        program.insert(group.branch_begin, Instruction(Op.FORK, first=1, second=length + 2))
+        group.branch_ends.append(len(program))
+        program.append(_UNFINISHED_JUMP)
+        group.branch_begin = len(program)
+        group.repeatable_begin = None
+
+    def _join_branches(self) -> None:
+        program = self._program
+        for place in self._group.branch_ends:
+            program[place] = Instruction(Op.JUMP, first=len(program) - place)
 
     # -- repetition
 
@@ -263,28 +217,47 @@ class _Parser:
         return least, most
 
     def _repeat(self, least: int, most: int | None) -> None:
-        group = self._group
-        if not group.repeatable:
+        begin = self._group.repeatable_begin
+        if begin is None:
             raise self._refusal("a repetition follows nothing that can be repeated")
+        self._group.repeatable_begin = None
         if self._pattern.startswith("?", self._position):
             self._position += 1  # lazy: no difference when the whole name has to match
-        piece = group.pieces.pop()
-        copies = max(least, 1) if most is None else most
-        self._grow(copies * (len(piece) + 2))
-        once = len(piece)
         if most is None:
-            if least == 0:
-                loop = [Instruction(Op.FORK, first=1, second=once + 2), *piece]
-                repeated = [*loop, Instruction(Op.JUMP, first=-once - 1)]
-            else:
-                repeated = piece * least + [Instruction(Op.FORK, first=-once, second=1)]
+            self._repeat_without_end(begin, least)
+        elif most == 0:
+            del self._program[begin:]
         else:
-            optional = most - least
-            repeated = piece * least
-            for rest in range(optional, 0, -1):
-                repeated += [Instruction(Op.FORK, first=1, second=rest * (once + 1)), *piece]
-        group.pieces.append(repeated)
-        group.repeatable = False
+            self._repeat_up_to(begin, least, most)
+
+    def _repeat_without_end(self, begin: int, least: int) -> None:
+        program = self._program
+        once = len(program) - begin
+        if least == 0:
+            self._grow(2)
+            program.insert(begin, Instruction(Op.FORK, first=1, second=once + 2))
+            program.append(Instruction(Op.JUMP, first=-once - 1))
+        else:
+            self._grow((least - 1) * once + 1)
+            if least > 1:
+                program.extend(program[begin:] * (least - 1))
+            program.append(Instruction(Op.FORK, first=-once, second=1))
+
+    def _repeat_up_to(self, begin: int, least: int, most: int) -> None:
+        """What stands at `begin` stays as the first time, so that nested repetitions that add nothing copy nothing."""
+        program = self._program
+        once = len(program) - begin
+        optional = most - least
+        self._grow((most - 1) * once + optional)
+        piece = program[begin:] if most > 1 else []
+        if least == 0:
+            program.insert(begin, Instruction(Op.FORK, first=1, second=optional * (once + 1)))
+            optional -= 1
+        else:
+            program.extend(piece * (least - 1))
+        for rest in range(optional, 0, -1):
+            program.append(Instruction(Op.FORK, first=1, second=rest * (once + 1)))
+            program.extend(piece)
 
     # -- single characters and classes
 
@@ -294,7 +267,7 @@ class _Parser:
         character = self._pattern[self._position]
         if character in _PLACES:
             self._position += 1
-            self._add([Instruction(Op.CHECK, place=_PLACES[character])])
+            self._add(Instruction(Op.CHECK, place=_PLACES[character]))
         elif character == "Q":
             end = self._pattern.find("\\E", self._position)
             quoted = self._pattern[self._position + 1 : end if end >= 0 else None]
@@ -303,32 +276,28 @@ class _Parser:
                 self._add_literal(literal)
         elif character == "C":
             self._position += 1
-            self._add_class(self._alphabet)
-        elif (accepted := self._named_class()) is not None:
-            self._add_class(accepted)
+            self._add_class(_ANY)
+        elif (named := self._named_class()) is not None:
+            self._add_class(ClassParts(named=frozenset([named])))
         else:
             self._add_literal(self._escaped_character())
 
-    def _named_class(self) -> frozenset[str] | None:
+    def _named_class(self) -> NamedClass | None:
         r"""The class after a backslash (\d, \pL, \P{Greek}), or None if there is none."""
         character = self._pattern[self._position]
-        if character.lower() in _PERL:
+        if character.lower() in PERL_CLASSES:
             self._position += 1
-            return self._either(_PERL[character.lower()], negated=character.isupper())
-        named = self._match(_UNICODE)
-        if named is None:
+            return NamedClass(character.lower(), is_negated=character.isupper())
+        match = self._match(_UNICODE)
+        if match is None:
             if character in "pP":
                 raise self._refusal("a class of Unicode characters has no name")
             return None
-        kind, caret, name, short = named.groups()
+        kind, caret, name, short = match.groups()
         name = name or short
-        if name not in _CATEGORIES and name not in _SCRIPTS and name not in ("Any", "Common"):
-            raise self._refusal(f"the class of Unicode characters {name} is not known")
-        accepted = frozenset(letter for letter in self._alphabet if _is_of(letter, name))
-        return self._either(accepted, negated=(kind == "P") != bool(caret))
-
-    def _either(self, accepted: frozenset[str], *, negated: bool) -> frozenset[str]:
-        return self._alphabet - accepted if negated else self._alphabet & accepted
+        if name not in UNICODE_CLASSES:
+            raise self._refusal(f"the class of Unicode characters {name[:50]} is not known")
+        return NamedClass(name, is_negated=(kind == "P") != bool(caret))
 
     def _escaped_character(self) -> str:
         character = self._pattern[self._position]
@@ -347,28 +316,36 @@ class _Parser:
             return character
         raise self._refusal(f"\\{character} is not part of RE2's syntax")
 
-    def _bracketed(self) -> frozenset[str]:
+    def _bracketed(self) -> ClassParts:
         """What stands between [ and ]; the first character may be a ]."""
         pattern = self._pattern
-        negated = pattern.startswith("^", self._position)
-        self._position += negated
-        accepted: set[str] = set()
+        is_negated = pattern.startswith("^", self._position)
+        self._position += is_negated
+        letters: set[str] = set()
+        ranges: set[tuple[str, str]] = set()
+        named: set[NamedClass] = set()
         first = True
         while first or not pattern.startswith("]", self._position):
             if self._position >= len(pattern):
                 raise self._refusal("a bracket is never closed")
             first = False
-            accepted |= self._class_item()
+            item = self._class_item()
+            if isinstance(item, NamedClass):
+                named.add(item)
+            elif isinstance(item, str):
+                letters.add(item)
+            else:
+                ranges.add(item)
         self._position += 1
-        folded = _folded(accepted) if self._group.ignore_case else frozenset(accepted)
-        return self._alphabet - folded if negated else folded
+        return ClassParts(frozenset(letters), frozenset(ranges), frozenset(named), is_negated=is_negated)
 
-    def _class_item(self) -> frozenset[str]:
+    def _class_item(self) -> str | tuple[str, str] | NamedClass:
+        """A character, the ends of a range, or a class with a name."""
         if posix := self._match(_POSIX_CLASS):
             caret, name = posix.groups()
-            if name not in _POSIX:
-                raise self._refusal(f"the class [:{name}:] is not known")
-            return self._either(_POSIX[name], negated=bool(caret))
+            if name not in ASCII_CLASSES:
+                raise self._refusal(f"the class [:{name[:50]}:] is not known")
+            return NamedClass(name, is_negated=bool(caret))
         if self._pattern.startswith("\\", self._position) and self._position + 1 < len(self._pattern):
             self._position += 1
             named = self._named_class()
@@ -378,12 +355,12 @@ class _Parser:
         low = self._class_character()
         pattern, position = self._pattern, self._position
         if not pattern.startswith("-", position) or pattern.startswith("-]", position):
-            return frozenset(low) & self._alphabet
+            return low
         self._position += 1
         high = self._class_character()
         if high < low:
             raise self._refusal(f"the range {low}-{high} is empty")
-        return frozenset(character for character in self._alphabet if low <= character <= high)
+        return low, high
 
     def _class_character(self) -> str:
         if self._position >= len(self._pattern):
@@ -399,22 +376,34 @@ class _Parser:
     # -- the program
 
     def _add_literal(self, character: str) -> None:
-        self._add_class(frozenset(character) & self._alphabet)
+        key = (character, self._group.ignore_case)
+        take = self._literals.get(key)
+        if take is None:
+            take = self._literals[key] = self._take(ClassParts(letters=frozenset(character)))
+        self._add(take)
 
-    def _add_class(self, accepted: frozenset[str]) -> None:
-        if self._group.ignore_case:
-            accepted = _folded(accepted)
-        self._add([Instruction(Op.TAKE, accepted=accepted)])
+    def _add_class(self, parts: ClassParts) -> None:
+        self._add(self._take(parts))
 
-    def _add(self, piece: Piece) -> None:
+    def _take(self, parts: ClassParts) -> Instruction:
+        key = (parts, self._group.ignore_case)
+        take = self._takes.get(key)
+        if take is None:
+            accepted = CharacterClass(parts, ignore_case=self._group.ignore_case)
+            take = self._takes[key] = Instruction(Op.TAKE, accepted=accepted)
+        return take
+
+    def _add(self, instruction: Instruction) -> None:
         self._grow(1)
-        self._group.pieces.append(piece)
-        self._group.repeatable = True
+        self._group.repeatable_begin = len(self._program)
+        self._program.append(instruction)
 
     def _grow(self, count: int) -> None:
-        self._length += count
-        if self._length > INSTRUCTIONS_MAX:
-            raise self._refusal("it is too large once its repetitions are written out")
+        self._added_count += count
+        if self._added_count > INSTRUCTIONS_MAX:
+            raise self._refusal(
+                f"it is too large once its repetitions are written out: {INSTRUCTIONS_MAX} instructions are the most"
+            )
 
     def _match(self, form: re.Pattern[str], back: int = 0) -> re.Match[str] | None:
         """Step over what stands here if it has this form, `back` characters before the position."""
@@ -428,18 +417,3 @@ class _Parser:
             ErrorCode.INVALID_REGULAR_EXPRESSION,
             f"the regular expression {self._pattern[:200]!r} is not valid: {reason} (character {self._position})",
         )
-
-
-def _folded(accepted: frozenset[str] | set[str]) -> frozenset[str]:
-    return frozenset(form for character in accepted for form in (character.lower(), character.upper()))
-
-
-def _is_of(character: str, name: str) -> bool:
-    """Whether a character is of a category or script of Unicode."""
-    if name in _CATEGORIES:
-        return unicodedata.category(character).startswith(name)
-    if name == "Any":
-        return True
-    if name == "Common":
-        return not unicodedata.category(character).startswith("L")
-    return unicodedata.name(character, "").startswith(_SCRIPTS[name])

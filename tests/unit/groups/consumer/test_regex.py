@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from odradek.groups.consumer.regex import WORK_MAX, TopicPattern, TopicPatterns
+from odradek.groups.consumer.regex_syntax import parse
 from odradek.model.errors import ErrorCode, KafkaError
 
 NAMES = ["a", "aa", "ab", "b", "orders", "orders-eu", "orders.eu.1", "_x", "A", "payments-2024", "x.y", "x-y"]
@@ -121,3 +122,56 @@ def test_one_that_was_refused_is_refused_again():
             patterns.matching("(", [])
         assert refused.value.code is ErrorCode.INVALID_REGULAR_EXPRESSION
     assert len(patterns) == 1
+
+
+@pytest.mark.parametrize("pattern", ["|" * 32_760, "a|" * 16_000, "(" * 900 + "a|" * 9000 + ")" * 900])
+def test_alternatives_count_with_all_that_joins_them(pattern):
+    with pytest.raises(KafkaError, match="too large"):
+        TopicPattern(pattern)
+
+
+def test_branches_are_joined_once_and_not_again_for_each_branch():
+    assert len(parse("a|" * 5000)) == 15_000
+    with pytest.raises(KafkaError, match="too large"):
+        parse("(a{1000}){0}" * 30)
+
+
+def test_a_pattern_has_so_many_characters_at_most():
+    TopicPattern("[" + "a" * 32_765 + "]")
+    with pytest.raises(KafkaError, match="32767 are the most"):
+        TopicPattern("[" + "a" * 32_766 + "]")
+
+
+def test_a_class_that_is_written_often_is_kept_once_and_looks_at_a_character_once():
+    classes = {instruction.accepted for instruction in parse(r"[\pL\pL\d]" * 2000 + r"[\d\pL]")}
+    assert len(classes) == 1
+    pattern = TopicPattern("[" + r"\p{Han}" * 4600 + "x]+")
+    assert pattern.matches("x" * 200)
+    assert WORK_MAX - pattern.work_left < 50
+
+
+def test_a_class_of_many_ranges_counts_as_work():
+    ranges = "".join(f"{chr(code)}-{chr(code + 9)}" for code in range(0x4E00, 0x4E00 + 10_000))
+    pattern = TopicPattern(f"[{ranges}]*")
+    with pytest.raises(KafkaError, match="too much work"):
+        pattern.matches("".join(map(chr, range(0x100, 0x200))))
+
+
+def test_names_of_ten_thousand_different_characters_cost_a_step_for_each():
+    name = "".join(map(chr, range(0x100, 0x2800)))
+    pattern = TopicPattern("[^a]+")
+    assert pattern.matches(name)
+    assert WORK_MAX - pattern.work_left < 8 * len(name)
+
+
+@pytest.mark.parametrize(
+    ("pattern", "name"),
+    [
+        (r"(?i)GRÖSSE\p{Greek}", "größeω"),
+        (r"(?i)[à-ÿ]+", "ÀÿÉ"),
+        (r"\p{Han}\PL", "中1"),
+        (r"(?i)\x{212A}", "k"),
+    ],
+)
+def test_characters_beyond_those_of_topics_are_known(pattern, name):
+    assert TopicPattern(pattern).matches(name) == ("ß" not in name)

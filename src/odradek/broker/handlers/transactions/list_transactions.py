@@ -6,22 +6,24 @@ id must match (KIP-1152), in RE2's syntax and, as there, in linear time.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from typing import Final
 
+from odradek.broker.access.asker import Access
 from odradek.broker.context import ApiHandler, BrokerContext, RequestContext
 from odradek.groups.consumer.regex import TopicPattern
 from odradek.model.errors import ErrorCode, KafkaError
+from odradek.protocol.acls import AclOperation, AclResourceType
 from odradek.protocol.messages.transactions.list_transactions import (
     ListTransactionsRequest,
     ListTransactionsResponse,
     TransactionState,
 )
+from odradek.runtime.turns import Turn
 from odradek.transactions.state import STATES_BY_TITLE, Transaction
 from odradek.transactions.state import TransactionState as TransactionStatus
 
 _ANY_DURATION: Final = -1
-_ASCII: Final = frozenset(map(chr, range(128)))
 
 
 async def handle(
@@ -37,21 +39,26 @@ async def handle(
         else:
             unknown.append(title)
     try:
-        listed = await broker.transactions.select(_filter(request, states, broker.runtime.clock.wall_ms()))
-        listed = _matching(listed, request.transactional_id_pattern)
+        pattern = _compiled(request.transactional_id_pattern)
+        wanted = _filter(request, states, broker.runtime.clock.wall_ms())
+        listed = await broker.transactions.select(turn, wanted)
+        if pattern is not None:
+            listed = await _matching(turn, context.access, listed, pattern)
     except KafkaError as error:
         return ListTransactionsResponse(error_code=error.code, unknown_state_filters=unknown)
     return ListTransactionsResponse(
         error_code=ErrorCode.NONE,
         unknown_state_filters=unknown,
-        transaction_states=[
-            TransactionState(
-                transactional_id=transactional_id,
-                producer_id=transaction.producer_id,
-                transaction_state=transaction.state.title,
-            )
-            for transactional_id, transaction in listed
-        ],
+        transaction_states=await turn.map(_entry, listed),
+    )
+
+
+def _entry(listed: tuple[str, Transaction]) -> TransactionState:
+    transactional_id, transaction = listed
+    return TransactionState(
+        transactional_id=transactional_id,
+        producer_id=transaction.producer_id,
+        transaction_state=transaction.state.title,
     )
 
 
@@ -73,12 +80,27 @@ def _filter(
     return wanted
 
 
-def _matching(listed: list[tuple[str, Transaction]], pattern: str | None) -> list[tuple[str, Transaction]]:
-    """Those whose id matches, of whatever characters it is. INVALID_REGULAR_EXPRESSION."""
-    if not pattern:
-        return listed
-    compiled = TopicPattern(pattern, _ASCII.union(*(transactional_id for transactional_id, _ in listed)))
-    return [entry for entry in listed if compiled.matches(entry[0])]
+def _compiled(pattern: str | None) -> TopicPattern | None:
+    """INVALID_REGULAR_EXPRESSION, also where there is nothing to list, as in Kafka."""
+    return TopicPattern(pattern) if pattern else None
+
+
+async def _matching(
+    turn: Turn, access: Access | None, listed: Sequence[tuple[str, Transaction]], pattern: TopicPattern
+) -> list[tuple[str, Transaction]]:
+    """Those whose id matches. Ids that the asker may not see are left out first: they must not use up the pattern's work.
+    INVALID_REGULAR_EXPRESSION."""
+    matching: list[tuple[str, Transaction]] = []
+    for entry in listed:
+        await turn.step()
+        name = entry[0]
+        if access is not None and not access.may_quietly(
+            AclOperation.DESCRIBE, AclResourceType.TRANSACTIONAL_ID, name
+        ):
+            continue
+        if pattern.matches(name):
+            matching.append(entry)
+    return matching
 
 
 SERVED = ApiHandler(66, handle)
