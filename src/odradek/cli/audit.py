@@ -108,6 +108,8 @@ def _show(event: Event, *, as_json: bool) -> None:
         words += event.get(key, [])
     if event.get("count"):
         words.append(f"{event['count']} events")
+    if event.get("cut"):
+        words.append("(cut)")
     click.echo(" ".join([moment, *words, event.get("detail", "")]).rstrip())
 
 

@@ -32,4 +32,6 @@ class AuditConfig(Section):
         "fills no disk. Changes and logins are all recorded.")
     queue_max: Int = setting(default=10_000, valid=at_least(1), meaning=
         "Events that wait to be written. Those beyond are lost, and counted.")
+    queue_bytes_max: Int = setting("odradek.audit.queue.max.bytes", default=16 * 1024 * 1024, valid=at_least(65_536), meaning=
+        "Memory of the events that wait to be written. Those beyond are lost, and counted.")
     # fmt: on

@@ -3,13 +3,17 @@
 Kinds of events: `change` (an administrative request), `login`, `refusal` (one operation on one resource), `access` (reading
 and writing, only by rule), and `lost`, which says how many could not be kept. An event names resources and settings, never
 values: no password, no record and no token comes into it.
+
+Clients choose names, and may choose long ones: `AuditEvent.clipped` keeps an event below `EVENT_BYTES_MAX`.
 """
 
 from __future__ import annotations
 
 import json
+import sys
+from bisect import bisect_right
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from fnmatch import fnmatchcase
 from typing import Final
 
@@ -18,6 +22,18 @@ from odradek.model.errors import ConfigError
 AUDIT_TOPIC: Final = "__odradek_audit"
 """Where audit events go that go to a topic. Only super users may write or change it."""
 CHANGE, LOGIN, REFUSAL, ACCESS_KIND, LOST = "change", "login", "refusal", "access", "lost"
+EVENT_BYTES_MAX: Final = 8192
+"""Of a clipped event's line: the sum of the limits below, and what is short anyway."""
+NAME_BYTES_MAX: Final = 256
+"""Of a name, counted as it stands in JSON: the longest name of a topic is in it."""
+DETAIL_BYTES_MAX: Final = 1024
+NAMES_MAX: Final = 20
+"""Resources of an event."""
+_ERRORS_MAX: Final = 10
+_CUT: Final = "..."
+_JSON_BYTES_MAX: Final = 12
+"""Of one letter: two escapes."""
+_NAMES: Final = ("principal", "client", "host", "listener", "api", "operation")
 _PARTS: Final = ("api", "principal", "client", "resource", "outcome", "kind")
 
 
@@ -45,12 +61,46 @@ class AuditEvent:
     detail: str = ""
     count: int = 0
     """Of those that were lost."""
+    cut: bool = False
+    """Whether something was too long, or there was too much of it."""
+
+    def clipped(self) -> AuditEvent:
+        """The event, within the limits of this module."""
+        within: dict[str, object] = {name: clipped(getattr(self, name)) for name in _NAMES}
+        within["detail"] = clipped(self.detail, DETAIL_BYTES_MAX)
+        within["resources"] = tuple(clipped(name) for name in self.resources[:NAMES_MAX])
+        within["errors"] = self.errors[:_ERRORS_MAX]
+        if all(getattr(self, name) == value for name, value in within.items()):
+            return self
+        return replace(self, **within, cut=True)  # type: ignore[arg-type]
+
+    @property
+    def held_bytes(self) -> int:
+        """The memory that it takes, as if it shared nothing with others."""
+        texts = (*(getattr(self, name) for name in _NAMES), self.detail, *self.resources, *self.errors)
+        return sys.getsizeof(self) + sum(map(sys.getsizeof, texts))
 
     def line(self) -> bytes:
         """One JSON object, without what is not known."""
         named = {field.name: getattr(self, field.name) for field in fields(self)}
         known = {key: value for key, value in named.items() if value not in ("", -1, (), 0)}
         return json.dumps(known, separators=(",", ":")).encode()
+
+
+def clipped(text: str, bytes_max: int = NAME_BYTES_MAX) -> str:
+    """The text; when it is longer than that as JSON, its beginning and `...`."""
+    if len(text) * _JSON_BYTES_MAX <= bytes_max:
+        return text
+    head = text[:bytes_max]
+    if len(head) == len(text) and _json_bytes(head) <= bytes_max:
+        return text
+    left_bytes = bytes_max - len(_CUT)
+    length = bisect_right(range(len(head) + 1), left_bytes, key=lambda end: _json_bytes(head[:end])) - 1
+    return head[:length] + _CUT
+
+
+def _json_bytes(text: str) -> int:
+    return len(json.dumps(text)) - 2
 
 
 @dataclass(frozen=True, slots=True)

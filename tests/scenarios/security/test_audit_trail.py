@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +25,7 @@ from odradek.protocol.messages.configs.incremental_alter_configs import (
     IncrementalAlterConfigsRequest,
 )
 from odradek.security.acls import Acl, AclPattern
-from odradek.security.audit import AUDIT_TOPIC, AuditEvent
+from odradek.security.audit import AUDIT_TOPIC, EVENT_BYTES_MAX, AuditEvent
 
 pytestmark = pytest.mark.check(47)
 ME = "User:ANONYMOUS"
@@ -170,6 +170,115 @@ async def test_what_waits_when_the_broker_stops_or_patience_ends_is_lost(
     trail.login("failed", principal="", host="10.0.0.1", listener="L", detail="second")
     await trail.close()
     assert (trail.lost_count, sink.taken) == (2, [])
+
+
+class Particular:
+    """A sink that refuses batches in which an event is wrong."""
+
+    def __init__(self, is_wrong: Callable[[Sequence[AuditEvent]], bool]) -> None:
+        self._is_wrong = is_wrong
+        self.taken: list[str] = []
+
+    async def write(self, written: Sequence[AuditEvent]) -> None:
+        if self._is_wrong(written):
+            raise KafkaError(ErrorCode.MESSAGE_TOO_LARGE, "too large")
+        self.taken += [event.detail or event.kind for event in written]
+
+    async def close(self) -> None:
+        pass
+
+
+async def test_an_event_that_a_sink_never_takes_is_lost_alone(scene: Scene) -> None:
+    broker, _, _ = await start(scene)
+    sink = Particular(lambda written: any(event.detail == "attempt 7" for event in written))
+    trail = AuditTrail(lambda: broker.context.config.audit, broker.context.runtime, [sink], 1)
+    for number in range(20):
+        trail.login("failed", principal="", host="10.0.0.1", listener="L", detail=f"attempt {number}")
+    await trail.flush()
+    others = [f"attempt {number}" for number in range(20) if number != 7]
+    assert sink.taken == [*others, "the queue was full, or no sink took them"]
+    assert trail.lost_count == 1
+
+
+async def test_a_sink_that_takes_nothing_whatever_is_not_asked_without_end(scene: Scene) -> None:
+    broker, _, _ = await start(scene)
+    trail = AuditTrail(
+        lambda: broker.context.config.audit, broker.context.runtime, [Particular(lambda written: True)], 1
+    )
+    trail.login("failed", principal="", host="10.0.0.1", listener="L")
+    await trail.flush()
+    await trail.flush()
+    assert (trail.lost_count, trail.written_count) == (1, 0)
+
+
+async def test_batches_are_as_small_as_the_topic_asks(scene: Scene) -> None:
+    broker, wire, _ = await start(
+        scene, odradek_audit_sinks="topic", message_max_bytes=str(EVENT_BYTES_MAX + 1024)
+    )
+    trail = broker.context.audit.trail  # type: ignore[union-attr]
+    for number in range(50):
+        trail.login("failed", principal="\x01" * 400_000, host="h", listener="L", detail=str(number) * 2000)
+    await trail.flush()
+    values = [json.loads(value or b"") for value in await wire.values(AUDIT_TOPIC)]
+    assert [value["detail"][:2] for value in values] == [(str(number) * 2)[:2] for number in range(50)]
+    assert trail.lost_count == 0
+
+
+async def test_a_refused_request_with_long_names_is_a_short_event(scene: Scene) -> None:
+    broker, wire, path = await start(scene, super_users="User:admin")
+    names = [f"{number:02}" + "n" * 4000 for number in range(30)]
+    configs = [AlterableConfig(name=name, config_operation=0, value="") for name in names]
+    resources = [
+        AlterConfigsResource(resource_type=2, resource_name=f"t{number}", configs=configs)
+        for number in range(30)
+    ]
+    await wire.call("IncrementalAlterConfigs", 1, IncrementalAlterConfigsRequest(resources=resources))
+    await events_of(broker, path)
+    lines = path.read_bytes().splitlines()
+    assert max(map(len, lines)) <= EVENT_BYTES_MAX
+    change = next(event for event in map(json.loads, lines) if event["kind"] == "change")
+    assert (change["cut"], len(change["resources"])) == (True, 20)
+    assert change["detail"].startswith("t0: 00nnn")
+
+
+async def test_the_queue_is_bounded_in_bytes_too(scene: Scene) -> None:
+    broker, _, _ = await start(scene, odradek_audit_queue_max_bytes="65536")
+    sink = NoLeaderYet(refusals=1)
+    trail = AuditTrail(lambda: broker.context.config.audit, broker.context.runtime, [sink], 1)
+    for _ in range(100):
+        trail.login("failed", principal="p" * 1000, host="10.0.0.1", listener="L", detail="d" * 5000)
+    lost_count = trail.lost_count
+    assert 60 < lost_count < 100
+    await trail.flush()
+    await trail.flush()
+    assert (trail.lost_count, len(sink.taken)) == (lost_count, 101 - lost_count)  # and one that says so
+    trail.login("failed", principal="p", host="10.0.0.1", listener="L")
+    assert trail.lost_count == lost_count
+
+
+async def test_what_is_being_written_when_the_write_is_cancelled_is_written_later(scene: Scene) -> None:
+    broker, _, _ = await start(scene)
+
+    class Slow(NoLeaderYet):
+        is_slow = True
+
+        async def write(self, written: Sequence[AuditEvent]) -> None:
+            if self.is_slow:
+                await asyncio.Event().wait()
+            await super().write(written)
+
+    sink = Slow(refusals=0)
+    trail = AuditTrail(lambda: broker.context.config.audit, broker.context.runtime, [sink], 1)
+    trail.login("failed", principal="", host="10.0.0.1", listener="L", detail="first")
+    writing = asyncio.ensure_future(trail.flush())
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    writing.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await writing
+    sink.is_slow = False
+    await trail.close()
+    assert (sink.taken, trail.written_count, trail.lost_count) == (["first"], 1, 0)
 
 
 async def test_the_topic_has_the_events_and_only_super_users_may_write_it(scene: Scene) -> None:

@@ -7,7 +7,15 @@ import json
 import pytest
 
 from odradek.model.errors import ConfigError
-from odradek.security.audit import AuditEvent, AuditRules, parse_rules
+from odradek.security.audit import (
+    DETAIL_BYTES_MAX,
+    EVENT_BYTES_MAX,
+    NAME_BYTES_MAX,
+    AuditEvent,
+    AuditRules,
+    clipped,
+    parse_rules,
+)
 
 
 def event(kind: str = "change", **values: object) -> AuditEvent:
@@ -75,3 +83,26 @@ def test_an_event_is_one_line_without_what_is_not_known() -> None:
         "resources": ["TOPIC:orders-1"],
         "detail": "a\nb",
     }
+
+
+@pytest.mark.parametrize("letter", ["a", "\x01", "\U0001f600"])
+def test_whatever_a_client_chooses_an_event_has_a_largest_size_and_says_what_was_cut(letter: str) -> None:
+    long = letter * 32_000
+    names = dict.fromkeys(("principal", "client", "host", "listener"), long)
+    short = event(detail=long, resources=(long,) * 1000, errors=("X" * 45,) * 1000, **names).clipped()
+    assert len(short.line()) <= EVENT_BYTES_MAX
+    assert json.loads(short.line())["cut"] is True
+    assert short.client.endswith("...")
+    assert letter in short.client
+
+
+def test_an_event_that_is_short_enough_is_kept_as_it_is() -> None:
+    longest = "TOPIC:" + "t" * 249
+    short = event(resources=(longest,) * 20, detail="d" * DETAIL_BYTES_MAX)
+    assert short.clipped() is short
+
+
+def test_a_text_is_cut_where_its_json_is_too_long_and_not_within_a_letter() -> None:
+    assert clipped("a" * NAME_BYTES_MAX) == "a" * NAME_BYTES_MAX
+    assert clipped("a" * (NAME_BYTES_MAX + 1)) == "a" * (NAME_BYTES_MAX - 3) + "..."
+    assert clipped("\u00e9" * 100, 32) == "\u00e9" * 4 + "..."

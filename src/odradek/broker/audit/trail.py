@@ -1,17 +1,25 @@
 """The record of what was done on this broker: events are queued where they happen, and written by a task of their own.
 
-The queue has a bound. An event that finds it full is lost, and one that no sink takes for `PATIENCE_SECONDS`: a topic that was
-just made has no leader yet, and one whose leader has died none for a while. How many were lost is an event itself, as soon as
-one can be written again, and a counter of the broker (`lost_count`).
+The queue has bounds, in events and in bytes. An event that finds it full is lost, and one that no sink takes for
+`PATIENCE_SECONDS`: a topic that was just made has no leader yet, and one whose leader has died none for a while. A sink that
+finds events themselves wrong, too large say, is offered each half of them alone: what it refuses then is lost at once, and
+holds up nothing behind it. How many were lost is an event itself, as soon as one can be written again, and a counter of the
+broker (`lost_count`).
+
+Events stay in the queue until it is known what becomes of them. So one may be written twice, when a write is cut short.
 """
 
 from __future__ import annotations
 
+import asyncio
+from collections import deque
 from collections.abc import Callable, Sequence
+from enum import IntEnum
+from itertools import islice
 from typing import Final, Protocol
 
 from odradek.config.audit import AuditConfig
-from odradek.model.errors import OdradekError
+from odradek.model.errors import ErrorCode, KafkaError, OdradekError
 from odradek.runtime.ports import Runtime
 from odradek.security.audit import LOGIN, LOST, REFUSAL, AuditEvent, AuditRules
 from odradek.telemetry import events
@@ -23,10 +31,29 @@ PATIENCE_SECONDS: Final = 600.0
 `leader.imbalance.check.interval.seconds` (300) have passed.
 """
 _AT_ONCE: Final = 1000
+_AT_ONCE_BYTES: Final = 512 * 1024
+"""As they are held: so many rarely make a batch that a topic refuses."""
+_OF_EVENTS: Final = frozenset(
+    {
+        ErrorCode.MESSAGE_TOO_LARGE,
+        ErrorCode.RECORD_LIST_TOO_LARGE,
+        ErrorCode.INVALID_RECORD,
+        ErrorCode.INVALID_TIMESTAMP,
+    }
+)
+"""What a sink says of the events that it is offered, and will say of them later too."""
+
+
+class _Outcome(IntEnum):
+    """Of one event. The greatest of all sinks counts."""
+
+    UNFIT = 0
+    LATER = 1
+    TAKEN = 2
 
 
 class AuditSink(Protocol):
-    """Takes events for good, or raises."""
+    """Takes events for good, all of them, or raises."""
 
     async def write(self, written: Sequence[AuditEvent]) -> None: ...
 
@@ -43,12 +70,15 @@ class AuditTrail:
         self._runtime = runtime
         self._sinks = sinks
         self._broker_id = broker_id
-        self._queue: list[AuditEvent] = []
+        self._queue: deque[AuditEvent] = deque()
+        self._queued_bytes = 0
+        self._writing = asyncio.Lock()
         self._rules_text = ""
         self._sample = 1.0
         self._rules = AuditRules()
         self._unreported = 0
         self._refused_since: float | None = None
+        self._why_unfit = ""
         self.lost_count = 0
         self.written_count = 0
 
@@ -65,18 +95,21 @@ class AuditTrail:
         return self._rules
 
     def event(self, kind: str, outcome: str, **values: object) -> AuditEvent:
-        """Of now, on this broker."""
+        """Of now, on this broker; clipped."""
         time_ms = self._runtime.clock.wall_ms()
-        return AuditEvent(time_ms=time_ms, broker=self._broker_id, kind=kind, outcome=outcome, **values)  # type: ignore[arg-type]
+        event = AuditEvent(time_ms=time_ms, broker=self._broker_id, kind=kind, outcome=outcome, **values)  # type: ignore[arg-type]
+        return event.clipped()
 
     def note(self, event: AuditEvent) -> None:
         """Keep an event, if the rules say so."""
         if not self.rules.keeps(event, self._runtime.entropy.uniform):
             return
-        if len(self._queue) >= self._config().queue_max:
+        config, held_bytes = self._config(), event.held_bytes
+        if len(self._queue) >= config.queue_max or self._queued_bytes + held_bytes > config.queue_bytes_max:
             self._lose(1)
         else:
             self._queue.append(event)
+            self._queued_bytes += held_bytes
 
     def login(self, outcome: str, *, principal: str, host: str, listener: str, detail: str = "") -> None:
         """Someone logged in, or failed to; `detail` names the mechanism and the cause, and nothing secret."""
@@ -89,25 +122,55 @@ class AuditTrail:
         self.note(self.event(REFUSAL, "refused", **values))
 
     async def flush(self) -> None:
-        """Write what is queued."""
-        while self._queue or self._unreported:
-            written, self._queue = self._queue[:_AT_ONCE], self._queue[_AT_ONCE:]
-            lost = self._unreported
-            if lost:
-                self._unreported = 0
-                written.append(
-                    self.event(LOST, "failed", count=lost, detail="the queue was full, or no sink took them")
-                )
-            if not await self._write(written):
-                self._unreported += lost
-                self._keep_or_lose(written[:-1] if lost else written)
-                return
+        """Write what is queued, until no sink takes more. A call waits for the one under way."""
+        async with self._writing:
+            while self._queue or self._unreported:
+                if not await self._write_oldest():
+                    return
 
-    def _keep_or_lose(self, refused: list[AuditEvent]) -> None:
-        if self._is_patient():
-            self._queue = refused + self._queue
+    async def _write_oldest(self) -> bool:
+        """Whether to go on: not when events have to wait, or the loss of others could not be told."""
+        events, lost = self._oldest(), self._unreported
+        offered = list(events)
+        if lost:
+            offered.append(
+                self.event(LOST, "failed", count=lost, detail="the queue was full, or no sink took them")
+            )
+        outcomes = await self._offer(offered)
+        is_told = not lost or outcomes[-1] is _Outcome.TAKEN
+        if lost and is_told:
+            self._unreported -= lost
+        self._settle(events, outcomes)
+        return is_told and _Outcome.LATER not in outcomes
+
+    def _oldest(self) -> Sequence[AuditEvent]:
+        """As many as are written at once, at least one. They stay in the queue."""
+        oldest: list[AuditEvent] = []
+        left_bytes = _AT_ONCE_BYTES
+        for event in islice(self._queue, _AT_ONCE):
+            left_bytes -= event.held_bytes
+            if left_bytes < 0 and oldest:
+                break
+            oldest.append(event)
+        return oldest
+
+    def _settle(self, events: Sequence[AuditEvent], outcomes: Sequence[_Outcome]) -> None:
+        """Take the events, the oldest of the queue, from it; except those that wait."""
+        for event in events:
+            self._queue.popleft()
+            self._queued_bytes -= event.held_bytes
+        settled = list(
+            zip(events, outcomes, strict=False)
+        )  # the last outcome may be that of the event of kind lost
+        self.written_count += outcomes.count(_Outcome.TAKEN)
+        unfit = sum(outcome is _Outcome.UNFIT for _, outcome in settled)
+        self._lose(unfit)
+        waiting = [event for event, outcome in settled if outcome is _Outcome.LATER]
+        if not self._is_patient():
+            self._lose(len(waiting))
         else:
-            self._lose(len(refused))
+            self._queue.extendleft(reversed(waiting))
+            self._queued_bytes += sum(event.held_bytes for event in waiting)
 
     def _is_patient(self) -> bool:
         now = self._runtime.clock.monotonic()
@@ -119,22 +182,41 @@ class AuditTrail:
         for sink in self._sinks:
             await sink.close()
 
-    async def _write(self, written: Sequence[AuditEvent]) -> bool:
-        """Whether any sink took them; one that does not is reported in the broker's log, once while all are asked again."""
-        taken, is_known = 0, self._is_patient()
+    async def _offer(self, offered: Sequence[AuditEvent]) -> Sequence[_Outcome]:
+        """One outcome for each event. That sinks refuse is reported in the broker's log, once while all are asked again."""
+        is_known = self._is_patient()
+        outcomes = [_Outcome.UNFIT] * len(offered)
         for sink in self._sinks:
-            try:
-                await sink.write(written)
-                taken += 1
-            except (OdradekError, OSError) as error:
-                if not is_known:
-                    _log.error("audit_events_not_written", count=len(written), reason=str(error))
-        if taken:
-            self.written_count += len(written)
+            of_sink = await self._offer_to(sink, offered, is_known=is_known)
+            if unfit := of_sink.count(_Outcome.UNFIT):
+                _log.error("audit_events_refused", count=unfit, reason=self._why_unfit)
+            outcomes = [max(pair) for pair in zip(outcomes, of_sink, strict=True)]
+        if _Outcome.TAKEN in outcomes:
             self._refused_since = None
-        elif self._refused_since is None:
+        if _Outcome.LATER in outcomes and self._refused_since is None:
             self._refused_since = self._runtime.clock.monotonic()
-        return taken > 0
+        return outcomes
+
+    async def _offer_to(
+        self, sink: AuditSink, offered: Sequence[AuditEvent], *, is_known: bool
+    ) -> Sequence[_Outcome]:
+        try:
+            await sink.write(offered)
+        except (OdradekError, OSError) as error:
+            if not (isinstance(error, KafkaError) and error.code in _OF_EVENTS):
+                if not is_known:
+                    _log.error("audit_events_not_written", count=len(offered), reason=str(error))
+                return [_Outcome.LATER] * len(offered)
+            self._why_unfit = str(error)
+        else:
+            return [_Outcome.TAKEN] * len(offered)
+        if len(offered) == 1:
+            return [_Outcome.UNFIT]
+        middle = len(offered) // 2
+        older = await self._offer_to(sink, offered[:middle], is_known=is_known)
+        if _Outcome.LATER in older:  # the others keep their place behind them
+            return [*older, *[_Outcome.LATER] * (len(offered) - middle)]
+        return [*older, *await self._offer_to(sink, offered[middle:], is_known=is_known)]
 
     def _lose(self, count: int) -> None:
         self._unreported += count

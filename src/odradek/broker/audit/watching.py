@@ -15,7 +15,7 @@ from odradek.broker.refusals import refusals
 from odradek.protocol import Api, Message, api_by_name
 from odradek.protocol.access import ACCESS, Refusal
 from odradek.protocol.acls import RequiredAcl
-from odradek.security.audit import ACCESS_KIND, CHANGE
+from odradek.security.audit import ACCESS_KIND, CHANGE, NAMES_MAX, clipped
 
 _MORE_CHANGES: Final = (
     "AlterReplicaLogDirs",
@@ -26,7 +26,6 @@ _MORE_CHANGES: Final = (
     "OffsetDelete",
 )
 _CHANGE_KEYS: Final = CHANGES | {api_by_name(name).key for name in _MORE_CHANGES}
-_NAMED_MAX: Final = 20
 Response = Message | Awaitable[Message] | HeldResponse | None
 
 
@@ -97,8 +96,8 @@ class RequestAudit:
     def _note(
         self, kind: str, outcome: str, api: Api, context: RequestContext, request: Any, codes: tuple[str, ...]
     ) -> None:
-        resources = tuple(islice(_resources(api, context.api_version, request), _NAMED_MAX))
-        detail = "; ".join(islice(_details(request), _NAMED_MAX))
+        resources = tuple(islice(_resources(api, context.api_version, request), NAMES_MAX + 1))
+        detail = "; ".join(_first(_details(request)))
         if getattr(request, "validate_only", False):
             detail = f"only validated; {detail}" if detail else "only validated"
         asker = _requester_fields(api, context)
@@ -137,27 +136,36 @@ def _values(value: Any, path: list[str]) -> Iterable[Any]:
     part, *rest = path
     below = getattr(value, part.removesuffix("[]"), None)
     items = (below or ()) if part.endswith("[]") else (below,)
-    for element in islice(items, _NAMED_MAX):
+    for element in islice(items, NAMES_MAX + 1):
         if rest:
             yield from _values(element, rest)
         elif element not in (None, ""):
             yield element
 
 
+def _first(texts: Iterable[str]) -> Iterable[str]:
+    """Not all, where a client may send thousands; `...` stands for the others."""
+    for count, text in enumerate(texts):
+        if count == NAMES_MAX:
+            yield "..."
+            return
+        yield clipped(text)
+
+
 def _details(request: Any) -> Iterable[str]:
     """Names of settings, of ACLs' parts, of users; no values."""
-    for resource in islice(getattr(request, "resources", None) or (), _NAMED_MAX):
-        names = [entry.name for entry in islice(getattr(resource, "configs", None) or (), _NAMED_MAX)]
+    for resource in islice(getattr(request, "resources", None) or (), NAMES_MAX + 1):
+        names = ", ".join(_first(entry.name for entry in getattr(resource, "configs", None) or ()))
         if names:
-            yield f"{resource.resource_name}: {', '.join(names)}"
-    for creation in islice(getattr(request, "creations", None) or (), _NAMED_MAX):
+            yield f"{clipped(resource.resource_name)}: {names}"
+    for creation in getattr(request, "creations", None) or ():
         yield (
-            f"{creation.principal} from {creation.host}: operation {creation.operation} on type "
-            f"{creation.resource_type} {creation.resource_name!r}, permission {creation.permission_type}"
+            f"{clipped(creation.principal)} from {clipped(creation.host)}: operation {creation.operation} on type "
+            f"{creation.resource_type} {clipped(creation.resource_name)!r}, permission {creation.permission_type}"
         )
     for name in ("upsertions", "deletions"):
-        for change in islice(getattr(request, name, None) or (), _NAMED_MAX):
+        for change in getattr(request, name, None) or ():
             yield f"{name} {change.name}"
-    for entry in islice(getattr(request, "entries", None) or (), _NAMED_MAX):
-        whom = [f"{part.entity_type} {part.entity_name}" for part in entry.entity]
-        yield f"{' and '.join(whom)}: {', '.join(op.key for op in entry.ops)}"
+    for entry in getattr(request, "entries", None) or ():
+        whom = _first(f"{part.entity_type} {part.entity_name}" for part in entry.entity)
+        yield f"{' and '.join(whom)}: {', '.join(_first(op.key for op in entry.ops))}"

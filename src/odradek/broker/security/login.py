@@ -22,6 +22,7 @@ from odradek.protocol.messages.security.sasl_authenticate import (
 )
 from odradek.protocol.messages.security.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
 from odradek.runtime.ports import Clock
+from odradek.security.audit import clipped
 from odradek.security.principals import USER, Requester
 from odradek.security.sasl.exchange import LoginRefused
 from odradek.security.sasl.session import (
@@ -45,7 +46,7 @@ _MESSAGE: Final = "Authentication failed: invalid credentials with SASL mechanis
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoginAttempt:
-    """For those who watch. `reason`: why it failed; None for a success."""
+    """For those who watch. `reason`: why it failed, clipped; None for a success."""
 
     principal: str
     mechanism: str
@@ -173,7 +174,7 @@ class LoginGate:
         return step.challenge, lifetime_ms
 
     def _failed(self, reason: str) -> None:
-        connection = self._connection
+        connection, reason = self._connection, clipped(reason)  # it names what the peer sent
         _log.warning(
             "login_failed",
             peer=connection.peer,
