@@ -106,6 +106,13 @@ def test_member_ids_that_no_one_uses_are_bounded(bench: GroupBench, monkeypatch:
     )
 
 
+def test_a_member_id_that_no_one_uses_is_short_and_kept_for_minutes(bench: GroupBench) -> None:
+    given = ask_to_join(bench, version=4, client_id="x" * 4096, session_timeout_ms=1_800_000)
+    assert len(given.member_id) < 300
+    bench.advance(301_000)
+    assert not bench.machine.given_ids
+
+
 def test_protocol_names_of_members_that_left_are_forgotten(bench: GroupBench) -> None:
     for number in range(100):
         protocols = [JoinGroupRequestProtocol(name=f"p{number}")]

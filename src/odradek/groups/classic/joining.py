@@ -25,12 +25,14 @@ from odradek.shards import Ticket
 
 _SINCE_MEMBER_ID_REQUIRED: Final = 4
 _SINCE_SKIP_ASSIGNMENT: Final = 9
-_STEM_LENGTH_MAX: Final = 4_096
-"""Of a client id, so that a member id fits into records."""
+_STEM_LENGTH_MAX: Final = 255
+"""Of a client id, so that a member id fits into records, and those that no one uses take little memory."""
 _BATCHES_HELD_MAX: Final = 16
 """More protocols than any client offers."""
-_GIVEN_IDS_MAX: Final = 100_000
+_GIVEN_IDS_MAX: Final = 2_000
 """Member ids of a shard that were given out and not used yet."""
+_GIVEN_MS_MAX: Final = 300_000
+"""How long a member id may be unused; a client comes back with it at once."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,10 +122,10 @@ def _join_unknown(joining: Join) -> None:
 
 
 def _give_id(joining: Join, member_id: str) -> None:
-    """Until the session timeout; earlier when so many ids are unused that someone collects them."""
+    """Until the session timeout, or `_GIVEN_MS_MAX`; earlier when so many ids are unused that someone collects them."""
     group, machine = joining.group, joining.machine
     group.pending_joins[member_id] = None
-    expiry_ms = joining.step.now.monotonic_ms + joining.request.session_timeout_ms
+    expiry_ms = joining.step.now.monotonic_ms + min(joining.request.session_timeout_ms, _GIVEN_MS_MAX)
     machine.deadlines.set(session_of(group.group_id, member_id), expiry_ms)
     joining.refuse(ErrorCode.MEMBER_ID_REQUIRED, member_id)
     given = machine.given_ids
