@@ -10,8 +10,9 @@ A pure core: no clock, no I/O; `now` comes in as seconds. Rules, in the words of
     id, n > 0            incremental fetch; n must be the epoch that the server expects next
 
 A full cache gives a slot to a newcomer only when some session has not been used for the eviction time; otherwise the
-newcomer goes without (session id 0), which costs bandwidth and breaks nothing. Followers, whose sessions are large and last,
-need not wait: they take the slot of a consumer, and none takes theirs before that time.
+newcomer goes without (session id 0), which costs bandwidth and breaks nothing. So does one whose partitions are too many
+for what all consumers' sessions may hold. A consumer's session that is unused for the eviction time ends. Followers, whose
+sessions are large and last, need not wait: they take the slot of a consumer, and none takes theirs before that time.
 """
 
 from __future__ import annotations
@@ -210,12 +211,22 @@ class SessionFetchPlan:
 
 SESSION_PARTITIONS_MAX: Final = 10_000
 """Of a client: one that fetches more has no session, and says each time what it wants."""
+ALL_PARTITIONS_MAX: Final = 250_000
+"""Of all consumers' sessions: some 100 MB."""
 
 
 class FetchSessions:
-    """All sessions of a broker, at most `slots` of them."""
+    """All sessions of a broker, at most `slots` of them; those of consumers hold at most `partitions_max` partitions."""
 
-    def __init__(self, *, slots: int, eviction_seconds: float, chance: Callable[[], float]) -> None:
+    def __init__(
+        self,
+        *,
+        slots: int,
+        eviction_seconds: float,
+        chance: Callable[[], float],
+        partitions_max: int = ALL_PARTITIONS_MAX,
+    ) -> None:
+        self._partitions_max = partitions_max
         self._slots = slots
         self._eviction_seconds = eviction_seconds
         self._chance = chance
@@ -241,11 +252,12 @@ class FetchSessions:
         is_follower: bool = False,
     ) -> SessionFetchPlan:
         """Decide what a request means. Raises the session errors of the KIP; none of them harms another session."""
+        self._end_idle_consumers(now, but=session_id)
         if epoch in (INITIAL_EPOCH, FINAL_EPOCH):
             if session_id != NO_SESSION:
                 self._close(session_id, owner)
             session = None
-            if epoch == INITIAL_EPOCH and wanted:
+            if epoch == INITIAL_EPOCH and wanted and (is_follower or self._has_room(len(wanted))):
                 session = self._open(uses_topic_ids, owner, now, is_follower=is_follower)
             if session is not None:
                 session.update(wanted, ())
@@ -262,8 +274,10 @@ class FetchSessions:
             raise KafkaError(
                 ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR, "the session began with the other kind of topic names"
             )
-        if not is_follower and len(session.partitions) + len(wanted) > SESSION_PARTITIONS_MAX + len(
-            forgotten
+        grown_count = len(wanted) - len(forgotten)
+        if not is_follower and (
+            len(session.partitions) + grown_count > SESSION_PARTITIONS_MAX
+            or (grown_count > 0 and not self._has_room(grown_count))
         ):
             raise KafkaError(
                 ErrorCode.FETCH_SESSION_ID_NOT_FOUND,
@@ -300,6 +314,23 @@ class FetchSessions:
         )
         self._sessions[session_id] = session
         return session
+
+    def _has_room(self, count: int) -> bool:
+        """For so many partitions more of a consumer."""
+        held = sum(len(each.partitions) for each in self._sessions.values() if not each.is_follower)
+        return held + count <= self._partitions_max
+
+    def _end_idle_consumers(self, now: float, *, but: int) -> None:
+        """Their clients may be gone. Not the session that is asked for."""
+        idle = []
+        for session in self._sessions.values():
+            if now - session.last_used < self._eviction_seconds:
+                break
+            if not session.is_follower and session.session_id != but:
+                idle.append(session)
+        for session in idle:
+            del self._sessions[session.session_id]
+            session.close()
 
     def _forget_idle_followers(self, now: float) -> None:
         """A follower that lost its connection begins another session, and never comes back to the old one."""

@@ -225,3 +225,27 @@ def test_a_session_that_ends_watches_nothing_any_more() -> None:
     session.rest(named("t", 0), lambda: stopped.append("stopped"))
     plan(sessions, session.session_id, -1)
     assert stopped == ["stopped"]
+
+
+def test_the_sessions_of_consumers_together_hold_so_many_partitions_and_followers_any_number() -> None:
+    chance = random.Random(7).random
+    sessions = FetchSessions(slots=9, eviction_seconds=120, chance=chance, partitions_max=5)
+    first = plan(sessions, 0, 0, [want(number) for number in range(3)]).session_id
+    assert first != 0
+    without = plan(sessions, 0, 0, [want(number) for number in range(3)])
+    assert (without.session_id, len(without.wanted)) == (0, 3)
+    with pytest.raises(KafkaError) as refused:
+        plan(sessions, first, 1, [want(number) for number in range(3, 6)])
+    assert refused.value.code is ErrorCode.FETCH_SESSION_ID_NOT_FOUND
+    assert plan(sessions, 0, 0, [want(number) for number in range(9)], is_follower=True).session_id != 0
+    plan(sessions, first, -1)
+    assert plan(sessions, 0, 0, [want(number) for number in range(5)]).session_id != 0
+
+
+def test_a_consumers_session_that_is_not_used_ends_though_no_slot_is_wanted() -> None:
+    sessions = make(slots=9)
+    plan(sessions, 0, 0, [want(0)], now=0)
+    follower = plan(sessions, 0, 0, [want(0)], now=0, owner="broker 2", is_follower=True).session_id
+    used = plan(sessions, 0, 0, [want(0)], now=1).session_id
+    plan(sessions, used, 1, now=121)
+    assert set(sessions.by_id()) == {follower, used}
