@@ -6,7 +6,7 @@ finds events themselves wrong, too large say, is offered each half of them alone
 holds up nothing behind it. How many were lost is an event itself, as soon as one can be written again, and a counter of the
 broker (`lost_count`).
 
-Events stay in the queue until it is known what becomes of them. So one may be written twice, when a write is cut short.
+Events stay in the queue until their outcome is known. So one may be written twice, when a write is cut short.
 """
 
 from __future__ import annotations
@@ -129,7 +129,7 @@ class AuditTrail:
                     return
 
     async def _write_oldest(self) -> bool:
-        """Whether to go on: not when events have to wait, or the loss of others could not be told."""
+        """Whether to go on: not when events have to wait, or the loss of others could not be reported."""
         events, lost = self._oldest(), self._unreported
         offered = list(events)
         if lost:
@@ -137,11 +137,11 @@ class AuditTrail:
                 self.event(LOST, "failed", count=lost, detail="the queue was full, or no sink took them")
             )
         outcomes = await self._offer(offered)
-        is_told = not lost or outcomes[-1] is _Outcome.TAKEN
-        if lost and is_told:
+        is_reported = not lost or outcomes[-1] is _Outcome.TAKEN
+        if lost and is_reported:
             self._unreported -= lost
         self._settle(events, outcomes)
-        return is_told and _Outcome.LATER not in outcomes
+        return is_reported and _Outcome.LATER not in outcomes
 
     def _oldest(self) -> Sequence[AuditEvent]:
         """As many as are written at once, at least one. They stay in the queue."""

@@ -317,7 +317,7 @@ class FetchSessions:
 
     def _has_room(self, count: int) -> bool:
         """For so many partitions more of a consumer."""
-        held = sum(len(each.partitions) for each in self._sessions.values() if not each.is_follower)
+        held = sum(len(session.partitions) for session in self._sessions.values() if not session.is_follower)
         return held + count <= self._partitions_max
 
     def _end_idle_consumers(self, now: float, *, but: int) -> None:
