@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from typing import Any
@@ -12,6 +13,7 @@ from odradek.sql.catalog import FormatInfo, WindowInfo
 from odradek.sql.errors import SqlError
 from odradek.sql.formats import RecordFormat, record_format
 from odradek.sql.formats.java_text import double_text
+from odradek.sql.schema_registry import SchemaRegistryError
 from odradek.sql.types import parse_type
 
 
@@ -167,6 +169,115 @@ def test_bounds_of_windows_follow_the_key(window: WindowInfo, data: bytes, bound
 
 
 AVRO_ROW = "STRUCT<A INT, B ARRAY<STRING>, C MAP<STRING, DOUBLE>, D STRUCT<X DECIMAL(4, 2)>, E TIMESTAMP>"
+
+
+@pytest.mark.parametrize(
+    ("kind", "text"),
+    [
+        ("INT", b"1e999999999"),
+        ("BIGINT", b"1e99999999999999"),
+        ("BIGINT", b"-1e20"),
+        ("BIGINT", b"9223372036854775808"),
+        ("TIMESTAMP", b"1e999999999"),
+        ("INT", b"Infinity"),
+        ("DECIMAL(10, 2)", b"1e999999999"),
+        ("DECIMAL(10, 2)", b"123456789.00"),
+        ("DECIMAL(2, 2)", b"1.25"),
+        ("DECIMAL(10, 2)", b'"NaN"'),
+        ("STRING", rb'"\ud800"'),
+        ("STRING", rb'{"x":"\ud800"}'),
+        ("MAP<STRING, INT>", rb'{"\ud800":1}'),
+        ("STRING", b"[" * 100_000),
+    ],
+)
+def test_what_no_column_of_the_type_can_have_is_refused_before_it_is_computed(kind: str, text: bytes) -> None:
+    with pytest.raises(ValueError, match=r"."):
+        made("JSON", kind).decode(b'{"A":' + text + b"}")
+
+
+def test_a_number_that_is_too_large_for_a_double_is_infinity() -> None:
+    assert made("JSON", "DOUBLE").decode(b'{"A":1' + b"0" * 400 + b"}") == {"A": math.inf}
+    assert made("JSON", "DOUBLE").decode(b'{"A":-1e999999999}') == {"A": -math.inf}
+
+
+@pytest.mark.parametrize("name", ["JSON", "DELIMITED", "AVRO", "PROTOBUF_NOSR"])
+def test_a_decimal_keeps_38_digits(name: str) -> None:
+    form = made(name, "DECIMAL(38, 2)", schema_id=1)
+    value = {"A": Decimal("-123456789012345678901234567890123456.25")}
+    data = form.encode(value)
+    assert data is not None
+    assert form.decode(data) == value
+
+
+def test_json_in_a_text_keeps_its_digits() -> None:
+    data = b'{"A":[12345678901234567.89,1e999999999,{"x":true}]}'
+    assert made("JSON", "STRING").decode(data) == {"A": '[12345678901234567.89,1E+999999999,{"x":true}]'}
+
+
+@pytest.mark.parametrize(
+    ("name", "wide", "narrow", "value"),
+    [
+        ("AVRO", "BIGINT", "INT", 1 << 31),
+        ("PROTOBUF_NOSR", "DECIMAL(20, 2)", "DECIMAL(10, 2)", Decimal("123456789012345678.90")),
+        ("PROTOBUF_NOSR", "DECIMAL(10, 4)", "DECIMAL(10, 2)", Decimal("1.2345")),
+    ],
+)
+def test_data_of_a_wider_type_is_read_where_it_fits(name: str, wide: str, narrow: str, value: Any) -> None:
+    data = made(name, wide, schema_id=1).encode({"A": value})
+    small = made(name, wide, schema_id=1).encode({"A": type(value)(1)})
+    assert data is not None
+    assert small is not None
+    form = made(name, narrow, schema_id=1)
+    assert form.decode(small) == {"A": 1}
+    with pytest.raises(ValueError, match=r"fit|bits"):
+        form.decode(data)
+
+
+@pytest.mark.parametrize(
+    ("data", "values"),
+    [
+        (b'"a"b,2', None),
+        (b'"a,2', None),
+        (b"\na,2", None),
+        (b'a"b,2', {"A": 'a"b', "B": 2}),
+        (b'"x""y\nz",2\nb,3', {"A": 'x"y\nz', "B": 2}),
+        (b'"","2"', {"A": None, "B": 2}),
+        (b"a" * 140_000 + b",2", {"A": "a" * 140_000, "B": 2}),
+        (b'"' + b"a" * 140_000 + b'",2', {"A": "a" * 140_000, "B": 2}),
+    ],
+)
+def test_fields_of_delimited_records(data: bytes, values: dict[str, Any] | None) -> None:
+    form = made("DELIMITED", "STRUCT<A STRING, B INT>")
+    if values is not None:
+        assert form.decode(data) == values
+        return
+    with pytest.raises(ValueError, match=r"."):
+        form.decode(data)
+
+
+def test_a_delimited_decimal_is_rounded_and_must_fit() -> None:
+    form = made("DELIMITED", "DECIMAL(10, 2)")
+    assert form.decode(b"12345678.128") == {"A": Decimal("12345678.13")}
+    with pytest.raises(ValueError, match="does not fit"):
+        form.decode(b"123456789.00")
+
+
+def test_whatever_a_parser_stumbles_over_is_wrong_data_but_no_fault_of_the_registry_is() -> None:
+    class Codec:
+        raised: Exception = ZeroDivisionError("by nothing")
+
+        def encode(self, values: Any) -> None: ...
+
+        def decode(self, data: bytes) -> None:
+            raise self.raised
+
+    codec = Codec()
+    form = RecordFormat("JSON", (), codec, None)
+    with pytest.raises(ValueError, match="ZeroDivisionError: by nothing"):
+        form.decode(b"")
+    codec.raised = SchemaRegistryError("it does not answer")
+    with pytest.raises(SchemaRegistryError):
+        form.decode(b"")
 
 
 def test_avro_is_framed_and_comes_back() -> None:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 from odradek.model.lazy import lazy
 from odradek.sql.catalog import FormatInfo
 from odradek.sql.errors import SqlError
+from odradek.sql.exact_numbers import BIGINT_BITS, INT_BITS, exact_decimal, whole
 from odradek.sql.formats.columns import FormatColumn
 from odradek.sql.formats.framed import SchemaIds
 from odradek.sql.formats.times import day, day_number, moment, moment_ms
@@ -300,10 +301,12 @@ def _from_avro(value: Any, kind: SqlType) -> Any:  # noqa: C901 - a case for eac
         case ("STRUCT", dict()):
             by_name = {name.upper(): part for name, part in value.items()}
             return {name: _from_avro(by_name.get(name.upper()), part) for name, part in kind.fields}
-        case ("BOOLEAN", bool()) | ("STRING", str()) | ("BYTES", bytes()) | ("DECIMAL", Decimal()):
+        case ("BOOLEAN", bool()) | ("STRING", str()) | ("BYTES", bytes()):
             return value
+        case ("DECIMAL", Decimal()):
+            return exact_decimal(value, kind)
         case ("INTEGER" | "BIGINT" | "TIME", int()) if not isinstance(value, bool):
-            return value
+            return whole(value, BIGINT_BITS if kind.kind == "BIGINT" else INT_BITS)
         case ("DOUBLE", int() | float()) if not isinstance(value, bool):
             return float(value)
     raise ValueError(f"{value!r:.80} is no {kind}")

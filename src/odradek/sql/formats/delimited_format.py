@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import base64
-import csv
-import io
+import re
 from collections.abc import Mapping
-from decimal import Decimal, InvalidOperation
 from typing import Any, Final
 
 from odradek.sql.errors import SqlError
+from odradek.sql.exact_numbers import rounded_decimal
 from odradek.sql.formats.columns import FormatColumn
 from odradek.sql.formats.java_text import decimal_text, double_text
 from odradek.sql.formats.json_format import read
@@ -35,14 +34,9 @@ class DelimitedFormat:
 
     def decode(self, data: bytes) -> dict[str, Any] | None:
         text = data.decode()
-        rows = (
-            list(csv.reader(io.StringIO(text, newline=""), delimiter=self._delimiter, strict=True))
-            if text
-            else []
-        )
-        if not rows:
+        if not text:
             raise ValueError("no record")
-        (parts, *_) = rows
+        parts = fields_of(text, self._delimiter)
         if len(parts) != len(self._columns):
             raise ValueError(f"{len(parts)} columns in place of {len(self._columns)}")
         return {
@@ -82,14 +76,46 @@ def _quoted(text: str | None, delimiter: str, *, is_first: bool) -> str:
     return text
 
 
+def fields_of(text: str, delimiter: str) -> list[str]:
+    """The fields of the first line, of any length. ValueError for a quote that is not closed, and for text after one.
+
+    A quote inside a field that does not begin with one is a sign like any other.
+    """
+    if text[:1] in ("\r", "\n"):
+        return []
+    after = re.compile(f"[{re.escape(delimiter)}\r\n]")
+    fields, place = [], 0
+    while True:
+        if text.startswith('"', place):
+            field, place = _unquoted(text, place + 1)
+            if place < len(text) and not after.match(text, place):
+                raise ValueError(f"{text[place]!r} follows a closing quote, in place of {delimiter!r}")
+        else:
+            end = after.search(text, place)
+            start, place = place, len(text) if end is None else end.start()
+            field = text[start:place]
+        fields.append(field)
+        if not text.startswith(delimiter, place):
+            return fields
+        place += 1
+
+
+def _unquoted(text: str, start: int) -> tuple[str, int]:
+    """What stands between quotes, from `start` on, and where the text goes on. Two quotes are one."""
+    pieces: list[str] = []
+    while (end := text.find('"', start)) >= 0:
+        pieces.append(text[start:end])
+        if not text.startswith('"', end + 1):
+            return '"'.join(pieces), end + 1
+        start = end + 2
+    raise ValueError("a quote is not closed")
+
+
 def _read(text: str, kind: SqlType) -> Any:
     if text == "":
         return None
     if kind.kind == "STRING":
         return text
     if kind.kind == "DECIMAL":
-        try:
-            return round(Decimal(text.strip()), kind.scale)
-        except InvalidOperation as error:
-            raise ValueError(f"{text!r:.80} is no number") from error
+        return rounded_decimal(text.strip(), kind)
     return read(text.strip() if kind.kind != "BYTES" else text, kind)

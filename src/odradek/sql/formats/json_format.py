@@ -9,9 +9,10 @@ import base64
 import binascii
 import json
 from collections.abc import Mapping
-from decimal import Decimal, InvalidOperation
+from decimal import Decimal
 from typing import Any, Final
 
+from odradek.sql.exact_numbers import BIGINT_BITS, INT_BITS, double, exact_decimal, whole
 from odradek.sql.formats.columns import FormatColumn
 from odradek.sql.formats.java_text import decimal_text, double_text
 from odradek.sql.formats.times import day, day_number, moment, moment_ms
@@ -58,7 +59,7 @@ class JsonFormat:
         }
 
 
-def _text(value: str) -> str:
+def _text(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False)
 
 
@@ -110,17 +111,17 @@ def read(value: Any, kind: SqlType) -> Any:  # noqa: C901 - a case for each type
         case "BOOLEAN" if isinstance(value, str) and value.lower() in ("true", "false"):
             return value.lower() == "true"
         case "INTEGER" | "TIME":
-            return _whole(value, 31)
+            return whole(value, INT_BITS)
         case "BIGINT":
-            return _whole(value, 63)
+            return whole(value, BIGINT_BITS)
         case "DATE":
-            return day(_whole(value, 31))
+            return day(whole(value, INT_BITS))
         case "TIMESTAMP":
-            return moment(_whole(value, 63))
+            return moment(whole(value, BIGINT_BITS))
         case "DOUBLE" if isinstance(value, (int, Decimal, str)) and not isinstance(value, bool):
-            return float(value)
+            return double(value)
         case "DECIMAL" if isinstance(value, (int, Decimal, str)) and not isinstance(value, bool):
-            return _decimal(value, kind)
+            return exact_decimal(value, kind)
         case "BYTES" if isinstance(value, str):
             return _bytes(value)
         case "ARRAY" if isinstance(value, list):
@@ -137,41 +138,33 @@ def read(value: Any, kind: SqlType) -> Any:  # noqa: C901 - a case for each type
 
 
 def _map_key(name: str, kind: SqlType) -> Any:
-    return name if kind.kind == "STRING" else read(name, kind)
+    return encodable(name) if kind.kind == "STRING" else read(name, kind)
+
+
+def encodable(text: str) -> str:
+    """The text. ValueError for one with half a pair of surrogates, which no UTF-8 has."""
+    if not text.isascii():
+        text.encode()
+    return text
 
 
 def _as_text(value: Any) -> str:
     if isinstance(value, str):
-        return value
+        return encodable(value)
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, Decimal):
         return str(value)
-    return json.dumps(value, separators=(",", ":"), default=float, ensure_ascii=False)
+    return encodable(compact(value))
 
 
-def _whole(value: Any, bits: int) -> int:
-    if isinstance(value, bool):
-        raise ValueError("a boolean is no whole number")
-    try:
-        number = int(value)
-    except (TypeError, ValueError, InvalidOperation) as error:
-        raise ValueError(f"{value!r:.80} is no whole number") from error
-    if not -(1 << bits) <= number < (1 << bits):
-        raise ValueError(f"{number} has more than {bits + 1} bits")
-    return number
-
-
-def _decimal(value: Any, kind: SqlType) -> Decimal:
-    try:
-        number = Decimal(value)
-        if number.is_finite():
-            rounded = round(number, kind.scale)
-            if rounded == number and len(str(abs(int(number)))) <= max(1, kind.precision - kind.scale):
-                return rounded
-    except InvalidOperation as error:
-        raise ValueError(f"{value!r:.80} is no number") from error
-    raise ValueError(f"{value} does not fit into {kind}")
+def compact(value: Any) -> str:
+    """JSON again of what was read as JSON, with all digits of its numbers."""
+    if isinstance(value, dict):
+        return f"{{{','.join(f'{_text(name)}:{compact(part)}' for name, part in value.items())}}}"
+    if isinstance(value, list):
+        return f"[{','.join(map(compact, value))}]"
+    return str(value) if isinstance(value, Decimal) else _text(value)
 
 
 def _bytes(text: str) -> bytes:

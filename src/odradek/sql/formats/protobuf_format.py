@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from odradek.model.lazy import lazy
 from odradek.sql.catalog import FormatInfo
+from odradek.sql.exact_numbers import BIGINT_BITS, INT_BITS, WIDE, exact_decimal, whole
 from odradek.sql.formats.columns import FormatColumn
 from odradek.sql.formats.framed import SchemaIds
 from odradek.sql.formats.protobuf_schemas import (
@@ -37,6 +38,8 @@ else:
     protobuf_message = lazy("google.protobuf.message")
 
 _FIRST: Final[tuple[int, ...]] = (0,)
+_DECIMAL_BYTES_MAX: Final = 31
+"""Of the number without its point: more than any DECIMAL has."""
 
 
 class ProtobufFormat:
@@ -172,7 +175,7 @@ def _set_message(place: Any, kind: SqlType, value: Any) -> None:
             place.minutes, place.seconds = divmod(rest, 60)
             place.nanos = milliseconds * 1_000_000
         case name if name == DECIMAL:
-            unscaled = int(Decimal(value).scaleb(kind.scale).to_integral_value())
+            unscaled = int(Decimal(value).scaleb(kind.scale, WIDE).to_integral_value())
             size = unscaled.bit_length() // 8 + 1
             place.value = unscaled.to_bytes(size, "big", signed=True)
             place.precision, place.scale = kind.precision, kind.scale
@@ -218,13 +221,25 @@ def _plain(value: Any, part: Any, kind: SqlType) -> Any:
         case name if name == DATE and kind.kind == "DATE":
             return date(value.year, value.month, value.day)
         case name if name == TIME and kind.kind == "TIME":
-            return ((value.hours * 60 + value.minutes) * 60 + value.seconds) * 1000 + value.nanos // 1_000_000
+            seconds = (value.hours * 60 + value.minutes) * 60 + value.seconds
+            return whole(seconds * 1000 + value.nanos // 1_000_000, INT_BITS)
         case name if name == DECIMAL and kind.kind == "DECIMAL":
-            return Decimal(int.from_bytes(value.value, "big", signed=True)).scaleb(-value.scale)
+            return _decimal(value, kind)
     if kind.kind != "STRUCT":
         raise ValueError(f"{part.message_type.full_name} is no {kind}")
     parts = {inner.name.upper(): inner for inner in value.DESCRIPTOR.fields}
     return {name: _read(value, parts.get(name.upper()), inner) for name, inner in kind.fields}
+
+
+def _decimal(value: Any, kind: SqlType) -> Decimal:
+    """ValueError for one that does not fit."""
+    if len(value.value) > _DECIMAL_BYTES_MAX:
+        raise ValueError(f"a decimal of {len(value.value)} bytes does not fit into {kind}")
+    unscaled = Decimal(int.from_bytes(value.value, "big", signed=True))
+    try:
+        return exact_decimal(unscaled.scaleb(-value.scale, WIDE), kind)
+    except ArithmeticError:
+        raise ValueError(f"a decimal with the scale {value.scale} does not fit into {kind}") from None
 
 
 def _checked(value: Any, kind: SqlType) -> Any:
@@ -238,4 +253,9 @@ def _checked(value: Any, kind: SqlType) -> Any:
     }.get(kind.kind)
     if fits is None or not isinstance(value, fits):
         raise ValueError(f"{value!r:.80} is no {kind}")
-    return float(value) if kind.kind == "DOUBLE" else value
+    match kind.kind:
+        case "DOUBLE":
+            return float(value)
+        case "INTEGER" | "BIGINT":
+            return whole(value, BIGINT_BITS if kind.kind == "BIGINT" else INT_BITS)
+    return value

@@ -6,6 +6,7 @@ import struct
 from collections.abc import Iterable, Mapping
 from typing import Any, Final, Protocol
 
+from odradek.model.errors import OdradekError
 from odradek.sql.catalog import FormatInfo, WindowInfo
 from odradek.sql.errors import SqlError, nearest
 from odradek.sql.formats.avro_format import AvroFormat
@@ -55,12 +56,12 @@ class RecordFormat:
     def decode(self, data: bytes) -> Mapping[str, Any] | None:
         """ValueError for bytes that are none of this format."""
         if self.window is None:
-            return self._codec.decode(data)
+            return self._values(data)
         bounds = 2 if self.window.kind == "session" else 1
         inside = len(data) - bounds * _BOUND.size
         if inside < 0:
             raise ValueError("the key is too short for a windowed one")
-        values = self._codec.decode(data[:inside])
+        values = self._values(data[:inside])
         if values is None:
             return None
         if bounds == 2:
@@ -72,6 +73,16 @@ class RecordFormat:
             (start,) = _BOUND.unpack_from(data, inside)
             end = start + (self.window.size_ms or 0)
         return {**values, "window_start": start, "window_end": end}
+
+    def _values(self, data: bytes) -> Mapping[str, Any] | None:
+        try:
+            return self._codec.decode(data)
+        except SqlError as error:  # of the schema that the record names
+            raise ValueError(str(error)) from None
+        except (ValueError, OdradekError, OSError, MemoryError):
+            raise  # a registry that does not answer is no matter of this record
+        except Exception as error:  # noqa: BLE001 - foreign data: whatever a parser stumbles over is wrong data
+            raise ValueError(f"{type(error).__name__}: {error!s:.200}") from None
 
 
 def record_format(

@@ -8,6 +8,9 @@ from typing import Any, Final
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _EPOCH_DAY: Final = date(1970, 1, 1)
 _MILLISECOND: Final = timedelta(milliseconds=1)
+_CYCLE_YEARS: Final = 400
+_CYCLE_MS: Final = 146_097 * 86_400_000
+_YEAR_MAX: Final = 9999
 
 
 def moment_ms(value: Any) -> int:
@@ -33,3 +36,15 @@ def day(number: int) -> date:
         return _EPOCH_DAY + timedelta(days=number)
     except OverflowError as error:
         raise ValueError(f"day {number} is beyond the year 9999") from error
+
+
+def moment_text(milliseconds: int) -> str:
+    """Without a zone, as Java's LocalDateTime: of any year, with a sign beyond 9999.
+
+    The calendar is the same every 400 years, so Python's own years are enough.
+    """
+    cycles, inside = divmod(milliseconds, _CYCLE_MS)
+    known = _EPOCH + timedelta(milliseconds=inside)
+    year = known.year + _CYCLE_YEARS * cycles
+    sign = "-" if year < 0 else "+" if year > _YEAR_MAX else ""
+    return f"{sign}{abs(year):04d}-{known:%m-%dT%H:%M:%S}.{known.microsecond // 1000:03d}"
