@@ -22,7 +22,7 @@ from pyspark.sql.types import (
     StructType,
 )
 
-from odradek.model.errors import ConfigError
+from odradek.model.errors import ConfigError, OdradekError
 from odradek.streams.plan.schemas import DeclaredSchema, Format, SchemaFormat
 from odradek.streams.translation.frames import struct_type
 
@@ -128,31 +128,65 @@ def _by_schema(column: Column, schema: DeclaredSchema, form: SchemaFormat) -> De
     kind = struct_type(schema.ddl)
     value: DataType = kind if form.is_record else kind.fields[0].dataType
     decoded_type = StructType().add("value", value).add("problem", StringType())
-    outcome = arrow_column(_decoder(form, value), decoded_type, column)
+    outcome = arrow_column(decoder(form, value), decoded_type, column)
     made = outcome.getField("value")
     struct = made if form.is_record else sf.when(made.isNotNull(), sf.struct(made.alias(schema.names[0])))
     return Decoded(struct, outcome.getField("problem"))
 
 
-def _decoder(form: SchemaFormat, kind: DataType) -> Callable[[pa.Array], pa.Array]:
+def decoder(form: SchemaFormat, kind: DataType) -> Callable[[pa.Array], pa.Array]:
+    """Bytes to {value, problem}.
+
+    A record that cannot be decoded, or does not fit the type, is null with its problem: the others of the batch go on.
+    """
     arrow = to_arrow_type(kind, timezone="UTC")
 
     def decode(datas: pa.Array) -> pa.Array:
         values: list[Any] = []
         problems: list[str | None] = []
         for data in datas.to_pylist():
-            try:
-                values.append(None if data is None else form.decode(data))
-                problems.append(None)
-            except ValueError as error:
-                values.append(None)
-                problems.append(f"it is not {form.name}: {error!s:.200}")
+            value, problem = (None, None) if data is None else _decoded(form, data)
+            values.append(value)
+            problems.append(problem)
+        try:
+            made = pa.array(values, arrow)
+        except Exception:  # noqa: BLE001 - of many kinds; value by value it shows which do not fit
+            made = pa.array(_fitting(values, problems, arrow, form.name), arrow)
         return pa.StructArray.from_arrays(
-            [pa.array(values, arrow), pa.array(problems, pa.string())],
+            [made, pa.array(problems, pa.string())],
             fields=[pa.field("value", arrow), pa.field("problem", pa.string())],
         )
 
     return decode
+
+
+def _decoded(form: SchemaFormat, data: bytes) -> tuple[Any, str | None]:
+    """The value of a record, or its problem. What is no matter of the record is raised: a registry that does not answer."""
+    try:
+        return form.decode(data), None
+    except (OdradekError, OSError, MemoryError):
+        raise
+    except Exception as error:  # noqa: BLE001 - foreign data: whatever a parser stumbles over is wrong data
+        return None, _problem(form.name, error)
+
+
+def _fitting(values: list[Any], problems: list[str | None], arrow: pa.DataType, name: str) -> list[Any]:
+    """The values that fit the type; of the others, null, and what is wrong is among the problems."""
+    fitting: list[Any] = []
+    for place, value in enumerate(values):
+        try:
+            pa.array([value], arrow)
+            fitting.append(value)
+        except Exception as error:  # noqa: BLE001 - as above
+            fitting.append(None)
+            problems[place] = _problem(name, error)
+    return fitting
+
+
+def _problem(name: str, error: Exception) -> str:
+    kind = "" if isinstance(error, ValueError) else f"{type(error).__name__}: "
+    text = f"it is not {name}: {kind}{error!s:.200}"
+    return text.encode(errors="backslashreplace").decode()
 
 
 def encoded(struct: str, kind: StructType, form: Format, *, bare: bool) -> Column:
