@@ -233,3 +233,37 @@ def test_batches_of_one_time_of_day_may_be_cut_anywhere(name: str, clocks: list[
                 store = again
         answers.append(said)
     assert answers[0] == answers[1]
+
+
+def test_a_timer_is_noted_once_and_a_map_is_cleared_part_by_part() -> None:
+    """However many wait, and however much the map holds."""
+
+    class Counting(CachedState):
+        puts = 0
+
+        def put(self, name: str, key: Any, value: Any) -> None:
+            Counting.puts += 1
+            super().put(name, key, value)
+
+    class Waiting(Processor):
+        def process(self, record: StreamRecord, state: KeyedState, timers: Timers) -> Any:
+            timers.at(record.timestamp + 100_000)
+
+        def on_timer(self, key: Any, time: int, state: KeyedState, timers: Timers) -> Any:
+            yield time
+
+    state, processor = Counting(MemoryStore()), custom(Waiting())
+    puts = []
+    for at in range(50):
+        Counting.puts = 0
+        state.stream_time = at
+        assert list(processor.process(row("a", "x", at), state)) == []
+        puts.append(Counting.puts)
+    assert set(puts[1:]) == {2}
+    keyed = KeyedState(state, {"key": "b"}, {}, ())
+    numbers = keyed.map("numbers")
+    numbers.update((number, number) for number in range(1_000))
+    Counting.puts = 0
+    numbers.clear()
+    assert len(numbers) == 0
+    assert Counting.puts <= 65

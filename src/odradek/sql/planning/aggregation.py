@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from copy import copy, deepcopy
 from typing import Any
 
 from odradek.sql.functions import FUNCTIONS, FunctionLibrary
@@ -92,3 +93,10 @@ class SqlAggregation:
             for state, (call, function) in zip(aggregate, self._pairs(), strict=True)
         }
         return results or {NO_COLUMN: True}
+
+    def copied(self, aggregate: Any) -> Any:
+        """A function of a user's may change any part of its state in place."""
+        return aggregate and [
+            deepcopy(state) if self._functions.definition(call.name).category == "USER" else copy(state)
+            for state, (call, _) in zip(aggregate, self._pairs(), strict=True)
+        ]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from copy import deepcopy
+from copy import copy, deepcopy
 from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
 
@@ -27,13 +27,17 @@ class Fold(Protocol):
     def merge(self, key: Fields, left: Any, right: Any) -> Any: ...
     def result(self, aggregate: Any) -> Fields | None: ...
 
+    def copied(self, aggregate: Any) -> Any:
+        """The others may change an aggregate in place, but `result`: given this copy, they leave it as it is."""
+        ...
+
 
 @runtime_checkable
 class ColumnFold(Fold, Protocol):
     """A fold that adds many values at once."""
 
     def add_all(self, key: Fields, aggregate: Any, values: dict[str, list[Any]], start: int, end: int) -> Any:
-        """Add the values from `start` to `end` of these columns, one after another. The aggregate given stays as it is.
+        """Add the values from `start` to `end` of these columns, one after another, as `add` does.
 
         Whatever it raises: the batch goes row by row.
         """
@@ -114,13 +118,16 @@ class SqlFold:
             for state, (call, function) in zip(aggregate, self._pairs(), strict=True)
         }
 
+    def copied(self, aggregate: Any) -> Any:
+        """Functions change a state in place, and never the values that it holds."""
+        return aggregate and [copy(state) for state in aggregate]
+
 
 class PythonFold:
     """Functions of the user's. They see bare values as they are, others as dicts; so do the aggregates.
 
     `start` None: the first value is the first aggregate, as in Kafka Streams' reduce. A function may change an aggregate
-    in place: it
-    gets a copy, since what there was before is said as the old value.
+    in place: it always gets a copy, since what there was before is said as the old value.
     """
 
     def __init__(
@@ -179,13 +186,16 @@ class PythonFold:
         if self._merge is not None:
             return self._merge(_plain(key, self._bare_key), deepcopy(left), deepcopy(right))
         if self._start is None:
-            return self._add(left, right)
+            return self._add(deepcopy(left), deepcopy(right))
         raise TypeError("sessions need merge=, a function of the key and the aggregates of two sessions")
 
     def result(self, aggregate: Any) -> Fields | None:
         if aggregate is None:
             return None
         return aggregate if self._bare_result is None else {self._bare_result: aggregate}
+
+    def copied(self, aggregate: Any) -> Any:
+        return aggregate
 
 
 def _still_there(aggregate: Any) -> None:
@@ -240,16 +250,21 @@ class CogroupFold:
             return right if left is None else left
         if self._merge is None:
             raise TypeError("sessions need merge=, a function of the key and the aggregates of two sessions")
-        return self._merge(_plain(key, self._bare_key), left, right)
+        return self._merge(_plain(key, self._bare_key), deepcopy(left), deepcopy(right))
 
     def result(self, aggregate: Any) -> Fields | None:
         if aggregate is None:
             return None
         return aggregate if self._bare_result is None else {self._bare_result: aggregate}
 
+    def copied(self, aggregate: Any) -> Any:
+        return aggregate
+
 
 class ByPort:
     """Rows of several inputs for a processor of one: the payload says which input it is of."""
+
+    runs_user_code = True
 
     def __init__(self, processor: KeyedProcessor) -> None:
         self._processor = processor
@@ -273,6 +288,8 @@ class ByPort:
 class AggregateProcessor:
     """Payload: {"new": values to add, "old": values to take back}, either may be null. Output: value, old value."""
 
+    runs_user_code = True
+
     def __init__(self, fold: Fold) -> None:
         self.fold = fold
 
@@ -282,7 +299,7 @@ class AggregateProcessor:
             return
         before, when = state.get("aggregate", key) or (None, row.timestamp)
         result_before = self.fold.result(before)
-        aggregate = before
+        aggregate = self.fold.copied(before) if state.can_undo else before
         if payload.get("old") is not None and aggregate is not None:
             aggregate = self.fold.remove(key, aggregate, payload["old"])
         if payload["new"] is not None:

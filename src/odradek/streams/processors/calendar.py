@@ -6,8 +6,8 @@ many keys wait.
 
 from __future__ import annotations
 
-from bisect import insort
 from collections.abc import Iterator
+from functools import partial
 from typing import Final
 
 from odradek.streams.processors.ports import Fields, TaskState
@@ -30,10 +30,17 @@ class Calendar:
         page = self._state.get(self._name, {"page": number})
         if page is None:
             page = {}
-            insort(pages, number)
-            self._state.put(self._name, _PAGES, pages)
-        noted = page.setdefault(time, {})
-        noted[repr(tuple(key.values()))] = key
+            self._state.put(self._name, _PAGES, sorted([*pages, number]))
+        place = repr(tuple(key.values()))
+        noted = page.get(time)
+        if noted is None:
+            page[time] = {place: key}
+            self._state.undo_by(partial(page.pop, time))
+        elif place in noted:
+            return
+        else:
+            noted[place] = key
+            self._state.undo_by(partial(noted.pop, place))
         self._state.put(self._name, {"page": number}, page)
 
     def first(self) -> int | None:
@@ -43,16 +50,18 @@ class Calendar:
 
     def due(self, stream_time: int) -> Iterator[tuple[int, Fields]]:
         """Times that have come, and the keys that were noted for them, by time. They are taken off."""
-        pages = self._state.get(self._name, _PAGES) or []
-        while pages and pages[0] * _PAGE_MS < stream_time:
+        while pages := self._state.get(self._name, _PAGES):
             number = pages[0]
+            if number * _PAGE_MS >= stream_time:
+                return
             page = self._state.get(self._name, {"page": number})
             ready = sorted(time for time in page if time < stream_time)
             if not ready:
                 return
-            due = [(time, key) for time in ready for key in page.pop(time).values()]
+            taken = {time: page.pop(time) for time in ready}
+            self._state.undo_by(partial(page.update, taken))
+            due = [(time, key) for time, keys in taken.items() for key in keys.values()]
             if not page:
-                pages = pages[1:]
-                self._state.put(self._name, _PAGES, pages or None)
+                self._state.put(self._name, _PAGES, pages[1:] or None)
             self._state.put(self._name, {"page": number}, page or None)
             yield from due

@@ -27,7 +27,7 @@ from odradek.streams.processors.columns import (
 )
 from odradek.streams.processors.joined_columns import stream_table, table_table
 from odradek.streams.processors.joins import StreamTableProcessor, TableTableProcessor
-from odradek.streams.processors.open_windows import Held, copied
+from odradek.streams.processors.open_windows import Held
 from odradek.streams.processors.ports import Fields, InputRow, KeyedProcessor
 from odradek.streams.processors.python_values import lists_of_numbers, values_of
 from odradek.streams.processors.task import CachedState
@@ -47,6 +47,9 @@ class _Folding:
             return self.fold.add_all(key, aggregate, values, start, end)
         except Exception as error:
             raise _FoldError from error
+
+    def copied(self, aggregate: Any) -> Any:
+        return self.fold.copied(aggregate)
 
     def result(self, aggregate: Any) -> Fields | None:
         try:
@@ -259,7 +262,7 @@ def _add_to_windows(
             calendar.note(kind.kept_until(window), codes.keys[number])
             held = (None, latest[group])
         before.append(fold.result(held[0]))
-        aggregate = fold.add_all(codes.keys[number], copied(held[0]), values, starts[group], ends[group])
+        aggregate = fold.add_all(codes.keys[number], fold.copied(held[0]), values, starts[group], ends[group])
         windows[window] = (aggregate, max(held[1], latest[group]))
         timestamps.append(windows[window][1])
         after.append(fold.result(aggregate))

@@ -13,18 +13,50 @@ class Alarm(Processor):
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from copy import deepcopy
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 from odradek.model.errors import ConfigError
 from odradek.streams.processors.calendar import Calendar
-from odradek.streams.processors.keyed_state import KeyedState
+from odradek.streams.processors.keyed_state import KeyedState, own_value
 from odradek.streams.processors.ports import Fields, InputRow, TaskState, UpdateRow
 from odradek.streams.records import StreamRecord, plain
 
 _WALL_CLOCK: Final = "wall clock"
+
+
+@dataclass(frozen=True, slots=True)
+class _Times:
+    """The timers of a key on one clock, in order. `added`: those that this visit has set; the calendar has the others."""
+
+    times: list[int]
+    added: set[int] = field(default_factory=set)
+
+    def add(self, time: int) -> None:
+        place = bisect_left(self.times, time)
+        if place == len(self.times) or self.times[place] != time:
+            self.times.insert(place, time)
+            self.added.add(time)
+
+    def discard(self, time: int) -> None:
+        place = bisect_left(self.times, time)
+        if place < len(self.times) and self.times[place] == time:
+            del self.times[place]
+            self.added.discard(time)
+
+    def due(self, now: int) -> Iterator[int]:
+        """Times that have come, the earliest first. They are taken off; what is set meanwhile may come, too."""
+        while self.times and self.times[0] <= now:
+            time = self.times[0]
+            self.discard(time)
+            yield time
+
+    def clear(self) -> None:
+        self.times.clear()
+        self.added.clear()
 
 
 class Timers:
@@ -33,7 +65,7 @@ class Timers:
     """
 
     def __init__(
-        self, now: int, due: set[int] | None, wall_clock: int, due_on_wall_clock: set[int] | None
+        self, now: int, due: _Times | None, wall_clock: int, due_on_wall_clock: _Times | None
     ) -> None:
         self.now = now
         self.wall_clock = wall_clock
@@ -51,7 +83,7 @@ class Timers:
         """Forget a time; it need not be set."""
         self._times(wall_clock).discard(time)
 
-    def _times(self, wall_clock: bool) -> set[int]:
+    def _times(self, wall_clock: bool) -> _Times:
         due = self._due_on_wall_clock if wall_clock else self._due
         if due is None:
             call, method = (
@@ -106,6 +138,8 @@ class CustomProcessor:
     has one bare value. Output: the value; of several outputs, the name of one, and a column for each.
     """
 
+    runs_user_code = True
+
     def __init__(
         self,
         user: Processor,
@@ -157,8 +191,8 @@ class CustomProcessor:
             "wall clock": [],
             "touched": timestamp,
         }
-        own = KeyedState(state, key, kept["state"], kept["collections"])
-        times, wall_clock_times = set(kept["timers"]), set(kept["wall clock"])
+        own = KeyedState(state, key, own_value(kept["state"], state), kept["collections"])
+        times, wall_clock_times = (_Times(list(kept[name])) for name in ("timers", "wall clock"))
         timers = Timers(
             state.stream_time,
             times if self._has_timers else None,
@@ -170,44 +204,41 @@ class CustomProcessor:
             touched = max(touched, timestamp)
             for made in self._user.process(record, own, timers) or ():
                 yield self._said(key, made, timestamp, headers)
-        while ready := [time for time in times if time <= state.stream_time]:
-            time = min(ready)
-            times.discard(time)
+        for time in times.due(state.stream_time):
             yield from self._timer(key, self._user.on_timer, time, own, timers, state)
-        while ready := [time for time in wall_clock_times if time <= state.wall_clock]:
-            time = min(ready)
-            wall_clock_times.discard(time)
+        for time in wall_clock_times.due(state.wall_clock):
             yield from self._timer(key, self._user.on_wall_clock_timer, time, own, timers, state)
         life = self._user.time_to_live_ms
         if life is not None and touched + life <= state.stream_time:
             own.clear()
-            times, wall_clock_times = set(), set()
+            times.clear()
+            wall_clock_times.clear()
         self._keep(key, own, times, wall_clock_times, touched, state)
 
     def _keep(
         self,
         key: Fields,
         own: KeyedState,
-        times: set[int],
-        wall_clock_times: set[int],
+        times: _Times,
+        wall_clock_times: _Times,
         touched: int,
         state: TaskState,
     ) -> None:
         filled = own.filled()
         empty = not own and not filled
         for name, due in (("calendar", times), (_WALL_CLOCK, wall_clock_times)):
-            for time in due:
+            for time in due.added:
                 Calendar(state, name).note(time, key)
         if not empty and self._user.time_to_live_ms is not None:
             Calendar(state).note(touched + self._user.time_to_live_ms, key)
-        if empty and not times and not wall_clock_times:
+        if empty and not times.times and not wall_clock_times.times:
             state.put("custom", key, None)
             return
         kept = {
             "state": dict(own),
             "collections": filled,
-            "timers": sorted(times),
-            "wall clock": sorted(wall_clock_times),
+            "timers": times.times,
+            "wall clock": wall_clock_times.times,
             "touched": touched,
         }
         state.put("custom", key, kept)

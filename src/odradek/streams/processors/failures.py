@@ -80,18 +80,23 @@ class FailedRows:
     packed: list[bytes] = field(default_factory=list)
     """Dead letters, as `odradek.spark.dead_letters.passing` has them."""
 
-    def add(self, row: InputRow, error: Exception) -> None:
-        """RecordFailedError where failures end the query."""
+    def error_of(self, row: InputRow, error: Exception) -> RecordFailedError:
+        """What ends the query."""
         source, partition, offset = row.order[1:4]
         place = f"{self.topics.get(source, f'source {source}')}-{partition} offset {offset}"
-        text = f"{self.operator} failed at {place}: {type(error).__name__}: {error}"
+        return RecordFailedError(f"{self.operator} failed at {place}: {type(error).__name__}: {error}")
+
+    def add(self, row: InputRow, error: Exception) -> None:
+        """RecordFailedError where failures end the query."""
+        failed = self.error_of(row, error)
         if self.letters is None:
-            raise RecordFailedError(text) from error
+            raise failed from error
         if self.letters.is_quiet:
             return
         if self.letters.topic is None:
-            log.warning("left out: %s", text)
+            log.warning("left out: %s", failed)
             return
+        source, partition, offset = row.order[1:4]
         origin = self.origins.get((source, partition, offset))
         if origin is None:  # of a timer, say, whose record came in an earlier batch
             origin = dict.fromkeys(("key", "value", "headers"))

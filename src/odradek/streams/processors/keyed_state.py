@@ -7,6 +7,7 @@ an entry more or less costs as much as a part.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, MutableMapping, Sequence
+from copy import deepcopy
 from typing import Any, Final, overload
 from zlib import crc32
 
@@ -16,6 +17,11 @@ PARTS: Final = 64
 """Of a map."""
 PART_LENGTH: Final = 64
 """Of a list."""
+
+
+def own_value(value: Any, state: TaskState) -> Any:
+    """A value of the state for code of the program's, which may change it in place and raise then."""
+    return deepcopy(value) if state.can_undo else value
 
 
 class KeyedMap(MutableMapping[Any, Any]):
@@ -45,7 +51,7 @@ class KeyedMap(MutableMapping[Any, Any]):
 
     def __getitem__(self, key: Any) -> Any:
         entry = repr(key)
-        return self._part(self._number(entry))[entry][1]
+        return own_value(self._part(self._number(entry))[entry][1], self._state)
 
     def __setitem__(self, key: Any, value: Any) -> None:
         entry = repr(key)
@@ -66,6 +72,14 @@ class KeyedMap(MutableMapping[Any, Any]):
 
     def __len__(self) -> int:
         return sum(len(self._part(number)) for number in self._used())
+
+    def clear(self) -> None:
+        """Part by part: entry by entry, each would be found and taken out of its part."""
+        used = self._used()
+        for number in used:
+            self._state.put(self._name, {**self._key, "part": number}, None)
+        if used:
+            self._state.put(f"{self._name} parts", self._key, None)
 
 
 class KeyedList(Sequence[Any]):
@@ -107,7 +121,7 @@ class KeyedList(Sequence[Any]):
         if not -length <= place < length:
             raise IndexError(f"the list has {length} values, not one at {place}")
         place %= length
-        return self._part(place // PART_LENGTH)[place % PART_LENGTH]
+        return own_value(self._part(place // PART_LENGTH)[place % PART_LENGTH], self._state)
 
     def __len__(self) -> int:
         length: int = self._state.get(f"{self._name} length", self._key) or 0

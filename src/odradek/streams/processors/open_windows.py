@@ -24,12 +24,15 @@ class Arrival(NamedTuple):
     timestamp: int
     windows: dict[Window, Held]
     stream_time: int
+    needs_old: bool
+    """Must what windows held before stay as it is?"""
 
     def add_to(self, fold: Fold, held: Held | None) -> Held:
         """What a window holds with this record, beside what it held."""
         if held is None:
             return fold.add(self.key, None, self.values), self.timestamp
-        return fold.add(self.key, copied(held[0]), self.values), max(held[1], self.timestamp)
+        aggregate = fold.copied(held[0]) if self.needs_old else held[0]
+        return fold.add(self.key, aggregate, self.values), max(held[1], self.timestamp)
 
     def keep(self, window: Window, held: Held) -> None:
         """As a store of Kafka Streams: an aggregate that is null deletes."""
@@ -53,12 +56,3 @@ class OpenWindows(Protocol):
     def kept_until(self, window: Window) -> int:
         """The last stream time at which other records may need what it holds."""
         ...
-
-
-def copied(aggregate: Any) -> Any:
-    """Folds may change an aggregate in place; what it was before is said as the old value."""
-    if isinstance(aggregate, list):
-        return [copied(part) for part in aggregate]
-    if isinstance(aggregate, dict):
-        return {name: copied(part) for name, part in aggregate.items()}
-    return aggregate

@@ -41,9 +41,13 @@ class ByteStore(Protocol):
 class TaskState(Protocol):
     """State during one batch: objects by name. `stream_time` is the largest timestamp so far, -1 before the first row;
     `wall_clock` is the time of day at which the batch is run, both in milliseconds.
+
+    What `get` gives is the state's own. Where `can_undo`, code of the program's may yet raise for the row, and its changes are
+    taken back: by what was there before each `put`, and by `undo_by` for what is changed in place.
     """
 
     stream_time: int
+    can_undo: bool
     timer_failed: Callable[[Exception], None] | None
     """How a timer of the user's that raises is handled; None: the batch fails."""
     wall_clock: int
@@ -52,9 +56,24 @@ class TaskState(Protocol):
     def put(self, name: str, key: Fields | None, value: Any) -> None:
         """None deletes."""
 
+    def undo_by(self, undo: Callable[[], Any]) -> None:
+        """Something was changed in place; `undo` takes that back. The last change is taken back first."""
+
 
 class KeyedProcessor(Protocol):
     """The logic of an operator. It keeps nothing in itself: all that stays is in the state."""
+
+    def process(self, row: InputRow, state: TaskState) -> Iterable[UpdateRow]: ...
+
+
+@runtime_checkable
+class FallibleProcessor(Protocol):
+    """A processor that runs code of the program's, which may raise for one row. Its changes of the state can be taken back.
+
+    What others raise is an error of ours. It ends the query, since their changes cannot.
+    """
+
+    runs_user_code: bool
 
     def process(self, row: InputRow, state: TaskState) -> Iterable[UpdateRow]: ...
 

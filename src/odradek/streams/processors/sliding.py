@@ -7,7 +7,7 @@ from typing import Any
 
 from odradek.streams.plan.windows import SlidingWindows
 from odradek.streams.processors.aggregate import Fold
-from odradek.streams.processors.open_windows import Arrival, Held, Window, WindowChange, copied
+from odradek.streams.processors.open_windows import Arrival, Held, Window, WindowChange
 
 
 class Sliding:
@@ -24,6 +24,7 @@ class Sliding:
         close_time = arrival.stream_time - self._grace_ms
         if arrival.timestamp + 1 + self._size_ms <= close_time:
             return
+        arrival = arrival._replace(needs_old=True)  # windows begin with what others held
         change = _SlidingChange(self._fold, arrival, self._size_ms, close_time)
         yield from change.early() if arrival.timestamp < self._size_ms else change.usual()
 
@@ -71,7 +72,7 @@ class _SlidingChange:
             yield from self._new(previous + 1)
         if not left_exists:
             near = previous is not None and previous >= when - self._size_ms and before_left is not None
-            begun = (copied(before_left[0]), when) if near and before_left is not None else None
+            begun = (self._fold.copied(before_left[0]), when) if near and before_left is not None else None
             yield from self._update((when - self._size_ms, when), begun, new=True)
         yield from self._own_right(before_right)
 
@@ -100,7 +101,7 @@ class _SlidingChange:
         """What comes after the record, without it."""
         window = (self._timestamp + 1, self._timestamp + 1 + self._size_ms)
         if window not in self._windows and held is not None and held[1] > self._timestamp:
-            after = (copied(held[0]), held[1])
+            after = (self._fold.copied(held[0]), held[1])
             self._arrival.keep(window, after)
             yield window, after, None
 

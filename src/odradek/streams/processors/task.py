@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Callable, Iterable, Iterator
-from copy import deepcopy
 from functools import partial
 from typing import Any, Final, NamedTuple
 
@@ -17,6 +16,7 @@ from odradek.model.errors import ConfigError
 from odradek.streams.processors.failures import FailedRows
 from odradek.streams.processors.ports import (
     ByteStore,
+    FallibleProcessor,
     Fields,
     InputRow,
     KeyedProcessor,
@@ -67,6 +67,8 @@ class MemoryStore:
 class CachedState:
     """A batch's view of a store: each name is read once at most, and written once at most, by `flush`."""
 
+    can_undo = False
+
     def __init__(self, store: ByteStore, wall_clock: int = 0) -> None:
         self._store = store
         self.wall_clock = wall_clock
@@ -98,6 +100,20 @@ class CachedState:
     def write(self, place: bytes, value: Any) -> None:
         self._read[place] = value
         self._written.add(place)
+
+    def undo_by(self, undo: Callable[[], Any]) -> None:
+        """A batch that fails is not flushed."""
+
+    def write_undone(self, place: bytes) -> Callable[[], None]:
+        """Takes back what is written there from now on."""
+        value, is_written = self.read(place), place in self._written
+
+        def undo() -> None:
+            self._read[place] = value
+            if not is_written:
+                self._written.discard(place)
+
+        return undo
 
     def flush(self) -> None:
         for place in sorted(self._written):
@@ -137,31 +153,35 @@ def own_state(store: ByteStore, name: str, tasks: int) -> None:
 
 
 class RowState:
-    """A row's view of the state of a batch: what it changes counts when it is done."""
+    """A row's view of the state of a batch: what it changes can be taken back, at the price of what it changes."""
+
+    can_undo = True
 
     def __init__(self, state: CachedState, timer_failed: Callable[[Exception], None]) -> None:
         self._state = state
         self.timer_failed: Callable[[Exception], None] | None = timer_failed
-        self._seen: dict[bytes, Any] = {}
-        self._put: dict[bytes, tuple[str, Fields | None]] = {}
+        self._undos: list[Callable[[], Any]] = []
+        self._put: set[bytes] = set()
         self.stream_time = state.stream_time
         self.wall_clock = state.wall_clock
 
     def get(self, name: str, key: Fields | None) -> Any:
-        place = _place(name, key)
-        if place not in self._seen:
-            self._seen[place] = deepcopy(self._state.get(name, key))
-        return self._seen[place]
+        return self._state.get(name, key)
 
     def put(self, name: str, key: Fields | None, value: Any) -> None:
         place = _place(name, key)
-        self._seen[place] = value
-        self._put[place] = (name, key)
+        if place not in self._put:
+            self._put.add(place)
+            self._undos.append(self._state.write_undone(place))
+        self._state.write(place, value)
 
-    def keep(self) -> None:
-        """The row is done."""
-        for place, (name, key) in self._put.items():
-            self._state.put(name, key, self._seen[place])
+    def undo_by(self, undo: Callable[[], Any]) -> None:
+        self._undos.append(undo)
+
+    def undo(self) -> None:
+        """The row failed: the state is as it was before it."""
+        while self._undos:
+            self._undos.pop()()
 
 
 def run_batch(
@@ -174,7 +194,7 @@ def run_batch(
     """What the processor says, each with its order: that of the row which caused it, and its number among the row's.
 
     `wall_clock`: the time of day in milliseconds. What is due then comes before the rows. `failures` says how to handle rows
-    that the processor cannot handle. They change nothing of the state.
+    that code of the program's cannot handle. They change nothing of the state.
     """
     state = CachedState(store, wall_clock)
     if isinstance(processor, WallClockProcessor):
@@ -192,17 +212,18 @@ def _said(
 ) -> Iterable[UpdateRow]:
     if failures is None:
         return processor.process(row, state)
-    seen: CachedState | RowState = state
-    if failures.letters is not None:
-        seen = RowState(state, partial(failures.add, row))
+    if failures.letters is None or not isinstance(processor, FallibleProcessor):
+        try:
+            return list(processor.process(row, state))
+        except Exception as error:
+            raise failures.error_of(row, error) from error
+    row_state = RowState(state, partial(failures.add, row))
     try:
-        updates = list(processor.process(row, seen))
+        return list(processor.process(row, row_state))
     except Exception as error:  # noqa: BLE001 - code of the program's, which may raise anything for one record
+        row_state.undo()
         failures.add(row, error)
         return ()
-    if isinstance(seen, RowState):
-        seen.keep()
-    return updates
 
 
 def pass_time(

@@ -21,7 +21,6 @@ from odradek.streams.processors.open_windows import (
     OpenWindows,
     Window,
     WindowChange,
-    copied,
 )
 from odradek.streams.processors.ports import Fields, InputRow, TaskState, UpdateRow
 from odradek.streams.processors.sliding import Sliding
@@ -39,6 +38,8 @@ class WindowProcessor:
     `final`: each window is said once, when it is closed. Otherwise each change of a window is an update. `idle_ms`: a task that
     gets no record for so long, on the clock, closes all its windows.
     """
+
+    runs_user_code = True
 
     def __init__(self, kind: OpenWindows, fold: Fold, *, final: bool, idle_ms: int | None = None) -> None:
         self.kind = kind
@@ -75,11 +76,12 @@ class WindowProcessor:
         return None if idle_from is None or self._idle_ms is None else idle_from + self._idle_ms
 
     def _add(self, key: Fields, values: Fields, row: InputRow, state: TaskState) -> Iterator[UpdateRow]:
-        windows = state.get("windows", key) or {}
-        unsaid = state.get("unsaid", key) or {}
+        windows = _of_key("windows", key, state)
+        unsaid = _of_key("unsaid", key, state)
         calendar = Calendar(state)
+        needs_old = state.can_undo or not self.is_final
         for window, after, before in self.kind.add(
-            Arrival(key, values, row.timestamp, windows, state.stream_time)
+            Arrival(key, values, row.timestamp, windows, state.stream_time, needs_old)
         ):
             kept = after is not None and after[0] is not None
             if kept:
@@ -99,9 +101,9 @@ class WindowProcessor:
             state.put("unsaid", key, unsaid or None)
 
     def _close(self, key: Fields, time: int, headers: Any, state: TaskState) -> Iterator[UpdateRow]:
-        windows = state.get("windows", key) or {}
+        windows = _of_key("windows", key, state)
         if self.is_final:
-            unsaid = state.get("unsaid", key) or {}
+            unsaid = _of_key("unsaid", key, state)
             for window in sorted(unsaid, key=lambda window: (window[1], window[0])):
                 if self.kind.open_until(window) <= time:
                     del unsaid[window]
@@ -120,6 +122,12 @@ class WindowProcessor:
         assert said is not None
         timestamp = said[1]
         return UpdateRow({**key, START: window[0], END: window[1]}, (now, was), timestamp, headers)
+
+
+def _of_key(name: str, key: Fields, state: TaskState) -> dict[Window, Any]:
+    """Open windows of a key, to be changed and put."""
+    windows: dict[Window, Any] = state.get(name, key) or {}
+    return dict(windows) if state.can_undo else windows
 
 
 class FixedWindows:
@@ -170,7 +178,9 @@ class Sessions:
             return
         aggregate = None
         for window in near:
-            aggregate = self._fold.merge(arrival.key, aggregate, copied(windows[window][0]))
+            held = windows[window][0]
+            held = self._fold.copied(held) if arrival.needs_old else held
+            aggregate = self._fold.merge(arrival.key, aggregate, held)
         before = windows.get(merged) if merged == (when, when) else None
         for window in near:
             gone = windows.pop(window)
