@@ -179,6 +179,16 @@ def test_a_part_that_was_read_is_not_what_is_kept() -> None:
     assert (len(mine.map("n")), len(other.map("m")), mine.map("m")[1]) == (0, 0, "mine")
 
 
+def test_a_column_of_the_key_that_is_called_part_divides_the_state() -> None:
+    cached = CachedState(MemoryStore())
+    one, two = (KeyedState(cached, {"device": "d", "part": part}, {}, ()) for part in (1, 2))
+    one.map("m")["n"] = 1
+    one.list("l").append("x")
+    assert "n" not in two.map("m")
+    two.list("l").append("y")
+    assert (list(one.list("l")), list(two.list("l"))) == (["x"], ["y"])
+
+
 class Forgetful(Processor):
     time_to_live_ms = 10
 

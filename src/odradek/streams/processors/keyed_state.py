@@ -17,6 +17,8 @@ PARTS: Final = 64
 """Of a map."""
 PART_LENGTH: Final = 64
 """Of a list."""
+_PART: Final = "\0part"
+"""Beside the columns of the key: no column is called so."""
 
 
 def own_value(value: Any, state: TaskState) -> Any:
@@ -33,10 +35,10 @@ class KeyedMap(MutableMapping[Any, Any]):
         self._key = key
 
     def _part(self, number: int) -> dict[str, tuple[Any, Any]]:
-        return self._state.get(self._name, {**self._key, "part": number}) or {}
+        return self._state.get(self._name, {**self._key, _PART: number}) or {}
 
     def _put(self, number: int, part: dict[str, tuple[Any, Any]]) -> None:
-        self._state.put(self._name, {**self._key, "part": number}, part or None)
+        self._state.put(self._name, {**self._key, _PART: number}, part or None)
         used = self._used()
         if bool(part) != (number in used):
             kept = sorted({*used, number} if part else {*used} - {number})
@@ -91,12 +93,12 @@ class KeyedList(Sequence[Any]):
         self._key = key
 
     def _part(self, number: int) -> list[Any]:
-        return self._state.get(self._name, {**self._key, "part": number}) or []
+        return self._state.get(self._name, {**self._key, _PART: number}) or []
 
     def append(self, value: Any) -> None:
         length = len(self)
         number = length // PART_LENGTH
-        self._state.put(self._name, {**self._key, "part": number}, [*self._part(number), value])
+        self._state.put(self._name, {**self._key, _PART: number}, [*self._part(number), value])
         self._state.put(f"{self._name} length", self._key, length + 1)
 
     def extend(self, values: Iterable[Any]) -> None:
@@ -105,7 +107,7 @@ class KeyedList(Sequence[Any]):
 
     def clear(self) -> None:
         for number in range(-(-len(self) // PART_LENGTH)):
-            self._state.put(self._name, {**self._key, "part": number}, None)
+            self._state.put(self._name, {**self._key, _PART: number}, None)
         self._state.put(f"{self._name} length", self._key, None)
 
     @overload
