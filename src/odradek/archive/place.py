@@ -50,6 +50,17 @@ class ArchivePlace:
     def __str__(self) -> str:
         return self.uri
 
+    def is_named_by(self, location: str) -> bool:
+        """Whether a URL, as a table keeps its own, is another spelling of this place: links and `..` are followed."""
+        scheme, colon, rest = location.rstrip("/").partition(":")
+        if self.is_s3:
+            return bool(colon) and scheme in _S3_SCHEMES and rest == f"//{self.path}"
+        if not colon or scheme != "file":
+            rest = location
+        elif rest.startswith("//"):
+            rest = rest.removeprefix("//")
+        return rest.startswith("/") and os.path.realpath(rest) == os.path.realpath(self.path)
+
     def within(self, relative: str) -> str:
         """The path, for the file system, of something below the root."""
         return f"{self.path}/{relative}"

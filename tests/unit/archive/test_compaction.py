@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import shutil
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -149,6 +151,52 @@ def test_expiry_removes_what_was_replaced_and_what_crashes_left(archive: TestArc
     assert finding.faults == []
     archive.add(4, 4, 6)
     assert archive.offsets() == list(range(6))
+
+
+@pytest.mark.parametrize("spelling", ["link", "dots"])
+def test_an_archive_may_be_reached_by_another_path(
+    archive: TestArchive, tmp_path: Path, spelling: str
+) -> None:
+    for number in range(3):
+        archive.add(number, number, number + 1)
+    compact(archive.table, 1 << 20)
+    (tmp_path / "link").symlink_to(archive.place.path)
+    paths = {"link": tmp_path / "link", "dots": tmp_path / ".." / tmp_path.name / "archive"}
+    archive.place = replace(archive.place, path=str(paths[spelling]))
+    archive.add(3, 3, 4)
+    compact(archive.table, 1 << 20)
+    archive.table.expire(soon(), dry_run=False)
+    assert archive.offsets() == [0, 1, 2, 3]
+    assert data_files(archive) == {data_file.path for data_file in archive.table.files()}
+
+
+@pytest.mark.parametrize("table_format", [TableFormat.ICEBERG])
+def test_nothing_expires_in_the_place_of_another_table(archive: TestArchive, tmp_path: Path) -> None:
+    """A copy of an Iceberg table names the files of the original."""
+    archive.add(0, 0, 3)
+    copy = replace(archive.place, path=str(tmp_path / "copy"))
+    shutil.copytree(archive.place.path, copy.path)
+    table = open_archive(copy)
+    before = sorted(Path(copy.path).rglob("*"))
+    with pytest.raises(ArchiveError, match=r"is at file://.*/archive, not at .*/copy: name it by that path"):
+        table.expire(soon(), dry_run=False)
+    with pytest.raises(ArchiveError, match="not at"):
+        table.append(archive.batch(1, [OffsetRange(partition=ORDERS, start=3, end=4)]), archive.table.state())
+    assert sorted(Path(copy.path).rglob("*")) == before
+
+
+@pytest.mark.parametrize("table_format", [TableFormat.ICEBERG])
+def test_nothing_expires_while_a_table_names_files_elsewhere(archive: TestArchive, tmp_path: Path) -> None:
+    archive.add(0, 0, 3)
+    archive.batch(1, [OffsetRange(partition=ORDERS, start=3, end=4)])
+    (file,) = archive.table.files()
+    stray = tmp_path / "stray.parquet"
+    shutil.copy(archive.place.within(file.path), stray)
+    DirectoryCatalog(archive.place).load_table("archive").add_files([f"file://{stray}"])
+    before = data_files(archive)
+    with pytest.raises(ArchiveError, match=r"names file://.*/stray.parquet, which is not below"):
+        archive.table.expire(soon(), dry_run=False)
+    assert data_files(archive) == before
 
 
 def test_expiry_keeps_what_is_younger(archive: TestArchive) -> None:

@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterable
 from typing import TYPE_CHECKING, Any
 
 from odradek.archive.place import ArchivePlace
+from odradek.archive.values import ArchiveError
 from odradek.model.lazy import lazy
 
 if TYPE_CHECKING:
@@ -26,7 +27,7 @@ def old_files(place: ArchivePlace, before_ms: int, directories: Iterable[str] = 
     for directory in directories:
         selector = fs.FileSelector(place.within(directory).rstrip("/"), recursive=True, allow_not_found=True)
         for info in system.get_file_info(selector):
-            name = info.path.removeprefix(f"{place.path}/")
+            name = _below(place, info.path)
             is_file = info.type == fs.FileType.File and not _is_hidden(name.removeprefix(directory))
             if is_file and _modified_ms(info) < before_ms:
                 names.append(name)
@@ -37,7 +38,14 @@ def list_files(place: ArchivePlace, directory: str) -> list[str]:
     """Names of all files below a directory; none where there is no directory."""
     selector = fs.FileSelector(place.within(directory), recursive=True, allow_not_found=True)
     infos = place.file_system().get_file_info(selector)
-    return sorted(info.path.removeprefix(f"{place.path}/") for info in infos if info.type == fs.FileType.File)
+    return sorted(_below(place, info.path) for info in infos if info.type == fs.FileType.File)
+
+
+def _below(place: ArchivePlace, path: str) -> str:
+    """Names are compared with those that the table needs: one that is spelled in another way would look like a leftover."""
+    if not path.startswith(f"{place.path}/"):
+        raise ArchiveError(f"{place} lists {path}, which is not below it: name the archive by its real path")
+    return path.removeprefix(f"{place.path}/")
 
 
 def _is_hidden(name: str) -> bool:

@@ -175,7 +175,7 @@ class IcebergArchive:
 
     def replace(self, old: Sequence[DataFile], new: Sequence[DataFile]) -> None:
         table = self._table()
-        there = {self._relative(data_file.file_path): data_file for data_file in _files_of(table)}
+        there = {self._relative(table, data_file.file_path): data_file for data_file in _files_of(table)}
         gone = [data_file.path for data_file in old if data_file.path not in there]
         if gone:
             raise MissingFiles(f"{self.place}: {gone[0]} is not part of the table any more")
@@ -197,7 +197,7 @@ class IcebergArchive:
     def expire(self, before_ms: int, *, dry_run: bool) -> Expired:
         table = self._table()
         old = _replaced_before(table, before_ms)
-        needed = {self._relative(path) for path in _paths_of(table, without=old)}
+        needed = {self._relative(table, path) for path in _paths_of(table, without=old)}
         files = [
             name
             for name in old_files(self.place, before_ms, ("data/", "metadata/"))
@@ -215,12 +215,19 @@ class IcebergArchive:
     # -- inside
 
     def _table(self) -> Table:
+        """The table, which says itself that this place is its own: what another table needs would look like leftovers here."""
         try:
-            return self._open()
+            table = self._open()
         except NoSuchTableError:
             raise ArchiveError(f"{self.place} is no archive: there is no Iceberg table") from None
         except OSError as error:
             raise ArchiveError(f"the Iceberg table {self.place} cannot be read: {error}") from None
+        if not self.place.is_named_by(table.location()):
+            raise ArchiveError(
+                f"the Iceberg table{f' {self._catalog}' if self._catalog else ''} is at {table.location()}, not at"
+                f" {self.place}: name it by that path"
+            )
+        return table
 
     def _open(self) -> Table:
         if self._catalog is None:
@@ -265,17 +272,23 @@ class IcebergArchive:
             for manifest in snapshot.manifests(table.io)
             if manifest.added_snapshot_id == snapshot.snapshot_id
         ]
-        make_durable(self.place, [self._relative(path) for path in [*new, snapshot.manifest_list]])
+        make_durable(self.place, [self._relative(table, path) for path in [*new, snapshot.manifest_list]])
 
     def _iceberg_file(self, table: Table, file: DataFile) -> IcebergFile:
-        location = f"{self.place.url}/{file.path}"
+        location = f"{table.location().rstrip('/')}/{file.path}"
         return parquet_file_to_data_file(io=table.io, table_metadata=table.metadata, file_path=location)
 
-    def _relative(self, location: str) -> str:
-        return location.removeprefix(f"{self.place.url}/")
+    def _relative(self, table: Table, location: str) -> str:
+        root = f"{table.location().rstrip('/')}/"
+        if not location.startswith(root):
+            raise ArchiveError(
+                f"the Iceberg table {self.place} names {location}, which is not below {root}: an archive has all of its files"
+                " at its place"
+            )
+        return location.removeprefix(root)
 
     def _file(self, table: Table, file: IcebergFile) -> DataFile:
-        path = self._relative(file.file_path)
+        path = self._relative(table, file.file_path)
         return DataFile(
             path=path,
             size_bytes=file.file_size_in_bytes,
