@@ -105,9 +105,10 @@ def with_archive_columns(records: DataFrame, columns: RowColumns) -> DataFrame:
         rows = rows.withColumn("key", sql.col("key").cast("string"))
     for derived in columns.partition_by:
         if derived.name != derived.expression:
-            if derived.name in rows.columns:
+            same = [name for name in rows.columns if name.lower() == derived.name.lower()]
+            if same:  # Spark, which knows no case here, would replace it
                 raise ConfigError(
-                    f"--partition-by {derived.name}=...: there is a column {derived.name}; take another name"
+                    f"--partition-by {derived.name}=...: there is a column {same[0]}; take another name"
                 )
             rows = rows.withColumn(derived.name, sql.expr(derived.expression))
     return rows
