@@ -242,6 +242,19 @@ def test_a_writer_that_slept_through_an_expiry_does_not_commit_into_the_past(arc
     assert archive.offsets() == list(range(45))
 
 
+@pytest.mark.parametrize("table_format", [TableFormat.PARQUET])
+def test_a_writer_that_slept_since_the_table_was_empty_does_not_commit(archive: TestArchive) -> None:
+    table = archive.table
+    slept = table.state()
+    for number in range(45):
+        archive.add(number, number, number + 1)
+    archive.table.expire(soon(), dry_run=False)
+    late = archive.batch(0, [OffsetRange(partition=TopicPartition("other", 0), start=0, end=1)], query="late")
+    with pytest.raises(CommitConflict, match="version 0 had been committed, and has expired since"):
+        table.append(late, slept)
+    assert archive.offsets() == list(range(45))
+
+
 @pytest.mark.parametrize("table_format", [TableFormat.ICEBERG])
 def test_a_change_of_an_expired_version_of_an_iceberg_table_is_refused(archive: TestArchive) -> None:
     archive.add(0, 0, 1)

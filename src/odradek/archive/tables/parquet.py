@@ -195,12 +195,20 @@ class ParquetArchive:
         name = f"{COMMITS}/{version:020}.json"
         if not self._objects.put_if_absent(name, _json(document)):
             raise CommitConflict(f"{self.place}: version {version} was committed by someone else")
-        if version and not self._objects.has(f"{COMMITS}/{version - 1:020}.json"):
+        if not self._is_reachable(version):
             self._objects.remove(name)
             raise CommitConflict(f"{self.place}: version {version} had been committed, and has expired since")
         if version % SNAPSHOT_EVERY == SNAPSHOT_EVERY - 1:
             snapshot = _json(_snapshot_document(self.newest_up_to(version)))
             self._objects.put_if_absent(f"{SNAPSHOTS}/{version:020}.json", snapshot)
+
+    def _is_reachable(self, version: int) -> bool:
+        """Whether readers come to a commit: the one before it is there, or, for the first one, no snapshot has taken its place.
+        Commits after the first one are no sign: others may have followed it at once.
+        """
+        if version:
+            return self._objects.has(f"{COMMITS}/{version - 1:020}.json")
+        return not self._objects.names(SNAPSHOTS)
 
     def newest_up_to(self, version: int) -> ManifestVersion:
         """The table as it was at a version that no expiry has removed."""
