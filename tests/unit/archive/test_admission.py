@@ -82,3 +82,9 @@ def test_rows_that_the_batch_has_not_read_are_refused(rows: OffsetRange) -> None
         is_new(batch(extent(ONE, 10, 20), files=(file,)), state({ONE: 10}))
     with pytest.raises(ArchiveError, match="which the batch has not read"):
         is_new(batch(files=(file,)), state({ONE: 10}))
+
+
+@pytest.mark.parametrize("leaving_gaps", [False, True])
+def test_a_batch_that_comes_again_with_more_offsets_is_refused(leaving_gaps: bool) -> None:
+    with pytest.raises(ArchiveError, match="but not up to offset 24 of"):
+        is_new(batch(extent(ONE, 10, 25)), state({ONE: 20}, q=7), leaving_gaps=leaving_gaps)

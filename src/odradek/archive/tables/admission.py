@@ -6,6 +6,8 @@ would double records or leave a gap. A batch that was committed before a crash i
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from odradek.archive.values import ArchiveError, ArchiveState, NewBatch
 from odradek.spark.offsets import OffsetRange
 
@@ -17,16 +19,27 @@ def is_new(batch: NewBatch, state: ArchiveState, *, leaving_gaps: bool = False) 
     archived, and the user knows), or when its files hold what it did not read.
     """
     last = state.batches.get((batch.id.sink, batch.id.query))
-    if last is not None and last >= batch.id.batch:
-        return False
-    _check_files(batch)
     ranges = [span for span in batch.ranges if span.size > 0]
     known = [span for span in ranges if span.end <= state.positions.get(span.partition, -1)]
+    if last is not None and last >= batch.id.batch:
+        _check_same_cut(batch, [span for span in ranges if span not in known])
+        return False
+    _check_files(batch)
     if len(known) == len(ranges):
         return False
     for span in ranges:
         _check_continues(span, state.positions.get(span.partition), leaving_gaps=leaving_gaps)
     return True
+
+
+def _check_same_cut(batch: NewBatch, beyond: Sequence[OffsetRange]) -> None:
+    """A number that comes again with other offsets would lose those that the archive lacks."""
+    if beyond:
+        raise ArchiveError(
+            f"batch {batch.id.batch} of sink {batch.id.sink} is in the archive, but not up to offset {beyond[0].end - 1} of"
+            f" {beyond[0].partition}, which it has read now: the query's checkpoint was changed. Start the query at the"
+            " archive's offsets, with a fresh checkpoint (`odradek archive run` does so)"
+        )
 
 
 def _check_continues(extent: OffsetRange, position: int | None, *, leaving_gaps: bool) -> None:
