@@ -23,6 +23,8 @@ else:
 _OFFSETS: Final = "offsets"
 _BY_NAME: Final = "v2"
 """A line is a source's name, a colon, and its offset. Names are letters, digits and underscores."""
+_NOTHING_READ: Final = "-"
+"""The offset of a source that has given nothing yet."""
 _KNOWN_VERSIONS: Final = ("v1", _BY_NAME)
 
 
@@ -34,6 +36,8 @@ class BatchInput:
     """Of each partition that its sources read, of those that are Kafka topics."""
     fingerprint: str
     """The same for two batches that have read the same, of all their sources: 16 hexadecimal digits."""
+    is_told_whole: bool = True
+    """`next_offsets` tells of all its sources. False: one of them reads something else, such as files."""
 
 
 def batch_input(checkpoint: str, batch: int) -> BatchInput:
@@ -49,6 +53,7 @@ def batch_input(checkpoint: str, batch: int) -> BatchInput:
     return BatchInput(
         next_offsets=offsets,
         fingerprint=_fingerprint([list(map(_without_beginnings, starts)), _ends_of(batch, ends)]),
+        is_told_whole=all(document == _NOTHING_READ or _is_of_topics(document) for document in ends),
     )
 
 
@@ -121,9 +126,14 @@ def _document(line: str) -> Any:
 
 def _topic_offsets(document: Any) -> StreamOffset:
     """Of a source of topics; other sources have other offsets."""
-    if isinstance(document, Mapping):
-        try:
-            return from_document(document)
-        except ConfigError:
-            pass
-    return StreamOffset(next_offsets={})
+    return from_document(document) if _is_of_topics(document) else StreamOffset(next_offsets={})
+
+
+def _is_of_topics(document: Any) -> bool:
+    if not isinstance(document, Mapping):
+        return False
+    try:
+        from_document(document)
+    except ConfigError:
+        return False
+    return True

@@ -29,7 +29,7 @@ class TopicCounts(Protocol):
 
 @dataclass(slots=True)
 class KnownTopics:
-    """Which topics the sink's cluster has; asked again after some time, since topics come and go."""
+    """Which topics the sink's cluster has; asked again after some time, since topics come and go, and when one has grown."""
 
     _counts: dict[str, int] = field(default_factory=dict)
     _asked: frozenset[str] = frozenset()
@@ -39,7 +39,10 @@ class KnownTopics:
     def held(self, offsets: Offsets, cluster: TopicCounts, clock: Clock) -> dict[TopicPartition, int]:
         """The offsets that a group of the cluster can commit: a query may read topics of another cluster, or deleted ones."""
         topics = frozenset(offset.topic for offset in offsets)
-        if not topics <= self._asked or clock.monotonic() - self._asked_at > TOPICS_KNOWN_FOR_S:
+        has_grown = any(
+            offset.partition >= self._counts.get(offset.topic, offset.partition + 1) for offset in offsets
+        )
+        if has_grown or not topics <= self._asked or clock.monotonic() - self._asked_at > TOPICS_KNOWN_FOR_S:
             self._counts = cluster.partition_counts(sorted(topics))
             self._asked, self._asked_at = topics, clock.monotonic()
             missing = topics - self._counts.keys()
@@ -83,28 +86,38 @@ def check_resumed(sink_id: str, ends_at: Offsets, begins_at: Offsets | None) -> 
 
 
 def check_repeated(name: BatchName, decided: Decision, read: BatchInput, ends_at: Offsets) -> None:
-    """ConfigError when a batch that is in the output by its number has read what is not.
+    """ConfigError when a batch that is in the output by its number has read what is not, or may have.
 
     That is so after a checkpoint was restored from a backup, and Spark cuts the batches since then otherwise. `ends_at`: the
-    input offsets of the decision.
+    input offsets of the decision. It has the fingerprint of its own batch only, so what an earlier batch has read must lie
+    below these offsets: where there are none, as for files and topics of another cluster, no one can tell.
     """
-    beyond = [
-        partition
-        for partition, offset in sorted(read.next_offsets.items())
-        if offset > ends_at.get(partition, offset)
-    ]
-    is_same = decided.batch > name.batch or decided.input_fingerprint in (None, read.fingerprint)
-    if is_same and not beyond:
+    is_last = decided.batch == name.batch
+    read_to = sorted(read.next_offsets.items())
+    beyond = [partition for partition, offset in read_to if offset > ends_at.get(partition, offset)]
+    untold = [partition for partition, offset in read_to if offset > 0 and partition not in ends_at]
+    if beyond:
+        difference = (
+            f"it reads {beyond[0]} up to offset {read.next_offsets[beyond[0]]}, and the output has it up to"
+            f" {ends_at[beyond[0]]}"
+        )
+    elif is_last and decided.input_fingerprint not in (None, read.fingerprint):
+        difference = "it has read other records than the one that was decided"
+    elif not is_last and untold:
+        difference = (
+            f"no one can tell whether that has what it reads of {untold[0]}, which the decision does not hold"
+        )
+    elif not is_last and not read.is_told_whole:
+        difference = "no one can tell whether that has what it reads: one of its sources is no Kafka topic"
+    else:
         return
-    reached = (
-        f"reads {beyond[0]} up to offset {read.next_offsets[beyond[0]]}, and the output has it up to"
-        f" {ends_at[beyond[0]]}"
-        if beyond
-        else "has read other records than the one that was decided"
-    )
+    way_on = f"with resume=true and sinkId={decided.sink_id} on readStream and writeStream: then it goes on where the output ends"
+    if untold or not read.is_told_whole:
+        way_on = (
+            "at the right offsets or files, with takeOver=true: the sink does not know where its input ends"
+        )
     raise ConfigError(
-        f"batch {name.batch} of query {name.query} is in the output of sink {decided.sink_id!r} already, but it {reached}: the"
-        " checkpoint is older than the sink's last decision, as one from a backup is. Nothing was written. Start the query with"
-        f" a new checkpoint, and with resume=true and sinkId={decided.sink_id} on readStream and writeStream: then it goes on"
-        " where the output ends"
+        f"batch {name.batch} of query {name.query} is in the output of sink {decided.sink_id!r} already, up to batch"
+        f" {decided.batch}, but {difference}: the checkpoint is older than the sink's last decision, as one from a backup is."
+        f" Nothing was written. Start the query with a new checkpoint, {way_on}"
     )

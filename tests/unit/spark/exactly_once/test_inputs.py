@@ -59,6 +59,15 @@ def test_the_cluster_is_asked_again_after_a_while_and_for_new_topics() -> None:
     assert known.held({A: 1}, cluster, watch) == {}
 
 
+def test_partitions_that_are_added_count_at_once() -> None:
+    cluster, watch, known = Cluster({"a": 1}), Watch(), KnownTopics()
+    assert known.held({A: 1}, cluster, watch) == {A: 1}
+    cluster.counts = {"a": 2}
+    assert known.held({A: 1, B: 2}, cluster, watch) == {A: 1, B: 2}
+    known.held({A: 1, B: 2}, cluster, watch)
+    assert cluster.asked == [["a"], ["a"]]
+
+
 def test_a_query_that_begins_where_the_decision_ends_resumes() -> None:
     check_resumed("s", {A: 5, B: 7}, {A: 5, B: 7})
 
@@ -149,8 +158,10 @@ DECIDED = Decision(
 )
 
 
-def repeat(batch: int, read: dict[TopicPartition, int], fingerprint: str) -> None:
-    given = BatchInput(next_offsets=read, fingerprint=fingerprint)
+def repeat(
+    batch: int, read: dict[TopicPartition, int], fingerprint: str, *, is_told_whole: bool = True
+) -> None:
+    given = BatchInput(next_offsets=read, fingerprint=fingerprint, is_told_whole=is_told_whole)
     check_repeated(BatchName(query="q", batch=batch), DECIDED, given, {A: 10, B: 20})
 
 
@@ -159,7 +170,8 @@ def repeat(batch: int, read: dict[TopicPartition, int], fingerprint: str) -> Non
     [
         (7, {A: 10, B: 20}, "same"),
         (6, {A: 10, B: 19}, "other"),  # cut otherwise, but all of it is in the output
-        (6, {OTHER: 99}, "other"),  # of another cluster: the decision does not know it
+        (7, {OTHER: 99}, "same"),  # of another cluster: the decision does not know it
+        (6, {A: 10, OTHER: 0}, "other"),  # nothing was read there
     ],
 )
 def test_a_repeated_batch_whose_rows_are_in_the_output_is_passed_over(
@@ -172,7 +184,13 @@ def test_a_repeated_batch_whose_rows_are_in_the_output_is_passed_over(
     ("batch", "read", "reason"),
     [
         (7, {A: 9, B: 20}, "has read other records than the one that was decided"),
-        (6, {A: 11, B: 1}, "reads a-0 up to offset 11, and the output has it up to 10"),
+        (
+            6,
+            {A: 11, B: 1},
+            "reads a-0 up to offset 11, and the output has it up to 10.* resume=true and sinkId",
+        ),
+        (6, {A: 9, OTHER: 99}, "what it reads of other-0, which the decision does not hold.*takeOver=true"),
+        (7, {OTHER: 99}, "has read other records.*takeOver=true"),
     ],
 )
 def test_a_checkpoint_from_a_backup_that_cuts_batches_otherwise_is_refused(
@@ -180,3 +198,25 @@ def test_a_checkpoint_from_a_backup_that_cuts_batches_otherwise_is_refused(
 ) -> None:
     with pytest.raises(ConfigError, match=reason):
         repeat(batch, read, "other")
+
+
+def test_files_that_an_earlier_batch_reads_may_be_new() -> None:
+    repeat(7, {}, "same", is_told_whole=False)
+    with pytest.raises(ConfigError, match=r"one of its sources is no Kafka topic.*takeOver=true"):
+        repeat(6, {}, "other", is_told_whole=False)
+
+
+@pytest.mark.parametrize(
+    ("document", "is_told_whole"), [({"a": {"0": 5}}, True), ({"logOffset": 3}, False), (17, False)]
+)
+def test_a_batch_tells_whether_all_its_sources_are_topics(
+    tmp_path: Path, document: object, is_told_whole: bool
+) -> None:
+    assert batch_input(journal(tmp_path, {"b": {"0": 1}}, document), 0).is_told_whole is is_told_whole
+
+
+def test_a_source_that_has_given_nothing_is_told_of(tmp_path: Path) -> None:
+    checkpoint = journal(tmp_path, {"b": {"0": 1}})
+    with (tmp_path / "offsets" / "0").open("a") as offsets:
+        offsets.write("\n-")
+    assert batch_input(checkpoint, 0).is_told_whole
