@@ -57,6 +57,12 @@ class RetryPolicy:
 
     def __post_init__(self) -> None:
         """ConfigError says what is wrong."""
+        object.__setattr__(self, "mode", RetryMode(_one_of("retry.mode", self.mode, tuple(RetryMode))))
+        for setting, names in (("retry.delays", self.delays), ("retry.exclude", self.not_retried)):
+            if isinstance(names, str):
+                raise ConfigError(
+                    f"{setting}={names!r} is one text: give a tuple of them, such as ({names!r},)"
+                )
         for delay in self.delays:
             delay_ms(delay)
         for name, template in (

@@ -48,6 +48,27 @@ def test_a_policy_from_a_file_is_the_one_from_python() -> None:
     assert RetryPolicy.from_config({"retry.delays": ["5s"]}).delays == ("5s",)
 
 
+@pytest.mark.parametrize("mode", list(RetryMode))
+def test_a_mode_may_be_its_text(mode: RetryMode) -> None:
+    text: Any = str(mode.value)
+    policy = RetryPolicy(mode=text)
+    assert policy.mode is mode
+    assert bool(Routing(policy, "g", ["orders"]).retry_topics) is (mode is RetryMode.NON_BLOCKING)
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"mode": "parallel"}, "retry.mode='parallel' is not allowed: expected non-blocking or blocking"),
+        ({"delays": "10s"}, "retry.delays='10s' is one text"),
+        ({"not_retried": "ValueError"}, "retry.exclude='ValueError' is one text"),
+    ],
+)
+def test_a_policy_with_values_of_another_kind_is_refused(fields: dict[str, Any], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        RetryPolicy(**fields)
+
+
 @pytest.mark.parametrize(
     ("config", "message"),
     [
