@@ -1,7 +1,8 @@
 """Sending dead letters back, each once.
 
-A transaction holds a few hundred records and the note that they were sent (`redriven.py`). A redrive that dies leaves an
-open transaction: the next one, under the same transactional id, aborts it and goes on where the last one ended.
+A transaction holds a few hundred records and the note that they were sent (`redriven.py`). It begins when all of them are
+there: a filter may match so seldom that it would time out meanwhile. A redrive that dies may leave an open transaction: the
+next one, under the same transactional id, aborts it and goes on where the last one ended.
 """
 
 from __future__ import annotations
@@ -13,7 +14,13 @@ from typing import Final
 from odradek.client import GroupMetadata, NewTopic, Producer, ProducerFencedError
 from odradek.dead_letters.letter import DeadLetter, read_letter
 from odradek.dead_letters.redriven import REDRIVES_CONFIG, REDRIVES_TOPIC
-from odradek.dead_letters.sending_back import Fate, RedriveCore, RedriveRequest, record_to_send
+from odradek.dead_letters.sending_back import (
+    Fate,
+    RedriveCore,
+    RedrivenRecord,
+    RedriveRequest,
+    record_to_send,
+)
 from odradek.dead_letters.topic import DeadLetterTopic
 from odradek.model.errors import ConfigError, ErrorCode, KafkaError
 from odradek.model.ids import TopicPartition
@@ -83,7 +90,7 @@ class _Run:
         self._log_starts: dict[int, int] = {}
         self._positions: dict[int, int] = {}
         self._sent_to: dict[str, int] = {}
-        self._pending_count = 0
+        self._pending: list[RedrivenRecord] = []
         self._pending_bytes = 0
 
     def progress(self) -> RedriveProgress:
@@ -114,27 +121,27 @@ class _Run:
             return
         target = self._request.to or (letter.origin.topic if letter.origin is not None else letter.topic)
         record = record_to_send(letter, self._request.to, self._topic.partition_count(target, letter))
-        if self._pending_count == 0:
-            self._producer.begin_transaction()
-        self._producer.send(
-            record.topic,
-            record.value,
-            key=record.key,
-            headers=record.headers,
-            partition=record.partition,
-            timestamp_ms=record.timestamp_ms,
-        )
-        self._pending_count += 1
+        self._pending.append(record)
         self._pending_bytes += len(record.value or b"") + len(record.key or b"")
-        self._sent_to[record.topic] = self._sent_to.get(record.topic, 0) + 1
 
     def _is_full(self) -> bool:
-        return self._pending_count >= LETTERS_A_TRANSACTION or self._pending_bytes >= BYTES_A_TRANSACTION
+        return len(self._pending) >= LETTERS_A_TRANSACTION or self._pending_bytes >= BYTES_A_TRANSACTION
 
     def _commit(self) -> None:
         """The records, the note that they were sent, and the group's offsets: all of it or nothing."""
-        if self._pending_count == 0:
+        if not self._pending:
             return
+        self._producer.begin_transaction()
+        for record in self._pending:
+            self._producer.send(
+                record.topic,
+                record.value,
+                key=record.key,
+                headers=record.headers,
+                partition=record.partition,
+                timestamp_ms=record.timestamp_ms,
+            )
+            self._sent_to[record.topic] = self._sent_to.get(record.topic, 0) + 1
         for partition, position in self._positions.items():
             self._core.settle(partition, position)
         for key, value in self._core.drain_records():
@@ -147,4 +154,4 @@ class _Run:
             offsets, GroupMetadata(group_id=REDRIVE_PREFIX + self._topic.name)
         )
         self._producer.commit_transaction()
-        self._pending_count = self._pending_bytes = 0
+        self._pending, self._pending_bytes = [], 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -56,7 +57,7 @@ class RedriveCore:
         self._request = request
         self._state = state
         self._run_starts: dict[int, int] = {}
-        self._seen: set[tuple[object, ...]] = set()
+        self._seen: set[bytes] = set()
         self._closed: dict[int, dict[int, int | None]] = {}
         self.counts = dict.fromkeys(Fate, 0)
 
@@ -103,7 +104,7 @@ class RedriveCore:
             return Fate.NOT_MEANT
         if letter.origin is None:
             return Fate.WITHOUT_ORIGIN if self._request.to is None else Fate.SENT
-        identity = (letter.origin, letter.by.group, letter.by.query)
+        identity = _identity(letter)
         if identity in self._seen:
             return Fate.COPY
         self._seen.add(identity)
@@ -114,6 +115,15 @@ class RedriveCore:
 
     def _note(self, partition: int, changes: dict[int, int | None]) -> None:
         self._closed.setdefault(partition, {}).update(changes)
+
+
+def _identity(letter: DeadLetter) -> bytes:
+    """Equal for two letters of one failed record: from its place, and from what it holds.
+
+    Many letters have no timestamp of the origin, and a topic that is made again has the same offsets for other records.
+    """
+    content = (letter.origin, letter.by.group, letter.by.query, letter.key, letter.value, letter.own_headers)
+    return hashlib.blake2b(repr(content).encode(), digest_size=16).digest()
 
 
 def record_to_send(letter: DeadLetter, to: str | None, partition_count: int) -> RedrivenRecord:

@@ -16,6 +16,7 @@ from odradek.dead_letters.redriven import RedrivenState
 from odradek.dead_letters.selection import Selection
 from odradek.dead_letters.sending_back import Fate, RedriveCore, RedriveRequest, record_to_send
 from odradek.model.errors import KafkaError
+from odradek.model.ids import NO_TIMESTAMP
 
 TOPIC_ID = UUID(int=7)
 ERRORS = ("KeyError", "ValueError", "OSError")
@@ -198,3 +199,15 @@ def test_elsewhere_it_keeps_the_headers_that_say_where_it_was() -> None:
     assert record_to_send(letter(5), "orders", 9).partition == 3
     bare = record_to_send(letter(5, origin=None), "orders-test", 9)
     assert (bare.topic, bare.timestamp_ms) == ("orders-test", None)
+
+
+def test_two_records_of_one_place_are_both_sent_when_no_timestamp_tells_them_apart() -> None:
+    origin = Origin(topic="orders", partition=0, offset=0, timestamp_ms=NO_TIMESTAMP)
+    first, second = (
+        letter(0, origin=origin),
+        letter(1, origin=origin, value=b"of the topic that was made again"),
+    )
+    cluster = Cluster([first, second, letter(2, origin=origin), letter(3, origin=origin, own_headers=())])
+    core = cluster.redrive(RedriveRequest())
+    assert cluster.sent == [(0, 0), (0, 1), (0, 3)]
+    assert core.counts[Fate.COPY] == 1
