@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, Self
 from uuid import UUID
 
 import pytest
@@ -25,7 +25,7 @@ class RecordingProducer:
     def __call__(self, _servers: str, **_settings: Any) -> RecordingProducer:
         return self
 
-    def __enter__(self) -> RecordingProducer:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
