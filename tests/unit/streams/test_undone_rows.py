@@ -152,9 +152,9 @@ def test_a_record_that_fails_leaves_the_state_as_it_was(name: str) -> None:
     assert len(letters.packed) >= 15
     said_one_by_one = []
     for row in rows:
-        before, one = dict(one_by_one.data), failures()
-        said_one_by_one += run_batch(processor, one_by_one, [row], failures=one)
-        if one.packed:
+        before, of_row = dict(one_by_one.data), failures()
+        said_one_by_one += run_batch(processor, one_by_one, [row], failures=of_row)
+        if of_row.packed:
             assert {**before, b"clock": b""} == {**one_by_one.data, b"clock": b""}
     assert said == said_one_by_one
     assert unpickled(at_once) == unpickled(one_by_one)
