@@ -68,10 +68,10 @@ class Scripted:
         raise NotImplementedError
 
     def decode(self, data: bytes) -> Any:
-        answer = self._answers[data]
-        if isinstance(answer, Exception):
-            raise answer
-        return answer
+        decoded = self._answers[data]
+        if isinstance(decoded, Exception):
+            raise decoded
+        return decoded
 
 
 def test_a_value_that_does_not_fit_the_type_is_found_among_those_that_do() -> None:

@@ -181,12 +181,12 @@ def test_a_part_that_was_read_is_not_what_is_kept() -> None:
 
 def test_a_column_of_the_key_that_is_called_part_divides_the_state() -> None:
     cached = CachedState(MemoryStore())
-    one, two = (KeyedState(cached, {"device": "d", "part": part}, {}, ()) for part in (1, 2))
-    one.map("m")["n"] = 1
-    one.list("l").append("x")
-    assert "n" not in two.map("m")
-    two.list("l").append("y")
-    assert (list(one.list("l")), list(two.list("l"))) == (["x"], ["y"])
+    first, second = (KeyedState(cached, {"device": "d", "part": part}, {}, ()) for part in (1, 2))
+    first.map("m")["n"] = 1
+    first.list("l").append("x")
+    assert "n" not in second.map("m")
+    second.list("l").append("y")
+    assert (list(first.list("l")), list(second.list("l"))) == (["x"], ["y"])
 
 
 class Forgetful(Processor):

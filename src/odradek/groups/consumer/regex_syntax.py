@@ -329,13 +329,13 @@ class _Parser:
             if self._position >= len(pattern):
                 raise self._refusal("a bracket is never closed")
             first = False
-            item = self._class_item()
-            if isinstance(item, NamedClass):
-                named.add(item)
-            elif isinstance(item, str):
-                letters.add(item)
+            class_item = self._class_item()
+            if isinstance(class_item, NamedClass):
+                named.add(class_item)
+            elif isinstance(class_item, str):
+                letters.add(class_item)
             else:
-                ranges.add(item)
+                ranges.add(class_item)
         self._position += 1
         return ClassParts(frozenset(letters), frozenset(ranges), frozenset(named), is_negated=is_negated)
 
@@ -379,13 +379,13 @@ class _Parser:
         key = (character, self._group.ignore_case)
         take = self._literals.get(key)
         if take is None:
-            take = self._literals[key] = self._take(ClassParts(letters=frozenset(character)))
+            take = self._literals[key] = self._accepting(ClassParts(letters=frozenset(character)))
         self._add(take)
 
     def _add_class(self, parts: ClassParts) -> None:
-        self._add(self._take(parts))
+        self._add(self._accepting(parts))
 
-    def _take(self, parts: ClassParts) -> Instruction:
+    def _accepting(self, parts: ClassParts) -> Instruction:
         key = (parts, self._group.ignore_case)
         take = self._takes.get(key)
         if take is None:

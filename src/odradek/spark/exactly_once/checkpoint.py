@@ -36,7 +36,7 @@ class BatchInput:
     """Of each partition that its sources read, of those that are Kafka topics."""
     fingerprint: str
     """The same for two batches that have read the same, of all their sources: 16 hexadecimal digits."""
-    is_told_whole: bool = True
+    is_whole: bool = True
     """`next_offsets` tells of all its sources. False: one of them reads something else, such as files."""
 
 
@@ -53,7 +53,7 @@ def batch_input(checkpoint: str, batch: int) -> BatchInput:
     return BatchInput(
         next_offsets=offsets,
         fingerprint=_fingerprint([list(map(_without_beginnings, starts)), _ends_of(batch, ends)]),
-        is_told_whole=all(document == _NOTHING_READ or _is_of_topics(document) for document in ends),
+        is_whole=all(document == _NOTHING_READ or _is_of_topics(document) for document in ends),
     )
 
 

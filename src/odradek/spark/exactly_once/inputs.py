@@ -95,7 +95,7 @@ def check_repeated(name: BatchName, decided: Decision, read: BatchInput, ends_at
     is_last = decided.batch == name.batch
     read_to = sorted(read.next_offsets.items())
     beyond = [partition for partition, offset in read_to if offset > ends_at.get(partition, offset)]
-    untold = [partition for partition, offset in read_to if offset > 0 and partition not in ends_at]
+    unknown = [partition for partition, offset in read_to if offset > 0 and partition not in ends_at]
     if beyond:
         difference = (
             f"it reads {beyond[0]} up to offset {read.next_offsets[beyond[0]]}, and the output has it up to"
@@ -103,16 +103,14 @@ def check_repeated(name: BatchName, decided: Decision, read: BatchInput, ends_at
         )
     elif is_last and decided.input_fingerprint not in (None, read.fingerprint):
         difference = "it has read other records than the one that was decided"
-    elif not is_last and untold:
-        difference = (
-            f"no one can tell whether that has what it reads of {untold[0]}, which the decision does not hold"
-        )
-    elif not is_last and not read.is_told_whole:
+    elif not is_last and unknown:
+        difference = f"no one can tell whether that has what it reads of {unknown[0]}, which the decision does not hold"
+    elif not is_last and not read.is_whole:
         difference = "no one can tell whether that has what it reads: one of its sources is no Kafka topic"
     else:
         return
     way_on = f"with resume=true and sinkId={decided.sink_id} on readStream and writeStream: it goes on where the output ends"
-    if untold or not read.is_told_whole:
+    if unknown or not read.is_whole:
         way_on = (
             "at the right offsets or files, with takeOver=true: the sink does not know where its input ends"
         )

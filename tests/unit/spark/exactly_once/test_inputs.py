@@ -158,10 +158,8 @@ DECIDED = Decision(
 )
 
 
-def repeat(
-    batch: int, read: dict[TopicPartition, int], fingerprint: str, *, is_told_whole: bool = True
-) -> None:
-    given = BatchInput(next_offsets=read, fingerprint=fingerprint, is_told_whole=is_told_whole)
+def repeat(batch: int, read: dict[TopicPartition, int], fingerprint: str, *, is_whole: bool = True) -> None:
+    given = BatchInput(next_offsets=read, fingerprint=fingerprint, is_whole=is_whole)
     check_repeated(BatchName(query="q", batch=batch), DECIDED, given, {A: 10, B: 20})
 
 
@@ -201,22 +199,22 @@ def test_a_checkpoint_from_a_backup_that_cuts_batches_otherwise_is_refused(
 
 
 def test_files_that_an_earlier_batch_reads_may_be_new() -> None:
-    repeat(7, {}, "same", is_told_whole=False)
+    repeat(7, {}, "same", is_whole=False)
     with pytest.raises(ConfigError, match=r"one of its sources is no Kafka topic.*takeOver=true"):
-        repeat(6, {}, "other", is_told_whole=False)
+        repeat(6, {}, "other", is_whole=False)
 
 
 @pytest.mark.parametrize(
-    ("document", "is_told_whole"), [({"a": {"0": 5}}, True), ({"logOffset": 3}, False), (17, False)]
+    ("document", "is_whole"), [({"a": {"0": 5}}, True), ({"logOffset": 3}, False), (17, False)]
 )
 def test_a_batch_tells_whether_all_its_sources_are_topics(
-    tmp_path: Path, document: object, is_told_whole: bool
+    tmp_path: Path, document: object, is_whole: bool
 ) -> None:
-    assert batch_input(journal(tmp_path, {"b": {"0": 1}}, document), 0).is_told_whole is is_told_whole
+    assert batch_input(journal(tmp_path, {"b": {"0": 1}}, document), 0).is_whole is is_whole
 
 
-def test_a_source_that_has_given_nothing_is_told_of(tmp_path: Path) -> None:
+def test_a_source_that_has_given_nothing_hides_nothing(tmp_path: Path) -> None:
     checkpoint = journal(tmp_path, {"b": {"0": 1}})
     with (tmp_path / "offsets" / "0").open("a") as offsets:
         offsets.write("\n-")
-    assert batch_input(checkpoint, 0).is_told_whole
+    assert batch_input(checkpoint, 0).is_whole
