@@ -96,6 +96,12 @@ _SNAPPY_EXPANSION_MAX: Final = 64
 """Snappy's densest element is a copy of 64 bytes in 2 or 3: a block that claims more than this is lying."""
 _GZIP_WINDOW: Final = 31
 _GZIP_PIECE_BYTES: Final = 1 << 20
+_GZIP_INPUT_BYTES_MIN: Final = 1 << 10
+_GZIP_INPUT_BYTES_MAX: Final = 64 << 10
+"""What zlib is given at once: at the end of a member it copies what it has not used."""
+_MEMBER_WEIGHT_BYTES: Final = 1 << 10
+_BLOCK_WEIGHT_BYTES: Final = 512
+"""What each gzip member and snappy block after the first counts as, against what is allowed: an empty one costs time, too."""
 _LZ4_FLAGS: Final = 4
 _LZ4_SIZE_FLAG: Final = 0x08
 _LZ4_SIZE: Final = 6
@@ -140,23 +146,36 @@ def decompress(codec: Codec, data: Buffer, limits: Limits = DEFAULT_LIMITS) -> B
 def _decompress_gzip(data: Buffer, allowed: int) -> Buffer:
     """One or more gzip members, as Java's reader accepts them."""
     content = bytearray()
-    rest: Buffer = data
+    view = memoryview(data)
+    position = member_count = 0
     try:
-        while rest:
-            member = zlib.decompressobj(_GZIP_WINDOW)
-            while not member.eof:
-                # In pieces: one large piece would stand in memory twice while it is added to the rest.
-                piece = member.decompress(rest, _GZIP_PIECE_BYTES)
-                content += piece
-                if len(content) > allowed:
-                    raise expands_too_far("gzip", len(data), allowed)
-                rest = member.unconsumed_tail
-                if not piece and not rest and not member.eof:
-                    raise damaged("gzip", "it is cut short")
-            rest = member.unused_data
+        while position < len(view):
+            if member_count * _MEMBER_WEIGHT_BYTES > allowed:
+                raise expands_too_far("gzip", len(data), allowed)
+            member_count += 1
+            position = _read_gzip_member(view, position, content, allowed)
     except zlib.error as error:
         raise damaged("gzip", error) from None
     return content
+
+
+def _read_gzip_member(view: memoryview, position: int, content: bytearray, allowed: int) -> int:
+    """Add the content of the member at `position`; where it ends."""
+    member = zlib.decompressobj(_GZIP_WINDOW)
+    input_bytes = _GZIP_INPUT_BYTES_MIN
+    while not member.eof:
+        given = view[position : position + input_bytes]
+        # In pieces: one large piece would stand in memory twice while it is added to the rest.
+        piece = member.decompress(given, _GZIP_PIECE_BYTES)
+        content += piece
+        if len(content) > allowed:
+            raise expands_too_far("gzip", len(view), allowed)
+        used = len(given) - len(member.unconsumed_tail) - len(member.unused_data)
+        if not piece and not used and not member.eof:
+            raise damaged("gzip", "it is cut short")
+        position += used
+        input_bytes = min(2 * input_bytes, _GZIP_INPUT_BYTES_MAX)
+    return position
 
 
 def _compress_snappy(data: Buffer) -> bytes:
@@ -170,7 +189,7 @@ def _compress_snappy(data: Buffer) -> bytes:
 
 def _decompress_snappy(data: memoryview, allowed: int) -> Buffer:
     framed = bytes(data[: len(_XERIAL_MAGIC)]) == _XERIAL_MAGIC
-    blocks = _xerial_blocks(data) if framed else [data]
+    blocks = _xerial_blocks(data, allowed) if framed else [data]
     sizes = [_snappy_size(block) for block in blocks]
     if sum(sizes) > allowed:
         raise expands_too_far("snappy", len(data), allowed)
@@ -190,12 +209,14 @@ def _decompress_snappy(data: memoryview, allowed: int) -> Buffer:
     return content
 
 
-def _xerial_blocks(data: memoryview) -> list[memoryview]:
+def _xerial_blocks(data: memoryview, allowed: int) -> list[memoryview]:
     blocks = []
     position, end = len(_XERIAL_HEADER), len(data)
     if position > end:
         raise damaged("snappy", "its framing is cut short")
     while position < end:
+        if len(blocks) * _BLOCK_WEIGHT_BYTES > allowed:
+            raise expands_too_far("snappy", end, allowed)
         if end - position < _XERIAL_LENGTH.size:
             raise damaged("snappy", "a block's length is cut short")
         size: int = _XERIAL_LENGTH.unpack_from(data, position)[0]

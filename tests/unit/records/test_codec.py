@@ -227,3 +227,38 @@ def test_no_codec_library_is_imported_before_it_is_needed() -> None:
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_of_many_gzip_members_each_byte_is_given_to_zlib_a_bounded_number_of_times(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    given_bytes = 0
+    make = zlib.decompressobj
+
+    class Counting:
+        def __init__(self, wbits: int) -> None:
+            self._inner = make(wbits)
+
+        def decompress(self, data: bytes, max_length: int) -> bytes:
+            nonlocal given_bytes
+            given_bytes += len(data)
+            return self._inner.decompress(data, max_length)
+
+        def __getattr__(self, name: str) -> object:
+            return getattr(self._inner, name)
+
+    monkeypatch.setattr(zlib, "decompressobj", Counting)
+    packed = compress(Codec.GZIP, b"") * 5000 + compress(Codec.GZIP, TEXT)
+    assert bytes(decompress(Codec.GZIP, packed)) == TEXT
+    assert given_bytes < 5001 * 1024 + 3 * len(packed)
+
+
+def test_empty_gzip_members_and_snappy_blocks_count_against_what_is_allowed() -> None:
+    block = struct.pack(">i", 1) + b"\0"
+    framing = compress(Codec.SNAPPY, b"")
+    for codec, few, many in (
+        (Codec.GZIP, compress(Codec.GZIP, b"") * 60, compress(Codec.GZIP, b"") * 70),
+        (Codec.SNAPPY, framing + block * 120, framing + block * 140),
+    ):
+        assert bytes(decompress(codec, few, SMALL)) == b""
+        _refused(codec, many)
