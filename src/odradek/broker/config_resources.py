@@ -317,9 +317,9 @@ def _edited(configs: Mapping[str, str], name: str, operation: Operation, value: 
         )
     present = configs.get(name, setting.default_text or "")
     items = [part.strip() for part in present.split(",") if part.strip()]
-    given = [part.strip() for part in value.split(",") if part.strip()]
+    given = dict.fromkeys(part.strip() for part in value.split(",") if part.strip())
     if operation is Operation.APPEND:
-        items += [part for part in given if part not in items]
+        items = list(dict.fromkeys(items) | given)
     else:
         items = [part for part in items if part not in given]
     return ",".join(items)
