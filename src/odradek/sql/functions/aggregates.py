@@ -37,6 +37,16 @@ class SqlAggregate:
     def add(self, state: Any, *arguments: Any) -> Any:
         return self._fold.add(state, *arguments[: self._values])
 
+    def add_all(self, state: Any, rows: int, columns: list[list[Any]]) -> Any:
+        """As `add` of so many rows in turn: `columns` are their arguments."""
+        if self._fold.add_column is not None and self._values == 1:
+            return self._fold.add_column(state, columns[0])
+        add = self._fold.add
+        used = columns[: self._values]
+        for arguments in zip(*used, strict=True) if used else [()] * rows:
+            state = add(state, *arguments)
+        return state
+
     @property
     def undo(self) -> Callable[..., Any] | None:
         """`undo(state, *arguments)`: the state without a row. None when the function is not for tables."""

@@ -62,14 +62,10 @@ class SqlAggregation:
         """As `add`, of the values from `start` to `end` of these columns."""
         pairs = self._pairs()
         states = [function.start() for _, function in pairs] if aggregate is None else aggregate
-        added = []
-        for state, (call, function) in zip(states, pairs, strict=True):
-            columns = [values[name][start:end] for name in call.arguments]
-            rows = zip(*columns, strict=True) if columns else [()] * (end - start)
-            for arguments in rows:
-                state = function.add(state, *arguments)
-            added.append(state)
-        return added
+        return [
+            function.add_all(state, end - start, [values[name][start:end] for name in call.arguments])
+            for state, (call, function) in zip(states, pairs, strict=True)
+        ]
 
     def remove(self, key: Fields, aggregate: Any, values: Fields) -> Any:
         return [
