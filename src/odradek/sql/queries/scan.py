@@ -6,15 +6,15 @@ They see committed records only. A record that cannot be read is left out, and t
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from typing import Any, Final
 
 from odradek.client.admin.aio import AsyncAdmin
 from odradek.client.consumer.aio import AsyncConsumer
 from odradek.model.ids import TopicPartition
 from odradek.sql.catalog import WindowInfo
+from odradek.sql.formats.times import moment_text
 from odradek.sql.language.queries import Query
 from odradek.sql.language.statements import PrintTopic
 from odradek.sql.queries.answer import AnswerColumn, QueryAnswer
@@ -26,6 +26,19 @@ _log = events.get("sql")
 _POLL_S: Final = 1.0
 _POLL_RECORDS_MAX: Final = 2_000
 LIMIT_REACHED: Final = "Limit Reached"
+
+
+def by_time(records: Sequence[Any]) -> list[Any]:
+    """Partitions side by side, by time. Each keeps the order of its offsets, whatever its timestamps are: a record comes
+    with the latest timestamp that its partition has had.
+    """
+    latest: dict[int, int] = {}
+    times = []
+    for record in records:
+        time_ms = max(latest.get(record.partition, record.timestamp_ms), record.timestamp_ms)
+        latest[record.partition] = time_ms
+        times.append(time_ms)
+    return [records[place] for place in sorted(range(len(records)), key=times.__getitem__)]
 
 
 @dataclass(slots=True)
@@ -74,7 +87,7 @@ class TopicReading:
                     for record in records
                     if record.offset < ends[TopicPartition(record.topic, record.partition)]
                 ]
-            yield sorted(records, key=lambda record: record.timestamp_ms)
+            yield by_time(records)
 
     async def has_read(self, ends: Mapping[TopicPartition, int]) -> bool:
         for partition, end in ends.items():
@@ -165,10 +178,9 @@ async def printed(
                 seen += 1
                 if (seen - 1) % max(1, statement.interval):
                     continue
-                moment = datetime.fromtimestamp(record.timestamp_ms / 1000, UTC)
                 batch.append(
                     [
-                        f"{moment:%Y-%m-%dT%H:%M:%S}.{moment.microsecond // 1000:03d}Z",
+                        f"{moment_text(record.timestamp_ms)}Z",
                         _printed_key(record.key, window),
                         _printed_bytes(record.value),
                         record.partition,
@@ -214,7 +226,7 @@ def _printed_bytes(data: bytes | None) -> str | None:
         try:
             json.loads(text)
             return text
-        except ValueError:
+        except (ValueError, RecursionError):
             pass
     if len(data) in (4, 8):
         return str(int.from_bytes(data, "big", signed=True))
