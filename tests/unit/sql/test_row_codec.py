@@ -12,6 +12,7 @@ from odradek.sql.language.parsing import parse_one
 from odradek.sql.language.statements import InsertValues, SelectStatement
 from odradek.sql.queries.expressions import LocalScope, NeedsSpark, constant
 from odradek.sql.queries.row_codec import SqlRowCodec, UnreadableRecord, shown
+from odradek.sql.server.row_formats import json_text
 from odradek.sql.types import BIGINT, BOOLEAN, DOUBLE, INTEGER, STRING, parse_type
 
 
@@ -95,7 +96,8 @@ def test_delimited_format() -> None:
         ("TIME", 1_001, "00:00:01.001"),
         ("TIMESTAMP", 1, "1970-01-01T00:00:00.001"),
         ("BYTES", b"\1", "AQ=="),
-        ("DECIMAL(4,1)", Decimal("1.5"), 1.5),
+        ("DECIMAL(4,1)", Decimal("1.5"), Decimal("1.5")),
+        ("TIMESTAMP", 999_999_999_999_999, "+33658-09-27T01:46:39.999"),
         ("ARRAY<DATE>", [0, None], ["1970-01-01", None]),
         ("STRUCT<a DATE>", {"A": 1}, {"A": "1970-01-02"}),
     ],
@@ -181,3 +183,40 @@ def test_wrong_constants_are_refused(text: str, kind: str) -> None:
     assert isinstance(statement, InsertValues)
     with pytest.raises(SqlError):
         constant(statement.values[0], parse_type(kind))
+
+
+@pytest.mark.parametrize(
+    ("kind", "text"),
+    [
+        ("INT", b"1e999999999"),
+        ("INT", b"9999999999"),
+        ("BIGINT", b"Infinity"),
+        ("TIMESTAMP", b"999999999999999"),
+        ("DATE", b"9999999"),
+        ("DECIMAL(10,2)", b"1e999999999"),
+        ("STRING", rb'"\ud800"'),
+        ("STRING", b"[" * 100_000),
+    ],
+)
+def test_what_does_not_fit_is_no_row(kind: str, text: bytes) -> None:
+    codec = SqlRowCodec(format="JSON", columns=(("X", parse_type(kind)),))
+    with pytest.raises(UnreadableRecord):
+        codec.decode(b'{"X":' + text + b"}")
+
+
+def test_all_digits_of_a_decimal_come_and_go() -> None:
+    kind = parse_type("DECIMAL(38,2)")
+    digits = "123456789012345678901234567890123456.25"
+    codec = SqlRowCodec(format="JSON", columns=(("X", kind),))
+    row = codec.decode(b'{"X":' + digits.encode() + b"}")
+    assert row == [Decimal(digits)]
+    assert codec.encode(row) == b'{"X":' + digits.encode() + b"}"
+    assert json_text([shown(row[0], kind)]) == f"[{digits}]"
+    statement = parse_one(f"INSERT INTO s VALUES (-{digits});")
+    assert isinstance(statement, InsertValues)
+    assert constant(statement.values[0], kind) == Decimal(f"-{digits}")
+
+
+def test_what_json_has_no_number_for_is_a_text() -> None:
+    assert json_text([float("nan"), float("-inf"), {"x": 1.5}]) == '["NaN","-Infinity",{"x":1.5}]'
+    assert json_text(["\ud800é"]) == '["\\ud800é"]'

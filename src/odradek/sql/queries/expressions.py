@@ -16,6 +16,7 @@ from typing import Any, Final, TypeAlias
 from sqlglot import exp
 
 from odradek.sql.errors import SqlError, nearest
+from odradek.sql.exact_numbers import rounded_decimal
 from odradek.sql.language.dialect import position_of
 from odradek.sql.queries.row_codec import UnreadableRecord, of_text
 from odradek.sql.types import BIGINT, BOOLEAN, DOUBLE, INTEGER, NULL, STRING, SqlType, decimal_of
@@ -112,7 +113,7 @@ class LocalScope:
         if not inner.type.is_number:
             raise NeedsSpark
         of = inner.of
-        return LocalValue(inner.type, lambda row: None if (value := of(row)) is None else -value)
+        return LocalValue(inner.type, lambda row: None if (value := of(row)) is None else _negated(value))
 
     def _both(self, tree: exp.And | exp.Or) -> LocalValue:
         left, right = self._condition(tree.this), self._condition(tree.expression)
@@ -194,6 +195,11 @@ def _comparable(left: LocalValue, right: LocalValue, tree: exp.Expr) -> tuple[Co
     if left.type.is_simple and right.type.is_simple and left.type != right.type:
         raise SqlError(f"{left.type} and {right.type} cannot be compared", position_of(tree))
     raise NeedsSpark
+
+
+def _negated(value: Any) -> Any:
+    """A decimal keeps its digits: Python's minus would round it to 28."""
+    return value.copy_negate() if isinstance(value, Decimal) else -value
 
 
 def _as_double(of: Compute) -> Compute:
@@ -293,7 +299,7 @@ def _of_kind(value: Any, kind: SqlType) -> Any:
         case "DOUBLE":
             return float(value)
         case "DECIMAL":
-            return Decimal(str(value)).quantize(Decimal(1).scaleb(-kind.scale))
+            return rounded_decimal(str(value), kind)
         case "STRING":
             if not isinstance(value, str):
                 raise ValueError("it is no text")

@@ -12,14 +12,20 @@ import base64
 import csv
 import io
 import json
+import math
 import struct
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, time, timedelta
-from decimal import Decimal, InvalidOperation
+from decimal import Decimal
 from typing import Any, Final
 
 from odradek.sql.errors import SqlError
+from odradek.sql.exact_numbers import BIGINT_BITS, INT_BITS, double, rounded_decimal, whole
+from odradek.sql.formats.delimited_format import fields_of
+from odradek.sql.formats.java_text import double_text
+from odradek.sql.formats.json_format import compact, encodable
+from odradek.sql.formats.times import day, moment, moment_ms, moment_text
 from odradek.sql.types import SqlType
 
 _EPOCH: Final = date(1970, 1, 1)
@@ -62,7 +68,7 @@ class SqlRowCodec:
                 case "DELIMITED":
                     return self._from_delimited(data.decode())
             return self._from_json(json.loads(data, parse_float=Decimal))
-        except (ValueError, struct.error, InvalidOperation) as error:
+        except (ValueError, struct.error, ArithmeticError, RecursionError) as error:
             raise UnreadableRecord(f"no {self.format}: {error}") from error
 
     def encode(self, values: Sequence[Any] | None) -> bytes | None:
@@ -100,7 +106,7 @@ class SqlRowCodec:
         return values
 
     def _from_delimited(self, text: str) -> list[Any]:
-        fields = next(csv.reader(io.StringIO(text), delimiter=self.delimiter), [])
+        fields = fields_of(text, self.delimiter) if text else []
         if len(fields) != len(self.columns):
             raise UnreadableRecord(f"{len(self.columns)} fields are expected, not {len(fields)}")
         return [
@@ -147,7 +153,7 @@ def of_json(value: Any, kind: SqlType) -> Any:
         return None
     match kind.kind:
         case "STRING":
-            return value if isinstance(value, str) else _json_text(value)
+            return encodable(value if isinstance(value, str) else compact(value))
         case "BOOLEAN":
             if not isinstance(value, bool):
                 raise UnreadableRecord(f"{value!r} is no BOOLEAN")
@@ -156,7 +162,8 @@ def of_json(value: Any, kind: SqlType) -> Any:
             return [of_json(member, kind.element) for member in _expected(value, list, kind)]
         case "MAP":
             return {
-                name: of_json(member, kind.element) for name, member in _expected(value, dict, kind).items()
+                encodable(name): of_json(member, kind.element)
+                for name, member in _expected(value, dict, kind).items()
             }
         case "STRUCT":
             members = {name.upper(): member for name, member in _expected(value, dict, kind).items()}
@@ -175,14 +182,23 @@ def _expected(value: Any, expected: type, kind: SqlType) -> Any:
 
 
 def _number(value: Any, kind: SqlType) -> Any:
+    """ValueError for what the queries that write to topics cannot read either."""
     match kind.kind:
-        case "INTEGER" | "BIGINT" | "DATE" | "TIME" | "TIMESTAMP":
-            return int(value)
+        case "INTEGER" | "TIME":
+            return whole(value, INT_BITS)
+        case "BIGINT":
+            return whole(value, BIGINT_BITS)
+        case "DATE":
+            number = whole(value, INT_BITS)
+            day(number)
+            return number
+        case "TIMESTAMP":
+            return moment_ms(moment(whole(value, BIGINT_BITS)))
         case "DOUBLE":
-            return float(value)
+            return double(value)
         case "DECIMAL":
-            return Decimal(value).quantize(Decimal(1).scaleb(-kind.scale))
-    raise UnreadableRecord(f"{value!r} is no {kind}")
+            return rounded_decimal(value, kind)
+    raise UnreadableRecord(f"{value!r:.80} is no {kind}")
 
 
 def of_text(text: str, kind: SqlType) -> Any:
@@ -209,7 +225,7 @@ def of_text(text: str, kind: SqlType) -> Any:
             if parsed_moment.tzinfo is None:
                 parsed_moment = parsed_moment.replace(tzinfo=UTC)
             return (parsed_moment - _EPOCH_UTC) // timedelta(milliseconds=1)
-    return _number(Decimal(text.strip()), kind)
+    return _number(text.strip(), kind)
 
 
 def _json_value(value: Any, kind: SqlType) -> Any:
@@ -228,33 +244,25 @@ def _json_value(value: Any, kind: SqlType) -> Any:
     return value
 
 
-def _json_text(value: Any) -> str:
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":"), default=_decimal)
-
-
 def _json_bytes(value: Any) -> bytes:
-    return _with_decimals(value).encode()
+    return exact_json(value).encode()
 
 
-def _with_decimals(value: Any) -> str:
-    """JSON text in which a Decimal is a number, digit by digit, as ksqlDB writes it."""
+def exact_json(value: Any) -> str:
+    """JSON text in which a Decimal is a number, digit by digit, and NaN and Infinity are texts, as ksqlDB writes them."""
     if isinstance(value, dict):
         members = (
-            f"{json.dumps(name, ensure_ascii=False)}:{_with_decimals(member)}"
+            f"{json.dumps(str(name), ensure_ascii=False)}:{exact_json(member)}"
             for name, member in value.items()
         )
         return "{" + ",".join(members) + "}"
     if isinstance(value, list):
-        return "[" + ",".join(map(_with_decimals, value)) + "]"
+        return "[" + ",".join(map(exact_json, value)) + "]"
     if isinstance(value, Decimal):
         return format(value, "f")
+    if isinstance(value, float) and not math.isfinite(value):
+        return f'"{double_text(value)}"'
     return json.dumps(value, ensure_ascii=False)
-
-
-def _decimal(value: Any) -> Any:
-    if isinstance(value, Decimal):
-        return int(value) if value == value.to_integral_value() else float(value)
-    raise TypeError(f"{type(value).__name__} is no JSON")
 
 
 # ---- what clients see
@@ -269,7 +277,7 @@ def shown(value: Any, kind: SqlType) -> Any:
             return base64.b64encode(bytes(value)).decode()
         case "DECIMAL":
             number = Decimal(value)
-            return int(number) if kind.scale == 0 else float(number)
+            return int(number) if kind.scale == 0 else number
         case "DATE":
             return (_EPOCH + timedelta(days=value) if isinstance(value, int) else value).isoformat()
         case "TIME":
@@ -299,5 +307,4 @@ def _time_text(value: Any) -> str:
 
 
 def _moment_text(value: Any) -> str:
-    moment = _EPOCH_UTC + timedelta(milliseconds=value) if isinstance(value, int) else value
-    return moment.strftime("%Y-%m-%dT%H:%M:%S.") + f"{moment.microsecond // 1000:03d}"
+    return moment_text(value if isinstance(value, int) else moment_ms(value))

@@ -9,6 +9,7 @@ import asyncio
 import json
 from collections.abc import AsyncIterator, Mapping
 from contextlib import aclosing
+from decimal import Decimal
 from typing import Any, Final, Protocol
 
 from starlette.applications import Starlette
@@ -145,11 +146,11 @@ class _Doors:
         async for line in lines:
             before = ("[" if sequence == 0 else ",") if as_array else ""
             try:
-                row = json.loads(line)
+                row = json.loads(line, parse_float=Decimal)
                 if not isinstance(row, dict):
                     raise ValueError("a row is an object of column names and values")
                 await self._service.insert(target, row)
-            except (ValueError, OdradekError) as error:
+            except (ValueError, RecursionError, OdradekError) as error:
                 refusal = (
                     refusal_of(error)
                     if isinstance(error, OdradekError)
@@ -229,8 +230,10 @@ class _Doors:
             await socket.close(1000, query_answer.final_message)
         except WebSocketDisconnect:
             pass
-        except OdradekError as error:
-            await socket.close(1011, str(error)[:120])
+        except Exception as error:  # noqa: BLE001 - the root of a response, as above
+            if not isinstance(error, OdradekError):
+                _log.error("sql_answer_failed", query=query_answer.query_id, reason=_in_a_line(error))
+            await socket.close(1011, refusal_of(error).message[:120])
         finally:
             await query_answer.close()
 
@@ -270,7 +273,9 @@ async def _written(
                 text = out.rows(rows) if rows else out.idle()
                 if text:
                     yield text
-        except OdradekError as error:
+        except Exception as error:  # noqa: BLE001 - the root of a response: it ends with what is wrong
+            if not isinstance(error, OdradekError):
+                _log.error("sql_answer_failed", query=query_answer.query_id, reason=_in_a_line(error))
             refusal = refusal_of(error)
             yield out.problem(refusal.code, refusal.message)
             return
@@ -302,7 +307,7 @@ async def _json_body(request: Request) -> dict[str, Any]:
             raise RestRefusal(BAD_REQUEST, f"the request is longer than {_BODY_BYTES_MAX} bytes")
     try:
         body = json.loads(content)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise RestRefusal(BAD_REQUEST, f"the request is no JSON: {error}") from error
     if not isinstance(body, dict):
         raise RestRefusal(BAD_REQUEST, "the request must be a JSON object")
@@ -344,5 +349,9 @@ async def _no_such_path(request: Request, error: HTTPException) -> Response:
 
 
 async def _unexpected(request: Request, error: Exception) -> Response:
-    _log.error("sql_request_failed", path=request.url.path[:200], reason=f"{type(error).__name__}: {error}")
+    _log.error("sql_request_failed", path=request.url.path[:200], reason=_in_a_line(error))
     return _answer(refusal_of(error).as_json(), SERVER_ERROR // 100)
+
+
+def _in_a_line(error: Exception) -> str:
+    return f"{type(error).__name__}: {error}"

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from odradek.sql.queries.answer import AnswerWriter, QueryAnswer
+from odradek.sql.queries.row_codec import exact_json
 
 DELIMITED: Final = "application/vnd.ksqlapi.delimited.v1"
 JSON: Final = "application/json"
@@ -17,7 +18,16 @@ KSQL_V1: Final = "application/vnd.ksql.v1+json"
 
 
 def json_text(value: Any) -> str:
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+    """With all digits of decimals; NaN and Infinity are texts, which JSON has no numbers for. It can be written in UTF-8."""
+    try:
+        text = json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+    except (TypeError, ValueError):  # a decimal is among it, or a number that is none
+        text = exact_json(value)
+    if not text.isascii():
+        return text.encode(
+            errors="backslashreplace"
+        ).decode()  # as JSON escapes half a pair of surrogates, too
+    return text
 
 
 def _header(query_answer: QueryAnswer) -> dict[str, Any]:
