@@ -152,7 +152,7 @@ def test_a_class_that_is_written_often_is_kept_once_and_looks_at_a_character_onc
 
 def test_a_class_of_many_ranges_counts_as_work():
     ranges = "".join(f"{chr(code)}-{chr(code + 9)}" for code in range(0x4E00, 0x4E00 + 10_000))
-    pattern = TopicPattern(f"[{ranges}]*")
+    pattern = TopicPattern(f"[^{ranges}]*")
     with pytest.raises(KafkaError, match="too much work"):
         pattern.matches("".join(map(chr, range(0x100, 0x200))))
 
