@@ -210,7 +210,7 @@ def _decompress_snappy(data: memoryview, allowed: int) -> Buffer:
 
 
 def _xerial_blocks(data: memoryview, allowed: int) -> list[memoryview]:
-    blocks = []
+    blocks: list[memoryview] = []
     position, end = len(_XERIAL_HEADER), len(data)
     if position > end:
         raise damaged("snappy", "its framing is cut short")

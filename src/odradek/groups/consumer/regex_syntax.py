@@ -329,13 +329,13 @@ class _Parser:
             if self._position >= len(pattern):
                 raise self._refusal("a bracket is never closed")
             first = False
-            class_item = self._class_item()
-            if isinstance(class_item, NamedClass):
-                named.add(class_item)
-            elif isinstance(class_item, str):
-                letters.add(class_item)
+            part = self._class_item()
+            if isinstance(part, NamedClass):
+                named.add(part)
+            elif isinstance(part, str):
+                letters.add(part)
             else:
-                ranges.add(class_item)
+                ranges.add(part)
         self._position += 1
         return ClassParts(frozenset(letters), frozenset(ranges), frozenset(named), is_negated=is_negated)
 
@@ -379,13 +379,13 @@ class _Parser:
         key = (character, self._group.ignore_case)
         take = self._literals.get(key)
         if take is None:
-            take = self._literals[key] = self._accepting(ClassParts(letters=frozenset(character)))
+            take = self._literals[key] = self._taking(ClassParts(letters=frozenset(character)))
         self._add(take)
 
     def _add_class(self, parts: ClassParts) -> None:
-        self._add(self._accepting(parts))
+        self._add(self._taking(parts))
 
-    def _accepting(self, parts: ClassParts) -> Instruction:
+    def _taking(self, parts: ClassParts) -> Instruction:
         key = (parts, self._group.ignore_case)
         take = self._takes.get(key)
         if take is None:
