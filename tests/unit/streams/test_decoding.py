@@ -55,7 +55,7 @@ def test_one_bad_record_does_not_stop_its_batch(
 
 
 class Scripted:
-    """A format of anybody: it gives or raises what the test says of each record."""
+    """A format of anyone: it gives or raises what the test says of each record."""
 
     name = "Scripted"
     is_record = False
