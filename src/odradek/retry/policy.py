@@ -58,7 +58,8 @@ class RetryPolicy:
     def __post_init__(self) -> None:
         """ConfigError says what is wrong."""
         object.__setattr__(self, "mode", RetryMode(_one_of("retry.mode", self.mode, tuple(RetryMode))))
-        for setting, names in (("retry.delays", self.delays), ("retry.exclude", self.not_retried)):
+        several: dict[str, object] = {"retry.delays": self.delays, "retry.exclude": self.not_retried}
+        for setting, names in several.items():
             if isinstance(names, str):
                 raise ConfigError(
                     f"{setting}={names!r} is one text: give a tuple of them, such as ({names!r},)"
