@@ -218,7 +218,7 @@ DOCUMENTS = st.dictionaries(
 
 
 @given(DOCUMENTS | st.recursive(SCALARS, lambda inner: st.lists(inner, max_size=2)))
-@settings(max_examples=300)
+@settings(max_examples=300, deadline=None)
 def test_what_is_plainly_wrong_is_never_what_arrow_takes(document: Any) -> None:
     value = json.dumps(document).encode()
     if is_plainly_wrong(value, KIND):
