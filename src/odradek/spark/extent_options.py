@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Final
 
 from odradek.model.errors import ConfigError
 from odradek.model.lazy import lazy
@@ -25,6 +26,9 @@ if TYPE_CHECKING:
     from odradek.spark.exactly_once import decision
 else:
     decision = lazy("odradek.spark.exactly_once.decision")
+
+
+_TIMESTAMP_MS_MAX: Final = (1 << 63) - 1
 
 
 def starting(given: ParsedOptions, use: Use) -> Position:
@@ -119,11 +123,21 @@ def _position_by_offset(text: str, option: str) -> KnownPosition:
 def _position_by_time(given: ParsedOptions, everywhere: str, name: str) -> KnownPosition | None:
     text = given.get(everywhere)
     if text is not None:
-        return AtTime(timestamp_ms=whole(given, everywhere, 0))
+        timestamp_ms = whole(given, everywhere, 0)
+        _check_moments((timestamp_ms,), everywhere)
+        return AtTime(timestamp_ms=timestamp_ms)
     text = given.get(name)
     if text is None:
         return None
     timestamps = partition_numbers(text, name)
     if any(moment < 0 for moment in timestamps.values()):
         raise ConfigError(f"option {name} holds a negative timestamp; it takes milliseconds since 1970")
+    _check_moments(timestamps.values(), name)
     return AtTimes(timestamps_ms=timestamps)
+
+
+def _check_moments(moments: Iterable[int], option: str) -> None:
+    if any(moment > _TIMESTAMP_MS_MAX for moment in moments):
+        raise ConfigError(
+            f"option {option} holds {max(moments)}, which is too large: it takes milliseconds since 1970, of 64 bits"
+        )

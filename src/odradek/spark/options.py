@@ -192,10 +192,16 @@ def write_options(options: Mapping[str, str], use: Use) -> WriteOptions:
     given = given_options(options, use)
     exactly_once = _exactly_once(given, use)
     boolean(given, "includeHeaders", True)
+    topic = _topic_or_none(given, "topic", given.get("outputSuffix") or "")
+    dead_letter_topic = _topic_or_none(given, "deadLetterTopic", given.get("outputSuffix") or "")
+    if topic is not None and topic == dead_letter_topic:
+        raise ConfigError(
+            f"options topic and deadLetterTopic are both {topic}: give dead letters a topic of their own"
+        )
     return WriteOptions(
         client=given.client,
-        topic=_topic_or_none(given, "topic", given.get("outputSuffix") or ""),
-        dead_letter_topic=_topic_or_none(given, "deadLetterTopic", given.get("outputSuffix") or ""),
+        topic=topic,
+        dead_letter_topic=dead_letter_topic,
         suffix=given.get("outputSuffix") or "",
         delivery_headers=boolean(given, "deliveryHeaders", use is Use.STREAM_WRITE and exactly_once is None),
         exactly_once=exactly_once,

@@ -308,3 +308,22 @@ def test_exactly_once_takes_its_name_from_the_sink_id_or_the_query() -> None:
 )
 def test_an_exactly_once_write_that_cannot_be_is_refused(options: dict[str, str], reason: str) -> None:
     assert reason in refusal({**SERVERS, **options}, Use.STREAM_WRITE)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"startingTimestamp": str(1 << 63)},
+        {"startingOffsetsByTimestamp": '{"t": {"0": 9223372036854775808}}'},
+    ],
+)
+def test_a_time_that_no_broker_takes_is_refused(options: dict[str, str]) -> None:
+    with pytest.raises(
+        ConfigError, match=f"option {next(iter(options))} holds {1 << 63}, which is too large"
+    ):
+        read(Use.BATCH_READ, **options)
+
+
+def test_dead_letters_need_a_topic_of_their_own() -> None:
+    with pytest.raises(ConfigError, match="topic and deadLetterTopic are both out"):
+        write_options({**SERVERS, "topic": "out", "deadLetterTopic": "out"}, Use.STREAM_WRITE)
