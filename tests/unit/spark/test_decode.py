@@ -190,3 +190,33 @@ def test_what_python_wrote_is_what_is_read(row: dict[str, object]) -> None:
     if any("\ud800" <= letter <= "\udfff" for letter in str(row["b"])):
         return
     assert alone(json.dumps(row).encode()) == row
+
+
+@pytest.mark.parametrize(
+    "tail",
+    [
+        b',"z":5',
+        b',"v":{"a":2}',
+        b',"i":0',
+        b',{"a":2}',
+        b"],[",
+        b'],[{"a":2}',
+        b']],[[{"a":2}',
+        b']]],"z":[[[{}',
+        b' ] ]\n] , "z":[[[{}',
+        b']]]}\n{"i":1,"v":[[[{"a":2}',
+    ],
+)
+def test_nothing_may_follow_the_object(tail: bytes) -> None:
+    values = [b'{"a":1}' + tail, b'{"a":7,"b":"x"}', b"null"]
+    assert decode_json(pa.array(values, pa.binary()), KIND).to_pylist() == [None, {"a": 7, "b": "x"}, None]
+
+
+def test_nothing_may_follow_null() -> None:
+    values = [b'null,"z":{"a":1}', b' null , "z":1', b'{"a":null,"b":"x"}']
+    assert decode_json(pa.array(values, pa.binary()), KIND).to_pylist() == [None, None, {"a": None, "b": "x"}]
+
+
+def test_lists_in_lists_are_decoded() -> None:
+    value = b'{"y":{},"z":[[[1]]],"b":"]]],","a":1}'
+    assert decode_json(pa.array([value] * 3, pa.binary()), KIND).to_pylist() == [{"a": 1, "b": "]]],"}] * 3

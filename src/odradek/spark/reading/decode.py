@@ -5,11 +5,16 @@ JSON is decoded by Arrow's own parser, a whole batch at a time. Each value is wr
 <value>}`, so a value that is broken, or holds two documents, or would swallow its neighbour, cannot shift the
 rows after it: the numbers that come back must be 0, 1, 2... If they are not, values that are plainly wrong are
 sorted out, and the rest is halved until the bad ones stand alone.
+
+What follows an object in a value, as in `{"a":1},"z":5`, would be one more field of the wrapper, which Arrow drops. Where a
+text may have that, each value is wrapped in lists, too: `"v": [[[<value>]]]`. It is then one more element, or has three closing
+brackets and a comma before it: few values have these, and they are looked at one by one. Lists take a third more time.
 """
 
 from __future__ import annotations
 
 import io
+import re
 from collections.abc import Iterator, Sequence
 from typing import Final
 
@@ -25,6 +30,10 @@ from odradek.spark.dead_letters.mismatch import is_plainly_wrong
 from odradek.spark.options import Decoding, OnDecodeError, Projection
 
 _PARSE_BLOCK_BYTES: Final = 1 << 20
+_MAY_GO_ON: Final = (re.compile(rb'\}\s*,\s*"'), re.compile(rb'"v":\s*null\s*,'))
+"""What a value has that goes on after its object, or null; others may have it, too."""
+_LISTS: Final = 3
+_LEAVES_THE_LISTS: Final = re.compile(rb"\]\s*\]\s*\]\s*,")
 _US_PER_MS: Final = 1_000
 
 
@@ -163,6 +172,12 @@ def _parse_by_halves(values: Sequence[bytes], kind: pa.DataType) -> pa.Array:
 def _parse_all(values: Sequence[bytes], kind: pa.DataType) -> pa.Array | None:
     """All values, or None if any is not a document of its own that fits."""
     text = b"\n".join([b'{"i":%d,"v":%b}' % (row, value) for row, value in enumerate(values)])
+    wrapped_kind, list_count = kind, 0
+    if any(pattern.search(text) for pattern in _MAY_GO_ON):
+        if any(_LEAVES_THE_LISTS.search(value) and is_plainly_wrong(value, kind) for value in values):
+            return None
+        text = b"\n".join([b'{"i":%d,"v":[[[%b]]]}' % (row, value) for row, value in enumerate(values)])
+        wrapped_kind, list_count = pa.list_(pa.list_(pa.list_(kind))), _LISTS
     longest = max(map(len, values)) + 64
     try:
         table = pyarrow.json.read_json(
@@ -171,7 +186,7 @@ def _parse_all(values: Sequence[bytes], kind: pa.DataType) -> pa.Array | None:
                 use_threads=False, block_size=max(_PARSE_BLOCK_BYTES, 2 * longest)
             ),
             parse_options=pyarrow.json.ParseOptions(
-                explicit_schema=pa.schema([("i", pa.int64()), ("v", kind)]),
+                explicit_schema=pa.schema([("i", pa.int64()), ("v", wrapped_kind)]),
                 newlines_in_values=text.count(b"\n") >= len(values),
                 unexpected_field_behavior="ignore",
             ),
@@ -181,4 +196,9 @@ def _parse_all(values: Sequence[bytes], kind: pa.DataType) -> pa.Array | None:
     rows = table["i"].combine_chunks()
     if len(rows) != len(values) or not rows.equals(pa.array(range(len(values)), pa.int64())):
         return None
-    return pa.concat_arrays(table["v"].chunks).cast(kind)
+    parsed = pa.concat_arrays(table["v"].chunks)
+    for _ in range(list_count):
+        if parsed.null_count or not pc.all(pc.equal(pc.list_value_length(parsed), 1)).as_py():
+            return None
+        parsed = parsed.flatten()
+    return parsed.cast(kind)
