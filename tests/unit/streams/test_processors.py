@@ -245,6 +245,16 @@ def test_batches_of_one_time_of_day_may_be_cut_anywhere(name: str, clocks: list[
     assert answers[0] == answers[1]
 
 
+def test_what_is_cleared_does_not_come_back() -> None:
+    numbers = KeyedState(CachedState(MemoryStore()), {"device": "d"}, {}, ()).map("m")
+    for number in range(200):
+        numbers[number] = number
+    numbers.clear()
+    for number in range(100):
+        numbers[-number - 1] = number
+    assert sorted(numbers) == list(range(-100, 0))
+
+
 def test_a_timer_is_noted_once_and_a_map_is_cleared_part_by_part() -> None:
     """However many wait, and however much the map holds."""
 

@@ -79,7 +79,7 @@ class KeyedMap(MutableMapping[Any, Any]):
         """Part by part: entry by entry, each would be found and taken out of its part."""
         used = self._used()
         for number in used:
-            self._state.put(self._name, {**self._key, "part": number}, None)
+            self._state.put(self._name, {**self._key, _PART: number}, None)
         if used:
             self._state.put(f"{self._name} parts", self._key, None)
 
