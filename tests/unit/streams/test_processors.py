@@ -246,7 +246,7 @@ def test_batches_of_one_time_of_day_may_be_cut_anywhere(name: str, clocks: list[
 
 
 def test_what_is_cleared_does_not_come_back() -> None:
-    numbers = KeyedState(CachedState(MemoryStore()), {"device": "d"}, {}, ()).map("m")
+    numbers = KeyedState(CachedState(MemoryStore()), {"device": "d", "part": 1}, {}, ()).map("m")
     for number in range(200):
         numbers[number] = number
     numbers.clear()
