@@ -27,6 +27,8 @@ class ScriptedService:
     open_queries: set[str] = field(default_factory=set)
     is_short: bool = False
     """Of the answer to the pull query."""
+    row_problem: Exception | None = None
+    """What ends an answer after its first rows."""
 
     async def execute(
         self,
@@ -56,6 +58,8 @@ class ScriptedService:
 
         async def rows() -> AsyncIterator[list[list[Any]]]:
             yield [[1, "one"], [2, "zwei ö"]]
+            if self.row_problem is not None:
+                raise self.row_problem
             while is_push and query_id in self.open_queries:
                 await asyncio.sleep(0.01)
                 yield []

@@ -14,6 +14,7 @@ import pytest
 from tests.unit.sql.sql_service import ScriptedService, served
 
 from odradek.model.errors import ConfigError
+from odradek.sql.errors import SqlError
 from odradek.sql.rest_client import RestClient, ServerRefusal, ServerUnreachable
 from odradek.sql.server.gate import LOOPBACK, GateLimits, HttpUsers
 
@@ -132,6 +133,40 @@ def test_a_client_that_goes_away_ends_its_query(url: str, service: ScriptedServi
     assert service.closed == ["transient_1"]
 
 
+@pytest.mark.parametrize(
+    ("problem", "code", "message"),
+    [
+        (SqlError("the source is gone"), 40001, "the source is gone"),
+        (ZeroDivisionError("by zero"), 50000, "unexpected ZeroDivisionError: by zero"),
+    ],
+)
+@pytest.mark.parametrize(
+    ("path", "accept", "is_array"),
+    [
+        ("/query-stream", "", False),
+        ("/query-stream", "application/json", True),
+        ("/query", "", True),
+    ],
+)
+def test_an_answer_that_fails_ends_with_what_is_wrong(
+    url: str,
+    service: ScriptedService,
+    problem: Exception,
+    code: int,
+    message: str,
+    path: str,
+    accept: str,
+    is_array: bool,
+) -> None:
+    service.row_problem = problem
+    status, text, _ = ask(url, "POST", path, {"sql": "SELECT"}, Accept=accept)
+    parts = json.loads(text) if is_array else [json.loads(line) for line in text.splitlines()]
+    last = parts[-1].get("errorMessage", parts[-1])
+    assert (status, len(parts)) == (200, 4)
+    assert (last["error_code"], last["message"]) == (code, message)
+    assert service.closed == ["pull"]
+
+
 def test_inserts_are_acknowledged_row_by_row(url: str, service: ScriptedService) -> None:
     body = b'{"target":"numbers"}\n{"ID":1}\n\n{"ID":2}'
     _, text, _ = ask(url, "POST", "/inserts-stream", body)
@@ -147,6 +182,29 @@ def test_a_row_that_is_refused_ends_the_inserts(url: str, service: ScriptedServi
     assert [line["status"] for line in lines] == ["ok", "error"]
     assert (lines[1]["seq"], lines[1]["error_code"]) == (1, 40001)
     assert len(service.inserted) == 1
+
+
+@pytest.mark.parametrize(
+    ("line", "says"),
+    [
+        (b'{"ID":1e', "row 1 is no JSON"),
+        (b"[" * 100_000, "row 1 is no JSON"),
+        (b"7", "a row is an object"),
+        (b"7" * (4 << 20) + b"7", "a line is longer than 4194304 bytes"),
+    ],
+    ids=["cut short", "deep", "no object", "long"],
+)
+@pytest.mark.parametrize("as_array", [False, True])
+def test_a_line_that_is_no_row_ends_the_inserts(
+    url: str, service: ScriptedService, line: bytes, says: str, as_array: bool
+) -> None:
+    body = b'{"target":"n"}\n{"ID":1}\n' + line
+    accept = "application/json" if as_array else ""
+    _, text, _ = ask(url, "POST", "/inserts-stream", body, Accept=accept)
+    parts = json.loads(text) if as_array else [json.loads(part) for part in text.splitlines()]
+    assert [(part["status"], part["seq"]) for part in parts] == [("ok", 0), ("error", 1)]
+    assert says in parts[1]["message"]
+    assert service.inserted == [("n", {"ID": 1})]
 
 
 @pytest.mark.parametrize(

@@ -194,6 +194,8 @@ def test_wrong_constants_are_refused(text: str, kind: str) -> None:
         ("TIMESTAMP", b"999999999999999"),
         ("DATE", b"9999999"),
         ("DECIMAL(10,2)", b"1e999999999"),
+        ("DECIMAL(10,2)", b"1.005"),
+        ("DECIMAL(10,2)", b'"1.005"'),
         ("STRING", rb'"\ud800"'),
         ("STRING", b"[" * 100_000),
     ],
@@ -202,6 +204,11 @@ def test_what_does_not_fit_is_no_row(kind: str, text: bytes) -> None:
     codec = SqlRowCodec(format="JSON", columns=(("X", parse_type(kind)),))
     with pytest.raises(UnreadableRecord):
         codec.decode(b'{"X":' + text + b"}")
+
+
+def test_delimited_rounds_a_decimal() -> None:
+    codec = SqlRowCodec(format="DELIMITED", columns=(("X", parse_type("DECIMAL(10,2)")),))
+    assert codec.decode(b"1.026") == [Decimal("1.03")]
 
 
 def test_all_digits_of_a_decimal_come_and_go() -> None:

@@ -238,6 +238,24 @@ def test_print_shows_records(client: RestClient) -> None:
         assert [row[1:] for row in query] == [["5", "text", 0]]
 
 
+def test_print_shows_what_is_no_text(client: RestClient, servers: str) -> None:
+    any_time = {"message.timestamp.after.max.ms": str((1 << 63) - 1)}
+    with Admin(servers) as admin:
+        admin.create_topics([NewTopic("odd", 1, configs=any_time)])
+    values = [b"\xff\xfe\x00", None, b"", b"a\tb", b'{"a":\n1}', (258).to_bytes(8, "big"), "ö".encode()]
+    with Producer(servers) as producer:
+        for value in values:
+            producer.send("odd", value, timestamp_ms=(1 << 63) - 1)
+    with client.query("PRINT 'odd' FROM BEGINNING LIMIT 7;") as query:
+        rows = list(query)
+    assert [row[2] for row in rows] == ["0xfffe00", None, "", "0x610962", '{"a":\n1}', "258", "ö"]
+    assert {row[0] for row in rows} == {"+292278994-08-17T07:12:55.807Z"}
+    with client.query("PRINT 'odd' FROM BEGINNING INTERVAL 3 LIMIT 2;") as query:
+        assert [row[2] for row in query] == ["0xfffe00", "0x610962"]
+    with client.query("PRINT 'odd' FROM BEGINNING LIMIT 0;") as query:
+        assert list(query) == []
+
+
 @pytest.mark.parametrize(
     ("text", "code", "says"),
     [

@@ -21,7 +21,7 @@ from decimal import Decimal
 from typing import Any, Final
 
 from odradek.sql.errors import SqlError
-from odradek.sql.exact_numbers import BIGINT_BITS, INT_BITS, double, rounded_decimal, whole
+from odradek.sql.exact_numbers import BIGINT_BITS, INT_BITS, double, exact_decimal, rounded_decimal, whole
 from odradek.sql.formats.delimited_format import fields_of
 from odradek.sql.formats.java_text import double_text
 from odradek.sql.formats.json_format import compact, encodable
@@ -172,6 +172,10 @@ def of_json(value: Any, kind: SqlType) -> Any:
             }
     if isinstance(value, bool | list | dict):
         raise UnreadableRecord(f"{value!r} is no {kind}")
+    if (
+        kind.kind == "DECIMAL"
+    ):  # DELIMITED rounds; JSON does not, for ksqlDB and for the queries that write to topics
+        return exact_decimal(value.strip() if isinstance(value, str) else value, kind)
     return of_text(value, kind) if isinstance(value, str) else _number(value, kind)
 
 

@@ -172,6 +172,8 @@ async def printed(
 
     async def batches() -> AsyncIterator[list[list[Any]]]:
         left, seen = statement.limit, 0
+        if left == 0:
+            return
         async for records in reading.records():
             batch = []
             for record in records:

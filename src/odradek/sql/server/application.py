@@ -143,30 +143,27 @@ class _Doors:
         self, target: str, lines: AsyncIterator[bytes], as_array: bool
     ) -> AsyncIterator[str]:
         sequence = 0
-        async for line in lines:
+        problem: RestRefusal | None = None
+        try:
+            async for line in lines:
+                before = ("[" if sequence == 0 else ",") if as_array else ""
+                await self._service.insert(target, _row(line, sequence))
+                yield before + json_text({"status": "ok", "seq": sequence}) + ("" if as_array else "\n")
+                sequence += 1
+        except Exception as error:  # noqa: BLE001 - the root of a response: it ends with what is wrong
+            if not isinstance(error, OdradekError):
+                _log.error("sql_insert_failed", target=target, reason=_in_a_line(error))
+            problem = refusal_of(error)
+        if problem is not None:
+            said = {
+                "status": "error",
+                "seq": sequence,
+                "error_code": problem.code,
+                "message": problem.message,
+            }
             before = ("[" if sequence == 0 else ",") if as_array else ""
-            try:
-                row = json.loads(line, parse_float=Decimal)
-                if not isinstance(row, dict):
-                    raise ValueError("a row is an object of column names and values")
-                await self._service.insert(target, row)
-            except (ValueError, RecursionError, OdradekError) as error:
-                refusal = (
-                    refusal_of(error)
-                    if isinstance(error, OdradekError)
-                    else RestRefusal(BAD_REQUEST, f"row {sequence} is no JSON: {error}")
-                )
-                said = {
-                    "status": "error",
-                    "seq": sequence,
-                    "error_code": refusal.code,
-                    "message": refusal.message,
-                }
-                yield before + json_text(said) + ("]" if as_array else "\n")
-                return
-            yield before + json_text({"status": "ok", "seq": sequence}) + ("" if as_array else "\n")
-            sequence += 1
-        if as_array:
+            yield before + json_text(said) + ("]" if as_array else "\n")
+        elif as_array:
             yield "]" if sequence else "[]"
 
     async def close_query(self, request: Request) -> Response:
@@ -284,25 +281,38 @@ async def _written(
         await asyncio.shield(query_answer.close())
 
 
+def _row(line: bytes, sequence: int) -> dict[str, Any]:
+    """A row of /inserts-stream."""
+    try:
+        row = json.loads(line, parse_float=Decimal)
+        if not isinstance(row, dict):
+            raise ValueError("a row is an object of column names and values")
+    except (ValueError, RecursionError) as error:
+        raise RestRefusal(BAD_REQUEST, f"row {sequence} is no JSON: {error}") from error
+    return row
+
+
 async def _lines(chunks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
     """Lines that are not empty, as they come."""
-    held = b""
+    held = bytearray()
     async with aclosing(chunks) as stream:  # type: ignore[type-var]
         async for chunk in stream:
-            *whole, held = (held + chunk).split(b"\n")
-            for line in whole:
-                if line.strip():
-                    yield line
+            first, *others = chunk.split(b"\n")
+            held += first  # in place: a client may send byte by byte
+            for begun in others:
+                if held.strip():
+                    yield bytes(held)
+                held = bytearray(begun)
             if len(held) > _LINE_BYTES_MAX:
                 raise RestRefusal(BAD_REQUEST, f"a line is longer than {_LINE_BYTES_MAX} bytes")
     if held.strip():
-        yield held
+        yield bytes(held)
 
 
 async def _json_body(request: Request) -> dict[str, Any]:
-    content = b""
+    content = bytearray()
     async for chunk in request.stream():
-        content += chunk
+        content += chunk  # in place: a client may send byte by byte
         if len(content) > _BODY_BYTES_MAX:
             raise RestRefusal(BAD_REQUEST, f"the request is longer than {_BODY_BYTES_MAX} bytes")
     try:
