@@ -36,7 +36,7 @@ PACKED: Final = "__records"
 """A column of ours: where it is not null, the row stands for many records of its topic, as Arrow's stream format has them
 (key, value, partition).
 """
-_OF_THE_SOURCE: Final = frozenset({"offset", "timestampType", "record"})
+_OF_THE_SOURCE: Final = frozenset({"offset", "timestampType", "timestampMs", "record"})
 """Columns of a read that mean nothing in a write: dropped, so that one topic can be copied to another as
 it is.
 """

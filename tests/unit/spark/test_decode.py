@@ -6,12 +6,14 @@ import datetime as dt
 import json
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from odradek.model.errors import ErrorCode, KafkaError
 from odradek.model.ids import TopicPartition
+from odradek.spark.columns import DEAD_LETTER
 from odradek.spark.options import Decoding, OnDecodeError, Projection
 from odradek.spark.reading.decode import decode_json, decode_utf8, to_columns
 
@@ -74,6 +76,50 @@ def test_columns_come_in_the_declared_order_with_the_declared_types() -> None:
         "offset": 101,
         "value": None,
     }
+
+
+@pytest.mark.parametrize("on_error", list(OnDecodeError))
+def test_times_that_a_timestamp_cannot_hold_are_the_nearest_ones_and_kept_in_milliseconds(
+    on_error: OnDecodeError,
+) -> None:
+    last_ms = (2**63 - 1) // 1_000
+    times_ms = [
+        -(2**63),
+        -last_ms - 1,
+        -1,
+        0,
+        1_700_000_000_000_000,
+        last_ms,
+        last_ms + 1,
+        1_700_000_000 * 10**9,
+        2**63 - 1,
+    ]
+    letter = pa.struct([("offset", pa.int64()), ("timestamp", pa.timestamp("us", tz="UTC"))])
+    schema = pa.schema(
+        [
+            ("timestamp", pa.timestamp("us", tz="UTC")),
+            ("timestampMs", pa.int64()),
+            ("value", pa.string()),
+            (DEAD_LETTER, letter),
+        ]
+    )
+    rows = records([b"x"] * len(times_ms)).set_column(1, "timestamp", pa.array(times_ms, pa.int64()))
+    batch = to_columns(rows, HERE, schema, projection(schema.names, on_error, value=Decoding.UTF8))
+    limited = [min(max(time_ms, -last_ms), last_ms) * 1_000 for time_ms in times_ms]
+    assert batch["timestamp"].cast(pa.int64()).to_pylist() == limited
+    assert batch["timestampMs"].to_pylist() == times_ms
+
+
+def test_a_dead_letter_of_a_strange_time_is_made() -> None:
+    letter = pa.struct([("offset", pa.int64()), ("timestamp", pa.timestamp("us", tz="UTC"))])
+    schema = pa.schema([("value", pa.string()), (DEAD_LETTER, letter)])
+    rows = records([b"\xff"]).set_column(1, "timestamp", pa.array([2**63 - 1], pa.int64()))
+    rows = rows.append_column("headers", pa.nulls(1, pa.list_(pa.string())))
+    batch = to_columns(
+        rows, HERE, schema, projection(schema.names, OnDecodeError.DEAD_LETTER, value=Decoding.UTF8)
+    )
+    letter_time = pc.struct_field(batch[DEAD_LETTER], "timestamp").cast(pa.int64())
+    assert letter_time.to_pylist() == [(2**63 - 1) // 1_000 * 1_000]
 
 
 def test_an_empty_batch_keeps_its_schema() -> None:

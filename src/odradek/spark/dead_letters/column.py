@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Final
 
 import pyarrow as pa
 
 from odradek.model.ids import TopicPartition
+from odradek.spark.columns import spark_timestamps
 from odradek.spark.dead_letters.mismatch import Mismatch, why_not
 from odradek.spark.options import Decoding
-
-_US_PER_MS: Final = 1_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,10 +53,7 @@ def _letters(
         "topic": [partition.topic] * count,
         "partition": pa.array([partition.partition] * count),
         "offset": records["offset"],
-        "timestamp": pa.array(
-            [time_ms * _US_PER_MS for time_ms in records["timestamp"].to_pylist()],
-            pa.timestamp("us", tz="UTC"),
-        ),
+        "timestamp": spark_timestamps(records["timestamp"]),
         "key": records["key"],
         "value": records["value"],
         "headers": records["headers"],

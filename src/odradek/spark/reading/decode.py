@@ -24,7 +24,7 @@ import pyarrow.json
 
 from odradek.model.errors import ErrorCode, KafkaError
 from odradek.model.ids import TopicPartition
-from odradek.spark.columns import DEAD_LETTER
+from odradek.spark.columns import DEAD_LETTER, spark_timestamps
 from odradek.spark.dead_letters.column import UndecodedRow, dead_letter_column
 from odradek.spark.dead_letters.mismatch import is_plainly_wrong
 from odradek.spark.options import Decoding, OnDecodeError, Projection
@@ -34,7 +34,6 @@ _MAY_GO_ON: Final = (re.compile(rb'\}\s*,\s*"'), re.compile(rb'"v":\s*null\s*,')
 """What a value has that goes on after its object, or null; others may have it, too."""
 _LISTS: Final = 3
 _LEAVES_THE_LISTS: Final = re.compile(rb"\]\s*\]\s*\]\s*,")
-_US_PER_MS: Final = 1_000
 
 
 def to_columns(
@@ -70,7 +69,9 @@ def _column(field: pa.Field, records: pa.RecordBatch, partition: TopicPartition)
     if field.name == "partition":
         return pa.repeat(pa.scalar(partition.partition, pa.int32()), count)
     if field.name == "timestamp":
-        return pc.multiply(records["timestamp"].cast(pa.int64()), _US_PER_MS).cast(field.type)
+        return spark_timestamps(records["timestamp"].cast(pa.int64())).cast(field.type)
+    if field.name == "timestampMs":
+        return records["timestamp"].cast(pa.int64())
     if field.name == "timestampType":
         return records["timestamp_type"].cast(pa.int32())
     if field.name == "record":
