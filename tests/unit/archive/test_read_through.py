@@ -301,7 +301,19 @@ def test_a_record_that_came_late_is_found_by_its_time_all_the_same(archive: Test
     assert first_at(archive.place, files, {ORDERS: 3 * HOUR_MS}) == {ORDERS: 1}
 
 
-@pytest.mark.parametrize("ms", [-1, 0, 1, 1_700_000_000_123, 9_007_199_254_741, 1_700_000_000_123_456])
+@pytest.mark.parametrize(
+    "ms",
+    [
+        -1,
+        0,
+        1,
+        1_700_000_000_123,
+        9_007_199_254_741,
+        9_223_372_036_854_775,
+        -9_223_372_036_854_775,
+        1_700_000_000_123_456,
+    ],
+)
 def test_times_are_those_of_the_records_however_odd(ms: int) -> None:
     """The last one is in microseconds: a producer's mistake that is kept, and comes back."""
     row = pa.record_batch(

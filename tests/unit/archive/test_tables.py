@@ -7,18 +7,23 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
+from odradek.archive.files.compaction import compact
 from odradek.archive.files.data_files import layout_of, write_files
+from odradek.archive.files.reading import FileReader
+from odradek.archive.history.archived_rows import first_at, place_of
 from odradek.archive.opening import check_place, format_at, open_archive, open_or_create
+from odradek.archive.place import archive_place
 from odradek.archive.tables.commit import Committed, commit_batch
 from odradek.archive.tables.port import TableFormat
-from odradek.archive.values import ArchiveError, CommitConflict
+from odradek.archive.values import ArchiveError, BatchId, CommitConflict, NewBatch
 from odradek.model.errors import ConfigError
 from odradek.model.ids import TopicPartition
 from odradek.spark.offsets import OffsetRange
 
-from .conftest import ORDERS, SCHEMA, TestArchive, rows
+from .conftest import HOUR_US, ORDERS, SCHEMA, TestArchive, rows
 
 
 def test_a_batch_is_there_with_its_name_and_its_offsets(archive: TestArchive) -> None:
@@ -39,6 +44,64 @@ def test_rows_of_a_partitioned_table_come_back_as_they_were(archive_by_bucket: T
     assert archive_by_bucket.rows() == rows(ORDERS, range(2, 14)).to_pylist()
     values = {file.partition_values for file in archive_by_bucket.table.files()}
     assert values == {(("bucket", text),) for text in (None, "1 %/=é", "2 %/=é", "3 %/=é")}
+
+
+def at_times(times_us: list[int]) -> Any:
+    batch = rows(ORDERS, range(len(times_us)))
+    times = pa.array(times_us, pa.int64()).cast(SCHEMA.field("timestamp").type)
+    return batch.set_column(batch.schema.get_field_index("timestamp"), SCHEMA.field("timestamp"), times)
+
+
+@pytest.mark.parametrize(
+    "strange_us", [1_700_000_000_000_000_000, 2**63 - 1, -(2**63), 253_402_300_799_999_999]
+)
+def test_a_time_beyond_the_year_9999_is_kept_and_the_archive_goes_on(
+    archive: TestArchive, strange_us: int
+) -> None:
+    """The last one is the last of the year 9999: rounded up it is beyond it."""
+    extent = OffsetRange(partition=ORDERS, start=0, end=2)
+    assert archive.commit(archive.batch(0, [extent], at_times([HOUR_US, strange_us]))) is Committed.NOW
+    archive.add(1, 2, 6)
+    table = open_archive(archive.place)
+    reader = FileReader(place=table.place, schema=pa.schema([SCHEMA.field("timestamp")]))
+    times = [
+        time_us
+        for file in sorted(table.files(), key=place_of)
+        for batch in reader.read(file)
+        for time_us in batch["timestamp"].cast(pa.int64()).to_pylist()
+    ]
+    assert times == [HOUR_US, strange_us, *(hour * HOUR_US for hour in range(2, 6))]
+    compact(table, 1 << 20)
+    assert first_at(archive.place, table.files(), {ORDERS: 2**63 - 1}) in ({}, {ORDERS: 1})
+    assert first_at(archive.place, table.files(), {ORDERS: 5 * HOUR_US // 1_000})[ORDERS] in (1, 5)
+    assert table.state().positions == {ORDERS: 6}
+
+
+def test_values_of_partitions_are_those_of_the_table_not_of_its_paths(
+    tmp_path: Path, table_format: TableFormat
+) -> None:
+    """Nothing is read from names of directories: one of these texts is the name of null's."""
+    parts = {
+        "text": pa.array(["__HIVE_DEFAULT_PARTITION__", None, "%2F/=é"], pa.string()),
+        "day": pa.array([19_000, None, -1], pa.int32()).cast(pa.date32()),
+        "number": pa.array([-5, None, 7], pa.int64()),
+        "flag": pa.array([True, None, False], pa.bool_()),
+    }
+    batch = rows(ORDERS, range(3)).drop_columns(["timestamp", "headers", "bucket"])
+    for name, column in parts.items():
+        batch = batch.append_column(name, column)
+    place = archive_place(str(tmp_path / "a"))
+    table = open_or_create(place, batch.schema, table_format=table_format, partition_by=tuple(parts))
+    files = write_files(place.file_system(), place.path, "x", layout_of(table, 1 << 20), [batch])
+    extent = OffsetRange(partition=ORDERS, start=0, end=3)
+    commit_batch(
+        table, NewBatch(id=BatchId(sink="s", query="q", batch=0), files=tuple(files), ranges=(extent,))
+    )
+    again = open_archive(place)
+    assert {file.partition_values for file in again.files()} == {file.partition_values for file in files}
+    reader = FileReader(place=place, schema=again.schema)
+    results = [row for file in again.files() for read in reader.read(file) for row in read.to_pylist()]
+    assert sorted(results, key=lambda row: row["offset"]) == batch.to_pylist()
 
 
 def test_a_batch_that_comes_twice_is_there_once(archive: TestArchive) -> None:

@@ -14,12 +14,12 @@ from odradek.archive.history.record_columns import as_records
 from odradek.archive.place import ArchivePlace
 from odradek.archive.values import DataFile
 from odradek.model.ids import TopicPartition
+from odradek.spark.columns import TIMESTAMP_MS_MAX, US_PER_MS
 from odradek.spark.offsets import OffsetRange
 from odradek.spark.options import Projection
 from odradek.spark.reading.decode import to_columns
 
 _TIME: Final = pa.timestamp("us", tz="UTC")
-_US_PER_MS: Final = 1_000
 _NO_OFFSET: Final = 1 << 63
 """Above all of them."""
 _TIME_COLUMNS: Final = pa.schema(
@@ -97,7 +97,7 @@ def _may_be_earlier(
     file: DataFile, partition: TopicPartition, time_ms: int, firsts: Mapping[TopicPartition, int]
 ) -> bool:
     """Whether a file may hold a record of the partition at or after the time, before the one that was found."""
-    if file.timestamps_us is not None and file.timestamps_us[1] < time_ms * _US_PER_MS:
+    if file.timestamps_us is not None and file.timestamps_us[1] < min(time_ms, TIMESTAMP_MS_MAX) * US_PER_MS:
         return False
     before = firsts.get(partition, _NO_OFFSET)
     return before > 0 and file.may_hold(OffsetRange(partition=partition, start=0, end=before))
@@ -106,7 +106,8 @@ def _may_be_earlier(
 def _note_first(
     firsts: dict[TopicPartition, int], partition: TopicPartition, rows: pa.RecordBatch, time_ms: int
 ) -> None:
-    is_late = pc.greater_equal(rows["timestamp"].cast(pa.int64()), time_ms * _US_PER_MS)
+    time_us = min(time_ms, TIMESTAMP_MS_MAX) * US_PER_MS
+    is_late = pc.greater_equal(rows["timestamp"].cast(pa.int64()), time_us)
     first = pc.min(rows["offset"].filter(is_late)).as_py()
     if first is not None:
         firsts[partition] = min(first, firsts.get(partition, first))

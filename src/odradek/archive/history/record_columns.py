@@ -11,6 +11,7 @@ import pyarrow.compute as pc
 from odradek.archive.place import ArchivePlace
 from odradek.model.errors import ConfigError
 from odradek.records.arrow import SCHEMA
+from odradek.spark.columns import US_PER_MS
 
 UNDECODED: Final = "undecoded"
 _NEEDED_BY: Final = {
@@ -24,7 +25,6 @@ _NEEDED_BY: Final = {
 }
 """Which columns of an archive a column of a read is made of, beside topic, partition and offset."""
 _PLACE: Final = ("topic", "partition", "offset")
-_US_PER_MS: Final = 1_000
 _NO_TIME: Final = -1
 
 
@@ -53,8 +53,9 @@ def as_records(rows: pa.RecordBatch) -> pa.RecordBatch:
     names = rows.schema.names
     if "timestamp" in names:
         micros = rows["timestamp"].cast(pa.timestamp("us", tz="UTC")).cast(pa.int64())
-        rounding = pc.if_else(pc.less(micros, 0), _US_PER_MS - 1, 0)  # division is towards 0
-        made["timestamp"] = pc.fill_null(pc.divide(pc.subtract(micros, rounding), _US_PER_MS), _NO_TIME)
+        millis = pc.divide(micros, US_PER_MS)  # towards 0
+        is_above = pc.greater(pc.multiply(millis, US_PER_MS), micros)
+        made["timestamp"] = pc.fill_null(pc.subtract(millis, is_above.cast(pa.int64())), _NO_TIME)
     if "timestampType" in names:
         made["timestamp_type"] = pc.fill_null(rows["timestampType"].cast(pa.int32()), 0)
     if "key" in names:

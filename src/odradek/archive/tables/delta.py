@@ -51,7 +51,6 @@ BEGINNING: Final = "odradek-beginning"
 CONFIGURATION: Final = {"delta.checkpointInterval": "20"}
 """A look for offsets reads no more commits than this."""
 _HOUR_MS: Final = 3_600_000
-_ONE_US: Final = timedelta(microseconds=1)
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -250,8 +249,8 @@ def _statistics(file: DataFile) -> dict[str, Any]:
             file.timestamps_us[1] + 999
         )  # stated in milliseconds, so never too early
     split = {name for name, _ in file.partition_values}
-    low = {name: value for name, value in low.items() if name not in split}
-    high = {name: value for name, value in high.items() if name not in split}
+    low = {name: value for name, value in low.items() if name not in split and value is not None}
+    high = {name: value for name, value in high.items() if name not in split and value is not None}
     return {
         "numRecords": file.row_count,
         "minValues": low,
@@ -260,14 +259,32 @@ def _statistics(file: DataFile) -> dict[str, Any]:
     }
 
 
-def _instant(us: int) -> str:
-    return (_EPOCH + timedelta(microseconds=us)).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+def _instant(us: int) -> str | None:
+    """None beyond the years 1 to 9999: their spelling in statistics has four digits."""
+    try:
+        instant = _EPOCH + timedelta(microseconds=us)
+    except OverflowError:
+        return None
+    return instant.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 def _files_of(table: deltalake.DeltaTable) -> list[DataFile]:
-    rows = pa.table(table.get_add_actions()).to_pylist()
+    actions = pa.table(table.get_add_actions())
+    for name in ("min", "max"):
+        index = actions.schema.get_field_index(name)
+        if index >= 0 and pa.types.is_struct(actions.schema.field(index).type):
+            actions = actions.set_column(index, name, _with_plain_times(actions.column(index)))
     columns = table.metadata().partition_columns
-    return [_file(row, columns) for row in rows]
+    return [_file(row, columns) for row in actions.to_pylist()]
+
+
+def _with_plain_times(statistics: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Microseconds and days as numbers: Python's dates cannot hold all that others may have written."""
+    plain = []
+    for field in statistics.type:
+        kind = pa.int64() if pa.types.is_timestamp(field.type) else field.type
+        plain.append(pa.field(field.name, pa.int32() if pa.types.is_date32(kind) else kind))
+    return statistics.cast(pa.struct(plain))
 
 
 def _file(row: Mapping[str, Any], columns: Sequence[str]) -> DataFile:
@@ -304,6 +321,4 @@ def _bounds(low: Mapping[str, Any], high: Mapping[str, Any], values: Mapping[str
 
 def _times(low: Mapping[str, Any], high: Mapping[str, Any]) -> tuple[int, int] | None:
     first, last = low.get("timestamp"), high.get("timestamp")
-    if not isinstance(first, datetime) or not isinstance(last, datetime):
-        return None
-    return (first - _EPOCH) // _ONE_US, (last - _EPOCH) // _ONE_US
+    return (first, last) if isinstance(first, int) and isinstance(last, int) else None

@@ -10,26 +10,34 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from datetime import date, timedelta
 from functools import cached_property
 from itertools import pairwise
 from typing import Any, Final, cast
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 from pyiceberg.catalog import Catalog, load_catalog
 from pyiceberg.conversions import from_bytes
 from pyiceberg.exceptions import CommitFailedException, NoSuchTableError, ValidationException
-from pyiceberg.io.pyarrow import parquet_file_to_data_file, pyarrow_to_schema, schema_to_pyarrow
+from pyiceberg.io.pyarrow import (
+    compute_statistics_plan,
+    data_file_statistics_from_parquet_metadata,
+    parquet_path_to_id_mapping,
+    pyarrow_to_schema,
+    schema_to_pyarrow,
+)
 from pyiceberg.manifest import DataFile as IcebergFile
-from pyiceberg.manifest import ManifestFile
+from pyiceberg.manifest import DataFileContent, FileFormat, ManifestFile
 from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.table import FileScanTask, Table, Transaction
 from pyiceberg.table.metadata import new_table_metadata
 from pyiceberg.table.sorting import UNSORTED_SORT_ORDER
 from pyiceberg.transforms import IdentityTransform
-from pyiceberg.types import PrimitiveType
+from pyiceberg.typedef import Record
+from pyiceberg.types import BooleanType, DateType, IcebergType, IntegerType, LongType, PrimitiveType
 
-from odradek.archive.files.data_files import values_in_path
 from odradek.archive.files.leftovers import old_files, remove_files
 from odradek.archive.place import ArchivePlace
 from odradek.archive.store import make_durable
@@ -53,6 +61,8 @@ ARCHIVED: Final = "odradek.archived."
 BATCH: Final = "odradek.batch."
 NO_RETRIES: Final = {"commit.retry.num-retries": "0"}
 NO_SNAPSHOT: Final = 0
+METRICS: Final = "write.metadata.metrics.column."
+_EPOCH: Final = date(1970, 1, 1)
 PROPERTIES: Final = {
     **NO_RETRIES,
     "format-version": "2",
@@ -275,8 +285,29 @@ class IcebergArchive:
         make_durable(self.place, [self._relative(table, path) for path in [*new, snapshot.manifest_list]])
 
     def _iceberg_file(self, table: Table, file: DataFile) -> IcebergFile:
+        """What the table says of a file: its partition as it was written, and counts and bounds from its footer."""
         location = f"{table.location().rstrip('/')}/{file.path}"
-        return parquet_file_to_data_file(io=table.io, table_metadata=table.metadata, file_path=location)
+        with table.io.new_input(location).open() as stream:
+            footer = pq.read_metadata(stream)
+        schema, values = table.schema(), dict(file.partition_values)
+        counted = {f"{METRICS}{name}": "counts" for name in _without_bounds(footer)}
+        statistics = data_file_statistics_from_parquet_metadata(
+            parquet_metadata=footer,
+            stats_columns=compute_statistics_plan(schema, {**table.properties, **counted}),
+            parquet_column_mapping=parquet_path_to_id_mapping(schema),
+        )
+        return IcebergFile.from_args(
+            content=DataFileContent.DATA,
+            file_path=location,
+            file_format=FileFormat.PARQUET,
+            partition=Record(*(_typed(values[name], kind) for name, kind in _partition_columns(table))),
+            file_size_in_bytes=file.size_bytes,
+            sort_order_id=None,
+            spec_id=table.spec().spec_id,
+            equality_ids=None,
+            key_metadata=None,
+            **statistics.to_serialized_dict(),
+        )
 
     def _relative(self, table: Table, location: str) -> str:
         root = f"{table.location().rstrip('/')}/"
@@ -293,13 +324,61 @@ class IcebergArchive:
             path=path,
             size_bytes=file.file_size_in_bytes,
             row_count=file.record_count,
-            partition_values=values_in_path(path) if self.partition_by else (),
+            partition_values=tuple(
+                (name, _text(file.partition[index], kind))
+                for index, (name, kind) in enumerate(_partition_columns(table, file.spec_id))
+            ),
             bounds=_bounds(table.schema(), file),
             timestamps_us=_times(table.schema(), file),
         )
 
     def __getstate__(self) -> dict[str, Any]:
         return {"place": self.place, "_catalog": self._catalog}
+
+
+def _partition_columns(table: Table, spec_id: int | None = None) -> list[tuple[str, IcebergType]]:
+    """Name and type of the columns by which files of a specification (the table's) are partitioned."""
+    schema = table.schema()
+    spec = table.spec() if spec_id is None else table.specs()[spec_id]
+    sources = [schema.find_field(field.source_id) for field in spec.fields]
+    return [(source.name, source.field_type) for source in sources]
+
+
+def _typed(text: str | None, kind: IcebergType) -> Any:
+    """A value of a partition, as Iceberg has it: dates are days since 1970."""
+    if text is None:
+        return None
+    if isinstance(kind, BooleanType):
+        return text == "true"
+    if isinstance(kind, DateType):
+        return (date.fromisoformat(text) - _EPOCH).days
+    return int(text) if isinstance(kind, IntegerType | LongType) else text
+
+
+def _text(value: Any, kind: IcebergType) -> str | None:
+    """The other way."""
+    if value is None:
+        return None
+    if isinstance(kind, BooleanType):
+        return "true" if value else "false"
+    return str(_EPOCH + timedelta(days=value)) if isinstance(kind, DateType) else str(value)
+
+
+def _without_bounds(footer: pq.FileMetaData) -> list[str]:
+    """Columns whose smallest or largest value pyiceberg could not hold: a time beyond the year 9999."""
+    names = set()
+    for index in range(footer.num_row_groups):
+        group = footer.row_group(index)
+        columns = map(group.column, range(footer.num_columns))
+        names |= {column.path_in_schema for column in columns if not _has_python_bounds(column.statistics)}
+    return sorted(names)
+
+
+def _has_python_bounds(statistics: pq.Statistics | None) -> bool:
+    try:
+        return statistics is None or (statistics.min, statistics.max) is not None
+    except (OverflowError, ValueError):
+        return False
 
 
 def _version(table: Table) -> int:
