@@ -5,18 +5,20 @@ from __future__ import annotations
 import logging
 import pickle
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 
 pytest.importorskip("pyspark", reason="PySpark is absent")
 
 import pyarrow as pa
-from tests.unit.archive.conftest import HOUR_US, ORDERS, SCHEMA, TestArchive, rows
+from tests.unit.archive.conftest import HOUR_US, ORDERS, SCHEMA, ListedTopics, TestArchive, rows
 from tests.unit.spark.logs import Logs
 
+from odradek.archive.checks.status import archive_status
 from odradek.archive.files.compaction import compact
 from odradek.archive.files.reading import FileReader
 from odradek.archive.history import archive_view
@@ -26,6 +28,9 @@ from odradek.archive.history.archived_rows import first_at
 from odradek.archive.history.read_through import ArchiveHistory
 from odradek.archive.history.record_columns import as_records, needed_columns
 from odradek.archive.opening import open_archive
+from odradek.archive.place import archive_place
+from odradek.archive.tables.parquet import ParquetArchive
+from odradek.archive.tables.port import TableFormat
 from odradek.archive.values import ArchiveError, DataFile
 from odradek.model.errors import ConfigError, KafkaError
 from odradek.model.ids import TopicPartition
@@ -347,6 +352,42 @@ def test_an_archive_without_what_is_asked_for_says_so(archive: TestArchive) -> N
     with pytest.raises(ConfigError, match="holds decoded values, not those of the topic"):
         needed_columns(["value"], decoded, archive.place)
     assert needed_columns(["topic"], decoded, archive.place).names == ["topic"]
+
+
+class CountedRanges(tuple[OffsetRange, ...]):
+    """Ranges that count how often they are looked at."""
+
+    __slots__ = ()
+    step_count: ClassVar[int] = 0
+
+    def __iter__(self) -> Iterator[OffsetRange]:
+        for extent in super().__iter__():
+            type(self).step_count += 1
+            yield extent
+
+
+def test_many_partitions_are_planned_and_counted_in_linear_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    archive = TestArchive(archive_place(str(tmp_path / "a")), TableFormat.PARQUET)
+    partitions = [TopicPartition("orders", number) for number in range(300)]
+    archive.commit(archive.batch(0, [extent(0, 2, partition) for partition in partitions]))
+    list_files = ParquetArchive.files
+
+    def counted(table: ParquetArchive) -> list[DataFile]:
+        return [replace(file, ranges=CountedRanges(file.ranges)) for file in list_files(table)]
+
+    monkeypatch.setattr(ParquetArchive, "files", counted)
+    read = ReadThrough(archive, Logs(dict.fromkeys(partitions, (0, 2))), startingTimestamp="1")
+    CountedRanges.step_count = 0
+    (share,) = read.history.divide(
+        [extent(1, 2, partition) for partition in partitions], read.logs, read.options
+    ).kept
+    assert len(share.extents) == len(partitions)
+    statuses = archive_status(archive.table, ListedTopics({}, {})).partitions
+    assert [status.file_count for status in statuses] == [1] * len(partitions)
+    assert read.plan() == [extent(1, 2, partition) for partition in partitions]
+    assert CountedRanges.step_count <= 20 * len(partitions)
 
 
 def test_a_place_without_an_archive_is_refused(archive: TestArchive) -> None:

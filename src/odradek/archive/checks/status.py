@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 
 from odradek.archive.checks.topic_side import TopicSide
+from odradek.archive.files.extent_index import ExtentIndex
 from odradek.archive.tables.port import ArchiveTable
 from odradek.archive.values import DataFile
 from odradek.model.ids import TopicPartition
@@ -44,9 +46,9 @@ def archive_status(table: ArchiveTable, topics: TopicSide) -> ArchiveStatus:
     files = table.files()
     partitions = sorted(set(positions) | set(topics.partitions({partition.topic for partition in positions})))
     extents = topics.extents(partitions)
+    counts, sizes_bytes = _held_by_partition(files, partitions)
     statuses = []
-    for partition in partitions:
-        holding = _holding(files, partition)
+    for partition, file_count, size_bytes in zip(partitions, counts, sizes_bytes, strict=True):
         extent = extents.get(partition)
         position = positions.get(partition, 0 if extent is None else extent.start)
         statuses.append(
@@ -54,8 +56,8 @@ def archive_status(table: ArchiveTable, topics: TopicSide) -> ArchiveStatus:
                 partition=partition,
                 position=position,
                 end=None if extent is None else extent.end,
-                file_count=len(holding),
-                size_bytes=sum(file.size_bytes for file in holding),
+                file_count=file_count,
+                size_bytes=size_bytes,
             )
         )
     return ArchiveStatus(
@@ -66,6 +68,19 @@ def archive_status(table: ArchiveTable, topics: TopicSide) -> ArchiveStatus:
     )
 
 
-def _holding(files: Iterable[DataFile], partition: TopicPartition) -> list[DataFile]:
-    everything = OffsetRange(partition=partition, start=0, end=1 << 62)
-    return [file for file in files if file.may_hold(everything)]
+def _held_by_partition(
+    files: Iterable[DataFile], partitions: Sequence[TopicPartition]
+) -> tuple[list[int], list[int]]:
+    """Count and bytes of the files that may have each of the partitions, which are in order.
+
+    What a file adds to a run of partitions is noted where the run begins and ends, and summed up once.
+    """
+    index = ExtentIndex(OffsetRange(partition=partition, start=0, end=1 << 62) for partition in partitions)
+    counts, sizes_bytes = [0] * (len(partitions) + 1), [0] * (len(partitions) + 1)
+    for file in files:
+        for run in index.runs(file):
+            counts[run.start] += 1
+            counts[run.stop] -= 1
+            sizes_bytes[run.start] += file.size_bytes
+            sizes_bytes[run.stop] -= file.size_bytes
+    return list(accumulate(counts[:-1])), list(accumulate(sizes_bytes[:-1]))

@@ -83,7 +83,7 @@ def first_at(
     reader = FileReader(place=place, schema=_TIME_COLUMNS)
     firsts: dict[TopicPartition, int] = {}
     for file in sorted(files, key=place_of):
-        if not any(_may_be_earlier(file, *wanted, firsts) for wanted in times_ms.items()):
+        if not _may_be_earlier(file, times_ms, firsts):
             continue
         for batch in reader.read(file):
             for partition, rows in _by_partition(batch):
@@ -94,20 +94,34 @@ def first_at(
 
 
 def _may_be_earlier(
-    file: DataFile, partition: TopicPartition, time_ms: int, firsts: Mapping[TopicPartition, int]
+    file: DataFile, times_ms: Mapping[TopicPartition, int], firsts: Mapping[TopicPartition, int]
 ) -> bool:
-    """Whether a file may hold a record of the partition at or after the time, before the one that was found."""
-    if file.timestamps_us is not None and file.timestamps_us[1] < min(time_ms, TIMESTAMP_MS_MAX) * US_PER_MS:
-        return False
-    before = firsts.get(partition, _NO_OFFSET)
-    return before > 0 and file.may_hold(OffsetRange(partition=partition, start=0, end=before))
+    """Whether a file may hold a record of a partition at or after its time, before the one that was found."""
+    if file.ranges:
+        starts = ((span.partition, span.start) for span in file.ranges if span.partition in times_ms)
+    else:
+        bounds = file.bounds
+        starts = (
+            (partition, 0 if bounds is None else bounds.offsets[0])
+            for partition in times_ms
+            if bounds is None or bounds.may_hold(OffsetRange(partition=partition, start=0, end=_NO_OFFSET))
+        )
+    last_us = file.timestamps_us and file.timestamps_us[1]
+    return any(
+        start < firsts.get(partition, _NO_OFFSET)
+        and (last_us is None or last_us >= _microseconds(times_ms[partition]))
+        for partition, start in starts
+    )
+
+
+def _microseconds(time_ms: int) -> int:
+    return min(time_ms, TIMESTAMP_MS_MAX) * US_PER_MS
 
 
 def _note_first(
     firsts: dict[TopicPartition, int], partition: TopicPartition, rows: pa.RecordBatch, time_ms: int
 ) -> None:
-    time_us = min(time_ms, TIMESTAMP_MS_MAX) * US_PER_MS
-    is_late = pc.greater_equal(rows["timestamp"].cast(pa.int64()), time_us)
+    is_late = pc.greater_equal(rows["timestamp"].cast(pa.int64()), _microseconds(time_ms))
     first = pc.min(rows["offset"].filter(is_late)).as_py()
     if first is not None:
         firsts[partition] = min(first, firsts.get(partition, first))

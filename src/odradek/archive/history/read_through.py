@@ -26,13 +26,14 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from odradek.archive import opening
-    from odradek.archive.files import reading
+    from odradek.archive.files import extent_index, reading
     from odradek.archive.history import archive_view, archived_catalog, archived_rows, record_columns
     from odradek.spark.reading.catalog import Catalog
 else:
     archive_view = lazy("odradek.archive.history.archive_view")
     archived_catalog = lazy("odradek.archive.history.archived_catalog")
     archived_rows = lazy("odradek.archive.history.archived_rows")
+    extent_index = lazy("odradek.archive.files.extent_index")
     opening = lazy("odradek.archive.opening")
     reading = lazy("odradek.archive.files.reading")
     record_columns = lazy("odradek.archive.history.record_columns")
@@ -92,11 +93,13 @@ class ArchiveHistory:
         )
 
     def _shares(self, extents: Sequence[OffsetRange], files: Sequence[DataFile]) -> Iterator[ArchiveShare]:
-        holding = [file for file in files if any(file.may_hold(extent) for extent in extents)]
+        index = extent_index.ExtentIndex(extents)
+        holding = [file for file in files if next(index.places(file), None) is not None]
         in_order = sorted(holding, key=archived_rows.place_of)
         for share in reading.share_files(in_order, SHARE_BYTES):
-            wanted = [extent for extent in extents if any(file.may_hold(extent) for file in share)]
-            yield ArchiveShare(files=share, extents=tuple(wanted), reader=self._reader)
+            places = {place for file in share for place in index.places(file)}
+            wanted = tuple(index.extents[place] for place in sorted(places))
+            yield ArchiveShare(files=share, extents=wanted, reader=self._reader)
 
 
 def _spell(gap: OffsetRange, extent: OffsetRange | None) -> str:

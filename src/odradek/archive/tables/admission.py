@@ -20,15 +20,16 @@ def is_new(batch: NewBatch, state: ArchiveState, *, leaving_gaps: bool = False) 
     """
     last = state.batches.get((batch.id.sink, batch.id.query))
     ranges = [span for span in batch.ranges if span.size > 0]
-    known = [span for span in ranges if span.end <= state.positions.get(span.partition, -1)]
+    positions = state.positions
+    beyond = [span for span in ranges if span.end > positions.get(span.partition, -1)]
     if last is not None and last >= batch.id.batch:
-        _check_same_cut(batch, [span for span in ranges if span not in known])
+        _check_same_cut(batch, beyond)
         return False
     _check_files(batch)
-    if len(known) == len(ranges):
+    if not beyond:
         return False
     for span in ranges:
-        _check_continues(span, state.positions.get(span.partition), leaving_gaps=leaving_gaps)
+        _check_continues(span, positions.get(span.partition), leaving_gaps=leaving_gaps)
     return True
 
 

@@ -1,0 +1,51 @@
+"""Which ranges of offsets a file may hold records of, without a look at each: an archive may have thousands of partitions."""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable, Iterator
+
+from odradek.archive.values import DataFile
+from odradek.model.ids import TopicPartition
+from odradek.spark.offsets import OffsetRange
+
+
+class ExtentIndex:
+    """Ranges of different partitions, in order. A place is the index of a range in `extents`."""
+
+    def __init__(self, extents: Iterable[OffsetRange]) -> None:
+        self.extents = sorted(extents, key=lambda extent: extent.partition)
+        self._partitions = [extent.partition for extent in self.extents]
+        self._places = {partition: place for place, partition in enumerate(self._partitions)}
+        self._topics = sorted({partition.topic for partition in self._partitions})
+
+    def runs(self, file: DataFile) -> Iterator[range]:
+        """Places whose partitions the file may have, as runs; none twice."""
+        if file.ranges:
+            places = (self._places.get(span.partition) for span in file.ranges)
+            yield from (range(place, place + 1) for place in places if place is not None)
+        elif file.bounds is None:
+            yield range(len(self.extents))
+        else:
+            first, last = file.bounds.topics
+            lowest, highest = file.bounds.partitions
+            for topic in self._topics[bisect_left(self._topics, first) : bisect_right(self._topics, last)]:
+                start = bisect_left(self._partitions, TopicPartition(topic, lowest))
+                yield range(start, bisect_right(self._partitions, TopicPartition(topic, highest)))
+
+    def places(self, file: DataFile) -> Iterator[int]:
+        """Places of the ranges that the file may hold a record of."""
+        if file.ranges:
+            for span in file.ranges:
+                place = self._places.get(span.partition)
+                if place is not None and _overlap(self.extents[place], span.start, span.end):
+                    yield place
+            return
+        for run in self.runs(file):
+            for place in run:
+                if file.bounds is None or file.bounds.may_hold(self.extents[place]):
+                    yield place
+
+
+def _overlap(extent: OffsetRange, start: int, end: int) -> bool:
+    return start < extent.end and end > extent.start
