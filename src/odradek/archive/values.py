@@ -58,15 +58,6 @@ class DataFile:
     timestamps_us: tuple[int, int] | None = None
     """The smallest and the largest timestamp."""
 
-    def may_hold(self, extent: OffsetRange) -> bool:
-        """False where the file surely holds no record of the range."""
-        if self.ranges:
-            return any(
-                span.partition == extent.partition and span.start < extent.end and span.end > extent.start
-                for span in self.ranges
-            )
-        return self.bounds is None or self.bounds.may_hold(extent)
-
     def row_bounds(self) -> RowBounds | None:
         """For a table's statistics."""
         if not self.ranges:

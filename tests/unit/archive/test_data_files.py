@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
+from urllib.parse import unquote
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -11,19 +12,20 @@ import pytest
 from pyarrow import fs
 
 from odradek.archive.files.data_files import (
+    NULL_IN_A_PATH,
     OPEN_FILES_MAX,
     FileLayout,
     partition_path,
     split_by,
-    values_in_path,
     write_files,
 )
 from odradek.archive.files.reading import share_files
+from odradek.archive.files.unfit_values import KEY_HEADER, TIME_HEADER, with_fitting_values
 from odradek.archive.values import ArchiveError, DataFile
 from odradek.model.ids import TopicPartition
 from odradek.spark.offsets import OffsetRange
 
-from .conftest import HOUR_US, ORDERS, SCHEMA, rows
+from .conftest import HEADERS, HOUR_US, ORDERS, SCHEMA, rows
 
 
 def written(
@@ -71,7 +73,10 @@ def test_a_file_that_is_large_enough_is_closed_and_order_is_kept(tmp_path: Path)
 def test_files_of_a_partition_lie_in_its_directory_without_its_column(tmp_path: Path) -> None:
     files = written(tmp_path, rows(ORDERS, range(2, 6)), partition_by=("bucket",))
     assert [file.partition_values for file in files] == [(("bucket", None),), (("bucket", "1 %/=é"),)]
-    assert [values_in_path(file.path) for file in files] == [file.partition_values for file in files]
+    assert [file.path.split("/")[0] for file in files] == [
+        f"bucket={NULL_IN_A_PATH}",
+        "bucket=1%20%25%2F%3D%C3%A9",
+    ]
     assert "bucket" not in pq.read_schema(tmp_path / files[0].path).names
 
 
@@ -103,11 +108,110 @@ def test_rows_are_split_by_several_columns() -> None:
     ]
 
 
-@pytest.mark.parametrize("value", ["", "2026-01-31", "a/b", "50 %", "=", "é", None])
-def test_paths_keep_every_value(value: str | None) -> None:
-    path = partition_path((("day", value), ("topic", "t")))
-    assert path.count("/") == 2
-    assert values_in_path(f"{path}file.parquet") == (("day", value), ("topic", "t"))
+class CountedRows:
+    """Rows that count how many of them are copied or looked at to make others."""
+
+    def __init__(self, rows: pa.RecordBatch) -> None:
+        self.num_rows = rows.num_rows
+        self.step_count = 0
+        self._rows = rows
+
+    def __getitem__(self, name: str) -> pa.Array:
+        return self._rows[name]
+
+    def filter(self, mask: pa.Array) -> pa.RecordBatch:
+        self.step_count += len(mask)
+        return self._rows.filter(mask)
+
+    def take(self, indices: pa.Array) -> pa.RecordBatch:
+        self.step_count += len(indices)
+        return self._rows.take(indices)
+
+
+def test_splitting_copies_each_row_once_however_many_shares_there_are() -> None:
+    row_count, share_count = 5_000, 1_000
+    batch = pa.record_batch(
+        {"a": [row % share_count for row in range(row_count)], "b": list(range(row_count))}
+    )
+    counted = CountedRows(batch)
+    shares = list(split_by(cast(pa.RecordBatch, counted), ["a"]))
+    assert [values for values, _ in shares] == [(("a", str(number)),) for number in range(share_count)]
+    assert all(
+        share["b"].to_pylist() == list(range(number, row_count, share_count))
+        for number, (_, share) in enumerate(shares)
+    )
+    assert counted.step_count <= row_count
+    assert list(split_by(batch.slice(0, 0), ["a"])) == []
+
+
+def test_each_value_has_a_directory_of_its_own_in_hives_layout() -> None:
+    values = ["", "2026-01-31", "a/b", "50 %", "=", "é", None, "y" * 300, "y" * 301, "я" * 300, "я" * 299]
+    paths = [partition_path((("day", value), ("topic", "t"))) for value in values]
+    assert len(set(paths)) == len(values)
+    assert paths[:3] == ["day=/topic=t/", "day=2026-01-31/topic=t/", "day=a%2Fb/topic=t/"]
+    for path in paths:
+        assert path.count("/") == 2
+        assert all(len(name.encode()) <= 255 for name in path.split("/"))
+        assert unquote(path).encode().decode() == unquote(path), "no half of an encoded byte"
+
+
+def test_all_directories_of_a_file_leave_room_for_its_name_in_s3() -> None:
+    path = partition_path(tuple((f"column{number}", "y" * 300) for number in range(8)))
+    assert len(path) <= 8 + 512
+    assert path.count("~") == 8
+
+
+def text_array(*data: bytes | None) -> Any:
+    return pa.array(data, pa.binary()).view(pa.string())
+
+
+def test_text_that_is_none_is_mended_wherever_it_is() -> None:
+    bad = text_array(b"\xff", b"ok", None, b"x\xfe")
+    struct = pa.StructArray.from_arrays([bad], ["t"], mask=pa.array([False, False, True, False]))
+    listed = pa.ListArray.from_arrays(pa.array([0, 2, None, 3, 4], pa.int32()), bad)
+    mapped = pa.MapArray.from_arrays(
+        pa.array([0, 1, None, 2, 4], pa.int32()), text_array(b"\xfa", b"b", b"c", b"d"), bad
+    )
+    batch = pa.record_batch(
+        {"plain": bad, "struct": struct, "list": listed, "map": mapped, "bytes": bad.view(pa.binary())}
+    )
+    for rows_before in (batch, batch.slice(1)):
+        mended = with_fitting_values(rows_before)
+        mended.validate(full=True)
+        assert mended.schema == rows_before.schema
+    assert with_fitting_values(batch).to_pylist() == [
+        {
+            "plain": "\ufffd",
+            "struct": {"t": "\ufffd"},
+            "list": ["\ufffd", "ok"],
+            "map": [("\ufffd", "\ufffd")],
+            "bytes": b"\xff",
+        },
+        {"plain": "ok", "struct": {"t": "ok"}, "list": [None], "map": [("b", "ok")], "bytes": b"ok"},
+        {"plain": None, "struct": None, "list": None, "map": None, "bytes": None},
+        {
+            "plain": "x\ufffd",
+            "struct": {"t": "x\ufffd"},
+            "list": ["x\ufffd"],
+            "map": [("c", None), ("d", "x\ufffd")],
+            "bytes": b"x\xfe",
+        },
+    ]
+    good = rows(ORDERS, range(3))
+    assert with_fitting_values(good) is good
+
+
+def test_a_key_that_is_no_text_is_kept_in_a_header() -> None:
+    own = [{"key": "h", "value": b"x"}]
+    kept = [{"key": TIME_HEADER, "value": None}, {"key": KEY_HEADER, "value": b"\xff"}]
+    batch = pa.record_batch(
+        {"key": text_array(b"\xff", b"ok", b"\xff"), "headers": pa.array([own, own, None], HEADERS)}
+    )
+    assert with_fitting_values(batch).to_pylist() == [
+        {"key": None, "headers": [*own, *kept]},
+        {"key": "ok", "headers": own},
+        {"key": None, "headers": kept},
+    ]
 
 
 def test_tasks_share_files_by_their_size() -> None:

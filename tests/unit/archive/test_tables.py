@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pickle
 from dataclasses import replace
+from datetime import date
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,8 @@ import pyarrow as pa
 import pytest
 
 from odradek.archive.files.compaction import compact
-from odradek.archive.files.data_files import layout_of, write_files
+from odradek.archive.files.data_files import NULL_IN_A_PATH, layout_of, write_files
+from odradek.archive.files.extent_index import ExtentIndex
 from odradek.archive.files.reading import FileReader
 from odradek.archive.history.archived_rows import first_at, place_of
 from odradek.archive.opening import check_place, format_at, open_archive, open_or_create
@@ -102,6 +104,50 @@ def test_values_of_partitions_are_those_of_the_table_not_of_its_paths(
     reader = FileReader(place=place, schema=again.schema)
     results = [row for file in again.files() for read in reader.read(file) for row in read.to_pylist()]
     assert sorted(results, key=lambda row: row["offset"]) == batch.to_pylist()
+
+
+def by(column: pa.Array) -> Any:
+    """Rows that have the column `part`, one for each of its values."""
+    batch = rows(ORDERS, range(len(column))).drop_columns(["timestamp", "headers", "bucket"])
+    return batch.append_column("part", column)
+
+
+@pytest.mark.parametrize(
+    ("column", "expected"),
+    [
+        (pa.array(["y" * 300, "Я" * 200, "x"]), ["y" * 300, "Я" * 200, "x"]),
+        (pa.array([b"\xff\xfe", b"ok"]).view(pa.string()), ["\ufffd\ufffd", "ok"]),
+        (pa.array([19_000_000, -800_000, 0], pa.int32()).view(pa.date32()), [None, None, date(1970, 1, 1)]),
+    ],
+)
+def test_any_value_to_partition_by_is_archived(
+    tmp_path: Path, table_format: TableFormat, column: pa.Array, expected: list[Any]
+) -> None:
+    """Long text, bytes that are no text, and dates of six digits: names of directories know none of these."""
+    batch = by(column)
+    place = archive_place(str(tmp_path / "a"))
+    table = open_or_create(place, batch.schema, table_format=table_format, partition_by=["part"])
+    for number in range(2):
+        files = write_files(place.file_system(), place.path, f"x{number}", layout_of(table, 1 << 20), [batch])
+        extent = OffsetRange(partition=ORDERS, start=0, end=len(column))
+        new = BatchId(sink="s", query=f"q{number}", batch=0)
+        table.append(NewBatch(id=new, files=tuple(files), ranges=(extent,)), table.state())
+    assert compact(table, 1 << 20).removed_count == 2 * len(set(expected))
+    reader = FileReader(place=place, schema=table.schema)
+    results = [row for file in table.files() for read in reader.read(file) for row in read.to_pylist()]
+    assert sorted(row["offset"] for row in results) == [offset for offset in range(len(column)) for _ in "ab"]
+    assert {(row["offset"], row["part"]) for row in results} == set(enumerate(expected))
+
+
+def test_delta_knows_no_empty_text_to_partition_by(tmp_path: Path, table_format: TableFormat) -> None:
+    """Its protocol: an empty text is null there. So it lies in null's directory, too, where others look for it."""
+    batch = by(pa.array(["", None, "x"]))
+    place = archive_place(str(tmp_path / "a"))
+    table = open_or_create(place, batch.schema, table_format=table_format, partition_by=["part"])
+    files = write_files(place.file_system(), place.path, "x", layout_of(table, 1 << 20), [batch])
+    known: list[str | None] = [None, "x"] if table_format is TableFormat.DELTA else ["", None, "x"]
+    assert [file.partition_values for file in files] == [(("part", text),) for text in known]
+    assert any(f"part={NULL_IN_A_PATH}/" in file.path for file in files)
 
 
 def test_a_batch_that_comes_twice_is_there_once(archive: TestArchive) -> None:
@@ -195,10 +241,16 @@ def test_files_are_replaced_in_one_step_and_nothing_else_changes(archive_by_buck
 def test_a_file_says_which_records_it_may_hold(archive: TestArchive) -> None:
     archive.add(0, 10, 20)
     (file,) = archive.table.files()
-    assert file.may_hold(OffsetRange(partition=ORDERS, start=19, end=30))
-    assert not file.may_hold(OffsetRange(partition=ORDERS, start=20, end=30))
-    assert not file.may_hold(OffsetRange(partition=TopicPartition("orders", 1), start=0, end=30))
-    assert not file.may_hold(OffsetRange(partition=TopicPartition("zebras", 0), start=0, end=30))
+    other, strange = TopicPartition("orders", 1), TopicPartition("zebras", 0)
+    for partition, start, may_hold in (
+        (ORDERS, 19, True),
+        (ORDERS, 20, False),
+        (other, 0, False),
+        (strange, 0, False),
+    ):
+        index = ExtentIndex([OffsetRange(partition=partition, start=start, end=30)])
+        assert list(index.places(file)) == [0] * may_hold
+        assert [place for run in index.runs(file) for place in run] == [0] * (partition == ORDERS)
     assert file.row_count == 10
 
 

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from functools import reduce
+from hashlib import sha256
+from itertools import pairwise
 from typing import Any, Final
-from urllib.parse import quote, unquote
+from urllib.parse import quote
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from odradek.archive.tables.port import ArchiveTable
+from odradek.archive.files.unfit_values import with_fitting_values, with_partition_values
+from odradek.archive.tables.port import ArchiveTable, TableFormat
 from odradek.archive.values import ArchiveError, DataFile, PartitionValues
 from odradek.model.ids import TopicPartition
 from odradek.spark.offsets import OffsetRange
@@ -22,6 +24,13 @@ ROW_GROUP_BYTES: Final = 64 << 20
 OPEN_FILES_MAX: Final = 32
 """Partitions that one task writes to at the same time; beyond that the largest is closed, and goes on in another file."""
 NULL_IN_A_PATH: Final = "__HIVE_DEFAULT_PARTITION__"
+DIRECTORY_BYTES_MAX: Final = 255
+"""Of a directory's name, as file systems have it."""
+PATH_BYTES_MAX: Final = 512
+"""Of all directories of a file together: the name of an object in S3 has 1024."""
+_DIGEST_CHARACTERS: Final = 16
+_ROW: Final = "\0row"
+"""No column has this name."""
 _US: Final = pa.timestamp("us", tz="UTC")
 
 
@@ -37,6 +46,8 @@ class FileLayout:
     directory: str
     """Where files lie below the archive's root: empty, or ends with `/`."""
     file_bytes: int
+    empty_is_null: bool = False
+    """The format knows no empty text as the value of a partition."""
 
 
 def layout_of(table: ArchiveTable, file_bytes: int) -> FileLayout:
@@ -47,6 +58,7 @@ def layout_of(table: ArchiveTable, file_bytes: int) -> FileLayout:
         file_schema=table.file_schema,
         directory=table.data_directory,
         file_bytes=file_bytes,
+        empty_is_null=table.format is TableFormat.DELTA,
     )
 
 
@@ -147,7 +159,10 @@ class FileWriter:
         if rows.num_rows == 0:
             return
         _refuse_null_coordinates(rows)
-        rows = rows.select(self._layout.schema.names).cast(self._layout.schema)
+        rows = with_fitting_values(rows.select(self._layout.schema.names).cast(self._layout.schema))
+        rows = with_partition_values(
+            rows, self._layout.partition_by, empty_is_null=self._layout.empty_is_null
+        )
         for values, share in split_by(rows, self._layout.partition_by):
             file = self._open.get(values) or self._start(values)
             file.write(share)
@@ -191,18 +206,27 @@ def _refuse_null_coordinates(rows: pa.RecordBatch) -> None:
 def split_by(
     rows: pa.RecordBatch, columns: Sequence[str]
 ) -> Iterator[tuple[PartitionValues, pa.RecordBatch]]:
-    """The rows of each combination of values, in the order of their first row; rows of one combination keep their order."""
+    """The rows of each combination of values, in the order of their first row; rows of one combination keep their order.
+
+    All rows are copied once, however many combinations there are; none where there is one combination.
+    """
     if not columns:
         yield (), rows
         return
-    table = pa.table({column: _as_text(rows[column]) for column in columns})
-    for combination in table.group_by(list(columns), use_threads=False).aggregate([]).to_pylist():
-        matches = [_equal(table[column], value) for column, value in combination.items()]
-        yield tuple(combination.items()), rows.filter(reduce(pc.and_, matches).combine_chunks())
-
-
-def _equal(values: pa.ChunkedArray, value: str | None) -> pa.ChunkedArray:
-    return pc.is_null(values) if value is None else pc.fill_null(pc.equal(values, value), False)
+    numbers = pa.array(range(rows.num_rows), pa.int64())
+    table = pa.table([*(_as_text(rows[column]) for column in columns), numbers], [*columns, _ROW])
+    grouped = table.group_by(list(columns), use_threads=False).aggregate([(_ROW, "list")])
+    combinations = [tuple(values.items()) for values in grouped.select(list(columns)).to_pylist()]
+    if len(combinations) == 1:
+        yield combinations[0], rows
+        return
+    lists = grouped[f"{_ROW}_list"].combine_chunks()
+    together = rows.take(lists.flatten())
+    firsts = pc.list_element(lists, 0).to_pylist()
+    borders = list(pairwise(lists.offsets.to_pylist()))
+    for index in sorted(range(len(firsts)), key=firsts.__getitem__):
+        start, end = borders[index]
+        yield combinations[index], together.slice(start, end - start)
 
 
 def _as_text(values: pa.Array) -> pa.Array:
@@ -210,13 +234,25 @@ def _as_text(values: pa.Array) -> pa.Array:
 
 
 def partition_path(values: PartitionValues) -> str:
-    """Hive's layout: `day=2026-01-31/`, empty for a table without partitions."""
-    return "".join(
-        f"{column}={NULL_IN_A_PATH if value is None else quote(value, safe='')}/" for column, value in values
-    )
+    """Hive's layout: `day=2026-01-31/`, empty for a table without partitions.
+
+    A value that is too long for a name is cut, and ends in `~` and a digest. The table itself says which value it is.
+    """
+    names = [
+        f"{column}={NULL_IN_A_PATH if value is None else quote(value, safe='')}" for column, value in values
+    ]
+    room = DIRECTORY_BYTES_MAX
+    if sum(len(name.encode()) for name in names) > PATH_BYTES_MAX:
+        room = min(room, PATH_BYTES_MAX // len(names))
+    return "".join(f"{_fitting_name(name, room)}/" for name in names)
 
 
-def values_in_path(path: str) -> PartitionValues:
-    """The other way."""
-    pairs = [part.partition("=") for part in path.split("/")[:-1] if "=" in part]
-    return tuple((column, None if text == NULL_IN_A_PATH else unquote(text)) for column, _, text in pairs)
+def _fitting_name(name: str, room_bytes: int) -> str:
+    if len(name.encode()) <= room_bytes:
+        return name
+    digest = sha256(name.encode()).hexdigest()[:_DIGEST_CHARACTERS]
+    column, _, text = name.partition("=")
+    kept = text[: max(0, room_bytes - len(f"{column}=~{digest}".encode()))]
+    if "%" in kept[-2:]:  # no half of an encoded byte
+        kept = kept[: kept.rindex("%")]
+    return f"{column}={kept}~{digest}"
