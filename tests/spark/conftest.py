@@ -158,11 +158,11 @@ def new_topic(servers: str, request: pytest.FixtureRequest) -> Callable[..., Top
     """Make topics named after the test. Records stay, however old their timestamps are."""
     made: list[Topic] = []
 
-    def make(partitions: int = 1) -> Topic:
+    def make(partitions: int = 1, **configs: str) -> Topic:
         name = re.sub(r"[^a-zA-Z0-9_.]+", "-", request.node.name)[:180]
         topic = Topic(f"{name}-{len(made)}", servers)
         with Admin(servers) as admin:
-            admin.create_topics([NewTopic(topic.name, partitions, configs={"retention.ms": "-1"})])
+            admin.create_topics([NewTopic(topic.name, partitions, configs={"retention.ms": "-1", **configs})])
         made.append(topic)
         return topic
 

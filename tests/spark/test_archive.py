@@ -24,12 +24,13 @@ from odradek.archive.checks.topic_side import BrokerTopics
 from odradek.archive.checks.verify import PartitionFindings, all_faults, verify_archive
 from odradek.archive.opening import open_archive
 from odradek.archive.place import ArchivePlace
-from odradek.archive.row_columns import ValueFormat, row_columns
+from odradek.archive.row_columns import ValueFormat, row_columns, with_archive_columns
 from odradek.archive.run import reason_in
 from odradek.archive.tables.port import TableFormat
 from odradek.archive.values import ArchiveError
 from odradek.cli.main import main
 from odradek.config.files.properties import format_properties
+from odradek.model.errors import ConfigError
 from odradek.model.ids import TopicPartition
 from odradek.testing import LocalBroker
 
@@ -154,6 +155,97 @@ def test_csv_and_another_format(
     assert [row.undecoded for row in rows[1:]] == [b"x,y", b"8"]
     assert open_archive(place).format is table_format
     assert all_faults(check()) == []
+
+
+def test_what_columns_cannot_hold_stops_nothing_and_is_kept(
+    spark: SparkSession, new_topic: Any, run: Run, read: Any, check: Any, place: ArchivePlace
+) -> None:
+    """Nanoseconds that were sent as milliseconds, bytes that are no text, a key that is longer than a file's name may be."""
+    topic = new_topic(1, **{"message.timestamp.after.max.ms": str(2**63 - 1)})
+    topic.send(b"nano", key=b"k", timestamp_ms=1_700_000_000 * 10**9)
+    topic.send(b"micro", key=b"\xff\xfe", headers=[("h", b"1")], timestamp_ms=1_700_000_000_000_000)
+    topic.send(b"\xff", key=b"y" * 300, timestamp_ms=86_400_000)
+    own = [("odradek.archive.timestamp", b"1234567890123456"), ("odradek.archive.key", b"x")]
+    topic.send(b"own headers", headers=own, timestamp_ms=86_400_000)
+    columns = row_columns(
+        value=ValueFormat.STRING,
+        value_schema=None,
+        key_as_string=True,
+        partition_by=["day=date(timestamp)", "k=coalesce(key, headers[1].key)"],
+    )
+    run(topic, columns)
+    assert all_faults(check()) == []
+    rows = (
+        table(spark, place)
+        .orderBy("offset")
+        .selectExpr("key", "value", "undecoded", "cast(day as string) AS day")
+        .collect()
+    )
+    assert [tuple(row) for row in rows] == [
+        ("k", "nano", None, None),
+        (None, "micro", None, None),
+        ("y" * 300, None, b"\xff", "1970-01-02"),
+        (None, "own headers", None, "1970-01-02"),
+    ]
+    names = "partition,offset,timestampMs,timestamp,key,value,headers"
+    plain = ["offset", "timestampMs", "unix_micros(timestamp)", "key", "value", "to_json(headers)"]
+    both = [
+        [
+            tuple(row)
+            for row in read(topic, columns=names, **archive).orderBy("offset").selectExpr(*plain).collect()
+        ]
+        for archive in ({"archive": place.path}, {})
+    ]
+    assert both[0] == both[1]
+
+
+@pytest.mark.parametrize(
+    ("value", "schema", "partition_by", "reason"),
+    [
+        (
+            "raw",
+            None,
+            "Value=topic",
+            r"^--partition-by Value=\.\.\.: there is a column value; take another name$",
+        ),
+        ("raw", None, "KEY=topic", "there is a column key"),
+        ("json", "a INT", "Undecoded=topic", "there is a column undecoded"),
+        (
+            "raw",
+            None,
+            "k=nonsense(",
+            r"^--partition-by k=nonsense\(: Syntax error at or near end of input; write SQL over",
+        ),
+        (
+            "raw",
+            None,
+            "k=nosuch",
+            r"^--partition-by k=nosuch: .*`nosuch` cannot be resolved.*as in day=date\(timestamp\)$",
+        ),
+        (
+            "json",
+            "a NOTYPE",
+            "topic",
+            r"^--schema 'a NOTYPE': Syntax error at or near 'NOTYPE'; write NAME TYPE",
+        ),
+        (
+            "csv",
+            "a INT, b STRUCT<c: INT>",
+            "topic",
+            r"^--schema: a CSV value has no struct<c:int> \(b\): declare it STRING$",
+        ),
+    ],
+)
+def test_columns_that_spark_cannot_make_are_refused_in_one_line(
+    spark: SparkSession, value: str, schema: str | None, partition_by: str, reason: str
+) -> None:
+    columns = row_columns(
+        value=ValueFormat(value), value_schema=schema, key_as_string=False, partition_by=[partition_by]
+    )
+    records = spark.createDataFrame([], "topic STRING, `offset` BIGINT, key BINARY, value BINARY")
+    with pytest.raises(ConfigError, match=reason) as caught:
+        with_archive_columns(records, columns)
+    assert "\n" not in str(caught.value)
 
 
 def test_aborted_transactions_and_control_records_are_no_gaps(

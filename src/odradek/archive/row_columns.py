@@ -1,23 +1,29 @@
 """From the source's columns to an archive's: values decoded or as they are, and columns to partition by.
 
 A value that cannot be decoded is not lost, and stops nothing: its bytes are in the column `undecoded`, and `value` is null.
+What other columns cannot hold is in headers of the row (see `files/unfit_values.py`).
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
+from odradek.archive.values import KEY_HEADER, TIME_HEADER
 from odradek.model.errors import ConfigError
 from odradek.model.lazy import lazy
+from odradek.spark.columns import TIMESTAMP_MS_MAX
 
 if TYPE_CHECKING:
+    from pyspark import errors as pyspark_errors
     from pyspark.sql import Column, DataFrame
     from pyspark.sql import functions as sql
 else:
+    pyspark_errors = lazy("pyspark.errors")
     sql = lazy("pyspark.sql.functions")
 
 SOURCE_COLUMNS: Final = (
@@ -30,8 +36,10 @@ SOURCE_COLUMNS: Final = (
     "value",
     "headers",
 )
+READ_COLUMNS: Final = (*SOURCE_COLUMNS, "timestampMs")
 UNDECODED: Final = "undecoded"
 _BAD: Final = "_odradek_bad"
+_CODES: Final = re.compile(r"^\[[\w.]+\] | SQLSTATE: .*$")
 _NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
@@ -92,12 +100,35 @@ def _derived(text: str) -> Derived:
     return Derived(name=name, expression=expression.strip())
 
 
+def with_kept_headers(records: DataFrame, columns: RowColumns) -> DataFrame:
+    """`records` has the `READ_COLUMNS`, and these rows have the `SOURCE_COLUMNS`. Of keys that become text, others are null."""
+    time_ms, key = sql.col("timestampMs"), sql.col("key")
+    is_strange_time = ~time_ms.between(-TIMESTAMP_MS_MAX, TIMESTAMP_MS_MAX)
+    is_bad_key = sql.lit(columns.key_as_string) & key.isNotNull() & ~sql.is_valid_utf8(key.cast("string"))
+    is_own_name = sql.try_element_at("headers", sql.lit(-1))["key"].eqNullSafe(KEY_HEADER)
+    kept = sql.array(
+        _header(TIME_HEADER, sql.when(is_strange_time, time_ms.cast("string").cast("binary"))),
+        _header(KEY_HEADER, sql.when(is_bad_key, key)),
+    )
+    headers = sql.when(is_strange_time | is_bad_key | is_own_name, sql.concat("headers", kept))
+    rows = records.withColumn("headers", sql.coalesce(headers, "headers"))
+    return rows.withColumn("key", sql.when(~is_bad_key, key)).select(*SOURCE_COLUMNS)
+
+
+def _header(name: str, value: Column) -> Column:
+    return sql.struct(sql.lit(name).alias("key"), value.alias("value"))
+
+
 def with_archive_columns(records: DataFrame, columns: RowColumns) -> DataFrame:
-    """What the source gives, as rows of the archive."""
+    """What the source gives, as rows of the archive. ConfigError for an expression that Spark cannot make a column of."""
     rows = records
     if columns.value is not ValueFormat.RAW:
-        decoded = _decoded(columns)
-        rows = rows.withColumn("_decoded", decoded)
+        with _blaming(
+            f"--schema {columns.value_schema!r}", "write NAME TYPE, as in 'id BIGINT, name STRING'"
+        ):
+            rows = rows.withColumn("_decoded", _decoded(columns))
+        if columns.value is ValueFormat.CSV:
+            _check_csv_types(rows.schema["_decoded"].dataType)
         is_bad = sql.col("value").isNotNull() & sql.col("_decoded").isNull()
         rows = rows.withColumn(UNDECODED, sql.when(is_bad, sql.col("value")))
         rows = rows.withColumn("value", sql.col("_decoded")).drop("_decoded")
@@ -110,15 +141,36 @@ def with_archive_columns(records: DataFrame, columns: RowColumns) -> DataFrame:
                 raise ConfigError(
                     f"--partition-by {derived.name}=...: there is a column {same[0]}; take another name"
                 )
-            rows = rows.withColumn(derived.name, sql.expr(derived.expression))
+            usage = f"write SQL over {', '.join(rows.columns)}, as in day=date(timestamp)"
+            with _blaming(f"--partition-by {derived.name}={derived.expression}", usage):
+                rows = rows.withColumn(derived.name, sql.expr(derived.expression))
     return rows
+
+
+@contextmanager
+def _blaming(option: str, usage: str) -> Iterator[None]:
+    """What Spark's parser and analyzer say of an option, in one line without their codes."""
+    try:
+        yield
+    except pyspark_errors.AnalysisException as error:  # ParseException is one, too
+        reason = _CODES.sub("", str(error).strip().partition("\n")[0]).rstrip(". ")
+        raise ConfigError(f"{option}: {reason}; {usage}") from None
+
+
+def _check_csv_types(kind: Any) -> None:
+    for field in kind.fields:
+        if field.dataType.typeName() in ("struct", "array", "map"):
+            raise ConfigError(
+                f"--schema: a CSV value has no {field.dataType.simpleString()} ({field.name}): declare it STRING"
+            )
 
 
 def _decoded(columns: RowColumns) -> Column:
     """Null where the value is null, or cannot be decoded."""
     text = sql.col("value").cast("string")
+    text = sql.when(sql.is_valid_utf8(text), text)
     if columns.value is ValueFormat.STRING:
-        return sql.when(sql.is_valid_utf8(text), text)
+        return text
     schema = f"{columns.value_schema}, {_BAD} STRING"
     options = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": _BAD}
     parse = sql.from_json if columns.value is ValueFormat.JSON else sql.from_csv

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 
 from odradek.archive.checks.topic_side import EARLIEST, BrokerTopics, LogExtent
 from odradek.archive.place import ArchivePlace
-from odradek.archive.row_columns import SOURCE_COLUMNS, RowColumns, with_archive_columns
+from odradek.archive.row_columns import READ_COLUMNS, RowColumns, with_archive_columns, with_kept_headers
 from odradek.archive.tables.port import ArchiveTable, TableFormat
 from odradek.archive.values import ArchiveError, ArchiveState, DataFile
 from odradek.model.errors import ConfigError
@@ -76,6 +76,14 @@ class RunTerms:
     checkpoint: str | None = None
     master: str | None = None
     client: Mapping[str, str] = field(default_factory=dict, repr=False)
+
+    def __post_init__(self) -> None:
+        try:
+            re.compile(self.pattern or "")
+        except re.error as error:
+            raise ConfigError(
+                f"--pattern {self.pattern!r} is not a regular expression: {error}. To archive a topic by its name, use --topic"
+            ) from None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -156,6 +164,8 @@ def spark_session(master: str | None) -> Iterator[SparkSession]:
     else:
         builder = builder.master(master)
     logging.getLogger("py4j").setLevel(logging.ERROR)
+    for name in ("SQLQueryContextLogger", "DataFrameQueryContextLogger"):  # they log what is raised, too
+        logging.getLogger(name).setLevel(logging.CRITICAL)
     is_local = master is None or master.startswith("local")
     with (
         _kept_for_failure(),
@@ -214,7 +224,7 @@ def start_archiving(
         spark.readStream.format("odradek")
         .option("kafka.bootstrap.servers", terms.bootstrap)
         .option("kafka.isolation.level", "read_committed")
-        .option("includeHeaders", "true")
+        .option("columns", ",".join(READ_COLUMNS))
         .option("startingOffsets", "earliest")
         .option("maxOffsetsPerTrigger", str(portion.most))
         .options(**{f"kafka.{key}": value for key, value in terms.client.items()})
@@ -232,7 +242,7 @@ def start_archiving(
         reader = reader.option("minOffsetsPerTrigger", str(portion.least)).option(
             "maxTriggerDelay", f"{terms.every_ms}ms"
         )
-    records = reader.load().select(*SOURCE_COLUMNS)
+    records = with_kept_headers(reader.load(), terms.columns)
     if decode is not None:
         records = decode(records)
     rows = with_archive_columns(records, terms.columns).coalesce(writers)

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Final, TypeVar
 
 from odradek.model.errors import OdradekError
 from odradek.model.ids import TopicPartition
 from odradek.spark.offsets import OffsetRange
+
+TIME_HEADER: Final = "odradek.archive.timestamp"
+KEY_HEADER: Final = "odradek.archive.key"
+"""Headers of a row that keep what its columns cannot hold: see `files/unfit_values.py`."""
 
 PartitionValues = tuple[tuple[str, str | None], ...]
 """Name and value of each column by which a table is partitioned, in the table's order; None for null."""

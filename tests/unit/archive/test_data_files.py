@@ -20,8 +20,8 @@ from odradek.archive.files.data_files import (
     write_files,
 )
 from odradek.archive.files.reading import share_files
-from odradek.archive.files.unfit_values import KEY_HEADER, TIME_HEADER, with_fitting_values
-from odradek.archive.values import ArchiveError, DataFile
+from odradek.archive.files.unfit_values import with_fitting_values
+from odradek.archive.values import KEY_HEADER, TIME_HEADER, ArchiveError, DataFile
 from odradek.model.ids import TopicPartition
 from odradek.spark.offsets import OffsetRange
 

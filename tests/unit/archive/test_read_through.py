@@ -15,6 +15,7 @@ import pytest
 pytest.importorskip("pyspark", reason="PySpark is absent")
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 from tests.unit.archive.conftest import HOUR_US, ORDERS, SCHEMA, ListedTopics, TestArchive, rows
 from tests.unit.spark.logs import Logs
 
@@ -27,11 +28,12 @@ from odradek.archive.history.archived_catalog import ArchivedCatalog
 from odradek.archive.history.archived_rows import first_at
 from odradek.archive.history.read_through import ArchiveHistory
 from odradek.archive.history.record_columns import as_records, needed_columns
-from odradek.archive.opening import open_archive
+from odradek.archive.opening import open_archive, open_or_create
 from odradek.archive.place import archive_place
+from odradek.archive.tables.commit import commit_batch
 from odradek.archive.tables.parquet import ParquetArchive
 from odradek.archive.tables.port import TableFormat
-from odradek.archive.values import ArchiveError, DataFile
+from odradek.archive.values import KEY_HEADER, TIME_HEADER, ArchiveError, BatchId, DataFile, NewBatch
 from odradek.model.errors import ConfigError, KafkaError
 from odradek.model.ids import TopicPartition
 from odradek.spark.offsets import OffsetRange
@@ -325,6 +327,80 @@ def test_times_are_those_of_the_records_however_odd(ms: int) -> None:
         {"offset": pa.array([0], pa.int64()), "timestamp": pa.array([ms * 1_000], KINDS["timestamp"])}
     )
     assert as_records(row)["timestamp"].to_pylist() == [ms]
+
+
+def test_what_an_archive_keeps_in_headers_comes_back_and_the_headers_go(archive: TestArchive) -> None:
+    """The third record has such headers of its own, to which the archive has added empty ones; the fourth has no number."""
+    own = [{"key": "h", "value": b"x"}]
+    last_us = (2**63 - 1) // 1_000 * 1_000
+
+    def kept(time_ms: bytes | None, key: bytes | None) -> list[dict[str, Any]]:
+        return [{"key": TIME_HEADER, "value": time_ms}, {"key": KEY_HEADER, "value": key}]
+
+    headers = [
+        own + kept(b"1700000000000000000", None),
+        kept(None, b"\xff"),
+        own + kept(b"1", b"k") + kept(None, None),
+        kept(b"x", None),
+    ]
+    kinds = {"headers": HEADERS, "timestamp": KINDS["timestamp"], "key": pa.string(), "offset": pa.int64()}
+    columns = {
+        "headers": headers,
+        "timestamp": [last_us, 0, 0, 0],
+        "key": ["a", None, None, "d"],
+        "offset": [0, 1, 2, 3],
+    }
+    rows = pa.record_batch({name: pa.array(column, kinds[name]) for name, column in columns.items()})
+    assert as_records(rows).to_pylist() == [
+        {"offset": 0, "timestamp": 1_700_000_000 * 10**9, "key": b"a", "headers": own},
+        {"offset": 1, "timestamp": 0, "key": b"\xff", "headers": []},
+        {"offset": 2, "timestamp": 0, "key": None, "headers": own + kept(b"1", b"k")},
+        {"offset": 3, "timestamp": 0, "key": b"d", "headers": kept(b"x", None)},
+    ]
+    text_keys = pa.schema(
+        [
+            ("topic", pa.string()),
+            ("timestamp", KINDS["timestamp"]),
+            ("key", pa.string()),
+            ("headers", HEADERS),
+        ]
+    )
+    for column, needed in (
+        ("key", ["key", "headers"]),
+        ("timestampMs", ["timestamp", "headers"]),
+        ("timestamp", ["timestamp"]),
+    ):
+        assert needed_columns([column], text_keys, archive.place).names == ["topic", *needed]
+
+
+def test_an_old_archive_with_text_keys_that_are_none_is_healed_by_compaction(archive: TestArchive) -> None:
+    """Files that were written before keys were looked at."""
+    schema = SCHEMA.set(SCHEMA.get_field_index("key"), pa.field("key", pa.string()))
+    table = open_or_create(archive.place, schema, table_format=archive.table_format)
+    for number in range(2):
+        batch = rows(ORDERS, [number]).drop_columns(["key"])
+        bad = pa.array([b"\xff"], pa.binary()).view(pa.string())
+        batch = batch.add_column(schema.get_field_index("key"), "key", bad)
+        Path(archive.place.within("data")).mkdir(exist_ok=True)
+        path = f"data/old-{number}.parquet"
+        pq.write_table(
+            pa.Table.from_batches([batch.cast(schema)]).cast(table.file_schema), archive.place.within(path)
+        )
+        size_bytes = Path(archive.place.within(path)).stat().st_size
+        file = DataFile(path=path, size_bytes=size_bytes, row_count=1, ranges=(extent(number, number + 1),))
+        new = NewBatch(
+            id=BatchId(sink="s", query="q", batch=number), files=(file,), ranges=(extent(number, number + 1),)
+        )
+        commit_batch(table, new)
+    for healed in (False, True):
+        read = ReadThrough(archive, logs(0, 2), columns="partition,offset,key,headers")
+        records, _ = read.divide(read.plan())
+        assert [(record["key"], record["headers"]) for record in records] == [
+            (b"\xff", [{"key": "h", "value": b"x"}])
+        ] * 2
+        if not healed:
+            compact(open_archive(archive.place), 1 << 20)
+    assert {row["key"] for row in archive.rows()} == {None}
 
 
 def test_absent_times_headers_and_values_are_those_of_a_record(archive: TestArchive) -> None:

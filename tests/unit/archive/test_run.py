@@ -62,6 +62,16 @@ def test_the_sink_gets_what_the_user_asked_for() -> None:
     }
 
 
+def test_a_pattern_that_is_no_regular_expression_is_refused_before_spark_starts() -> None:
+    place = archive_place("/a")
+    with pytest.raises(
+        ConfigError,
+        match=r"^--pattern '\[' is not a regular expression: unterminated character set.*use --topic$",
+    ):
+        RunTerms(bootstrap="127.0.0.1:1", place=place, pattern="[")
+    assert RunTerms(bootstrap="127.0.0.1:1", place=place, pattern="orders-.*").pattern == "orders-.*"
+
+
 @pytest.mark.parametrize(
     ("text", "reason"),
     [

@@ -19,8 +19,8 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-TIME_HEADER: Final = "odradek.archive.timestamp"
-KEY_HEADER: Final = "odradek.archive.key"
+from odradek.archive.values import KEY_HEADER, TIME_HEADER
+
 _MILLISECONDS: Final = re.compile(rb"-?[0-9]{16,19}")
 """Those that a column cannot hold have so many digits."""
 _DAYS: Final = (-719_162, 2_932_896)

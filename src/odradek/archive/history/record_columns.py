@@ -2,23 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Final
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from odradek.archive.files.unfit_values import kept_values
 from odradek.archive.place import ArchivePlace
 from odradek.model.errors import ConfigError
 from odradek.records.arrow import SCHEMA
 from odradek.spark.columns import US_PER_MS
 
 UNDECODED: Final = "undecoded"
+HEADERS: Final = "headers"
 _NEEDED_BY: Final = {
     "key": ("key",),
     "value": ("value",),
     "timestamp": ("timestamp",),
     "timestampType": ("timestampType",),
+    "timestampMs": ("timestamp",),
     "headers": ("headers",),
     "record": ("key", "value", "headers"),
     "deadLetter": ("key", "value", "headers", "timestamp"),
@@ -30,7 +33,8 @@ _NO_TIME: Final = -1
 
 def needed_columns(columns: Iterable[str], schema: pa.Schema, place: ArchivePlace) -> pa.Schema:
     """What of an archive must be read for these columns of a read. ConfigError when it does not have it as it was."""
-    needed = {name for column in columns for name in _NEEDED_BY.get(column, ())}
+    needed_by = set(columns)
+    needed = {name for column in needed_by for name in _NEEDED_BY.get(column, ())}
     for name in sorted(needed):
         if name not in schema.names:
             raise ConfigError(
@@ -42,6 +46,9 @@ def needed_columns(columns: Iterable[str], schema: pa.Schema, place: ArchivePlac
                 f"the archive {place} holds decoded values, not those of the topic: read it with"
                 f' format("odradek-archive"), or leave out {name} with the option columns'
             )
+    is_text_key = "key" in needed and pa.types.is_string(schema.field("key").type)
+    if HEADERS in schema.names and (is_text_key or "timestampMs" in needed_by):
+        needed.add(HEADERS)  # they keep what these columns cannot hold
     if "value" in needed and UNDECODED in schema.names:
         needed.add(UNDECODED)
     return pa.schema([field for field in schema if field.name in needed or field.name in _PLACE])
@@ -66,5 +73,17 @@ def as_records(rows: pa.RecordBatch) -> pa.RecordBatch:
     if "headers" in names:
         kind = SCHEMA.field("headers").type
         empty = pa.scalar([], rows["headers"].type)
-        made["headers"] = pc.fill_null(rows["headers"], empty).cast(kind)
+        kept = kept_values(pc.fill_null(rows["headers"], empty).cast(kind))
+        made["headers"] = kept.headers
+        if kept.times_ms and "timestamp" in made:
+            made["timestamp"] = _replaced(made["timestamp"], kept.times_ms)
+        if kept.keys and "key" in made:
+            made["key"] = _replaced(made["key"], kept.keys)
     return pa.RecordBatch.from_pydict(made)
+
+
+def _replaced(column: pa.Array, by_row: Mapping[int, Any]) -> pa.Array:
+    values = column.to_pylist()
+    for row, value in by_row.items():
+        values[row] = value
+    return pa.array(values, column.type)
