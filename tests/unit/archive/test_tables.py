@@ -171,6 +171,15 @@ def test_the_offsets_of_a_partition_are_kept_though_others_are_written(archive: 
     assert len(archive.rows()) == 5 + 58
 
 
+def test_a_gap_that_is_left_is_named(archive: TestArchive, caplog: pytest.LogCaptureFixture) -> None:
+    archive.add(0, 0, 5)
+    archive.add(1, 5, 7, leaving_gaps=True)
+    assert caplog.text == ""
+    archive.add(2, 10, 12, leaving_gaps=True)
+    assert "orders-0: offsets 7 to 9 are left out, because leaveGaps is set" in caplog.text
+    assert archive.offsets() == [*range(7), 10, 11]
+
+
 def test_a_commit_after_a_version_that_is_not_the_newest_is_a_conflict(archive: TestArchive) -> None:
     table = archive.table
     before = table.state()

@@ -33,6 +33,16 @@ def is_new(batch: NewBatch, state: ArchiveState, *, leaving_gaps: bool = False) 
     return True
 
 
+def gaps_before(batch: NewBatch, state: ArchiveState) -> list[OffsetRange]:
+    """The offsets between the archive's ends and the batch's beginnings, that no row will have."""
+    positions = state.positions
+    return [
+        OffsetRange(partition=span.partition, start=positions[span.partition], end=span.start)
+        for span in batch.ranges
+        if span.size > 0 and positions.get(span.partition, span.start) < span.start
+    ]
+
+
 def _check_same_cut(batch: NewBatch, beyond: Sequence[OffsetRange]) -> None:
     """A number that comes again with other offsets would lose those that the archive lacks."""
     if beyond:

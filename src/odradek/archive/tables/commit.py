@@ -6,7 +6,7 @@ import logging
 from enum import Enum, auto
 from typing import Final
 
-from odradek.archive.tables.admission import is_new
+from odradek.archive.tables.admission import gaps_before, is_new
 from odradek.archive.tables.port import ArchiveTable
 from odradek.archive.values import ArchiveError, CommitConflict, NewBatch
 
@@ -35,6 +35,13 @@ def commit_batch(table: ArchiveTable, batch: NewBatch, *, leaving_gaps: bool = F
         except CommitConflict as conflict:
             log.info("batch %d of %s is committed again: %s", batch.id.batch, batch.id.sink, conflict)
             continue
+        for gap in gaps_before(batch, state):
+            log.warning(
+                "%s: offsets %d to %d are left out, because leaveGaps is set; `odradek archive verify` compares with the topic",
+                gap.partition,
+                gap.start,
+                gap.end - 1,
+            )
         return Committed.NOW
     raise ArchiveError(
         f"batch {batch.id.batch} of sink {batch.id.sink} found no gap between others' commits to {table.place} in"
