@@ -158,7 +158,7 @@ def test_each_value_has_a_directory_of_its_own_in_hives_layout() -> None:
 def test_all_directories_of_a_file_leave_room_for_its_name_in_s3() -> None:
     path = partition_path(tuple((f"column{number}", "y" * 300) for number in range(8)))
     assert len(path) <= 8 + 512
-    assert path.count("~") == 8
+    assert path.count("-") == 8
 
 
 def text_array(*data: bytes | None) -> Any:

@@ -23,6 +23,7 @@ from odradek.archive.tables.port import TableFormat
 from odradek.archive.values import ArchiveError, BatchId, CommitConflict, NewBatch
 from odradek.model.errors import ConfigError
 from odradek.model.ids import TopicPartition
+from odradek.runtime.real import SystemClock
 from odradek.spark.offsets import OffsetRange
 
 from .conftest import HOUR_US, ORDERS, SCHEMA, TestArchive, rows
@@ -133,6 +134,7 @@ def test_any_value_to_partition_by_is_archived(
         new = BatchId(sink="s", query=f"q{number}", batch=0)
         table.append(NewBatch(id=new, files=tuple(files), ranges=(extent,)), table.state())
     assert compact(table, 1 << 20).removed_count == 2 * len(set(expected))
+    table.expire(SystemClock().wall_ms() + 60_000, dry_run=False)  # which knows the files by their paths
     reader = FileReader(place=place, schema=table.schema)
     results = [row for file in table.files() for read in reader.read(file) for row in read.to_pylist()]
     assert sorted(row["offset"] for row in results) == [offset for offset in range(len(column)) for _ in "ab"]

@@ -236,7 +236,7 @@ def _as_text(values: pa.Array) -> pa.Array:
 def partition_path(values: PartitionValues) -> str:
     """Hive's layout: `day=2026-01-31/`, empty for a table without partitions.
 
-    A value that is too long for a name is cut, and ends in `~` and a digest. The table itself says which value it is.
+    A value that is too long for a name is cut, and ends in `-` and a digest. The table itself says which value it is.
     """
     names = [
         f"{column}={NULL_IN_A_PATH if value is None else quote(value, safe='')}" for column, value in values
@@ -252,7 +252,7 @@ def _fitting_name(name: str, room_bytes: int) -> str:
         return name
     digest = sha256(name.encode()).hexdigest()[:_DIGEST_CHARACTERS]
     column, _, text = name.partition("=")
-    kept = text[: max(0, room_bytes - len(f"{column}=~{digest}".encode()))]
+    kept = text[: max(0, room_bytes - len(f"{column}=-{digest}".encode()))]
     if "%" in kept[-2:]:  # no half of an encoded byte
         kept = kept[: kept.rindex("%")]
-    return f"{column}={kept}~{digest}"
+    return f"{column}={kept}-{digest}"
