@@ -66,6 +66,13 @@ def rows(partition: TopicPartition, offsets: Iterable[int]) -> Any:
     )
 
 
+def at_times(times_us: list[int]) -> Any:
+    """Rows whose timestamps are these microseconds."""
+    batch = rows(ORDERS, range(len(times_us)))
+    times = pa.array(times_us, pa.int64()).cast(SCHEMA.field("timestamp").type)
+    return batch.set_column(batch.schema.get_field_index("timestamp"), SCHEMA.field("timestamp"), times)
+
+
 @dataclass
 class TestArchive:
     """An archive as a driver sees it; `reopened` is what the next driver sees."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ pytest.importorskip("polars", reason="polars is absent")
 import deltalake
 import duckdb
 import polars
+import pyarrow.compute as pc
 from pyiceberg.table import StaticTable
 
 from odradek.archive.files.compaction import compact
@@ -20,7 +22,7 @@ from odradek.archive.files.file_lists import SYMLINKS, ListStyle, write_file_lis
 from odradek.archive.tables.port import TableFormat
 from odradek.spark.offsets import OffsetRange
 
-from .conftest import ORDERS, TestArchive
+from .conftest import ORDERS, TestArchive, at_times
 
 COLUMNS = '"offset", "value", bucket'
 Row = tuple[int, bytes, str | None]
@@ -82,3 +84,31 @@ def test_iceberg_tables(archive: TestArchive, monkeypatch: pytest.MonkeyPatch) -
     connection = table.scan(selected_fields=columns).to_duckdb("archive")
     assert in_order(connection.table("archive").project(COLUMNS).fetchall()) == EXPECTED
     assert table.scan(row_filter="offset >= 12").to_arrow().num_rows == 2
+
+
+@pytest.mark.parametrize("table_format", [TableFormat.DELTA, TableFormat.ICEBERG])
+def test_filters_on_time_find_rows_beside_those_beyond_the_year_9999(
+    archive_by_bucket: TestArchive, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two of the three that are later than 2020 are in files with a strange time, before and after a compaction."""
+    monkeypatch.setenv("POLARS_ICEBERG_PLANNER", "pyiceberg")
+    year_55000_us, year_2027_us = 1_700_000_000_000_000_000, 1_800_000_000_000_000
+    times = at_times([-(2**63), 0, 1, year_2027_us, year_55000_us, year_2027_us])
+    extent = OffsetRange(partition=ORDERS, start=0, end=6)
+    archive_by_bucket.commit(archive_by_bucket.batch(0, [extent], times))
+    archive_by_bucket.add(1, 6, 8)
+    path = archive_by_bucket.place.path
+    for is_compacted in (False, True):
+        if is_compacted:
+            compact(archive_by_bucket.table, 1 << 20)
+        if archive_by_bucket.table_format is TableFormat.DELTA:
+            scan = polars.scan_delta(path)
+            later = pc.field("timestamp") > pc.scalar(datetime(2020, 1, 1, tzinfo=UTC))
+            rows = deltalake.DeltaTable(path).to_pyarrow_dataset().to_table(filter=later, columns=["offset"])
+        else:
+            table = StaticTable.from_metadata(path)
+            scan = polars.scan_iceberg(table)
+            rows = table.scan(row_filter="timestamp > '2020-01-01T00:00:00+00:00'").to_arrow()
+        assert sorted(rows["offset"].to_pylist()) == [3, 4, 5]
+        selected = scan.filter(polars.col("timestamp") > datetime(2020, 1, 1, tzinfo=UTC)).collect()
+        assert sorted(selected["offset"]) == [3, 4, 5]

@@ -26,7 +26,7 @@ from odradek.model.ids import TopicPartition
 from odradek.runtime.real import SystemClock
 from odradek.spark.offsets import OffsetRange
 
-from .conftest import HOUR_US, ORDERS, SCHEMA, TestArchive, rows
+from .conftest import HOUR_US, ORDERS, SCHEMA, TestArchive, at_times, rows
 
 
 def test_a_batch_is_there_with_its_name_and_its_offsets(archive: TestArchive) -> None:
@@ -47,12 +47,6 @@ def test_rows_of_a_partitioned_table_come_back_as_they_were(archive_by_bucket: T
     assert archive_by_bucket.rows() == rows(ORDERS, range(2, 14)).to_pylist()
     values = {file.partition_values for file in archive_by_bucket.table.files()}
     assert values == {(("bucket", text),) for text in (None, "1 %/=é", "2 %/=é", "3 %/=é")}
-
-
-def at_times(times_us: list[int]) -> Any:
-    batch = rows(ORDERS, range(len(times_us)))
-    times = pa.array(times_us, pa.int64()).cast(SCHEMA.field("timestamp").type)
-    return batch.set_column(batch.schema.get_field_index("timestamp"), SCHEMA.field("timestamp"), times)
 
 
 @pytest.mark.parametrize(

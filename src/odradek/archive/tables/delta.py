@@ -52,6 +52,8 @@ CONFIGURATION: Final = {"delta.checkpointInterval": "20"}
 """A look for offsets reads no more commits than this."""
 _HOUR_MS: Final = 3_600_000
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_STATED_US: Final = (-62_135_596_800_000_000, 253_402_300_799_999_000)
+"""Of the first and the last millisecond that statistics can state: years 1 and 9999."""
 
 
 class DeltaArchive:
@@ -249,8 +251,8 @@ def _statistics(file: DataFile) -> dict[str, Any]:
             file.timestamps_us[1] + 999
         )  # stated in milliseconds, so never too early
     split = {name for name, _ in file.partition_values}
-    low = {name: value for name, value in low.items() if name not in split and value is not None}
-    high = {name: value for name, value in high.items() if name not in split and value is not None}
+    low = {name: value for name, value in low.items() if name not in split}
+    high = {name: value for name, value in high.items() if name not in split}
     return {
         "numRecords": file.row_count,
         "minValues": low,
@@ -259,12 +261,12 @@ def _statistics(file: DataFile) -> dict[str, Any]:
     }
 
 
-def _instant(us: int) -> str | None:
-    """None beyond the years 1 to 9999: their spelling in statistics has four digits."""
-    try:
-        instant = _EPOCH + timedelta(microseconds=us)
-    except OverflowError:
-        return None
+def _instant(us: int) -> str:
+    """The nearest time that has a year of four digits: a bound that is right for all filters in these years.
+
+    A file without the bound would be passed over: `deltalake` compares with null, where others have one.
+    """
+    instant = _EPOCH + timedelta(microseconds=min(max(us, _STATED_US[0]), _STATED_US[1]))
     return instant.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
@@ -320,5 +322,8 @@ def _bounds(low: Mapping[str, Any], high: Mapping[str, Any], values: Mapping[str
 
 
 def _times(low: Mapping[str, Any], high: Mapping[str, Any]) -> tuple[int, int] | None:
+    """None where there may be later ones than can be stated, too."""
     first, last = low.get("timestamp"), high.get("timestamp")
+    if isinstance(last, int) and last >= _STATED_US[1]:
+        return None
     return (first, last) if isinstance(first, int) and isinstance(last, int) else None
