@@ -371,6 +371,8 @@ def test_what_an_archive_keeps_in_headers_comes_back_and_the_headers_go(archive:
         ("timestamp", ["timestamp"]),
     ):
         assert needed_columns([column], text_keys, archive.place).names == ["topic", *needed]
+    others = text_keys.set(3, pa.field("headers", pa.map_(pa.string(), pa.binary())))
+    assert needed_columns(["key"], others, archive.place).names == ["topic", "key"], "of a query of one's own"
 
 
 def test_an_old_archive_with_text_keys_that_are_none_is_healed_by_compaction(archive: TestArchive) -> None:

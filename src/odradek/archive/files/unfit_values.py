@@ -34,7 +34,7 @@ def with_fitting_values(rows: pa.RecordBatch) -> pa.RecordBatch:
     if not unfit:
         return rows
     key, headers = (rows.schema.get_field_index(name) for name in ("key", "headers"))
-    if key in unfit and headers >= 0 and _is_header_list(columns[headers].type):
+    if key in unfit and headers >= 0 and is_header_list(columns[headers].type):
         columns[key], columns[headers] = _keys_kept(columns[key], columns[headers])
     columns = [_mended(column) if index in unfit else column for index, column in enumerate(columns)]
     return pa.RecordBatch.from_arrays(columns, schema=rows.schema)
@@ -48,7 +48,8 @@ def _is_valid(column: pa.Array) -> bool:
     return True
 
 
-def _is_header_list(kind: pa.DataType) -> bool:
+def is_header_list(kind: pa.DataType) -> bool:
+    """Whether a column holds headers as the source gives them."""
     return (
         pa.types.is_list(kind)
         and pa.types.is_struct(kind.value_type)

@@ -8,7 +8,7 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from odradek.archive.files.unfit_values import kept_values
+from odradek.archive.files.unfit_values import is_header_list, kept_values
 from odradek.archive.place import ArchivePlace
 from odradek.model.errors import ConfigError
 from odradek.records.arrow import SCHEMA
@@ -47,7 +47,8 @@ def needed_columns(columns: Iterable[str], schema: pa.Schema, place: ArchivePlac
                 f' format("odradek-archive"), or leave out {name} with the option columns'
             )
     is_text_key = "key" in needed and pa.types.is_string(schema.field("key").type)
-    if HEADERS in schema.names and (is_text_key or "timestampMs" in needed_by):
+    keeps_more = HEADERS in schema.names and is_header_list(schema.field(HEADERS).type)
+    if keeps_more and (is_text_key or "timestampMs" in needed_by):
         needed.add(HEADERS)  # they keep what these columns cannot hold
     if "value" in needed and UNDECODED in schema.names:
         needed.add(UNDECODED)
