@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable
+from decimal import Decimal
 from typing import Any
 
 import pyarrow as pa
@@ -14,10 +15,14 @@ from odradek.model.errors import ConfigError
 from odradek.spark.dead_letters.letters import NO_BATCH
 from odradek.spark.dead_letters.passing import passing_rows
 from odradek.streams import Processor, StreamRecord, Streams, Timers
+from odradek.streams.plan.windows import TimeWindows
+from odradek.streams.processors.aggregate import AggregateProcessor, CalledFunction, SqlFold
 from odradek.streams.processors.custom import CustomProcessor
 from odradek.streams.processors.failures import FailedRows, Letters, RecordFailedError
 from odradek.streams.processors.ports import InputRow
+from odradek.streams.processors.result_types import ResultType
 from odradek.streams.processors.task import MemoryStore, run_batch
+from odradek.streams.processors.windows import WindowProcessor, open_windows
 
 ORIGIN = {
     "topic": "orders",
@@ -45,7 +50,7 @@ class Adding(Processor):
         raise RuntimeError("the timer failed")
 
 
-def rows(*values: int) -> list[InputRow]:
+def rows(*values: Any) -> list[InputRow]:
     return [
         InputRow(0, {"key": "a"}, {"value": value}, 10 * number, None, [10 * number, 4, 2, number])
         for number, value in enumerate(values)
@@ -99,6 +104,76 @@ def test_a_dead_letter_is_the_record_as_it_was_and_says_what_went_wrong() -> Non
         "message": b"-1 is below zero",
         "stage": b"adding",
     }
+
+
+LEFT_OUT = Letters(topic=None)
+
+
+def folded(processor: Any, letters: Letters | None, *values: Any) -> list[Any]:
+    failures = FailedRows(operator="adding", letters=letters, topics={4: "orders"})
+    given = [row._replace(payload={"new": row.payload, "old": None}) for row in rows(*values)]
+    return [
+        update.values[0] and update.values[0]["n"]
+        for _, update in run_batch(processor, MemoryStore(), given, failures=failures)
+    ]
+
+
+def called(function: str) -> SqlFold:
+    call = CalledFunction(function=function, arguments=("value",), constants=(), out="n", removable=False)
+    return SqlFold((call,))
+
+
+def of_type(kind: pa.DataType) -> ResultType:
+    return ResultType(pa.struct([("n", kind)]))
+
+
+def test_a_sum_past_its_type_is_left_out_and_the_sum_stays() -> None:
+    processor = AggregateProcessor(called("sum"), of_type(pa.int64()))
+    assert folded(processor, LEFT_OUT, 2**63 - 2, 1, 1, -5) == [2**63 - 2, 2**63 - 1, 2**63 - 6]
+    with pytest.raises(
+        RecordFailedError, match=r"adding failed at orders-2 offset 1: ValueError: .* does not fit"
+    ):
+        folded(processor, None, 2**63 - 1, 1)
+
+
+def test_a_final_window_leaves_out_the_record_whose_sum_does_not_fit() -> None:
+    fold = called("sum")
+    kind = open_windows(TimeWindows(size_ms=25, every_ms=25, grace_ms=0), fold)
+    processor = WindowProcessor(kind, fold, final=True, results=of_type(pa.int64()))
+    assert folded(processor, LEFT_OUT, 2**63 - 1, 1, -1, 7, 7, 7) == [2**63 - 2, 14]
+
+
+def test_decimals_are_exact_and_rounded_to_the_scale_of_the_result() -> None:
+    mean = AggregateProcessor(called("avg"), of_type(pa.decimal128(14, 6)))
+    assert folded(mean, None, *map(Decimal, ("1.00", "1.00", "0.00")))[-1] == Decimal("0.666667")
+    total = AggregateProcessor(called("sum"), of_type(pa.decimal128(38, 2)))
+    large = Decimal("1234567890123456789012345678901234.25")
+    assert folded(total, None, large, Decimal("0.01"))[-1] == Decimal("1234567890123456789012345678901234.26")
+
+
+class Echo(Processor):
+    def process(self, record: StreamRecord, state: dict[str, Any], timers: Timers) -> Iterable[Any]:
+        state["n"] = state.get("n", 0) + 1
+        yield state["n"]
+        yield record.value
+
+
+def test_what_a_processor_gives_and_its_output_cannot_hold_fails_with_the_record() -> None:
+    processor = CustomProcessor(
+        Echo(),
+        bare_key="key",
+        bare_value="value",
+        outputs={"": "n"},
+        output_types={"": of_type(pa.int32())},
+    )
+    assert echoed(processor, 7, 2 * 10**10, 8) == [1, 7, 2, 8]
+    assert echoed(processor, "x", 8) == [1, 8]
+
+
+def echoed(processor: CustomProcessor, *values: Any) -> list[Any]:
+    failures = FailedRows(operator="adding", letters=LEFT_OUT, topics={})
+    made = run_batch(processor, MemoryStore(), rows(*values), failures=failures)
+    return [update.values[0]["n"] for _, update in made]
 
 
 def test_another_query_writes_the_letters_of_what_both_compute() -> None:

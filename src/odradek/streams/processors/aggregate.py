@@ -17,6 +17,7 @@ from odradek.streams.processors.ports import (
     UpdateRow,
     WallClockProcessor,
 )
+from odradek.streams.processors.result_types import ResultType
 
 
 class Fold(Protocol):
@@ -69,6 +70,11 @@ class SqlFold:
 
     def __setstate__(self, calls: Any) -> None:
         self._calls, self._functions = calls, None
+
+    @property
+    def computed(self) -> frozenset[str]:
+        """The results that are no values, or lists of values, which were added: they may not fit the type."""
+        return frozenset(call.out for call in self._calls if call.function in ("sum", "avg", "mean"))
 
     def _pairs(self) -> Iterator[tuple[CalledFunction, AggregateFunction]]:
         if self._functions is None:
@@ -286,12 +292,16 @@ class ByPort:
 
 
 class AggregateProcessor:
-    """Payload: {"new": values to add, "old": values to take back}, either may be null. Output: value, old value."""
+    """Payload: {"new": values to add, "old": values to take back}, either may be null. Output: value, old value.
+
+    `results`: the type of the values; a record whose result does not fit it fails.
+    """
 
     runs_user_code = True
 
-    def __init__(self, fold: Fold) -> None:
+    def __init__(self, fold: Fold, results: ResultType | None = None) -> None:
         self.fold = fold
+        self.results = results
 
     def process(self, row: InputRow, state: TaskState) -> Iterator[UpdateRow]:
         key, payload = row.key, row.payload
@@ -305,5 +315,8 @@ class AggregateProcessor:
         if payload["new"] is not None:
             aggregate = self.fold.add(key, aggregate, payload["new"])
         timestamp = max(when, row.timestamp)
+        result = self.fold.result(aggregate)
+        if self.results is not None:
+            result, result_before = self.results.fitted(result), self.results.rounded(result_before)
         state.put("aggregate", key, None if aggregate is None else (aggregate, timestamp))
-        yield UpdateRow(key, (self.fold.result(aggregate), result_before), timestamp, row.headers)
+        yield UpdateRow(key, (result, result_before), timestamp, row.headers)

@@ -30,17 +30,19 @@ from odradek.streams.processors.joins import StreamTableProcessor, TableTablePro
 from odradek.streams.processors.open_windows import Held
 from odradek.streams.processors.ports import Fields, InputRow, KeyedProcessor
 from odradek.streams.processors.python_values import lists_of_numbers, values_of
+from odradek.streams.processors.result_types import ResultType
 from odradek.streams.processors.task import CachedState
 from odradek.streams.processors.windows import END, START, FixedWindows, WindowProcessor
 
 
 class _FoldError(Exception):
-    """A fold cannot add a value of a batch. Row by row it shows which, and how it is handled."""
+    """A fold cannot add a value of a batch, or what it gives does not fit. Row by row it shows which, and how it is handled."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Folding:
     fold: ColumnFold
+    results: ResultType | None
 
     def add_all(self, key: Fields, aggregate: Any, values: dict[str, list[Any]], start: int, end: int) -> Any:
         try:
@@ -53,7 +55,15 @@ class _Folding:
 
     def result(self, aggregate: Any) -> Fields | None:
         try:
-            return self.fold.result(aggregate)
+            result = self.fold.result(aggregate)
+            return result if self.results is None else self.results.rounded(result)
+        except Exception as error:
+            raise _FoldError from error
+
+    @staticmethod
+    def column(results: list[Fields | None], kind: pa.DataType) -> pa.Array:
+        try:
+            return pa.array(results, kind)
         except Exception as error:
             raise _FoldError from error
 
@@ -92,7 +102,7 @@ def _columnar(
     if old != (1,) or len(rows.payloads) != 1:
         return None
     if isinstance(processor, AggregateProcessor) and isinstance(processor.fold, ColumnFold):
-        return _aggregated(_Folding(processor.fold), rows, orders, state, kinds)
+        return _aggregated(_Folding(processor.fold, processor.results), rows, orders, state, kinds)
     if (
         isinstance(processor, WindowProcessor)
         and isinstance(processor.fold, ColumnFold)
@@ -100,7 +110,9 @@ def _columnar(
         and not processor.is_final
         and not processor.has_wall_clock
     ):
-        return _windowed(processor, processor.kind, _Folding(processor.fold), rows, orders, state, kinds)
+        return _windowed(
+            processor, processor.kind, _Folding(processor.fold, processor.results), rows, orders, state, kinds
+        )
     return None
 
 
@@ -159,7 +171,7 @@ def _aggregated(
     return rows.update(
         last,
         rows.keys.take(pa.array(last)),
-        (pa.array(after, kinds[0]), pa.array(before, kinds[1])),
+        (fold.column(after, kinds[0]), fold.column(before, kinds[1])),
         pa.array(timestamps, pa.int64()),
         numbered(orders[last], np.zeros(len(last), np.int64)),
     )
@@ -276,7 +288,7 @@ def _add_to_windows(
         _windowed_keys(
             rows.keys.take(pa.array(said_rows)), pa.array(begins), pa.array(begins + kind.size_ms)
         ),
-        (pa.array(after, kinds[0]), pa.array(before, kinds[1])),
+        (fold.column(after, kinds[0]), fold.column(before, kinds[1])),
         pa.array(timestamps, pa.int64()),
         numbered(orders[said_rows], numbers[last]),
     )

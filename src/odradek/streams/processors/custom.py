@@ -19,13 +19,18 @@ from copy import deepcopy
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+import pyarrow as pa
+
 from odradek.model.errors import ConfigError
 from odradek.streams.processors.calendar import Calendar
 from odradek.streams.processors.keyed_state import KeyedState, own_value
 from odradek.streams.processors.ports import Fields, InputRow, TaskState, UpdateRow
+from odradek.streams.processors.result_types import ResultType
 from odradek.streams.records import StreamRecord, plain
 
 _WALL_CLOCK: Final = "wall clock"
+_TIMESTAMP: Final = ResultType(pa.int64())
+_HEADERS: Final = ResultType(pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())])))
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,7 +140,8 @@ class Processor:
 
 class CustomProcessor:
     """Runs a Processor. Payload: the value, or null. `outputs`: the name of each output, and that of its only column where it
-    has one bare value. Output: the value; of several outputs, the name of one, and a column for each.
+    has one bare value. Output: the value; of several outputs, the name of one, and a column for each. `key_type` and
+    `output_types`: what does not fit them fails.
     """
 
     runs_user_code = True
@@ -147,6 +153,8 @@ class CustomProcessor:
         bare_key: str | None,
         bare_value: str | None,
         outputs: Mapping[str, str | None],
+        key_type: ResultType | None = None,
+        output_types: Mapping[str, ResultType] | None = None,
     ) -> None:
         if type(user).process is Processor.process:
             raise ConfigError(f"{type(user).__name__} needs a method process(record, state, timers)")
@@ -154,6 +162,8 @@ class CustomProcessor:
         self._bare_key = bare_key
         self._bare_value = bare_value
         self._outputs = dict(outputs)
+        self._key_type = key_type
+        self._output_types = dict(output_types or {})
         self._has_timers = type(user).on_timer is not Processor.on_timer
         self.has_wall_clock = type(user).on_wall_clock_timer is not Processor.on_wall_clock_timer
 
@@ -274,7 +284,13 @@ class CustomProcessor:
             given = [{"key": header, "value": value} for header, value in made.headers]
             key, timestamp, headers = self._fields(made.key, self._bare_key), made.timestamp, given or None
             made = made.value
+            if self._key_type is not None:
+                key = self._key_type.fitted(key)
+                _TIMESTAMP.fitted(timestamp)
+                _HEADERS.fitted(headers)
         value = self._fields(made, self._outputs[name])
+        if name in self._output_types:
+            value = self._output_types[name].fitted(value)
         if not name:
             return UpdateRow(key, (value,), timestamp, headers)
         values = (value if output == name else None for output in self._outputs)

@@ -15,6 +15,8 @@ from decimal import Decimal
 from functools import reduce
 from typing import Any, Final
 
+from odradek.streams.processors.result_types import EXACT
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AggregateFunction:
@@ -56,7 +58,11 @@ def _count_remove(state: int, value: Any) -> int:
 
 
 def _sum_add(state: list[Any], value: Any) -> list[Any]:
-    return state if value is None else [value if state[1] == 0 else state[0] + value, state[1] + 1]
+    return state if value is None else [value if state[1] == 0 else _plus(state[0], value), state[1] + 1]
+
+
+def _plus(left: Any, right: Any) -> Any:
+    return EXACT.add(left, right) if isinstance(right, Decimal) else left + right
 
 
 def _sum_add_column(state: list[Any], values: list[Any]) -> list[Any]:
@@ -64,25 +70,29 @@ def _sum_add_column(state: list[Any], values: list[Any]) -> list[Any]:
     present = [value for value in values if value is not None]
     if not present:
         return state
-    total = reduce(operator.add, present) if state[1] == 0 else reduce(operator.add, present, state[0])
+    plus = EXACT.add if isinstance(present[0], Decimal) else operator.add
+    total = reduce(plus, present) if state[1] == 0 else reduce(plus, present, state[0])
     return [total, state[1] + len(present)]
 
 
 def _sum_remove(state: list[Any], value: Any) -> list[Any]:
-    return state if value is None else [state[0] - value, state[1] - 1]
+    if value is None:
+        return state
+    left = EXACT.subtract(state[0], value) if isinstance(value, Decimal) else state[0] - value
+    return [left, state[1] - 1]
 
 
 def _sum_merge(left: list[Any], right: list[Any]) -> list[Any]:
     if not left[1] or not right[1]:
         return left if left[1] else right
-    return [left[0] + right[0], left[1] + right[1]]
+    return [_plus(left[0], right[0]), left[1] + right[1]]
 
 
 def _average(state: list[Any]) -> Any:
     total, count = state
     if not count:
         return None
-    return total / count if isinstance(total, Decimal) else float(total) / count
+    return EXACT.divide(total, Decimal(count)) if isinstance(total, Decimal) else float(total) / count
 
 
 def _ordered_add(state: list[Any], value: Any) -> list[Any]:

@@ -23,6 +23,7 @@ from odradek.streams.processors.open_windows import (
     WindowChange,
 )
 from odradek.streams.processors.ports import Fields, InputRow, TaskState, UpdateRow
+from odradek.streams.processors.result_types import ResultType
 from odradek.streams.processors.sliding import Sliding
 
 START: Final = "window_start"
@@ -36,14 +37,23 @@ class WindowProcessor:
     """Payload: {"new": values}. Output: value, old value; the key has the window's start and end (milliseconds) added.
 
     `final`: each window is said once, when it is closed. Otherwise each change of a window is an update. `idle_ms`: a task that
-    gets no record for so long, on the clock, closes all its windows.
+    gets no record for so long, on the clock, closes all its windows. `results`: as of AggregateProcessor.
     """
 
     runs_user_code = True
 
-    def __init__(self, kind: OpenWindows, fold: Fold, *, final: bool, idle_ms: int | None = None) -> None:
+    def __init__(
+        self,
+        kind: OpenWindows,
+        fold: Fold,
+        *,
+        final: bool,
+        idle_ms: int | None = None,
+        results: ResultType | None = None,
+    ) -> None:
         self.kind = kind
         self.fold = fold
+        self.results = results
         self.is_final = final
         self._idle_ms = idle_ms
         self.has_wall_clock = idle_ms is not None
@@ -94,6 +104,9 @@ class WindowProcessor:
             elif not kept:
                 unsaid.pop(window, None)
             else:
+                self._result(
+                    after
+                )  # what does not fit is this record's failure, not of one that closes the window
                 unsaid[window] = True
                 calendar.note(self.kind.open_until(window), key)
         state.put("windows", key, windows or None)
@@ -116,12 +129,15 @@ class WindowProcessor:
     def _update(
         self, key: Fields, window: Window, after: Held | None, before: Held | None, headers: Any
     ) -> UpdateRow:
-        now = None if after is None else self.fold.result(after[0])
-        was = None if before is None else self.fold.result(before[0])
+        now, was = self._result(after), self._result(before)
         said = before if after is None else after
         assert said is not None
         timestamp = said[1]
         return UpdateRow({**key, START: window[0], END: window[1]}, (now, was), timestamp, headers)
+
+    def _result(self, held: Held | None) -> Fields | None:
+        result = None if held is None else self.fold.result(held[0])
+        return result if self.results is None else self.results.fitted(result)
 
 
 def _of_key(name: str, key: Fields, state: TaskState) -> dict[Window, Any]:

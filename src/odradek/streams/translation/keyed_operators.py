@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as sf
+from pyspark.sql.pandas.types import to_arrow_type
 from pyspark.sql.types import LongType, StringType, StructField, StructType
 
 from odradek.model.errors import ConfigError
@@ -28,6 +29,7 @@ from odradek.streams.processors.aggregate import (
 )
 from odradek.streams.processors.custom import CustomProcessor
 from odradek.streams.processors.ports import KeyedProcessor
+from odradek.streams.processors.result_types import ResultType
 from odradek.streams.processors.windows import END, START, WindowProcessor, open_windows
 from odradek.streams.translation.adapter import Port, keyed
 from odradek.streams.translation.aggregates import SqlAggregates
@@ -120,7 +122,11 @@ def _run_fold(
     results: StructType,
     translator: Translator,
 ) -> DataFrame:
-    processor: KeyedProcessor = AggregateProcessor(fold)
+    computed = results
+    if isinstance(fold, SqlFold):
+        computed = StructType([field for field in results.fields if field.name in fold.computed])
+    fitting = ResultType(to_arrow_type(computed, timezone="UTC"))
+    processor: KeyedProcessor = AggregateProcessor(fold, fitting)
     if operator.window is not None:
         for name in (START, END):
             if name in kind.fieldNames():
@@ -129,7 +135,9 @@ def _run_fold(
                 )
             kind = StructType([*kind.fields, StructField(name, LongType())])
         kept = open_windows(operator.window, fold)
-        processor = WindowProcessor(kept, fold, final=operator.final, idle_ms=operator.window.idle_ms)
+        processor = WindowProcessor(
+            kept, fold, final=operator.final, idle_ms=operator.window.idle_ms, results=fitting
+        )
     if isinstance(operator, Cogrouped):
         processor = ByPort(processor)
     return keyed(
@@ -212,6 +220,11 @@ def _processed(operator: Processed, translator: Translator) -> RecordFrame:
         bare_value="value" if frame.fields("__value") == ("value",) else None,
         outputs={
             name: "value" if kind.fieldNames() == ["value"] else None
+            for (name, _), kind in zip(operator.outputs, kinds, strict=True)
+        },
+        key_type=ResultType(to_arrow_type(by, timezone="UTC")),
+        output_types={
+            name: ResultType(to_arrow_type(kind, timezone="UTC"))
             for (name, _), kind in zip(operator.outputs, kinds, strict=True)
         },
     )
