@@ -315,8 +315,11 @@ class AggregateProcessor:
         if payload["new"] is not None:
             aggregate = self.fold.add(key, aggregate, payload["new"])
         timestamp = max(when, row.timestamp)
-        result = self.fold.result(aggregate)
+        result_after = self.fold.result(aggregate)
         if self.results is not None:
-            result, result_before = self.results.fitted(result), self.results.rounded(result_before)
+            result_after, result_before = (
+                self.results.fitted(result_after),
+                self.results.rounded(result_before),
+            )
         state.put("aggregate", key, None if aggregate is None else (aggregate, timestamp))
-        yield UpdateRow(key, (result, result_before), timestamp, row.headers)
+        yield UpdateRow(key, (result_after, result_before), timestamp, row.headers)

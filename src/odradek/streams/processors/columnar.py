@@ -55,8 +55,8 @@ class _Folding:
 
     def result(self, aggregate: Any) -> Fields | None:
         try:
-            result = self.fold.result(aggregate)
-            return result if self.results is None else self.results.rounded(result)
+            fields = self.fold.result(aggregate)
+            return fields if self.results is None else self.results.rounded(fields)
         except Exception as error:
             raise _FoldError from error
 

@@ -104,9 +104,7 @@ class WindowProcessor:
             elif not kept:
                 unsaid.pop(window, None)
             else:
-                self._result(
-                    after
-                )  # what does not fit is this record's failure, not of one that closes the window
+                self._result(after)  # what does not fit fails with this record, not with one that closes
                 unsaid[window] = True
                 calendar.note(self.kind.open_until(window), key)
         state.put("windows", key, windows or None)
@@ -136,8 +134,8 @@ class WindowProcessor:
         return UpdateRow({**key, START: window[0], END: window[1]}, (now, was), timestamp, headers)
 
     def _result(self, held: Held | None) -> Fields | None:
-        result = None if held is None else self.fold.result(held[0])
-        return result if self.results is None else self.results.fitted(result)
+        fields = None if held is None else self.fold.result(held[0])
+        return fields if self.results is None else self.results.fitted(fields)
 
 
 def _of_key(name: str, key: Fields, state: TaskState) -> dict[Window, Any]:
