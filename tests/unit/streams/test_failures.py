@@ -21,7 +21,7 @@ from odradek.streams.processors.custom import CustomProcessor
 from odradek.streams.processors.failures import FailedRows, Letters, RecordFailedError
 from odradek.streams.processors.ports import InputRow
 from odradek.streams.processors.result_types import ResultType
-from odradek.streams.processors.task import MemoryStore, run_batch
+from odradek.streams.processors.task import MemoryStore, pass_time, run_batch
 from odradek.streams.processors.windows import WindowProcessor, open_windows
 
 ORIGIN = {
@@ -181,15 +181,117 @@ def test_another_query_writes_the_letters_of_what_both_compute() -> None:
     assert (sums, failures.packed) == ([1, 3], [])
 
 
-def test_a_timer_that_fails_is_done() -> None:
+def test_a_timer_that_fails_is_done_and_its_letter_names_no_record() -> None:
     sums, failures = handled(Letters(topic="dead"), 0, 1, 2, 3)
     assert sums == [0, 1, 3, 6]
-    assert len(failures.packed) == 1
+    (letter,) = letters(failures)
+    headers = {header["key"].removeprefix(PREFIX): header["value"] for header in letter["headers"]}
+    assert (letter["key"], letter["value"]) == (None, None)
+    assert [headers[name] for name in ("topic", "partition", "offset", "timestamp", "message", "stage")] == [
+        b"adding",
+        b"-1",
+        b"-1",
+        b"5",
+        b"time 5 of key 'a': the timer failed",
+        b"adding",
+    ]
 
 
-def test_the_letter_of_a_record_of_an_earlier_batch_says_which_it_was() -> None:
+def test_a_timer_that_ends_the_query_names_its_key_and_time_and_no_record() -> None:
+    with pytest.raises(
+        RecordFailedError, match=r"^adding failed at time 5 of key 'a': RuntimeError: the timer failed$"
+    ):
+        handled(None, 0, 1)
+
+
+class Halfway(Processor):
+    """Timers on both clocks that change all kinds of state, say something, set and cancel others, and then fail if odd."""
+
+    def process(self, record: StreamRecord, state: Any, timers: Timers) -> Iterable[Any]:
+        yield f"{state.get('n', 0)} {sorted(state.map('m'))} {list(state.list('l'))}"
+        if isinstance(record.value, tuple):
+            for time in record.value:
+                timers.at(time)
+                timers.at(time, wall_clock=True)
+
+    def on_timer(self, key: Any, time: int, state: Any, timers: Timers) -> Iterable[Any]:
+        state["n"] = state.get("n", 0) + 1
+        state.map("m")[time] = time
+        state.list("l").append(time)
+        timers.cancel(time + 2)
+        timers.at(time + 1)
+        yield f"at {time}"
+        if time % 2:
+            raise ValueError("odd")
+        timers.cancel(time + 1)
+
+    on_wall_clock_timer = on_timer
+
+
+def test_a_timer_that_fails_says_nothing_and_changes_nothing_on_either_clock(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    processor = CustomProcessor(Halfway(), bare_key="key", bare_value="value", outputs={"": None})
+    store, failures = MemoryStore(), FailedRows(operator="halfway", letters=LEFT_OUT, topics={4: "orders"})
+    begun = rows((6, 9, 11))
+    with caplog.at_level(logging.WARNING, "odradek.streams"):
+        said = list(run_batch(processor, store, begun, 0, failures))
+        said += run_batch(processor, store, [], 9, failures)
+        said += run_batch(processor, store, rows(None, None)[1:], 10, failures)
+        said += pass_time(processor, store, 20, [9, 0, 0, 9], failures)
+        said += run_batch(processor, store, rows(None, None, None, None)[3:], 20, failures)
+    assert [update.values[0] for _, update in said] == [
+        "0 [] []",
+        "at 6",
+        "1 [6] [6]",
+        "at 6",
+        "2 [6] [6, 6]",
+    ]
+    assert [record.getMessage() for record in caplog.records] == [
+        f"left out: halfway failed at time {time} of key 'a': ValueError: odd" for time in (9, 9, 11, 11)
+    ]
+
+
+class Unsayable(SqlFold):
+    """Its results could be said when they were kept, and cannot be any more."""
+
+    def result(self, aggregate: Any) -> Any:
+        if self.is_broken:
+            raise ValueError("unsayable")
+        return super().result(aggregate)
+
+    is_broken = False
+
+
+@pytest.mark.parametrize("idle_ms", [None, 5])
+def test_a_window_that_cannot_be_said_as_it_closes_is_gone(
+    idle_ms: int | None, caplog: pytest.LogCaptureFixture
+) -> None:
+    fold = Unsayable(
+        (CalledFunction(function="sum", arguments=("value",), constants=(), out="n", removable=False),)
+    )
+    kind = open_windows(TimeWindows(size_ms=15, every_ms=15, grace_ms=0), fold)
+    processor = WindowProcessor(kind, fold, final=True, idle_ms=idle_ms)
+    store, failures = MemoryStore(), FailedRows(operator="sums", letters=LEFT_OUT, topics={})
+    given = [row._replace(payload={"new": row.payload, "old": None}) for row in rows(1, 2, 3, 4)]
+    list(run_batch(processor, store, given[:1], 0, failures))
+    fold.is_broken = True
+    with caplog.at_level(logging.WARNING, "odradek.streams"):
+        if idle_ms is None:
+            list(pass_time(processor, store, 16, [9, 0, 0, 9], failures))
+        else:
+            list(run_batch(processor, store, [], 6, failures))
+    assert [record.getMessage() for record in caplog.records] == [
+        "left out: sums failed at time 14 of key 'a': ValueError: unsayable"
+    ]
+    fold.is_broken = False
+    made = run_batch(processor, store, given[2:], 7, failures)
+    assert [update.values[0] for _, update in made] == [{"n": 3}]
+
+
+def test_the_letter_of_a_record_whose_bytes_are_not_known_says_which_it_was() -> None:
     failures = FailedRows(operator="adding", letters=Letters(topic="dead"), topics={4: "orders"})
-    failures.add(InputRow(0, {"key": "a"}, None, 15, None, [15, 4, 2, 1]), RuntimeError("the timer failed"))
+    failures.add(InputRow(0, {"key": "a"}, None, 15, None, [15, 4, 2, 1]), RuntimeError("it failed"))
     (letter,) = letters(failures)
     headers = {header["key"].removeprefix(PREFIX): header["value"] for header in letter["headers"]}
     assert (letter["key"], letter["value"]) == (None, None)
@@ -197,7 +299,7 @@ def test_the_letter_of_a_record_of_an_earlier_batch_says_which_it_was() -> None:
         b"orders",
         b"2",
         b"1",
-        b"the timer failed",
+        b"it failed",
     ]
 
 

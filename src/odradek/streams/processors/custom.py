@@ -17,6 +17,7 @@ from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from copy import deepcopy
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Final
 
 import pyarrow as pa
@@ -62,6 +63,17 @@ class _Times:
     def clear(self) -> None:
         self.times.clear()
         self.added.clear()
+
+    def undone(self) -> Callable[[], None]:
+        """Takes back what changes from now on."""
+        times, added = list(self.times), set(self.added)
+
+        def undo() -> None:
+            self.clear()
+            self.times.extend(times)
+            self.added.update(added)
+
+        return undo
 
 
 class Timers:
@@ -214,10 +226,14 @@ class CustomProcessor:
             touched = max(touched, timestamp)
             for made in self._user.process(record, own, timers) or ():
                 yield self._said(key, made, timestamp, headers)
-        for time in times.due(state.stream_time):
-            yield from self._timer(key, self._user.on_timer, time, own, timers, state)
-        for time in wall_clock_times.due(state.wall_clock):
-            yield from self._timer(key, self._user.on_wall_clock_timer, time, own, timers, state)
+        changing = (own, times, wall_clock_times)
+        for due, now, call in (
+            (times, state.stream_time, self._user.on_timer),
+            (wall_clock_times, state.wall_clock, self._user.on_wall_clock_timer),
+        ):
+            for time in due.due(now):
+                timer = partial(call, plain(key, self._bare_key), time, own, timers)
+                yield from state.fire(key, time, partial(self._timer, key, time, timer, changing, state))
         life = self._user.time_to_live_ms
         if life is not None and touched + life <= state.stream_time:
             own.clear()
@@ -256,20 +272,17 @@ class CustomProcessor:
     def _timer(
         self,
         key: Fields,
-        call: Callable[..., Iterable[Any] | None],
         time: int,
-        own: KeyedState,
-        timers: Timers,
+        timer: Callable[[], Iterable[Any] | None],
+        changing: tuple[KeyedState | _Times, ...],
         state: TaskState,
     ) -> Iterator[UpdateRow]:
         """A timer that fails is done, all the same: else it would fail again at each record of the task."""
-        try:
-            for made in call(plain(key, self._bare_key), time, own, timers) or ():
-                yield self._said(key, made, time, None)
-        except Exception as error:
-            if state.timer_failed is None:
-                raise
-            state.timer_failed(error)
+        if state.can_undo:
+            for changed in changing:
+                state.undo_by(changed.undone())
+        for made in timer() or ():
+            yield self._said(key, made, time, None)
 
     def _said(self, key: Fields, made: Any, timestamp: int, headers: Any) -> UpdateRow:
         name = ""

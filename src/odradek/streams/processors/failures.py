@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from odradek.dead_letters.headers import RecordFailure
@@ -12,7 +12,7 @@ from odradek.model.errors import OdradekError
 from odradek.model.lazy import lazy
 from odradek.streams.plan.operators import TopicSource
 from odradek.streams.plan.program import Program
-from odradek.streams.processors.ports import InputRow
+from odradek.streams.processors.ports import Fields, InputRow
 
 if TYPE_CHECKING:
     from odradek.spark.dead_letters import passing
@@ -20,6 +20,8 @@ else:
     passing = lazy("odradek.spark.dead_letters.passing")
 
 log: Final = logging.getLogger("odradek.streams")
+_NOWHERE: Final = -1
+"""In place of the partition and offset of a letter's record: a redrive leaves such a letter where it is."""
 
 
 class RecordFailedError(OdradekError):
@@ -86,20 +88,46 @@ class FailedRows:
         place = f"{self.topics.get(source, f'source {source}')}-{partition} offset {offset}"
         return RecordFailedError(f"{self.operator} failed at {place}: {type(error).__name__}: {error}")
 
+    def error_of_timer(self, key: Fields, time: int, error: Exception) -> RecordFailedError:
+        """What ends the query where no record is to blame."""
+        place = f"{self.operator} failed at {_time_of(key, time)}"
+        return RecordFailedError(f"{place}: {type(error).__name__}: {error}")
+
     def add(self, row: InputRow, error: Exception) -> None:
         """RecordFailedError where failures end the query."""
-        failed = self.error_of(row, error)
-        if self.letters is None:
-            raise failed from error
-        if self.letters.is_quiet:
-            return
-        if self.letters.topic is None:
-            log.warning("left out: %s", failed)
+        if not self._is_written(self.error_of(row, error), error):
             return
         source, partition, offset = row.order[1:4]
         origin = self.origins.get((source, partition, offset))
-        if origin is None:  # of a timer, say, whose record came in an earlier batch
-            origin = dict.fromkeys(("key", "value", "headers"))
-            origin |= {"topic": self.topics.get(source, self.operator), "timestamp": row.timestamp}
-            origin |= {"partition": partition, "offset": offset}
+        if origin is None:  # of a row that does not carry it
+            topic = self.topics.get(source, self.operator)
+            origin = _origin(topic, partition, offset, row.timestamp)
         self.packed.append(passing.failure_json(origin, RecordFailure.of(error, self.operator)))
+
+    def add_timer(self, key: Fields, time: int, error: Exception) -> None:
+        """As `add`, of a timer. Its letter has no record that could be sent back."""
+        if not self._is_written(self.error_of_timer(key, time, error), error):
+            return
+        failure = RecordFailure.of(error, self.operator)
+        failure = replace(failure, message=f"{_time_of(key, time)}: {failure.message}")
+        origin = _origin(self.operator, _NOWHERE, _NOWHERE, time)
+        self.packed.append(passing.failure_json(origin, failure))
+
+    def _is_written(self, failed: RecordFailedError, error: Exception) -> bool:
+        if self.letters is None:
+            raise failed from error
+        if self.letters.is_quiet:
+            return False
+        if self.letters.topic is None:
+            log.warning("left out: %s", failed)
+        return self.letters.topic is not None
+
+
+def _time_of(key: Fields, time: int) -> str:
+    values = list(key.values())
+    return f"time {time} of key {values[0] if len(values) == 1 else key!r:.200}"
+
+
+def _origin(topic: str, partition: int, offset: int, timestamp: int) -> dict[str, Any]:
+    place = {"topic": topic, "partition": partition, "offset": offset, "timestamp": timestamp}
+    return {**place, "key": None, "value": None, "headers": None}

@@ -6,7 +6,7 @@ an entry more or less costs as much as a part.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, MutableMapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, MutableMapping, Sequence
 from copy import deepcopy
 from typing import Any, Final, overload
 from zlib import crc32
@@ -161,6 +161,17 @@ class KeyedState(dict[str, Any]):
         for name in self.collections:
             self._collection(name).clear()
         super().clear()
+
+    def undone(self) -> Callable[[], None]:
+        """Takes back what changes of the values from now on. Maps and lists are the task state's."""
+        values, collections = own_value(dict(self), self._state), set(self.collections)
+
+        def undo() -> None:
+            super(KeyedState, self).clear()
+            self.update(values)
+            self.collections = collections
+
+        return undo
 
     def _collection(self, name: str) -> KeyedMap | KeyedList:
         kind, _, own = name.partition(" ")

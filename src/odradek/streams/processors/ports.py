@@ -48,8 +48,6 @@ class TaskState(Protocol):
 
     stream_time: int
     can_undo: bool
-    timer_failed: Callable[[Exception], None] | None
-    """How a timer of the user's that raises is handled; None: the batch fails."""
     wall_clock: int
 
     def get(self, name: str, key: Fields | None) -> Any: ...
@@ -58,6 +56,13 @@ class TaskState(Protocol):
 
     def undo_by(self, undo: Callable[[], Any]) -> None:
         """Something was changed in place; `undo` takes that back. The last change is taken back first."""
+
+    def fire(self, key: Fields, time: int, timer: Callable[[], Iterable[UpdateRow]]) -> Iterable[UpdateRow]:
+        """What code of the program's says as the key's `time` comes, whichever record moved time on, if any.
+
+        Where records that fail are left out: a timer that raises says nothing and changes nothing.
+        """
+        ...
 
 
 class KeyedProcessor(Protocol):

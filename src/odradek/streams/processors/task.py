@@ -9,11 +9,10 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Callable, Iterable, Iterator
-from functools import partial
 from typing import Any, Final, NamedTuple
 
 from odradek.model.errors import ConfigError
-from odradek.streams.processors.failures import FailedRows
+from odradek.streams.processors.failures import FailedRows, RecordFailedError
 from odradek.streams.processors.ports import (
     ByteStore,
     FallibleProcessor,
@@ -69,15 +68,15 @@ class CachedState:
 
     can_undo = False
 
-    def __init__(self, store: ByteStore, wall_clock: int = 0) -> None:
+    def __init__(self, store: ByteStore, wall_clock: int = 0, failures: FailedRows | None = None) -> None:
         self._store = store
         self.wall_clock = wall_clock
+        self._failures = failures
         self._read: dict[bytes, Any] = {}
         self._written: set[bytes] = set()
         clock = store.get(_CLOCK)
         self.stream_time = -1 if clock is None else int(clock)
         self._began = self.stream_time
-        self.timer_failed: Callable[[Exception], None] | None = None
 
     def get(self, name: str, key: Fields | None) -> Any:
         return self.read(_place(name, key))
@@ -103,6 +102,14 @@ class CachedState:
 
     def undo_by(self, undo: Callable[[], Any]) -> None:
         """A batch that fails is not flushed."""
+
+    def fire(self, key: Fields, time: int, timer: Callable[[], Iterable[UpdateRow]]) -> list[UpdateRow]:
+        try:
+            return list(timer())
+        except Exception as error:
+            if self._failures is None:
+                raise
+            raise self._failures.error_of_timer(key, time, error) from error
 
     def write_undone(self, place: bytes) -> Callable[[], None]:
         """Takes back what is written there from now on."""
@@ -153,13 +160,15 @@ def own_state(store: ByteStore, name: str, tasks: int) -> None:
 
 
 class RowState:
-    """A row's view of the state of a batch: what it changes can be taken back, at the price of what it changes."""
+    """The view that a row, or the clock, has of the state of a batch: what it changes can be taken back, at the price of
+    what it changes.
+    """
 
     can_undo = True
 
-    def __init__(self, state: CachedState, timer_failed: Callable[[Exception], None]) -> None:
+    def __init__(self, state: CachedState, failures: FailedRows) -> None:
         self._state = state
-        self.timer_failed: Callable[[Exception], None] | None = timer_failed
+        self._failures = failures
         self._undos: list[Callable[[], Any]] = []
         self._put: set[bytes] = set()
         self.stream_time = state.stream_time
@@ -180,7 +189,24 @@ class RowState:
 
     def undo(self) -> None:
         """The row failed: the state is as it was before it."""
-        while self._undos:
+        self._undo_to(0)
+
+    def fire(self, key: Fields, time: int, timer: Callable[[], Iterable[UpdateRow]]) -> list[UpdateRow]:
+        mark, put_before = len(self._undos), self._put
+        self._put = set()  # what the row has put already can be taken back to what it is now
+        try:
+            made = list(timer())
+        except Exception as error:  # noqa: BLE001 - code of the program's, which may raise anything
+            self._undo_to(mark)
+            self._failures.add_timer(key, time, error)
+            made = []
+        else:
+            put_before |= self._put
+        self._put = put_before
+        return made
+
+    def _undo_to(self, mark: int) -> None:
+        while len(self._undos) > mark:
             self._undos.pop()()
 
 
@@ -194,11 +220,11 @@ def run_batch(
     """What the processor says, each with its order: that of the row which caused it, and its number among the row's.
 
     `wall_clock`: the time of day in milliseconds. What is due then comes before the rows. `failures` says how to handle rows
-    that code of the program's cannot handle. They change nothing of the state.
+    that code of the program's cannot handle, and timers. They change nothing of the state.
     """
-    state = CachedState(store, wall_clock)
+    state = CachedState(store, wall_clock, failures)
     if isinstance(processor, WallClockProcessor):
-        for number, update in enumerate(processor.wall_clock_passed(state)):
+        for number, update in enumerate(_said_by_clock(processor, state, failures)):
             yield [wall_clock, CLOCK_SOURCE, 0, wall_clock, number], update
     for row in in_order(rows):
         state.stream_time = max(state.stream_time, row.timestamp)
@@ -212,12 +238,14 @@ def _said(
 ) -> Iterable[UpdateRow]:
     if failures is None:
         return processor.process(row, state)
-    if failures.letters is None or not isinstance(processor, FallibleProcessor):
+    row_state = _row_state(processor, state, failures)
+    if row_state is None:
         try:
             return list(processor.process(row, state))
+        except RecordFailedError:  # of a timer
+            raise
         except Exception as error:
             raise failures.error_of(row, error) from error
-    row_state = RowState(state, partial(failures.add, row))
     try:
         return list(processor.process(row, row_state))
     except Exception as error:  # noqa: BLE001 - code of the program's, which may raise anything for one record
@@ -226,18 +254,41 @@ def _said(
         return ()
 
 
+def _row_state(processor: KeyedProcessor, state: CachedState, failures: FailedRows | None) -> RowState | None:
+    """None where what fails ends the query."""
+    if failures is None or failures.letters is None or not isinstance(processor, FallibleProcessor):
+        return None
+    return RowState(state, failures)
+
+
+def _said_by_clock(
+    processor: WallClockProcessor, state: CachedState, failures: FailedRows | None
+) -> Iterator[UpdateRow]:
+    clock_state = _row_state(processor, state, failures)
+    if clock_state is None:
+        yield from processor.wall_clock_passed(state)
+        return
+    yield from processor.wall_clock_passed(clock_state)
+    state.stream_time = clock_state.stream_time
+
+
 def pass_time(
-    processor: KeyedProcessor, store: ByteStore, time_ms: int, order: list[int]
+    processor: KeyedProcessor,
+    store: ByteStore,
+    time_ms: int,
+    order: list[int],
+    failures: FailedRows | None = None,
 ) -> Iterator[tuple[list[int], UpdateRow]]:
     """Stream time and the clock go on to `time_ms` without a record: windows close, timers come."""
-    state = CachedState(store, time_ms)
+    state = CachedState(store, time_ms, failures)
     made: list[UpdateRow] = []
     if time_ms > state.stream_time:
         state.stream_time = time_ms
         if isinstance(processor, TimedProcessor):
-            made += processor.time_passed(InputRow(0, None, None, time_ms, None, order), state)
+            row = InputRow(0, None, None, time_ms, None, order)
+            made += processor.time_passed(row, _row_state(processor, state, failures) or state)
     if isinstance(processor, WallClockProcessor):
-        made += processor.wall_clock_passed(state)
+        made += _said_by_clock(processor, state, failures)
     for number, update in enumerate(made):
         yield [*order, number], update
     state.flush()
@@ -271,7 +322,7 @@ def run_script(
         if step.time_ms is not None:
             order = [step.number, 0, 0, step.number]
             wall_clock = step.time_ms
-            updates += pass_time(processor, store, wall_clock, order)
+            updates += pass_time(processor, store, wall_clock, order, failures)
         else:
             yield from updates if old is None else latest_only(updates, old)
             updates = []

@@ -1,15 +1,14 @@
 """Windowed aggregates, as Kafka Streams keeps them: a window takes records until stream time is past its end and its grace.
 
 For each key there is one state: its open windows. A window that is closed leaves the state; where final results are asked
-for, that is
-when it is said. Windows close when stream time moves on, whichever key moved it: the task keeps a calendar of when which
-key has
-something to close.
+for, that is when it is said. Windows close when stream time moves on, whichever key moved it: the task keeps a calendar of
+when which key has something to close.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 from typing import Any, Final
 
 from odradek.streams.plan.windows import SessionWindows, SlidingWindows, TimeWindows, WindowKind
@@ -118,11 +117,15 @@ class WindowProcessor:
             for window in sorted(unsaid, key=lambda window: (window[1], window[0])):
                 if self.kind.open_until(window) <= time:
                     del unsaid[window]
-                    yield self._update(key, window, windows[window], None, headers)
+                    said = partial(self._final, key, window, windows[window], headers)
+                    yield from state.fire(key, self.kind.open_until(window), said)
             state.put("unsaid", key, unsaid or None)
         for window in [window for window in windows if self.kind.kept_until(window) <= time]:
             del windows[window]
         state.put("windows", key, windows or None)
+
+    def _final(self, key: Fields, window: Window, held: Held, headers: Any) -> list[UpdateRow]:
+        return [self._update(key, window, held, None, headers)]
 
     def _update(
         self, key: Fields, window: Window, after: Held | None, before: Held | None, headers: Any
