@@ -20,7 +20,10 @@ from pyspark.sql import Row
 from pyspark.sql.streaming.tws_tester import TwsTester
 
 from odradek.streams.changelogs import StateChangelog
+from odradek.streams.processors.columns import TaskColumns
+from odradek.streams.processors.failures import FailedRows, Letters, RecordFailedError
 from odradek.streams.processors.ports import KeyedProcessor
+from odradek.streams.processors.task import MemoryStore
 from odradek.streams.translation.adapter import TaskProcessor, TaskRun, packed_changes
 from odradek.streams.translation.packing import PACKED_BYTES, ROWS, packed, unpacked
 
@@ -92,6 +95,52 @@ def test_a_task_has_many_keys_and_remembers_them(old: Any, expected: list[Any]) 
     assert (later["__value"], later["__old"], later["__timestamp"]) == (None, 3, 11)
     (gone,) = said(tester, 0, [record("a", 4, at=12, offset=4)], pa.int64())
     assert (gone["__old"], gone["__order"]) == (None, [12, 0, 0, 4, 0])
+
+
+LATE_US = 10**18
+"""The year 33658, in microseconds."""
+
+
+def of_times(*times_us: int) -> pa.Table:
+    kind = pa.timestamp("us", "UTC")
+    count = len(times_us)
+    return pa.table(
+        {
+            "__port": pa.array([0] * count, pa.int32()),
+            "__key": [{"key": f"{place % 2}"} for place in range(count)],
+            "__payload0": pa.array(times_us, pa.int64()).cast(kind),
+            "__timestamp": pa.array(range(count), pa.int64()),
+            "__headers": pa.nulls(count, HEADERS),
+            "__order": pa.array([[place, 0, 0, place] for place in range(count)], pa.list_(pa.int64())),
+        }
+    )
+
+
+def test_a_record_with_a_time_that_python_does_not_have_fails_alone(caplog: pytest.LogCaptureFixture) -> None:
+    kind = pa.timestamp("us", "UTC")
+    run = task_run(LatestProcessor(), {"__value": kind, "__old": kind})
+    table = of_times(1, 2, LATE_US, 4, 5, 6, -LATE_US)
+    failures = FailedRows(operator="users", letters=Letters(topic=None), topics={0: "users"})
+    said_of = run.updates(MemoryStore(), table, 0, failures)
+    assert said_of["__value"].cast(pa.int64()).to_pylist() == [1, 2, 4, 5, 6]
+    assert [line.getMessage().split(": Unreadable")[0] for line in caplog.records] == [
+        f"left out: users failed at users-0 offset {offset}" for offset in (2, 6)
+    ]
+    ending = FailedRows(operator="users", letters=None, topics={0: "users"})
+    with pytest.raises(
+        RecordFailedError, match=r"^users failed at users-0 offset 2: Unread.* years 1 to 9999"
+    ):
+        run.updates(MemoryStore(), table, 0, ending)
+
+
+@pytest.mark.parametrize("bad_places", [(), (3,), (0, 999)])
+def test_the_unreadable_record_is_searched_for_by_halves(bad_places: tuple[int, ...]) -> None:
+    times = [LATE_US if place in bad_places else place for place in range(1_000)]
+    columns = TaskColumns.of(of_times(*times), 1)
+    failed: list[int] = []
+    read = columns.readable_rows(lambda row, error: failed.append(row.order[3]))
+    assert failed == list(bad_places)
+    assert [row.order[3] for row in read] == [place for place in range(1_000) if place not in bad_places]
 
 
 @pytest.mark.parametrize(

@@ -29,7 +29,7 @@ from odradek.streams.processors.joined_columns import stream_table, table_table
 from odradek.streams.processors.joins import StreamTableProcessor, TableTableProcessor
 from odradek.streams.processors.open_windows import Held
 from odradek.streams.processors.ports import Fields, InputRow, KeyedProcessor
-from odradek.streams.processors.python_values import lists_of_numbers, values_of
+from odradek.streams.processors.python_values import UnreadableValueError, lists_of_numbers, values_of
 from odradek.streams.processors.result_types import ResultType
 from odradek.streams.processors.task import CachedState
 from odradek.streams.processors.windows import END, START, FixedWindows, WindowProcessor
@@ -83,7 +83,7 @@ def columnar(
         return None
     try:
         return _columnar(processor, rows, orders, state, old, kinds)
-    except _FoldError:
+    except (_FoldError, UnreadableValueError):
         return None
 
 

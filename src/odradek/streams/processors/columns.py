@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from odradek.streams.processors.ports import InputRow
-from odradek.streams.processors.python_values import lists_of_numbers, values_of
+from odradek.streams.processors.python_values import UnreadableValueError, lists_of_numbers, values_of
 
 Numbers: TypeAlias = np.ndarray[Any, np.dtype[np.int64]]
 _KEY_KINDS: Final = (
@@ -74,6 +74,24 @@ class TaskColumns:
             _lists(self.orders),
         )
         return list(map(InputRow._make, zip(*columns, strict=True)))
+
+    def readable_rows(self, failed: Callable[[InputRow, Exception], None]) -> list[InputRow]:
+        """Record by record, but those with values that Python does not hold: `failed` gets where they are, and why."""
+        try:
+            return self.rows()
+        except UnreadableValueError as error:
+            count = len(self.ports)
+            if count > 1:
+                places = np.arange(count)
+                halves = (self.take(places[: count // 2]), self.take(places[count // 2 :]))
+                return [row for half in halves for row in half.readable_rows(failed)]
+            (port,), (timestamp,), (order,) = (
+                self.ports.to_pylist(),
+                self.timestamps.to_pylist(),
+                _lists(self.orders),
+            )
+            failed(InputRow(port, None, None, timestamp, None, order), error)
+            return []
 
     def take(self, places: Numbers) -> TaskColumns:
         chosen = pa.array(places)

@@ -13,8 +13,12 @@ _NUMBERS: Final = frozenset(
 )
 
 
+class UnreadableValueError(ValueError):
+    """A value that Arrow holds and Python does not."""
+
+
 def values_of(column: pa.Array | pa.ChunkedArray) -> list[Any]:
-    """What `to_pylist` gives."""
+    """What `to_pylist` gives; UnreadableValueError where it cannot."""
     if isinstance(column, pa.ChunkedArray):
         column = column.combine_chunks() if column.num_chunks != 1 else column.chunk(0)
     if isinstance(column, pa.ChunkedArray):  # of no chunks
@@ -27,7 +31,17 @@ def values_of(column: pa.Array | pa.ChunkedArray) -> list[Any]:
     if kind in _NUMBERS and not column.null_count:
         numbers: list[Any] = column.to_numpy().tolist()
         return numbers
-    values: list[Any] = column.to_pylist()
+    return python_values(column)
+
+
+def python_values(rows: pa.Array | pa.RecordBatch | pa.Table) -> list[Any]:
+    """What `to_pylist` gives; UnreadableValueError where it cannot."""
+    try:
+        values: list[Any] = rows.to_pylist()
+    except OverflowError as error:
+        raise UnreadableValueError(
+            f"a date or time is not within the years 1 to 9999, which are all that Python has ({error})"
+        ) from error
     return values
 
 

@@ -30,6 +30,7 @@ from odradek.streams.processors.columnar import columnar
 from odradek.streams.processors.columns import OriginColumn, TaskColumns
 from odradek.streams.processors.failures import FailedRows
 from odradek.streams.processors.ports import ByteStore, KeyedProcessor, UpdateRow
+from odradek.streams.processors.python_values import UnreadableValueError, python_values
 from odradek.streams.processors.stores import PagedStore, RecordingStore, latest_rows
 from odradek.streams.processors.task import (
     CachedState,
@@ -122,7 +123,7 @@ class TaskRun:
             if said is not None:
                 return said
             origins = failures.origins = OriginColumn(columns)
-            given = columns.rows()
+            given = columns.readable_rows(failures.add)
         else:
             given = []
         made = run_batch(self.processor, store, given, now, failures)
@@ -178,11 +179,12 @@ class TaskRun:
         return pa.Table.from_pylist([{**example, STATE: state} for state in states], schema=self.schema)
 
     def example(self, said: pa.Table) -> dict[str, Any]:
-        """The first record that was said; one that is null all over where none was."""
-        if not said.num_rows:
-            return {"__timestamp": 0, "__order": [0, 0, 0, 0]}
-        row: dict[str, Any] = said.slice(0, 1).to_pylist()[0]
-        return row
+        """The first record that was said; one that is null all over where none was, or Python does not hold it."""
+        nothing = {"__timestamp": 0, "__order": [0, 0, 0, 0]}
+        try:
+            return next(iter(python_values(said.slice(0, 1))), nothing)
+        except UnreadableValueError:
+            return nothing
 
 
 class TaskProcessor(StatefulProcessor):
@@ -364,7 +366,8 @@ def _batch(run: TaskRun, rows: pa.Table, script: tuple[ScriptStep, ...], failure
     if script:
         columns = TaskColumns.of(records, run.port_count, ORIGIN if ORIGIN in records.column_names else None)
         origins = failures.origins = OriginColumn(columns)
-        made = list(run_script(run.processor, MemoryStore(), columns.rows(), script, run.old, failures))
+        given = columns.readable_rows(failures.add)
+        made = list(run_script(run.processor, MemoryStore(), given, script, run.old, failures))
         said = run.table_of(made, origins)
     else:
         said = run.updates(MemoryStore(), records, 0, failures)

@@ -30,11 +30,13 @@ from odradek.streams.plan.operators import (
 from odradek.streams.processors.failures import FailedRows
 from odradek.streams.processors.joins import LatestProcessor
 from odradek.streams.processors.ports import InputRow
+from odradek.streams.processors.python_values import UnreadableValueError, python_values
 from odradek.streams.processors.versions import VersionedProcessor
 from odradek.streams.records import StreamRecord
 from odradek.streams.translation.adapter import Port, keyed, letters_of
 from odradek.streams.translation.frames import (
     HEADERS,
+    META,
     ORIGIN,
     STATE,
     RecordFrame,
@@ -311,18 +313,43 @@ def _peek_each(
     batches: Iterable[pa.RecordBatch],
 ) -> Iterator[pa.RecordBatch]:
     for batch in batches:
-        kept, is_changed = [], False
-        for row in batch.to_pylist():
+        failed: dict[int, dict[str, Any] | None] = {}
+        for place, (row, unreadable) in enumerate(_python_rows(batch)):
             if row.get(STATE) is None:
                 try:
+                    if unreadable is not None:
+                        raise unreadable
                     look(StreamRecord.of(row, bare_key=bare_key, bare_value=bare_value))
                 except Exception as error:  # noqa: BLE001 - code of the program's, which may raise anything
-                    is_changed = True
-                    row[STATE] = _letter_of(row, error, failures)
-                    if row[STATE] is None:
-                        continue
-            kept.append(row)
-        yield pa.RecordBatch.from_pylist(kept, schema=batch.schema) if is_changed else batch
+                    failed[place] = _letter_of(row, error, failures)
+        yield _without(batch, failed) if failed else batch
+
+
+def _python_rows(batch: pa.RecordBatch) -> Iterator[tuple[dict[str, Any], UnreadableValueError | None]]:
+    """The rows; of those with values that Python does not hold, what else there is, and the error."""
+    try:
+        yield from ((row, None) for row in python_values(batch))
+    except UnreadableValueError:
+        for place in range(batch.num_rows):
+            row = batch.slice(place, 1)
+            try:
+                yield python_values(row)[0], None
+            except UnreadableValueError as error:
+                rest = [name for name in (*META, STATE, ORIGIN) if name in batch.schema.names]
+                yield python_values(row.select(rest))[0], error
+
+
+def _without(batch: pa.RecordBatch, failed: dict[int, dict[str, Any] | None]) -> pa.RecordBatch:
+    """`failed`: by place, what passes instead of the record; None where it is left out."""
+    columns = batch.columns
+    if STATE in batch.schema.names:
+        number = batch.schema.get_field_index(STATE)
+        states = columns[number].to_pylist()
+        for place, letter in failed.items():
+            states[place] = letter
+        columns[number] = pa.array(states, columns[number].type)
+    kept = [failed.get(place, {}) is not None for place in range(batch.num_rows)]
+    return pa.RecordBatch.from_arrays(columns, schema=batch.schema).filter(pa.array(kept))
 
 
 def _letter_of(row: dict[str, Any], error: Exception, failures: FailedRows) -> dict[str, Any] | None:
