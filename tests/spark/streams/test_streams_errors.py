@@ -145,6 +145,41 @@ def test_a_look_that_raises(spark: SparkSession) -> None:
         )
 
 
+STRICT = "if(x IS NULL, raise_error('x is null'), x)"
+
+
+@pytest.mark.parametrize("on_error", ["fail", "dead-letter"])
+def test_expressions_see_records_alone_and_not_what_passes(spark: SparkSession, on_error: Any) -> None:
+    """What cannot be decoded passes each operator on its way to the dead letters, with nothing in it."""
+    app = Streams("strict", on_error=on_error, bad="dead", spark=spark)
+    numbers = app.stream("in", key="STRING", value="x INT", timestamp=STRICT, bad="dead", name="numbers")
+    kept = numbers.filter(f"{STRICT} > 0").select(f"{STRICT} AS x").flat_map(f"array({STRICT})")
+    kept = kept.select("value AS x")
+    counted = kept.group_by(f"{STRICT} AS k").agg(f"sum({STRICT}) AS s", f"count({STRICT}) AS n")
+    counted.filter("n > 0").select(f"{STRICT.replace('x', 'n')} AS n").to("counted")
+    table = app.table("names", key="INT", value="name STRING")
+    kept.with_timestamp(STRICT).join(table, on=STRICT, select=(f"{STRICT} AS x", "name")).to("joined")
+    with app.test() as t:
+        t.feed("names", [(1, {"name": "one"})])
+        t.feed("in", [("a", b'{"x":1}'), ("a", b"nonsense"), ("a", b'{"x":2}')])
+        assert [(record.key, record.value) for record in t.read("counted")] == [(1, {"n": 1}), (2, {"n": 1})]
+        assert [record.value for record in t.read("joined")] == [{"x": 1, "name": "one"}]
+        assert [letter.value for letter in t.read("dead")] == [b"nonsense"]
+
+
+def test_a_time_that_python_does_not_have_fails_with_its_record(spark: SparkSession) -> None:
+    app = Streams("late", on_error="dead-letter", bad="dead", spark=spark)
+    times = app.stream("in", key="STRING", value="ms BIGINT").select("ms", "timestamp_millis(ms) AS t")
+    times.peek(lambda record: None, name="peeking").select("ms").to("peeked")
+    times.group_by_key().agg("latest(t) AS t", "sum(ms) AS ms", name="keeping").select("ms").to("kept")
+    with app.test() as t:
+        t.feed("in", [("a", {"ms": 1}), ("a", {"ms": 10**15}), ("b", {"ms": 2})])
+        assert sorted(record.value["ms"] for record in t.read("peeked")) == [1, 2]
+        assert sorted(record.value["ms"] for record in t.read("kept")) == [1, 2]
+        stages = sorted(dict(letter.headers)[f"{PREFIX}stage"] for letter in t.read("dead"))
+        assert stages == [b"keeping", b"peeking"]
+
+
 def test_letters_are_written_once_in_the_transaction_of_the_output(
     spark: SparkSession,
     servers: str,

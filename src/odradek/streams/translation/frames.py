@@ -80,6 +80,11 @@ def computed_here(column: Column) -> Column:
     return sf.when(sf.spark_partition_id() >= 0, column)
 
 
+def of_records(rows: DataFrame, made: Column) -> Column:
+    """The column in records, and null in what passes: an expression of the user's counts, and raises, for records alone."""
+    return sf.when(sf.col(STATE).isNull(), made) if passes(rows) else made
+
+
 def parts(rows: DataFrame, elements: Column) -> Column:
     """The elements of an array for `posexplode`: what passes has one, which is null, whatever the array."""
     if not passes(rows):

@@ -29,6 +29,7 @@ from odradek.streams.translation.frames import (
     columns,
     key_columns,
     named,
+    of_records,
     parts,
     scope,
     struct_of,
@@ -47,7 +48,7 @@ from odradek.streams.translation.translator import Translator, translate
 def _stream_table(operator: StreamTableJoin, translator: Translator) -> RecordFrame:
     stream, table = (translator.frame(source) for source in operator.inputs)
     seen = scope(stream)
-    key = sf.col("__key") if operator.on is None else key_struct(seen, columns(operator.on))
+    key = sf.col("__key") if operator.on is None else of_records(seen, key_struct(seen, columns(operator.on)))
     rows = seen.withColumn("__by", key)
     table_key = struct_in(table.rows, "__key")
     by = matching_key(rows, "__by", table_key, operator)
@@ -129,7 +130,7 @@ def joined_value(
     bare = "value" if operator.value is not None else ""
     sides = [sf.col(left).isNotNull(), sf.col(right).isNotNull()]
     here = {"inner": sides[0] & sides[1], "left": sides[0], "outer": sides[0] | sides[1]}[operator.kind]
-    value = sf.when(here, struct_of(made, bare=bare)).alias(name)
+    value = of_records(seen, sf.when(here, struct_of(made, bare=bare))).alias(name)
     kept = [column for column in frame.rows.columns if column not in (left, right)]
     return seen.select(*kept, value)
 
@@ -192,7 +193,8 @@ def _window_table(operator: WindowTableJoin, translator: Translator) -> RecordFr
     if operator.held_ms is not None and END not in key.fieldNames():
         raise ConfigError(f"{operator.name}: held= is for a windowed table, whose key has the column {END}")
     seen = scope(windows)
-    rows = seen.select(*windows.rows.columns, key_struct(seen, columns(operator.on)).alias("__by"))
+    on = of_records(seen, key_struct(seen, columns(operator.on)))
+    rows = seen.select(*windows.rows.columns, on.alias("__by"))
     by = matching_key(rows, "__by", struct_in(table.rows, "__key"), operator)
     payload = sf.struct(sf.col("__key").alias("key"), sf.col("__value").alias("value"))
     ours, theirs = struct_in(windows.rows, "__value"), struct_in(table.rows, "__value")
@@ -217,7 +219,8 @@ def _references(operator: ForeignKeyJoin, left: RecordFrame) -> DataFrame:
     rows = left.rows
     for column, by in (("__value", "__new_by"), ("__old", "__old_by")):
         seen = scope(left.with_rows(rows), column)
-        key = sf.when(sf.col(column).isNotNull(), key_struct(seen, columns(operator.on)))
+        on = sf.when(sf.col(column).isNotNull(), key_struct(seen, columns(operator.on)))
+        key = of_records(seen, on)
         rows = seen.select(*(sf.col(name) for name in rows.columns), key.alias(by))
     new, old = sf.col("__new_by"), sf.col("__old_by")
     here, was = sf.col("__value").isNotNull(), sf.col("__old").isNotNull()

@@ -39,6 +39,7 @@ from odradek.streams.translation.frames import (
     carried,
     columns,
     named,
+    of_records,
     parts,
     scope,
     struct_of,
@@ -63,7 +64,7 @@ def _finished(frame: RecordFrame, column: str, sql: SqlAggregates) -> DataFrame:
     seen = scope(frame, column)
     made = named(seen, columns(sql.expressions), alone="value")
     value = sf.when(sf.col(column).isNotNull(), struct_of(made, bare="value"))
-    return seen.withColumn(column, value).select(*frame.rows.columns)
+    return seen.withColumn(column, of_records(seen, value)).select(*frame.rows.columns)
 
 
 @translate.register
@@ -104,8 +105,8 @@ def _fold(
     if frame.old:
         return _fold_table(operator, frame, translator, arguments, fold, results)
     seen = scope(frame)
-    key = sf.col("__key") if operator.key is None else key_struct(seen, columns(operator.key))
-    payload = sf.struct(arguments.alias("new"), sf.lit(None).cast("int").alias("old"))
+    key = _key_of(seen, operator.key)
+    payload = sf.struct(of_records(seen, arguments).alias("new"), sf.lit(None).cast("int").alias("old"))
     rows = where(seen.withColumn("__by", key), sf.col("__by").isNotNull())
     kind = struct_in(rows, "__by")
     if operator.window is None or isinstance(operator.window, SlidingWindows):
@@ -165,7 +166,7 @@ def _fold_table(
     for column, by, made in (("__value", "__new_by", "__new"), ("__old", "__old_by", "__was")):
         seen = scope(frame.with_rows(rows), column)
         key = sf.col("__key") if operator.key is None else key_struct(seen, columns(operator.key))
-        present = sf.col(column).isNotNull()
+        present = of_records(seen, sf.col(column).isNotNull())
         kept = [sf.col(name) for name in rows.columns]
         rows = seen.select(*kept, sf.when(present, key).alias(by), sf.when(present, arguments).alias(made))
     same = sf.col("__new_by") == sf.col("__old_by")
@@ -193,6 +194,11 @@ def _fold_table(
     return RecordFrame(rows=_run_fold(operator, [port], kind, fold, results, translator), old=True)
 
 
+def _key_of(seen: DataFrame, key: tuple[Expression, ...] | None) -> Column:
+    """The key by which records are grouped; None: that which they have."""
+    return sf.col("__key") if key is None else of_records(seen, key_struct(seen, columns(key)))
+
+
 def key_name(seen: DataFrame, key: tuple[Expression, ...] | None, frame: RecordFrame) -> str:
     """The name of the only column of a key."""
     if key is None:
@@ -205,7 +211,7 @@ def key_name(seen: DataFrame, key: tuple[Expression, ...] | None, frame: RecordF
 def _processed(operator: Processed, translator: Translator) -> RecordFrame:
     frame = translator.frame(operator.inputs[0])
     seen = scope(frame)
-    key = sf.col("__key") if operator.key is None else key_struct(seen, columns(operator.key))
+    key = _key_of(seen, operator.key)
     rows = where(seen.withColumn("__by", key), sf.col("__by").isNotNull())
     by = struct_in(rows, "__by")
     kinds = [struct_type(declared(schema, "value").ddl) for _, schema in operator.outputs]
@@ -258,8 +264,7 @@ def _cogrouped(operator: Cogrouped, translator: Translator) -> RecordFrame:
     for stream, key in zip(operator.inputs, operator.keys, strict=True):
         frame = translator.frame(stream)
         seen = scope(frame)
-        by = sf.col("__key") if key is None else key_struct(seen, columns(key))
-        rows = where(seen.withColumn("__by", by), sf.col("__by").isNotNull())
+        rows = where(seen.withColumn("__by", _key_of(seen, key)), sf.col("__by").isNotNull())
         if operator.window is None or isinstance(operator.window, SlidingWindows):
             rows = where(rows, sf.col("__value").isNotNull())
         kind = kind or struct_in(rows, "__by")

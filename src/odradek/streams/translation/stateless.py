@@ -43,6 +43,7 @@ from odradek.streams.translation.frames import (
     carried,
     columns,
     named,
+    of_records,
     parts,
     scope,
     struct_of,
@@ -57,7 +58,8 @@ def _source(operator: TopicSource, translator: Translator) -> RecordFrame:
     frame = translator.read(operator)
     if operator.timestamp is not None:
         (when,) = columns([operator.timestamp])
-        rows = scope(frame).withColumn("__timestamp", when.cast("bigint"))
+        rows = scope(frame)
+        rows = rows.withColumn("__timestamp", of_records(rows, when.cast("bigint")))
         frame = frame.with_rows(rows.select(*frame.rows.columns))
     if not operator.table:
         return frame
@@ -161,7 +163,7 @@ def _blanked(frame: RecordFrame, rows: DataFrame, column: str, operator: Filtere
     """Null where the condition does not hold: for a table that is a delete."""
     seen = scope(frame.with_rows(rows), column)
     kept = sf.when(sf.col(column).isNotNull() & _holds(operator), sf.col(column))
-    return seen.withColumn(column, kept).select(*frame.rows.columns)
+    return seen.withColumn(column, of_records(seen, kept)).select(*frame.rows.columns)
 
 
 @translate.register
@@ -190,12 +192,12 @@ def _selected(operator: Selected, translator: Translator) -> RecordFrame:
 def _tried(
     seen: DataFrame, made: dict[str, Column], operator: Operator, translator: Translator
 ) -> tuple[DataFrame, dict[str, Column]]:
-    """Expressions as they are; or, where the program goes on without records that fail, as fields of a column that is null for
+    """Expressions of records; where the program goes on without records that fail, as fields of a column that is null for
     those.
     """
     letters = translator.tasks.letters(operator.name)
     if letters is None or not carried(seen):
-        return seen, made
+        return seen, {name: of_records(seen, column) for name, column in made.items()}
     good = sf.col(STATE).isNull()
     # What occurs twice Spark computes ahead of try_eval, unless in a branch that may not be taken.
     taken = good & (sf.size("__order") > 0)
@@ -230,7 +232,8 @@ def _value_of_table(
     seen = scope(frame.with_rows(rows), column)
     made = named(seen, columns(operator.value, (of or frame).fields(column)), alone="value")
     struct = struct_of(made, bare="value")
-    return seen.withColumn(column, sf.when(sf.col(column).isNotNull(), struct)).select(*frame.rows.columns)
+    value = sf.when(sf.col(column).isNotNull(), struct)
+    return seen.withColumn(column, of_records(seen, value)).select(*frame.rows.columns)
 
 
 @translate.register
