@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bisect import insort
+from bisect import bisect_left, bisect_right, insort
 from collections.abc import Iterator
 from typing import Any, Final
 
@@ -14,13 +14,16 @@ _SEEN: Final = "seen"
 _SIDES: Final[tuple[Fields, Fields]] = ({"side": 0}, {"side": 1})
 
 
+def _time_of(record: tuple[int, Any]) -> int:
+    return record[0]
+
+
 class StreamStreamProcessor:
     """Ports 0 and 1 are the streams. Records of one key match if the right one is at most `before_ms` older and `after_ms`
     newer.
 
     Output: left, right. A record without match is said alone, where the kind of join wants that, when stream time has
-    passed all that
-    could match it and the grace. What matches is kept for as long as the window and the grace.
+    passed all that could match it and the grace. What matches is kept for as long as the window and the grace, by time.
     """
 
     def __init__(self, kind: JoinKind, *, before_ms: int, after_ms: int, grace_ms: int) -> None:
@@ -44,7 +47,8 @@ class StreamStreamProcessor:
         first = max(0, row.timestamp - before, (state.get(_SEEN, _SIDES[other]) or 0) - self._kept_ms + 1)
         last = max(0, row.timestamp + after)
         kept: tuple[list[Any], list[Any]] = state.get("kept", row.key) or ([], [])
-        matches = [record for record in kept[other] if first <= record[0] <= last]
+        begin = bisect_left(kept[other], first, key=_time_of)
+        matches = kept[other][begin : bisect_right(kept[other], last, begin, key=_time_of)]
         waiting = (state.get("waiting", row.key) or {}) if any(self._alone) else {}
         for timestamp, value in matches:
             waiting.pop((timestamp, other), None)
@@ -68,7 +72,7 @@ class StreamStreamProcessor:
         assert row.key is not None
         seen = max(row.timestamp, state.get(_SEEN, _SIDES[row.port]) or 0)
         state.put(_SEEN, _SIDES[row.port], seen)
-        insort(kept[row.port], (row.timestamp, row.payload), key=lambda record: record[0])
+        insort(kept[row.port], (row.timestamp, row.payload), key=_time_of)
         state.put("kept", row.key, kept)
         calendar = Calendar(state, "expiry")
         calendar.note(row.timestamp + self._kept_ms, row.key)
@@ -82,17 +86,12 @@ class StreamStreamProcessor:
         kept = state.get("kept", key)
         if kept is None:
             return
-        left = tuple(
-            [
-                record
-                for record in kept[side]
-                if record[0] > (state.get(_SEEN, _SIDES[side]) or 0) - self._kept_ms
-            ]
-            for side in (0, 1)
-        )
-        if any(left):
+        for side in (0, 1):
+            expired = (state.get(_SEEN, _SIDES[side]) or 0) - self._kept_ms
+            del kept[side][: bisect_right(kept[side], expired, key=_time_of)]
+        if any(kept):
             calendar.note(state.stream_time + self._kept_ms, key)
-        state.put("kept", key, left if any(left) else None)
+        state.put("kept", key, kept if any(kept) else None)
 
     def _unmatched(self, row: InputRow, state: TaskState) -> Iterator[UpdateRow]:
         for time, key in Calendar(state, "unmatched").due(state.stream_time):
