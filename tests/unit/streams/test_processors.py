@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import pickle
 from collections.abc import Mapping
 from typing import Any
 
@@ -13,8 +15,10 @@ from odradek.model.errors import ConfigError
 from odradek.streams.plan.windows import SessionWindows
 from odradek.streams.processors.aggregate import CalledFunction, SqlFold
 from odradek.streams.processors.custom import CustomProcessor, Processor, Timers, To
+from odradek.streams.processors.functions import FUNCTIONS, REMOVABLE
 from odradek.streams.processors.keyed_state import PART_LENGTH, KeyedState
 from odradek.streams.processors.ports import InputRow
+from odradek.streams.processors.stream_joins import StreamStreamProcessor
 from odradek.streams.processors.task import CachedState, MemoryStore, next_wall_clock, run_batch
 from odradek.streams.processors.windows import WindowProcessor, open_windows
 from odradek.streams.records import StreamRecord
@@ -287,3 +291,107 @@ def test_a_timer_is_noted_once_and_a_map_is_cleared_part_by_part() -> None:
     numbers.clear()
     assert len(numbers) == 0
     assert Counting.puts <= 65
+
+
+NAN = float("nan")
+STRUCTS = [{"x": 1, "y": None}, {"x": 1, "y": NAN}, {"x": 1, "y": 2.0}, {"x": None, "y": 9.0}]
+
+
+def added(function: Any, values: Any) -> Any:
+    state = function.start()
+    for value in values:
+        state = function.add(state, value)
+    return state
+
+
+@pytest.mark.parametrize(
+    ("values", "least", "largest"),
+    [
+        ([5.0, NAN, 3.0], 3.0, NAN),
+        ([NAN, 5.0, -math.inf], -math.inf, NAN),
+        ([NAN, math.inf], math.inf, NAN),
+        (STRUCTS, STRUCTS[3], STRUCTS[1]),
+        ([[1, NAN], [1, 2.0, 3.0], [1], [None, 4.0]], [None, 4.0], [1, NAN]),
+        ([b"a", None, b"b"], b"a", b"b"),
+    ],
+)
+def test_least_and_largest_are_as_spark_has_them(values: list[Any], least: Any, largest: Any) -> None:
+    for functions in (FUNCTIONS, REMOVABLE):
+        for order in (values, values[::-1]):
+            assert repr(functions["min"].result(added(functions["min"], order))) == repr(least)
+            assert repr(functions["max"].result(added(functions["max"], order))) == repr(largest)
+
+
+def test_a_nan_is_taken_back_and_leaves_the_order_as_it_is() -> None:
+    values = [3.0, NAN, 1.0, 9.0, NAN, 2.0]
+    for name, wanted in (
+        ("max", 9.0),
+        ("min", 1.0),
+        ("top_k", [9.0, 3.0]),
+        ("collect_list", [3.0, 1.0, 9.0, 2.0]),
+    ):
+        function = REMOVABLE[name]
+        assert function.remove is not None
+        state = pickle.loads(pickle.dumps(added(function, values)))
+        for _ in range(3):  # one more than there are
+            state = function.remove(state, float("nan"))
+        assert function.result(state, *[2][: function.constants]) == wanted
+    by_rank = FUNCTIONS["max_by"]
+    state = by_rank.start()
+    for value, rank in (("a", 1.0), ("b", NAN), ("c", 7.0)):
+        state = by_rank.add(state, value, rank)
+    assert by_rank.result(state) == "b"
+
+
+def test_distinct_values_are_counted_and_those_of_an_earlier_state_too() -> None:
+    function = REMOVABLE["count_distinct"]
+    assert function.remove is not None
+    state = ["a", "b", "a"]
+    for value, count in (("c", 3), (None, 3)):
+        state = function.add(state, value)
+        assert function.result(state) == count
+    for value, count in (("a", 3), ("a", 2), ("d", 2), ("b", 1)):
+        state = function.remove(state, value)
+        assert function.result(state) == count
+    assert function.result(function.merge(["c", "e"], state)) == 2
+    assert function.result(["a", "b", "a"]) == 2
+
+
+def test_counting_distinct_values_looks_at_each_once() -> None:
+    class Shown(str):
+        __slots__ = ()
+        count = 0
+
+        def __repr__(self) -> str:
+            Shown.count += 1
+            return super().__repr__()
+
+    function = REMOVABLE["count_distinct"]
+    state = function.start()
+    for number in range(100):
+        state = function.add(state, Shown(number % 10))
+        assert function.result(state) == min(number + 1, 10)
+    assert Shown.count == 100
+
+
+def test_a_record_is_joined_by_the_time_of_what_is_kept_and_not_by_looking_at_all_of_it() -> None:
+    class When(int):
+        compared = 0
+
+        def __lt__(self, other: int) -> bool:
+            When.compared += 1
+            return int(self) < int(other)
+
+        def __gt__(self, other: int) -> bool:
+            When.compared += 1
+            return int(self) > int(other)
+
+    processor = StreamStreamProcessor("inner", before_ms=1, after_ms=1, grace_ms=10**6)
+    state = CachedState(MemoryStore())
+    kept = [(When(at * 10), {"v": at}) for at in range(1_000)]
+    state.put("kept", {"key": "a"}, (kept, []))
+    state.stream_time = 9_990
+    record = InputRow(1, {"key": "a"}, {"v": "r"}, 5_001, None, [9_990, 0, 0, 0])
+    ((left, _),) = [update.values for update in processor.process(record, state)]
+    assert left == {"v": 500}
+    assert When.compared < 50

@@ -1,28 +1,33 @@
 """Aggregate functions: a state that is built up value by value, and taken down again where a table takes values back.
 
 A state is made of plain values and lists, so that it can be kept. Nulls are left out by all of them, as SQL does;
-`count(*)` counts
-rows because its argument is never null.
+`count(*)` counts rows because its argument is never null. Values are compared as Spark compares them.
 """
 
 from __future__ import annotations
 
 import operator
 from bisect import bisect_left, insort
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
+from datetime import date, datetime
 from decimal import Decimal
 from functools import reduce
+from itertools import islice
+from math import isnan
 from typing import Any, Final
 
 from odradek.streams.processors.result_types import EXACT
+
+_AS_IN_PYTHON: Final = frozenset({bool, int, str, bytes, Decimal, date, datetime})
+"""Values of these types Spark sorts as Python does."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AggregateFunction:
     """`add` and `remove` return the new state. `typed` is a function of Spark whose result has this one's type.
-    `constants`: how
-    many arguments at the end are constants, such as the k of top_k.
+    `arguments`: how many it adds up. `constants`: how many more come behind them, such as the k of top_k.
     """
 
     start: Callable[[], Any]
@@ -31,6 +36,7 @@ class AggregateFunction:
     merge: Callable[[Any, Any], Any]
     typed: str
     remove: Callable[..., Any] | None = None
+    arguments: int = 1
     constants: int = 0
     add_column: Callable[[Any, list[Any]], Any] | None = None
     """As `add` for each value of a list in turn, faster."""
@@ -95,16 +101,34 @@ def _average(state: list[Any]) -> Any:
     return EXACT.divide(total, Decimal(count)) if isinstance(total, Decimal) else float(total) / count
 
 
+def _rank(value: Any) -> Any:
+    """What sorts in Python as the value does in Spark: NaN is the largest number, and a null in a struct or array the least."""
+    if isinstance(value, float):
+        return (1, 0.0) if isnan(value) else (0, value)
+    if isinstance(value, dict):
+        value = list(value.values())
+    if isinstance(value, (list, tuple)):
+        return [(0,) if part is None else (1, _rank(part)) for part in value]
+    return value
+
+
+def _is_less(left: Any, right: Any) -> bool:
+    if isinstance(left, float):
+        return left < right or (isnan(right) and not isnan(left))
+    return bool(left < right if type(left) in _AS_IN_PYTHON else _rank(left) < _rank(right))
+
+
 def _ordered_add(state: list[Any], value: Any) -> list[Any]:
     if value is not None:
-        insort(state, value)
+        insort(state, value, key=None if type(value) in _AS_IN_PYTHON else _rank)
     return state
 
 
 def _ordered_remove(state: list[Any], value: Any) -> list[Any]:
     if value is not None:
-        place = bisect_left(state, value)
-        if place < len(state) and state[place] == value:
+        rank = _rank(value)
+        place = bisect_left(state, rank, key=_rank)
+        if place < len(state) and _rank(state[place]) == rank:
             del state[place]
     return state
 
@@ -120,8 +144,13 @@ def _list_add(state: list[Any], value: Any) -> list[Any]:
 
 
 def _list_remove(state: list[Any], value: Any) -> list[Any]:
-    if value in state:
+    try:
         state.remove(value)
+    except ValueError:  # no NaN is equal to another
+        rank = None if type(value) in _AS_IN_PYTHON else _rank(value)
+        places = (place for place, held in enumerate(state) if rank is not None and _rank(held) == rank)
+        for place in islice(places, 1):
+            del state[place]
     return state
 
 
@@ -130,6 +159,36 @@ def _distinct(state: list[Any]) -> list[Any]:
     for value in state:
         seen.setdefault(repr(value), value)
     return list(seen.values())
+
+
+def _counts(state: Any) -> dict[str, int]:
+    """How often each value is there. In a state of an earlier version, the values are in a list."""
+    if isinstance(state, list):
+        return dict(Counter(map(repr, state)))
+    counts: dict[str, int] = state
+    return counts
+
+
+def _counts_changed(by: int) -> Callable[[Any, Any], dict[str, int]]:
+    def change(state: Any, value: Any) -> dict[str, int]:
+        counts = _counts(state)
+        if value is not None:
+            name = repr(value)
+            count = counts.get(name, 0) + by
+            if count > 0:
+                counts[name] = count
+            else:
+                counts.pop(name, None)
+        return counts
+
+    return change
+
+
+def _counts_merged(left: Any, right: Any) -> dict[str, int]:
+    merged = dict(_counts(left))
+    for name, count in _counts(right).items():
+        merged[name] = merged.get(name, 0) + count
+    return merged
 
 
 def _extreme(better: Callable[[Any, Any], bool]) -> AggregateFunction:
@@ -155,6 +214,7 @@ def _by(better: Callable[[Any, Any], bool]) -> AggregateFunction:
         result=lambda state: state[0] if state else None,
         merge=lambda left, right: add(left, *right) if right else left,
         typed="first",
+        arguments=2,
     )
 
 
@@ -181,7 +241,7 @@ _ORDERED: Final = AggregateFunction(
     add=_ordered_add,
     remove=_ordered_remove,
     result=list,
-    merge=lambda left, right: sorted(left + right),
+    merge=lambda left, right: sorted(left + right, key=_rank),
     typed="collect_list",
 )
 _LIST: Final = AggregateFunction(
@@ -209,8 +269,8 @@ def _like(
     )
 
 
-_MIN: Final = _extreme(lambda new, old: new < old)
-_MAX: Final = _extreme(lambda new, old: new > old)
+_MIN: Final = _extreme(_is_less)
+_MAX: Final = _extreme(lambda new, old: _is_less(old, new))
 _EARLIEST: Final = _extreme(lambda new, old: False)
 _LATEST: Final = _extreme(lambda new, old: True)
 
@@ -225,11 +285,18 @@ FUNCTIONS: Final[dict[str, AggregateFunction]] = {
     "first": _EARLIEST,
     "latest": _LATEST,
     "last": _LATEST,
-    "min_by": _by(lambda new, old: new < old),
-    "max_by": _by(lambda new, old: new >= old),
+    "min_by": _by(_is_less),
+    "max_by": _by(lambda new, old: not _is_less(new, old)),
     "collect_list": _LIST,
     "collect_set": _like(_LIST, _distinct, "collect_list"),
-    "count_distinct": _like(_LIST, lambda state: len(_distinct(state)), "count"),
+    "count_distinct": AggregateFunction(
+        start=dict,
+        add=_counts_changed(1),
+        remove=_counts_changed(-1),
+        result=lambda state: len(_counts(state)),
+        merge=_counts_merged,
+        typed="count",
+    ),
     "top_k": _like(_ORDERED, _top_result, "collect_list", constants=1),
     "bottom_k": _like(_ORDERED, lambda state, size: state[:size], "collect_list", constants=1),
 }
