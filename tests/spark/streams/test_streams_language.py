@@ -392,6 +392,21 @@ def test_emit_latest_says_each_key_once_a_batch(spark: SparkSession) -> None:
         (lambda app: app.table("t", key="INT", value="a INT").group_by("a").latest("a").to("out"), "latest"),
         (
             lambda app: (
+                app.stream("s", key="INT", value="a INT, b INT")
+                .group_by_key()
+                .agg("count(DISTINCT a, b) AS n")
+                .to("out")
+            ),
+            r"^count\(DISTINCT a, b\) needs 1 argument, not 2$",
+        ),
+        (
+            lambda app: (
+                app.stream("s", key="INT", value="a INT").group_by_key().agg("top_k(a) AS top").to("out")
+            ),
+            r"top_k\(a\) needs 2 arguments, not 1$",
+        ),
+        (
+            lambda app: (
                 app.stream("s", key="INT", value="a INT")
                 .join(app.table("t", key="BIGINT", value="b INT"))
                 .to("out")

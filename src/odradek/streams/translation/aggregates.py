@@ -67,6 +67,10 @@ class SqlAggregates:
             name, inside = "count_distinct", inside[len("distinct ") :]
         arguments = ["true"] if name == "count" and inside in ("*", "") else list(_split(inside))
         function = FUNCTIONS[name]
+        wanted = function.arguments + function.constants
+        if len(arguments) != wanted:
+            called = f"count(DISTINCT {inside})" if name == "count_distinct" else f"{name}({inside})"
+            raise ConfigError(f"{called} needs {wanted} argument{'s'[: wanted > 1]}, not {len(arguments)}")
         if self._removable and REMOVABLE[name].remove is None:
             raise ConfigError(
                 f"{name} cannot be used on a table: a value that was added may be taken back, and {name} keeps only one"
@@ -75,8 +79,6 @@ class SqlAggregates:
         if function.constants:
             arguments, last = arguments[: -function.constants], arguments[-function.constants :]
             constants = [_whole(constant, name) for constant in last]
-        if not arguments:
-            raise ConfigError(f"{name}() needs an argument")
         names = []
         for argument in arguments:
             names.append(f"__argument{len(self._arguments)}")
