@@ -198,13 +198,62 @@ def test_columns_say_what_rows_say(name: str, key: str, data: st.DataObject) -> 
         columns = as_columns(batch_rows, name, key)
         assert columns.rows() == batch_rows
         state = CachedState(by_column)
-        said = columnar(processor, columns, state, old, kinds)
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(
+                "odradek.streams.processors.columnar.PAIRS_MAX", data.draw(st.sampled_from([1, 1 << 18]))
+            )
+            said = columnar(processor, columns, state, old, kinds)
         assert said is not None
         state.flush()
         assert as_updates(said) == expected
         assert said.origins is not None
         assert said.origins.to_pylist() == [{"offset": order[3]} for order, *_ in expected]
         assert state_of(by_column) == state_of(by_row)
+
+
+def in_windows(
+    processor: WindowProcessor, records: list[tuple[str, int]]
+) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+    """The keys that are said of records (key, time), by row and in columns."""
+    given_rows = [
+        InputRow(0, {"k": key}, {"new": {"x": 1, "y": 1.0}, "old": None}, at, None, [at, 0, 0, place])
+        for place, (key, at) in enumerate(records)
+    ]
+    updates = latest_only(run_batch(processor, MemoryStore(), given_rows), (1,))
+    columns = as_columns(given_rows, "windows", "one")
+    said = columnar(processor, columns, CachedState(MemoryStore()), (1,), (RESULT, RESULT))
+    assert said is not None
+    return [dict(update.key or {}) for _, update in updates], values_of(said.keys)
+
+
+def test_many_windows_of_many_records_are_added_to_in_parts() -> None:
+    lengths: list[int] = []
+
+    class Measured(SqlFold):
+        def add_all(
+            self, key: Any, aggregate: Any, values: dict[str, list[Any]], start: int, end: int
+        ) -> Any:
+            lengths.append(len(values["x"]))
+            return super().add_all(key, aggregate, values, start, end)
+
+    fold = Measured(
+        (CalledFunction(function="count", arguments=("x",), constants=(), out="n", removable=False),)
+    )
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("odradek.streams.processors.columnar.PAIRS_MAX", 1_000)
+        by_row, by_column = in_windows(
+            windows(500, 1, 0, fold), [("ab"[at % 2], 500 + at) for at in range(40)]
+        )
+    assert by_column == by_row
+    assert 500 < max(lengths) <= 1_000
+
+
+def test_windows_of_times_far_apart_are_not_taken_for_each_other() -> None:
+    """Eight times 2^61 is zero in 64 bits."""
+    records = [("a", 8), *((key, 0) for key in "bcdefgh"), ("i", 0), ("z", 1 << 61)]
+    by_row, by_column = in_windows(windows(1, 1, 100), records)
+    assert by_column == by_row
+    assert len(by_row) == len(records)
 
 
 @given(

@@ -7,8 +7,9 @@ row: `columnar` answers None.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
@@ -27,12 +28,16 @@ from odradek.streams.processors.columns import (
 )
 from odradek.streams.processors.joined_columns import stream_table, table_table
 from odradek.streams.processors.joins import StreamTableProcessor, TableTableProcessor
-from odradek.streams.processors.open_windows import Held
+from odradek.streams.processors.open_windows import Held, Window
 from odradek.streams.processors.ports import Fields, InputRow, KeyedProcessor
 from odradek.streams.processors.python_values import UnreadableValueError, lists_of_numbers, values_of
 from odradek.streams.processors.result_types import ResultType
 from odradek.streams.processors.task import CachedState
 from odradek.streams.processors.windows import END, START, FixedWindows, WindowProcessor
+
+PAIRS_MAX: Final = 1 << 18
+"""Of rows and windows that take them: so many, or as many as there are rows, are worked on at a time."""
+_CODE_MAX: Final = 1 << 62
 
 
 class _FoldError(Exception):
@@ -192,103 +197,192 @@ def _windowed(
     rows, orders, codes, arguments = prepared
     times = rows.timestamps.to_numpy()
     stream_times = np.maximum(np.maximum.accumulate(times), state.stream_time)
-    row_of, window_starts, numbers = _windows_of(kind, times, stream_times)
+    reach = _Reach.of(kind, times, stream_times)
     state.stream_time = int(stream_times[-1])
-    if len(row_of) == 0:
-        said = _no_windows(rows, orders, kinds)
-    else:
-        said = _add_to_windows(
-            kind, fold, rows, orders, codes, arguments, row_of, window_starts, numbers, state, kinds
-        )
+    batch = _WindowBatch(kind, fold, codes, arguments, times, state)
+    said = [batch.add(reach.pairs(*steps)) for steps in reach.ranges(max(PAIRS_MAX, len(times)))]
+    batch.keep()
     closing = InputRow(0, None, None, state.stream_time, None, [])
     assert not list(processor.time_passed(closing, state))  # windows that are said at once close in silence
-    return said
+    return _said_of_windows(kind, fold, rows, orders, said, kinds)
 
 
-def _windows_of(
-    kind: FixedWindows, times: Numbers, stream_times: Numbers
-) -> tuple[Numbers, Numbers, Numbers]:
-    """The windows that take each row and are open: the row's place, the window's start, its number among the row's."""
-    size, every = kind.size_ms, kind.every_ms
-    first = np.maximum(0, times - size + every) // every * every
-    counts = np.maximum(0, (times - first) // every + 1)
-    row_of = np.repeat(np.arange(len(times)), counts)
-    numbers = np.arange(len(row_of)) - np.repeat(np.cumsum(counts) - counts, counts)
-    starts = first[row_of] + numbers * every
-    is_open = starts + size + kind.grace_ms > stream_times[row_of]
-    row_of, starts = row_of[is_open], starts[is_open]
-    begins = np.searchsorted(row_of, row_of, side="left")
-    return row_of, starts, np.arange(len(row_of)) - begins
+@dataclass(frozen=True, slots=True)
+class _Pairs:
+    """Rows, by their places, and windows, by the number of their start, that take them. `numbers`: of the window among the
+    row's.
+    """
+
+    rows: Numbers
+    windows: Numbers
+    numbers: Numbers
 
 
-def _no_windows(rows: TaskColumns, orders: Numbers, kinds: tuple[pa.DataType, ...]) -> UpdateColumns:
-    nothing = pa.array([], pa.int64())
+@dataclass(frozen=True, slots=True)
+class _Reach:
+    """The windows that take each row and are open: `counts` of them, from that with the number `first` on. A window's start
+    is its number times the time between two.
+    """
+
+    first: Numbers
+    counts: Numbers
+
+    @classmethod
+    def of(cls, kind: FixedWindows, times: Numbers, stream_times: Numbers) -> _Reach:
+        size, every = kind.size_ms, kind.every_ms
+        first = np.maximum(0, times - size + every) // every
+        first = np.maximum(first, (stream_times - size - kind.grace_ms) // every + 1)
+        return cls(first, np.maximum(0, times // every - first + 1))
+
+    def ranges(self, pair_count_max: int) -> Iterator[tuple[int, int]]:
+        """All numbers of windows, in ranges that have so many pairs at most. It is at least the number of rows, so that a
+        range has a window.
+        """
+        is_taken = self.counts > 0
+        if not is_taken.any():
+            return
+        begin, last = int(self.first[is_taken].min()), int((self.first + self.counts)[is_taken].max())
+        while begin < last:
+            end = self._range_end(begin, last, pair_count_max)
+            yield begin, end
+            begin = end
+
+    def _range_end(self, begin: int, last: int, pair_count_max: int) -> int:
+        if self._pair_count(begin, last) <= pair_count_max:
+            return last
+        fits, too_far = begin + 1, last
+        while too_far - fits > 1:
+            middle = (fits + too_far) // 2
+            if self._pair_count(begin, middle) <= pair_count_max:
+                fits = middle
+            else:
+                too_far = middle
+        return fits
+
+    def pairs(self, begin: int, end: int) -> _Pairs:
+        """Those of the windows from `begin` up to `end`, row by row."""
+        low, counts = self._within(begin, end)
+        rows = np.repeat(np.arange(len(counts)), counts)
+        numbers = np.arange(len(rows)) - np.repeat(np.cumsum(counts) - counts - low, counts)
+        return _Pairs(rows, self.first[rows] + numbers, numbers)
+
+    def _within(self, begin: int, end: int) -> tuple[Numbers, Numbers]:
+        """Of each row, the number among its windows of the first from `begin` on, and how many there are up to `end`."""
+        low = np.clip(begin - self.first, 0, self.counts)
+        return low, np.clip(end - self.first, 0, self.counts) - low
+
+    def _pair_count(self, begin: int, end: int) -> int:
+        return int(self._within(begin, end)[1].sum())
+
+
+@dataclass(frozen=True, slots=True)
+class _WindowUpdates:
+    """What is said of windows. `last`: the last pair of each."""
+
+    last: _Pairs
+    after: list[Fields | None]
+    before: list[Fields | None]
+    timestamps: list[int]
+
+
+@dataclass(frozen=True, slots=True)
+class _WindowBatch:
+    """The windows of a batch's keys, to which pairs are added range by range."""
+
+    kind: FixedWindows
+    fold: _Folding
+    codes: KeyCodes
+    arguments: pa.StructArray
+    times: Numbers
+    state: CachedState
+    windows_of: dict[int, dict[Window, Held]] = field(default_factory=dict)
+
+    def add(self, pairs: _Pairs) -> _WindowUpdates:
+        """All pairs of some windows."""
+        key_numbers = self.codes.codes[pairs.rows]
+        groups = Groups.of(_codes_of_pairs(key_numbers, len(self.codes.keys), pairs.windows))
+        rows = pairs.rows[groups.places]
+        values = _argument_lists(self.arguments, rows)
+        latest = np.maximum.reduceat(self.times[rows], groups.starts).tolist()
+        starts, ends = groups.starts.tolist(), groups.ends.tolist()
+        group_keys = key_numbers[groups.last].tolist()
+        group_windows = (pairs.windows[groups.last] * self.kind.every_ms).tolist()
+        calendar, fold = Calendar(self.state), self.fold
+        after, before, timestamps = [], [], []
+        for group in groups.by_last.tolist():
+            number, start = group_keys[group], group_windows[group]
+            key, window = self.codes.keys[number], (start, start + self.kind.size_ms)
+            windows = self._windows(number)
+            held = windows.get(window)
+            if held is None:
+                calendar.note(self.kind.kept_until(window), key)
+                held = (None, latest[group])
+            before.append(fold.result(held[0]))
+            aggregate = fold.add_all(key, fold.copied(held[0]), values, starts[group], ends[group])
+            windows[window] = (aggregate, max(held[1], latest[group]))
+            timestamps.append(windows[window][1])
+            after.append(fold.result(aggregate))
+        last = groups.last[groups.by_last]
+        ends_at = _Pairs(pairs.rows[last], pairs.windows[last], pairs.numbers[last])
+        return _WindowUpdates(ends_at, after, before, timestamps)
+
+    def _windows(self, number: int) -> dict[Window, Held]:
+        windows = self.windows_of.get(number)
+        if windows is None:
+            windows = self.windows_of[number] = self.state.get("windows", self.codes.keys[number]) or {}
+        return windows
+
+    def keep(self) -> None:
+        """Put what was added into the state."""
+        for number, windows in self.windows_of.items():
+            self.state.put("windows", self.codes.keys[number], windows)
+
+
+def _codes_of_pairs(key_numbers: Numbers, key_count: int, windows: Numbers) -> Numbers:
+    """The same number for the same key and window."""
+    steps = windows - windows.min()
+    span = int(steps.max()) + 1
+    if key_count * span > _CODE_MAX:  # of times far apart: then there are fewer windows than that
+        steps = np.unique(steps, return_inverse=True)[1]
+        span = int(steps.max()) + 1
+    return key_numbers * span + steps
+
+
+def _said_of_windows(
+    kind: FixedWindows,
+    fold: _Folding,
+    rows: TaskColumns,
+    orders: Numbers,
+    said: list[_WindowUpdates],
+    kinds: tuple[pa.DataType, ...],
+) -> UpdateColumns:
+    """In the order of the rows, whatever range a window was in."""
+    nothing = np.zeros(0, np.int64)
+    last_rows, windows, numbers = (
+        np.concatenate([nothing, *(getattr(updates.last, part) for updates in said)])
+        for part in ("rows", "windows", "numbers")
+    )
+    after, before = (
+        pa.concat_arrays([pa.array([], column_kind), *(fold.column(part, column_kind) for part in parts)])
+        for parts, column_kind in zip(
+            ([updates.after for updates in said], [updates.before for updates in said]), kinds, strict=True
+        )
+    )
+    timestamps = np.concatenate([nothing, *(np.array(updates.timestamps, np.int64) for updates in said)])
+    places = np.lexsort((numbers, last_rows))
+    chosen, last_rows = pa.array(places), last_rows[places]
+    begins = windows[places] * kind.every_ms
     return rows.update(
-        np.zeros(0, np.int64),
-        _windowed_keys(rows.keys.take(nothing), nothing, nothing),
-        (pa.array([], kinds[0]), pa.array([], kinds[1])),
-        nothing,
-        numbered(orders[:0], np.zeros(0, np.int64)),
+        last_rows,
+        _windowed_keys(
+            rows.keys.take(pa.array(last_rows)), pa.array(begins), pa.array(begins + kind.size_ms)
+        ),
+        (after.take(chosen), before.take(chosen)),
+        pa.array(timestamps[places]),
+        numbered(orders[last_rows], numbers[places]),
     )
 
 
 def _windowed_keys(keys: pa.StructArray, starts: pa.Array, ends: pa.Array) -> pa.StructArray:
     fields = [*keys.type, pa.field(START, pa.int64()), pa.field(END, pa.int64())]
     return pa.StructArray.from_arrays([*keys.flatten(), starts, ends], fields=fields)
-
-
-def _add_to_windows(
-    kind: FixedWindows,
-    fold: _Folding,
-    rows: TaskColumns,
-    orders: Numbers,
-    codes: KeyCodes,
-    arguments: pa.StructArray,
-    row_of: Numbers,
-    window_starts: Numbers,
-    numbers: Numbers,
-    state: CachedState,
-    kinds: tuple[pa.DataType, ...],
-) -> UpdateColumns:
-    """`row_of`, `window_starts` and `numbers`: as `_windows_of` gives them."""
-    steps = (window_starts - window_starts.min()) // kind.every_ms
-    key_numbers = codes.codes[row_of]
-    groups = Groups.of(key_numbers * (int(steps.max()) + 1) + steps)
-    values = _argument_lists(arguments, row_of[groups.places])
-    times = rows.timestamps.to_numpy()
-    latest = np.maximum.reduceat(times[row_of[groups.places]], groups.starts).tolist()
-    starts, ends = groups.starts.tolist(), groups.ends.tolist()
-    group_keys = key_numbers[groups.last].tolist()
-    group_windows = window_starts[groups.last].tolist()
-    calendar = Calendar(state)
-    windows_of: dict[int, dict[tuple[int, int], Held]] = {}
-    after, before, timestamps = [], [], []
-    for group in groups.by_last.tolist():
-        number, start = group_keys[group], group_windows[group]
-        window = (start, start + kind.size_ms)
-        windows = windows_of.get(number)
-        if windows is None:
-            windows = windows_of[number] = state.get("windows", codes.keys[number]) or {}
-        held = windows.get(window)
-        if held is None:
-            calendar.note(kind.kept_until(window), codes.keys[number])
-            held = (None, latest[group])
-        before.append(fold.result(held[0]))
-        aggregate = fold.add_all(codes.keys[number], fold.copied(held[0]), values, starts[group], ends[group])
-        windows[window] = (aggregate, max(held[1], latest[group]))
-        timestamps.append(windows[window][1])
-        after.append(fold.result(aggregate))
-    for number, windows in windows_of.items():
-        state.put("windows", codes.keys[number], windows)
-    last = groups.last[groups.by_last]
-    said_rows = row_of[last]
-    begins = window_starts[last]
-    return rows.update(
-        said_rows,
-        _windowed_keys(
-            rows.keys.take(pa.array(said_rows)), pa.array(begins), pa.array(begins + kind.size_ms)
-        ),
-        (fold.column(after, kinds[0]), fold.column(before, kinds[1])),
-        pa.array(timestamps, pa.int64()),
-        numbered(orders[said_rows], numbers[last]),
-    )
