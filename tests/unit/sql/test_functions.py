@@ -140,6 +140,40 @@ def test_an_aggregate_adds_row_by_row(name, kinds, constants, rows, expected) ->
     assert value == pytest.approx(expected) if isinstance(expected, float) else value == expected
 
 
+def test_a_set_is_collected_by_columns_as_by_rows() -> None:
+    nan = float("nan")
+    for kind, column in (
+        (DOUBLE, [1.0, nan, None, float("nan"), 0.0, -0.0, 1.0]),
+        (array_of(DOUBLE), [[1.0, nan], [1.0, float("nan")], None, [], [1.0], [None]]),
+        (STRING, [f"{number % 3}" for number in range(9)]),
+    ):
+        function = FUNCTIONS.aggregate("COLLECT_SET", [kind], [None])
+        by_row = function.start()
+        for value in column:
+            by_row = function.add(by_row, value)
+        for cut in range(len(column)):
+            by_column = function.add_all(function.start(), cut, [column[:cut]])
+            by_column = function.add_all(by_column, len(column) - cut, [column[cut:]])
+            assert repr(by_column) == repr(by_row)
+
+
+def test_a_column_of_a_set_compares_each_value_with_its_equal_alone() -> None:
+    class Compared(str):
+        __slots__ = ()
+        count = 0
+
+        def __eq__(self, other: object) -> bool:
+            Compared.count += 1
+            return str.__eq__(self, other)
+
+        __hash__ = str.__hash__
+
+    function = FUNCTIONS.aggregate("COLLECT_SET", [STRING], [None])
+    column = [Compared(number % 500) for number in range(1_000)]
+    assert len(function.add_all(function.start(), len(column), [column])) == 500
+    assert Compared.count < 1_000
+
+
 ROWS = [3, 1, None, 3, 2, 5, 1]
 
 

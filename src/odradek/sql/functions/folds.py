@@ -16,6 +16,7 @@ from odradek.sql.exact_numbers import WIDE
 from odradek.sql.types import SqlType
 
 HISTOGRAM_SIZE_MAX: Final = 1000
+_NAN: Final = object()
 _BITS: Final = {"INTEGER": 32, "BIGINT": 64}
 
 
@@ -66,6 +67,15 @@ def _equal(left: Any, right: Any) -> bool:
     if isinstance(left, (list, tuple)) and isinstance(right, (list, tuple)):
         return len(left) == len(right) and all(map(_equal, left, right))
     return False
+
+
+def _identity(value: Any) -> Any:
+    """What is equal, and has one hash, where values are `_equal`."""
+    if isinstance(value, float):
+        return _NAN if math.isnan(value) else value
+    if isinstance(value, dict):
+        return frozenset((name, _identity(part)) for name, part in value.items())
+    return tuple(map(_identity, value)) if isinstance(value, (list, tuple)) else value
 
 
 def _place(values: list[Any], value: Any) -> int | None:
@@ -178,9 +188,11 @@ def collected_once(limit: int) -> ValueFold:
         return state if len(state) >= limit or _place(state, value) is not None else [*state, value]
 
     def add_column(state: list[Any], values: list[Any]) -> list[Any]:
-        kept = list(state)
+        kept, seen = list(state), set(map(_identity, state))
         for value in map(_plain, values):
-            if len(kept) < limit and _place(kept, value) is None:
+            identity = _identity(value)
+            if len(kept) < limit and identity not in seen:
+                seen.add(identity)
                 kept.append(value)
         return kept
 
