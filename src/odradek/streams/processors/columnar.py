@@ -345,7 +345,8 @@ def _codes_of_pairs(key_numbers: Numbers, key_count: int, windows: Numbers) -> N
     if key_count * span > _CODE_MAX:  # of times far apart: then there are fewer windows than that
         steps = np.unique(steps, return_inverse=True)[1]
         span = int(steps.max()) + 1
-    return key_numbers * span + steps
+    codes: Numbers = key_numbers * span + steps
+    return codes
 
 
 def _said_of_windows(

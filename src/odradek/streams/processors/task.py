@@ -254,7 +254,9 @@ def _said(
         return ()
 
 
-def _row_state(processor: KeyedProcessor, state: CachedState, failures: FailedRows | None) -> RowState | None:
+def _row_state(
+    processor: KeyedProcessor | WallClockProcessor, state: CachedState, failures: FailedRows | None
+) -> RowState | None:
     """None where what fails ends the query."""
     if failures is None or failures.letters is None or not isinstance(processor, FallibleProcessor):
         return None
