@@ -81,8 +81,17 @@ def computed_here(column: Column) -> Column:
 
 
 def of_records(rows: DataFrame, made: Column) -> Column:
-    """The column in records, and null in what passes: an expression of the user's counts, and raises, for records alone."""
+    """The column in records, and null in what passes: an expression of the user's counts, and raises, for records alone. It is
+    for what goes into a task: the rows that come out of it look like records again.
+    """
     return sf.when(sf.col(STATE).isNull(), made) if passes(rows) else made
+
+
+def unless_empty(rows: DataFrame, made: Column) -> Column:
+    """As `of_records`, and also computed for what passes and looks like a record: for what other expressions see. Spark calls
+    functions in Python for all rows, whatever the branch, and they need values.
+    """
+    return sf.when(sf.col(STATE).isNull() | sf.col("__value").isNotNull(), made) if passes(rows) else made
 
 
 def parts(rows: DataFrame, elements: Column) -> Column:

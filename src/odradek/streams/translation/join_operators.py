@@ -130,7 +130,7 @@ def joined_value(
     bare = "value" if operator.value is not None else ""
     sides = [sf.col(left).isNotNull(), sf.col(right).isNotNull()]
     here = {"inner": sides[0] & sides[1], "left": sides[0], "outer": sides[0] | sides[1]}[operator.kind]
-    value = of_records(seen, sf.when(here, struct_of(made, bare=bare))).alias(name)
+    value = sf.when(here, struct_of(made, bare=bare)).alias(name)
     kept = [column for column in frame.rows.columns if column not in (left, right)]
     return seen.select(*kept, value)
 
@@ -219,8 +219,7 @@ def _references(operator: ForeignKeyJoin, left: RecordFrame) -> DataFrame:
     rows = left.rows
     for column, by in (("__value", "__new_by"), ("__old", "__old_by")):
         seen = scope(left.with_rows(rows), column)
-        on = sf.when(sf.col(column).isNotNull(), key_struct(seen, columns(operator.on)))
-        key = of_records(seen, on)
+        key = sf.when(sf.col(column).isNotNull(), key_struct(seen, columns(operator.on)))
         rows = seen.select(*(sf.col(name) for name in rows.columns), key.alias(by))
     new, old = sf.col("__new_by"), sf.col("__old_by")
     here, was = sf.col("__value").isNotNull(), sf.col("__old").isNotNull()

@@ -64,7 +64,7 @@ def _finished(frame: RecordFrame, column: str, sql: SqlAggregates) -> DataFrame:
     seen = scope(frame, column)
     made = named(seen, columns(sql.expressions), alone="value")
     value = sf.when(sf.col(column).isNotNull(), struct_of(made, bare="value"))
-    return seen.withColumn(column, of_records(seen, value)).select(*frame.rows.columns)
+    return seen.withColumn(column, value).select(*frame.rows.columns)
 
 
 @translate.register
@@ -166,7 +166,7 @@ def _fold_table(
     for column, by, made in (("__value", "__new_by", "__new"), ("__old", "__old_by", "__was")):
         seen = scope(frame.with_rows(rows), column)
         key = sf.col("__key") if operator.key is None else key_struct(seen, columns(operator.key))
-        present = of_records(seen, sf.col(column).isNotNull())
+        present = sf.col(column).isNotNull()
         kept = [sf.col(name) for name in rows.columns]
         rows = seen.select(*kept, sf.when(present, key).alias(by), sf.when(present, arguments).alias(made))
     same = sf.col("__new_by") == sf.col("__old_by")

@@ -47,6 +47,7 @@ from odradek.streams.translation.frames import (
     parts,
     scope,
     struct_of,
+    unless_empty,
     where,
 )
 from odradek.streams.translation.letters import PASSING_TYPE, failed, origin_within, try_eval
@@ -163,7 +164,7 @@ def _blanked(frame: RecordFrame, rows: DataFrame, column: str, operator: Filtere
     """Null where the condition does not hold: for a table that is a delete."""
     seen = scope(frame.with_rows(rows), column)
     kept = sf.when(sf.col(column).isNotNull() & _holds(operator), sf.col(column))
-    return seen.withColumn(column, of_records(seen, kept)).select(*frame.rows.columns)
+    return seen.withColumn(column, kept).select(*frame.rows.columns)
 
 
 @translate.register
@@ -192,12 +193,12 @@ def _selected(operator: Selected, translator: Translator) -> RecordFrame:
 def _tried(
     seen: DataFrame, made: dict[str, Column], operator: Operator, translator: Translator
 ) -> tuple[DataFrame, dict[str, Column]]:
-    """Expressions of records; where the program goes on without records that fail, as fields of a column that is null for
+    """Expressions as they are; or, where the program goes on without records that fail, as fields of a column that is null for
     those.
     """
     letters = translator.tasks.letters(operator.name)
     if letters is None or not carried(seen):
-        return seen, {name: of_records(seen, column) for name, column in made.items()}
+        return seen, {name: unless_empty(seen, column) for name, column in made.items()}
     good = sf.col(STATE).isNull()
     # What occurs twice Spark computes ahead of try_eval, unless in a branch that may not be taken.
     taken = good & (sf.size("__order") > 0)
@@ -232,8 +233,7 @@ def _value_of_table(
     seen = scope(frame.with_rows(rows), column)
     made = named(seen, columns(operator.value, (of or frame).fields(column)), alone="value")
     struct = struct_of(made, bare="value")
-    value = sf.when(sf.col(column).isNotNull(), struct)
-    return seen.withColumn(column, of_records(seen, value)).select(*frame.rows.columns)
+    return seen.withColumn(column, sf.when(sf.col(column).isNotNull(), struct)).select(*frame.rows.columns)
 
 
 @translate.register
