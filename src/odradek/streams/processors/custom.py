@@ -277,12 +277,18 @@ class CustomProcessor:
         changing: tuple[KeyedState | _Times, ...],
         state: TaskState,
     ) -> Iterator[UpdateRow]:
-        """A timer that fails is done, all the same: else it would fail again at each record of the task."""
-        if state.can_undo:
-            for changed in changing:
-                state.undo_by(changed.undone())
-        for made in timer() or ():
-            yield self._said(key, made, time, None)
+        """A timer that fails is done, all the same: else it would fail again at each record of the task.
+
+        What `changing` holds is this visit's own: it is taken back here. The task's state is taken back where timers fire.
+        """
+        undos = [changed.undone() for changed in changing] if state.can_undo else []
+        try:
+            for made in timer() or ():
+                yield self._said(key, made, time, None)
+        except Exception:
+            for undo in undos:
+                undo()
+            raise
 
     def _said(self, key: Fields, made: Any, timestamp: int, headers: Any) -> UpdateRow:
         name = ""
