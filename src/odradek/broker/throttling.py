@@ -2,11 +2,11 @@
 muted for as long (KIP-219: the answer goes out first, so that a client knows).
 
 What is counted, and when. Bytes of a Produce request when it arrives, before anything else is known of it: a request that is
-refused, or whose sender may not write, costs as much as one that succeeds (KAFKA-18764). Bytes of a Fetch response when it is
-written. The time that the event loop spends on a request, in percent of a second. Partitions created and deleted, by the
-handlers that do it. Without a limit nothing here runs.
+refused, or whose sender may not write, costs as much as one that succeeds (KAFKA-18764). Bytes of a Fetch or ShareFetch
+response when it is written. The time that the event loop spends on a request, in percent of a second. Partitions created and
+deleted, by the handlers that do it. Without a limit nothing here runs.
 
-A Fetch that goes over its quota is answered with what was found, and the client waits afterwards. (Kafka answers it with
+A fetch that goes over its quota is answered with what was found, and the client waits afterwards. (Kafka answers it with
 nothing and lets the client ask again: the rate is the same, but a batch larger than the quota's whole window never arrives.)
 """
 
@@ -30,7 +30,8 @@ from odradek.security.quotas import Quotas, QuotaTerms
 T = TypeVar("T")
 
 _PRODUCE: Final = 0
-_FETCH: Final = 1
+_FETCHES: Final = frozenset({1, 78})
+"""Fetch and ShareFetch: consumers and members of share groups have one quota."""
 _EXEMPT: Final = frozenset({27})
 """Requests between brokers (WriteTxnMarkers)."""
 _RATE_MIN: Final = 1e-9
@@ -104,7 +105,7 @@ class Charge:
     def encoded(self, version: int, message: Message, encode: Callable[[Message], Chunks]) -> Chunks:
         """The response's bytes, which say how long the client must wait."""
         chunks = self.timed(lambda: encode(message))
-        if self._api_key == _FETCH:
+        if self._api_key in _FETCHES:
             self._count(QuotaKind.FETCH, sum(map(len, chunks)))
         delay_ms = math.ceil(self._delay * 1000)
         own_ms = getattr(message, "throttle_time_ms", 0)

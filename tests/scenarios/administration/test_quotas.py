@@ -4,6 +4,7 @@ import asyncio
 from typing import Any
 
 import pytest
+from tests.scenarios.groups.test_share_groups import ANNE, SETTINGS, Member, id_of, set_of_group
 
 from odradek.model.errors import ErrorCode
 from odradek.protocol.messages.metadata.metadata import MetadataRequest
@@ -184,6 +185,47 @@ async def test_a_fetch_takes_no_more_than_the_quotas_window(wire: Any, make_fetc
     response = await wire.call("Fetch", 11, make_fetch("t", 0))
     assert 2000 < len(response.responses[0].partitions[0].records) < 2500
     assert response.throttle_time_ms == 0
+
+
+async def a_share_member(wire: Any, batch_count: int) -> Member:
+    """Of a group that reads the topic `t` from its beginning."""
+    await wire.create("t")
+    await set_of_group(wire, share_auto_offset_reset="earliest")
+    for _ in range(batch_count):
+        await wire.produce("t", [b"x" * 1000])
+    return Member(wire, ANNE, await id_of(wire, "t"))
+
+
+async def first_records(member: Member) -> tuple[bytes, int]:
+    """Of the first answer that has some, and its throttle time: the first request may find that the group is still loaded."""
+    response = await member.fetch()
+    while not response.responses:
+        response = await member.fetch()
+    (partition,) = response.responses[0].partitions
+    return bytes(partition.records), response.throttle_time_ms
+
+
+async def test_a_member_of_a_share_group_over_the_quota_of_consumers_is_muted(scene: Any) -> None:
+    await scene.start(**SETTINGS)
+    admin, wire = await scene.connect(), await scene.connect()
+    member = await a_share_member(wire, batch_count=1)
+    await set_quota(admin, TEST_CLIENT, consumer_byte_rate=10.0)
+    records, throttle_time_ms = await first_records(member)
+    assert len(records) > 1000, "a batch above the quota arrives all the same"
+    assert throttle_time_ms > 10_000
+    wire.send("Metadata", 9, MetadataRequest(topics=None))
+    await admin.call("Metadata", 9, MetadataRequest(topics=None))
+    assert await nothing_arrives(wire)
+
+
+async def test_a_member_of_a_share_group_is_given_no_more_than_the_quotas_window(scene: Any) -> None:
+    await scene.start(**SETTINGS)
+    wire = await scene.connect()
+    member = await a_share_member(wire, batch_count=5)
+    await set_quota(wire, TEST_CLIENT, consumer_byte_rate=250.0)
+    records, throttle_time_ms = await first_records(member)
+    assert 2000 < len(records) < 2500
+    assert throttle_time_ms == 0
 
 
 async def test_the_time_spent_on_requests_is_limited_for_every_api(wire: Any) -> None:

@@ -26,6 +26,7 @@ from odradek.broker.share.acknowledging import (
 from odradek.broker.share.partitions import LivePartition
 from odradek.broker.share.reading import AcquiredBatches, FetchedRange, FetchLimits, acquire, read_acquirable
 from odradek.broker.share.sessions import CLOSING, OPENING, ShareSession, ShareSessionKey
+from odradek.broker.throttling import fetch_bytes_max
 from odradek.groups.share.state_formats import SharePlace
 from odradek.model.errors import ErrorCode, ErrorContent, KafkaError
 from odradek.protocol.messages.share.share_fetch import (
@@ -166,6 +167,8 @@ class _SessionFetch:
         config = self.broker.config
         limit = min(self.request.max_bytes, config.server.fetch_max_bytes)
         limit = min(limit, self.broker.answer_room_bytes())
+        if self.broker.quotas.active:
+            limit = min(limit, max(fetch_bytes_max(self.broker, self.context), 1))
         enough = max(_LOOK_BYTES, self.request.min_bytes)
         seen: list[tuple[ReadPlace, FetchedRange]] = []
         total = 0
