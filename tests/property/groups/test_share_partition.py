@@ -4,7 +4,7 @@ from typing import Any
 
 import hypothesis.strategies as st
 import pytest
-from hypothesis import settings
+from hypothesis import given, settings
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, invariant, rule
 
 from odradek.groups.share.partition import (
@@ -213,3 +213,102 @@ def test_what_is_below_the_window_takes_no_step() -> None:
     partition.acquire("a", start, start + 1, records_max=2, now_ms=0)
     done = StateBatch(start, start + 1, RecordState.ACKNOWLEDGED, 1)
     assert acknowledged(partition, (0, 9, [1] * 10), (10, start + 1, [1])) == [done]
+
+
+# -- what a restart brings
+
+
+def accepted(partition: SharePartition, end_offset: int) -> list[tuple[int, int]]:
+    """All that a member is given, and accepts, until it has read up to an offset."""
+    spans: list[tuple[int, int]] = []
+    while partition.next_fetch_offset < end_offset:
+        ranges = partition.acquire(
+            "a", partition.next_fetch_offset, end_offset - 1, records_max=1 << 62, now_ms=0
+        )
+        assert ranges, "there is always something to read"
+        acknowledged(partition, *[(span.first_offset, span.last_offset, [1]) for span in ranges])
+        for first, last, _ in ranges:
+            if spans and spans[-1][1] + 1 == first:
+                spans[-1] = (spans[-1][0], last)
+            else:
+                spans.append((first, last))
+    return spans
+
+
+@pytest.mark.parametrize("state", [RecordState.ACKNOWLEDGED, RecordState.ARCHIVED])
+def test_a_range_that_is_settled_costs_the_same_however_long_it_is(state: RecordState) -> None:
+    far = 2**62
+    partition = SharePartition(0, lambda: LIMITS, [StateBatch(1, far, state, 1)])
+    assert (partition.start_offset, partition.next_fetch_offset) == (0, 0)
+    assert partition.snapshot() == [StateBatch(1, 9_999, state, 1), StateBatch(10_000, far, state, 1)]
+    assert accepted(partition, far + 3) == [(0, 0), (far + 1, far + 2)]
+    assert partition.start_offset == far + 3
+
+
+def test_a_range_that_came_back_is_given_again_however_long_it_is() -> None:
+    partition = SharePartition(5, lambda: LIMITS, [StateBatch(0, 2**62, RecordState.AVAILABLE, 2)])
+    (span,) = partition.acquire("a", 5, 30_000, records_max=20_000, now_ms=0)
+    assert span == (5, 10_004, 3)
+    assert partition.expire(LOCK_MS) == [StateBatch(5, 10_004, RecordState.ARCHIVED, 3)]
+    (span,) = partition.acquire("a", 10_005, 10_006, records_max=20_000, now_ms=0)
+    assert span == (10_005, 10_006, 3)
+
+
+def test_the_log_may_begin_within_or_behind_what_is_far_away() -> None:
+    batches = [
+        StateBatch(2**40, 2**41, RecordState.ACKNOWLEDGED, 1),
+        StateBatch(2**42, 2**43, RecordState.AVAILABLE, 2),
+    ]
+    partition = SharePartition(0, lambda: LIMITS, batches)
+    partition.acquire("a", 0, 3, records_max=4, now_ms=0)
+    assert partition.begin_at(2**40 + 7) == [StateBatch(0, 3, RecordState.ARCHIVED, 1)]
+    assert partition.start_offset == 2**41 + 1
+    assert partition.begin_at(2**42 + 7) == []
+    assert partition.acquire("a", 2**42, 2**42 + 8, records_max=9, now_ms=0) == [(2**42 + 7, 2**42 + 8, 3)]
+    assert partition.begin_at(2**50) == [
+        StateBatch(2**42 + 7, 2**42 + 8, RecordState.ARCHIVED, 3),
+        StateBatch(2**42 + 9, 2**42 + 10_006, RecordState.ARCHIVED, 2),
+    ]
+    assert (partition.start_offset, partition.end_offset) == (2**50, 2**50)
+
+
+def test_what_was_kept_as_acquired_is_available() -> None:
+    """No version of a leader writes it, but a keeper would take it."""
+    partition = SharePartition(0, lambda: LIMITS, [StateBatch(0, 3, RecordState.ACQUIRED, 1)])
+    assert partition.next_deadline_ms() is None
+    assert partition.acquire("a", 0, 3, records_max=9, now_ms=0) == [(0, 3, 2)]
+
+
+SCALE = 900
+"""A few of such ranges are longer than what is in the window."""
+
+
+@given(
+    limit=st.sampled_from([500, 10_000]),
+    edges=st.lists(st.integers(0, 30), unique=True, max_size=8).map(sorted),
+    states=st.lists(st.sampled_from(list(RecordState)), min_size=4, max_size=4),
+    begin=st.integers(0, 10),
+)
+@settings(max_examples=12, deadline=None)
+def test_all_that_is_not_settled_is_given_and_nothing_else(
+    limit: int, edges: list[int], states: list[RecordState], begin: int
+) -> None:
+    batches = [
+        StateBatch(first * SCALE, last * SCALE - 1, state, 1)
+        for first, last, state in zip(edges[::2], edges[1::2], states, strict=False)
+    ]
+    partition = SharePartition(0, lambda: LIMITS._replace(record_locks_max=limit), batches)
+    partition.begin_at(begin * SCALE)
+    done = {
+        place
+        for first, last, state in zip(edges[::2], edges[1::2], states, strict=False)
+        for place in range(first, last)
+        if state in (RecordState.ACKNOWLEDGED, RecordState.ARCHIVED)
+    }
+    given_places = [
+        place
+        for first, last in accepted(partition, 31 * SCALE)
+        for place in range(first // SCALE, (last + 1) // SCALE)
+    ]
+    assert given_places == [place for place in range(begin, 31) if place not in done]
+    assert partition.snapshot() == []

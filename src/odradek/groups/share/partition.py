@@ -3,7 +3,8 @@
 The window reaches from `start_offset`, below which everything is settled, to `end_offset`, up to which records were ever given
 to someone. Each offset in it is available, acquired by one member for a time, acknowledged, or archived: given up, because
 someone rejected it, because it was delivered too often, or because the log has no record there. The window moves on over what
-is settled at its beginning, and is never longer than the group's limit of locks.
+is settled at its beginning, and is never longer than the group's limit of locks. What a restart brings may reach further: it is
+kept as ranges, however long they are, until the window gets there.
 
 What changes for good comes back as `StateBatch`es, which the caller makes durable before it answers. An acquisition is not one
 of them: after a crash its records are available again, with the delivery count of before (as in Kafka).
@@ -89,6 +90,8 @@ class _InFlight(NamedTuple):
 _SETTLED: Final = frozenset({RecordState.ACKNOWLEDGED, RecordState.ARCHIVED})
 _ACKNOWLEDGE_TYPES: Final = frozenset(map(int, AcknowledgeType))
 _FRESH: Final = _InFlight(RecordState.AVAILABLE, 0)
+_RESTORED_MAX: Final = 10_000
+"""So many offsets of what a restart brings are in the window: as many as `group.share.partition.max.record.locks` allows."""
 
 
 class SharePartition:
@@ -100,10 +103,10 @@ class SharePartition:
         self.start_offset = start_offset
         self._limits = limits
         self._window: deque[_InFlight] = deque()
+        self._ahead = deque(_ascending(batches, start_offset))
+        """What is known of offsets behind the window."""
         self._taken_to = start_offset
         """Nothing below it is available: where to look for what is, instead of walking through all that is in flight."""
-        for batch in batches:
-            self._restore(batch)
         self._advance()
 
     @property
@@ -194,8 +197,12 @@ class SharePartition:
                     RecordState.ARCHIVED, in_flight.delivery_count
                 )
                 changed.append(offset)
-        batches = self._changes(changed)
+        batches = self._batches(changed)
+        for _ in below:
+            self._window.popleft()
         self.start_offset = max(self.start_offset, start_offset)
+        self._ahead = deque(_ascending(self._ahead, self.start_offset))
+        self._advance()
         return batches
 
     def next_deadline_ms(self) -> int | None:
@@ -213,7 +220,7 @@ class SharePartition:
                 kept.append((offset, RecordState.AVAILABLE, record.delivery_count - 1))
             elif record.is_settled or record.delivery_count:
                 kept.append((offset, record.state, record.delivery_count))
-        return _merged(kept)
+        return [*_merged(kept), *self._ahead]
 
     # -- one offset
 
@@ -258,15 +265,21 @@ class SharePartition:
 
     # -- the window
 
-    def _restore(self, batch: StateBatch) -> None:
-        first, last = max(batch.first_offset, self.start_offset), batch.last_offset
-        self._window.extend([_FRESH] * (last + 1 - self.end_offset))
-        for offset in range(first, last + 1):
-            self._window[offset - self.start_offset] = _InFlight(batch.state, batch.delivery_count)
-
     def _grow(self, last_offset: int) -> None:
-        count = min(last_offset + 1 - self.end_offset, self._growth)
-        self._window.extend([_FRESH] * count)
+        self._reach(min(last_offset + 1, self.end_offset + self._growth))
+
+    def _reach(self, end_offset: int) -> None:
+        """Let the window end there, with what is known of the offsets that come in."""
+        while self.end_offset < end_offset:
+            if not self._ahead or self._ahead[0].first_offset >= end_offset:
+                self._window.extend([_FRESH] * (end_offset - self.end_offset))
+                return
+            batch = self._ahead.popleft()
+            self._window.extend([_FRESH] * (batch.first_offset - self.end_offset))
+            count = min(batch.last_offset + 1, end_offset) - batch.first_offset
+            self._window.extend([_InFlight(batch.state, batch.delivery_count)] * count)
+            if self.end_offset <= batch.last_offset:
+                self._ahead.appendleft(batch._replace(first_offset=self.end_offset))
 
     def _shrink(self) -> None:
         """Fresh offsets at the end that no one got are not in flight."""
@@ -274,9 +287,20 @@ class SharePartition:
             self._window.pop()
 
     def _advance(self) -> None:
-        while self._window and self._window[0].is_settled:
-            self._window.popleft()
-            self.start_offset += 1
+        """Move on over what is settled, one by one in the window and a range at a time behind it."""
+        while True:
+            while self._window and self._window[0].is_settled:
+                self._window.popleft()
+                self.start_offset += 1
+            if not self._ahead:
+                return
+            batch, limit = self._ahead[0], self.start_offset + _RESTORED_MAX
+            if batch.first_offset == self.start_offset and batch.state in _SETTLED:
+                self.start_offset = self._ahead.popleft().last_offset + 1
+            elif batch.first_offset < limit:
+                self._reach(min(batch.last_offset + 1, limit))
+            else:
+                return
 
     def _changes(self, offsets: Sequence[int]) -> list[StateBatch]:
         batches = self._batches(offsets)
@@ -286,6 +310,17 @@ class SharePartition:
     def _batches(self, offsets: Sequence[int]) -> list[StateBatch]:
         records = [(offset, self._window[offset - self.start_offset]) for offset in sorted(offsets)]
         return _merged((offset, record.state, record.delivery_count) for offset, record in records)
+
+
+def _ascending(batches: Iterable[StateBatch], start_offset: int) -> Iterator[StateBatch]:
+    """From the start on, each offset in one batch. What was acquired when it was kept is available: its lock is not known."""
+    for batch in sorted(batches):
+        first_offset = max(batch.first_offset, start_offset)
+        if first_offset <= batch.last_offset:
+            is_acquired = batch.state is RecordState.ACQUIRED
+            state = RecordState.AVAILABLE if is_acquired else batch.state
+            yield batch._replace(first_offset=first_offset, state=state)
+            start_offset = batch.last_offset + 1
 
 
 def _check_ranges(ranges: Sequence[AcknowledgedRange]) -> None:
