@@ -14,6 +14,7 @@ from uuid import uuid4
 
 import pytest
 from tests.hostile.frames import Shape, depth_of, filled
+from tests.scenarios.groups.test_share_groups import ANNE, Member, id_of, set_of_group
 
 from odradek.broker.collector import keep_collections_small
 from odradek.broker.handlers import Handlers
@@ -281,6 +282,21 @@ async def test_what_is_asked_behind_a_long_request_does_not_overtake_it(scene: A
     deleted, created = await wire.receive(), await wire.receive()
     assert deleted.responses[-1].error_code == ErrorCode.NONE
     assert created.topics[0].error_code == ErrorCode.NONE
+
+
+async def test_more_acknowledgements_than_a_member_can_have_records_are_refused_unseen(scene: Any) -> None:
+    await scene.start()
+    wire = await scene.connect()
+    await wire.create("t")
+    await set_of_group(wire, share_auto_offset_reset="earliest")
+    await wire.produce("t", [b"a"])
+    anne = Member(wire, ANNE, await id_of(wire, "t"))
+    assert await anne.acquired() == [(0, 0, 1)]
+    response = await anne.fetch(said=[(0, 0, [1])] * 10_001, wait_ms=0)
+    (partition,) = response.responses[0].partitions
+    assert partition.acknowledge_error_code == ErrorCode.INVALID_REQUEST
+    assert "10001 acknowledgement batches" in partition.acknowledge_error_message
+    assert await anne.say(0, 0, 1) == ErrorCode.NONE
 
 
 _LOADING = (ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)

@@ -11,7 +11,7 @@ from odradek.broker.cluster.features import SHARE_VERSION, level_of
 from odradek.broker.context import BrokerContext
 from odradek.broker.share.sessions import CLOSING, ShareSession, ShareSessionKey
 from odradek.groups.share.heartbeats import check_member_id
-from odradek.groups.share.partition import AcknowledgedRange, AcknowledgeType
+from odradek.groups.share.partition import RECORD_LOCKS_MAX, AcknowledgedRange, AcknowledgeType
 from odradek.groups.share.state_formats import SharePlace
 from odradek.model.errors import ErrorCode, KafkaError
 from odradek.net.connection import Connection
@@ -109,6 +109,7 @@ async def acknowledge(
         await turn.step()
         try:
             check_readable(broker, access, read_place)
+            _check_count(batches)
             live = await broker.shares.get(SharePlace(key.group_id, *read_place))
             _check_types(batches, renews=renews and live.settings.renews)
             ranges = [
@@ -136,6 +137,16 @@ def check_readable(broker: BrokerContext, access: Access | None, place: ReadPlac
         return  # of a topic that is not there the caller says so
     if not access.may(AclOperation.READ, AclResourceType.TOPIC, topic.name):
         raise KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED, f"topic {topic.name!r} may not be read")
+
+
+def _check_count(batches: Sequence[AcknowledgementRequest]) -> None:
+    """They are taken together or not at all, so in one go."""
+    if len(batches) > RECORD_LOCKS_MAX:
+        raise KafkaError(
+            ErrorCode.INVALID_REQUEST,
+            f"{len(batches)} acknowledgement batches for one partition: no member has more than {RECORD_LOCKS_MAX} records of "
+            "it at once, so acknowledge fewer in a request",
+        )
 
 
 def _check_types(batches: Sequence[AcknowledgementRequest], *, renews: bool) -> None:

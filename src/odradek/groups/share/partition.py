@@ -19,6 +19,9 @@ from typing import Final, NamedTuple
 
 from odradek.model.errors import ErrorCode, KafkaError
 
+RECORD_LOCKS_MAX: Final = 10_000
+"""`group.share.partition.max.record.locks` allows no group more."""
+
 
 class RecordState(IntEnum):
     """The numbers are those of Kafka's records and messages."""
@@ -90,8 +93,6 @@ class _InFlight(NamedTuple):
 _SETTLED: Final = frozenset({RecordState.ACKNOWLEDGED, RecordState.ARCHIVED})
 _ACKNOWLEDGE_TYPES: Final = frozenset(map(int, AcknowledgeType))
 _FRESH: Final = _InFlight(RecordState.AVAILABLE, 0)
-_RESTORED_MAX: Final = 10_000
-"""So many offsets of what a restart brings are in the window: as many as `group.share.partition.max.record.locks` allows."""
 
 
 class SharePartition:
@@ -294,7 +295,7 @@ class SharePartition:
                 self.start_offset += 1
             if not self._ahead:
                 return
-            batch, limit = self._ahead[0], self.start_offset + _RESTORED_MAX
+            batch, limit = self._ahead[0], self.start_offset + RECORD_LOCKS_MAX
             if batch.first_offset == self.start_offset and batch.state in _SETTLED:
                 self.start_offset = self._ahead.popleft().last_offset + 1
             elif batch.first_offset < limit:

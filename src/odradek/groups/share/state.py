@@ -14,7 +14,7 @@ from uuid import UUID
 
 from odradek.groups.formats import read, version_of, versioned
 from odradek.groups.share import state_formats as formats
-from odradek.groups.share.partition import RecordState, StateBatch
+from odradek.groups.share.partition import RECORD_LOCKS_MAX, RecordState, StateBatch
 from odradek.groups.share.state_formats import SharePlace, read_key
 from odradek.model.errors import ErrorCode, KafkaError
 from odradek.protocol import MalformedMessage, UnknownVersion
@@ -27,8 +27,6 @@ _DELETIONS_A_STEP: Final = 500
 _COMPLETE_COUNT_MAX: Final = 2**31 - 1
 """As many as records have room for."""
 UNKNOWN_OFFSET: Final = -1
-BATCHES_MAX: Final = 10_000
-"""Of a partition in one change: its window is no longer than `group.share.partition.max.record.locks`, which has this bound."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -256,10 +254,10 @@ def _fenced(place: SharePlace, state_epoch: int) -> KafkaError:
 
 def _check_batches(change: StateChange) -> None:
     """Another broker wrote them, and what is kept is combined and counted from them."""
-    if len(change.batches) > BATCHES_MAX:
+    if len(change.batches) > RECORD_LOCKS_MAX:
         raise KafkaError(
             ErrorCode.INVALID_REQUEST,
-            f"{len(change.batches)} batches of a partition: a share group holds at most {BATCHES_MAX} records of it at once",
+            f"{len(change.batches)} batches of a partition: no share group holds more than {RECORD_LOCKS_MAX} records of it",
         )
     free_from = 0
     for batch in change.batches:
