@@ -160,11 +160,12 @@ class TransactionMachine:
         ids = list(islice(self._unclaimed, _HANDED_OUT_MAX))
         work = Work(
             prepared=tuple(self.prepared(producer) for producer in ids),
-            overdue=tuple(self._overdue.values()),
+            overdue=tuple(islice(self._overdue.values(), _HANDED_OUT_MAX)),
         )
         for producer in ids:
             del self._unclaimed[producer]
-        self._overdue.clear()
+        for overdue in work.overdue:
+            del self._overdue[overdue.transactional_id]
         ticket, self._worker = self._worker, None
         return (DeferredReply(ticket, work),)
 

@@ -54,6 +54,7 @@ class Workers:
         self._room: dict[int, asyncio.Semaphore] = {}
         self._finishing: dict[tuple[int, str], tuple[tuple[int, int], asyncio.Task[None]]] = {}
         """(shard, transactional id) -> the leader epoch and the offset of the decision, and who carries it out."""
+        self._aborting: dict[tuple[int, str], asyncio.Task[None]] = {}
         self._closed = False
 
     def start_worker(self, index: int) -> None:
@@ -65,7 +66,8 @@ class Workers:
 
     async def close(self) -> None:
         self._closed = True
-        tasks = [*self._workers.values(), *(task for _, task in self._finishing.values())]
+        finishing = (task for _, task in self._finishing.values())
+        tasks = [*self._workers.values(), *self._aborting.values(), *finishing]
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
@@ -110,9 +112,17 @@ class Workers:
             pause_seconds = min(pause_seconds * 2, _AGAIN_SECONDS_MAX)
 
     async def _process(self, index: int, epoch: int, work: Work) -> None:
-        await asyncio.gather(*(self._abort(index, overdue) for overdue in work.overdue))
+        for overdue in work.overdue:
+            self._begin_to_abort(index, overdue)
         for prepared in work.prepared:
             await self._begin_to_finish(index, epoch, prepared)
+
+    def _begin_to_abort(self, index: int, overdue: Overdue) -> None:
+        """In a task of its own: it may wait long for a producer id, and what is decided does not wait for that."""
+        key = (index, overdue.transactional_id)
+        if key not in self._aborting:  # else it is found again at the next check
+            task = self._aborting[key] = asyncio.get_running_loop().create_task(self._abort(index, overdue))
+            task.add_done_callback(lambda _: self._aborting.pop(key))
 
     async def _abort(self, index: int, overdue: Overdue) -> None:
         try:
@@ -125,6 +135,8 @@ class Workers:
             _log.warning(
                 "overdue_not_aborted", transactional_id=overdue.transactional_id, reason=error.message
             )
+        except Exception:  # noqa: BLE001 - the root of a task; it is found again, too
+            _log.exception("abort_failed", transactional_id=overdue.transactional_id)
 
     async def _begin_to_finish(self, index: int, epoch: int, prepared: Prepared) -> None:
         key, decision = (index, prepared.transactional_id), (epoch, prepared.offset)

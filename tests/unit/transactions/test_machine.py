@@ -189,6 +189,18 @@ async def test_a_transaction_that_takes_too_long_is_handed_out_and_aborted(log: 
     assert log.state().producer_epoch == 1
 
 
+async def test_many_that_take_too_long_are_handed_out_some_at_a_time(log: Log) -> None:
+    names = [f"p{number}" for number in range(501)]
+    for name in names:
+        log.add(log.init(name, timeout_ms=5_000), P0, name=name)
+    log.pass_time(10_000)
+    first, second = log.work(), log.work()
+    assert first is not None
+    assert second is not None
+    assert [len(work.overdue) for work in (first, second)] == [500, 1]
+    assert {overdue.transactional_id for overdue in first.overdue + second.overdue} == set(names)
+
+
 async def test_what_ended_meanwhile_is_not_aborted(log: Log) -> None:
     who = log.init(timeout_ms=5_000)
     log.add(who, P0)
