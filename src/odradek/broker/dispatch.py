@@ -53,6 +53,8 @@ _KINDS: Final = {
     "transactions": (TRANSACTION_STATE,),
 }
 """Family of APIs -> the coordinators that it is about."""
+_OF_GROUPS_TOO: Final = frozenset({25, 28})
+"""AddOffsetsToTxn and TxnOffsetCommit: transactions that hold a group's offsets."""
 _BOUNDED: Final = CHANGES | {90, 91, 92}
 """Changes of the cluster, and of share groups' offsets: their waits are bounded, and may add up to more than clients wait."""
 _INIT_PRODUCER_ID: Final = 22
@@ -115,6 +117,8 @@ class Dispatcher:
         """Coordinators whose code a request of this API is the first to need."""
         known = api_key in self._served and api_key != _INIT_PRODUCER_ID
         kinds = _KINDS.get(APIS[api_key].family, ()) if known else ()
+        if known and api_key in _OF_GROUPS_TOO:
+            kinds += (CONSUMER_OFFSETS,)
         return [kind for kind in kinds if not self._broker.coordinators.is_imported(kind)]
 
     async def _handle_after_import(

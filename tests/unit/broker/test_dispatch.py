@@ -219,6 +219,39 @@ async def test_a_change_that_takes_too_long_is_answered_all_the_same(
     assert {refusal.code for refusal in refusals(response)} == {ErrorCode.REQUEST_TIMED_OUT}
 
 
+@pytest.mark.parametrize(
+    ("name", "kinds"),
+    [
+        ("AddOffsetsToTxn", ["__transaction_state", "__consumer_offsets"]),
+        ("TxnOffsetCommit", ["__transaction_state", "__consumer_offsets"]),
+        ("EndTxn", ["__transaction_state"]),
+        ("OffsetCommit", ["__consumer_offsets"]),
+        ("ShareFetch", ["__consumer_offsets", "__share_group_state"]),
+    ],
+)
+async def test_all_that_a_request_needs_is_imported_by_a_thread_before_it_is_served(
+    name: str, kinds: list[str]
+) -> None:
+    api = api_by_name(name)
+    imported: list[str] = []
+
+    async def import_on_thread(kind: str) -> None:
+        imported.append(kind)
+
+    def handled() -> Any:
+        assert imported == kinds
+        return api.response()
+
+    context = FakeContext()
+    context.coordinators = SimpleNamespace(
+        is_imported=lambda kind: kind in imported, import_on_thread=import_on_thread
+    )
+    served = Dispatcher(context, {api.key: answering(api.key, handled)})  # type: ignore[arg-type]
+    version = api.latest_stable
+    reply = served.handle(CONNECTION, frame(name, version, api.request()))
+    assert await reply.chunks  # type: ignore[union-attr,misc]
+
+
 def test_a_request_with_a_timeout_of_its_own_may_take_that_long() -> None:
     assert seconds_for(CreateTopicsRequest(timeout_ms=60_000)) > 60
     assert seconds_for(AlterConfigsRequest()) == ANSWER_SECONDS < 30
