@@ -1,20 +1,22 @@
 """Requests whose arrays are as large as they may be, or larger, for every API that is served: no one else waits for them.
 
-What is measured is processor time of the event loop's thread, so that a busy machine does not fail a test.
+What is measured is processor time of the event loop's thread, or steps, so that a busy machine does not fail a test.
 """
 
 import asyncio
 import gc
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 from uuid import uuid4
 
 import pytest
 from tests.hostile.frames import Shape, depth_of, filled
 from tests.scenarios.groups.test_share_groups import ANNE, Member, id_of, set_of_group
+from tests.scenarios.loop_steps import HELD_STEPS_MAX, LoopSteps
 
 from odradek.broker.collector import keep_collections_small
 from odradek.broker.handlers import Handlers
@@ -51,6 +53,8 @@ ANSWER_SECONDS = 10
 HOLD_SECONDS_MAX = 0.1
 """Far above what a turn and a step take, for a busy machine makes a processor slower, too. Served in one go, most of these
 requests take longer, and some several seconds."""
+TRIES = 3
+"""What holds up the loop does so each time; a busy machine takes processor time from a callback now and then."""
 
 
 @dataclass
@@ -59,6 +63,12 @@ class Holds:
 
     seconds_max: float = 0.0
     by_whom: list[tuple[float, str]] = field(default_factory=list)
+
+
+@pytest.fixture
+def holds(monkeypatch: pytest.MonkeyPatch) -> Callable[[], AbstractContextManager[Holds]]:
+    """What measures them."""
+    return partial(measured, monkeypatch)
 
 
 @contextmanager
@@ -104,7 +114,7 @@ def with_arrays() -> list[Any]:
 
 @pytest.mark.parametrize(("name", "version", "shape"), with_arrays())
 async def test_a_request_of_many_elements_holds_no_one_up(
-    scene: Any, monkeypatch: pytest.MonkeyPatch, name: str, version: int, shape: Shape
+    scene: Any, holds: Callable[[], AbstractContextManager[Holds]], name: str, version: int, shape: Shape
 ) -> None:
     broker = await scene.start()
     broker.turns.on_busy = keep_collections_small
@@ -114,17 +124,20 @@ async def test_a_request_of_many_elements_holds_no_one_up(
         for count in (1, ELEMENT_COUNT)
     )
     await _exchange(broker.port, small)  # imports what serves this API
-    with collected_before(), measured(monkeypatch) as holds:
-        await _exchange(broker.port, large)
-    assert holds.seconds_max < HOLD_SECONDS_MAX, sorted(holds.by_whom, reverse=True)[:3]
+    for _ in range(TRIES):
+        with collected_before(), holds() as held:
+            await _exchange(broker.port, large)
+        if held.seconds_max < HOLD_SECONDS_MAX:
+            return
+    pytest.fail(str(sorted(held.by_whom, reverse=True)[:3]))
 
 
-async def _exchange(port: int, frame: bytes) -> bytes:
+async def _exchange(port: int, frame: bytes, seconds: float = ANSWER_SECONDS) -> bytes:
     """The answer; nothing when the broker hangs up, or lets a member wait for its group."""
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     writer.write(frame)
     try:
-        async with asyncio.timeout(ANSWER_SECONDS):
+        async with asyncio.timeout(seconds):
             size = await reader.readexactly(4)
             return await reader.readexactly(int.from_bytes(size, "big"))
     except (TimeoutError, ConnectionError, asyncio.IncompleteReadError):
@@ -133,14 +146,13 @@ async def _exchange(port: int, frame: bytes) -> bytes:
         writer.close()
 
 
-async def test_quotas_for_many_clients_hold_no_one_up(scene: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_quotas_for_many_clients_hold_no_one_up(scene: Any, loop_steps: LoopSteps) -> None:
     broker = await scene.start()
-    broker.turns.on_busy = keep_collections_small
     small, large = (_quotas_for(count) for count in (1, 80_000))
     await _exchange(broker.port, small)
-    with collected_before(), measured(monkeypatch) as holds:
-        await _exchange(broker.port, large)
-    assert holds.seconds_max < HOLD_SECONDS_MAX / 2, sorted(holds.by_whom, reverse=True)[:3]
+    with loop_steps.counted():
+        assert await _exchange(broker.port, large, seconds=60)
+    assert loop_steps.most < HELD_STEPS_MAX, loop_steps.longest
 
 
 def _quotas_for(client_count: int) -> bytes:
