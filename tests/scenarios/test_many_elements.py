@@ -6,7 +6,7 @@ What is measured is processor time of the event loop's thread, or steps, so that
 import asyncio
 import gc
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from functools import partial
@@ -21,6 +21,7 @@ from tests.scenarios.loop_steps import HELD_STEPS_MAX, LoopSteps
 from odradek.broker.collector import keep_collections_small
 from odradek.broker.handlers import Handlers
 from odradek.broker.share.state_store import shard_key
+from odradek.groups.formats import GroupMetadataValue, group_key, group_value
 from odradek.groups.share.state_formats import SharePlace
 from odradek.model.errors import ErrorCode
 from odradek.protocol import APIS, RequestHeader, encode_request
@@ -31,6 +32,7 @@ from odradek.protocol.messages.data.list_offsets import (
     ListOffsetsTopic,
 )
 from odradek.protocol.messages.groups.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
+from odradek.protocol.messages.groups.list_groups import ListGroupsRequest
 from odradek.protocol.messages.metadata.find_coordinator import FindCoordinatorRequest
 from odradek.protocol.messages.metadata.metadata import MetadataRequest, MetadataRequestTopic
 from odradek.protocol.messages.quotas.alter_client_quotas import (
@@ -47,6 +49,10 @@ from odradek.protocol.messages.share.initialize_share_group_state import (
 from odradek.protocol.messages.topics.create_topics import CreatableTopic, CreateTopicsRequest
 from odradek.protocol.messages.topics.delete_topics import DeleteTopicsRequest
 from odradek.protocol.messages.topics.elect_leaders import ElectLeadersRequest, TopicPartitions
+from odradek.protocol.messages.transactions.list_transactions import ListTransactionsRequest
+from odradek.shards import Moment, Outcome, Shards, StoredRecord
+from odradek.transactions.formats import encode_key, encode_value
+from odradek.transactions.state import Transaction, TransactionState, TransactionVersion
 
 ELEMENT_COUNT = 20_000
 ANSWER_SECONDS = 10
@@ -165,6 +171,70 @@ def _quotas_for(client_count: int) -> bytes:
     ]
     header = RequestHeader(49, 1, 1, "test")
     return encode_request(header, AlterClientQuotasRequest(entries=entries, validate_only=True))
+
+
+LISTED_COUNT = 100_000
+NO_MEMBERS = GroupMetadataValue(
+    protocol_type="consumer", generation=1, protocol=None, leader=None, current_state_timestamp=0, members=[]
+)
+
+
+async def test_a_list_of_many_groups_holds_no_one_up(scene: Any, loop_steps: LoopSteps) -> None:
+    broker = await scene.start(offsets_topic_num_partitions="1")
+    wire = await scene.connect()
+    await wire.find_coordinator()
+    value = group_value(NO_MEMBERS)
+    await _replayed(
+        broker.context.groups.shards,
+        (StoredRecord(group_key(f"g{number}"), value, number, 0) for number in range(LISTED_COUNT)),
+    )
+    with loop_steps.counted():
+        response = await wire.call("ListGroups", 5, ListGroupsRequest())
+    assert len(response.groups) == LISTED_COUNT
+    assert loop_steps.most < HELD_STEPS_MAX, loop_steps.longest
+
+
+async def test_a_list_of_many_transactions_holds_no_one_up(scene: Any, loop_steps: LoopSteps) -> None:
+    broker = await scene.start(transaction_state_log_num_partitions="1")
+    wire = await scene.connect()
+    find = FindCoordinatorRequest(key_type=1, coordinator_keys=["x"])
+    await wire.call("FindCoordinator", 4, find)
+    async with asyncio.timeout(ANSWER_SECONDS):
+        while (await wire.call("ListTransactions", 2, ListTransactionsRequest())).error_code:
+            await asyncio.sleep(0.01)
+    value = encode_value(ENDED, TransactionVersion.EPOCH_FOR_EACH)
+    await _replayed(
+        broker.context.kinds.transactions.shards,
+        (StoredRecord(encode_key(f"x{number}"), value, number, 0) for number in range(LISTED_COUNT)),
+    )
+    with loop_steps.counted():
+        response = await wire.call("ListTransactions", 2, ListTransactionsRequest())
+    assert len(response.transaction_states) == LISTED_COUNT
+    assert loop_steps.most < HELD_STEPS_MAX, loop_steps.longest
+
+
+ENDED = Transaction(
+    producer_id=1,
+    producer_epoch=1,
+    state=TransactionState.COMPLETE_COMMIT,
+    timeout_ms=1000,
+    updated_ms=2**42,
+    started_ms=1,
+    partitions=frozenset(),
+    client_version=TransactionVersion.EPOCH_FOR_EACH,
+)
+
+
+async def _replayed(shards: Shards[Any], records: Iterable[StoredRecord]) -> None:
+    """As if the only shard had them in its log."""
+    ((_, shard),) = shards
+
+    def replay(machine: Any, now: Moment) -> Outcome[None]:
+        for record in records:
+            machine.replay(record)
+        return Outcome(None)
+
+    await shard.execute(replay)
 
 
 async def test_topics_of_more_partitions_than_one_request_may_add_are_all_refused(scene: Any) -> None:

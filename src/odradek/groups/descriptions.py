@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from odradek.groups.classic.group import ClassicGroup
 from odradek.groups.classic.states import ClassicGroupState
+from odradek.groups.kinds import Group
 from odradek.groups.machine import GroupMachine
 from odradek.model.errors import ErrorCode, KafkaError
 from odradek.shards import Moment, Outcome
@@ -45,17 +46,18 @@ class Described:
     members: tuple[DescribedMember, ...]
 
 
-def list_groups(machine: GroupMachine, now: Moment) -> Outcome[list[Listed]]:
-    return Outcome(
-        [
-            Listed(
-                group_id=group.group_id,
-                protocol_type=group.protocol_type or "",
-                state=group.state_name,
-                kind=group.kind.value,
-            )
-            for group in machine.groups.values()
-        ]
+def groups_of(machine: GroupMachine, now: Moment) -> Outcome[list[Group]]:
+    """All of a shard, to be listed in steps."""
+    return Outcome(list(machine.groups.values()))
+
+
+def listed(group: Group) -> Listed:
+    """As it is now."""
+    return Listed(
+        group_id=group.group_id,
+        protocol_type=group.protocol_type or "",
+        state=group.state_name,
+        kind=group.kind.value,
     )
 
 

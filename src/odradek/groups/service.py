@@ -10,7 +10,7 @@ from uuid import UUID
 
 from odradek.groups.classic import operations as classic
 from odradek.groups.consumer.kind import ConsumerGroups
-from odradek.groups.descriptions import Described, Listed, describe_classic, list_groups
+from odradek.groups.descriptions import Described, Listed, describe_classic, groups_of, listed
 from odradek.groups.kinds import Caller
 from odradek.groups.machine import GroupMachine
 from odradek.groups.offsets import committing, fetching, removing
@@ -34,6 +34,7 @@ from odradek.protocol.messages.share.share_group_heartbeat import (
     ShareGroupHeartbeatRequest,
     ShareGroupHeartbeatResponse,
 )
+from odradek.runtime.turns import Turn
 from odradek.shards import Shard, Shards, decided
 from odradek.telemetry import events
 
@@ -196,12 +197,11 @@ class GroupService:
         """GROUP_ID_NOT_FOUND for groups that are not, and for those of the newer protocols."""
         return await self._shard(group_id).execute(partial(describe_classic, group_id=group_id))
 
-    async def list_all(self) -> list[Listed]:
+    async def list_all(self, turn: Turn) -> list[Listed]:
         """Of all shards that this broker coordinates. COORDINATOR_LOAD_IN_PROGRESS while one of them is being loaded."""
         groups: list[Listed] = []
         for _, shard in self.shards:
-            listed = await shard.execute(list_groups)
-            groups += listed
+            groups += await turn.map(listed, await shard.execute(groups_of))
         return groups
 
     def _shard(self, group_id: str) -> Shard[GroupMachine]:

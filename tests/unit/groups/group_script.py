@@ -23,7 +23,7 @@ from tests.unit.groups.group_bench import GroupBench
 
 from odradek.groups.classic.group import ClassicGroup
 from odradek.groups.classic.operations import heartbeat, join, leave, sync
-from odradek.groups.descriptions import describe_classic, list_groups
+from odradek.groups.descriptions import describe_classic, groups_of, listed
 from odradek.groups.formats import (
     GROUP_METADATA_KEY,
     GroupMetadataKey,
@@ -305,9 +305,9 @@ class Script:
         return f"{described.state} generation={group.generation} leader={group.leader_id} [{members}]"
 
     def do_list(self, words: list[str], options: dict[str, str]) -> str:
-        listed = self.bench.execute(list_groups)
+        groups = map(listed, self.bench.execute(groups_of))
         return (
-            " ".join(f"{listed_group.group_id}:{listed_group.state}" for listed_group in listed) or "nothing"
+            " ".join(f"{listed_group.group_id}:{listed_group.state}" for listed_group in groups) or "nothing"
         )
 
 
