@@ -20,7 +20,7 @@ class AuditConfig(Section):
     file_count_max: Int = setting("odradek.audit.file.max.files", default=10, valid=at_least(1), meaning=
         "How many files that were put aside are kept.")
     topic_partitions: Int = setting(default=1, valid=at_least(1), meaning=
-        "How many partitions __odradek_audit is made with.")
+        "The fewest partitions that __odradek_audit is made with: it has one for each broker that there is then.")
     topic_retention_ms: Long = setting(default=30 * 24 * 3_600_000, valid=at_least(-1), meaning=
         "How long __odradek_audit keeps events, if this broker makes it.")
     rules: String = setting(default="", dynamic=CLUSTER_WIDE, meaning=

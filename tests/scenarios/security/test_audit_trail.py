@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import pytest
 from tests.scenarios.one_broker import Scene, Wire
@@ -14,16 +16,26 @@ from tests.scenarios.security.test_matrix import SETTINGS
 
 from odradek.broker.app import Broker
 from odradek.broker.audit import trail as trail_module
+from odradek.broker.audit.sinks import AuditTopicSink
 from odradek.broker.audit.trail import AuditTrail
 from odradek.cli.main import main
-from odradek.cluster.image import NO_ACLS
+from odradek.cluster.image import NO_ACLS, BrokerImage, PartitionImage, TopicImage
+from odradek.cluster.planning import TopicSpec
 from odradek.model.errors import ErrorCode, KafkaError
+from odradek.model.ids import BrokerId, LeaderEpoch
+from odradek.net.peer_connection import PeerUnreachable
 from odradek.protocol.acls import AclOperation, AclPermission, AclResourceType
 from odradek.protocol.messages.configs.incremental_alter_configs import (
     AlterableConfig,
     AlterConfigsResource,
     IncrementalAlterConfigsRequest,
 )
+from odradek.protocol.messages.data.produce import (
+    PartitionProduceResponse,
+    ProduceResponse,
+    TopicProduceResponse,
+)
+from odradek.records import decode_batch, split_batches
 from odradek.security.acls import Acl, AclPattern
 from odradek.security.audit import AUDIT_TOPIC, EVENT_BYTES_MAX, AuditEvent
 
@@ -297,6 +309,118 @@ async def test_the_topic_has_the_events_and_only_super_users_may_write_it(scene:
     assert (await wire.produce(AUDIT_TOPIC, [b"forged"])).error_code == ErrorCode.TOPIC_AUTHORIZATION_FAILED
     assert (await wire.produce("orders", [b"v"])).error_code == 0
     assert (await wire.fetch(AUDIT_TOPIC, 0)).error_code == 0
+
+
+class Leaders:
+    """Other brokers, which lead the partitions of the topic, and answer as the test says."""
+
+    def __init__(self, broker: Broker, *leaders: int, brokers: int = 1) -> None:
+        self.asked: list[tuple[int, int]] = []
+        """(broker, partition) of each request."""
+        self.events: list[str] = []
+        self.refusals: list[Exception | ErrorCode] = []
+        self.created: list[TopicSpec] = []
+        states = tuple(
+            PartitionImage(leader=BrokerId(leader), leader_epoch=LeaderEpoch(0), replicas=(), isr=())
+            for leader in leaders
+        )
+        topic = TopicImage(name=AUDIT_TOPIC, topic_id=uuid4(), partitions=states)
+        self._image = replace(
+            broker.context.image,
+            topics={AUDIT_TOPIC: topic} if leaders else {},
+            brokers=tuple(
+                BrokerImage(broker_id=BrokerId(number), host="", port=0, epoch=1) for number in range(brokers)
+            ),
+        )
+        context = broker.context
+        self.sink = AuditTopicSink(
+            lambda: self._image,
+            context.replicas,
+            context.runtime,
+            self.create,
+            lambda: self.send,
+            me=BrokerId(1),
+            partitions_min=2,
+            retention_ms=1000,
+        )
+        self.trail = AuditTrail(lambda: context.config.audit, context.runtime, [self.sink], 1)
+
+    async def send(
+        self, broker: int, api_key: int, request: Any, *, timeout_s: float | None = None, lane: str = ""
+    ) -> ProduceResponse:
+        (topic,) = request.topic_data
+        (data,) = topic.partition_data
+        self.asked.append((broker, data.index))
+        code = self.refusals.pop(0) if self.refusals else ErrorCode.NONE
+        if isinstance(code, Exception):
+            raise code
+        if code is ErrorCode.NONE:
+            ((header, batch),) = split_batches(memoryview(data.records))
+            self.events += [
+                json.loads(record.value or b"")["detail"] for record in decode_batch(batch, header)
+            ]
+        outcome = PartitionProduceResponse(index=data.index, error_code=code, base_offset=0)
+        return ProduceResponse(
+            responses=[TopicProduceResponse(name=topic.name, partition_responses=[outcome])]
+        )
+
+    async def create(self, wanted: Sequence[TopicSpec]) -> list[KafkaError]:
+        self.created += wanted
+        return [KafkaError(ErrorCode.TOPIC_ALREADY_EXISTS, "but no image has it yet")]
+
+    async def note(self, detail: str) -> None:
+        self.trail.login("failed", principal="", host="10.0.0.1", listener="L", detail=detail)
+        await self.trail.flush()
+
+
+async def test_a_broker_that_leads_no_partition_sends_its_events_to_a_leader(scene: Scene) -> None:
+    broker, _, _ = await start(scene)
+    leaders = Leaders(broker, -1, 2)
+    await leaders.note("first")
+    await leaders.note("second")
+    assert leaders.events == ["first", "second"]
+    assert leaders.asked == [(2, 1)] * 2
+    assert (leaders.trail.written_count, leaders.trail.lost_count) == (2, 0)
+
+
+@pytest.mark.parametrize(
+    "refusal", [PeerUnreachable("it is away"), ErrorCode.NOT_LEADER_OR_FOLLOWER], ids=["away", "deposed"]
+)
+async def test_another_leader_is_asked_after_one_that_does_not_take_them(
+    scene: Scene, refusal: Exception | ErrorCode
+) -> None:
+    broker, _, _ = await start(scene)
+    leaders = Leaders(broker, 2, 3)
+    leaders.refusals = [refusal]
+    await leaders.note("first")
+    assert leaders.events == []
+    await leaders.note("second")
+    assert leaders.events == ["first", "second"]
+    assert leaders.asked == [(3, 1), (2, 0)]
+
+
+async def test_an_event_that_a_leader_finds_too_large_is_lost_alone(scene: Scene) -> None:
+    broker, _, _ = await start(scene)
+    leaders = Leaders(broker, 2)
+    leaders.refusals = [ErrorCode.MESSAGE_TOO_LARGE]
+    await leaders.note("too large")
+    assert leaders.trail.lost_count == 1
+
+
+async def test_events_wait_while_no_partition_has_a_leader(scene: Scene) -> None:
+    broker, _, _ = await start(scene)
+    leaders = Leaders(broker, -1, -1)
+    await leaders.note("first")
+    assert leaders.asked == []
+    assert leaders.trail.lost_count == 0
+
+
+async def test_the_topic_is_made_with_a_partition_for_each_broker(scene: Scene) -> None:
+    broker, _, _ = await start(scene)
+    for count, partitions in ((1, 2), (5, 5)):
+        leaders = Leaders(broker, brokers=count)
+        await leaders.note("first")
+        assert [spec.partition_count for spec in leaders.created] == [partitions]
 
 
 async def test_the_command_reads_files_and_topic(

@@ -5,17 +5,28 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Final
 
+from odradek.broker.cluster.peer_requests import SendToPeer
 from odradek.broker.produce.record_validation import ValidationTerms, checked_batches
 from odradek.broker.replicas.replica_manager import ReplicaManager
-from odradek.cluster.image import ClusterImage, TopicImage
+from odradek.cluster.image import NO_LEADER, ClusterImage, TopicImage
 from odradek.cluster.planning import TopicSpec
-from odradek.model.errors import ErrorCode, KafkaError
+from odradek.model.errors import ErrorCode, KafkaError, OdradekError
 from odradek.model.ids import BrokerId
+from odradek.protocol.messages.data.produce import (
+    PartitionProduceData,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceData,
+)
 from odradek.records import BatchBuilder, Codec
 from odradek.runtime.ports import DiskFile, Runtime
 from odradek.security.audit import AUDIT_TOPIC, AuditEvent
 
 _VERSION: Final = 9
+_PRODUCE: Final = 0
+_LANE: Final = "audit"
+_TIMEOUT_MS: Final = 5_000
+"""A broker that stops waits for its last events, but no longer."""
 CreateTopics = Callable[[Sequence[TopicSpec]], Awaitable[Sequence[TopicImage | KafkaError]]]
 
 
@@ -68,10 +79,10 @@ def _close(file: DiskFile) -> None:
 
 
 class AuditTopicSink:
-    """Writes into the partitions of `__odradek_audit` that this broker leads: it needs no login at another one.
+    """Writes into a partition of `__odradek_audit` that this broker leads: that needs no login at another one. Where it leads
+    none, the events go to a partition's leader, over the channel between brokers.
 
-    The topic is made for the first event. While this broker leads none of its partitions, the events go nowhere: then a file
-    beside it helps, or more partitions.
+    The topic is made for the first event.
     """
 
     def __init__(
@@ -80,52 +91,102 @@ class AuditTopicSink:
         replicas: ReplicaManager,
         runtime: Runtime,
         create_topics: CreateTopics,
+        send_to_peer: Callable[[], SendToPeer],
         *,
         me: BrokerId,
-        partitions: int,
+        partitions_min: int,
         retention_ms: int,
     ) -> None:
         self._image = image
         self._replicas = replicas
         self._runtime = runtime
         self._create_topics = create_topics
+        self._send_to_peer = send_to_peer
         self._me = me
-        self._partitions = partitions
+        self._partitions_min = partitions_min
         self._retention_ms = retention_ms
+        self._failed_sends = 0
+        """After each of them another partition is tried."""
 
     async def write(self, written: Sequence[AuditEvent]) -> None:
-        """NOT_LEADER_OR_FOLLOWER where this broker leads no partition of the topic."""
+        """LEADER_NOT_AVAILABLE while no partition of the topic has a leader, PeerUnreachable, and what the leader refuses."""
         if AUDIT_TOPIC not in self._image().topics:
             await self._make()
-        index = self._led()
-        partition = self._replicas.leader(AUDIT_TOPIC, index)
-        now_ms = self._runtime.clock.wall_ms()
-        builder = BatchBuilder(Codec.NONE)
-        for event in written:
-            builder.append(event.time_ms, event.principal.encode() or None, event.line())
-        terms = ValidationTerms(config=partition.config, api_version=_VERSION, now_ms=now_ms)
-        leader = partition.leader()
-        appended = leader.append(checked_batches(builder.build(), terms), now_ms=now_ms)
-        durable = leader.acknowledgement(appended.last_offset)
-        if durable is not None:
-            await durable
+        topic = self._image().topics.get(AUDIT_TOPIC)
+        leaders = {} if topic is None else _leaders(topic)
+        if topic is None or not leaders:
+            raise KafkaError(
+                ErrorCode.LEADER_NOT_AVAILABLE, f"no partition of {AUDIT_TOPIC} has a leader now"
+            )
+        batch = _batch_of(written)
+        for index, leader in leaders.items():
+            if leader == self._me:
+                await self._append(index, batch)
+                return
+        index = list(leaders)[(self._me + self._failed_sends) % len(leaders)]
+        try:
+            await self._send(topic, index, leaders[index], batch)
+        except OdradekError:
+            self._failed_sends += 1
+            raise
 
     async def close(self) -> None:
         """The log is closed with the others."""
 
-    def _led(self) -> int:
-        topic = self._image().topics.get(AUDIT_TOPIC)
-        for index, partition in enumerate(() if topic is None else topic.partitions):
-            if partition.leader == self._me:
-                return index
-        raise KafkaError(
-            ErrorCode.NOT_LEADER_OR_FOLLOWER,
-            f"broker {self._me} leads no partition of {AUDIT_TOPIC}: give it more partitions, or a file beside it",
+    async def _append(self, index: int, batch: bytearray) -> None:
+        partition = self._replicas.leader(AUDIT_TOPIC, index)
+        now_ms = self._runtime.clock.wall_ms()
+        terms = ValidationTerms(config=partition.config, api_version=_VERSION, now_ms=now_ms)
+        leader = partition.leader()
+        appended = leader.append(checked_batches(batch, terms), now_ms=now_ms)
+        durable = leader.acknowledgement(appended.last_offset)
+        if durable is not None:
+            await durable
+
+    async def _send(self, topic: TopicImage, index: int, leader: BrokerId, batch: bytearray) -> None:
+        data = TopicProduceData(
+            name=topic.name,
+            topic_id=topic.topic_id,
+            partition_data=[PartitionProduceData(index=index, records=batch)],
         )
+        request = ProduceRequest(acks=-1, timeout_ms=_TIMEOUT_MS, topic_data=[data])
+        response = await self._send_to_peer()(
+            leader, _PRODUCE, request, timeout_s=_TIMEOUT_MS / 1000, lane=_LANE
+        )
+        assert isinstance(response, ProduceResponse)
+        for partition in (outcome for topic in response.responses for outcome in topic.partition_responses):
+            code = ErrorCode.of(partition.error_code)
+            if code is not ErrorCode.NONE:
+                raise KafkaError(code, _refusal(code, leader, partition.error_message))
 
     async def _make(self) -> None:
+        """With a partition for each broker that there is now, so that each writes its own."""
         configs = {"retention.ms": str(self._retention_ms), "min.insync.replicas": "1"}
-        spec = TopicSpec(name=AUDIT_TOPIC, partition_count=self._partitions, configs=configs)
+        count = max(self._partitions_min, len(self._image().brokers))
+        spec = TopicSpec(name=AUDIT_TOPIC, partition_count=count, configs=configs)
         (outcome,) = await self._create_topics([spec])
         if isinstance(outcome, KafkaError) and outcome.code is not ErrorCode.TOPIC_ALREADY_EXISTS:
             raise outcome
+
+
+def _leaders(topic: TopicImage) -> dict[int, BrokerId]:
+    """Of the partitions that have one."""
+    return {
+        index: partition.leader
+        for index, partition in enumerate(topic.partitions)
+        if partition.leader != NO_LEADER
+    }
+
+
+def _batch_of(written: Sequence[AuditEvent]) -> bytearray:
+    builder = BatchBuilder(Codec.NONE)
+    for event in written:
+        builder.append(event.time_ms, event.principal.encode() or None, event.line())
+    return builder.build()
+
+
+def _refusal(code: ErrorCode, leader: BrokerId, message: str | None) -> str:
+    reason = f"broker {leader} refuses this broker's events: {code.name}"
+    if code is ErrorCode.TOPIC_AUTHORIZATION_FAILED:
+        return f"{reason}; the principal by which brokers log in at each other belongs in super.users"
+    return f"{reason}: {message}" if message else reason

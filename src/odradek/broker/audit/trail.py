@@ -27,9 +27,7 @@ from odradek.telemetry import events
 _log = events.get("broker")
 FLUSH_SECONDS: Final = 0.25
 PATIENCE_SECONDS: Final = 600.0
-"""From the first write that no sink took. A broker that starts late leads nothing before
-`leader.imbalance.check.interval.seconds` (300) have passed.
-"""
+"""From the first write that no sink took. A cluster may need that long for leaders, where brokers start one by one."""
 _AT_ONCE: Final = 1000
 _AT_ONCE_BYTES: Final = 512 * 1024
 """As they are held: so many rarely make a batch that a topic refuses."""

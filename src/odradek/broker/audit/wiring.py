@@ -48,8 +48,9 @@ def begin_audit(broker: BrokerContext, me: BrokerId, config: Callable[[], Broker
                 broker.replicas,
                 broker.runtime,
                 broker.cluster.create_topics,
+                lambda: broker.coordinators.send_to_peer,
                 me=me,
-                partitions=audit.topic_partitions,
+                partitions_min=audit.topic_partitions,
                 retention_ms=audit.topic_retention_ms,
             )
         )
