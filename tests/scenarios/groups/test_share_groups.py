@@ -271,12 +271,16 @@ async def test_a_restart_goes_on_where_it_was_acknowledged(scene: Any, wire: Any
     assert await again.acquired() == [(1, 1, 2), (3, 3, 1)]
 
 
-async def test_what_a_lost_connection_had_comes_back(scene: Any, wire: Any) -> None:
+@pytest.mark.parametrize("moves", [False, True])
+async def test_what_a_lost_connection_had_comes_back(scene: Any, wire: Any, moves: bool) -> None:
     topic_id = await id_of(wire, "t")
     anne, bert = Member(await scene.connect(), ANNE, topic_id), Member(wire, BERT, topic_id)
     await wire.produce("t", [b"a"])
     assert await anne.acquired() == [(0, 0, 1)]
     assert await bert.acquired(wait_ms=0) == []
+    if moves:
+        anne.wire = await scene.connect()
+        assert await anne.acquired(wait_ms=0) == []
     await anne.wire.close()
     assert await bert.acquired() == [(0, 0, 2)]
 

@@ -63,7 +63,9 @@ def session_of(
     session = broker.shares.sessions.find(key)
     if epoch != CLOSING:
         session.advance(epoch)
-    session.connection = connection
+    if session.connection is not connection:
+        session.connection = connection
+        _end_with(broker, connection)
     return session
 
 
@@ -73,8 +75,13 @@ async def open_session(broker: BrokerContext, key: ShareSessionKey, connection: 
     if shares.sessions.has(key):
         await close_session(broker, key)
     session = shares.sessions.open(key, connection, broker.config.group.share.max_share_sessions)
-    connection.on_lost[shares] = lambda: _connection_lost(broker, connection)
+    _end_with(broker, connection)
     return session
+
+
+def _end_with(broker: BrokerContext, connection: Connection) -> None:
+    """Its sessions, that is."""
+    connection.on_lost[broker.shares] = lambda: _connection_lost(broker, connection)
 
 
 async def close_session(broker: BrokerContext, key: ShareSessionKey) -> None:

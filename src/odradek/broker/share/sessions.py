@@ -1,7 +1,7 @@
 """Share sessions (KIP-932): which partitions a member of a share group reads here, and in which order its requests come.
 
 A member has one session; ShareFetch with epoch 0 opens it, -1 closes it, and in between every ShareFetch and ShareAcknowledge
-says the next epoch. It ends with its connection.
+says the next epoch. It ends with the connection that its last request came by.
 """
 
 from __future__ import annotations
@@ -16,6 +16,10 @@ from odradek.net.connection import Connection
 OPENING: Final = 0
 CLOSING: Final = -1
 _EPOCH_MAX: Final = 2**31 - 1
+PARTITIONS_MAX: Final = 10_000
+"""Of a session."""
+ALL_PARTITIONS_MAX: Final = 250_000
+"""Of all sessions: some 100 MB."""
 
 ReadPlace = tuple[UUID, int]
 
@@ -45,11 +49,6 @@ class ShareSession:
             )
         self.epoch = 1 if epoch == _EPOCH_MAX else epoch + 1
 
-    def change(self, wanted: Iterable[ReadPlace], forgotten: Iterable[ReadPlace]) -> None:
-        self.partitions.update(dict.fromkeys(wanted))
-        for place in forgotten:
-            self.partitions.pop(place, None)
-
     def rotate(self) -> None:
         """The next fetch begins with another partition, so that a full answer leaves none out for long."""
         if len(self.partitions) > 1:
@@ -63,6 +62,8 @@ class ShareSessions:
 
     def __init__(self) -> None:
         self._sessions: dict[ShareSessionKey, ShareSession] = {}
+        self._partition_count = 0
+        """Of all sessions."""
 
     def open(self, key: ShareSessionKey, connection: Connection, sessions_max: int) -> ShareSession:
         """Instead of the one that the member had. SHARE_SESSION_LIMIT_REACHED."""
@@ -71,6 +72,7 @@ class ShareSessions:
                 ErrorCode.SHARE_SESSION_LIMIT_REACHED,
                 f"{sessions_max} members read from share groups here: group.share.max.share.sessions allows no more",
             )
+        self.close(key)
         session = self._sessions[key] = ShareSession(key, connection)
         session.advance(OPENING)
         return session
@@ -84,11 +86,37 @@ class ShareSessions:
             )
         return session
 
+    def change(
+        self, session: ShareSession, wanted: Iterable[ReadPlace], forgotten: Iterable[ReadPlace]
+    ) -> None:
+        """What the session reads. INVALID_REQUEST and SHARE_SESSION_LIMIT_REACHED, with the session as it was, when that is too
+        much: a partition that is not there stays in it, too."""
+        partitions = session.partitions | dict.fromkeys(wanted)
+        for place in forgotten:
+            partitions.pop(place, None)
+        count = len(partitions)
+        if count > PARTITIONS_MAX:
+            raise KafkaError(
+                ErrorCode.INVALID_REQUEST,
+                f"the session would read {count} partitions, and may read {PARTITIONS_MAX}: forget some first",
+            )
+        total = self._partition_count + count - len(session.partitions)
+        if count > len(session.partitions) and total > ALL_PARTITIONS_MAX:
+            raise KafkaError(
+                ErrorCode.SHARE_SESSION_LIMIT_REACHED,
+                f"all share sessions here would read {total} partitions, and may read {ALL_PARTITIONS_MAX}",
+            )
+        session.partitions = partitions
+        if self._sessions.get(session.key) is session:
+            self._partition_count = total
+
     def has(self, key: ShareSessionKey) -> bool:
         return key in self._sessions
 
     def close(self, key: ShareSessionKey) -> None:
-        self._sessions.pop(key, None)
+        session = self._sessions.pop(key, None)
+        if session is not None:
+            self._partition_count -= len(session.partitions)
 
     def any_of(self, group_id: str) -> bool:
         """Whether any member of the group has one."""

@@ -93,7 +93,8 @@ async def _session(
         session = await open_session(broker, key, connection)
     else:
         session = session_of(broker, key, epoch, connection)
-    session.change(
+    broker.shares.sessions.change(
+        session,
         [
             (topic.topic_id, partition.partition_index)
             for topic in request.topics
