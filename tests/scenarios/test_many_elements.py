@@ -46,6 +46,7 @@ from odradek.protocol.messages.share.initialize_share_group_state import (
     InitializeStateData,
     PartitionData,
 )
+from odradek.protocol.messages.share.share_fetch import FetchPartition, FetchTopic, ShareFetchRequest
 from odradek.protocol.messages.topics.create_topics import CreatableTopic, CreateTopicsRequest
 from odradek.protocol.messages.topics.delete_topics import DeleteTopicsRequest
 from odradek.protocol.messages.topics.elect_leaders import ElectLeadersRequest, TopicPartitions
@@ -379,6 +380,32 @@ async def test_more_acknowledgements_than_a_member_can_have_records_are_refused_
     assert partition.acknowledge_error_code == ErrorCode.INVALID_REQUEST
     assert "10001 acknowledgement batches" in partition.acknowledge_error_message
     assert await anne.say(0, 0, 1) == ErrorCode.NONE
+
+
+async def test_a_lost_connection_with_many_share_sessions_holds_no_one_up(
+    scene: Any, loop_steps: LoopSteps
+) -> None:
+    await scene.start(share_coordinator_state_topic_num_partitions="1")
+    wire, crowded = await scene.connect(), await scene.connect()
+    topic_id = (await wire.create("t", partitions=100)).topic_id
+    await set_of_group(wire, share_auto_offset_reset="earliest")
+    await wire.produce("t", [b"a"])
+    anne = Member(crowded, ANNE, topic_id)
+    assert await anne.acquired() == [(0, 0, 1)]
+    partitions = [FetchPartition(partition_index=index) for index in range(100)]
+    opening = ShareFetchRequest(
+        group_id="g", max_records=1, topics=[FetchTopic(topic_id=topic_id, partitions=partitions)]
+    )
+    for number in range(400):
+        request = opening.replace(member_id=f"{number:022}", share_session_epoch=0)
+        assert (await crowded.call("ShareFetch", 2, request)).error_code == ErrorCode.NONE
+    bert = Member(wire, "bert", topic_id)
+    assert await bert.acquired(wait_ms=0) == []
+    with loop_steps.counted():
+        await crowded.close()
+        scene.forget(crowded)
+        assert await bert.acquired() == [(0, 0, 2)]
+    assert loop_steps.most < HELD_STEPS_MAX, loop_steps.longest
 
 
 _LOADING = (ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)

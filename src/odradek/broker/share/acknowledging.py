@@ -64,7 +64,7 @@ def session_of(
     if epoch != CLOSING:
         session.advance(epoch)
     if session.connection is not connection:
-        session.connection = connection
+        broker.shares.sessions.move(session, connection)
         _end_with(broker, connection)
     return session
 
@@ -72,7 +72,7 @@ def session_of(
 async def open_session(broker: BrokerContext, key: ShareSessionKey, connection: Connection) -> ShareSession:
     """A new session; what the member had acquired in an earlier one comes back. SHARE_SESSION_LIMIT_REACHED."""
     shares = broker.shares
-    if shares.sessions.has(key):
+    if shares.sessions.has(key) or shares.is_leaving(key):
         await close_session(broker, key)
     session = shares.sessions.open(key, connection, broker.config.group.share.max_share_sessions)
     _end_with(broker, connection)
@@ -93,11 +93,10 @@ async def close_session(broker: BrokerContext, key: ShareSessionKey) -> None:
 
 def _connection_lost(broker: BrokerContext, connection: Connection) -> None:
     shares = broker.shares
-    for key in shares.sessions.of_connection(connection):
+    keys = shares.sessions.of_connection(connection)
+    for key in keys:
         shares.sessions.close(key)
-        for kept in shares.release(key.group_id, key.member_id):
-            shares.behind(kept)
-        shares.drop_unread(key.group_id)
+    shares.release_behind(keys, broker.turns)
 
 
 async def acknowledge(

@@ -8,7 +8,7 @@ away with the leadership, too, and when the group's last member here goes: an ad
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import Final
 from uuid import UUID
@@ -16,7 +16,7 @@ from uuid import UUID
 from odradek.broker.coordinators.runtime import CoordinatorRuntime
 from odradek.broker.replicas.replica_manager import ReplicaManager
 from odradek.broker.share.persister import SharePersister
-from odradek.broker.share.sessions import ShareSessions
+from odradek.broker.share.sessions import ShareSessionKey, ShareSessions
 from odradek.cluster.image import SHARE_GROUP_STATE
 from odradek.groups.share.partition import AcknowledgedRange, ShareLimits, SharePartition, StateBatch
 from odradek.groups.share.settings import ShareSettings
@@ -27,6 +27,7 @@ from odradek.model.errors import ErrorCode, KafkaError
 from odradek.replication.partition import Partition
 from odradek.runtime.ports import Clock, Offload
 from odradek.runtime.shielded import outcome_of, unheard
+from odradek.runtime.turns import Turn, Turns
 from odradek.shards import Shards, decided
 from odradek.storage.segment.at_hand import ReadProgress, read_off_loop
 from odradek.telemetry import events
@@ -189,7 +190,12 @@ class SharePartitions:
         self._clock = clock
         self._offload = offload
         self._live: dict[SharePlace, LivePartition] = {}
+        self._places: dict[str, dict[SharePlace, None]] = {}
+        """Those of `_live`, by group."""
         self._loading: dict[SharePlace, asyncio.Task[LivePartition]] = {}
+        self._leaving: dict[ShareSessionKey, None] = {}
+        """Members whose connection was lost, and who may have something yet."""
+        self._releasing: asyncio.Task[None] | None = None
         self._closed = False
 
     def now_ms(self) -> int:
@@ -246,6 +252,7 @@ class SharePartitions:
         live = LivePartition(place, partition, core, leader_epoch, state.state_epoch, self)
         live.check_leads()
         self._live[place] = live
+        self._places.setdefault(place.group_id, {})[place] = None
         return live
 
     def _limits(self, place: SharePlace) -> Callable[[], ShareLimits]:
@@ -293,6 +300,10 @@ class SharePartitions:
     def drop(self, place: SharePlace) -> None:
         live = self._live.pop(place, None)
         if live is not None:
+            places = self._places[place.group_id]
+            del places[place]
+            if not places:
+                del self._places[place.group_id]
             live.drop()
 
     def drop_if(self, live: LivePartition) -> None:
@@ -303,7 +314,7 @@ class SharePartitions:
     def drop_unread(self, group_id: str) -> None:
         """If none of the group's members reads here any more, forget what is in memory: it is all kept."""
         if not self.sessions.any_of(group_id):
-            for place in [share_place for share_place in self._live if share_place.group_id == group_id]:
+            for place in list(self._places.get(group_id, ())):
                 self.drop(place)
 
     def behind(self, kept: asyncio.Future[None]) -> None:
@@ -314,9 +325,36 @@ class SharePartitions:
 
     def release(self, group_id: str, member_id: str) -> list[asyncio.Future[None]]:
         """All that the member has comes back."""
-        live_partitions = [live for place, live in self._live.items() if place.group_id == group_id]
+        self._leaving.pop(ShareSessionKey(group_id, member_id), None)
+        live_partitions = [self._live[place] for place in self._places.get(group_id, ())]
         released = (live.release(member_id) for live in live_partitions)
         return [write for write in released if write is not None]
+
+    def release_behind(self, keys: Iterable[ShareSessionKey], turns: Turns) -> None:
+        """The same for members whose connection was lost, in steps: one connection may be that of thousands. Until it is done
+        a member `is_leaving`, and must be released before it begins again."""
+        self._leaving.update(dict.fromkeys(keys))
+        if self._leaving and self._releasing is None and not self._closed:
+            self._releasing = asyncio.get_running_loop().create_task(self._release_leaving(turns.begin()))
+
+    def is_leaving(self, key: ShareSessionKey) -> bool:
+        return key in self._leaving
+
+    async def _release_leaving(self, turn: Turn) -> None:
+        try:
+            while self._leaving:
+                key = next(iter(self._leaving))
+                for place in list(self._places.get(key.group_id, ())):
+                    await turn.step()
+                    live = self._live.get(place)
+                    if key not in self._leaving:
+                        break  # it is back, and was released
+                    if live is not None and (kept := live.release(key.member_id)) is not None:
+                        self.behind(kept)
+                self._leaving.pop(key, None)
+                self.drop_unread(key.group_id)
+        finally:
+            self._releasing = None
 
     def _check_open(self) -> None:
         if self._closed:
@@ -329,6 +367,8 @@ class SharePartitions:
             self.drop(place)
         for task in self._loading.values():
             task.cancel()
+        if self._releasing is not None:
+            self._releasing.cancel()
 
 
 def _log_refusal(kept: asyncio.Future[None]) -> None:

@@ -6,6 +6,7 @@ says the next epoch. It ends with the connection that its last request came by.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
 from typing import Final, NamedTuple
 from uuid import UUID
@@ -62,6 +63,8 @@ class ShareSessions:
 
     def __init__(self) -> None:
         self._sessions: dict[ShareSessionKey, ShareSession] = {}
+        self._of_connection: dict[Connection, dict[ShareSessionKey, None]] = {}
+        self._group_sizes: Counter[str] = Counter()
         self._partition_count = 0
         """Of all sessions."""
 
@@ -74,6 +77,8 @@ class ShareSessions:
             )
         self.close(key)
         session = self._sessions[key] = ShareSession(key, connection)
+        self._of_connection.setdefault(connection, {})[key] = None
+        self._group_sizes[key.group_id] += 1
         session.advance(OPENING)
         return session
 
@@ -110,17 +115,34 @@ class ShareSessions:
         if self._sessions.get(session.key) is session:
             self._partition_count = total
 
+    def move(self, session: ShareSession, connection: Connection) -> None:
+        """Its last request came by this connection."""
+        self._leave_connection(session)
+        session.connection = connection
+        self._of_connection.setdefault(connection, {})[session.key] = None
+
     def has(self, key: ShareSessionKey) -> bool:
         return key in self._sessions
 
     def close(self, key: ShareSessionKey) -> None:
         session = self._sessions.pop(key, None)
-        if session is not None:
-            self._partition_count -= len(session.partitions)
+        if session is None:
+            return
+        self._partition_count -= len(session.partitions)
+        self._leave_connection(session)
+        self._group_sizes[key.group_id] -= 1
+        if not self._group_sizes[key.group_id]:
+            del self._group_sizes[key.group_id]
 
     def any_of(self, group_id: str) -> bool:
         """Whether any member of the group has one."""
-        return any(key.group_id == group_id for key in self._sessions)
+        return group_id in self._group_sizes
 
     def of_connection(self, connection: Connection) -> list[ShareSessionKey]:
-        return [key for key, session in self._sessions.items() if session.connection is connection]
+        return list(self._of_connection.get(connection, ()))
+
+    def _leave_connection(self, session: ShareSession) -> None:
+        keys = self._of_connection[session.connection]
+        del keys[session.key]
+        if not keys:
+            del self._of_connection[session.connection]

@@ -104,6 +104,8 @@ class SharePartition:
         self.start_offset = start_offset
         self._limits = limits
         self._window: deque[_InFlight] = deque()
+        self._members: set[str] = set()
+        """Those who may have something: most sessions of a connection that ends have nothing here."""
         self._ahead = deque(_ascending(batches, start_offset))
         """What is known of offsets behind the window."""
         self._taken_to = start_offset
@@ -154,6 +156,8 @@ class SharePartition:
                 )
                 taken.append(offset)
         self._shrink()
+        if taken:
+            self._members.add(member_id)
         return [
             AcquiredRange(batch.first_offset, batch.last_offset, batch.delivery_count)
             for batch in self._batches(taken)
@@ -181,6 +185,9 @@ class SharePartition:
 
     def release(self, member_id: str) -> list[StateBatch]:
         """The member left: what it has comes back."""
+        if member_id not in self._members:
+            return []
+        self._members.discard(member_id)
         return self._give_back(lambda record: record.member_id == member_id)
 
     def expire(self, now_ms: int) -> list[StateBatch]:

@@ -92,3 +92,16 @@ def test_all_sessions_together_have_a_limit_until_one_ends() -> None:
     sessions.change(last, places(1, PARTITIONS_MAX), [])
     again = sessions.open(keys[1], ELSEWHERE, 100)
     sessions.change(again, places(1, PARTITIONS_MAX), [])
+
+
+def test_a_session_belongs_to_the_connection_that_it_moved_to() -> None:
+    sessions = ShareSessions()
+    session = sessions.open(ANNE, HERE, 2)
+    sessions.open(BERT, HERE, 2)
+    sessions.move(session, ELSEWHERE)
+    assert (sessions.of_connection(HERE), sessions.of_connection(ELSEWHERE)) == ([BERT], [ANNE])
+    sessions.close(BERT)
+    assert sessions.of_connection(HERE) == []
+    assert sessions.any_of("g")
+    sessions.close(ANNE)
+    assert not sessions.any_of("g")
