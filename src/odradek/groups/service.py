@@ -201,7 +201,8 @@ class GroupService:
         """Of all shards that this broker coordinates. COORDINATOR_LOAD_IN_PROGRESS while one of them is being loaded."""
         groups: list[Listed] = []
         for _, shard in self.shards:
-            groups += await turn.map(listed, await shard.execute(groups_of))
+            of_shard = await shard.execute(groups_of)
+            groups += await turn.map(listed, of_shard)
         return groups
 
     def _shard(self, group_id: str) -> Shard[GroupMachine]:
