@@ -7,9 +7,11 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 from types import TracebackType
 from typing import Any, Final, Self, Unpack
 
+from odradek.client import ConfigResource
 from odradek.client.aio import AsyncAdmin, AsyncConsumer, AsyncProducer
 from odradek.client.consumer.consumer_record import ConsumerRecord
 from odradek.client.consumer.core import Deserializer
+from odradek.client.errors import PartialFailureError
 from odradek.client.groups.values import CommitFailedError, Partitions, RebalanceListener
 from odradek.client.options import ConsumerOptions
 from odradek.model.errors import ErrorCode, KafkaError
@@ -18,7 +20,7 @@ from odradek.retry.clients import ClientConfigs, client_configs, given_config
 from odradek.retry.handlers import check_handler, check_outputs, handler_name, outputs_of
 from odradek.retry.policy import RetryPolicy
 from odradek.retry.routing import Forward, Output, ReceivedRecord, Routing
-from odradek.retry.topics import missing_topics
+from odradek.retry.topics import BYTE_LIMIT, missing_topics, narrow_topics
 from odradek.retry.turn import HandlingTurn
 from odradek.retry.waiting_partitions import WaitingPartitions
 from odradek.runtime.ports import Clock
@@ -26,6 +28,8 @@ from odradek.runtime.real_clock import SystemClock
 from odradek.telemetry import events
 
 _log = events.get("retry")
+
+_TOO_LARGE: Final = frozenset({ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE})
 
 Handler = Callable[[ConsumerRecord], Awaitable[Iterable[Output] | None]]
 """Takes a record; returns records to send, or None. What it raises makes the record wait, or a dead letter."""
@@ -73,6 +77,8 @@ class AsyncRetryConsumer:
         self._producer = AsyncProducer(bootstrap_servers, **configs.producer)
         self._admin = AsyncAdmin(bootstrap_servers, **configs.admin)
         self._partition_counts: dict[str, int] = {}
+        self._read_again: dict[TopicPartition, int] = {}
+        """Offsets of records that were polled, and of which nothing is committed."""
         self._has_begun = False
         self._stopping = False
         self.counts: Final[Counter[str]] = Counter()
@@ -116,24 +122,18 @@ class AsyncRetryConsumer:
         # sync: check_handler(handler, is_async=False)
         check_handler(handler, is_async=True)  # async
         await self._begin()
+        await self._go_back()
         now_ms = self._clock.wall_ms()
         due = self._waiting.due(now_ms)
         if due:
             self._consumer.resume(due)
         wait_s = min(timeout_s, self._waiting.poll_ms(now_ms) / 1000)
         turn = HandlingTurn(self._routing, self._waiting, await self._consumer.poll(wait_s), self.counts)
-        deadline = self._clock.monotonic() + self._longest_turn_s
-        count = 0
-        while (received := turn.next(self._clock.wall_ms())) is not None:
-            count += 1
-            await self._handle(turn, received, handler)
-            if self._stopping or self._clock.monotonic() >= deadline:
-                turn.leave_the_rest()
-        for place, offset in turn.rewinds.items():
-            self._consumer.seek(place, offset)
-        self._consumer.pause(turn.held)
-        await self._hand_over(turn)
-        return count
+        try:
+            return await self._carry_out(turn, handler)
+        except BaseException:
+            self._read_again |= turn.beginnings
+            raise
 
     async def close(self) -> None:
         """Leave the group. Idempotent."""
@@ -169,13 +169,64 @@ class AsyncRetryConsumer:
         self._partition_counts = {
             name: len(description.partitions) for name, description in descriptions.items()
         }
-        for topic in missing_topics(self._routing, self._policy, self._partition_counts):
+        limits = await self._byte_limits(names)
+        for narrow in narrow_topics(self._routing, limits):
+            _log.warning(
+                "topic_takes_smaller_records_than_its_source",
+                topic=narrow.topic,
+                max_message_bytes=narrow.byte_limit,
+                source=narrow.source,
+                source_max_message_bytes=narrow.source_byte_limit,
+                advice=f"a larger record that fails will stop this consumer: raise {BYTE_LIMIT} of {narrow.topic}",
+            )
+        for topic in missing_topics(self._routing, self._policy, self._partition_counts, limits):
             try:
                 await self._admin.create_topics([topic])
             except KafkaError as error:
                 if error.code is not ErrorCode.TOPIC_ALREADY_EXISTS:  # another member was faster
                     raise
             self._partition_counts[topic.name] = topic.partitions
+
+    async def _byte_limits(self, topics: list[str]) -> dict[str, int]:
+        """max.message.bytes of topics, of those whose settings the user may see."""
+        try:
+            entries = await self._admin.describe_configs(map(ConfigResource.topic, topics))
+        except KafkaError as error:
+            if error.code is not ErrorCode.TOPIC_AUTHORIZATION_FAILED:
+                raise
+            entries = dict(error.results) if isinstance(error, PartialFailureError) else {}
+            _log.warning(
+                "limits_of_topics_are_unknown",
+                topics=", ".join(sorted(set(topics) - {resource.name for resource in entries})),
+                advice="retry and dead-letter topics are made with the broker's limit: allow this user DESCRIBE_CONFIGS",
+            )
+        values = {resource.name: configs.get(BYTE_LIMIT) for resource, configs in entries.items()}
+        return {name: int(entry.value) for name, entry in values.items() if entry is not None and entry.value}
+
+    async def _carry_out(self, turn: HandlingTurn, handler: Handler) -> int:
+        deadline = self._clock.monotonic() + self._longest_turn_s
+        count = 0
+        while (received := turn.next(self._clock.wall_ms())) is not None:
+            count += 1
+            await self._handle(turn, received, handler)
+            if self._stopping or self._clock.monotonic() >= deadline:
+                turn.leave_the_rest()
+        for place, offset in turn.rewinds.items():
+            self._consumer.seek(place, offset)
+        self._consumer.pause(turn.held)
+        await self._hand_over(turn)
+        return count
+
+    async def _go_back(self) -> None:
+        """To what a turn that failed has not committed: a later turn would commit what lies behind it.
+
+        A transaction whose end is unknown may be committed all the same, and a partition may have been elsewhere meanwhile.
+        """
+        mine = set(self._consumer.assignment()) & self._read_again.keys()
+        committed = await self._consumer.committed(mine) if mine else {}
+        for place in mine:
+            self._consumer.seek(place, max(self._read_again[place], committed.get(place) or 0))
+        self._read_again.clear()
 
     async def _handle(self, turn: HandlingTurn, received: ReceivedRecord, handler: Handler) -> None:
         stage, is_final = "key", True
@@ -223,7 +274,15 @@ class AsyncRetryConsumer:
             if self._policy.exactly_once:  # what was ours and still is, is handled again
                 self._waiting.forget(self._consumer.assignment())
                 self._consumer.resume(self._consumer.assignment())
-                self._consumer.seek_to_committed()
+                self._read_again |= turn.beginnings
+        except KafkaError as error:
+            if error.code not in _TOO_LARGE:
+                raise
+            raise KafkaError(
+                error.code,
+                f"what failed cannot be handed over, and nothing of this poll is committed: {error.message}. Raise {BYTE_LIMIT}"
+                " of that topic to what its source has, or producer.max.request.size, or set producer.compression.type",
+            ) from error
 
     async def _send_all(self, turn: HandlingTurn) -> None:
         for outgoing in turn.to_send:

@@ -10,9 +10,10 @@ from collections.abc import Callable, Iterable, Mapping
 from types import TracebackType
 from typing import Any, Final, Self, Unpack
 
-from odradek.client import Admin, Consumer, Producer
+from odradek.client import Admin, ConfigResource, Consumer, Producer
 from odradek.client.consumer.consumer_record import ConsumerRecord
 from odradek.client.consumer.core import Deserializer
+from odradek.client.errors import PartialFailureError
 from odradek.client.groups.values import CommitFailedError, Partitions, RebalanceListener
 from odradek.client.options import ConsumerOptions
 from odradek.model.errors import ErrorCode, KafkaError
@@ -21,7 +22,7 @@ from odradek.retry.clients import ClientConfigs, client_configs, given_config
 from odradek.retry.handlers import check_handler, check_outputs, handler_name, outputs_of
 from odradek.retry.policy import RetryPolicy
 from odradek.retry.routing import Forward, Output, ReceivedRecord, Routing
-from odradek.retry.topics import missing_topics
+from odradek.retry.topics import BYTE_LIMIT, missing_topics, narrow_topics
 from odradek.retry.turn import HandlingTurn
 from odradek.retry.waiting_partitions import WaitingPartitions
 from odradek.runtime.ports import Clock
@@ -29,6 +30,8 @@ from odradek.runtime.real_clock import SystemClock
 from odradek.telemetry import events
 
 _log = events.get("retry")
+
+_TOO_LARGE: Final = frozenset({ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE})
 
 Handler = Callable[[ConsumerRecord], Iterable[Output] | None]
 
@@ -75,6 +78,8 @@ class RetryConsumer:
         self._producer = Producer(bootstrap_servers, **configs.producer)
         self._admin = Admin(bootstrap_servers, **configs.admin)
         self._partition_counts: dict[str, int] = {}
+        self._read_again: dict[TopicPartition, int] = {}
+        """Offsets of records that were polled, and of which nothing is committed."""
         self._has_begun = False
         self._stopping = False
         self.counts: Final[Counter[str]] = Counter()
@@ -117,24 +122,18 @@ class RetryConsumer:
         """One poll, and its records; how many were tried. Waits up to `timeout_s` for the first."""
         check_handler(handler, is_async=False)
         self._begin()
+        self._go_back()
         now_ms = self._clock.wall_ms()
         due = self._waiting.due(now_ms)
         if due:
             self._consumer.resume(due)
         wait_s = min(timeout_s, self._waiting.poll_ms(now_ms) / 1000)
         turn = HandlingTurn(self._routing, self._waiting, self._consumer.poll(wait_s), self.counts)
-        deadline = self._clock.monotonic() + self._longest_turn_s
-        count = 0
-        while (received := turn.next(self._clock.wall_ms())) is not None:
-            count += 1
-            self._handle(turn, received, handler)
-            if self._stopping or self._clock.monotonic() >= deadline:
-                turn.leave_the_rest()
-        for place, offset in turn.rewinds.items():
-            self._consumer.seek(place, offset)
-        self._consumer.pause(turn.held)
-        self._hand_over(turn)
-        return count
+        try:
+            return self._carry_out(turn, handler)
+        except BaseException:
+            self._read_again |= turn.beginnings
+            raise
 
     def close(self) -> None:
         """Leave the group. Idempotent."""
@@ -170,13 +169,64 @@ class RetryConsumer:
         self._partition_counts = {
             name: len(description.partitions) for name, description in descriptions.items()
         }
-        for topic in missing_topics(self._routing, self._policy, self._partition_counts):
+        limits = self._byte_limits(names)
+        for narrow in narrow_topics(self._routing, limits):
+            _log.warning(
+                "topic_takes_smaller_records_than_its_source",
+                topic=narrow.topic,
+                max_message_bytes=narrow.byte_limit,
+                source=narrow.source,
+                source_max_message_bytes=narrow.source_byte_limit,
+                advice=f"a larger record that fails will stop this consumer: raise {BYTE_LIMIT} of {narrow.topic}",
+            )
+        for topic in missing_topics(self._routing, self._policy, self._partition_counts, limits):
             try:
                 self._admin.create_topics([topic])
             except KafkaError as error:
                 if error.code is not ErrorCode.TOPIC_ALREADY_EXISTS:  # another member was faster
                     raise
             self._partition_counts[topic.name] = topic.partitions
+
+    def _byte_limits(self, topics: list[str]) -> dict[str, int]:
+        """max.message.bytes of topics, of those whose settings the user may see."""
+        try:
+            entries = self._admin.describe_configs(map(ConfigResource.topic, topics))
+        except KafkaError as error:
+            if error.code is not ErrorCode.TOPIC_AUTHORIZATION_FAILED:
+                raise
+            entries = dict(error.results) if isinstance(error, PartialFailureError) else {}
+            _log.warning(
+                "limits_of_topics_are_unknown",
+                topics=", ".join(sorted(set(topics) - {resource.name for resource in entries})),
+                advice="retry and dead-letter topics are made with the broker's limit: allow this user DESCRIBE_CONFIGS",
+            )
+        values = {resource.name: configs.get(BYTE_LIMIT) for resource, configs in entries.items()}
+        return {name: int(entry.value) for name, entry in values.items() if entry is not None and entry.value}
+
+    def _carry_out(self, turn: HandlingTurn, handler: Handler) -> int:
+        deadline = self._clock.monotonic() + self._longest_turn_s
+        count = 0
+        while (received := turn.next(self._clock.wall_ms())) is not None:
+            count += 1
+            self._handle(turn, received, handler)
+            if self._stopping or self._clock.monotonic() >= deadline:
+                turn.leave_the_rest()
+        for place, offset in turn.rewinds.items():
+            self._consumer.seek(place, offset)
+        self._consumer.pause(turn.held)
+        self._hand_over(turn)
+        return count
+
+    def _go_back(self) -> None:
+        """To what a turn that failed has not committed: a later turn would commit what lies behind it.
+
+        A transaction whose end is unknown may be committed all the same, and a partition may have been elsewhere meanwhile.
+        """
+        mine = set(self._consumer.assignment()) & self._read_again.keys()
+        committed = self._consumer.committed(mine) if mine else {}
+        for place in mine:
+            self._consumer.seek(place, max(self._read_again[place], committed.get(place) or 0))
+        self._read_again.clear()
 
     def _handle(self, turn: HandlingTurn, received: ReceivedRecord, handler: Handler) -> None:
         stage, is_final = "key", True
@@ -221,7 +271,15 @@ class RetryConsumer:
             if self._policy.exactly_once:  # what was ours and still is, is handled again
                 self._waiting.forget(self._consumer.assignment())
                 self._consumer.resume(self._consumer.assignment())
-                self._consumer.seek_to_committed()
+                self._read_again |= turn.beginnings
+        except KafkaError as error:
+            if error.code not in _TOO_LARGE:
+                raise
+            raise KafkaError(
+                error.code,
+                f"what failed cannot be handed over, and nothing of this poll is committed: {error.message}. Raise {BYTE_LIMIT}"
+                " of that topic to what its source has, or producer.max.request.size, or set producer.compression.type",
+            ) from error
 
     def _send_all(self, turn: HandlingTurn) -> None:
         for outgoing in turn.to_send:

@@ -32,7 +32,8 @@ class HandlingTurn:
         self._routing = routing
         self._waiting = waiting
         self._counts = counts
-        self._records: Iterator[ConsumerRecord] = iter(list(records))
+        self._polled = list(records)
+        self._records: Iterator[ConsumerRecord] = iter(self._polled)
         self._left: dict[TopicPartition, int] = {}
         """Partitions whose remaining records are left, from this offset on."""
         self.to_send: list[Forward | Output] = []
@@ -45,6 +46,13 @@ class HandlingTurn:
     def rewinds(self) -> dict[TopicPartition, int]:
         """Where to read again, of partitions whose records were returned and left."""
         return dict(self._left)
+
+    @property
+    def beginnings(self) -> dict[TopicPartition, int]:
+        """The first offset of each partition in this poll."""
+        return {
+            TopicPartition(record.topic, record.partition): record.offset for record in reversed(self._polled)
+        }
 
     def next(self, now_ms: int) -> ReceivedRecord | None:
         """The next record to handle; None when what is left of this poll must wait, or nothing is left."""

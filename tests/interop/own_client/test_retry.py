@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 from tests.interop import logins
 
-from odradek import Admin, ConfigError, Consumer, Producer, TopicPartition
+from odradek import Admin, ConfigError, ConfigResource, Consumer, KafkaError, Producer, TopicPartition
 from odradek.dead_letters.letter import read_letter
 from odradek.retry import AsyncRetryConsumer, Output, Reject, RetryConsumer, RetryMode, RetryPolicy
 
@@ -308,6 +308,52 @@ def test_a_topic_that_is_not_there_is_named(bootstrap: str, group: str) -> None:
         pytest.raises(ConfigError, match="there is no topic no-such-topic"),
     ):
         consumer.handle_some(print)
+
+
+def test_a_record_as_large_as_its_topic_takes_is_tried_again_and_kept(
+    bootstrap: str, topic: MakeTopic, group: str
+) -> None:
+    orders = topic(**{"max.message.bytes": "5000000"})
+    retry, dead = f"{orders}.{group}.retry-50ms", f"{orders}.{group}.dlq"
+    value = os.urandom(5_000_000 - 100)
+    with Producer(**logins.ours(bootstrap), max_request_size=6_000_000) as producer:
+        producer.send(orders, value)
+    with RetryConsumer(
+        topics=[orders], **logins.ours(bootstrap), group_id=group, policy=RetryPolicy(delays=("50ms",))
+    ) as consumer:
+        until(consumer, fail_always, lambda: bool(consumer.counts["dead_lettered"]))
+    for name in (retry, dead):
+        assert [record.value == value for record in records_of(bootstrap, name)] == [True]
+
+
+def sizes_in(bootstrap: str, topic: str) -> Counter[int]:
+    return Counter(len(record.value) for record in records_of(bootstrap, topic))
+
+
+def fail_always(_: Any) -> None:
+    raise ValueError("no")
+
+
+@pytest.mark.parametrize("exactly_once", [False, True])
+def test_what_cannot_be_handed_over_comes_again_and_nothing_behind_it_is_committed(
+    bootstrap: str, topic: MakeTopic, group: str, exactly_once: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The dead-letter topic takes less than the topic: a program that goes on after the error loses nothing."""
+    orders, dead = topic(**{"max.message.bytes": "2000000"}), topic(**{"max.message.bytes": "100000"})
+    with Producer(**logins.ours(bootstrap), max_request_size=3_000_000) as producer:
+        producer.send(orders, b"large" * 50_000)
+    policy = RetryPolicy(delays=(), dead_letter_topic=dead, exactly_once=exactly_once)
+    with RetryConsumer(topics=[orders], **logins.ours(bootstrap), group_id=group, policy=policy) as consumer:
+        for _ in range(2):
+            with pytest.raises(KafkaError, match=f"{dead}.* Raise max.message.bytes of that topic"):
+                until(consumer, fail_always, lambda: False)
+            send(bootstrap, orders, b"small")
+        with Admin(**logins.ours(bootstrap)) as admin:
+            admin.alter_configs({ConfigResource.topic(dead): {"max.message.bytes": "2000000"}})
+        until(consumer, fail_always, lambda: sizes_in(bootstrap, dead) >= Counter({250_000: 1, 5: 2}))
+    if exactly_once:
+        assert sizes_in(bootstrap, dead) == Counter({250_000: 1, 5: 2})
+    assert "topic_takes_smaller_records_than_its_source" in caplog.text
 
 
 def test_a_mistake_of_the_program_is_no_dead_letter(bootstrap: str, topic: MakeTopic, group: str) -> None:

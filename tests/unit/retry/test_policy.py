@@ -7,13 +7,14 @@ from typing import Any
 
 import pytest
 
+from odradek.dead_letters.headers import FailedConsumer, Origin, RecordFailure, letter_headers
 from odradek.model.errors import ConfigError, KafkaError
 from odradek.retry import AsyncRetryConsumer, Reject, RetryConsumer, RetryMode, RetryPolicy
 from odradek.retry.clients import client_configs, given_config
 from odradek.retry.handlers import check_handler, check_outputs
 from odradek.retry.policy import delay_ms
 from odradek.retry.routing import Output, Routing
-from odradek.retry.topics import missing_topics
+from odradek.retry.topics import HEADER_ROOM_BYTES, NarrowTopic, missing_topics, narrow_topics
 
 
 @pytest.mark.parametrize(
@@ -128,7 +129,7 @@ def test_missing_topics_get_as_many_partitions_as_the_topic_has() -> None:
     there = {"orders": 3, "payments": 1, "orders.billing.retry-1s": 5}
     made = {
         topic.name: (topic.partitions, dict(topic.configs))
-        for topic in missing_topics(routing, policy, there)
+        for topic in missing_topics(routing, policy, there, {})
     }
     assert made == {
         "orders.billing.retry-9s": (3, {}),
@@ -142,17 +143,44 @@ def test_missing_topics_get_as_many_partitions_as_the_topic_has() -> None:
 def test_shared_topics_are_made_once_and_for_the_largest() -> None:
     policy = RetryPolicy(delays=("1s",), retry_topic="{group}-retry", dead_letter_topic="{group}-dlq")
     routing = Routing(policy, "billing", ["orders", "payments"])
-    made = missing_topics(routing, policy, {"orders": 2, "payments": 4})
+    made = missing_topics(routing, policy, {"orders": 2, "payments": 4}, {})
     assert [(topic.name, topic.partitions) for topic in made] == [("billing-retry", 4), ("billing-dlq", 4)]
+
+
+def test_topics_that_are_made_take_the_largest_record_of_their_sources_with_its_headers() -> None:
+    policy = RetryPolicy(delays=("1s",), dead_letter_topic="{group}-dlq")
+    routing = Routing(policy, "billing", ["orders", "payments"])
+    counts = {"orders": 1, "payments": 1}
+    made = missing_topics(routing, policy, counts, {"orders": 5_000_000, "payments": 2**31 - 1})
+    limits = {topic.name: topic.configs["max.message.bytes"] for topic in made}
+    assert limits == {
+        "orders.billing.retry-1s": str(5_000_000 + HEADER_ROOM_BYTES),
+        "payments.billing.retry-1s": str(2**31 - 1),
+        "billing-dlq": str(2**31 - 1),
+    }
+    record = RecordFailure(exception="E" * 1_000, message="\ud800" * 9_999, stacktrace="\ud800" * 9_999)
+    origin = Origin(topic="t" * 249, partition=2**31 - 1, offset=2**63 - 1, timestamp_ms=2**62)
+    headers = letter_headers((), origin, record, FailedConsumer(group="g" * 255), retry_at_ms=2**62)
+    assert sum(len(name) + len(value or b"") + 10 for name, value in headers) < HEADER_ROOM_BYTES
+
+
+def test_topics_that_take_less_than_their_source_are_named() -> None:
+    routing = Routing(RetryPolicy(delays=("1s",)), "billing", ["orders"])
+    retry, dead = "orders.billing.retry-1s", "orders.billing.dlq"
+    limits = {"orders": 5_000_000, retry: 5_000_000, dead: 1_048_588}
+    assert narrow_topics(routing, limits) == [
+        NarrowTopic(topic=dead, byte_limit=1_048_588, source="orders", source_byte_limit=5_000_000)
+    ]
+    assert narrow_topics(routing, {dead: 1}) == []
 
 
 def test_topics_that_may_not_be_made_are_named() -> None:
     policy = RetryPolicy(creating_topics=False, delays=())
     routing = Routing(policy, "billing", ["orders"])
     with pytest.raises(ConfigError, match=r"there is no topic orders\.billing\.dlq"):
-        missing_topics(routing, policy, {"orders": 1})
+        missing_topics(routing, policy, {"orders": 1}, {})
     with pytest.raises(ConfigError, match="there is no topic orders:"):
-        missing_topics(routing, policy, {})
+        missing_topics(routing, policy, {}, {})
 
 
 def test_all_settings_come_from_one_mapping() -> None:
