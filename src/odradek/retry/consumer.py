@@ -164,6 +164,7 @@ class RetryConsumer:
 
     def _make_topics(self) -> None:
         there = set(self._admin.list_topics())
+        self._read_former(there)
         names = [name for name in self._routing.all_topics() if name in there]
         descriptions = self._admin.describe_topics(names) if names else {}
         self._partition_counts = {
@@ -186,6 +187,20 @@ class RetryConsumer:
                 if error.code is not ErrorCode.TOPIC_ALREADY_EXISTS:  # another member was faster
                     raise
             self._partition_counts[topic.name] = topic.partitions
+
+    def _read_former(self, there: set[str]) -> None:
+        """Records may wait in retry topics of delays that were configured before."""
+        former = self._routing.former_retry_topics(there)
+        if former and self._policy.has_topics_of_its_group:
+            self._routing.read_former(former)
+            _log.info("reading_topics_of_former_delays", topics=", ".join(former))
+        elif former:
+            _log.warning(
+                "topics_of_former_delays_are_not_read",
+                topics=", ".join(former),
+                advice="they may be another group's, since retry.topic.name has no {group}. If they are this group's, configure"
+                " their delays until they are empty",
+            )
 
     def _byte_limits(self, topics: list[str]) -> dict[str, int]:
         """max.message.bytes of topics, of those whose settings the user may see."""

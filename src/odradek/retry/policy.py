@@ -15,6 +15,8 @@ from odradek.model.ids import check_topic_name
 
 _UNIT_MS: Final = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 _DELAY: Final = re.compile(r"(?P<count>\d{1,9})(?P<unit>ms|s|m|h|d)\Z")
+_ANY_DELAY: Final = r"\d{1,9}(?:ms|s|m|h|d)"
+_ANY_INDEX: Final = r"\d+"
 _FIELDS: Final = ("topic", "group", "delay", "index")
 FOREVER_MS: Final = -1
 
@@ -103,6 +105,18 @@ class RetryPolicy:
         """Where a record of `topic` waits for the delay of this number."""
         fields = {"topic": topic, "group": group, "delay": self.delays[number], "index": str(number)}
         return _topic_name("retry.topic.name", self.retry_topic, fields)
+
+    def retry_topic_pattern(self, topic: str, group: str) -> re.Pattern[str]:
+        """Names of the topics where records of `topic` wait, or did under other delays."""
+        name = self.retry_topic.format(topic=topic, group=group, delay="<delay>", index="<index>")
+        return re.compile(
+            re.escape(name).replace("<delay>", _ANY_DELAY).replace("<index>", _ANY_INDEX), re.ASCII
+        )
+
+    @property
+    def has_topics_of_its_group(self) -> bool:
+        """The name of a retry topic tells whose it is."""
+        return "group" in _fields_of(self.retry_topic)
 
     def dead_letter_topic_for(self, topic: str, group: str) -> str:
         fields = {"topic": topic, "group": group}

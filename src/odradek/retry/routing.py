@@ -115,6 +115,17 @@ class Routing:
             dict.fromkeys(self.policy.retry_topic_for(topic, self._group, number) for number in numbers)
         )
 
+    def former_retry_topics(self, names: Iterable[str]) -> list[str]:
+        """Of these topics those that are named as a retry topic of ours, for a delay that is not configured (any more)."""
+        known = {*self.topics, *self._home, *self.dead_letter_topics.values()}
+        others = sorted(set(names) - known)
+        return [name for name in others if self._former_home(name) is not None]
+
+    def read_former(self, names: Iterable[str]) -> None:
+        """Read them, too: records may wait there. None is sent there any more."""
+        for name in names:
+            self._home[name] = self._former_home(name) or ""
+
     def all_topics(self) -> list[str]:
         """Those that it reads, and those that it writes."""
         return [*self.subscription(), *dict.fromkeys(self.dead_letter_topics.values())]
@@ -182,6 +193,15 @@ class Routing:
             ),
             is_dead=at_ms is None,
         )
+
+    def _former_home(self, name: str) -> str | None:
+        """The topic whose records waited there; empty for several, None for none."""
+        origins = [
+            topic
+            for topic in self.topics
+            if self.policy.retry_topic_pattern(topic, self._group).fullmatch(name)
+        ]
+        return None if not origins else origins[0] if len(origins) == 1 else ""
 
     def _home_of(self, received: ReceivedRecord) -> str:
         """The topic of ours that it came from. A record that someone else put into a retry topic has none, or that one's."""

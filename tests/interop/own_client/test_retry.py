@@ -310,6 +310,29 @@ def test_a_topic_that_is_not_there_is_named(bootstrap: str, group: str) -> None:
         consumer.handle_some(print)
 
 
+def test_what_waits_is_tried_again_although_the_delays_are_others_now(
+    bootstrap: str, topic: MakeTopic, group: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    orders = topic()
+    send(bootstrap, orders, b"a")
+    for name in ("{topic}.{group}.retry-{delay}", "{topic}-retry-{delay}"):
+        policy = RetryPolicy(delays=("50ms",), retry_topic=name)
+        with RetryConsumer(
+            topics=[orders], **logins.ours(bootstrap), group_id=group, policy=policy
+        ) as consumer:
+            until(consumer, fail_always, lambda: bool(consumer.counts["retried"]))
+        send(bootstrap, orders, b"b")
+    handled: list[bytes] = []
+    policy = RetryPolicy(delays=("1m",))
+    with RetryConsumer(topics=[orders], **logins.ours(bootstrap), group_id=group, policy=policy) as consumer:
+        until(consumer, lambda record: handled.append(record.value), lambda: len(handled) >= 2)
+    assert sorted(handled) == [b"a", b"b"]
+    policy = RetryPolicy(delays=("1m",), retry_topic="{topic}-retry-{delay}")
+    with RetryConsumer(topics=[orders], **logins.ours(bootstrap), group_id=group, policy=policy) as consumer:
+        consumer.handle_some(print)
+    assert f"topics_of_former_delays_are_not_read topics={orders}-retry-50ms" in caplog.text
+
+
 def test_a_record_as_large_as_its_topic_takes_is_tried_again_and_kept(
     bootstrap: str, topic: MakeTopic, group: str
 ) -> None:

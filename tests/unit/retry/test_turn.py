@@ -110,6 +110,47 @@ def test_equal_delays_share_a_topic() -> None:
     assert topics == [FIRST, FIRST, FIRST, DEAD]
 
 
+def test_topics_of_former_delays_are_known_by_their_names() -> None:
+    routes = Routing(RetryPolicy(delays=("1s", "10s")), "billing", ["orders", "refunds"])
+    former = ["orders.billing.retry-2m", "refunds.billing.retry-1s5"]
+    theirs = [
+        "orders.shipping.retry-2m",
+        "ordersXbilling.retry-2m",
+        "orders.billing.retry-",
+        "orders.billing.retry-soon",
+    ]
+    assert routes.former_retry_topics([*routes.all_topics(), *former, *theirs]) == former[:1]
+    by_index = Routing(
+        RetryPolicy(delays=("1s",), retry_topic="{topic}-retry-{index}"), "billing", ["orders"]
+    )
+    assert by_index.former_retry_topics(["orders-retry-0", "orders-retry-2"]) == ["orders-retry-2"]
+    without = Routing(RetryPolicy(delays=(), retry_topic="{group}-retry"), "billing", ["orders", "refunds"])
+    assert without.former_retry_topics(["billing-retry", "billing-retry2"]) == ["billing-retry"]
+
+
+@pytest.mark.parametrize("mode", RetryMode)
+@pytest.mark.parametrize("delays", [(), ("1h",), ("1s", "10s", "3m")])
+def test_what_waits_in_a_topic_of_a_former_delay_goes_on_with_the_delays_of_now(
+    delays: tuple[str, ...], mode: RetryMode
+) -> None:
+    before = Routing(RetryPolicy(delays=("2s",)), "billing", ["orders"])
+    waiting = landed(fail(before, before.received(record(41)), ValueError("no")))
+    routes = routing(delays=delays, mode=mode)
+    routes.read_former([waiting.topic])
+    assert waiting.topic in routes.subscription()
+    received = routes.received(waiting)
+    assert (str(received.origin), received.due_ms, received.attempt) == ("orders:0:41", NOW + 2_000, 2)
+    step = fail(routes, received, ValueError("no"))
+    if len(delays) < 2:
+        assert isinstance(step, Forward)
+        assert step.topic == DEAD
+    elif mode is RetryMode.NON_BLOCKING:
+        assert isinstance(step, Forward)
+        assert step.topic == SECOND
+    else:
+        assert isinstance(step, RetryInPlace)
+
+
 def test_a_record_that_someone_put_into_a_retry_topic_is_tried_as_any_other() -> None:
     routes = routing()
     received = routes.received(record(3, topic=SECOND))
