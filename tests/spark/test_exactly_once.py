@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 import time
 from collections import Counter
@@ -144,6 +145,35 @@ def test_a_checkpoint_from_a_backup_goes_on_or_is_refused_and_nothing_is_lost_or
     assert committed(topic) == numbers(0, 30)
     run(25, resume="true", sinkId=sink_id)
     assert committed(topic) == numbers(0, 40)
+
+
+def test_files_that_came_after_a_backup_are_not_taken_for_those_of_the_decided_batch(
+    spark: Any, topic: Any, tmp_path: Path, run_to_end: Finish, sink_id: str
+) -> None:
+    files = tmp_path / "files"
+    files.mkdir()
+
+    def run(*names: str) -> None:
+        for name in names:
+            (files / name).write_text(name)
+        run_to_end(start(spark.readStream.format("text").load(str(files)), topic, tmp_path / "c", sink_id))
+
+    run("a")
+    run("b")
+    backup = tmp_path / "backup"
+    shutil.copytree(tmp_path / "c", backup)
+    run("c")
+    for _ in range(2):
+        shutil.rmtree(tmp_path / "c")
+        shutil.copytree(backup, tmp_path / "c")
+        run()
+    shutil.rmtree(tmp_path / "c")
+    shutil.copytree(backup, tmp_path / "c")
+    with pytest.raises(
+        StreamingQueryException, match="it has read other records than the one that was decided"
+    ):
+        run("d")
+    assert committed(topic) == [b"a", b"b", b"c"]
 
 
 def test_a_lost_decision_is_refused(

@@ -21,11 +21,22 @@ else:
     fs = lazy("pyarrow.fs")
 
 _OFFSETS: Final = "offsets"
+_SOURCES: Final = "sources"
+_OF_FILES: Final = "logOffset"
+"""All that the offset of Spark's file source holds: which entries of its journal were read, whatever files those name."""
 _BY_NAME: Final = "v2"
 """A line is a source's name, a colon, and its offset. Names are letters, digits and underscores."""
 _NOTHING_READ: Final = "-"
 """The offset of a source that has given nothing yet."""
 _KNOWN_VERSIONS: Final = ("v1", _BY_NAME)
+
+
+@dataclass(frozen=True, slots=True)
+class _SourceEnd:
+    """Where one source of a query stands."""
+
+    name: str
+    offset: Any
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,6 +47,8 @@ class BatchInput:
     """Of each partition that its sources read, of those that are Kafka topics."""
     fingerprint: str
     """The same for two batches that have read the same, of all their sources: 16 hexadecimal digits."""
+    former_fingerprint: str | None = None
+    """As decisions of former versions hold it: it does not tell which files were read."""
     is_whole: bool = True
     """`next_offsets` tells of all its sources. False: one of them reads something else, such as files."""
 
@@ -43,23 +56,27 @@ class BatchInput:
 def batch_input(checkpoint: str, batch: int) -> BatchInput:
     """ConfigError when the checkpoint cannot be read from here."""
     ends = _sources(checkpoint, batch)
+    starts: list[_SourceEnd] | None
     try:
         starts = _sources(checkpoint, batch - 1) if batch else []
     except ConfigError:  # Spark's settings keep one batch alone
-        starts = []
+        starts = None
     offsets: dict[TopicPartition, int] = {}
-    for document in ends:
-        offsets.update(_topic_offsets(document).next_offsets)
+    for source in ends:
+        offsets.update(_topic_offsets(source.offset).next_offsets)
+    extent = [[_without_beginnings(source.offset) for source in starts or ()], _ends_of(batch, ends)]
+    files = _files(checkpoint, starts, ends)
     return BatchInput(
         next_offsets=offsets,
-        fingerprint=_fingerprint([list(map(_without_beginnings, starts)), _ends_of(batch, ends)]),
-        is_whole=all(document == _NOTHING_READ or _is_of_topics(document) for document in ends),
+        fingerprint=_fingerprint([*extent, files] if files else extent),
+        former_fingerprint=_fingerprint(extent),
+        is_whole=all(source.offset == _NOTHING_READ or _is_of_topics(source.offset) for source in ends),
     )
 
 
-def _ends_of(batch: int, documents: list[Any]) -> list[Any]:
+def _ends_of(batch: int, ends: list[_SourceEnd]) -> list[Any]:
     """The first batch begins where its end says; later ones begin where the batch before ended."""
-    return [_without_beginnings(document) for document in documents] if batch else documents
+    return [_without_beginnings(source.offset) if batch else source.offset for source in ends]
 
 
 def _without_beginnings(document: Any) -> Any:
@@ -78,18 +95,70 @@ def source_offsets(checkpoint: str, batch: int) -> list[StreamOffset]:
 
     ConfigError when the checkpoint cannot be read from here.
     """
-    return [_topic_offsets(document) for document in _sources(checkpoint, batch)]
+    return [_topic_offsets(source.offset) for source in _sources(checkpoint, batch)]
 
 
 def beginnings(checkpoint: str, batch: int) -> dict[TopicPartition, int] | None:
     """Where a query's first batch begins; None when one of its sources does not say so."""
-    starts = [_topic_offsets(document).beginnings for document in _sources(checkpoint, batch)]
+    starts = [_topic_offsets(source.offset).beginnings for source in _sources(checkpoint, batch)]
     if not starts or not all(starts):
         return None
     return {partition: offset for offsets in starts for partition, offset in offsets.items()}
 
 
-def _sources(checkpoint: str, batch: int) -> list[Any]:
+def _files(checkpoint: str, starts: list[_SourceEnd] | None, ends: list[_SourceEnd]) -> list[list[str]]:
+    """What each source of files has read, as the entries of its journal tell it; `starts` None: where it began is unknown.
+
+    Another kind of source may have such an offset, and no journal: then the offset is all that is known.
+    """
+    before = {source.name: _last_entry(source.offset) for source in starts or ()}
+    files = []
+    for source in ends:
+        last = _last_entry(source.offset)
+        if last is None:
+            continue
+        unknown_before = last - 1 if starts is None else None
+        first = before.get(source.name, unknown_before)
+        journal = f"{checkpoint.rstrip('/')}/{_SOURCES}/{source.name}"
+        try:
+            entries = [
+                entry
+                for number in range(0 if first is None else first + 1, last + 1)
+                for entry in _journal_entries(journal, number)
+            ]
+        except FileNotFoundError:
+            continue
+        files.append(sorted(entries))
+    return files
+
+
+def _last_entry(offset: Any) -> int | None:
+    """The number of the last entry that a source of files has read; None for other sources."""
+    is_of_files = isinstance(offset, Mapping) and list(offset) == [_OF_FILES]
+    return offset[_OF_FILES] if is_of_files and isinstance(offset[_OF_FILES], int) else None
+
+
+def _journal_entries(journal: str, number: int) -> list[str]:
+    """The files of one entry: their paths and times.
+
+    Every tenth entry holds those before it, too (Spark's CompactibleFileStreamLog).
+    FileNotFoundError when there is no such entry. ConfigError when it cannot be read from here.
+    """
+    place = f"{journal}/{number}"
+    try:
+        try:
+            text = _read(place)
+        except FileNotFoundError:
+            text = _read(f"{place}.compact")
+    except FileNotFoundError:
+        raise
+    except (OSError, ValueError) as error:
+        raise ConfigError(f"the files of a source cannot be read from {place}: {error}") from None
+    mark = f'"batchId":{number}}}'
+    return [line for line in text.splitlines() if line.endswith(mark)]
+
+
+def _sources(checkpoint: str, batch: int) -> list[_SourceEnd]:
     """The offset of each source at the end of a batch."""
     place = f"{checkpoint.rstrip('/')}/{_OFFSETS}/{batch}"
     try:
@@ -103,8 +172,9 @@ def _sources(checkpoint: str, batch: int) -> list[Any]:
         )
     lines = rest.splitlines()[1:]
     if version.strip() == _BY_NAME:
-        lines = [line.partition(":")[2] for line in lines]
-    return list(map(_document, lines))
+        named = [line.partition(":") for line in lines]
+        return [_SourceEnd(name, _document(line)) for name, _, line in named]
+    return [_SourceEnd(str(number), _document(line)) for number, line in enumerate(lines)]
 
 
 def _read(place: str) -> str:

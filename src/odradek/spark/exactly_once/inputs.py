@@ -101,7 +101,7 @@ def check_repeated(name: BatchName, decided: Decision, read: BatchInput, ends_at
             f"it reads {beyond[0]} up to offset {read.next_offsets[beyond[0]]}, and the output has it up to"
             f" {ends_at[beyond[0]]}"
         )
-    elif is_last and decided.input_fingerprint not in (None, read.fingerprint):
+    elif is_last and decided.input_fingerprint not in (None, read.fingerprint, read.former_fingerprint):
         difference = "it has read other records than the one that was decided"
     elif not is_last and unknown:
         difference = f"no one can tell whether that has what it reads of {unknown[0]}, which the decision does not hold"

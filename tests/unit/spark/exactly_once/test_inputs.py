@@ -153,13 +153,69 @@ def test_a_first_batch_is_recognised_by_its_beginning_too(tmp_path: Path) -> Non
     assert len(results) == 2
 
 
+def journal_entry(directory: Path, entry: str, **files: int) -> None:
+    """What Spark's file source notes in `entry`: the entry's number of each file."""
+    place = directory / "sources" / "0" / entry
+    place.parent.mkdir(parents=True, exist_ok=True)
+    lines = [
+        json.dumps({"path": f"file:///in/{name}", "timestamp": 1, "batchId": number}, separators=(",", ":"))
+        for name, number in files.items()
+    ]
+    place.write_text("\n".join(["v1", *lines]))
+
+
+def test_a_fingerprint_tells_which_files_a_batch_has_read(tmp_path: Path) -> None:
+    start, end = {"logOffset": 8}, {"logOffset": 10}
+    unknown = fingerprint(tmp_path, start, end)
+    journal_entry(tmp_path, "9.compact", a=1, b=8, c=9)
+    journal_entry(tmp_path, "10", d=10, e=10)
+    known = fingerprint(tmp_path, start, end)
+    assert known != unknown
+    assert batch_input(str(tmp_path), 5).former_fingerprint == unknown
+    journal_entry(tmp_path, "9.compact", z=1, c=9)
+    journal_entry(tmp_path, "10", e=10, d=10)
+    assert fingerprint(tmp_path, start, end) == known, (
+        "the same files in another order, and others before them"
+    )
+    journal_entry(tmp_path, "10", d=10, e=10, new=10)
+    assert fingerprint(tmp_path, start, end) != known
+    journal_entry(tmp_path, "9.compact", other=9)
+    journal_entry(tmp_path, "10", d=10, e=10)
+    assert fingerprint(tmp_path, start, end) != known
+    (tmp_path / "offsets" / "4").unlink()
+    assert batch_input(str(tmp_path), 5).fingerprint != unknown
+
+
+def test_all_files_of_the_first_batch_are_its_own(tmp_path: Path) -> None:
+    results = set()
+    for name in ("a", "b"):
+        journal_entry(tmp_path, "0", **{name: 0})
+        results.add(batch_input(journal(tmp_path, {"logOffset": 0}), 0).fingerprint)
+    assert len(results) == 2
+
+
+def test_a_journal_that_cannot_be_read_is_an_error(tmp_path: Path) -> None:
+    (tmp_path / "sources" / "0" / "0").mkdir(parents=True)
+    with pytest.raises(ConfigError, match=r"files of a source cannot be read from .*/sources/0/0"):
+        batch_input(journal(tmp_path, {"logOffset": 0}), 0)
+
+
 DECIDED = Decision(
     sink_id="s", query="q", batch=7, side=0, driver=(1, 2), participants=(), input_fingerprint="same"
 )
 
 
-def repeat(batch: int, read: dict[TopicPartition, int], fingerprint: str, *, is_whole: bool = True) -> None:
-    given = BatchInput(next_offsets=read, fingerprint=fingerprint, is_whole=is_whole)
+def repeat(
+    batch: int,
+    read: dict[TopicPartition, int],
+    fingerprint: str,
+    *,
+    is_whole: bool = True,
+    former: str | None = None,
+) -> None:
+    given = BatchInput(
+        next_offsets=read, fingerprint=fingerprint, is_whole=is_whole, former_fingerprint=former
+    )
     check_repeated(BatchName(query="q", batch=batch), DECIDED, given, {A: 10, B: 20})
 
 
@@ -200,6 +256,9 @@ def test_a_checkpoint_from_a_backup_that_cuts_batches_otherwise_is_refused(
 
 def test_files_that_an_earlier_batch_reads_may_be_new() -> None:
     repeat(7, {}, "same", is_whole=False)
+    repeat(7, {}, "other", is_whole=False, former="same")  # decided by a former version
+    with pytest.raises(ConfigError, match=r"has read other records.*takeOver=true"):
+        repeat(7, {}, "other", is_whole=False, former="other")
     with pytest.raises(ConfigError, match=r"one of its sources is no Kafka topic.*takeOver=true"):
         repeat(6, {}, "other", is_whole=False)
 
