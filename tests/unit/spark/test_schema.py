@@ -52,6 +52,57 @@ def test_a_decoded_value_is_a_struct_of_the_users_fields(ddl: str) -> None:
     assert schema.lower().replace(": ", " ") == "`value` struct<a int, b string>"
 
 
+@pytest.mark.parametrize(
+    ("ddl", "reason"),
+    [
+        ("id BIGNT", "field id has the type BIGNT, which does not exist"),
+        ("id", "field id has no type"),
+        ("id BIGINT,", "a field's name is missing where its end stands"),
+        ("id BIGINT,, b INT", "a field's name is missing where ',' stands"),
+        ("id BIGINT b", None),
+        ("id BIGINT>, x STRUCT<b INT", "it goes on with '>' after its end"),
+        ("STRUCT<id BIGINT", "STRUCT needs '>' where its end stands"),
+        ("STRUCT<id BIGINT>, b INT", "it goes on with ',' after its end"),
+        ("tags ARRAY", "field tags, ARRAY needs '<' where its end stands"),
+        ("tags ARRAY<STRNG>", "field tags has the type STRNG, which does not exist"),
+        ("m MAP<STRING>", "field m, MAP needs ',' where '>' stands"),
+        ("first-name STRING", "'-' cannot stand there; put names with such characters into `backquotes`"),
+        ("a DECIMAL(39,2)", "field a is DECIMAL(39,2): at most 38 digits"),
+        ("a DECIMAL(4,5)", "field a is DECIMAL(4,5): at most 38 digits"),
+        ("a DECIMAL(4", "field a, DECIMAL needs ')' where its end stands"),
+        ("a " + "ARRAY<" * 5_000, "it is nested more than 64 deep"),
+    ],
+)
+def test_fields_that_spark_would_refuse_are_refused_with_the_options_name(
+    ddl: str, reason: str | None
+) -> None:
+    for name in ("key", "value"):
+        wanted = projection(columns=name, **{f"{name}Decode": "json", f"{name}Schema": ddl})
+        if reason is None:
+            assert read_ddl(wanted)
+            continue
+        with pytest.raises(ConfigError) as refusal:
+            read_ddl(wanted)
+        assert f"option {name}Schema={ddl!r}: {reason}" in str(refusal.value)
+        assert str(refusal.value).endswith(
+            "write fields such as 'id BIGINT, name STRING, tags ARRAY<STRING>'"
+        )
+
+
+@pytest.mark.parametrize(
+    "ddl",
+    [
+        "`first-name` STRING NOT NULL COMMENT 'it''s, <b>', b: decimal(10, 2), c DEC, d NUMERIC(3)",
+        "a array<struct<b: map<string, array<int>>, c: struct<d: varchar(3)>>>, `x``y` TIMESTAMP_NTZ",
+        "a INT -- the first\n, /* , */ b STRING COLLATE UTF8_BINARY, e STRUCT<>",
+        " Struct < a: INT > ",
+    ],
+)
+def test_what_spark_understands_is_left_to_it(ddl: str) -> None:
+    schema = read_ddl(projection(columns="value", valueDecode="json", valueSchema=ddl))
+    assert schema in (f"`value` STRUCT<{ddl}>", f"`value` {ddl.strip()}")
+
+
 def test_text_is_a_string() -> None:
     assert read_ddl(projection(columns="key,value", keyDecode="utf8")) == "`key` STRING, `value` BINARY"
 

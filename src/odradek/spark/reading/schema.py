@@ -31,6 +31,7 @@ from odradek.model.errors import ConfigError
 from odradek.model.lazy import lazy
 from odradek.spark.columns import COLUMN_TYPES
 from odradek.spark.options import Decoding, Projection
+from odradek.spark.reading.ddl import struct_type
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -61,19 +62,18 @@ def read_ddl(projection: Projection, comment: str | None = None) -> str:
 
 def _column_type(projection: Projection, column: str) -> str:
     if column == "key":
-        return _decoded_type(projection.key, projection.key_schema)
+        return _decoded_type(projection.key, "keySchema", projection.key_schema)
     if column == "value":
-        return _decoded_type(projection.value, projection.value_schema)
+        return _decoded_type(projection.value, "valueSchema", projection.value_schema)
     return COLUMN_TYPES[column]
 
 
-def _decoded_type(decoding: Decoding, schema: str | None) -> str:
+def _decoded_type(decoding: Decoding, option: str, schema: str | None) -> str:
     if decoding is Decoding.BINARY:
         return "BINARY"
     if decoding is Decoding.UTF8:
         return "STRING"
-    ddl = (schema or "").strip()
-    return ddl if ddl.lower().startswith("struct<") else f"STRUCT<{ddl}>"
+    return struct_type(option, schema or "")
 
 
 def check_read_schema(schema: StructType, projection: Projection) -> None:
