@@ -6,6 +6,7 @@ import hashlib
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import Final
 
 from odradek.dead_letters import headers as names
 from odradek.dead_letters.headers import HeaderPairs
@@ -50,14 +51,22 @@ class RedriveRequest:
     count_max: int | None = None
 
 
+LETTERS_REMEMBERED: Final = 500_000
+"""Copies are known among so many letters that were sent last, in some 60 MB: a writer that repeats itself does so soon."""
+
+
 class RedriveCore:
     """One redrive of one topic. Letters come in the order of their offsets, partition by partition or mixed."""
 
-    def __init__(self, request: RedriveRequest, state: RedrivenState) -> None:
+    def __init__(
+        self, request: RedriveRequest, state: RedrivenState, *, remembered_count: int = LETTERS_REMEMBERED
+    ) -> None:
         self._request = request
         self._state = state
         self._run_starts: dict[int, int] = {}
-        self._seen: set[bytes] = set()
+        self._seen: dict[bytes, None] = {}
+        """Identities of the letters that were met last, the latest at the end."""
+        self._remembered_count = remembered_count
         self._closed: dict[int, dict[int, int | None]] = {}
         self.counts = dict.fromkeys(Fate, 0)
 
@@ -104,11 +113,15 @@ class RedriveCore:
             return Fate.NOT_MEANT
         if letter.origin is None:
             return Fate.WITHOUT_ORIGIN if self._request.to is None else Fate.SENT
-        identity = _identity(letter)
-        if identity in self._seen:
-            return Fate.COPY
-        self._seen.add(identity)
-        return Fate.SENT
+        return Fate.COPY if self._is_met_again(_identity(letter)) else Fate.SENT
+
+    def _is_met_again(self, identity: bytes) -> bool:
+        is_known = identity in self._seen
+        self._seen.pop(identity, None)
+        self._seen[identity] = None
+        if len(self._seen) > self._remembered_count:
+            del self._seen[next(iter(self._seen))]
+        return is_known
 
     def _close_run(self, partition: int, end: int) -> None:
         self._note(partition, self._state.of(partition).add(self._run_starts.get(partition, end), end))

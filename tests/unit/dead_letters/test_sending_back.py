@@ -144,6 +144,14 @@ def test_a_letter_that_was_written_twice_is_sent_once() -> None:
     assert cluster.redrive(RedriveRequest()).counts[Fate.DONE_BEFORE] == 3
 
 
+def test_so_many_letters_are_remembered_as_the_limit_says_and_the_latest_longest() -> None:
+    first, second, third = (Origin(topic="orders", partition=0, offset=number) for number in range(3))
+    met = [first, second, first, third, first, second]
+    core = RedriveCore(RedriveRequest(), RedrivenState("orders.dlq", TOPIC_ID), remembered_count=2)
+    fates = [core.fate(letter(number, origin=origin)) for number, origin in enumerate(met)]
+    assert fates == [Fate.SENT, Fate.SENT, Fate.COPY, Fate.SENT, Fate.COPY, Fate.SENT]
+
+
 def test_a_letter_without_an_origin_is_left_unless_a_topic_is_named() -> None:
     cluster = Cluster([letter(0, origin=None), letter(1)])
     assert cluster.redrive(RedriveRequest()).counts[Fate.WITHOUT_ORIGIN] == 1
