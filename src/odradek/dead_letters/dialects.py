@@ -19,6 +19,8 @@ from odradek.dead_letters import headers as ours
 from odradek.dead_letters.headers import HeaderPair, HeaderPairs
 
 _BINARY_SIZES: Final = (4, 8)
+_DIGITS_MAX: Final = 19
+"""Of a number of 64 bits, without its sign."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,20 +54,26 @@ class Dialect:
         return None if value is None else value.decode("utf-8", "replace")
 
     def number(self, headers: Mapping[str, bytes | None], name: str) -> int | None:
-        """None where it is absent or no number."""
+        """None where it is absent, or no number of 64 bits: anyone can write headers."""
         value = headers.get(name) if name else None
         if value is None:
             return None
         if self.has_binary_numbers and len(value) in _BINARY_SIZES:
             return int.from_bytes(value, "big", signed=True)
-        try:
-            return int(value)
-        except ValueError:
-            return None
+        return decimal_number(value)
 
     def stripped(self, headers: Iterable[HeaderPair]) -> HeaderPairs:
         """The record's own headers: without what the failure added."""
         return tuple(pair for pair in headers if not pair[0].startswith(self.prefixes))
+
+
+def decimal_number(value: bytes) -> int | None:
+    """The number of a header; None for what is no decimal number of 64 bits."""
+    digits = value.removeprefix(b"-")
+    if not digits.isdigit() or len(digits) > _DIGITS_MAX:
+        return None
+    number = int(value)
+    return number if -(2**63) <= number < 2**63 else None
 
 
 ODRADEK: Final = Dialect(

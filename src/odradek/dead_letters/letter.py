@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from odradek.dead_letters.dialects import Dialect, dialect_of
+from odradek.dead_letters.dialects import Dialect, decimal_number, dialect_of
 from odradek.dead_letters.headers import (
     REDRIVE_COUNT,
     FailedConsumer,
@@ -88,7 +88,7 @@ def read_letter(record: LetterRecord) -> DeadLetter:
 
 def redrive_count(value: bytes | None) -> int:
     """The number in that header; 0 where there is none."""
-    return int(value) if value is not None and value.isdigit() else 0
+    return max(0, decimal_number(value) or 0) if value is not None else 0
 
 
 def _origin(dialect: Dialect | None, named: dict[str, bytes | None]) -> Origin | None:

@@ -8,6 +8,7 @@ from typing import Final
 
 from odradek.client.consumer.consumer_record import ConsumerRecord
 from odradek.dead_letters import headers as names
+from odradek.dead_letters.dialects import decimal_number
 from odradek.dead_letters.headers import (
     FailedConsumer,
     HeaderPair,
@@ -154,7 +155,7 @@ class Routing:
                 timestamp_ms=origin.timestamp_ms,
                 headers=letter.own_headers,
             ),
-            attempt=1 + (letter.by.delivery_count or 0),
+            attempt=1 + max(0, letter.by.delivery_count or 0),
             due_ms=due_ms,
         )
 
@@ -216,4 +217,4 @@ def again(received: ReceivedRecord, attempt: int) -> ReceivedRecord:
 
 
 def _number(value: bytes | None) -> int:
-    return int(value) if value is not None and value.isdigit() else 0
+    return max(0, decimal_number(value) or 0) if value is not None else 0

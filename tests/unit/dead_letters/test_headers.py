@@ -207,3 +207,19 @@ def test_the_redrive_count_survives_another_failure() -> None:
     headers = letter_headers([("__dlq.redrive.count", b"2")], ORIGIN, FAILURE, FailedConsumer())
     assert read(*headers).redrive_count == 2
     assert read(("__dlq.redrive.count", b"many")).redrive_count == 0
+
+
+@pytest.mark.parametrize("number", [b"9" * 5_000, b"9223372036854775808", b"1_0", b" 7", b"x", b""])
+def test_what_is_no_number_of_64_bits_is_no_number(number: bytes) -> None:
+    place = (
+        ("__dlq.errors.topic", b"orders"),
+        ("__dlq.errors.partition", b"0"),
+        ("__dlq.errors.offset", b"5"),
+    )
+    wrong = (("__dlq.errors.timestamp", number), ("__dlq.redrive.count", number))
+    letter = read(*place, *wrong)
+    assert letter.origin == Origin(topic="orders", partition=0, offset=5)
+    assert letter.redrive_count == 0
+    largest = read(*place[:2], ("__dlq.errors.offset", b"9223372036854775807"))
+    assert largest.origin is not None
+    assert largest.origin.offset == 2**63 - 1

@@ -160,6 +160,19 @@ def test_a_record_that_someone_put_into_a_retry_topic_is_tried_as_any_other() ->
     assert step.topic == FIRST
 
 
+@pytest.mark.parametrize("number", [b"-5", b"9" * 5_000, b"9" * 19, b"1_0", b" 7", b""])
+def test_numbers_that_others_wrote_into_our_headers_do_no_harm(number: bytes) -> None:
+    routes = routing()
+    waiting = landed(fail(routes, routes.received(record(41)), ValueError("no")))
+    wrong = {"__dlq.errors.delivery.count", "__dlq.errors.retry.timestamp", "__dlq.errors.timestamp"}
+    headers = tuple((name, number if name in wrong else value) for name, value in waiting.headers)
+    received = routes.received(waiting._replace(headers=headers))
+    assert (str(received.origin), received.attempt, received.due_ms) == ("orders:0:41", 1, 0)
+    step = fail(routes, received, ValueError("no"))
+    assert isinstance(step, Forward)
+    assert step.topic == FIRST
+
+
 def test_a_redriven_record_with_its_origin_begins_at_its_first_attempt() -> None:
     routes = routing()
     headers = (
