@@ -15,6 +15,7 @@ from odradek.client import GroupMetadata, NewTopic, Producer, ProducerFencedErro
 from odradek.dead_letters.letter import DeadLetter, read_letter
 from odradek.dead_letters.redriven import REDRIVES_CONFIG, REDRIVES_TOPIC
 from odradek.dead_letters.sending_back import (
+    PRODUCER_SETTINGS,
     Fate,
     RedriveCore,
     RedrivenRecord,
@@ -55,7 +56,7 @@ def redrive(
         topic.servers,
         transactional_id=REDRIVE_PREFIX + topic.name,
         transaction_timeout_ms=TRANSACTION_TIMEOUT_MS,
-        **topic.settings,
+        **{**PRODUCER_SETTINGS, **topic.settings},
     ) as producer:
         producer.init_transactions()
         run = _Run(RedriveCore(request, topic.state()), request, producer, topic)

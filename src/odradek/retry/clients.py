@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from odradek.client.security_settings import SecuritySettings
 from odradek.client.settings import AdminSettings, ConsumerSettings, ProducerSettings
+from odradek.dead_letters.sending_back import PRODUCER_SETTINGS
 from odradek.model.errors import ConfigError
 from odradek.retry.policy import CONFIG_KEYS, RetryPolicy
 from odradek.runtime.real_clock import SystemEntropy
@@ -15,9 +16,6 @@ from odradek.runtime.real_clock import SystemEntropy
 PRODUCER_PREFIX: Final = "producer."
 _TRANSACTION_TIMEOUT_MS: Final = 10_000
 """A transaction begins after the records are handled, and is short; one of a member that died holds up its successor."""
-_REQUEST_BYTES_MAX: Final = 64 << 20
-"""What was read can be sent on, however large: topics have the limit. Brokers take requests of 100 MiB by default."""
-_BUFFER_BYTES: Final = 2 * _REQUEST_BYTES_MAX
 _LONGEST_SHARE: Final = 0.5
 """Of max.poll.interval.ms: then the records that are left of a poll are read again, so that the group hears of us in time."""
 
@@ -61,12 +59,7 @@ def client_configs(
         )
     consumer = {"auto_offset_reset": "earliest", **settings, "enable_auto_commit": False}
     login = {key: value for key, value in settings.items() if key in SecuritySettings.settings}
-    sending = {
-        "max_request_size": _REQUEST_BYTES_MAX,
-        "buffer_memory": _BUFFER_BYTES,
-        **login,
-        **producer,
-    }
+    sending = {**PRODUCER_SETTINGS, **login, **producer}
     if policy.exactly_once:
         if settings.get("isolation_level", "read_committed") != "read_committed":
             raise ConfigError("delivery=exactly_once needs isolation_level=read_committed")

@@ -141,6 +141,19 @@ def test_letters_go_to_another_topic_on_request(
     assert "cannot be sent back" in errors[-1]
 
 
+def test_a_letter_as_large_as_its_topic_takes_is_sent_back(
+    run: Run, bootstrap: str, topic: MakeTopic
+) -> None:
+    takes = {"max.message.bytes": "5000000"}
+    origin, dead = topic(**takes), topic(**takes)
+    failure = RecordFailure(exception="KeyError", message="no")
+    headers = letter_headers((), Origin(topic=origin, partition=0, offset=0), failure, FailedConsumer())
+    with Producer(bootstrap, max_request_size=6_000_000) as producer:
+        producer.send(dead, b"x" * 4_900_000, headers=headers)
+    run("dlq", "redrive", dead)
+    assert [len(record.value) for record in records_of(bootstrap, origin)] == [4_900_000]
+
+
 def test_a_topic_that_is_gone_is_named_and_nothing_is_sent(
     run: Run, letters: Letters, bootstrap: str, errors: list[str]
 ) -> None:
