@@ -8,12 +8,14 @@ from typing import Final
 
 from odradek.client import NewTopic
 from odradek.model.errors import ConfigError
-from odradek.retry.policy import RetryPolicy
+from odradek.retry.policy import RetryPolicy, delay_ms
 from odradek.retry.routing import Routing
 
 BYTE_LIMIT: Final = "max.message.bytes"
 HEADER_ROOM_BYTES: Final = 1 << 16
 """What a record may grow by: the headers of its failure have at most 5,000 characters of text, some names and numbers."""
+RETRY_SPARE_MS: Final = 7 * 86_400_000
+"""A retry topic keeps records so much longer than the longest delay, whatever the brokers' default: consumers may be down."""
 _BYTE_LIMIT_MAX: Final = 2**31 - 1
 
 
@@ -48,7 +50,11 @@ def missing_topics(
         count = partition_counts[topic]
         dead = routing.dead_letter_topics[topic]
         retention[dead] = str(policy.dead_letter_retention_ms)
-        for name in (*routing.retry_topics_of(topic), dead):
+        waiting = routing.retry_topics_of(topic)
+        retention |= dict.fromkeys(
+            waiting, str(max(map(delay_ms, policy.delays), default=0) + RETRY_SPARE_MS)
+        )
+        for name in (*waiting, dead):
             wanted[name] = max(wanted.get(name, 0), count)
     missing = {name: count for name, count in wanted.items() if name not in partition_counts}
     if missing and not policy.creating_topics:
@@ -58,7 +64,7 @@ def missing_topics(
     limits = _source_limits(routing, byte_limits)
     made = []
     for name, count in missing.items():
-        configs = {"retention.ms": retention[name]} if name in retention else {}
+        configs = {"retention.ms": retention[name]}
         if name in limits:
             configs[BYTE_LIMIT] = str(min(limits[name][0] + HEADER_ROOM_BYTES, _BYTE_LIMIT_MAX))
         made.append(NewTopic(name, count, configs=configs))

@@ -124,18 +124,19 @@ def test_some_errors_are_not_worth_another_try(
 
 
 def test_missing_topics_get_as_many_partitions_as_the_topic_has() -> None:
-    policy = RetryPolicy(delays=("1s", "9s"))
+    policy = RetryPolicy(delays=("1s", "9d"))
     routing = Routing(policy, "billing", ["orders", "payments"])
     there = {"orders": 3, "payments": 1, "orders.billing.retry-1s": 5}
+    kept = {"retention.ms": str((9 + 7) * 86_400_000)}
     made = {
         topic.name: (topic.partitions, dict(topic.configs))
         for topic in missing_topics(routing, policy, there, {})
     }
     assert made == {
-        "orders.billing.retry-9s": (3, {}),
+        "orders.billing.retry-9d": (3, kept),
         "orders.billing.dlq": (3, {"retention.ms": "-1"}),
-        "payments.billing.retry-1s": (1, {}),
-        "payments.billing.retry-9s": (1, {}),
+        "payments.billing.retry-1s": (1, kept),
+        "payments.billing.retry-9d": (1, kept),
         "payments.billing.dlq": (1, {"retention.ms": "-1"}),
     }
 
