@@ -240,7 +240,8 @@ class AsyncRetryConsumer:
         mine = set(self._consumer.assignment()) & self._read_again.keys()
         committed = await self._consumer.committed(mine) if mine else {}
         for place in mine:
-            self._consumer.seek(place, max(self._read_again[place], committed.get(place) or 0))
+            known = committed.get(place)
+            self._consumer.seek(place, max(self._read_again[place], known.offset if known else 0))
         self._read_again.clear()
 
     async def _handle(self, turn: HandlingTurn, received: ReceivedRecord, handler: Handler) -> None:

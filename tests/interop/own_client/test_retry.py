@@ -364,9 +364,12 @@ def test_what_cannot_be_handed_over_comes_again_and_nothing_behind_it_is_committ
     """The dead-letter topic takes less than the topic: a program that goes on after the error loses nothing."""
     orders, dead = topic(**{"max.message.bytes": "2000000"}), topic(**{"max.message.bytes": "100000"})
     with Producer(**logins.ours(bootstrap), max_request_size=3_000_000) as producer:
+        producer.send(orders, b"good")
+        policy = RetryPolicy(delays=(), dead_letter_topic=dead, exactly_once=exactly_once)
+        consumer = RetryConsumer(topics=[orders], **logins.ours(bootstrap), group_id=group, policy=policy)
+        until(consumer, lambda _: None, lambda: bool(consumer.counts["handled"]))
         producer.send(orders, b"large" * 50_000)
-    policy = RetryPolicy(delays=(), dead_letter_topic=dead, exactly_once=exactly_once)
-    with RetryConsumer(topics=[orders], **logins.ours(bootstrap), group_id=group, policy=policy) as consumer:
+    with consumer:
         for _ in range(2):
             with pytest.raises(KafkaError, match=f"{dead}.* Raise max.message.bytes of that topic"):
                 until(consumer, fail_always, lambda: False)
