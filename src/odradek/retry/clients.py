@@ -69,7 +69,7 @@ def client_configs(
         sending.setdefault("transaction_timeout_ms", _TRANSACTION_TIMEOUT_MS)
     elif transactional_id:
         raise ConfigError("transactional_id is only of use with delivery=exactly_once")
-    interval_ms = int(settings.get("max_poll_interval_ms", 300_000))
+    interval_ms = _milliseconds("max.poll.interval.ms", settings.get("max_poll_interval_ms", 300_000))
     admin = {key: value for key, value in settings.items() if key in AdminSettings.settings}
     return ClientConfigs(
         group_id=group_id,
@@ -94,6 +94,12 @@ def given_config(config: Mapping[str, object]) -> ConfigSections:
         for key, value in rest.items()
         if key.startswith(PRODUCER_PREFIX)
     }
+    elsewhere = sending.pop("bootstrap.servers", servers)
+    if elsewhere != servers:
+        raise ConfigError(
+            f"producer.bootstrap.servers={elsewhere!r}: retry and dead-letter topics are in the cluster of the topics that are"
+            " read; leave it out"
+        )
     reading = {key: value for key, value in rest.items() if not key.startswith(PRODUCER_PREFIX)}
     return ConfigSections(
         bootstrap_servers=servers,
@@ -105,8 +111,19 @@ def given_config(config: Mapping[str, object]) -> ConfigSections:
     )
 
 
+def _milliseconds(key: str, value: object) -> int:
+    try:
+        return int(str(value))
+    except ValueError:
+        raise ConfigError(f"{key}={value!r} is no number of milliseconds") from None
+
+
 def _topics(value: object) -> tuple[str, ...]:
-    items: Iterable[object] = value.split(",") if isinstance(value, str) else value  # type: ignore[assignment]
+    items = value.split(",") if isinstance(value, str) else value
+    if not isinstance(items, Iterable):
+        raise ConfigError(
+            f"topics={value!r} is no list of topics: give a text such as 'orders,refunds', or a list"
+        )
     return tuple(str(topic).strip() for topic in items if str(topic).strip())
 
 

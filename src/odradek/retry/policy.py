@@ -68,6 +68,10 @@ class RetryPolicy:
                 )
         for delay in self.delays:
             delay_ms(delay)
+        if self.dead_letter_retention_ms < FOREVER_MS:
+            raise ConfigError(
+                f"errors.deadletterqueue.topic.retention.ms={self.dead_letter_retention_ms} is below -1, which means for ever"
+            )
         for name, template in (
             ("retry.topic.name", self.retry_topic),
             ("errors.deadletterqueue.topic.name", self.dead_letter_topic),

@@ -81,6 +81,7 @@ def test_a_policy_with_values_of_another_kind_is_refused(fields: dict[str, Any],
         ({"retry.topic.name": "{topic}-{when}"}, "there is no field {when}"),
         ({"errors.deadletterqueue.topic.name": "{"}, "is no template"),
         ({"errors.deadletterqueue.topic.retention.ms": "long"}, "no number"),
+        ({"errors.deadletterqueue.topic.retention.ms": "-2"}, "retention.ms=-2 is below -1"),
         ({"retry.delay": "1s"}, "unknown setting 'retry.delay'"),
     ],
 )
@@ -217,6 +218,12 @@ def test_all_settings_come_from_one_mapping() -> None:
         ({"transactional.id": "t"}, "only of use with delivery=exactly_once"),
         ({"retry.deleys": "1s"}, "retry.deleys"),
         ({"producer.lingerms": "1"}, "lingerms"),
+        ({"max.poll.interval.ms": "soon"}, "max.poll.interval.ms='soon' is no number"),
+        (
+            {"producer.bootstrap.servers": "other:1"},
+            "producer.bootstrap.servers='other:1': .* in the cluster of the topics that are read",
+        ),
+        ({"bootstrap.servers": "h:1", "group.id": "g", "topics": None}, "topics=None is no list"),
     ],
 )
 def test_a_mapping_that_cannot_be_is_refused(config: dict[str, Any], message: str) -> None:
