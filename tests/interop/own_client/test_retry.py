@@ -18,9 +18,19 @@ from typing import Any
 import pytest
 from tests.interop import logins
 
-from odradek import Admin, ConfigError, ConfigResource, Consumer, KafkaError, Producer, TopicPartition
+from odradek import (
+    Admin,
+    ConfigError,
+    ConfigResource,
+    Consumer,
+    KafkaError,
+    NewTopic,
+    Producer,
+    TopicPartition,
+)
 from odradek.dead_letters.letter import read_letter
 from odradek.retry import AsyncRetryConsumer, Output, Reject, RetryConsumer, RetryMode, RetryPolicy
+from odradek.testing import LocalBroker
 
 MakeTopic = Callable[..., str]
 SECONDS = 40.0
@@ -347,6 +357,25 @@ def test_a_record_as_large_as_its_topic_takes_is_tried_again_and_kept(
         until(consumer, fail_always, lambda: bool(consumer.counts["dead_lettered"]))
     for name in (retry, dead):
         assert [record.value == value for record in records_of(bootstrap, name)] == [True]
+
+
+@pytest.mark.parametrize("resources", [["TOPIC:*"], ["TOPIC:orders"]])
+def test_a_user_who_may_not_see_settings_gets_topics_with_the_brokers_limit(
+    resources: list[str], tmp_path: Path, group: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    rules = tmp_path / "rules.json"
+    denied = {"effect": "deny", "operations": ["DESCRIBE_CONFIGS"], "resources": resources}
+    rules.write_text(json.dumps([denied, {"effect": "allow"}]))
+    authorizer = "odradek.broker.access.file_authorizer.FileAuthorizer"
+    settings = {"authorizer.class.name": authorizer, "odradek.authorizer.file": str(rules)}
+    with LocalBroker(settings) as broker:
+        with Admin(broker.address) as admin:
+            admin.create_topics([NewTopic("orders", 1), NewTopic(f"orders.{group}.dlq", 1)])
+        send(broker.address, "orders", b"a")
+        policy = RetryPolicy(delays=("50ms",))
+        with RetryConsumer(broker.address, ["orders"], group_id=group, policy=policy) as consumer:
+            until(consumer, fail_always, lambda: bool(consumer.counts["dead_lettered"]))
+    assert "limits_of_topics_are_unknown topics=" in caplog.text
 
 
 def sizes_in(bootstrap: str, topic: str) -> Counter[int]:
