@@ -371,7 +371,8 @@ def test_a_user_who_may_not_see_settings_gets_topics_with_the_brokers_limit(
     with LocalBroker(settings) as broker:
         with Admin(broker.address) as admin:
             admin.create_topics([NewTopic("orders", 1), NewTopic(f"orders.{group}.dlq", 1)])
-        send(broker.address, "orders", b"a")
+        with Producer(broker.address) as producer:
+            producer.send("orders", b"a")
         policy = RetryPolicy(delays=("50ms",))
         with RetryConsumer(broker.address, ["orders"], group_id=group, policy=policy) as consumer:
             until(consumer, fail_always, lambda: bool(consumer.counts["dead_lettered"]))
