@@ -204,6 +204,25 @@ def test_offsets_move_with_the_transaction(
     assert read_eventually(bootstrap, into, len(records)) == [b"%d" % n for n in range(len(records))]
 
 
+@pytest.mark.parametrize("isolation", ["read_uncommitted", "read_committed"])
+def test_the_next_owner_begins_behind_what_a_transaction_is_about_to_commit(
+    bootstrap: str, topic: MakeTopic, producer: Producer, name: str, isolation: str
+) -> None:
+    source = TopicPartition(topic(), 0)
+    with Producer(**logins.ours(bootstrap)) as other:
+        for number in range(4):
+            other.send(source.topic, b"%d" % number)
+    producer.begin_transaction()
+    producer.send_offsets_to_transaction({source: 3}, GroupMetadata(group_id=name))
+    with Consumer(
+        **logins.ours(bootstrap), group_id=name, isolation_level=isolation, auto_offset_reset="earliest"
+    ) as next_owner:
+        next_owner.assign([source])
+        assert next_owner.poll(0.5) == []
+        producer.commit_transaction()
+        assert [record.value for record in next_owner.poll(SECONDS)] == [b"3"]
+
+
 def test_a_member_that_lost_its_partitions_cannot_commit_through_a_transaction(
     bootstrap: str, topic: MakeTopic, producer: Producer, name: str
 ) -> None:

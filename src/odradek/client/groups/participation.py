@@ -247,9 +247,13 @@ class Participation:
         return {tp: metadatas.get(tp) for tp in wanted}
 
     async def find_committed(self, partitions: list[TopicPartition]) -> dict[TopicPartition, int | None]:
-        """For positions: where the group has committed."""
+        """For positions: where the group has committed.
+
+        Whatever the isolation level: offsets of a transaction that is being committed are waited for (KIP-447), or what the
+        partitions' last owner has handled would be handled again.
+        """
         limit_s = self._settings.request_timeout_ms / 1000
-        metadatas = await self.store.fetch(partitions, limit_s, require_stable=self._stable)
+        metadatas = await self.store.fetch(partitions, limit_s, require_stable=True)
         return {tp: metadata.offset if metadata is not None else None for tp, metadata in metadatas.items()}
 
     async def leave(self, *, commit: bool) -> None:
