@@ -98,7 +98,7 @@ class ReceivedRequest:
 @dataclass
 class ScriptedBroker:
     """One broker on a port of its own. `on[name]` answers requests of that API: called with an `ReceivedRequest`, it returns a
-    response, HANG_UP or SILENCE; scripts in `once[name]` go first, one for each request."""
+    response (or an awaitable of one), HANG_UP or SILENCE; scripts in `once[name]` go first, one for each request."""
 
     port: int = 0
     asked: list[ReceivedRequest] = field(default_factory=list)
@@ -130,14 +130,14 @@ class ScriptedBroker:
         try:
             while True:
                 size = int.from_bytes(await reader.readexactly(4), "big")
-                if not self._answer(await reader.readexactly(size), writer, connection):
+                if not await self._answer(await reader.readexactly(size), writer, connection):
                     break
         except (asyncio.IncompleteReadError, ConnectionError):
             pass
         finally:
             writer.close()
 
-    def _answer(self, frame: bytes, writer: asyncio.StreamWriter, connection: int) -> bool:
+    async def _answer(self, frame: bytes, writer: asyncio.StreamWriter, connection: int) -> bool:
         header, position = decode_request_header(frame)
         api = api_by_key(header.api_key)
         message, _ = decode(api.request, header.api_version, frame, position)
@@ -145,6 +145,8 @@ class ScriptedBroker:
         self.asked.append(asked)
         script = self.once[api.name].pop(0) if self.once[api.name] else self.on.get(api.name)
         response = script(asked) if script is not None else getattr(self, f"answer_{api.name}")(asked)
+        if isinstance(response, Awaitable):
+            response = await response
         if response is HANG_UP:
             return False
         if response is not SILENCE:

@@ -11,6 +11,7 @@ import asyncio
 from collections.abc import Mapping
 from functools import partial
 from typing import Any, Final
+from uuid import UUID
 
 from odradek.client.errors import ClientBrokenError, TimedOutError, explain
 from odradek.client.network.address import Address
@@ -49,6 +50,8 @@ _LAST_VERSION_FOR_CLASSIC_TRANSACTIONS: Final = 11
 _NO_TIMEOUT_S: Final = 3_600.0
 
 InFlight = dict[TopicPartition, ProducerBatch]
+TopicNames = Mapping[UUID, str]
+"""By id, as a request has them: when its answer comes, the image may know other ids, or none."""
 
 
 class Sender:
@@ -201,8 +204,9 @@ class Sender:
         except KafkaError as error:
             self._answer_all(in_flight, AttemptResult(code=error.code, error=error))
             return
+        names = {topic.topic_id: topic.name for topic in message.topic_data}
         future = connection.send(message, at_most=at_most)
-        future.add_done_callback(partial(self._answered, in_flight, connection))
+        future.add_done_callback(partial(self._answered, in_flight, names, connection))
 
     def _message(self, batches: list[ProducerBatch]) -> tuple[ProduceRequest, int | None]:
         """The request, and the highest version that it can be sent in."""
@@ -233,14 +237,18 @@ class Sender:
     # -- answers
 
     def _answered(
-        self, in_flight: InFlight, connection: BrokerConnection, future: asyncio.Future[Any]
+        self,
+        in_flight: InFlight,
+        names: TopicNames,
+        connection: BrokerConnection,
+        future: asyncio.Future[Any],
     ) -> None:
         error = None if future.cancelled() else future.exception()
         if self._stopped or future.cancelled():
             return
         try:
             if error is None:
-                self._read(in_flight, connection, future.result())
+                self._read(in_flight, names, connection, future.result())
             elif isinstance(error, KafkaError):
                 self._answer_all(in_flight, AttemptResult(code=error.code, error=error))
             else:
@@ -250,8 +258,13 @@ class Sender:
             return
         self.turn_soon()
 
-    def _read(self, in_flight: InFlight, connection: BrokerConnection, response: ProduceResponse) -> None:
-        names = {self._cluster.image.topic_id(tp.topic): tp.topic for tp in in_flight}
+    def _read(
+        self,
+        in_flight: InFlight,
+        names: TopicNames,
+        connection: BrokerConnection,
+        response: ProduceResponse,
+    ) -> None:
         endpoints = {
             node_endpoint.node_id: Address(node_endpoint.host, node_endpoint.port)
             for node_endpoint in response.node_endpoints

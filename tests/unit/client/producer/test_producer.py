@@ -129,6 +129,33 @@ async def test_a_lost_answer_is_asked_for_again_over_a_new_connection(
     assert len({named.connection for named in broker.asked if named.name == "Produce"}) == 2
 
 
+async def test_an_answer_counts_though_the_topic_has_left_the_metadata_meanwhile(
+    broker: Any, make_broker: Callable[[], Awaitable[Any]], within: Within
+) -> None:
+    """As when the broker that is asked has just started, and does not know the topic yet."""
+    leader = await make_broker()
+    nodes = {1: broker.port, 2: leader.port}
+    for each in (broker, leader):
+        each.nodes, each.leader = nodes, 2
+    arrived, forgotten = asyncio.Event(), asyncio.Event()
+
+    async def answer(asked: Any) -> Any:
+        arrived.set()
+        await forgotten.wait()
+        return leader.produced(asked)
+
+    leader.on["Produce"] = answer
+    async with AsyncProducer(broker.bootstrap, acks=1, enable_idempotence=False, **QUICK) as producer:
+        delivery = await producer.send("t", b"once")
+        await within(arrived.wait())
+        broker.topics, known = {"other": 1}, broker.topics
+        await within(producer.partitions_for("other"))
+        broker.topics = {**known, "other": 1}
+        forgotten.set()
+        assert (await within(delivery)).offset == 0
+    assert values(leader) == [b"once"]
+
+
 async def test_order_survives_a_refusal_in_the_middle_of_a_pipeline(broker: Any, within: Within) -> None:
     kept: list[bytes] = []
     refusals = [1, 3]
