@@ -148,9 +148,12 @@ class PartitionQueue:
         return batch
 
     def answered(
-        self, batch: ProducerBatch, attempt: AttemptResult, *, may_retry: bool
+        self, batch: ProducerBatch, attempt: AttemptResult, *, may_retry: bool, gives_up: bool = False
     ) -> ProduceErrorAction:
-        """Decide about a batch in flight. It is kept here if it is to be tried again; after SPLIT call `replace`."""
+        """Decide about a batch in flight. It is kept here if it is to be tried again; after SPLIT call `replace`.
+
+        `gives_up`: nothing is sent any more, so what is not delivered now is not tried again in any form.
+        """
         head = not self._retrying and self.in_flight[0] is batch
         self.in_flight.remove(batch)
         verdict = judge(
@@ -161,12 +164,12 @@ class PartitionQueue:
             may_retry=may_retry and not batch.done,
             transactional=batch.transactional,
         )
-        if batch.done and verdict is not ProduceErrorAction.DELIVERED:
+        if (gives_up or batch.done) and verdict is not ProduceErrorAction.DELIVERED:
             verdict = ProduceErrorAction.GIVE_UP
         if verdict is ProduceErrorAction.GIVE_UP:
             self._give_back(batch, attempt.code)
         elif verdict is ProduceErrorAction.DELIVERED:
-            if self.numbering is not None:
+            if self.numbering is not None and self._is_numbered_now(batch):
                 self.numbering.established = True
         elif verdict is not ProduceErrorAction.SPLIT:
             batch.last_problem = attempt.error
@@ -244,12 +247,18 @@ class PartitionQueue:
         if identity is None or numbering is None or batch.attempt_count > 1 or not _never_written(code):
             return
         after = (identity.base_sequence + batch.record_count) & _SEQUENCE_MASK
-        same = (identity.producer_id, identity.producer_epoch) == (
-            numbering.producer_id,
-            numbering.producer_epoch,
-        )
-        if same and after == numbering.next_sequence:
+        if self._is_numbered_now(batch) and after == numbering.next_sequence:
             numbering.next_sequence = identity.base_sequence
+
+    def _is_numbered_now(self, batch: ProducerBatch) -> bool:
+        """Under the present id and epoch: a batch that was given up in flight may have those before."""
+        identity, numbering = batch.identity, self.numbering
+        return (
+            identity is not None
+            and numbering is not None
+            and (identity.producer_id, identity.producer_epoch)
+            == (numbering.producer_id, numbering.producer_epoch)
+        )
 
 
 def _never_written(code: ErrorCode) -> bool:

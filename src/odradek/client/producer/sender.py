@@ -325,12 +325,11 @@ class Sender:
         """Act on the verdict about one batch."""
         now = self._cluster.clock.monotonic()
         may_retry = batch.attempt_count <= self._settings.retries and now < batch.deadline
-        if self.transactions is not None and self.transactions.core.gives_up:
-            may_retry = False
+        gives_up = self.transactions is not None and self.transactions.core.gives_up
         accumulator = self._accumulator
         with accumulator.lock:
             queue = accumulator.queue_of(batch)
-            verdict = queue.answered(batch, attempt, may_retry=may_retry)
+            verdict = queue.answered(batch, attempt, may_retry=may_retry, gives_up=gives_up)
             if verdict in (ProduceErrorAction.DELIVERED, ProduceErrorAction.GIVE_UP):
                 accumulator.release(batch)
             elif verdict is ProduceErrorAction.RETRY or (

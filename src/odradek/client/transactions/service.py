@@ -131,8 +131,7 @@ class ProducerTransactions:
                 core.bump_wanted = True
             batch.settle(error=aborted)
         await self._settle_batches("abort_transaction", timeout_s)
-        if self._adding is not None:
-            await asyncio.gather(self._adding, return_exceptions=True)
+        await self._wait_for_adding("abort_transaction", timeout_s)
         await self._end(committed=False, timeout_s=timeout_s)
 
     async def send_offsets(
@@ -177,6 +176,18 @@ class ProducerTransactions:
             async with asyncio.timeout(limit_s):
                 for batch in self._accumulator.hurry():
                     await batch.wait_async()
+        except TimeoutError:
+            problem = self._cluster.metadata.problem
+            raise TimedOutError(f"{what} did not succeed within {limit_s:g} s", problem) from None
+
+    async def _wait_for_adding(self, what: str, timeout_s: float | None) -> None:
+        """Partitions that are being added now must not begin the transaction again behind its end."""
+        if self._adding is None:
+            return
+        limit_s = self._api_timeout_s if timeout_s is None else timeout_s
+        try:
+            async with asyncio.timeout(limit_s):
+                await asyncio.gather(asyncio.shield(self._adding), return_exceptions=True)
         except TimeoutError:
             problem = self._cluster.metadata.problem
             raise TimedOutError(f"{what} did not succeed within {limit_s:g} s", problem) from None

@@ -93,6 +93,15 @@ def test_the_first_batch_under_a_producer_id_goes_alone_because_a_broker_would_t
     assert len(take_all(queue)) == 2
 
 
+def test_an_answer_to_a_batch_under_the_last_epoch_says_nothing_of_the_new_one() -> None:
+    queue = queue_of(1, 1, 1)
+    late = queue.drain(1)
+    late.settle(error=TimeoutError())  # it took too long, and the transaction was aborted
+    queue.numbering = SequenceNumbers(producer_id=7, producer_epoch=1)
+    answer(queue, late, OK)
+    assert len(take_all(queue)) == 1
+
+
 def test_at_most_five_batches_fly_because_a_broker_remembers_no_more() -> None:
     queue = queue_of(*[1] * 9)
     assert len(take_all(queue)) == 5
