@@ -18,7 +18,12 @@ from odradek.client.consumer.fetch_session import (
     PartitionFetch,
     SessionRequest,
 )
-from odradek.client.consumer.offset_lookup import LeaderEpochEnd, list_epoch_ends, list_leader_offsets
+from odradek.client.consumer.offset_lookup import (
+    LeaderEpochEnd,
+    left_out_of_answer,
+    list_epoch_ends,
+    list_leader_offsets,
+)
 from odradek.client.consumer.subscription_state import (
     BY_DURATION,
     LATEST,
@@ -379,6 +384,9 @@ class Fetcher:
                         state.busy, state.reset_to = False, LATEST
             for tp, problem in answers.errors.items():
                 self._trouble([tp], generations, problem)
+            left_out = [tp for tp in wanted if tp not in answers.found and tp not in answers.errors]
+            if left_out:
+                self._trouble(left_out, generations, left_out_of_answer(left_out[0]))
         self.turn_soon()
 
     async def _validate(

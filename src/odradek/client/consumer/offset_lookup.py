@@ -53,6 +53,11 @@ class LeaderEpochEnd:
     end_offset: int
 
 
+def left_out_of_answer(tp: TopicPartition) -> KafkaError:
+    """Of a partition that was asked about, and that the answer does not mention. Retriable."""
+    return KafkaError(ErrorCode.NETWORK_EXCEPTION, f"{tp} was not answered for")
+
+
 async def list_leader_offsets(
     cluster: ClusterClient,
     broker: int,
@@ -162,9 +167,7 @@ class _OffsetSearch:
                 )
             )
         for tp in self.open:
-            raise self.result.errors.get(tp) or KafkaError(
-                ErrorCode.NETWORK_EXCEPTION, f"{tp} was not answered for"
-            )
+            raise self.result.errors.get(tp) or left_out_of_answer(tp)
 
     def _note(self, answers: OffsetAnswers) -> None:
         self.result.found.update(answers.found)

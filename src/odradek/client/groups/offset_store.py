@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 from uuid import UUID
 
+from odradek.client.errors import TimedOutError
 from odradek.client.groups.coordinator import Coordinator
 from odradek.client.groups.offset_requests import (
     COMMIT_WITH_NAMES,
@@ -77,17 +78,30 @@ class OffsetStore:
         *,
         still_owned: Callable[[Iterable[TopicPartition]], bool] | None = None,
     ) -> None:
-        """CommitFailedError when the partitions are, or may be, someone else's by now."""
+        """CommitFailedError when the partitions are, or may be, someone else's by now. `timeout_s` includes the wait for
+        commits before it."""
         if not offsets:
             return
+        deadline = self._cluster.clock.monotonic() + timeout_s
 
         async def attempt(left_s: float) -> None:
             if still_owned is not None and not still_owned(offsets):
                 raise self._failed(ErrorCode.REBALANCE_IN_PROGRESS, "the partitions were given up meanwhile")
             await self._commit_once(offsets, left_s)
 
-        async with self._turn:
-            await self._cluster.retrying("committing offsets", timeout_s, attempt)
+        try:
+            async with asyncio.timeout(timeout_s):
+                await self._turn.acquire()
+        except TimeoutError:
+            raise TimedOutError(
+                f"committing offsets did not succeed within {timeout_s:g} s: the commit before it has no answer yet",
+                self._cluster.metadata.problem,
+            ) from None
+        try:
+            left_s = round(deadline - self._cluster.clock.monotonic(), 3)
+            await self._cluster.retrying("committing offsets", left_s, attempt)
+        finally:
+            self._turn.release()
 
     async def fetch(
         self, partitions: Iterable[TopicPartition] | None, timeout_s: float, *, require_stable: bool
@@ -149,6 +163,9 @@ class OffsetStore:
             raise KafkaError(code, f"group {who.group_id!r}: {code.meaning}")
         for tp, problem in errors.items():
             raise KafkaError(problem, f"{tp}: {problem.meaning}")
+        for tp in wanted or ():
+            if tp not in results:  # it is not known that nothing is committed there
+                raise KafkaError(ErrorCode.NETWORK_EXCEPTION, f"{tp} was not answered for")
         return results
 
     def _ids(self, partitions: Iterable[TopicPartition]) -> dict[str, UUID]:
