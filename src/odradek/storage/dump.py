@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from odradek.model.errors import KafkaError
+from odradek.model.errors import KafkaError, OdradekError
 from odradek.records import (
     BatchHeader,
     ControlKind,
@@ -22,13 +22,20 @@ from odradek.records import (
 from odradek.runtime.ports import Disk, DiskFile
 from odradek.storage.directories import naming
 from odradek.storage.producers.producer_state import ProducerState
-from odradek.storage.producers.snapshot import decode_snapshot
+from odradek.storage.producers.snapshot import BadSnapshotError, decode_snapshot
 from odradek.storage.segment.batch_walk import BATCH_BYTES_MIN
 from odradek.storage.segment.sparse_index import OFFSET_ENTRY, TIME_ENTRY, OffsetEntry, TimeEntry
 from odradek.storage.segment.transaction_index import ENTRY as TRANSACTION_ENTRY
 from odradek.storage.segment.transaction_index import AbortedTransaction, decode_aborted
 
 _NEVER_MS = 2**63 - 1
+
+
+class UnreadableFileError(OdradekError):
+    """A file whose content is not what its name says: which, and why."""
+
+    def __init__(self, path: str, reason: Exception) -> None:
+        super().__init__(f"{path} cannot be read: {reason}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -118,14 +125,20 @@ def read_time_index(disk: Disk, path: str) -> list[TimeEntry]:
 
 
 def read_transaction_index(disk: Disk, path: str) -> list[AbortedTransaction]:
-    """All whole entries of a `.txnindex` file; ValueError for a version that is not known."""
+    """All whole entries of a `.txnindex` file; UnreadableFileError for a version that is not known."""
     data = disk.read(path)
-    return decode_aborted(data[: len(data) - len(data) % TRANSACTION_ENTRY.size])
+    try:
+        return decode_aborted(data[: len(data) - len(data) % TRANSACTION_ENTRY.size])
+    except ValueError as error:
+        raise UnreadableFileError(path, error) from None
 
 
 def read_snapshot(disk: Disk, path: str) -> list[ProducerState]:
-    """The producers in a `.snapshot` file; raises BadSnapshotError."""
-    return decode_snapshot(disk.read(path), _NEVER_MS)
+    """The producers in a `.snapshot` file; UnreadableFileError when it is damaged."""
+    try:
+        return decode_snapshot(disk.read(path), _NEVER_MS)
+    except BadSnapshotError as error:
+        raise UnreadableFileError(path, error) from None
 
 
 def _base_offset(path: str) -> int:
@@ -187,8 +200,8 @@ class _Check:
         self._check_length(path, TRANSACTION_ENTRY.size)
         try:
             return read_transaction_index(self.disk, path)
-        except ValueError as error:
-            self.problems.append(f"{path}: {error}")
+        except UnreadableFileError as error:
+            self.problems.append(str(error))
             return []
 
     def _check_length(self, path: str, entry_bytes: int) -> None:

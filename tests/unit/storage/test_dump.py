@@ -9,6 +9,7 @@ import pytest
 from odradek.config.topic import LogConfig
 from odradek.records import ControlKind
 from odradek.storage.dump import (
+    UnreadableFileError,
     check_segment,
     read_batches,
     read_offset_index,
@@ -80,6 +81,17 @@ def test_a_snapshot_is_described(lab: Lab, size: int) -> None:
     (name,) = lab.segment_names(".snapshot")
     (state,) = read_snapshot(lab.disk, f"/data/flights-0/{name}")
     assert (state.producer_id, state.epoch, state.last_sequence) == (5, 0, 19)
+
+
+def test_a_file_that_cannot_be_read_is_named_with_the_reason(lab: Lab, size: int) -> None:
+    (name,) = lab.segment_names(".snapshot")
+    path = f"/data/flights-0/{name}"
+    lab.disk.replace(path, bytes(100))
+    with pytest.raises(UnreadableFileError, match=f"{path} cannot be read: version 0 is unknown"):
+        read_snapshot(lab.disk, path)
+    lab.disk.replace(f"{STEM}.txnindex", b"\xff" * 34)
+    with pytest.raises(UnreadableFileError, match="txnindex cannot be read: version -1 is unknown"):
+        read_transaction_index(lab.disk, f"{STEM}.txnindex")
 
 
 def test_an_empty_segment_is_described(lab: Lab) -> None:

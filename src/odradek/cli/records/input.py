@@ -204,4 +204,8 @@ def _json_timestamp(value: Any, defaults: InputRecord, now_ms: int) -> int | Non
         return defaults.timestamp_ms
     if isinstance(value, bool) or not isinstance(value, int | str):
         raise ValueError(f"timestamp {value!r} is neither a number nor a time")
-    return value if isinstance(value, int) else parse_timestamp(value, now_ms=now_ms)
+    if isinstance(value, str):
+        return parse_timestamp(value, now_ms=now_ms)
+    if not -(2**63) <= value < 2**63:
+        raise ValueError(f"timestamp {value} does not fit into 64 bits")
+    return value

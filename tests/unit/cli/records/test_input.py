@@ -79,6 +79,7 @@ def test_hex_and_base64_carry_any_bytes() -> None:
         ("json", b'{"partition": true}', "partition True is not a number from 0"),
         ("json", b'{"timestamp": "soon"}', "is no time"),
         ("json", b'{"timestamp": 1.5}', "timestamp 1.5 is neither a number nor a time"),
+        ("json", b'{"timestamp": 9223372036854775808}', "9223372036854775808 does not fit into 64 bits"),
         ("json", b'{"headers": 3}', "headers is neither an object nor a list"),
         ("json", b'{"headers": [{"value": "x"}]}', "has no name"),
         ("json", b'{"value": "\\ud800"}', "line 1: "),
