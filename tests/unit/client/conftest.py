@@ -105,6 +105,8 @@ class ScriptedBroker:
     on: dict[str, Callable[[ReceivedRequest], Any]] = field(default_factory=dict)
     once: dict[str, list[Callable[[ReceivedRequest], Any]]] = field(default_factory=lambda: defaultdict(list))
     topics: dict[str, int] = field(default_factory=lambda: {"t": 1})
+    topic_id: UUID = TOPIC_ID
+    """Of all topics."""
     versions: dict[str, tuple[int, int]] = field(default_factory=dict)
     """What ApiVersions offers in place of everything."""
     leader: int = 1
@@ -182,7 +184,7 @@ class ScriptedBroker:
                 MetadataResponseTopic(
                     error_code=0 if name in self.topics else 3,
                     name=name,
-                    topic_id=TOPIC_ID if asked.version >= 10 else UUID(int=0),
+                    topic_id=self.topic_id if asked.version >= 10 else UUID(int=0),
                     partitions=[
                         MetadataResponsePartition(
                             partition_index=number,

@@ -34,11 +34,22 @@ Headers = Sequence[tuple[str, bytes | None]]
 class TopicQueues:
     """The queues of one topic's partitions, and where records without a key go at present."""
 
-    __slots__ = ("available", "queues", "resting", "sticky", "sticky_bytes", "topic", "used_at")
+    __slots__ = (
+        "available",
+        "partition_count",
+        "queues",
+        "resting",
+        "sticky",
+        "sticky_bytes",
+        "topic",
+        "used_at",
+    )
 
     def __init__(self, topic: str) -> None:
         self.topic: Final = topic
         self.queues: list[PartitionQueue] = []
+        self.partition_count = 0
+        """What records are spread over. There may be more queues: the topic was made again, with fewer partitions."""
         self.available: tuple[int, ...] = ()
         """Partitions that have a leader; empty: none is known to."""
         self.sticky: PartitionQueue | None = None
@@ -199,14 +210,18 @@ class Accumulator:
         return queues
 
     def update(self, topic: str, partition_count: int, available: Iterable[int]) -> None:
-        """Follow the growth of a known topic. Partitions never go away while this client lives."""
+        """Follow a known topic as it grows, or is made again. Queues stay: what is in them is delivered, or fails in time."""
         with self.lock:
             queues = self.topics[topic]
             for number in range(len(queues.queues), partition_count):
                 queues.queues.append(
                     PartitionQueue(TopicPartition(topic, number), in_flight_max=self._in_flight_max)
                 )
+            queues.partition_count = partition_count or queues.partition_count
             queues.available = tuple(available)
+            sticky = queues.sticky
+            if sticky is not None and sticky.topic_partition.partition >= queues.partition_count:
+                queues.sticky = None
 
     def collect(self, now: float) -> list[ProducerBatch]:
         """Find what has lingered long enough; returns the batches whose delivery timeout has passed."""
@@ -390,7 +405,7 @@ class Accumulator:
                 topic.sticky = None
 
     def _move_sticky(self, topic: TopicQueues) -> PartitionQueue:
-        candidates = topic.available or range(len(topic.queues))
+        candidates = topic.available or range(topic.partition_count)
         lengths = [topic.queues[number].length for number in candidates]
         chosen = next_sticky(lengths, self._entropy.uniform(), adaptive=self._adaptive)
         topic.sticky = topic.queues[candidates[chosen]]

@@ -221,7 +221,7 @@ class AsyncProducer:
     async def partitions_for(self, topic: str) -> tuple[int, ...]:
         """The partitions of a topic, in order."""
         await self.start()
-        return tuple(range(len((await self._core.learn(topic)).queues)))
+        return tuple(range((await self._core.learn(topic)).partition_count))
 
     async def __aenter__(self) -> Self:
         await self.start()

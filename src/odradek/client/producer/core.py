@@ -110,17 +110,17 @@ class ProducerCore:
 
     def choose(self, topic: TopicQueues, key: Buffer | None, partition: int | None) -> PartitionQueue | None:
         """The queue that a record goes to; None leaves it to the sticky partition."""
-        queues = topic.queues
+        queues, count = topic.queues, topic.partition_count
         if partition is None and self._partitioner is not None:
-            partition = self._partitioner(topic.topic, bytes(key) if key is not None else None, len(queues))
+            partition = self._partitioner(topic.topic, bytes(key) if key is not None else None, count)
         if partition is None:
             if key is None or self.settings.partitioner_ignore_keys:
                 return None
-            return queues[partition_of(bytes(key), len(queues))]
-        if not 0 <= partition < len(queues):
+            return queues[partition_of(bytes(key), count)]
+        if not 0 <= partition < count:
             raise KafkaError(
                 ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-                f"topic {topic.topic!r} has partitions 0 to {len(queues) - 1}, not {partition}",
+                f"topic {topic.topic!r} has partitions 0 to {count - 1}, not {partition}",
             )
         return queues[partition]
 
@@ -134,7 +134,7 @@ class ProducerCore:
         is_usual = self._partitioner is None and not self.settings.partitioner_ignore_keys
         now_ms = self.clock.wall_ms()
         for group in arrow_rows.by_partition(
-            topic.topic, rows, len(topic.queues), None if is_usual else chosen
+            topic.topic, rows, topic.partition_count, None if is_usual else chosen
         ):
             queue = None if group.partition is None else topic.queues[group.partition]
             for written in group.batches(self.accumulator.batch_bytes_max, now_ms):

@@ -251,7 +251,7 @@ class Producer:
 
     def partitions_for(self, topic: str) -> tuple[int, ...]:
         """The partitions of a topic, in order."""
-        return tuple(range(len(self._learn(topic).queues)))
+        return tuple(range(self._learn(topic).partition_count))
 
     def __enter__(self) -> Self:
         return self

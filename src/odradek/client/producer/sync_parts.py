@@ -162,7 +162,7 @@ class SyncParts:
         self._raise_undelivered()
 
     def partitions_for(self, topic: str) -> tuple[int, ...]:
-        return tuple(range(len(self._learn(topic).queues)))
+        return tuple(range(self._learn(topic).partition_count))
 
     def __enter__(self) -> Self:
         return self
