@@ -100,11 +100,10 @@ class BrokerConnection(asyncio.BufferedProtocol):
     ) -> BrokerConnection:
         """Connect, agree on versions and log in. BrokerUnreachableError, WrongPeerError or LoginError in words for people."""
         connection = cls(address, settings, clock)
-        loop = asyncio.get_running_loop()
         try:
             async with asyncio.timeout(settings.socket_connection_setup_timeout_ms / 1000):
                 if security is None:
-                    await loop.create_connection(lambda: connection, address.host, address.port)
+                    await _connect(address, connection)
                     await connection._greet()
                 else:
                     await connection._open_secured(security)
@@ -121,9 +120,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
         timeout_s = self._settings.socket_connection_setup_timeout_ms / 1000
         secured = outgoing_security.SecuredProtocol(self, security, address.host, timeout_s=timeout_s)
         try:
-            await asyncio.get_running_loop().create_connection(
-                lambda: secured.protocol, address.host, address.port
-            )
+            await _connect(address, secured.protocol)
             await secured.handshake
             await self._greet()
             if security.login is not None:
@@ -376,6 +373,13 @@ class BrokerConnection(asyncio.BufferedProtocol):
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, self._settings.send_buffer_bytes)
         if self._settings.receive_buffer_bytes >= 0:
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, self._settings.receive_buffer_bytes)
+
+
+async def _connect(address: Address, protocol: asyncio.BaseProtocol) -> None:
+    try:
+        await asyncio.get_running_loop().create_connection(lambda: protocol, address.host, address.port)
+    except (ValueError, OverflowError) as error:  # no host has such a name, or such a port
+        raise BrokerUnreachableError(connect_problem(address, error)) from error
 
 
 def _unreadable(api: Api, address: Address, error: KafkaError) -> KafkaError:

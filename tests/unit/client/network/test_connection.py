@@ -364,3 +364,20 @@ async def test_a_closed_port_and_an_unknown_host_are_distinguished() -> None:
         BrokerUnreachableError, match=r"cannot connect to no-such-host\.invalid:9092: .*resolved"
     ):
         await BrokerConnection.open(Address("no-such-host.invalid", 9092), settings(), SystemClock())
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        Address("127.0.0.1", 70_000),
+        Address("127.0.0.1", -1),
+        Address("a" * 70, 9092),
+        Address("label..missing", 9092),
+        Address("with\0zero", 9092),
+    ],
+)
+async def test_a_name_or_port_that_no_host_has_is_as_good_as_unreachable(address: Address) -> None:
+    """Brokers say where others listen: what one of them gets wrong must not end the client."""
+    with pytest.raises(BrokerUnreachableError, match="cannot connect to") as caught:
+        await BrokerConnection.open(address, settings(), SystemClock())
+    assert caught.value.retriable
