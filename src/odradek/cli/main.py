@@ -113,6 +113,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     words = list(sys.argv[1:] if arguments is None else arguments)
     debug = bool(os.environ.get("ODRADEK_DEBUG")) or "--debug" in words
     words = [word for word in words if word != "--debug"]
+    _replace_closed_streams()
     _configure_log(debug=debug)
     try:
         return run(words)
@@ -125,6 +126,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return code
     except KeyboardInterrupt:
         return INTERRUPTED
+
+
+def _replace_closed_streams() -> None:
+    """A process may be started without some of them (`>&-`): then there is nothing to read, and what is printed is gone."""
+    if sys.stdin is None:
+        sys.stdin = open(os.devnull)  # noqa: SIM115 - for as long as the process runs
+    if sys.stdout is None:
+        sys.stdout = open(os.devnull, "w")  # noqa: SIM115
+    if sys.stderr is None:
+        sys.stderr = open(os.devnull, "w")  # noqa: SIM115
 
 
 def _configure_log(*, debug: bool) -> None:

@@ -157,3 +157,11 @@ def test_a_pipe_that_closes_early_is_no_error() -> None:
     process.stderr.close()
     process.wait(timeout=60)
     assert error == ""
+
+
+@pytest.mark.parametrize("closed", [">&-", "2>&-", "<&-"])
+def test_a_stream_that_was_closed_before_the_start_is_no_error(closed: str) -> None:
+    command = f"exec {sys.executable} -m odradek.cli.main config describe {closed}"
+    done = subprocess.run(["sh", "-c", command], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert bool(done.stdout) is (closed != ">&-")
