@@ -21,7 +21,7 @@ from odradek.client.errors import (
 from odradek.client.network.address import Address
 from odradek.client.network.backoff import Backoff
 from odradek.client.network.connections import BrokerConnections
-from odradek.client.network.metadata_snapshot import MetadataSnapshot, TopicSnapshot
+from odradek.client.network.metadata_snapshot import MetadataSnapshot, TopicSnapshot, check_partitions
 from odradek.client.settings import ClientSettings
 from odradek.model.errors import ErrorCode, ErrorValue, KafkaError
 from odradek.protocol.messages.metadata.metadata import (
@@ -251,6 +251,7 @@ class Metadata:
         assert isinstance(response, MetadataResponse)
         if response.error_code != ErrorCode.NONE:
             raise KafkaError(ErrorCode.of(response.error_code))
+        check_partitions(response)
         return response
 
     def _candidates(self) -> list[Address]:

@@ -13,6 +13,8 @@ from odradek.model.errors import ErrorCode, KafkaError
 from odradek.model.ids import NO_BROKER, NO_EPOCH, ZERO_UUID, TopicPartition
 from odradek.protocol.messages.metadata.metadata import MetadataResponse, MetadataResponseTopic
 
+_HIGHEST_PARTITION_MIN: Final = 100_000
+"""Up to this number a partition is believed in, however many of those before it are missing."""
 _EMPTY: Final[Mapping[int, Address]] = MappingProxyType({})
 
 
@@ -138,6 +140,17 @@ class MetadataSnapshot:
             topics={name: topic for name, topic in self.topics.items() if name not in gone},
             topic_errors={name: code for name, code in self.topic_errors.items() if name not in gone},
         )
+
+
+def check_partitions(response: MetadataResponse) -> None:
+    """INVALID_REQUEST for an answer whose partitions have numbers without sense: there is a place for each number below."""
+    for topic in response.topics:
+        highest = max((partition.partition_index for partition in topic.partitions), default=-1)
+        if highest > max(_HIGHEST_PARTITION_MIN, 2 * len(topic.partitions)):
+            raise KafkaError(
+                ErrorCode.INVALID_REQUEST,
+                f"the answer to Metadata has a partition {highest} of topic {topic.name!r}, and {len(topic.partitions)} in all",
+            )
 
 
 def _merged_topic(known: TopicSnapshot | None, topic: MetadataResponseTopic, name: str) -> TopicSnapshot:

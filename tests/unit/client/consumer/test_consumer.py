@@ -444,6 +444,24 @@ async def test_an_unknown_topic_is_named_by_poll(broker: Any, log: Log, within: 
             await within(consumer.poll(10))
 
 
+async def test_a_partition_with_a_number_without_sense_is_not_believed(
+    broker: Any, log: Log, within: Within
+) -> None:
+    log.end = 1
+
+    def answer(asked: Any) -> Any:
+        response = broker.answer_Metadata(asked)
+        response.topics[0].partitions[0].partition_index = 2**31 - 1
+        return response
+
+    broker.once["Metadata"] = [answer]
+    async with consumer_of(broker) as consumer:
+        await consumer.assign([A])
+        with pytest.raises(KafkaError, match="has a partition 2147483647 of topic 't', and 1 in all"):
+            await within(consumer.poll(10))
+        assert await within(read(consumer, 1, within)) == [0]
+
+
 async def test_an_unreachable_bootstrap_is_named_by_every_call(within: Within) -> None:
     async with AsyncConsumer("127.0.0.1:1", default_api_timeout_ms=500, **QUICK) as consumer:
         await consumer.assign([A])
