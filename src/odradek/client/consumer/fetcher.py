@@ -298,6 +298,11 @@ class Fetcher:
             if code is not ErrorCode.NONE:
                 self._refused(state, code, partition_data, endpoints)
                 return
+            if assignment.is_made_again(state, partition_fetch.topic_id):
+                _log.warning("topic_made_again", partition=tp, offset=state.fetch_offset)
+                self._pause(state)
+                assignment.out_of_range(state)
+                return
             state.high_watermark = partition_data.high_watermark
             state.log_start_offset = partition_data.log_start_offset
             state.seen_leader_epoch = max(state.seen_leader_epoch, partition_fetch.leader_epoch)

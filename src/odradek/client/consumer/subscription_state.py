@@ -15,13 +15,14 @@ from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
+from uuid import UUID
 
 from odradek.client.consumer.completed_fetch import FetchedChunk
 from odradek.client.consumer.fetch_session import PartitionFetch
 from odradek.client.network.metadata_snapshot import MetadataSnapshot, missing_partition
 from odradek.client.settings import ConsumerSettings
 from odradek.model.errors import ErrorCode, ErrorValue, KafkaError, OdradekError
-from odradek.model.ids import NO_EPOCH, TopicPartition
+from odradek.model.ids import NO_EPOCH, ZERO_UUID, TopicPartition
 
 LATEST: Final = -1
 EARLIEST: Final = -2
@@ -56,6 +57,8 @@ class PartitionState:
     """The leader epoch of the last batch fetched: what truncation is noticed by (KIP-320)."""
     seen_leader_epoch: int = NO_EPOCH
     """The leader epoch under which `fetched_epoch` was last found to be part of the log."""
+    topic_id: UUID = ZERO_UUID
+    """Of the topic that `fetch_offset` is an offset of; ZERO_UUID until a fetch was answered from there."""
     generation: int = 0
     busy: bool = False
     """A question about the position is under way."""
@@ -87,6 +90,7 @@ class PartitionState:
         self.position = self.fetch_offset = offset
         self.reset_to = reset_to
         self.fetched_epoch = NO_EPOCH
+        self.topic_id = ZERO_UUID
         self.busy = False
         self.not_before = 0.0
         self.trouble_count = 0
@@ -387,6 +391,7 @@ class Assignment:
         state.reset_to = None
         state.fetch_offset = offset
         state.fetched_epoch = NO_EPOCH
+        state.topic_id = ZERO_UUID
         state.trouble_count = 0
         if not state.has_records:
             state.position = offset
@@ -397,6 +402,14 @@ class Assignment:
         state.busy = False
         state.reset_to = self._policy
         state.trouble_count = 0
+
+    def is_made_again(self, state: PartitionState, topic_id: UUID) -> bool:
+        """*locked.* `topic_id` answered. True when it is not the topic any more that `fetch_offset` is an offset of."""
+        known = state.topic_id
+        if known == topic_id or ZERO_UUID in (known, topic_id):
+            state.topic_id = topic_id
+            return False
+        return True
 
     def out_of_range(self, state: PartitionState) -> None:
         """*locked.* The partition does not hold `fetch_offset` (any more): start over by the policy, or say so."""

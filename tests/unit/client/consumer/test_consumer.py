@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any
+from uuid import UUID
 
 import pytest
 
@@ -211,6 +212,42 @@ async def test_an_offset_that_is_gone_goes_by_the_policy(broker: Any, log: Log, 
         assert caught.value.code is ErrorCode.OFFSET_OUT_OF_RANGE
         consumer.seek(A, 10)
         assert (await read(consumer, 1, within))[0] == 10
+
+
+@pytest.mark.parametrize(("policy", "first"), [("earliest", 0), ("latest", 30)])
+async def test_a_topic_that_is_made_again_is_read_by_the_policy_and_not_on_from_where_the_other_one_was(
+    broker: Any, log: Log, within: Within, policy: str, first: int
+) -> None:
+    """Under another id, with as many records already."""
+
+    def answer(asked: Any) -> FetchResponse:
+        response = log.fetch(asked)
+        for topic in response.responses:
+            if topic.topic_id != broker.topic_id:
+                topic.partitions = [
+                    PartitionData(
+                        partition_index=partition.partition_index,
+                        error_code=ErrorCode.UNKNOWN_TOPIC_ID,
+                        high_watermark=-1,
+                        records=b"",
+                    )
+                    for partition in topic.partitions
+                ]
+        return response
+
+    broker.on["Fetch"] = answer
+    log.end = 9
+    async with consumer_of(broker, auto_offset_reset=policy) as consumer:
+        await consumer.assign([A])
+        consumer.seek(A, 0)
+        assert await within(read(consumer, 9, within)) == list(range(9))
+        broker.topic_id, log.end = UUID(int=6), 30
+        async with asyncio.timeout(20):
+            while await consumer.position(A) == 9:
+                await asyncio.sleep(0.005)
+        assert await consumer.position(A) == first
+        log.end = 33
+        assert (await within(read(consumer, 1, within)))[0] == first
 
 
 @pytest.mark.parametrize(
