@@ -135,9 +135,8 @@ async def test_an_answer_counts_though_the_topic_has_left_the_metadata_meanwhile
 ) -> None:
     """As when the broker that is asked has just started, and does not know the topic yet."""
     leader = await make_broker()
-    nodes = {1: broker.port, 2: leader.port}
-    for each in (broker, leader):
-        each.nodes, each.leader = nodes, 2
+    broker.nodes = leader.nodes = {1: broker.port, 2: leader.port}
+    broker.leader = leader.leader = 2
     arrived, forgotten = asyncio.Event(), asyncio.Event()
 
     async def answer(asked: Any) -> Any:
