@@ -282,10 +282,9 @@ class Accumulator:
 
     def replace(self, batch: ProducerBatch, parts: tuple[ProducerBatch, ...]) -> None:
         """*locked.* `parts` take the place of a batch in flight, and its memory."""
-        del self._unsettled[batch]
-        for part in reversed(parts):
-            self._unsettled[part] = None
-            self._unsettled.move_to_end(part, last=False)
+        unsettled = list(self._unsettled)
+        place = unsettled.index(batch)  # parts have its deadline: what waits longer expires before them
+        self._unsettled = OrderedDict.fromkeys((*unsettled[:place], *parts, *unsettled[place + 1 :]))
         parts[0].reserved_bytes, batch.reserved_bytes = batch.reserved_bytes, 0
         queue = self.queue_of(batch)
         queue.replace(batch, parts)

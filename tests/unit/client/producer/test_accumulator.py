@@ -206,6 +206,25 @@ def test_partitions_without_a_leader_get_no_records_without_key(
         assert delivery.batch.topic_partition.partition == 2
 
 
+def test_what_waits_longer_than_the_parts_of_a_batch_expires_before_them(bench: Callable[..., Bench]) -> None:
+    desk = bench(2, linger_ms=0, delivery_timeout_ms=120_000)
+    waiting = desk.send(partition=0)
+    assert waiting is not None
+    desk.topic.queues[0].not_before = desk.clock.now + 1_000
+    desk.clock.now += 100
+    for _ in range(2):
+        desk.send(partition=1)
+    ((large,),) = desk.sent()
+    large.encode()
+    parts = split_batch(large, Codec.NONE, None)
+    with desk.accumulator.lock:
+        too_large = AttemptResult(code=ErrorCode.MESSAGE_TOO_LARGE)
+        desk.topic.queues[1].answered(large, too_large, may_retry=True)
+        desk.accumulator.replace(large, parts)
+    desk.clock.now += 50
+    assert desk.accumulator.collect(desk.clock.now) == [waiting.batch]
+
+
 def test_a_topic_grows_and_keeps_its_queues(bench: Callable[..., Bench]) -> None:
     desk = bench(partitions=1)
     first = desk.topic.queues[0]
