@@ -17,7 +17,7 @@ from odradek.cli.serving.secure import client_settings, write_private
 from odradek.client import Producer
 from odradek.client.admin.users import NewPassword
 from odradek.config.files.properties import format_properties
-from odradek.model.errors import ErrorCode, KafkaError, OdradekError
+from odradek.model.errors import ErrorCode, OdradekError
 from odradek.protocol.acls import AclOperation, AclPermission, AclResourceType, PatternType
 from odradek.security.acls import Acl, AclFilter, AclPattern
 
@@ -26,7 +26,6 @@ FORBIDDEN_TOPIC: Final = "payroll"
 AUDIT_TOPIC: Final = "__odradek_audit"
 VISITOR: Final = "visitor"
 _PARTITIONS: Final = 3
-_AUDIT_PARTITIONS: Final = 6
 _ANSWER_SECONDS: Final = 20.0
 _PASSWORD_BYTES: Final = 12
 
@@ -43,7 +42,6 @@ class Doors:
         playground = self._playground
         playground.ensure(TOPIC, _PARTITIONS, min_insync_replicas="2")
         playground.ensure(FORBIDDEN_TOPIC, _PARTITIONS)
-        self._let_each_broker_write()
         playground.admin.alter_users({VISITOR: NewPassword(password=self._password)})
         playground.admin.delete_acls([AclFilter(principal=f"User:{VISITOR}")])  # of an earlier lesson
         playground.admin.create_acls(
@@ -59,15 +57,6 @@ class Doors:
             named = {"bootstrap.servers": playground.fleet.bootstrap, **settings}
             write_private(file, format_properties(named).encode())
         return files
-
-    def _let_each_broker_write(self) -> None:
-        """The audit's topic is there before the last broker is, which leads none of its first partitions then."""
-        try:
-            self._playground.admin.create_partitions({AUDIT_TOPIC: _AUDIT_PARTITIONS})
-        except KafkaError as error:
-            # they are there since an earlier lesson, or the topic will be made when all brokers are there
-            if error.code not in (ErrorCode.INVALID_PARTITIONS, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION):
-                raise
 
     def allow(self) -> None:
         """Let the visitor write to what was forbidden."""
