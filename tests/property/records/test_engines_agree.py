@@ -26,7 +26,7 @@ Outcome = tuple[str, object]
 bytes_or_null = st.none() | st.binary(max_size=80)
 headers = st.lists(st.tuples(st.text(max_size=5), bytes_or_null), max_size=3)
 records = st.lists(
-    st.tuples(st.integers(-(2**62), 2**62) | st.integers(0, 10), bytes_or_null, bytes_or_null, headers),
+    st.tuples(st.integers(-(2**62), 2**62 - 1) | st.integers(0, 10), bytes_or_null, bytes_or_null, headers),
     min_size=1,
     max_size=8,
 )

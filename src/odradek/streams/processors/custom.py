@@ -20,18 +20,14 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Final
 
-import pyarrow as pa
-
 from odradek.model.errors import ConfigError
 from odradek.streams.processors.calendar import Calendar
 from odradek.streams.processors.keyed_state import KeyedState, own_value
 from odradek.streams.processors.ports import Fields, InputRow, TaskState, UpdateRow
-from odradek.streams.processors.result_types import ResultType
+from odradek.streams.processors.result_types import ResultType, headers_type, timestamp_type
 from odradek.streams.records import StreamRecord, plain
 
 _WALL_CLOCK: Final = "wall clock"
-_TIMESTAMP: Final = ResultType(pa.int64())
-_HEADERS: Final = ResultType(pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())])))
 
 
 @dataclass(frozen=True, slots=True)
@@ -305,8 +301,8 @@ class CustomProcessor:
             made = made.value
             if self._key_type is not None:
                 key = self._key_type.fitted(key)
-                _TIMESTAMP.fitted(timestamp)
-                _HEADERS.fitted(headers)
+                timestamp_type().fitted(timestamp)
+                headers_type().fitted(headers)
         value = self._fields(made, self._outputs[name])
         if name in self._output_types:
             value = self._output_types[name].fitted(value)

@@ -4,9 +4,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from decimal import ROUND_HALF_UP, Context, Decimal
-from typing import Any, Final
+from functools import cache
+from typing import TYPE_CHECKING, Any, Final
 
-import pyarrow as pa
+from odradek.model.lazy import lazy
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+else:
+    pa = lazy("pyarrow")
 
 EXACT: Final = Context(prec=76, rounding=ROUND_HALF_UP)
 """For decimals: Python's own context keeps 28 digits, and a column has up to 38, as does what is added to it."""
@@ -29,6 +35,18 @@ class ResultType:
         except Exception as error:
             raise ValueError(f"{value!s:.200} does not fit the type {self.kind!s:.200}: {error}") from error
         return fitting
+
+
+@cache
+def timestamp_type() -> ResultType:
+    """Of a record's timestamp, in milliseconds."""
+    return ResultType(pa.int64())
+
+
+@cache
+def headers_type() -> ResultType:
+    """Of a record's headers."""
+    return ResultType(pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())])))
 
 
 def _has_decimals(kind: pa.DataType) -> bool:
