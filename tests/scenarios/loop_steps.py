@@ -8,6 +8,7 @@ many as there is work.
 from __future__ import annotations
 
 import asyncio
+import gc
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -39,8 +40,10 @@ class LoopSteps:
 
     @contextmanager
     def counted(self) -> Iterator[None]:
-        """Within, callbacks are counted."""
+        """Within, callbacks are counted. The collector is off: it would finalize in one of them what other tests left."""
         real = asyncio.Handle._run
+        gc.collect()
+        gc.disable()
 
         def run(handle: asyncio.Handle) -> None:
             before = self._count
@@ -58,6 +61,7 @@ class LoopSteps:
             yield
         finally:
             asyncio.Handle._run = real  # type: ignore[method-assign]
+            gc.enable()
 
     def _note(self, frame: FrameType, event: str, argument: Any) -> None:
         self._count += 1

@@ -95,7 +95,7 @@ def chosen(theirs: KerberosServer, keytabs: dict[str, str], choice: bytes) -> An
     credentials = gssapi.Credentials(
         name=gssapi.Name("ann", gssapi.NameType.kerberos_principal),
         usage="initiate",
-        store={"client_keytab": keytabs["ann"], "ccache": "MEMORY:tests"},
+        store={"client_keytab": keytabs["ann"], "ccache": f"MEMORY:{keytabs['ann']}"},
     )
     service = gssapi.Name("kafka@localhost", gssapi.NameType.hostbased_service)
     mine = gssapi.SecurityContext(name=service, creds=credentials, usage="initiate")

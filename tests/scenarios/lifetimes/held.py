@@ -50,7 +50,12 @@ def _lengths(thing: Any) -> Iterator[tuple[str, int]]:
 
 
 def _attributes(thing: Any) -> Iterable[tuple[str, Any]]:
-    yield from getattr(thing, "__dict__", {}).items()
+    try:
+        yield from object.__getattribute__(
+            thing, "__dict__"
+        ).items()  # a lazy module would be imported by getattr
+    except AttributeError:
+        pass  # it has slots only
     for cls in type(thing).__mro__:
         slots = cls.__dict__.get("__slots__", ())
         for slot in (slots,) if isinstance(slots, str) else slots:

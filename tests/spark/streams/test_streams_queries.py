@@ -68,8 +68,8 @@ def test_outputs_of_one_query_say_what_each_would_say_alone(
     orders = app.stream(topics["orders"].name, key="STRING", value="amount BIGINT")
     people = app.table(topics["users"].name, key="STRING", value="name STRING, born STRING", name="people")
     users = people.select("name", "to_date(born) AS born")
-    sums = orders.filter("if(amount = 0, raise_error('zero'), true)").group_by_key()
-    summed = sums.agg("sum(amount) AS sum", name="sums")
+    paid = orders.filter("if(amount = 0, raise_error('zero'), true)")
+    summed = paid.group_by_key().agg("sum(amount) AS sum", name="sums")
     summed.to(totals.name, query="shop", name="totals")
     kept = summed.filter("sum > 4").to_stream().peek(lambda record: None)
     kept.flat_map("array(sum, sum + 1)").to(by=f"if(value > 5, '{large.name}', '-')", query="shop")
@@ -96,10 +96,7 @@ def test_outputs_of_one_query_say_what_each_would_say_alone(
                 checkpoints += 1
         expected = {topic.name: driver.read(topic.name) for topic in (totals, large, named, rich)}
     for topic in (totals, large, named, rich):
-        written = [
-            (row["key"].decode(), row["timestamp_ms"], plain(json.loads(row["value"] or b"null")))
-            for row in consume(topic)
-        ]
+        written = read_records(consume(topic))
         said = [(record.key, record.timestamp, plain(record.value)) for record in expected[topic.name]]
         assert by_key(written) == by_key(said)
     assert [row["key"] for row in consume(bad)] == [b"a", b"b"]
@@ -110,6 +107,13 @@ def test_outputs_of_one_query_say_what_each_would_say_alone(
 def changelogs_of(servers: str, app: Streams) -> list[str]:
     with Admin(servers) as admin:
         return sorted(name for name in admin.list_topics() if name.startswith(f"{app.program.name}."))
+
+
+def read_records(rows: list[dict[str, Any]]) -> list[tuple[str, int, Any]]:
+    """Key, time and value of each."""
+    return [
+        (row["key"].decode(), row["timestamp_ms"], plain(json.loads(row["value"] or b"null"))) for row in rows
+    ]
 
 
 def by_key(records: list[tuple[str, int, Any]]) -> dict[str, list[tuple[int, Any]]]:
