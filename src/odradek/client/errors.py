@@ -7,6 +7,7 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from odradek.model.errors import ErrorCode, KafkaError, OdradekError
+from odradek.model.exception_text import text_of
 
 
 class BrokerUnreachableError(KafkaError):
@@ -89,7 +90,7 @@ def explain(error: BaseException) -> str:
     """One clause for people, without the code's name where the message says it all."""
     if isinstance(error, KafkaError):
         return error.message if error.message != error.code.meaning else f"{error.code.name}, {error.message}"
-    return str(error) or type(error).__name__
+    return text_of(error) or type(error).__name__
 
 
 def _code_of(error: Exception) -> ErrorCode:

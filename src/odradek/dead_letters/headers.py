@@ -7,11 +7,11 @@ Streams and Spring are read as well: `dialects.py`.
 
 from __future__ import annotations
 
-import traceback
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
+from odradek.model.exception_text import class_name, stack_trace, text_of
 from odradek.model.ids import NO_TIMESTAMP
 
 PREFIX: Final = "__dlq.errors."
@@ -66,13 +66,12 @@ class RecordFailure:
 
     @classmethod
     def of(cls, error: BaseException, stage: str = "") -> RecordFailure:
-        """As an exception tells it; the stack trace is cut to its last part, where the error is."""
-        trace = "".join(traceback.format_exception(error))
+        """Describes any exception, also one whose text raises; the stack trace is cut to its last part, where the error is."""
         return cls(
             exception=class_name(type(error)),
-            message=str(error),
+            message=text_of(error),
             stage=stage,
-            stacktrace=trace[-STACKTRACE_MAX:],
+            stacktrace=stack_trace(error, STACKTRACE_MAX),
         )
 
 
@@ -84,11 +83,6 @@ class FailedConsumer:
     delivery_count: int | None = None
     query: str | None = None
     batch: int | None = None
-
-
-def class_name(kind: type) -> str:
-    """As `RecordFailure.exception` holds it."""
-    return kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
 
 
 def letter_headers(

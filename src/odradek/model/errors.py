@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import Any, Final, Generic, Self, TypeVar
 
+from odradek.model.exception_text import text_of
+
 
 class ErrorCode(IntEnum):
     """A number on the wire; `retriable` and `meaning` say what a client may do about it."""
@@ -258,7 +260,9 @@ class ErrorValue(Generic[E]):
 
     @classmethod
     def of(cls, error: E) -> ErrorValue[E]:
-        return cls(kind=type(error), arguments=error.args, attributes=dict(vars(error)), reason=str(error))
+        return cls(
+            kind=type(error), arguments=error.args, attributes=dict(vars(error)), reason=text_of(error)
+        )
 
     def exception(self) -> E:
         """A new exception that says the same."""

@@ -249,10 +249,10 @@ class AsyncRetryConsumer:
         self.attempt = received.attempt
         try:
             record = received.record
-            if self._key_deserializer is not None:
+            if self._key_deserializer is not None and record.key is not None:
                 record = record._replace(key=self._key_deserializer(record.key))
             stage = "value"
-            if self._value_deserializer is not None:
+            if self._value_deserializer is not None and record.value is not None:
                 record = record._replace(value=self._value_deserializer(record.value))
             stage, is_final = handler_name(handler), False
             # sync: outputs = outputs_of(handler(record))

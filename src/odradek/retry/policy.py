@@ -9,8 +9,8 @@ from enum import StrEnum
 from string import Formatter
 from typing import Any, Final, Self
 
-from odradek.dead_letters.headers import class_name
 from odradek.model.errors import ConfigError, KafkaError
+from odradek.model.exception_text import class_name
 from odradek.model.ids import check_topic_name
 
 _UNIT_MS: Final = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}

@@ -208,6 +208,46 @@ consumer.run(handle)
 """
 
 
+class NoText(Exception):
+    """Its text cannot be had: libraries of HTTP clients have such classes."""
+
+    def __str__(self) -> str:
+        raise AttributeError("response")
+
+    __repr__ = __str__
+
+
+def test_tombstones_and_exceptions_without_a_text_hold_up_nothing(
+    bootstrap: str, topic: MakeTopic, group: str
+) -> None:
+    orders = topic()
+    send(bootstrap, orders, b"1", b"0", b"3")
+    with Producer(**logins.ours(bootstrap)) as producer:
+        producer.send(orders, None)
+        producer.send(orders, b"5")
+    handled: list[Any] = []
+
+    def handle(record: Any) -> None:
+        if record.value == 0:
+            raise NoText
+        handled.append(record.value)
+
+    with RetryConsumer(
+        topics=[orders],
+        **logins.ours(bootstrap),
+        group_id=group,
+        key_deserializer=json.loads,
+        value_deserializer=json.loads,
+        policy=RetryPolicy(delays=()),
+    ) as consumer:
+        until(consumer, handle, lambda: consumer.counts["handled"] == 4)
+    assert handled == [1, 3, None, 5]
+    (letter,) = map(read_letter, records_of(bootstrap, f"{orders}.{group}.dlq"))
+    assert letter.value == b"0"
+    assert letter.failure.exception.endswith("NoText")
+    assert "str() raised AttributeError" in letter.failure.message
+
+
 @pytest.mark.parametrize("moment", ["before", "after"])
 def test_handing_over_exactly_once_survives_being_killed(
     bootstrap: str, topic: MakeTopic, group: str, moment: str

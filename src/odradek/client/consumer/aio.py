@@ -329,7 +329,7 @@ class AsyncConsumer:
                 if waiting is not None:  # async
                     await waiting  # async
             except Exception as error:  # noqa: BLE001 - the user's code; the rebalance must go on
-                problem = problem or error
+                problem = error if problem is None else problem
         self._loop.post(lambda: group.membership.handed_over(handover.number))
         if problem is not None:
             raise problem

@@ -19,6 +19,7 @@ from odradek.client.groups.values import Handover, RebalanceListener, Subscripti
 from odradek.client.network.cluster import ClusterClient
 from odradek.client.settings import ConsumerSettings
 from odradek.model.errors import ErrorCode, KafkaError, OdradekError
+from odradek.model.exception_text import add_note
 from odradek.model.ids import NO_EPOCH, TopicPartition
 from odradek.model.lazy import lazy
 from odradek.records import Record
@@ -320,16 +321,22 @@ class ConsumerCore:
         read_key, read_value = self._key_deserializer, self._value_deserializer
         for index, record in enumerate(taken):
             try:
-                key = read_key(record.key) if read_key is not None else record.key
-                value = read_value(record.value) if read_value is not None else record.value
-            except Exception as error:
+                key, value = record.key, record.value
+                if read_key is not None and key is not None:
+                    key = read_key(key)
+                if read_value is not None and value is not None:
+                    value = read_value(value)
+            except BaseException as error:
                 chunk.put_back(taken[index:])
-                if records:
+                if not isinstance(
+                    error, Exception
+                ):  # an interrupt: the next `poll` returns what was read before it
+                    self.keep(records)
+                elif records:
                     return False
                 self._used(chunk)
-                error.add_note(
-                    f"while deserializing the record at offset {record.offset} of {chunk.topic_partition}"
-                )
+                place = f"offset {record.offset} of {chunk.topic_partition}"
+                add_note(error, f"while deserializing the record at {place}")
                 raise
             records.append(
                 ConsumerRecord(

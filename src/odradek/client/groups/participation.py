@@ -37,6 +37,7 @@ from odradek.client.network.backoff import Backoff
 from odradek.client.network.cluster import ClusterClient
 from odradek.client.settings import ConsumerSettings
 from odradek.model.errors import ErrorCode, KafkaError, OdradekError
+from odradek.model.exception_text import represent
 from odradek.model.ids import TopicPartition
 from odradek.runtime.ports import Clock, Entropy
 from odradek.telemetry import events
@@ -215,7 +216,7 @@ class Participation:
             try:
                 callback(offsets, problem)
             except Exception:  # noqa: BLE001 - the user's code: it must not stop the client
-                _log.exception("commit_callback_failed", callback=repr(callback))
+                _log.exception("commit_callback_failed", callback=represent(callback))
 
     def spawn(self, work: Coroutine[Any, Any, None]) -> None:
         """On the loop: run it without waiting for it."""

@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 from types import TracebackType
 from typing import Any, Self, Unpack
 
-from odradek.client.errors import ClientClosedError
+from odradek.client.errors import ClientClosedError, explain
 from odradek.client.groups.values import GroupMetadata, OffsetsToCommit
 from odradek.client.network.own_loop import OwnLoop
 from odradek.client.options import ProducerOptions
@@ -18,6 +18,7 @@ from odradek.client.producer.partitioner import Partitioner
 from odradek.client.producer.record_input import HeaderInput, Serializer
 from odradek.client.settings import ProducerSettings
 from odradek.client.transactions.prepared import TransactionIdentity
+from odradek.model.exception_text import add_note
 from odradek.runtime.ports import Clock, Entropy
 
 
@@ -236,7 +237,7 @@ class AsyncProducer:
         try:
             await self.close()
         except Exception as second:  # noqa: BLE001 - must not hide the error that ended the block
-            error.add_note(f"closing the producer failed, too: {second}")
+            add_note(error, f"closing the producer failed, too: {explain(second)}")
 
     def _raise_undelivered(self) -> None:
         error = self._core.undelivered()

@@ -17,6 +17,7 @@ from odradek.client.transactions.core import TransactionalState
 from odradek.client.transactions.error_actions import FatalTransactionError, TransactionError
 from odradek.client.transactions.service import ProducerTransactions
 from odradek.model.errors import ErrorCode, KafkaError, OdradekError
+from odradek.model.exception_text import add_note
 from odradek.model.lazy import lazy
 from odradek.records import partition_of
 from odradek.records.frame import Written
@@ -185,7 +186,7 @@ class ProducerCore:
         except OdradekError as second:
             if isinstance(second, FatalTransactionError) and isinstance(error, TransactionError):
                 raise second from error
-            error.add_note(f"aborting the transaction failed, too: {second}")
+            add_note(error, f"aborting the transaction failed, too: {explain(second)}")
 
     def _transactions(self) -> ProducerTransactions:
         return ProducerTransactions(

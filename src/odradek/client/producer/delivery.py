@@ -13,6 +13,7 @@ from typing import Final, NamedTuple
 
 from odradek.client.errors import TimedOutError
 from odradek.model.errors import ErrorValue
+from odradek.model.exception_text import represent
 from odradek.model.ids import TopicPartition
 from odradek.records import BatchBuilder, Codec, FilledBatch, decode_batch, stamp_producer
 from odradek.telemetry import events
@@ -296,7 +297,7 @@ def _call(tell: Callable[[Delivery], None], delivery: Delivery) -> None:
     try:
         tell(delivery)
     except Exception:  # noqa: BLE001 - the user's code: it must not stop what delivers other records
-        _log.exception("delivery_callback_failed", callback=repr(tell))
+        _log.exception("delivery_callback_failed", callback=represent(tell))
 
 
 def split_batch(batch: ProducerBatch, codec: Codec, codec_level: int | None) -> tuple[ProducerBatch, ...]:

@@ -15,7 +15,7 @@ from functools import partial
 from types import TracebackType
 from typing import Any, Final, Self, Unpack, cast
 
-from odradek.client.errors import TimedOutError
+from odradek.client.errors import TimedOutError, explain
 from odradek.client.groups.values import GroupMetadata, OffsetsToCommit
 from odradek.client.network.loop_thread import LoopThread
 from odradek.client.options import ProducerOptions
@@ -26,6 +26,7 @@ from odradek.client.producer.partitioner import Partitioner
 from odradek.client.producer.record_input import HeaderInput, Serializer
 from odradek.client.settings import ProducerSettings
 from odradek.client.transactions.prepared import TransactionIdentity
+from odradek.model.exception_text import add_note
 from odradek.runtime.ports import Clock, Entropy
 from odradek.telemetry import events
 
@@ -265,7 +266,7 @@ class Producer:
         try:
             self.close()
         except Exception as second:  # noqa: BLE001 - must not hide the error that ended the block
-            error.add_note(f"closing the producer failed, too: {second}")
+            add_note(error, f"closing the producer failed, too: {explain(second)}")
 
     def _raise_undelivered(self) -> None:
         error = self._core.undelivered()
@@ -314,7 +315,7 @@ def _close_forgotten() -> None:
         try:
             producer.close(timeout=_AT_EXIT_S)
         except Exception as error:  # noqa: BLE001 - the process ends: all that is left is to say so
-            _log.error("records_lost_at_exit", reason=str(error))
+            _log.error("records_lost_at_exit", reason=explain(error))
 
 
 atexit.register(_close_forgotten)

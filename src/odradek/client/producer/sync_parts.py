@@ -13,7 +13,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, Final, Self, Unpack, cast
 
-from odradek.client.errors import TimedOutError
+from odradek.client.errors import TimedOutError, explain
 from odradek.client.network.loop_thread import LoopThread
 from odradek.client.options import ProducerOptions
 from odradek.client.producer.accumulator import TopicQueues
@@ -214,7 +214,7 @@ def _close_forgotten() -> None:
         try:
             producer.close(timeout=_AT_EXIT_S)
         except Exception as error:  # noqa: BLE001 - the process ends: all that is left is to say so
-            _log.error("records_lost_at_exit", reason=str(error))
+            _log.error("records_lost_at_exit", reason=explain(error))
 
 
 atexit.register(_close_forgotten)

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from odradek.dead_letters.headers import class_name
+from odradek.model.exception_text import class_name, text_of
 from odradek.spark.options import Decoding
 
 SCHEMA_MISMATCH: Final = "odradek.spark.SchemaMismatch"
@@ -46,7 +46,7 @@ def why_not(data: bytes, decoding: Decoding, kind: pa.DataType) -> Mismatch:
             return Mismatch(exception=class_name(UnicodeDecodeError), message="not UTF-8")
         document = json.loads(text)
     except (ValueError, RecursionError) as error:
-        return Mismatch(exception=class_name(type(error)), message=str(error))
+        return Mismatch(exception=class_name(type(error)), message=text_of(error))
     if not isinstance(document, dict):
         return Mismatch(
             exception=SCHEMA_MISMATCH, message=f"the value is {_shown(document)}, not one JSON object"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import json
 import threading
 import warnings
 from collections.abc import Awaitable, Callable
@@ -72,6 +73,15 @@ async def test_serializers_make_bytes_of_anything(broker: Any) -> None:
         await producer.send("t", 5, key=6)
     (record,) = decode_batch(batches(broker)[0])
     assert (record.key, record.value) == (b"6", b"<5>")
+
+
+async def test_serializers_are_not_called_for_none_which_stays_a_tombstone(broker: Any) -> None:
+    async with AsyncProducer(
+        broker.bootstrap, key_serializer=json.dumps, value_serializer=json.dumps, **QUICK
+    ) as producer:
+        await producer.send("t", None, key=None)
+    (record,) = decode_batch(batches(broker)[0])
+    assert (record.key, record.value) == (None, None)
 
 
 @pytest.mark.parametrize(
