@@ -225,7 +225,8 @@ class AsyncConsumer:
         Waits for the coordinator's word. CommitFailedError when the partitions went to another member meanwhile.
         """
         await self.start()
-        await self._core.need_group().commit(offsets, timeout_s)
+        group = self._core.need_group()
+        await group.commit(None if offsets is None else self._core.to_commit(offsets), timeout_s)
 
     def commit_async(
         self,
@@ -234,8 +235,11 @@ class AsyncConsumer:
     ) -> None:
         """Like `commit`, without waiting. `callback(offsets, error)` is called on the event loop."""
         chosen = dict(offsets) if offsets is not None else dict(self._core.positions())
-        group = self._core.need_group()
-        self._loop.post(lambda: group.spawn(group.commit_and_tell(chosen, callback)))
+        group, tied = self._core.need_group(), self._core.to_commit(offsets)
+        explicit = offsets is not None
+        self._loop.post(
+            lambda: group.spawn(group.commit_and_tell(chosen, callback, tied=tied, explicit=explicit))
+        )
 
     async def committed(
         self, partitions: Iterable[TopicPartition], timeout_s: float | None = None
@@ -246,7 +250,7 @@ class AsyncConsumer:
 
     def group_metadata(self) -> GroupMetadata:
         """Who this member is, for `AsyncProducer.send_offsets_to_transaction`."""
-        return self._core.need_group().metadata
+        return self._core.group_metadata()
 
     # -- offsets
 

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, Final
+from uuid import UUID
 
 from odradek.model.errors import KafkaError
-from odradek.model.ids import NO_EPOCH, TopicPartition
+from odradek.model.ids import NO_EPOCH, ZERO_UUID, TopicPartition
 from odradek.model.lazy import lazy
 from odradek.records import BatchHeader, Record, check_crc, data_batches, decode_batch, engine, split_batches
 from odradek.records.columns import ColumnReader, Columns
@@ -38,6 +39,7 @@ class FetchedChunk:
         "size_bytes",
         "start_offset",
         "taken_epoch",
+        "topic_id",
         "topic_partition",
     )
 
@@ -49,10 +51,13 @@ class FetchedChunk:
         start_offset: int,
         aborted: Iterable[tuple[int, int]],
         check_crcs: bool,
+        topic_id: UUID = ZERO_UUID,
     ) -> None:
         """CORRUPT_MESSAGE when the headers make no sense."""
         batches = split_batches(records, allow_partial=True)
         self.topic_partition: Final = topic_partition
+        self.topic_id: Final = topic_id
+        """The topic that the records are of; ZERO_UUID where brokers have no topic ids."""
         self.start_offset: Final = start_offset
         self.next_offset: Final = max(start_offset, batches[-1][0].next_offset) if batches else start_offset
         """Where the fetch after this one begins."""

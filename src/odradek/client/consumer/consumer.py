@@ -217,7 +217,8 @@ class Consumer:
 
         Waits for the coordinator's word. CommitFailedError when the partitions went to another member meanwhile.
         """
-        self._loop.call(self._core.need_group().commit(offsets, timeout_s))
+        group = self._core.need_group()
+        self._loop.call(group.commit(None if offsets is None else self._core.to_commit(offsets), timeout_s))
 
     def commit_async(
         self,
@@ -226,8 +227,11 @@ class Consumer:
     ) -> None:
         """Like `commit`, without waiting. `callback(offsets, error)` is called on the client's own thread."""
         chosen = dict(offsets) if offsets is not None else dict(self._core.positions())
-        group = self._core.need_group()
-        self._loop.post(lambda: group.spawn(group.commit_and_tell(chosen, callback)))
+        group, tied = self._core.need_group(), self._core.to_commit(offsets)
+        explicit = offsets is not None
+        self._loop.post(
+            lambda: group.spawn(group.commit_and_tell(chosen, callback, tied=tied, explicit=explicit))
+        )
 
     def committed(
         self, partitions: Iterable[TopicPartition], timeout_s: float | None = None
@@ -237,7 +241,7 @@ class Consumer:
 
     def group_metadata(self) -> GroupMetadata:
         """Who this member is, for `Producer.send_offsets_to_transaction`."""
-        return self._core.need_group().metadata
+        return self._core.group_metadata()
 
     # -- offsets
 

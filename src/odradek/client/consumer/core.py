@@ -5,8 +5,10 @@ from __future__ import annotations
 import re
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from enum import Enum, auto
 from typing import TYPE_CHECKING, Any, Final
+from uuid import UUID
 
 from odradek.client.consumer.completed_fetch import FetchedChunk
 from odradek.client.consumer.consumer_record import ConsumerRecord
@@ -15,12 +17,20 @@ from odradek.client.consumer.offset_lookup import OffsetAndTimestamp, find_offse
 from odradek.client.consumer.subscription_state import Assignment
 from odradek.client.errors import TimedOutError
 from odradek.client.groups.participation import Participation, no_group
-from odradek.client.groups.values import Handover, RebalanceListener, Subscription
+from odradek.client.groups.values import (
+    GroupMetadata,
+    Handover,
+    OffsetAndMetadata,
+    OffsetsToCommit,
+    RebalanceListener,
+    Subscription,
+    as_committable,
+)
 from odradek.client.network.cluster import ClusterClient
 from odradek.client.settings import ConsumerSettings
 from odradek.model.errors import ErrorCode, KafkaError, OdradekError
 from odradek.model.exception_text import add_note
-from odradek.model.ids import NO_EPOCH, TopicPartition
+from odradek.model.ids import NO_EPOCH, ZERO_UUID, TopicPartition
 from odradek.model.lazy import lazy
 from odradek.records import Record
 from odradek.records.columns import Columns
@@ -80,6 +90,8 @@ class ConsumerCore:
         self.fetcher: Final = Fetcher(settings, self.cluster, self.assignment, find_committed)
         self.cluster.metadata.on_news = self._metadata_changed
         self._kept: deque[ConsumerRecord] = deque()
+        self._returned_ids: dict[TopicPartition, UUID] = {}
+        """The topics of the records that the user was given last."""
         self.api_timeout_s: Final = settings.default_api_timeout_ms / 1000
         self._arrow_schema: Any = None
 
@@ -162,6 +174,7 @@ class ConsumerCore:
             )
         self.drop_kept([TopicPartition(*tp)])
         self.assignment.seek(TopicPartition(*tp), offset, reset_to, leader_epoch=leader_epoch)
+        self._returned_ids.pop(TopicPartition(*tp), None)
         self._wake()
 
     def seek_all(self, partitions: Iterable[TopicPartition], reset_to: int) -> None:
@@ -169,6 +182,7 @@ class ConsumerCore:
         for tp in _each(partitions) or list(self.assignment.states):
             self.drop_kept([tp])
             self.assignment.seek(tp, None, reset_to)
+            self._returned_ids.pop(tp, None)
         self._wake()
 
     def stop_at(self, tp: TopicPartition, offset: int | None) -> None:
@@ -195,6 +209,23 @@ class ConsumerCore:
         """Where each partition stands, seen from the user: behind the last record that they were given."""
         return self.assignment.positions() | self._kept_starts()
 
+    def to_commit(self, offsets: OffsetsToCommit | None = None) -> dict[TopicPartition, OffsetAndMetadata]:
+        """What to commit: `offsets`, by default all positions. Each is tied to the topic that its records were read from:
+        for a topic that is made again under the same name it says nothing."""
+        if offsets is not None:
+            return as_committable(offsets, self._returned_ids)
+        tied = {
+            tp: OffsetAndMetadata(offset, topic_id=topic_id)
+            for tp, (offset, topic_id) in self.assignment.standing().items()
+        }
+        for tp, offset in self._kept_starts().items():
+            tied[tp] = OffsetAndMetadata(offset, topic_id=self._returned_ids.get(tp, ZERO_UUID))
+        return tied
+
+    def group_metadata(self) -> GroupMetadata:
+        """Who this member is, and which topics it has read."""
+        return replace(self.need_group().metadata, topic_ids=dict(self._returned_ids))
+
     def no_position(self, tp: TopicPartition, timeout_s: float) -> TimedOutError:
         return TimedOutError(f"no position for {tp} within {timeout_s:g} s", self.cluster.metadata.problem)
 
@@ -204,7 +235,10 @@ class ConsumerCore:
         """Records from `first` and, up to the limit, from whatever else is buffered. On the caller's thread."""
         records: list[ConsumerRecord] = []
         chunk: FetchedChunk | None = first
+        ids: dict[TopicPartition, UUID] = {}
         while chunk is not None and len(records) < record_count_max:
+            if ids.setdefault(chunk.topic_partition, chunk.topic_id) != chunk.topic_id:
+                break  # a topic of the same name: its records come with the next poll
             try:
                 taken = chunk.next_records(record_count_max - len(records))
             except KafkaError:
@@ -218,12 +252,14 @@ class ConsumerCore:
                 self._used(chunk)
                 break
             chunk = self._go_on(chunk)
+        self._returned_ids.update(ids)
         return records
 
     def collect_arrow(self, chunk: FetchedChunk, record_count_max: int) -> Any | None:
         """A pyarrow.RecordBatch from `chunk`, or None if it holds no record after all."""
         rows = chunk.next_arrow(record_count_max)
         self._used(chunk)
+        self._returned_ids[chunk.topic_partition] = chunk.topic_id
         if rows is None or not rows.num_rows:
             return None
         return self._with_place(rows, chunk.topic_partition)
@@ -232,6 +268,7 @@ class ConsumerCore:
         """The records of `chunk` as columns, or None if it holds none (any more)."""
         columns = chunk.next_columns(record_count_max)
         self._used(chunk)
+        self._returned_ids[chunk.topic_partition] = chunk.topic_id
         return columns
 
     def no_arrow(self) -> Any:
@@ -287,7 +324,7 @@ class ConsumerCore:
         starts = self._kept_starts()
         for tp in partitions:
             if tp in starts and tp in self.assignment.states:
-                self.assignment.seek(tp, starts[tp])
+                self.assignment.seek(tp, starts[tp], topic_id=self._returned_ids.get(tp, ZERO_UUID))
         self.drop_kept(partitions)
 
     def _kept_starts(self) -> dict[TopicPartition, int]:
@@ -402,7 +439,7 @@ class ConsumerCore:
             self.assignment,
             clock=self.clock,
             entropy=entropy,
-            positions=self.positions,
+            positions=self.to_commit,
             give_up=self.drop_kept,
             wake=self._wake,
         )

@@ -8,7 +8,7 @@ end of a pause) asks for another turn.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
 from functools import partial
 from typing import Any, Final
 from uuid import UUID
@@ -67,8 +67,11 @@ _SESSION_ERRORS: Final = frozenset(
 ISOLATION: Final[Mapping[str, int]] = {"read_uncommitted": 0, "read_committed": 1}
 
 Generations = dict[TopicPartition, int]
-FindCommitted = Callable[[list[TopicPartition]], Awaitable[Mapping[TopicPartition, int | None]]]
-"""Asks the group's coordinator; None where nothing was committed."""
+FindCommitted = Callable[
+    [list[TopicPartition]],
+    Awaitable[tuple[Mapping[TopicPartition, int | None], Mapping[TopicPartition, KafkaError]]],
+]
+"""Asks the group's coordinator: (offsets, None where nothing was committed; what was refused, and why)."""
 
 
 class Fetcher:
@@ -298,11 +301,7 @@ class Fetcher:
             if code is not ErrorCode.NONE:
                 self._refused(state, code, partition_data, endpoints)
                 return
-            if assignment.is_made_again(state, partition_fetch.topic_id):
-                _log.warning("topic_made_again", partition=tp, offset=state.fetch_offset)
-                self._pause(state)
-                assignment.out_of_range(state)
-                return
+            assignment.fetched_from(state, partition_fetch.topic_id)
             state.high_watermark = partition_data.high_watermark
             state.log_start_offset = partition_data.log_start_offset
             state.seen_leader_epoch = max(state.seen_leader_epoch, partition_fetch.leader_epoch)
@@ -353,19 +352,22 @@ class Fetcher:
     async def _look_up_committed(
         self, find: FindCommitted, wanted: list[TopicPartition], generations: Generations
     ) -> None:
+        ids = self._topic_ids(wanted)
         try:
-            committed = await find(wanted)
+            committed, problems = await find(wanted)
         except KafkaError as error:
             self._trouble(wanted, generations, error)
         else:
             with self._assignment.lock:
-                for tp in wanted:
+                for tp in [tp for tp in wanted if tp not in problems]:
                     state = self._assignment.state_for_answer(tp, generations.get(tp, -1))
                     offset = committed.get(tp)
                     if state is not None and offset is not None:
-                        self._assignment.found(state, offset)
+                        self._assignment.found(state, offset, ids[tp])
                     elif state is not None:
                         self._assignment.nothing_committed(state)
+            for tp, problem in problems.items():
+                self._trouble([tp], generations, problem)
         self.turn_soon()
 
     async def _look_up(
@@ -373,6 +375,7 @@ class Fetcher:
     ) -> None:
         since_ms = self._cluster.clock.wall_ms() - self._settings.reset_duration_ms
         wanted = {tp: since_ms if time == BY_DURATION else time for tp, time in wanted.items()}
+        ids = self._topic_ids(wanted)
         try:
             answers = await list_leader_offsets(
                 self._cluster, broker, wanted, isolation=self._isolation, timeout_s=self._request_timeout_s
@@ -384,7 +387,7 @@ class Fetcher:
                 for tp, offset in answers.found.items():
                     state = self._assignment.state_for_answer(tp, generations.get(tp, -1))
                     if state is not None and offset is not None:
-                        self._assignment.found(state, offset.offset)
+                        self._assignment.found(state, offset.offset, ids[tp])
                     elif state is not None:  # no record is that new
                         state.busy, state.reset_to = False, LATEST
             for tp, problem in answers.errors.items():
@@ -435,7 +438,11 @@ class Fetcher:
         if end.end_offset < 0:
             self._assignment.out_of_range(state)
         else:
-            self._assignment.found(state, end.end_offset)
+            self._assignment.found(state, end.end_offset, state.topic_id)
+
+    def _topic_ids(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, UUID]:
+        """The ids before a question: an answer may be of an older topic than the image, never of a newer one."""
+        return {tp: self._cluster.image.topic_id(tp.topic) for tp in partitions}
 
     # -- what goes wrong
 

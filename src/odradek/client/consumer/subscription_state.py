@@ -23,6 +23,9 @@ from odradek.client.network.metadata_snapshot import MetadataSnapshot, missing_p
 from odradek.client.settings import ConsumerSettings
 from odradek.model.errors import ErrorCode, ErrorValue, KafkaError, OdradekError
 from odradek.model.ids import NO_EPOCH, ZERO_UUID, TopicPartition
+from odradek.telemetry import events
+
+_log = events.get("client")
 
 LATEST: Final = -1
 EARLIEST: Final = -2
@@ -51,6 +54,8 @@ class PartitionState:
     """Fetch nothing from here on; None: no end."""
     bytes_per_record: float = 0.0
     """About, by the last fetch; 0 before the first."""
+    begin_at: int | None = None
+    """What a topic that is made again under the same name begins with: COMMITTED, or the reset policy."""
     reset_to: int | None = None
     """EARLIEST, LATEST, COMMITTED, BY_DURATION or a timestamp: the position is to be asked for."""
     fetched_epoch: int = NO_EPOCH
@@ -58,7 +63,9 @@ class PartitionState:
     seen_leader_epoch: int = NO_EPOCH
     """The leader epoch under which `fetched_epoch` was last found to be part of the log."""
     topic_id: UUID = ZERO_UUID
-    """Of the topic that `fetch_offset` is an offset of; ZERO_UUID until a fetch was answered from there."""
+    """The topic that `fetch_offset` is an offset of; ZERO_UUID while that is not known."""
+    position_id: UUID = ZERO_UUID
+    """The topic that `position` is an offset of; another one than `topic_id` while older records are buffered."""
     generation: int = 0
     busy: bool = False
     """A question about the position is under way."""
@@ -90,7 +97,7 @@ class PartitionState:
         self.position = self.fetch_offset = offset
         self.reset_to = reset_to
         self.fetched_epoch = NO_EPOCH
-        self.topic_id = ZERO_UUID
+        self.topic_id = self.position_id = ZERO_UUID
         self.busy = False
         self.not_before = 0.0
         self.trouble_count = 0
@@ -98,6 +105,17 @@ class PartitionState:
         self.chunks.clear()
         self.current = None
         self.buffered_bytes = 0
+
+    def begin_again(self) -> None:
+        """The topic was made again: the next offset is a question. What is buffered of the old topic stays."""
+        self.generation += 1
+        self.busy = False
+        self.reset_to = self.begin_at
+        self.fetch_offset = None
+        self.fetched_epoch = self.seen_leader_epoch = NO_EPOCH
+        self.topic_id = ZERO_UUID
+        if not self.has_records:
+            self.position, self.position_id = None, ZERO_UUID
 
     @property
     def is_at_stop(self) -> bool:
@@ -163,13 +181,22 @@ class Assignment:
             for tp in wanted:
                 if tp not in self.states:
                     start = COMMITTED if committed else self._policy
-                    self.states[tp] = PartitionState(topic_partition=tp, reset_to=start)
+                    self.states[tp] = PartitionState(topic_partition=tp, reset_to=start, begin_at=start)
             self.notify()
 
     def positions(self) -> dict[TopicPartition, int]:
         """Of every partition where it is known: the offset of the next record to be returned."""
         with self.lock:
             return {tp: state.position for tp, state in self.states.items() if state.position is not None}
+
+    def standing(self) -> dict[TopicPartition, tuple[int, UUID]]:
+        """The positions that are known, each with the id of the topic that it is an offset of."""
+        with self.lock:
+            return {
+                tp: (state.position, state.position_id)
+                for tp, state in self.states.items()
+                if state.position is not None
+            }
 
     def seek(
         self,
@@ -178,12 +205,17 @@ class Assignment:
         reset_to: int | None = None,
         *,
         leader_epoch: int = NO_EPOCH,
+        topic_id: UUID = ZERO_UUID,
     ) -> None:
-        """Stand at `offset`, or where ListOffsets says for `reset_to`. `leader_epoch`: of what was read before it."""
+        """Stand at `offset`, or where ListOffsets says for `reset_to`. `leader_epoch`: of what was read before it.
+
+        `topic_id`: the topic that it is an offset of; by default the one that answers first.
+        """
         with self.lock:
             state = self.state_of(tp)
             self._drop_buffered(state)
             state.move(offset, reset_to)
+            state.topic_id = state.position_id = topic_id
             state.fetched_epoch = leader_epoch
             state.seen_leader_epoch = NO_EPOCH if leader_epoch >= 0 else state.seen_leader_epoch
             self.notify()
@@ -228,6 +260,7 @@ class Assignment:
         if partition_state.current is None:
             partition_state.current = partition_state.chunks.popleft()
             partition_state.position = partition_state.current.position
+            partition_state.position_id = partition_state.current.topic_id
             partition_state.buffered_bytes -= partition_state.current.size_bytes
             self._buffered_bytes -= partition_state.current.size_bytes
         return partition_state.current
@@ -241,6 +274,8 @@ class Assignment:
         state.position = chunk.position
         if chunk.empty:
             state.current = None
+            if not state.chunks and state.position_id != state.topic_id:
+                state.position, state.position_id = state.fetch_offset, state.topic_id
             del self.states[tp]  # to the end of the line
             self.states[tp] = state
 
@@ -269,7 +304,11 @@ class Assignment:
         with self.lock:
             room = self._buffered_bytes < self._buffer_bytes_max
             for tp, state in self.states.items():
-                if state.busy or (state.paused and state.reset_to is None):
+                if state.busy:
+                    continue
+                self._check_topic(state, image)
+                if state.paused and state.reset_to is None:
+                    self._tie(state, image)
                     continue
                 if state.not_before > now:
                     plan.retry_at = min(plan.retry_at or state.not_before, state.not_before)
@@ -278,6 +317,31 @@ class Assignment:
                 else:
                     self._plan_one(plan, tp, state, image, now, room, problem)
         return plan
+
+    def _check_topic(self, state: PartitionState, image: MetadataSnapshot) -> None:
+        """An offset of a topic that was deleted says nothing of the topic that has its name now."""
+        topic_id = image.topic_id(state.topic_partition.topic)
+        if ZERO_UUID in (topic_id, state.topic_id) or topic_id == state.topic_id:
+            return
+        _log.warning(
+            "topic_made_again",
+            partition=state.topic_partition,
+            offset=state.fetch_offset,
+            old=state.topic_id,
+            new=topic_id,
+        )
+        state.begin_again()
+        self.notify()
+
+    def _tie(self, state: PartitionState, image: MetadataSnapshot) -> None:
+        """No fetch is about to say which topic the position is of: it is of the one that is there now."""
+        if state.topic_id == ZERO_UUID and state.fetch_offset is not None:
+            self._tied(state, image.topic_id(state.topic_partition.topic))
+
+    def _tied(self, state: PartitionState, topic_id: UUID) -> None:
+        state.topic_id = topic_id
+        if not state.has_records:
+            state.position_id = topic_id
 
     def _needs_nothing(self, state: PartitionState) -> bool:
         """No position and no way to find one: that is the user's problem, and `poll` says so."""
@@ -301,7 +365,7 @@ class Assignment:
         room: bool,
         problem: Exception | None,
     ) -> None:
-        if state.reset_to == COMMITTED:
+        if state.reset_to == COMMITTED and not image.is_gone(tp.topic):
             state.busy = True
             plan.committed.append(tp)
             return
@@ -328,6 +392,8 @@ class Assignment:
                 partition.leader_epoch,
                 state.fetch_bytes(self._partition_bytes_max),
             )
+        else:
+            self._tie(state, image)
 
     def _note_missing(
         self, state: PartitionState, image: MetadataSnapshot, now: float, problem: Exception | None
@@ -367,6 +433,7 @@ class Assignment:
             start_offset=state.fetch_offset,
             aborted=aborted if self._read_committed else (),
             check_crcs=self._check_crcs,
+            topic_id=state.topic_id,
         )
         if chunk.next_offset == state.fetch_offset:
             raise KafkaError(
@@ -385,16 +452,16 @@ class Assignment:
             self._buffered_bytes += chunk.size_bytes
         self.notify()
 
-    def found(self, state: PartitionState, offset: int) -> None:
-        """*locked.* The answer to a lookup: fetch from here on."""
+    def found(self, state: PartitionState, offset: int, topic_id: UUID = ZERO_UUID) -> None:
+        """*locked.* The answer to a lookup: fetch from here on. `topic_id`: the topic that was asked about, if known."""
         state.busy = False
         state.reset_to = None
         state.fetch_offset = offset
         state.fetched_epoch = NO_EPOCH
-        state.topic_id = ZERO_UUID
         state.trouble_count = 0
         if not state.has_records:
             state.position = offset
+        self._tied(state, topic_id)
         self.notify()
 
     def nothing_committed(self, state: PartitionState) -> None:
@@ -403,13 +470,10 @@ class Assignment:
         state.reset_to = self._policy
         state.trouble_count = 0
 
-    def is_made_again(self, state: PartitionState, topic_id: UUID) -> bool:
-        """*locked.* `topic_id` answered. True when it is not the topic any more that `fetch_offset` is an offset of."""
-        known = state.topic_id
-        if known == topic_id or ZERO_UUID in (known, topic_id):
-            state.topic_id = topic_id
-            return False
-        return True
+    def fetched_from(self, state: PartitionState, topic_id: UUID) -> None:
+        """*locked.* This topic holds `fetch_offset`."""
+        if state.topic_id == ZERO_UUID:
+            self._tied(state, topic_id)
 
     def out_of_range(self, state: PartitionState) -> None:
         """*locked.* The partition does not hold `fetch_offset` (any more): start over by the policy, or say so."""

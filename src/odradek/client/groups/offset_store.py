@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
 from typing import Final
 from uuid import UUID
 
@@ -25,8 +26,13 @@ from odradek.client.groups.values import (
     OffsetAndMetadata,
 )
 from odradek.client.network.cluster import ClusterClient
+from odradek.client.network.metadata_snapshot import TopicSnapshot
 from odradek.model.errors import ErrorCode, KafkaError
 from odradek.model.ids import ZERO_UUID, TopicPartition
+from odradek.protocol import api_by_name
+from odradek.telemetry import events
+
+_log = events.get("client")
 
 _FENCED: Final = frozenset(
     {
@@ -36,6 +42,11 @@ _FENCED: Final = frozenset(
         ErrorCode.FENCED_MEMBER_EPOCH,
     }
 )
+_TOPIC_UNKNOWN: Final = frozenset({ErrorCode.UNKNOWN_TOPIC_ID, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION})
+_MISSES_MIN: Final = 2
+"""A topic that is not there twice is gone: one broker alone may not have heard of a new one yet."""
+_CHECK_EVERY_S: Final = 1.0
+_COMMIT: Final = api_by_name("OffsetCommit")
 _RETRIED: Final = frozenset({ErrorCode.REBALANCE_IN_PROGRESS, ErrorCode.STALE_MEMBER_EPOCH})
 
 
@@ -51,6 +62,17 @@ class _RebalancingError(KafkaError):
 
 
 WhoCommits = Callable[[], GroupMetadata]
+
+
+@dataclass(slots=True, kw_only=True)
+class _Commit:
+    """A commit under way."""
+
+    pending: dict[TopicPartition, OffsetAndMetadata]
+    explicit: bool
+    """The caller named the offsets: one of a topic that does not exist is an error."""
+    missed: dict[TopicPartition, int] = field(default_factory=dict)
+    """How often a partition was not there when a broker was asked."""
 
 
 class OffsetStore:
@@ -70,6 +92,7 @@ class OffsetStore:
         self._fenced = fenced
         self._turn = asyncio.Lock()
         """Commits take turns, so that a retried one does not overtake a later one."""
+        self._checked_at = float("-inf")
 
     async def commit(
         self,
@@ -77,17 +100,22 @@ class OffsetStore:
         timeout_s: float,
         *,
         still_owned: Callable[[Iterable[TopicPartition]], bool] | None = None,
+        explicit: bool = True,
     ) -> None:
         """CommitFailedError when the partitions are, or may be, someone else's by now. `timeout_s` includes the wait for
-        commits before it."""
+        commits before it.
+
+        An offset whose topic is gone is left out, with a warning; without a topic's id only if it is not `explicit`.
+        """
         if not offsets:
             return
+        commit = _Commit(pending=dict(offsets), explicit=explicit)
         deadline = self._cluster.clock.monotonic() + timeout_s
 
         async def attempt(left_s: float) -> None:
-            if still_owned is not None and not still_owned(offsets):
+            if still_owned is not None and not still_owned(commit.pending):
                 raise self._failed(ErrorCode.REBALANCE_IN_PROGRESS, "the partitions were given up meanwhile")
-            await self._commit_once(offsets, left_s)
+            await self._commit_once(commit, left_s)
 
         try:
             async with asyncio.timeout(timeout_s):
@@ -107,44 +135,129 @@ class OffsetStore:
         self, partitions: Iterable[TopicPartition] | None, timeout_s: float, *, require_stable: bool
     ) -> CommittedOffsets:
         """The committed offsets, None where there is none; of all partitions with one if `partitions` is None."""
+        found: CommittedOffsets = {}
         wanted = None if partitions is None else list(partitions)
         if wanted == []:
             return {}
+        missed: dict[TopicPartition, int] = {}
 
-        async def attempt(left_s: float) -> CommittedOffsets:
+        async def attempt(left_s: float) -> None:
+            left = None if wanted is None else [tp for tp in wanted if tp not in found]
+            offsets, problems = await self._fetch_once(left, left_s, require_stable)
+            found.update(offsets)
+            doubtful = [tp for tp, problem in problems.items() if problem.code in _TOPIC_UNKNOWN]
+            if doubtful:
+                topics = await self._cluster.metadata.describe({tp.topic for tp in doubtful})
+                found.update({tp: None for tp in doubtful if _is_missing(tp, topics, missed)})
+            for tp, problem in problems.items():
+                if tp not in found:
+                    raise problem
+
+        await self._cluster.retrying("asking for committed offsets", timeout_s, attempt)
+        return found
+
+    async def fetch_some(
+        self, partitions: Iterable[TopicPartition], timeout_s: float, *, require_stable: bool
+    ) -> tuple[CommittedOffsets, dict[TopicPartition, KafkaError]]:
+        """The committed offsets, and what was refused: a partition that is in trouble keeps no other waiting."""
+        wanted = list(partitions)
+
+        async def attempt(left_s: float) -> tuple[CommittedOffsets, dict[TopicPartition, KafkaError]]:
             return await self._fetch_once(wanted, left_s, require_stable)
 
-        metadatas: CommittedOffsets = await self._cluster.retrying(
+        outcome: tuple[CommittedOffsets, dict[TopicPartition, KafkaError]] = await self._cluster.retrying(
             "asking for committed offsets", timeout_s, attempt
         )
-        return metadatas
+        return outcome
 
-    async def _commit_once(
-        self, offsets: Mapping[TopicPartition, OffsetAndMetadata], timeout_s: float
-    ) -> None:
+    async def _commit_once(self, commit: _Commit, timeout_s: float) -> None:
         who = self._who()
-        ids = self._ids(offsets)
+        ids = self._ids(commit.pending)
+        all_ids = all(
+            committed.topic_id != ZERO_UUID or tp.topic in ids for tp, committed in commit.pending.items()
+        )
+        at_most = None if all_ids else COMMIT_WITH_NAMES
+        connection = await self._coordinator.connection()
+        by_names = connection.version_of(_COMMIT, at_most=at_most) <= COMMIT_WITH_NAMES
+        await self._leave_out(commit, self._suspects(commit, ids, by_names=by_names))
+        if not commit.pending:
+            return
+        ids |= {
+            tp.topic: known.topic_id for tp, known in commit.pending.items() if known.topic_id != ZERO_UUID
+        }
         response = await self._coordinator.send(
             "OffsetCommit",
-            commit_request(who, offsets, ids),
+            commit_request(who, commit.pending, ids),
             timeout_s=timeout_s,
-            at_most=None if len(ids) == len({tp.topic for tp in offsets}) else COMMIT_WITH_NAMES,
+            at_most=at_most,
         )
-        for tp, code in commit_errors(response, ids).items():
-            self._coordinator.note(code)
-            if code in _FENCED:
-                if self._who().generation == who.generation:
-                    self._fenced(code)
-                raise self._failed(code)
-            if code in _RETRIED and who.generation != NO_GENERATION:
-                if code is ErrorCode.STALE_MEMBER_EPOCH:
-                    self._fenced(code)
-                raise _RebalancingError(who.group_id, code)
-            raise KafkaError(code, f"{tp}: {code.meaning}")
+        refused = commit_errors(response, ids)
+        commit.pending = {tp: offset for tp, offset in commit.pending.items() if tp in refused}
+        for code in refused.values():
+            self._check_membership(code, who)
+        doubtful = [tp for tp, code in refused.items() if code in _TOPIC_UNKNOWN and tp in commit.pending]
+        await self._leave_out(commit, doubtful, ids)
+        for tp, code in refused.items():
+            if tp in commit.pending:
+                raise KafkaError(code, f"{tp}: {code.meaning}")
+
+    def _check_membership(self, code: ErrorCode, who: GroupMetadata) -> None:
+        """Raise what a refusal says of the member, and not of one partition."""
+        self._coordinator.note(code)
+        if code in _FENCED:
+            if self._who().generation == who.generation:
+                self._fenced(code)
+            raise self._failed(code)
+        if code in _RETRIED and who.generation != NO_GENERATION:
+            if code is ErrorCode.STALE_MEMBER_EPOCH:
+                self._fenced(code)
+            raise _RebalancingError(who.group_id, code)
+
+    def _suspects(self, commit: _Commit, ids: Mapping[str, UUID], *, by_names: bool) -> list[TopicPartition]:
+        """Offsets that may be of a topic that another one has taken the name of.
+
+        A broker that takes names cannot tell the two apart: it is asked, at most once a second, which topic it has.
+        """
+        known = {tp: offset.topic_id for tp, offset in commit.pending.items() if offset.topic_id != ZERO_UUID}
+        now = self._cluster.clock.monotonic()
+        if by_names and known and now - self._checked_at >= _CHECK_EVERY_S:
+            self._checked_at = now
+            return list(known)
+        last = {tp.topic: topic_id for tp, topic_id in known.items()}
+        return [
+            tp
+            for tp, topic_id in known.items()
+            if topic_id not in (ids.get(tp.topic, topic_id), ZERO_UUID) or topic_id != last[tp.topic]
+        ]
+
+    async def _leave_out(
+        self, commit: _Commit, doubtful: list[TopicPartition], ids: Mapping[str, UUID] | None = None
+    ) -> None:
+        """Ask which of these topics are still there, and commit nothing for the others."""
+        if not doubtful:
+            return
+        topics = await self._cluster.metadata.describe({tp.topic for tp in doubtful})
+        gone = {}
+        for tp in doubtful:
+            known = commit.pending[tp].topic_id
+            tied_to = known if known != ZERO_UUID else (ids or {}).get(tp.topic, ZERO_UUID)
+            topic = topics.get(tp.topic)
+            made_again = (
+                topic is not None and ZERO_UUID not in (tied_to, topic.topic_id) and topic.topic_id != tied_to
+            )
+            missing = not made_again and _is_missing(tp, topics, commit.missed)
+            if (made_again or missing) and (known != ZERO_UUID or not commit.explicit):
+                gone[tp] = commit.pending.pop(tp).offset
+        if gone:
+            _log.warning(
+                "offsets_of_deleted_topics_not_committed",
+                group=self._who().group_id,
+                offsets={str(tp): offset for tp, offset in gone.items()},
+            )
 
     async def _fetch_once(
         self, wanted: list[TopicPartition] | None, timeout_s: float, require_stable: bool
-    ) -> CommittedOffsets:
+    ) -> tuple[CommittedOffsets, dict[TopicPartition, KafkaError]]:
         who = self._who()
         ids = self._ids(wanted) if wanted is not None else {}
         by_names = wanted is None or len(ids) < len({tp.topic for tp in wanted})
@@ -161,12 +274,11 @@ class OffsetStore:
         self._coordinator.note(code)
         if code is not ErrorCode.NONE:
             raise KafkaError(code, f"group {who.group_id!r}: {code.meaning}")
-        for tp, problem in errors.items():
-            raise KafkaError(problem, f"{tp}: {problem.meaning}")
+        problems = {tp: KafkaError(refused, f"{tp}: {refused.meaning}") for tp, refused in errors.items()}
         for tp in wanted or ():
-            if tp not in results:  # it is not known that nothing is committed there
-                raise KafkaError(ErrorCode.NETWORK_EXCEPTION, f"{tp} was not answered for")
-        return results
+            if tp not in results and tp not in problems:  # it is not known that nothing is committed there
+                problems[tp] = KafkaError(ErrorCode.NETWORK_EXCEPTION, f"{tp} was not answered for")
+        return results, problems
 
     def _ids(self, partitions: Iterable[TopicPartition]) -> dict[str, UUID]:
         image = self._cluster.image
@@ -179,3 +291,16 @@ class OffsetStore:
             f"group {self._who().group_id!r} refused the commit ({reason or code.meaning}): the partitions are another"
             " member's now; poll to take part again",
         )
+
+
+def _is_missing(
+    tp: TopicPartition, topics: Mapping[str, TopicSnapshot | None], missed: dict[TopicPartition, int]
+) -> bool:
+    """The cluster has no such partition, as brokers say; `missed` counts how often they did."""
+    if tp.topic not in topics:
+        return False
+    topic = topics[tp.topic]
+    if topic is not None and tp.partition < len(topic.partitions):
+        return False
+    missed[tp] = missed.get(tp, 0) + 1
+    return missed[tp] >= _MISSES_MIN

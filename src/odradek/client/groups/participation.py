@@ -38,7 +38,7 @@ from odradek.client.network.cluster import ClusterClient
 from odradek.client.settings import ConsumerSettings
 from odradek.model.errors import ErrorCode, KafkaError, OdradekError
 from odradek.model.exception_text import represent
-from odradek.model.ids import TopicPartition
+from odradek.model.ids import ZERO_UUID, TopicPartition
 from odradek.runtime.ports import Clock, Entropy
 from odradek.telemetry import events
 
@@ -59,7 +59,7 @@ class HandoverStep(Enum):
 
 
 class Participation:
-    """See above. `positions`: the offset behind what the user was given, per partition."""
+    """See above. `positions`: what to commit for what the user was given, per partition."""
 
     def __init__(
         self,
@@ -69,7 +69,7 @@ class Participation:
         *,
         clock: Clock,
         entropy: Entropy,
-        positions: Callable[[], dict[TopicPartition, int]],
+        positions: Callable[[], dict[TopicPartition, OffsetAndMetadata]],
         give_up: Callable[[Iterable[TopicPartition]], None],
         wake: Callable[[], None],
     ) -> None:
@@ -92,7 +92,7 @@ class Participation:
         self._api_timeout_s = settings.default_api_timeout_ms / 1000
         self._auto_commit_s = settings.auto_commit_interval_ms / 1000 if settings.enable_auto_commit else None
         self._commit_at = clock.monotonic() + (self._auto_commit_s or 0.0)
-        self._auto_committed: dict[TopicPartition, int] = {}
+        self._auto_committed: dict[TopicPartition, OffsetAndMetadata] = {}
         self._tasks: dict[asyncio.Task[None], None] = {}
         self._polled_as: GroupMetadata | None = None
         """Who the member was at the end of the last poll at which it was in its group."""
@@ -191,23 +191,34 @@ class Participation:
     # -- commits, on the loop
 
     async def commit(
-        self, offsets: OffsetsToCommit | None = None, timeout_s: float | None = None
+        self,
+        offsets: OffsetsToCommit | None = None,
+        timeout_s: float | None = None,
+        *,
+        explicit: bool = True,
     ) -> dict[TopicPartition, OffsetAndMetadata]:
-        """What was given (by default: all that was returned), acknowledged by the group's coordinator."""
-        wanted = as_committable(offsets) if offsets is not None else as_committable(self._positions())
+        """What was given (by default: all that was returned), acknowledged by the group's coordinator.
+
+        Offsets of topics that are gone are left out: they are no one's. `explicit`: the user named the offsets.
+        """
+        wanted = as_committable(offsets) if offsets is not None else self._positions()
         limit_s = self._api_timeout_s if timeout_s is None else timeout_s
-        await self.store.commit(wanted, limit_s, still_owned=self._still_owned if self.subscribed else None)
+        still_owned = self._still_owned if self.subscribed else None
+        await self.store.commit(wanted, limit_s, still_owned=still_owned, explicit=explicit and offsets is not None)
         return wanted
 
     async def commit_and_tell(
         self,
         offsets: OffsetsToCommit,
         callback: Callable[[OffsetsToCommit, Exception | None], object] | None,
+        *,
+        tied: OffsetsToCommit,
+        explicit: bool,
     ) -> None:
-        """A commit whose outcome nothing waits for."""
+        """A commit whose outcome nothing waits for. `tied`: the offsets, with the topics that they are of."""
         problem: Exception | None = None
         try:
-            await self.commit(offsets)
+            await self.commit(tied, explicit=explicit)
         except OdradekError as error:
             problem = error
             if callback is None:
@@ -227,7 +238,7 @@ class Participation:
     async def commit_quietly(self, offsets: OffsetsToCommit, timeout_s: float | None = None) -> None:
         """Auto commit: a failure is logged, and made good by the next one, or by reading again."""
         try:
-            await self.commit(offsets, timeout_s)
+            await self.commit(offsets, timeout_s, explicit=False)
         except OdradekError as error:
             self._auto_committed = {}
             _log.warning("auto_commit_failed", group=self._settings.group_id, reason=explain(error))
@@ -247,15 +258,18 @@ class Participation:
         metadatas = await self.store.fetch(wanted, limit_s, require_stable=self._stable)
         return {tp: metadatas.get(tp) for tp in wanted}
 
-    async def find_committed(self, partitions: list[TopicPartition]) -> dict[TopicPartition, int | None]:
-        """For positions: where the group has committed.
+    async def find_committed(
+        self, partitions: list[TopicPartition]
+    ) -> tuple[dict[TopicPartition, int | None], dict[TopicPartition, KafkaError]]:
+        """For positions: where the group has committed, and the partitions of which that is not known.
 
         Whatever the isolation level: offsets of a transaction that is being committed are waited for (KIP-447), or what the
         partitions' last owner has handled would be handled again.
         """
         limit_s = self._settings.request_timeout_ms / 1000
-        metadatas = await self.store.fetch(partitions, limit_s, require_stable=True)
-        return {tp: metadata.offset if metadata is not None else None for tp, metadata in metadatas.items()}
+        metadatas, problems = await self.store.fetch_some(partitions, limit_s, require_stable=True)
+        offsets = {tp: None if known is None else known.offset for tp, known in metadatas.items()}
+        return offsets, problems
 
     async def leave(self, *, commit: bool) -> None:
         """Commit if that is automatic and asked for, and leave the group. Errors are logged: it is over anyhow."""
@@ -284,7 +298,7 @@ class Participation:
     def _uncommitted(self) -> dict[TopicPartition, OffsetAndMetadata]:
         positions = self._positions()
         last, self._auto_committed = self._auto_committed, positions
-        return {tp: OffsetAndMetadata(offset) for tp, offset in positions.items() if last.get(tp) != offset}
+        return {tp: offset for tp, offset in positions.items() if not _same(last.get(tp), offset)}
 
     def _still_owned(self, partitions: Iterable[TopicPartition]) -> bool:
         """Partitions that were ours when the commit was asked for, and are no more, are not committed in a new name."""
@@ -293,6 +307,12 @@ class Participation:
     def _fenced(self, code: ErrorCode) -> None:
         self.member.fenced(code, self._clock.monotonic())
         self.membership.turn()
+
+
+def _same(committed: OffsetAndMetadata | None, offset: OffsetAndMetadata) -> bool:
+    if committed is None or committed.offset != offset.offset:
+        return False
+    return committed.topic_id == offset.topic_id or ZERO_UUID in (committed.topic_id, offset.topic_id)
 
 
 def no_group() -> KafkaError:

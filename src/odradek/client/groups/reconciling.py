@@ -21,7 +21,7 @@ from odradek.client.groups.member import (
     MembershipState,
     minus,
 )
-from odradek.client.groups.values import NO_GENERATION, Partitions, Subscription
+from odradek.client.groups.values import NO_GENERATION, Subscription
 from odradek.client.network.backoff import Backoff
 from odradek.model.errors import ErrorCode, KafkaError
 from odradek.model.ids import TopicPartition
@@ -58,7 +58,7 @@ class _SentFields:
 
     names: tuple[str, ...] | None
     pattern: str | None
-    owned: Partitions
+    owned: tuple[tuple[UUID, int], ...]
 
 
 class ReconcilingMember(MembershipState):
@@ -73,6 +73,10 @@ class ReconcilingMember(MembershipState):
         self._target: dict[UUID, tuple[int, ...]] | None = None
         """What the broker wants us to own; None until it has said."""
         self._names: dict[UUID, str] = {}
+        self._owned_ids: dict[str, UUID] = {}
+        """The topics that `owned` is of; one that is made again has another id, and is another topic."""
+        self._taken_ids: dict[str, UUID] = {}
+        """The same for what the handover under way takes."""
         self._beat_at = 0.0
         self._in_flight = False
         self._sending: _SentFields | None = None
@@ -130,6 +134,7 @@ class ReconcilingMember(MembershipState):
         self.handover = None
         if handover.taken is not None:
             self.owned = handover.taken
+            self._owned_ids = self._taken_ids
             self._beat_at = now
             self._reconcile()
         else:
@@ -229,8 +234,13 @@ class ReconcilingMember(MembershipState):
             for topic_id, numbers in self._target.items()
             for number in numbers
         )
-        if set(target) != set(self.owned):
-            self._hand_over(revoked=minus(self.owned, target), taken=target)
+        target = tuple(dict.fromkeys(target))
+        ids = {self._names[topic_id]: topic_id for topic_id in self._target}
+        made_again = {tp.topic for tp in self.owned if self._owned_ids[tp.topic] != ids.get(tp.topic)}
+        kept = tuple(tp for tp in target if tp.topic not in made_again)
+        if set(kept) != set(self.owned) or set(target) != set(self.owned):
+            self._taken_ids = ids
+            self._hand_over(revoked=minus(self.owned, kept), taken=target)
 
     def _join(self, now: float) -> None:
         self._incarnation += 1
@@ -281,7 +291,8 @@ class ReconcilingMember(MembershipState):
         assert self.subscription is not None
         pattern = self.subscription.pattern
         names = None if pattern is not None else tuple(sorted(self.subscription.topics))
-        return _SentFields(names=names, pattern=pattern, owned=self.owned)
+        owned = tuple((self._owned_ids[tp.topic], tp.partition) for tp in self.owned)
+        return _SentFields(names=names, pattern=pattern, owned=owned)
 
     def _changed(self) -> bool:
         return self._last_sent != self._now_to_tell()
@@ -293,10 +304,9 @@ class ReconcilingMember(MembershipState):
         self._sending = telling
         settings, epoch, member_id = self.settings, self._epoch, self.member_id
         everything = last_sent is None or epoch == JOIN_EPOCH
-        ids = {name: topic_id for topic_id, name in self._names.items()}
         grouped: dict[UUID, list[int]] = {}
-        for tp in telling.owned:
-            grouped.setdefault(ids[tp.topic], []).append(tp.partition)
+        for topic_id, number in telling.owned:
+            grouped.setdefault(topic_id, []).append(number)
         owned = [
             TopicPartitions(topic_id=topic_id, partitions=partitions)
             for topic_id, partitions in grouped.items()

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Final
+from uuid import UUID
 
 from odradek.model.errors import KafkaError
-from odradek.model.ids import NO_EPOCH, NO_OFFSET, TopicPartition
+from odradek.model.ids import NO_EPOCH, NO_OFFSET, ZERO_UUID, TopicPartition
 
 NO_GENERATION: Final = -1
 """Of clients that commit without being a member."""
@@ -22,6 +23,8 @@ class OffsetAndMetadata:
     offset: int
     metadata: str = ""
     leader_epoch: int = NO_EPOCH
+    topic_id: UUID = field(default=ZERO_UUID, compare=False, repr=False)
+    """The topic that it is an offset of; ZERO_UUID: the one that has the name when the offset is committed."""
 
 
 OffsetsToCommit = Mapping[TopicPartition, int | OffsetAndMetadata]
@@ -37,6 +40,8 @@ class GroupMetadata:
     """The generation, or, in the consumer protocol, the member's epoch."""
     member_id: str = ""
     group_instance_id: str | None = None
+    topic_ids: Mapping[TopicPartition, UUID] = field(default_factory=dict, compare=False, repr=False)
+    """The topics that the member's records were read from: their offsets are committed for no other topic."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,13 +85,17 @@ class RebalanceListener:
         return self.partitions_revoked(partitions)
 
 
-def as_committable(offsets: OffsetsToCommit) -> dict[TopicPartition, OffsetAndMetadata]:
-    """The offsets as values; ValueError for one below 0."""
+def as_committable(
+    offsets: OffsetsToCommit, topic_ids: Mapping[TopicPartition, UUID] | None = None
+) -> dict[TopicPartition, OffsetAndMetadata]:
+    """The offsets as values, those without a topic's id with that of `topic_ids`; ValueError for one below 0."""
     wanted: dict[TopicPartition, OffsetAndMetadata] = {}
     for tp, offset in offsets.items():
         value = offset if isinstance(offset, OffsetAndMetadata) else OffsetAndMetadata(offset)
         if value.offset <= NO_OFFSET:
             raise ValueError(f"{TopicPartition(*tp)}: an offset to commit is 0 or more, not {value.offset}")
+        if topic_ids and value.topic_id == ZERO_UUID:
+            value = replace(value, topic_id=topic_ids.get(TopicPartition(*tp), ZERO_UUID))
         wanted[TopicPartition(*tp)] = value
     return wanted
 

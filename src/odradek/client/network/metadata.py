@@ -170,6 +170,27 @@ class Metadata:
             except TimeoutError:
                 raise self._missing(name, timeout_s) from None
 
+    async def describe(self, topics: Iterable[str]) -> dict[str, TopicSnapshot | None]:
+        """Topics as a broker has them now, None where it has none of that name; those that it cannot describe are left out.
+
+        One question beside the refreshes: it makes no topic, keeps no interest, and leaves the image as it is. KafkaError.
+        """
+        request = MetadataRequest(
+            topics=[MetadataRequestTopic(name=topic) for topic in topics], allow_auto_topic_creation=False
+        )
+        problem = KafkaError(ErrorCode.BROKER_NOT_AVAILABLE, "no broker can be asked about topics")
+        for address in self._candidates():
+            try:
+                response = await (await self._links.get(address)).send(request)
+            except KafkaError as error:
+                problem = error.as_outcome()
+                continue
+            check_partitions(response)
+            image = MetadataSnapshot().merged(response)
+            gone = [name for name in image.topic_errors if image.is_gone(name)]
+            return {**image.topics, **dict.fromkeys(gone)}
+        raise problem
+
     def _missing(self, name: str, timeout_s: float) -> KafkaError:
         if self.problem is None and self.image.topic_errors.get(name) is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
             return KafkaError(

@@ -15,6 +15,9 @@ from odradek.protocol.messages.metadata.metadata import MetadataResponse, Metada
 
 _HIGHEST_PARTITION_MIN: Final = 100_000
 """Up to this number a partition is believed in, however many of those before it are missing."""
+_ENDED_IDS_MAX: Final = 1_000
+_OLD_ANSWERS_MAX: Final = 10
+"""So often a topic that ended is taken for what a broker has not heard of yet; after that it is what the cluster says."""
 _EMPTY: Final[Mapping[int, Address]] = MappingProxyType({})
 
 
@@ -57,6 +60,8 @@ class MetadataSnapshot:
     topics: Mapping[str, TopicSnapshot] = field(default_factory=dict)
     topic_errors: Mapping[str, ErrorCode] = field(default_factory=dict)
     """Topics that were asked for and could not be described, and why."""
+    ended_ids: Mapping[UUID, int] = field(default_factory=dict)
+    """Topics that were deleted or made again, the last ones, and how many more answers with their ids count as old."""
 
     def partition(self, tp: TopicPartition) -> PartitionSnapshot | None:
         topic = self.topics.get(tp.topic)
@@ -76,6 +81,10 @@ class MetadataSnapshot:
         known = self.topics.get(topic)
         return known.topic_id if known is not None else ZERO_UUID
 
+    def is_gone(self, topic: str) -> bool:
+        """The cluster answered that there is no such topic."""
+        return self.topic_errors.get(topic) is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
     def topic_name(self, topic_id: UUID) -> str | None:
         for topic in self.topics.values():
             if topic.topic_id == topic_id:
@@ -86,22 +95,29 @@ class MetadataSnapshot:
         """This image with what `response` says: brokers are replaced, topics in it are updated, others stay.
 
         A partition keeps what came with the highest leader epoch: answers of a broker that lags behind must not
-        bring an old leader back (KIP-320). A topic with another id is another topic.
+        bring an old leader back (KIP-320), nor a topic that was deleted. A topic with another id is another topic.
         """
         topics = dict(self.topics)
         errors = dict(self.topic_errors)
+        ended_ids = dict(self.ended_ids)
         for topic in response.topics:
             name = topic.name
             if not name:
                 continue
             code = ErrorCode.of(topic.error_code)
+            known = topics.get(name)
+            if code is ErrorCode.NONE and _is_old(known, topic.topic_id, ended_ids):
+                continue
             errors.pop(name, None)
             if code is ErrorCode.NONE:
-                topics[name] = _merged_topic(topics.get(name), topic, name)
+                ended_ids.pop(topic.topic_id, None)
+                topics[name] = _merged_topic(known, topic, name)
             else:
                 errors[name] = code
                 if code in (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.INVALID_TOPIC_EXCEPTION):
                     topics.pop(name, None)
+            if known is not None and (name not in topics or topics[name].topic_id != known.topic_id):
+                ended_ids[known.topic_id] = _OLD_ANSWERS_MAX
         return replace(
             self,
             cluster_id=response.cluster_id,
@@ -114,6 +130,7 @@ class MetadataSnapshot:
             ),
             topics=topics,
             topic_errors=errors,
+            ended_ids=dict(list(ended_ids.items())[-_ENDED_IDS_MAX:]),
         )
 
     def with_leader(
@@ -151,6 +168,14 @@ def check_partitions(response: MetadataResponse) -> None:
                 ErrorCode.INVALID_REQUEST,
                 f"the answer to Metadata has a partition {highest} of topic {topic.name!r}, and {len(topic.partitions)} in all",
             )
+
+
+def _is_old(known: TopicSnapshot | None, topic_id: UUID, ended_ids: dict[UUID, int]) -> bool:
+    """A broker that lags behind describes the topic that had the name before."""
+    if known is None or topic_id == known.topic_id or ended_ids.get(topic_id, 0) <= 0:
+        return False
+    ended_ids[topic_id] -= 1
+    return True
 
 
 def _merged_topic(known: TopicSnapshot | None, topic: MetadataResponseTopic, name: str) -> TopicSnapshot:
