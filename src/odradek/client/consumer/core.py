@@ -216,7 +216,7 @@ class ConsumerCore:
             return as_committable(offsets, self._returned_ids)
         tied = {
             tp: OffsetAndMetadata(offset, topic_id=topic_id)
-            for tp, (offset, topic_id) in self.assignment.standing().items()
+            for tp, (offset, topic_id) in self.assignment.tied_positions().items()
         }
         for tp, offset in self._kept_starts().items():
             tied[tp] = OffsetAndMetadata(offset, topic_id=self._returned_ids.get(tp, ZERO_UUID))

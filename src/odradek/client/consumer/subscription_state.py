@@ -189,7 +189,7 @@ class Assignment:
         with self.lock:
             return {tp: state.position for tp, state in self.states.items() if state.position is not None}
 
-    def standing(self) -> dict[TopicPartition, tuple[int, UUID]]:
+    def tied_positions(self) -> dict[TopicPartition, tuple[int, UUID]]:
         """The positions that are known, each with the id of the topic that it is an offset of."""
         with self.lock:
             return {

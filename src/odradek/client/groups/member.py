@@ -70,6 +70,8 @@ class MemberCore(Protocol):
     def wants(self) -> Sequence[str]: ...
     @property
     def wants_all(self) -> bool: ...
+    @property
+    def unnamed(self) -> bool: ...
     def subscribe(self, subscription: Subscription, now: float) -> None: ...
     def due(self, now: float) -> list[MemberRequest]: ...
     def next_deadline(self, now: float) -> float | None: ...
@@ -122,6 +124,11 @@ class MembershipState:
             member_id=self.member_id,
             group_instance_id=self.settings.group_instance_id,
         )
+
+    @property
+    def unnamed(self) -> bool:
+        """Something was assigned of a topic whose name is not known yet: fresh metadata says it."""
+        return False
 
     @property
     def wants_all(self) -> bool:

@@ -168,6 +168,8 @@ class GroupMembership:
             else:
                 self._coordinator.note(ErrorCode.of(response.error_code))
                 self.member.answered(ask, response, self._now())
+                if self.member.unnamed:
+                    self._cluster.metadata.request_update(urgent=True)
         except Exception as error:  # noqa: BLE001 - the root of a task: users must learn of it
             self._break_down(error)
             return

@@ -135,26 +135,26 @@ class OffsetStore:
         self, partitions: Iterable[TopicPartition] | None, timeout_s: float, *, require_stable: bool
     ) -> CommittedOffsets:
         """The committed offsets, None where there is none; of all partitions with one if `partitions` is None."""
-        found: CommittedOffsets = {}
+        committed: CommittedOffsets = {}
         wanted = None if partitions is None else list(partitions)
         if wanted == []:
             return {}
         missed: dict[TopicPartition, int] = {}
 
         async def attempt(left_s: float) -> None:
-            left = None if wanted is None else [tp for tp in wanted if tp not in found]
+            left = None if wanted is None else [tp for tp in wanted if tp not in committed]
             offsets, problems = await self._fetch_once(left, left_s, require_stable)
-            found.update(offsets)
+            committed.update(offsets)
             doubtful = [tp for tp, problem in problems.items() if problem.code in _TOPIC_UNKNOWN]
             if doubtful:
                 topics = await self._cluster.metadata.describe({tp.topic for tp in doubtful})
-                found.update({tp: None for tp in doubtful if _is_missing(tp, topics, missed)})
+                committed.update({tp: None for tp in doubtful if _is_missing(tp, topics, missed)})
             for tp, problem in problems.items():
-                if tp not in found:
+                if tp not in committed:
                     raise problem
 
         await self._cluster.retrying("asking for committed offsets", timeout_s, attempt)
-        return found
+        return committed
 
     async def fetch_some(
         self, partitions: Iterable[TopicPartition], timeout_s: float, *, require_stable: bool

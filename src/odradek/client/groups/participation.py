@@ -204,7 +204,9 @@ class Participation:
         wanted = as_committable(offsets) if offsets is not None else self._positions()
         limit_s = self._api_timeout_s if timeout_s is None else timeout_s
         still_owned = self._still_owned if self.subscribed else None
-        await self.store.commit(wanted, limit_s, still_owned=still_owned, explicit=explicit and offsets is not None)
+        await self.store.commit(
+            wanted, limit_s, still_owned=still_owned, explicit=explicit and offsets is not None
+        )
         return wanted
 
     async def commit_and_tell(

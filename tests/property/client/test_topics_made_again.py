@@ -1,0 +1,193 @@
+"""Topics are deleted and made again while a consumer reads them: every record of the topic that lives is read, none twice.
+
+The model is a list of the values that were sent to the topic of now; the broker and the clients are real.
+"""
+
+from __future__ import annotations
+
+import itertools
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack
+from typing import Any, Final
+
+import pytest
+from hypothesis import HealthCheck, example, given, settings
+from hypothesis import strategies as st
+
+from odradek import Admin, Consumer, NewTopic, Producer, TopicPartition
+from odradek.testing import LocalBroker
+
+SECONDS: Final = 60.0
+POLL_SECONDS_MAX: Final = 30.0
+"""A poll that waits for a topic that is gone takes a minute."""
+READERS: Final = ("classic", "consumer", "explicit commits", "no group", "columns")
+_numbers = itertools.count()
+
+STEPS: Final = st.lists(
+    st.one_of(
+        st.tuples(st.just("send"), st.integers(1, 12)),
+        st.tuples(st.just("make_again"), st.integers(1, 3)),
+        st.tuples(st.sampled_from(["poll", "poll", "commit", "delete", "restart", "pause", "resume"])),
+    ),
+    min_size=2,
+    max_size=8,
+)
+
+
+class Story:
+    """One topic through its lives, and a consumer that reads it beside another topic."""
+
+    def __init__(self, address: str, admin: Admin, reader: str) -> None:
+        self._address = address
+        self._admin = admin
+        self._reader = reader
+        self._topic = f"story-{next(_numbers)}"
+        self._life = 0
+        self._partitions = 0
+        self._exists = False
+        self.sent: list[str] = []
+        self._read: list[str] = []
+        self.restarted = False
+        self.longest_poll_s = 0.0
+        admin.create_topics([NewTopic(self._topic + "-other", partitions=1)])
+        self._create(2)
+        self._consumer = self._start()
+
+    def send(self, count: int) -> None:
+        if self._exists:
+            with Producer(self._address) as producer:
+                for _ in range(count):
+                    value = f"{self._life}-{len(self.sent)}"
+                    producer.send(self._topic, value.encode(), partition=len(self.sent) % self._partitions)
+                    self.sent.append(value)
+
+    def delete(self) -> None:
+        if self._exists:
+            self._admin.delete_topics([self._topic])
+            self._exists = False
+
+    def make_again(self, partitions: int) -> None:
+        self.delete()
+        self._create(partitions)
+
+    def poll(self, timeout_s: float = 0.05) -> None:
+        began = time.monotonic()
+        if self._reader == "columns":
+            values = self._consumer.poll_arrow(timeout_s)["value"].to_pylist()
+        else:
+            records = self._consumer.poll(timeout_s)
+            values = [record.value for record in records]
+            if self._reader == "explicit commits" and records:
+                self._consumer.commit(
+                    {TopicPartition(at.topic, at.partition): at.offset + 1 for at in records}
+                )
+        self.longest_poll_s = max(self.longest_poll_s, time.monotonic() - began)
+        self._read += [value.decode() for value in values]
+
+    def commit(self) -> None:
+        if self._reader != "no group":
+            self._consumer.commit()
+
+    def restart(self) -> None:
+        self.close()
+        self.restarted = True
+        self._consumer = self._start()
+
+    def pause(self) -> None:
+        self._consumer.pause(self._consumer.assignment())
+
+    def resume(self) -> None:
+        self._consumer.resume(self._consumer.paused())
+
+    def close(self) -> None:
+        self._consumer.close()
+
+    def values_of_this_life(self) -> list[str]:
+        return [value for value in self._read if value.startswith(f"{self._life}-")]
+
+    def read_to_the_end(self) -> None:
+        if not self._exists:
+            self._create(1)
+        self.send(3)
+        self.resume()
+        if not self._subscribes:
+            self._assign(self._consumer)
+        deadline = time.monotonic() + SECONDS
+        while not set(self.sent) <= set(self.values_of_this_life()):
+            assert time.monotonic() < deadline, f"read {self.values_of_this_life()} of {self.sent}"
+            self.poll(0.2)
+        self.poll()
+
+    @property
+    def _subscribes(self) -> bool:
+        return self._reader in ("classic", "consumer", "columns")
+
+    def _create(self, partitions: int) -> None:
+        self._admin.create_topics([NewTopic(self._topic, partitions=partitions)])
+        self._life, self._partitions, self._exists, self.sent = self._life + 1, partitions, True, []
+
+    def _start(self) -> Consumer:
+        options: dict[str, Any] = {"auto_offset_reset": "earliest", "allow_auto_create_topics": False}
+        if self._reader != "no group":
+            options["group_id"] = self._topic
+        if self._subscribes:
+            options["auto_commit_interval_ms"] = 1
+            options["group_protocol"] = "consumer" if self._reader == "consumer" else "classic"
+        else:
+            options["enable_auto_commit"] = False
+        consumer = Consumer(self._address, heartbeat_interval_ms=100, **options)
+        if not self._subscribes:
+            self._assign(consumer)
+            return consumer
+        consumer.subscribe([self._topic, self._topic + "-other"])
+        self._consumer = consumer
+        while not consumer.assignment():
+            self.poll()
+        return consumer
+
+    def _assign(self, consumer: Consumer) -> None:
+        consumer.assign([TopicPartition(self._topic, number) for number in range(self._partitions)])
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[tuple[str, Admin]]:
+    quick = {
+        "auto.create.topics.enable": "false",
+        "group.initial.rebalance.delay.ms": "0",
+        "group.consumer.min.heartbeat.interval.ms": "100",
+        "group.consumer.heartbeat.interval.ms": "100",
+    }
+    with ExitStack() as stack:
+        broker = stack.enter_context(LocalBroker(quick))
+        yield broker.address, stack.enter_context(Admin(broker.address))
+
+
+@pytest.mark.parametrize("reader", READERS)
+@settings(
+    max_examples=2,
+    deadline=None,
+    derandomize=True,
+    database=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+)
+@given(steps=STEPS)
+@example(steps=[("send", 10), ("poll",), ("make_again", 2), ("send", 11), ("commit",), ("poll",)])
+@example(steps=[("send", 4), ("poll",), ("pause",), ("make_again", 1), ("send", 6), ("commit",), ("resume",)])
+@example(steps=[("send", 4), ("poll",), ("delete",), ("poll",), ("commit",), ("poll",)])
+def test_every_record_of_the_topic_that_lives_is_read_and_none_twice(
+    server: tuple[str, Admin], reader: str, steps: list[tuple[Any, ...]]
+) -> None:
+    address, admin = server
+    story = Story(address, admin, reader)
+    try:
+        for name, *arguments in steps:
+            getattr(story, name)(*arguments)
+        story.read_to_the_end()
+        values = story.values_of_this_life()
+        assert set(values) == set(story.sent)
+        if not story.restarted:
+            assert len(values) == len(story.sent), "records came twice"
+        assert story.longest_poll_s < POLL_SECONDS_MAX
+    finally:
+        story.close()
