@@ -24,7 +24,8 @@ from odradek.protocol.acls import (
 )
 from odradek.security.acl_index import AclIndex, AclVerdict
 from odradek.security.acls import Acl, AclFilter, AclPattern, canonical_host, new_acl
-from odradek.security.authorizer import parse_super_users
+from odradek.security.authorizer import closed_suffixes, parse_super_users
+from odradek.security.closed_topics import is_closed, is_of_the_system, means
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -37,7 +38,12 @@ _KINDS: Final = {
     "user": AclResourceType.USER,
 }
 _KIND_NAMES: Final = {kind: name for name, kind in _KINDS.items()}
-_SETTINGS: Final = ("authorizer.class.name", "super.users", "allow.everyone.if.no.acl.found")
+_SETTINGS: Final = (
+    "authorizer.class.name",
+    "super.users",
+    "allow.everyone.if.no.acl.found",
+    "odradek.closed.topic.suffixes",
+)
 
 
 def _wrong(message: str) -> click.UsageError:
@@ -276,6 +282,20 @@ def decision(
         allowed = verdict is AclVerdict.ALLOWED
         if verdict is AclVerdict.NOT_ALLOWED:
             reasons = ["there are rules about it, and none allows it"]
+    if allowed and kind is AclResourceType.TOPIC and is_closed(name, operation, closed_suffixes(known)):
+        resource = AclPattern(kind, name)
+        if verdict is AclVerdict.NO_ACLS:
+            allowed = not is_of_the_system(name)
+        else:
+            allowed = index.is_allowed_by(principal, host, operation, resource, means)
+        if not allowed:
+            reasons = ["the topic is closed: only a rule that names it counts (docs/authorization.md)"]
+        elif verdict is not AclVerdict.NO_ACLS:
+            reasons = [
+                str(acl)
+                for acl in index.deciding(principal, host, operation, kind, name)
+                if means(acl.pattern, name)
+            ]
     if settings is None:
         reasons.append("the brokers' settings are not shown to you: whether this is a super user is unknown")
     return allowed, reasons

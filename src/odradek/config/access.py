@@ -5,7 +5,18 @@ from __future__ import annotations
 from typing import Final
 
 from odradek.config.definition import Bounds, SettingType, at_least
-from odradek.config.section import LOW, PER_BROKER, Boolean, Long, Password, Section, String, section, setting
+from odradek.config.section import (
+    LOW,
+    PER_BROKER,
+    Boolean,
+    List,
+    Long,
+    Password,
+    Section,
+    String,
+    section,
+    setting,
+)
 
 DEFAULT_PRINCIPAL_BUILDER: Final = (
     "org.apache.kafka.common.security.authenticator.DefaultKafkaPrincipalBuilder"
@@ -38,6 +49,9 @@ class AccessConfig(Section):
         "0: no limit, as in Kafka.")
     odradek_authorizer_file: String = setting(default="", importance=LOW, meaning=
         "The file with the rules of odradek.broker.access.file_authorizer.FileAuthorizer.")
+    odradek_closed_topic_suffixes: List = setting(default=("-changelog", "-repartition"), importance=LOW, meaning=
+        "Topics whose names end so hold the state of an application: to write, alter or delete one takes an ACL that names "
+        "it, or a prefix of it. topic:* does not count. Empty: they are topics like others, as in Kafka.")
     # fmt: on
 
 

@@ -8,7 +8,7 @@ next one, under the same transactional id, aborts it and goes on where the last 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 from odradek.client import GroupMetadata, NewTopic, Producer, ProducerFencedError
@@ -39,14 +39,18 @@ class RedriveProgress:
 
     counts: Mapping[Fate, int]
     sent_to: Mapping[str, int]
+    refused_topics: Mapping[str, int] = field(default_factory=dict)
+    """The letters that stay because their headers name a topic that they may not go to, by that topic."""
 
 
 def redrive(
     topic: DeadLetterTopic, request: RedriveRequest, report: Callable[[RedriveProgress], None] | None = None
 ) -> RedriveProgress:
-    """Send letters back. `report` is called after each transaction, in which what it says has been done.
+    """Send letters back: to topics that the request allows, or that the dead-letter topic is named after, and to no
+    internal one. A header alone names no topic, since any writer of letters chooses it.
 
-    One redrive of a topic at a time: a second one ends the first, which raises PRODUCER_FENCED. After any error the same
+    `report` is called after each transaction, in which what it says has been done. One redrive of a topic at a time: a
+    second one ends the first, which raises PRODUCER_FENCED. After any error the same
     call sends the rest.
     """
     if request.to == topic.name:
@@ -95,7 +99,11 @@ class _Run:
         self._pending_bytes = 0
 
     def progress(self) -> RedriveProgress:
-        return RedriveProgress(counts=dict(self._core.counts), sent_to=dict(self._sent_to))
+        return RedriveProgress(
+            counts=dict(self._core.counts),
+            sent_to=dict(self._sent_to),
+            refused_topics=dict(self._core.refused_topics),
+        )
 
     def all_letters(self, report: Callable[[RedriveProgress], None]) -> None:
         for record in self._topic.records(self._begin):
@@ -120,7 +128,8 @@ class _Run:
         self._positions[letter.partition] = letter.offset + 1
         if fate is not Fate.SENT:
             return
-        target = self._request.to or (letter.origin.topic if letter.origin is not None else letter.topic)
+        target = self._request.target_of(letter)
+        assert target is not None
         record = record_to_send(letter, self._request.to, self._topic.partition_count(target, letter))
         self._pending.append(record)
         self._pending_bytes += len(record.value or b"") + len(record.key or b"")

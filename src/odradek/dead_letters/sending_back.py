@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -13,7 +14,9 @@ from odradek.dead_letters.headers import HeaderPairs
 from odradek.dead_letters.letter import DeadLetter
 from odradek.dead_letters.redriven import RedrivenState, StateRecord
 from odradek.dead_letters.selection import Selection
+from odradek.model.errors import ConfigError
 from odradek.model.ids import NO_TIMESTAMP
+from odradek.security.closed_topics import is_internal
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,8 +38,16 @@ class Fate(StrEnum):
     NOT_MEANT = "not meant"
     DONE_BEFORE = "done before"
     WITHOUT_ORIGIN = "without origin"
+    INTERNAL = "internal"
+    """The headers name an internal topic. Such a letter is never sent there."""
+    NOT_ALLOWED = "not allowed"
+    """The headers name a topic that neither the request nor the name of the dead-letter topic names."""
     COPY = "copy"
     """An at-least-once writer wrote the letter twice: one of the two is enough."""
+
+
+_REFUSED: Final = frozenset({Fate.INTERNAL, Fate.NOT_ALLOWED})
+_LEFT: Final = frozenset({Fate.NOT_MEANT, Fate.WITHOUT_ORIGIN}) | _REFUSED
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,8 +60,30 @@ class RedriveRequest:
     again: bool = False
     """Letters that were sent back before, too."""
     count_max: int | None = None
+    allowed_topics: frozenset[str] = frozenset()
+    """Origins that letters may go to besides the topics that the dead-letter topic is named after (`is_named_after`)."""
+
+    def __post_init__(self) -> None:
+        for topic in sorted({*self.allowed_topics, *(() if self.to is None else (self.to,))}):
+            if is_internal(topic):
+                raise ConfigError(f"dead letters cannot be sent to {topic}: it is an internal topic")
+
+    def target_of(self, letter: DeadLetter) -> str | None:
+        """Where the letter would go; None: its headers do not say where it comes from."""
+        return self.to or (None if letter.origin is None else letter.origin.topic)
 
 
+def is_named_after(dead_letter_topic: str, topic: str) -> bool:
+    """Letters may go back there by name: `orders.billing.dlq` is named after `orders` and `orders.billing`."""
+    return (
+        dead_letter_topic.startswith(topic)
+        and dead_letter_topic[len(topic) : len(topic) + 1] in _SEPARATORS
+        and dead_letter_topic != topic
+    )
+
+
+_SEPARATORS: Final = (".", "-", "_")
+_REFUSED_NAMES_MAX: Final = 100
 _REQUEST_BYTES_MAX: Final = 64 << 20
 PRODUCER_SETTINGS: Final = {"max_request_size": _REQUEST_BYTES_MAX, "buffer_memory": 2 * _REQUEST_BYTES_MAX}
 """What was read can be sent on, however large: topics have the limit. Brokers take requests of 100 MiB by default."""
@@ -72,6 +105,8 @@ class RedriveCore:
         self._remembered_count = remembered_count
         self._closed: dict[int, dict[int, int | None]] = {}
         self.counts = dict.fromkeys(Fate, 0)
+        self.refused_topics: Counter[str] = Counter()
+        """Letters by the topic that their headers name and may not; the first `_REFUSED_NAMES_MAX` topics."""
 
     @property
     def has_enough(self) -> bool:
@@ -88,7 +123,11 @@ class RedriveCore:
         """What to do with the next letter of its partition; what is not sent stays where it is, and can be sent later."""
         fate = self._decide(letter)
         self.counts[fate] += 1
-        if fate in (Fate.NOT_MEANT, Fate.WITHOUT_ORIGIN):
+        if fate in _REFUSED and letter.origin is not None:
+            topic = letter.origin.topic
+            if topic in self.refused_topics or len(self.refused_topics) < _REFUSED_NAMES_MAX:
+                self.refused_topics[topic] += 1
+        if fate in _LEFT:
             self._close_run(letter.partition, letter.offset)
             self._run_starts[letter.partition] = letter.offset + 1
         return fate
@@ -116,6 +155,12 @@ class RedriveCore:
             return Fate.NOT_MEANT
         if letter.origin is None:
             return Fate.WITHOUT_ORIGIN if self._request.to is None else Fate.SENT
+        if self._request.to is None:
+            topic = letter.origin.topic
+            if is_internal(topic):
+                return Fate.INTERNAL
+            if topic not in self._request.allowed_topics and not is_named_after(letter.topic, topic):
+                return Fate.NOT_ALLOWED
         return Fate.COPY if self._is_met_again(_identity(letter)) else Fate.SENT
 
     def _is_met_again(self, identity: bytes) -> bool:

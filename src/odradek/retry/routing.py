@@ -143,7 +143,8 @@ class Routing:
         letter = read_letter(record)
         due_ms = _number(dict(record.headers).get(names.RETRY_TIMESTAMP))
         origin = letter.origin
-        if origin is None or origin.topic not in self.dead_letter_topics:
+        home = self._home[record.topic]
+        if origin is None or origin.topic not in self.dead_letter_topics or home not in ("", origin.topic):
             return ReceivedRecord(place=place, offset=record.offset, record=record, attempt=1, due_ms=due_ms)
         return ReceivedRecord(
             place=place,

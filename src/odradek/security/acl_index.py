@@ -11,7 +11,7 @@ ALTER_CONFIGS allows DESCRIBE_CONFIGS.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from enum import Enum
 from typing import Final
 
@@ -134,6 +134,22 @@ class AclIndex:
             return AclVerdict.ALLOWED
         return AclVerdict.NOT_ALLOWED if is_known else AclVerdict.NO_ACLS
 
+    def is_allowed_by(
+        self,
+        principal: str,
+        host: str,
+        operation: AclOperation,
+        resource: AclPattern,
+        means: Callable[[AclPattern, str], bool],
+    ) -> bool:
+        """Whether an ALLOW of a pattern that `means(pattern, name)` accepts covers the resource. DENYs do not count here."""
+        bit = 1 << operation
+        return any(
+            means(pattern, resource.name)
+            and any(host_rules.allowed & bit for host_rules in _of(rules, principal, host))
+            for pattern, rules in self._patterns_about(resource.resource_type, resource.name)
+        )
+
     def is_allowed_somewhere(
         self, principal: str, host: str, operation: AclOperation, resource_type: AclResourceType
     ) -> bool:
@@ -212,6 +228,20 @@ class AclIndex:
                 rules = self._prefixed.get((resource_type, name[:length]))
                 if rules is not None:
                     yield rules
+
+    def _patterns_about(
+        self, resource_type: AclResourceType, name: str
+    ) -> Iterator[tuple[AclPattern, _Rules]]:
+        """The same, with the patterns. Slower: for few resources."""
+        for literal in (name, WILDCARD) if name != WILDCARD else (name,):
+            rules = self._literal.get((resource_type, literal))
+            if rules is not None:
+                yield AclPattern(resource_type, literal), rules
+        for length in self._length_counts.get(resource_type, ()):
+            if length <= len(name):
+                rules = self._prefixed.get((resource_type, name[:length]))
+                if rules is not None:
+                    yield AclPattern(resource_type, name[:length], PatternType.PREFIXED), rules
 
 
 def _of(rules: _Rules, principal: str, host: str) -> Iterator[_HostRules]:

@@ -13,7 +13,8 @@ from typing import Any, Final, Protocol, runtime_checkable
 from odradek.model.errors import ConfigError
 from odradek.protocol.acls import AclOperation, AclResourceType
 from odradek.security.acl_index import AclIndex, AclVerdict
-from odradek.security.acls import Acl, canonical_host
+from odradek.security.acls import Acl, AclPattern, canonical_host
+from odradek.security.closed_topics import CLOSED_SUFFIXES, is_closed, is_of_the_system, means
 
 STANDARD_AUTHORIZER: Final = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
 _OLDER_NAMES: Final = frozenset(
@@ -56,6 +57,7 @@ class AclAuthorizer:
         self._buckets: AclBuckets = ()
         self._super_users: frozenset[str] = frozenset()
         self._allows_unlisted = False
+        self._closed_suffixes: Sequence[str] = CLOSED_SUFFIXES
         self._remembered: dict[tuple[str, str, int, int, str], bool] = {}
         self.change_count = 0
         """Grows with every change of the ACLs."""
@@ -65,6 +67,7 @@ class AclAuthorizer:
         self._allows_unlisted = (
             settings.get("allow.everyone.if.no.acl.found", "false").strip().lower() == "true"
         )
+        self._closed_suffixes = closed_suffixes(settings)
         self._remembered.clear()
 
     def update(self, buckets: AclBuckets) -> None:
@@ -111,12 +114,33 @@ class AclAuthorizer:
         if principal in self._super_users:
             return True
         verdict = self._index.verdict(principal, canonical_host(host), operation, resource_type, name)
+        if resource_type is AclResourceType.TOPIC and is_closed(name, operation, self._closed_suffixes):
+            return self._is_meant(verdict, principal, host, operation, name)
         return verdict is AclVerdict.ALLOWED or (verdict is AclVerdict.NO_ACLS and self._allows_unlisted)
+
+    def _is_meant(
+        self, verdict: AclVerdict, principal: str, host: str, operation: AclOperation, topic: str
+    ) -> bool:
+        """Whether a rule opens a closed topic. Where no rule is about an application's state, it is a topic as others."""
+        if verdict is AclVerdict.NO_ACLS:
+            return self._allows_unlisted and not is_of_the_system(topic)
+        resource = AclPattern(AclResourceType.TOPIC, topic)
+        return verdict is AclVerdict.ALLOWED and self._index.is_allowed_by(
+            principal, canonical_host(host), operation, resource, means
+        )
 
     def _remember(self, key: tuple[str, str, int, int, str], decision: bool) -> None:
         if len(self._remembered) >= _REMEMBERED_MAX:
             self._remembered.clear()
         self._remembered[key] = decision
+
+
+def closed_suffixes(settings: Mapping[str, str]) -> tuple[str, ...]:
+    """The setting `odradek.closed.topic.suffixes`, of settings as text."""
+    text = settings.get("odradek.closed.topic.suffixes")
+    if text is None:
+        return CLOSED_SUFFIXES
+    return tuple(suffix for part in text.split(",") if (suffix := part.strip()))
 
 
 def parse_super_users(text: str) -> frozenset[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import io
 import json
 import subprocess
 import sys
@@ -150,8 +151,47 @@ def test_a_letter_as_large_as_its_topic_takes_is_sent_back(
     headers = letter_headers((), Origin(topic=origin, partition=0, offset=0), failure, FailedConsumer())
     with Producer(bootstrap, max_request_size=6_000_000) as producer:
         producer.send(dead, b"x" * 4_900_000, headers=headers)
-    run("dlq", "redrive", dead)
+    run("dlq", "redrive", dead, "--allow-topic", origin)
     assert [len(record.value) for record in records_of(bootstrap, origin)] == [4_900_000]
+
+
+class Terminal(io.StringIO):
+    """Standard input with someone who types."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+def test_letters_that_name_a_foreign_topic_are_sent_when_someone_says_so(
+    run: Run,
+    letters: Letters,
+    topic: MakeTopic,
+    errors: list[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    payments, foreign = topic(), topic()
+    for target in (payments, foreign, "__odradek_pipelines", "app-by-key-changelog"):
+        Letters(letters.bootstrap, target, letters.name).write(range(2))
+    run("dlq", "redrive", letters.name, "--yes", code=1)
+    assert f"{payments} (2)" in errors[-1]
+    assert records_of(letters.bootstrap, payments) == []
+
+    plan = json.loads(run("dlq", "redrive", letters.name, "--dry-run", "--json"))
+    assert [(entry["letters"], entry["refused"]) for entry in plan] == [(2, True)] * 4
+    run("dlq", "redrive", letters.name, "--allow-topic", payments)
+    assert len(records_of(letters.bootstrap, payments)) == 2
+    assert records_of(letters.bootstrap, foreign) == []
+    run("dlq", "redrive", letters.name, "--to", "__odradek_pipelines", code=1)
+    assert "internal topic" in errors[-1]
+
+    monkeypatch.setattr(sys, "stdin", Terminal("n\n"))
+    run("dlq", "redrive", letters.name, code=130)
+    monkeypatch.setattr(sys, "stdin", Terminal("y\n"))
+    shown = run("dlq", "redrive", letters.name)
+    assert foreign in shown
+    assert "internal: never sent" in shown
+    assert len(records_of(letters.bootstrap, foreign)) == 2
+    assert listed(run, letters.name) == [("KeyError", 2, 0), ("KeyError", 2, 0)]
 
 
 def test_a_topic_that_is_gone_is_named_and_nothing_is_sent(

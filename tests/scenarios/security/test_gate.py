@@ -429,3 +429,28 @@ async def test_a_principal_builder_says_who_a_connection_acts_for(scene: Scene) 
         assert (await bob.produce("hers", [b"v"])).error_code == REFUSED
     finally:
         await bob.close()
+
+
+async def test_a_rule_about_all_topics_writes_no_topic_that_programs_take_orders_or_state_from(
+    doors: Doors,
+) -> None:
+    closed = ("__odradek_pipelines", "__odradek_new", "_schemas", "_odradek-sql-a-commands", "a-b-changelog")
+    for topic in closed:
+        await doors.wire.create(topic)
+    doors.only(allow("*", AclOperation.ALL))
+    for topic in closed:
+        assert (await doors.wire.produce(topic, [b"forged"])).error_code == REFUSED
+        assert (await doors.wire.fetch(topic, 0)).error_code == 0
+    assert (await doors.wire.produce("mine", [b"v"])).error_code == 0
+    doors.only(*(allow(topic, WRITE, READ) for topic in closed))
+    for topic in closed:
+        assert (await doors.wire.produce(topic, [b"v"])).error_code == 0
+        assert await doors.wire.values(topic) == [b"v"]
+
+
+async def test_without_an_authorizer_every_topic_can_be_written(scene: Scene) -> None:
+    await scene.start()
+    wire = await scene.connect()
+    for topic in ("__odradek_pipelines", "a-b-changelog"):
+        await wire.create(topic)
+        assert (await wire.produce(topic, [b"v"])).error_code == 0

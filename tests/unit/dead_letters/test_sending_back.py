@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 from typing import Any
 from uuid import UUID
 
@@ -15,7 +16,7 @@ from odradek.dead_letters.letter import DeadLetter
 from odradek.dead_letters.redriven import RedrivenState
 from odradek.dead_letters.selection import Selection
 from odradek.dead_letters.sending_back import Fate, RedriveCore, RedriveRequest, record_to_send
-from odradek.model.errors import KafkaError
+from odradek.model.errors import ConfigError, KafkaError
 from odradek.model.ids import NO_TIMESTAMP
 
 TOPIC_ID = UUID(int=7)
@@ -219,3 +220,64 @@ def test_two_records_of_one_place_are_both_sent_when_no_timestamp_tells_them_apa
     core = cluster.redrive(RedriveRequest())
     assert cluster.sent == [(0, 0), (0, 1), (0, 3)]
     assert core.counts[Fate.COPY] == 1
+
+
+HOSTILE = st.sampled_from(
+    [
+        "__odradek_pipelines",
+        "__odradek_audit",
+        "__consumer_offsets",
+        "_schemas",
+        "_odradek-sql-default_-commands",
+        "app-store-changelog",
+        "app-store-repartition",
+        "payments",
+        "order",
+        "orders.dlq",
+        "orders.dlq.dlq",
+        "o",
+        "",
+    ]
+)
+
+
+@given(st.lists(HOSTILE, min_size=1, max_size=8), st.booleans())
+def test_a_header_alone_sends_no_letter_anywhere(targets: list[str], again: bool) -> None:
+    letters = [
+        letter(offset, origin=Origin(topic=target, partition=0, offset=offset))
+        for offset, target in enumerate(targets)
+    ]
+    cluster = Cluster(letters)
+    core = cluster.redrive(RedriveRequest(again=again))
+    assert cluster.sent == []
+    assert core.counts[Fate.INTERNAL] + core.counts[Fate.NOT_ALLOWED] == len(letters)
+    assert core.refused_topics == Counter(targets)
+    allowed = RedriveRequest(allowed_topics=frozenset({"payments"}))
+    assert cluster.redrive(allowed).counts[Fate.SENT] == targets.count("payments")
+    elsewhere = cluster.redrive(RedriveRequest(to="inspected", again=True))
+    assert elsewhere.counts[Fate.SENT] == len(letters)
+
+
+@pytest.mark.parametrize("topic", ["__odradek_pipelines", "__consumer_offsets", "_schemas", "a-b-changelog"])
+def test_an_internal_topic_cannot_be_named_either(topic: str) -> None:
+    with pytest.raises(ConfigError, match="internal topic"):
+        RedriveRequest(to=topic)
+    with pytest.raises(ConfigError, match="internal topic"):
+        RedriveRequest(allowed_topics=frozenset({topic}))
+
+
+@pytest.mark.parametrize("name", ["orders.dlq", "orders-dlt", "orders.billing.dlq", "orders_dead"])
+def test_a_letter_goes_back_to_the_topic_that_its_topic_is_named_after(name: str) -> None:
+    core = RedriveCore(RedriveRequest(), RedrivenState(name, TOPIC_ID, []))
+    core.begin(0, 0)
+    dead_letter = replace(letter(0), topic=name)
+    assert core.fate(dead_letter) is Fate.SENT
+
+
+def test_names_of_refused_topics_are_bounded() -> None:
+    letters = [
+        letter(offset, origin=Origin(topic=f"t{offset}", partition=0, offset=0)) for offset in range(150)
+    ]
+    core = Cluster(letters).redrive(RedriveRequest())
+    assert core.counts[Fate.NOT_ALLOWED] == 150
+    assert len(core.refused_topics) == 100

@@ -12,13 +12,11 @@ from odradek.protocol.acls import (
     AclResourceType,
     RequiredAcl,
 )
-from odradek.security.audit import AUDIT_TOPIC
 from odradek.security.authorizer import Authorizer
 from odradek.security.principals import Requester
 
 ReportRefusal = Callable[[RequiredAcl, str], None]
 _REPORTED_MAX: Final = 20
-_READING: Final = frozenset({AclOperation.READ, AclOperation.DESCRIBE, AclOperation.DESCRIBE_CONFIGS})
 
 
 class Access:
@@ -35,13 +33,6 @@ class Access:
         self.check_rules: Callable[[], None] | None = None
         """Raises when the rules may be out of date: before each decision, because a request can wait for long."""
 
-    def _is_reserved(self, operation: AclOperation, resource_type: AclResourceType, name: str) -> bool:
-        """Whether only super users may do it: what was done must not be written, or cleared, by those who did it."""
-        if name != AUDIT_TOPIC or resource_type is not AclResourceType.TOPIC or operation in _READING:
-            return False
-        is_super_user = getattr(self._authorizer, "is_super_user", None)
-        return is_super_user is not None and not is_super_user(self._principal)
-
     def may(self, operation: AclOperation, resource_type: AclResourceType, name: str) -> bool:
         """Whether the asker may do this; a refusal is reported."""
         if self.may_quietly(operation, resource_type, name):
@@ -53,9 +44,7 @@ class Access:
         """Where a refusal is no mistake of the asker: the answer only shows less."""
         if self.check_rules is not None:
             self.check_rules()
-        return self._authorizer.may(
-            self._principal, self._host, operation, resource_type, name
-        ) and not self._is_reserved(operation, resource_type, name)
+        return self._authorizer.may(self._principal, self._host, operation, resource_type, name)
 
     def may_any(
         self, alternatives: Iterable[RequiredAcl], name: str | None, *, quietly: bool = False

@@ -22,6 +22,7 @@ def authorizer_of(config: AccessConfig, originals: Mapping[str, str]) -> Authori
         "super.users": config.super_users,
         "allow.everyone.if.no.acl.found": str(config.allow_everyone_if_no_acl_found).lower(),
         "odradek.authorizer.file": config.odradek_authorizer_file,
+        "odradek.closed.topic.suffixes": ",".join(config.odradek_closed_topic_suffixes),
     }
     return make_authorizer(config.authorizer_class_name, settings)
 

@@ -8,27 +8,33 @@ The file is a JSON list. The first rule that fits decides; where none fits, the 
     [{"effect": "allow", "principals": ["User:etl-*"], "operations": ["READ", "DESCRIBE"], "resources": ["TOPIC:orders-*"]},
      {"effect": "deny",  "principals": ["*"]}]
 
-Each part is a list of shell patterns (`*`, `?`, `[a-z]`), and one that is left out fits everything. The file is looked at
-for each question, and read again when it has changed; one that cannot be read keeps the rules from before it.
+Each part is a list of shell patterns (`*`, `?`, `[a-z]`), and one that is left out fits everything. A closed topic
+(`odradek.security.closed_topics`) is opened by a pattern of resources that begins with its name, or with a prefix that is
+meant for it. The file is looked at for each question, and read again when it has changed; one that cannot be read keeps the
+rules from before it.
 """
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import translate
 from pathlib import Path
 from typing import Any, Final
 
 from odradek.model.errors import ConfigError
-from odradek.protocol.acls import AclOperation, AclResourceType
+from odradek.protocol.acls import AclOperation, AclResourceType, PatternType
+from odradek.security.acls import AclPattern
+from odradek.security.authorizer import closed_suffixes
+from odradek.security.closed_topics import CLOSED_SUFFIXES, is_closed, means
 from odradek.telemetry import events
 
 FILE_KEY: Final = "odradek.authorizer.file"
 _log = events.get("security")
 _REMEMBERED_MAX: Final = 100_000
+_WILD: Final = re.compile(r"[*?\[]")
 _PARTS: Final = ("principals", "hosts", "operations", "resources")
 
 
@@ -37,11 +43,24 @@ class FileRule:
     allows: bool
     patterns: Mapping[str, re.Pattern[str] | None]
 
+    resources: tuple[str, ...] = ()
+    """The patterns of resources as they are written."""
+
     def fits(self, asked: Mapping[str, str]) -> bool:
         return all(
             pattern is None or pattern.match(asked[part]) is not None
             for part, pattern in self.patterns.items()
         )
+
+    def means_topic(self, topic: str) -> bool:
+        """Whether one of the patterns names the closed topic, or begins with letters that are meant for it."""
+        for written in self.resources:
+            kind, _, name = written.partition(":")
+            literal = _WILD.split(name, maxsplit=1)[0]
+            how = PatternType.LITERAL if literal == name else PatternType.PREFIXED
+            if kind == "TOPIC" and literal and means(AclPattern(AclResourceType.TOPIC, literal, how), topic):
+                return True
+        return False
 
 
 class FileAuthorizer:
@@ -51,6 +70,7 @@ class FileAuthorizer:
         self._path = Path()
         self._rules: list[FileRule] = []
         self._seen: tuple[int, int] = (0, 0)
+        self._closed_suffixes: Sequence[str] = CLOSED_SUFFIXES
         self._remembered: dict[tuple[str, str, int, int, str], bool] = {}
 
     def configure(self, settings: Mapping[str, str]) -> None:
@@ -58,6 +78,7 @@ class FileAuthorizer:
         if not path:
             raise ConfigError(f"{FILE_KEY} is not set: name the file with the rules")
         self._path = Path(path)
+        self._closed_suffixes = closed_suffixes(settings)
         try:
             self._read()
         except (OSError, ValueError) as error:
@@ -76,11 +97,19 @@ class FileAuthorizer:
                 "operations": operation.name,
                 "resources": f"{resource_type.name}:{name}",
             }
-            known = next((rule.allows for rule in self._rules if rule.fits(asked)), False)
+            is_topic = resource_type is AclResourceType.TOPIC
+            known = self._allows(asked, is_topic and is_closed(name, operation, self._closed_suffixes))
             if len(self._remembered) >= _REMEMBERED_MAX:
                 self._remembered.clear()
             self._remembered[key] = known
         return known
+
+    def _allows(self, asked: Mapping[str, str], needs_name: bool) -> bool:
+        """The first rule that fits. A closed topic is opened by a rule whose pattern of resources means it."""
+        rule = next((rule for rule in self._rules if rule.fits(asked)), None)
+        if rule is None or not rule.allows:
+            return False
+        return not needs_name or rule.means_topic(asked["resources"].partition(":")[2])
 
     def may_anywhere(
         self, principal: str, host: str, operation: AclOperation, resource_type: AclResourceType
@@ -128,6 +157,7 @@ def _rule(number: int, entry: Any) -> FileRule:
     return FileRule(
         allows=entry["effect"] == "allow",
         patterns={part: _pattern(number, part, entry.get(part)) for part in _PARTS},
+        resources=tuple(entry.get("resources") or ()),
     )
 
 

@@ -7,7 +7,8 @@ import re
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from typing import Any, Final, TypeVar
 
 import click
@@ -21,12 +22,14 @@ from odradek.dead_letters.letter import DeadLetter
 from odradek.dead_letters.redrive import RedriveProgress, redrive
 from odradek.dead_letters.redriven import REDRIVES_TOPIC
 from odradek.dead_letters.selection import PLACE_FORMS, PlaceRange, Selection, parse_place
-from odradek.dead_letters.sending_back import Fate, RedriveRequest
+from odradek.dead_letters.sending_back import Fate, RedriveRequest, is_named_after
 from odradek.dead_letters.topic import DeadLetterTopic
+from odradek.security.closed_topics import is_internal
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
 _LOOKS_DEAD: Final = re.compile(r"(^|[._-])(dlq|dlt|dead[._-]?letters?|dead)([._-]|$)", re.IGNORECASE)
+_REFUSED_SHOWN_MAX: Final = 10
 _FILTERS: Final = (
     click.option(
         "--error",
@@ -184,6 +187,14 @@ def show(
 @click.option(
     "--to", metavar="TOPIC", shell_complete=complete_topics, help="Send them there, not to their origin."
 )
+@click.option(
+    "--allow-topic",
+    "allowed",
+    metavar="TOPIC",
+    multiple=True,
+    shell_complete=complete_topics,
+    help="Letters may go there if their headers say so. (Always allowed: topics that the dead-letter topic is named after.)",
+)
 @click.option("--max", "-n", "count_max", type=click.IntRange(min=1), help="So many, at most.")
 @click.option("--again", is_flag=True, help="Letters that were sent back before, too.")
 @click.option("--dry-run", is_flag=True, help="Only show what would be sent, and where to.")
@@ -193,6 +204,7 @@ def show(
 def redrive_(
     place: str,
     to: str | None,
+    allowed: tuple[str, ...],
     count_max: int | None,
     again: bool,
     dry_run: bool,
@@ -205,27 +217,105 @@ def redrive_(
 
     A crash in the middle neither loses nor doubles: the same command goes on. What a filter leaves out can be sent later.
 
+    Who writes a letter chooses the topic in its headers. A letter of orders.billing.dlq goes back to orders; to another topic
+    only with --allow-topic, or when you are asked on a terminal and say yes; to an internal topic never.
+
     \b
     odradek dlq redrive orders.dlq --dry-run
     odradek dlq redrive orders.dlq --error KeyError --origin orders:2:100-200
     odradek dlq redrive orders.dlq:0:17 --to orders-test
     """
     where = parse_place(place)
-    request = RedriveRequest(selection=_selection(filters, (where,)), to=to, again=again, count_max=count_max)
+    request = RedriveRequest(
+        selection=_selection(filters, (where,)),
+        to=to,
+        again=again,
+        count_max=count_max,
+        allowed_topics=frozenset(allowed),
+    )
     if dry_run or (sys.stdin.isatty() and not yes):
         targets = _targets(bootstrap, where.topic, request)
         if dry_run:
-            _print_targets(targets, as_json)
-            remark("nothing was sent: leave --dry-run out to do it")
+            _print_dry_run(targets, as_json)
             return
-        summary = ", ".join(f"{count:,} to {topic}" for topic, count in targets.items()) or "none"
-        click.confirm(f"Send letters of {where.topic} back: {summary}?", abort=True)
+        request = _confirmed(targets, where.topic, request)
     check_reachable(bootstrap)
     with DeadLetterTopic(bootstrap, where.topic, client_id=CLIENT_ID) as topic:
         done = redrive(topic, request, None if as_json else _report)
     _print_targets(done.sent_to, as_json)
     if not as_json:
         _remark_on_the_rest(done)
+    if done.refused_topics and not done.sent_to:
+        raise click.ClickException(_refusal(where.topic, done.refused_topics))
+
+
+@dataclass(frozen=True, slots=True)
+class _Target:
+    """Letters that would go to a topic. `problem`: why they do not, or not yet."""
+
+    topic: str
+    letter_count: int
+    problem: str | None = None
+
+
+def _targets(bootstrap: str, name: str, request: RedriveRequest) -> list[_Target]:
+    """Where letters would go, and how many."""
+    counts: Counter[str] = Counter()
+    for letter, is_redriven in _letters(bootstrap, name, request.selection):
+        target = request.target_of(letter)
+        if target is not None and (request.again or not is_redriven):
+            counts[target] += 1
+        if request.count_max is not None and counts.total() >= request.count_max:
+            break
+    return [_Target(topic, count, _problem(request, name, topic)) for topic, count in counts.items()]
+
+
+def _problem(request: RedriveRequest, name: str, topic: str) -> str | None:
+    if request.to is not None or topic in request.allowed_topics:
+        return None
+    if is_internal(topic):
+        return "internal: never sent"
+    return None if is_named_after(name, topic) else "named by headers alone: --allow-topic"
+
+
+def _print_dry_run(targets: list[_Target], as_json: bool) -> None:
+    if as_json:
+        print_json(
+            [
+                {"topic": target.topic, "letters": target.letter_count, "refused": target.problem is not None}
+                for target in targets
+            ]
+        )
+    else:
+        _print_plan(targets)
+    remark("nothing was sent: leave --dry-run out to do it")
+
+
+def _print_plan(targets: list[_Target]) -> None:
+    if not targets:
+        remark("no dead letters to send")
+    elif any(target.problem for target in targets):
+        rows = [(target.topic, target.letter_count, target.problem) for target in targets]
+        print_table(("sent to", "letters", "problem"), rows)
+    else:
+        print_table(("sent to", "letters"), [(target.topic, target.letter_count) for target in targets])
+
+
+def _confirmed(targets: list[_Target], name: str, request: RedriveRequest) -> RedriveRequest:
+    """The request, with the topics that a person has seen and said yes to."""
+    _print_plan(targets)
+    going = [target for target in targets if not is_internal(target.topic)]
+    count = sum(target.letter_count for target in going)
+    click.confirm(f"Send {count:,} letters of {name} back, to {len(going)} topics?", abort=True)
+    return replace(request, allowed_topics=request.allowed_topics | {target.topic for target in going})
+
+
+def _refusal(name: str, refused: Mapping[str, int]) -> str:
+    topics = ", ".join(f"{topic} ({count:,})" for topic, count in list(refused.items())[:_REFUSED_SHOWN_MAX])
+    return (
+        f"no letter of {name} was sent: their headers name {topics}. Name a topic that you trust (--allow-topic), "
+        "or send all to one (--to); internal topics get none"
+    )
 
 
 def _report(progress: RedriveProgress) -> None:
@@ -237,6 +327,8 @@ def _remark_on_the_rest(done: RedriveProgress) -> None:
     words = {
         Fate.NOT_MEANT: "left: not meant by the filters",
         Fate.WITHOUT_ORIGIN: "left: their headers do not say where they come from (--to sends them somewhere)",
+        Fate.INTERNAL: "left: their headers name internal topics, which get no letters",
+        Fate.NOT_ALLOWED: "left: their headers alone name the topic (--allow-topic lets them go there)",
         Fate.COPY: "passed over: copies of a letter that was sent",
     }
     for fate, text in words.items():
@@ -244,25 +336,13 @@ def _remark_on_the_rest(done: RedriveProgress) -> None:
             remark(f"{done.counts[fate]:,} {text}")
 
 
-def _print_targets(targets: Any, as_json: bool) -> None:
+def _print_targets(targets: Mapping[str, int], as_json: bool) -> None:
     if as_json:
         print_json([{"topic": topic, "letters": count} for topic, count in targets.items()])
     elif targets:
         print_table(("sent to", "letters"), list(targets.items()))
     else:
         remark("no dead letters to send")
-
-
-def _targets(bootstrap: str, name: str, request: RedriveRequest) -> Counter[str]:
-    """Where letters would go, and how many."""
-    targets: Counter[str] = Counter()
-    for letter, is_redriven in _letters(bootstrap, name, request.selection):
-        target = request.to or (letter.origin.topic if letter.origin is not None else None)
-        if target is not None and (request.again or not is_redriven):
-            targets[target] += 1
-        if request.count_max is not None and targets.total() >= request.count_max:
-            break
-    return targets
 
 
 def _letters(bootstrap: str, name: str, selection: Selection) -> Iterator[tuple[DeadLetter, bool]]:
