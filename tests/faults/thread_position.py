@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-import sys
 import threading
-import traceback
+
+from odradek.runtime.real_thread_stack import ThreadStack
 
 
 def thread_position(thread: threading.Thread) -> str | None:
-    """Its name and its innermost lines; None once it has ended."""
-    frame = sys._current_frames().get(thread.ident or 0)
-    if not thread.is_alive() or frame is None:
+    """Returns its name and its innermost calls; None once it has ended."""
+    if not thread.is_alive() or thread.ident is None:
         return None
-    lines = [f"{entry.name}:{entry.lineno}" for entry in traceback.extract_stack(frame)[-3:]]
-    return f"{thread.name} in {' > '.join(lines)}"
+    stack = ThreadStack(thread.ident, frames_max=3)
+    try:
+        calls = stack.read()
+    finally:
+        stack.close()
+    return f"{thread.name} in {' > '.join(calls)}" if calls else None

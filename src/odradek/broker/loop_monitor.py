@@ -1,4 +1,9 @@
-"""What the log says when something held the event loop: one event with the stack, and no flood of them."""
+"""What the log says when something held the event loop: one event with the stack, and no flood of them.
+
+Theory. A hold is worth a stack if the loop's thread did something: it computed, or it waited for a disk. A thread that had no
+core did nothing, so its stack names a function without guilt: `event_loop_starved` counts such holds. Events of either kind come
+more and more seldom while the holds go on, and the totals in each include what was left out.
+"""
 
 from __future__ import annotations
 
@@ -10,40 +15,91 @@ from odradek.telemetry import events
 
 _log = events.get("broker")
 _EVENT_SECONDS_MIN: Final = 10.0
-"""Between two events. The totals in each have them all."""
+"""Shortest time between two events of a kind."""
+_EVENT_SECONDS_MAX: Final = 600.0
+"""Longest time between two events of a kind, while there is something to report."""
+_STARVED_SHARE: Final = 0.5
+"""Share of a hold without a core from which on the machine is the cause."""
+
+
+class _Pace:
+    """Decides which events of one kind are logged: each pause is twice the one before, until nothing came for so long."""
+
+    def __init__(self) -> None:
+        self._due_at = float("-inf")
+        self._pause_s = _EVENT_SECONDS_MIN
+        self.unreported_count = 0
+
+    def passes(self, now: float) -> bool:
+        if now < self._due_at:
+            self.unreported_count += 1
+            return False
+        was_quiet = now >= self._due_at + self._pause_s
+        self._pause_s = _EVENT_SECONDS_MIN if was_quiet else min(self._pause_s * 2, _EVENT_SECONDS_MAX)
+        self._due_at = now + self._pause_s
+        return True
+
+    def take_unreported(self) -> int:
+        """Returns how many events were left out since the last one that was logged."""
+        count, self.unreported_count = self.unreported_count, 0
+        return count
 
 
 class LoopStallLog:
-    """Called with each time that the loop was held. Each event has the totals since the start: the log is the metric."""
+    """Logs holds of the loop. Each event has the totals since the start: the log is the metric."""
 
     def __init__(self, now: Callable[[], float]) -> None:
         self._now = now
-        self._reported_at = float("-inf")
-        self._unreported_count = 0
-        self._totals = LoopStallCounts()
+        self._held_pace, self._starved_pace, self._failure_pace = _Pace(), _Pace(), _Pace()
+        self._held, self._starved = LoopStallCounts(), LoopStallCounts()
 
     def __call__(self, held: LoopStall) -> None:
         now = self._now()
-        if held.is_over:
-            self._totals.add(held.seconds)
-        if held.is_over and now - self._reported_at < _EVENT_SECONDS_MIN:
-            self._unreported_count += 1
+        if held.core_wait_seconds is not None and held.core_wait_seconds >= held.seconds * _STARVED_SHARE:
+            self._starved.add(held.seconds)
+            if self._starved_pace.passes(now):
+                self._report_starved(held)
             return
-        self._reported_at = now
-        unreported_count, self._unreported_count = self._unreported_count, 0
+        if held.is_over:
+            self._held.add(held.seconds)
+        if not held.is_over or self._held_pace.passes(now):
+            self._report_held(held)
+
+    def look_failed(self, error: Exception) -> None:
+        """Logs that the watch itself failed. It goes on."""
+        if self._failure_pace.passes(self._now()):
+            _log.warning(
+                "event_loop_watch_failed",
+                error=f"{type(error).__name__}: {error}",
+                unreported_count=self._failure_pace.take_unreported(),
+            )
+
+    def _report_starved(self, held: LoopStall) -> None:
+        _log.warning(
+            "event_loop_starved",
+            held_ms=round(held.seconds * 1000),
+            without_core_ms=round((held.core_wait_seconds or 0.0) * 1000),
+            unreported_count=self._starved_pace.take_unreported(),
+            count=self._starved.count,
+            total_ms=round(self._starved.seconds * 1000),
+            longest_ms=round(self._starved.seconds_max * 1000),
+        )
+
+    def _report_held(self, held: LoopStall) -> None:
         _log.warning(
             "event_loop_held",
             held_ms=round(held.seconds * 1000),
             cpu_ms=None if held.cpu_seconds is None else round(held.cpu_seconds * 1000),
             is_over=held.is_over,
-            unreported_count=unreported_count,
-            count=self._totals.count,
-            total_ms=round(self._totals.seconds * 1000),
-            longest_ms=round(self._totals.seconds_max * 1000),
+            unreported_count=self._held_pace.take_unreported(),
+            count=self._held.count,
+            total_ms=round(self._held.seconds * 1000),
+            longest_ms=round(self._held.seconds_max * 1000),
             stack=" > ".join(held.stack) or "it was over before a look",
         )
 
 
 def watch_loop(limit_s: float, now: Callable[[], float]) -> LoopWatch:
-    """Watch the running loop."""
-    return LoopWatch(limit_s, LoopStallLog(now))
+    """Watches the running loop, and logs what held it."""
+    report = LoopStallLog(now)
+    return LoopWatch(limit_s, report, report.look_failed)

@@ -63,3 +63,47 @@ def test_one_that_goes_on_is_reported_at_once(
     report(held())
     report(held(seconds=6.0, cpu_seconds=None, is_over=False))
     assert len(caplog.records) == 2
+
+
+def test_a_machine_without_a_free_core_is_reported_without_a_stack_and_ever_less_often(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    listen(monkeypatch)
+    clock = Clock()
+    report = LoopStallLog(clock.now)
+    for second in range(3600):
+        clock.seconds = float(second)
+        report(held(seconds=0.4, cpu_seconds=0.001, core_wait_seconds=0.35))
+    events = [record.odradek_values for record in caplog.records]  # type: ignore[attr-defined]
+    assert len(events) <= 12
+    assert all("stack" not in entry for entry in events)
+    assert sum(entry["unreported_count"] for entry in events) + len(events) == events[-1]["count"]
+    assert events[-1]["count"] > 3000
+
+
+def test_holds_that_go_on_are_reported_ever_less_often_and_at_once_after_a_quiet_time(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    listen(monkeypatch)
+    clock = Clock()
+    report = LoopStallLog(clock.now)
+    for second in range(1000):
+        clock.seconds = float(second)
+        report(held(core_wait_seconds=0.0))
+    assert len(caplog.records) <= 8
+    caplog.clear()
+    for clock.seconds in (5000.0, 5010.0):
+        report(held())
+    assert len(caplog.records) == 2
+
+
+def test_a_failed_look_is_logged_once_and_then_seldom(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    listen(monkeypatch)
+    clock = Clock()
+    report = LoopStallLog(clock.now)
+    for clock.seconds in (0.0, 1.0, 2.0):
+        report.look_failed(AttributeError("gone"))
+    (entry,) = [record.odradek_values for record in caplog.records]  # type: ignore[attr-defined]
+    assert entry["error"] == "AttributeError: gone"

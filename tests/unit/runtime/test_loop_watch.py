@@ -8,6 +8,7 @@ from collections.abc import Callable
 import pytest
 
 from odradek.runtime.real_loop_watch import IDLE_PAUSE_S, LoopStall, LoopStallCounts, LoopWatch
+from odradek.runtime.real_thread_stack import ThreadStack
 
 LIMIT_S = 0.05
 
@@ -27,7 +28,7 @@ async def next_one(held: list[LoopStall]) -> LoopStall:
 
 async def test_a_callback_that_holds_the_loop_is_reported_once_with_where_it_was() -> None:
     held: list[LoopStall] = []
-    watch = LoopWatch(LIMIT_S, held.append)
+    watch = LoopWatch(LIMIT_S, held.append, pytest.fail)
     try:
         await asyncio.sleep(LIMIT_S)
         held.clear()
@@ -45,7 +46,7 @@ async def test_a_callback_that_holds_the_loop_is_reported_once_with_where_it_was
 
 async def test_waiting_is_distinguished_from_computing() -> None:
     held: list[LoopStall] = []
-    watch = LoopWatch(LIMIT_S, held.append)
+    watch = LoopWatch(LIMIT_S, held.append, pytest.fail)
     try:
         await asyncio.sleep(0)
         threading.Event().wait(LIMIT_S * 8)
@@ -69,7 +70,7 @@ async def test_a_loop_that_does_nothing_is_looked_at_seldom_and_closely_again_on
         return real(delay, callback, *arguments)
 
     monkeypatch.setattr(loop, "call_later", call_later)
-    watch = LoopWatch(LIMIT_S, lambda _: None)
+    watch = LoopWatch(LIMIT_S, lambda _: None, pytest.fail)
     try:
         async with asyncio.timeout(60):
             while pauses[-1] < IDLE_PAUSE_S:
@@ -83,9 +84,32 @@ async def test_a_loop_that_does_nothing_is_looked_at_seldom_and_closely_again_on
         watch.close()
 
 
+async def test_an_error_of_a_look_is_reported_and_the_watch_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    held: list[LoopStall] = []
+    errors: list[Exception] = []
+    read = ThreadStack.read
+
+    def read_after_a_failure(stack: ThreadStack) -> tuple[str, ...]:
+        if not errors:
+            raise AttributeError("no frame")
+        return read(stack)
+
+    monkeypatch.setattr(ThreadStack, "read", read_after_a_failure)
+    watch = LoopWatch(LIMIT_S, held.append, errors.append)
+    try:
+        await asyncio.sleep(0)
+        async with asyncio.timeout(60):
+            while not any("compute_for" in call for hold in held for call in hold.stack):
+                compute_for(LIMIT_S * 8)
+                await asyncio.sleep(0.01)
+        assert [str(error) for error in errors] == ["no frame"]
+    finally:
+        watch.close()
+
+
 async def test_nothing_is_looked_at_after_the_end() -> None:
     held: list[LoopStall] = []
-    watch = LoopWatch(LIMIT_S, held.append)
+    watch = LoopWatch(LIMIT_S, held.append, pytest.fail)
     watch.close()
     watch.close()
     compute_for(LIMIT_S * 4)
