@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final
 from uuid import UUID
@@ -141,9 +141,10 @@ class ClusterImage:
         """Topics added or replaced."""
         return self._with_topics({**self.topics, **{topic.name: topic for topic in changed}})
 
-    def without_topic(self, name: str) -> ClusterImage:
+    def without_topics(self, names: Collection[str]) -> ClusterImage:
         topics = dict(self.topics)
-        del topics[name]
+        for name in names:
+            del topics[name]
         return self._with_topics(topics)
 
     def with_only_topics(self, topics: Mapping[str, TopicImage]) -> ClusterImage:

@@ -111,7 +111,7 @@ class TopicPlanner:
         return topic
 
     def growth(self, topic: TopicImage, more: MorePartitions) -> TopicImage:
-        """The topic with more partitions. INVALID_PARTITIONS unless the total is above what it has."""
+        """Plans a topic with more partitions, and returns it. INVALID_PARTITIONS unless the total is above what it has."""
         present = len(topic.partitions)
         added = more.total - present
         if added <= 0:
@@ -131,11 +131,18 @@ class TopicPlanner:
         else:
             factor = len(reassignment.original_of(topic.partitions[0]))
             replica_lists = place(
-                added, factor, self._image.brokers, first=self._start + present, absent=self._absent
+                added,
+                factor,
+                self._image.brokers,
+                first=self._start + present + len(self.planned),
+                absent=self._absent,
             )
         self._check_descriptors(replica_lists)
         fresh = tuple(self._fresh_partition(replicas) for replicas in replica_lists)
-        return replace(topic, partitions=topic.partitions + fresh)
+        grown = self.planned[topic.name] = replace(topic, partitions=topic.partitions + fresh)
+        self._added_count += added
+        self._replica_count += sum(map(len, replica_lists))
+        return grown
 
     def _assigned(self, new: TopicSpec) -> list[list[BrokerId]]:
         if new.partition_count != -1 or new.replication_factor != -1:

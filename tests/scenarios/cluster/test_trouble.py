@@ -32,7 +32,7 @@ async def test_settings_that_this_broker_cannot_take_keep_it_from_nothing_else(s
     before: ClusterImage = broker.image
     config = broker.config
     after = replace(
-        before.without_topic("t"),
+        before.without_topics(["t"]),
         broker_configs={"log.retention.ms": "not a number"},
         version=before.version + 1,
     )

@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
+from uuid import UUID
 
 import pytest
 
@@ -89,6 +90,22 @@ def world(tmp_path: Path) -> World:
     return World(tmp_path)
 
 
+def succeeded(outcome: TopicImage | KafkaError) -> TopicImage:
+    if isinstance(outcome, KafkaError):
+        raise outcome
+    return outcome
+
+
+async def delete(controller: Controller, name: str, topic_id: UUID | None = None) -> TopicImage:
+    (outcome,) = await controller.delete_topics([(name, topic_id)])
+    return succeeded(outcome)
+
+
+async def grow(controller: Controller, more: MorePartitions) -> TopicImage:
+    (outcome,) = await controller.create_partitions([more])
+    return succeeded(outcome)
+
+
 async def created(controller: Controller, topic: TopicSpec) -> TopicImage:
     outcome = (await controller.create_topics([topic]))[0]
     assert isinstance(outcome, TopicImage)
@@ -128,7 +145,7 @@ async def test_what_the_brokers_have_no_descriptors_for_is_refused_and_the_answe
         assert refused.code is ErrorCode.POLICY_VIOLATION
         assert "limit of open files (256 each)" in refused.message
     with pytest.raises(KafkaError, match="limit of open files"):
-        await controller.create_partitions(MorePartitions(name="eight", total=9))
+        await grow(controller, MorePartitions(name="eight", total=9))
 
 
 @pytest.mark.parametrize(
@@ -180,7 +197,7 @@ async def test_validation_only_changes_nothing(world: World) -> None:
 async def test_a_topic_that_is_deleted_and_made_again_has_another_id(world: World) -> None:
     controller = await world.start()
     first = await created(controller, TopicSpec(name="t"))
-    await controller.delete_topic("t")
+    await delete(controller, "t")
     assert first.topic_id not in controller.image.topics_by_id
     assert (await created(controller, TopicSpec(name="t"))).topic_id != first.topic_id
 
@@ -188,16 +205,16 @@ async def test_a_topic_that_is_deleted_and_made_again_has_another_id(world: Worl
 async def test_a_topic_only_grows(world: World) -> None:
     controller = await world.start()
     await created(controller, TopicSpec(name="t", partition_count=2))
-    grown = await controller.create_partitions(MorePartitions(name="t", total=5))
+    grown = await grow(controller, MorePartitions(name="t", total=5))
     assert len(grown.partitions) == 5
     with pytest.raises(KafkaError) as refused:
-        await controller.create_partitions(MorePartitions(name="t", total=5))
+        await grow(controller, MorePartitions(name="t", total=5))
     assert refused.value.code is ErrorCode.INVALID_PARTITIONS
     with pytest.raises(KafkaError) as refused:
-        await controller.create_partitions(MorePartitions(name="t", total=6, assignment=[[1], [1]]))
+        await grow(controller, MorePartitions(name="t", total=6, assignment=[[1], [1]]))
     assert refused.value.code is ErrorCode.INVALID_REPLICA_ASSIGNMENT
     with pytest.raises(KafkaError) as refused:
-        await controller.create_partitions(MorePartitions(name="none", total=6))
+        await grow(controller, MorePartitions(name="none", total=6))
     assert refused.value.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
@@ -228,7 +245,7 @@ async def test_a_change_whose_asker_goes_away_is_still_applied(world: World) -> 
     world.applying.set()
     with pytest.raises(asyncio.CancelledError):
         await asking
-    await controller.delete_topic("t")
+    await delete(controller, "t")
     assert [sorted(image.topics) for image in world.published] == [["t"], []]
 
 
@@ -270,8 +287,8 @@ async def test_a_registry_that_cannot_write_refuses_each_change_with_a_code(
         ErrorCode.INVALID_TOPIC_EXCEPTION,
     ]
     for change in (
-        lambda: controller.delete_topic("t"),
-        lambda: controller.create_partitions(MorePartitions(name="t", total=9)),
+        lambda: delete(controller, "t"),
+        lambda: grow(controller, MorePartitions(name="t", total=9)),
         lambda: controller.alter_topic_configs("t", lambda _: {"retention.ms": "1"}),
         lambda: controller.alter_broker_configs(lambda _: {"message.max.bytes": "1"}),
         controller.allocate_producer_ids,
@@ -285,12 +302,12 @@ async def test_a_registry_that_cannot_write_refuses_each_change_with_a_code(
 async def test_deleting_by_id_leaves_a_newer_topic_of_the_name_alone(world: World) -> None:
     controller = await world.start()
     old = await created(controller, TopicSpec(name="t"))
-    await controller.delete_topic("t")
+    await delete(controller, "t")
     new = await created(controller, TopicSpec(name="t"))
     with pytest.raises(KafkaError) as caught:
-        await controller.delete_topic("t", topic_id=old.topic_id)
+        await delete(controller, "t", topic_id=old.topic_id)
     assert caught.value.code == ErrorCode.UNKNOWN_TOPIC_ID
-    assert (await controller.delete_topic("t", topic_id=new.topic_id)).topic_id == new.topic_id
+    assert (await delete(controller, "t", topic_id=new.topic_id)).topic_id == new.topic_id
 
 
 async def test_a_closed_controller_finishes_what_it_began_and_begins_nothing(world: World) -> None:
@@ -305,7 +322,7 @@ async def test_a_closed_controller_finishes_what_it_began_and_begins_nothing(wor
     await closing
     assert isinstance((await asking)[0], TopicImage)
     with pytest.raises(KafkaError) as caught:
-        await controller.delete_topic("t")
+        await delete(controller, "t")
     assert caught.value.code == ErrorCode.NOT_CONTROLLER
 
 
@@ -333,5 +350,63 @@ async def test_one_request_adds_no_more_partitions_than_kafka_lets_it(world: Wor
     assert codes == [None, None, ErrorCode.POLICY_VIOLATION, None]
     await created(controller, TopicSpec(name="t"))
     with pytest.raises(KafkaError) as caught:
-        await controller.create_partitions(MorePartitions(name="t", total=10_004))
+        await grow(controller, MorePartitions(name="t", total=10_004))
     assert caught.value.code == ErrorCode.POLICY_VIOLATION
+
+
+async def test_topics_grow_together_in_one_commit_each_with_an_outcome_of_its_own(world: World) -> None:
+    controller = await world.start()
+    for name in ("a", "b", "c"):
+        await created(controller, TopicSpec(name=name, partition_count=2))
+    world.published.clear()
+    wanted = [
+        MorePartitions(name=name, total=total) for name, total in (("a", 4), ("none", 9), ("b", 1), ("c", 3))
+    ]
+    a, none, b, c = await controller.create_partitions(wanted)
+    assert [len(succeeded(outcome).partitions) for outcome in (a, c)] == [4, 3]
+    assert isinstance(none, KafkaError)
+    assert isinstance(b, KafkaError)
+    assert (none.code, b.code) == (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.INVALID_PARTITIONS)
+    (published,) = world.published
+    assert {name: len(topic.partitions) for name, topic in published.topics.items()} == {
+        "a": 4,
+        "b": 2,
+        "c": 3,
+    }
+
+
+async def test_the_limit_of_added_partitions_counts_all_topics_that_grow_together(world: World) -> None:
+    controller = await world.start(partition_count_max=100)
+    for name in ("a", "b"):
+        await created(controller, TopicSpec(name=name, partition_count=1))
+    first, second = await controller.create_partitions(
+        [MorePartitions(name=name, total=60) for name in ("a", "b")]
+    )
+    assert len(succeeded(first).partitions) == 60
+    assert isinstance(second, KafkaError)
+    assert second.code == ErrorCode.POLICY_VIOLATION
+
+
+async def test_growth_that_is_only_checked_changes_nothing(world: World) -> None:
+    controller = await world.start()
+    await created(controller, TopicSpec(name="a", partition_count=1))
+    (grown,) = await controller.create_partitions([MorePartitions(name="a", total=3)], validate_only=True)
+    assert len(succeeded(grown).partitions) == 3
+    assert len(controller.image.topics["a"].partitions) == 1
+
+
+async def test_topics_are_deleted_together_in_one_commit_each_with_an_outcome_of_its_own(
+    world: World,
+) -> None:
+    controller = await world.start()
+    a = await created(controller, TopicSpec(name="a"))
+    b = await created(controller, TopicSpec(name="b"))
+    world.published.clear()
+    outcomes = await controller.delete_topics([("a", a.topic_id), ("none", None), ("b", a.topic_id)])
+    assert succeeded(outcomes[0]) is a
+    assert [outcome.code for outcome in outcomes[1:] if isinstance(outcome, KafkaError)] == [
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.UNKNOWN_TOPIC_ID,
+    ]
+    assert [list(image.topics) for image in world.published] == [["b"]]
+    assert controller.image.topics["b"].topic_id == b.topic_id

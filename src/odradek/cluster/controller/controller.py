@@ -178,13 +178,22 @@ class Controller:
         """
         return await self._topics.create(wanted, validate_only=validate_only)
 
-    async def delete_topic(self, name: str, *, topic_id: UUID | None = None) -> TopicImage:
-        """Forget the topic; its data is removed when the image is applied. UNKNOWN_TOPIC_ID when the id is another's."""
-        return await self._topics.delete(name, topic_id)
+    async def delete_topics(self, wanted: Sequence[tuple[str, UUID | None]]) -> list[TopicImage | KafkaError]:
+        """Forgets topics, and returns the outcome for each, in order. Their data is removed when the image is applied.
 
-    async def create_partitions(self, more: MorePartitions, *, validate_only: bool = False) -> TopicImage:
-        """Grow a topic. INVALID_PARTITIONS unless the total is above what it has."""
-        return await self._topics.grow(more, validate_only=validate_only)
+        A name comes once. UNKNOWN_TOPIC_ID when a topic has another id than the given one.
+        """
+        return await self._topics.delete(wanted)
+
+    async def create_partitions(
+        self, wanted: Sequence[MorePartitions], *, validate_only: bool = False
+    ) -> list[TopicImage | KafkaError]:
+        """Grows topics together, and returns the outcome for each, in order. A name comes once.
+
+        INVALID_PARTITIONS unless the total is above what a topic has. Returns when the brokers that hold the topics have
+        applied them, or after a few seconds.
+        """
+        return await self._topics.grow(wanted, validate_only=validate_only)
 
     async def alter_topic_configs(
         self, name: str, change: ConfigChange, *, validate_only: bool = False

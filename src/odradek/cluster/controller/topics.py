@@ -10,11 +10,13 @@ from uuid import UUID
 
 from odradek.cluster.availability import TopicRules, rules_of
 from odradek.cluster.controller.changes import Changes
+from odradek.cluster.controller.store import in_commits
 from odradek.cluster.elections import eligible_after, renewed
 from odradek.cluster.image import BrokerImage, TopicImage
 from odradek.cluster.planning import ClusterDefaults, MorePartitions, TopicPlanner, TopicSpec
 from odradek.model.errors import ErrorCode, KafkaError
 from odradek.model.ids import BrokerId
+from odradek.registry.port import Operation
 from odradek.runtime.ports import Entropy
 from odradek.telemetry import events
 
@@ -46,18 +48,20 @@ class TopicChanges:
         self, wanted: Sequence[TopicSpec], *, validate_only: bool
     ) -> list[TopicImage | KafkaError]:
         outcomes = await self._changes.applied(lambda: self._create(wanted, validate_only=validate_only))
-        made = [] if validate_only else [outcome for outcome in outcomes if isinstance(outcome, TopicImage)]
-        await self._applied_by_holders(made)
+        if not validate_only:
+            await self._applied_by_holders(_topics_of(outcomes))
         return outcomes
 
-    async def delete(self, name: str, topic_id: UUID | None) -> TopicImage:
-        return await self._changes.applied(lambda: self._delete(name, topic_id))
+    async def delete(self, wanted: Sequence[tuple[str, UUID | None]]) -> list[TopicImage | KafkaError]:
+        return await self._changes.applied(lambda: self._delete(wanted))
 
-    async def grow(self, more: MorePartitions, *, validate_only: bool) -> TopicImage:
-        grown = await self._changes.applied(lambda: self._grow(more, validate_only=validate_only))
+    async def grow(
+        self, wanted: Sequence[MorePartitions], *, validate_only: bool
+    ) -> list[TopicImage | KafkaError]:
+        outcomes = await self._changes.applied(lambda: self._grow(wanted, validate_only=validate_only))
         if not validate_only:
-            await self._applied_by_holders([grown])
-        return grown
+            await self._applied_by_holders(_topics_of(outcomes))
+        return outcomes
 
     async def alter_configs(self, name: str, change: ConfigChange, *, validate_only: bool) -> TopicImage:
         return await self._changes.applied(
@@ -99,11 +103,17 @@ class TopicChanges:
                 outcomes.append(planner.topic(new, self._entropy.uuid()))
             except KafkaError as error:
                 outcomes.append(error.as_outcome())
-        planned = planner.planned.values()
-        if validate_only or not planned:
+        if validate_only or not planner.planned:
             return outcomes
+        outcomes = await self._commit_planned(outcomes)
+        for topic in _topics_of(outcomes):
+            _log.info("topic_created", topic=topic.name, id=topic.topic_id, partitions=len(topic.partitions))
+        return outcomes
+
+    async def _commit_planned(self, outcomes: list[TopicImage | KafkaError]) -> list[TopicImage | KafkaError]:
+        """Commits the topics among the outcomes; returns the outcomes with an error for each topic that was not committed."""
         try:
-            await self._changes.commit_topics(planned)
+            await self._changes.commit_topics(_topics_of(outcomes))
         except KafkaError as error:
             # Of many topics, some may have been committed.
             present = self._changes.image.topics
@@ -113,27 +123,53 @@ class TopicChanges:
                 else outcome
                 for outcome in outcomes
             ]
-        for topic in planned:
-            _log.info("topic_created", topic=topic.name, id=topic.topic_id, partitions=len(topic.partitions))
         return outcomes
 
-    async def _delete(self, name: str, topic_id: UUID | None) -> TopicImage:
-        topic = self.known(name)
-        if topic_id is not None and topic.topic_id != topic_id:
-            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_ID, f"no topic has the id {topic_id}")
-        operation = self._changes.store.without_topic(name)
-        await self._changes.commit([operation], self._changes.image.without_topic(name))
-        _log.info("topic_deleted", topic=name, id=topic.topic_id)
-        return topic
+    async def _delete(self, wanted: Sequence[tuple[str, UUID | None]]) -> list[TopicImage | KafkaError]:
+        outcomes: dict[str, TopicImage | KafkaError] = {}
+        doomed: list[tuple[TopicImage, Operation]] = []
+        for name, topic_id in wanted:
+            try:
+                topic = self.known(name)
+                if topic_id is not None and topic.topic_id != topic_id:
+                    raise KafkaError(ErrorCode.UNKNOWN_TOPIC_ID, f"no topic has the id {topic_id}")
+            except KafkaError as error:
+                outcomes[name] = error.as_outcome()
+                continue
+            outcomes[name] = topic
+            doomed.append((topic, self._changes.store.without_topic(name)))
+        for portion in in_commits(doomed):
+            topics = [topic for topic, _ in portion]
+            try:
+                image = self._changes.image.without_topics([topic.name for topic in topics])
+                await self._changes.commit([operation for _, operation in portion], image)
+            except KafkaError as error:
+                outcomes.update((topic.name, error.as_outcome()) for topic in topics)
+                continue
+            for topic in topics:
+                _log.info("topic_deleted", topic=topic.name, id=topic.topic_id)
+        return [outcomes[name] for name, _ in wanted]
 
-    async def _grow(self, more: MorePartitions, *, validate_only: bool) -> TopicImage:
-        topic = self.known(more.name)
+    async def _grow(
+        self, wanted: Sequence[MorePartitions], *, validate_only: bool
+    ) -> list[TopicImage | KafkaError]:
         planner = self._planner()
-        grown = planner.growth(topic, more)
-        if not validate_only:
-            await self._changes.commit_topics([grown])
-            _log.info("partitions_added", topic=topic.name, before=len(topic.partitions), now=more.total)
-        return grown
+        outcomes: list[TopicImage | KafkaError] = []
+        before: dict[str, int] = {}
+        for more in wanted:
+            try:
+                topic = self.known(more.name)
+                outcomes.append(planner.growth(topic, more))
+                before[topic.name] = len(topic.partitions)
+            except KafkaError as error:
+                outcomes.append(error.as_outcome())
+        if validate_only or not planner.planned:
+            return outcomes
+        outcomes = await self._commit_planned(outcomes)
+        for grown in _topics_of(outcomes):
+            partition_count = len(grown.partitions)
+            _log.info("partitions_added", topic=grown.name, before=before[grown.name], now=partition_count)
+        return outcomes
 
     async def _alter_configs(self, name: str, change: ConfigChange, *, validate_only: bool) -> TopicImage:
         topic = self.known(name)
@@ -146,6 +182,10 @@ class TopicChanges:
             await self._changes.commit_topics([altered])
             _log.info("topic_configs_altered", topic=name, configs=json.dumps(configs, sort_keys=True))
         return altered
+
+
+def _topics_of(outcomes: Sequence[TopicImage | KafkaError]) -> list[TopicImage]:
+    return [outcome for outcome in outcomes if isinstance(outcome, TopicImage)]
 
 
 def with_fewer_eligible(topic: TopicImage, rules: TopicRules) -> TopicImage:
