@@ -1,8 +1,8 @@
 """What the log says when something held the event loop: one event with the stack, and no flood of them.
 
 Theory. A hold is worth a stack if the loop's thread did something: it computed, or it waited for a disk. A thread that had no
-core did nothing, so its stack names a function without guilt: `event_loop_starved` counts such holds. Events of either kind come
-more and more seldom while the holds go on, and the totals in each include what was left out.
+core did nothing, so its stack names a function without guilt: `event_loop_starved` counts such holds. Events of either kind
+become rare while the holds go on, and the totals in each include what was left out.
 """
 
 from __future__ import annotations

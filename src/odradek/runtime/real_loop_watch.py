@@ -3,7 +3,7 @@
 Theory. A timer of the loop beats every half of the limit, and ever more seldom while the loop does next to nothing: so to watch
 an idle process costs next to nothing, and what holds its loop once, for less than `IDLE_PAUSE_S`, may be missed. A thread looks
 whether the beat is overdue; when it is, what holds the loop is on the stack of the loop's thread at this moment, and nowhere
-once it is over. The next beat reports it, with the CPU time that the loop's thread spent since the last one, and the time for which it
+once it is over. The next beat reports it, with the CPU time of the loop's thread since the last one, and the time for which it
 had no core. If it spent as much CPU as it was held, it computed; if it had no core, the machine is busy; else it waited for a
 disk or for the interpreter's lock.
 """
@@ -136,7 +136,7 @@ class LoopWatch:
                 return
             try:
                 self._look()
-            except Exception as error:  # the root of this thread
+            except Exception as error:  # noqa: BLE001 - the root of this thread
                 self._on_failed_look(error)
 
     def _look(self) -> None:

@@ -1,9 +1,9 @@
 """Reads where another thread of this process is, and how long it has waited for a core.
 
-Theory. A frame of a thread that runs is only valid while that thread stands still. `sys._current_frames` returns such frames, but
-Python code that walks them lets the thread run on between two steps: it may then follow a link to memory that holds another
-object. `faulthandler` walks all frames in one C call, without a step of Python in between, while it holds the interpreter's lock.
-So it reads a consistent stack, and it writes the stack as text, which holds no reference to any object of the thread.
+Theory. A frame of a thread is only valid while that thread does not run. `sys._current_frames` returns such frames, but Python
+code that walks them lets the thread run between two steps: it may then follow a link to memory that holds another object.
+`faulthandler` walks all frames in one C call, without a step of Python in between, while it holds the interpreter's lock. So
+it reads a consistent stack, and it writes the stack as text, which holds no reference to any object of the thread.
 """
 
 from __future__ import annotations
