@@ -71,6 +71,7 @@ class Pair:
     async def serve(self) -> None:
         self.far.boot()
         server = Server(self.answering, ServerLimits(), now=self.world.loop.time)
+        server.pipeline_of = lambda _: 0  # requests overlap
         await self.far.spawn(server.listen(OpenListener(name="PLAINTEXT"), "0.0.0.0", PORT))
 
     async def ask(self) -> PeerUnreachable | None:

@@ -1,8 +1,9 @@
 """One client connection: frames in, replies out, in the order of the requests.
 
-How it works. Bytes are received straight into the frame reader's buffer. Each complete frame is handed to the request
-handler at once, in order, so that the effects of pipelined requests happen in order; a handler may answer later, and
-`replies.py` keeps the replies in request order (Kafka's contract: responses on a connection never overtake).
+How it works. Bytes are received straight into the frame reader's buffer. Complete frames are handed to the request handler in
+order. A handler may answer later. Until then a client's next request waits, as in Kafka, because it must see what the earlier
+one did; only requests of one pipeline (`protocol.api.pipeline_of`) overlap, and those of another broker. `replies.py` keeps
+the replies in request order (Kafka's contract: responses on a connection never overtake).
 
 A connection that sends many requests at once is served for a millisecond or so, then it queues with others that have much to do
 (`runtime/turns.py`), so that it holds up no one else.
@@ -71,6 +72,7 @@ class ConnectionOwner(Protocol):
     answers: UnreadAnswers
     hangups: Hangups[Connection]
     pace: Callable[[str], tuple[float, bool]]
+    pipeline_of: Callable[[memoryview], int | None]
 
     def admit(self, connection: Connection) -> str | None:
         """Count a new connection in, or say why it may not stay."""
@@ -104,6 +106,8 @@ class Connection(asyncio.BufferedProtocol):
         self._replies = ReplyQueue()
         self._serving = False
         self._held: ReplySlot | None = None
+        self._pipeline: int | None = None
+        """The pipeline of the requests that wait for their answers."""
         self._mute: asyncio.TimerHandle | None = None
         self._lingering: asyncio.TimerHandle | None = None
         self._place: asyncio.Future[None] | None = None
@@ -409,7 +413,12 @@ class Connection(asyncio.BufferedProtocol):
         self._serving = True
         turn = None
         try:
-            while self._backlog and not self._closing and self._may_serve():
+            while (
+                self._backlog
+                and not self._closing
+                and self._may_serve()
+                and self._may_begin(self._backlog[0])
+            ):
                 self._serve(self._backlog.popleft())
                 if self._replies.ready_bytes > _ENOUGH_BYTES:
                     self._write_out()  # which may find that the peer does not read
@@ -440,9 +449,21 @@ class Connection(asyncio.BufferedProtocol):
         replies = self._replies
         return (
             self._peer_reads
+            and (not replies.slots or self._overlaps)
             and len(replies.slots) < self._in_flight_max
             and replies.parked_bytes < _PARKED_BYTES_MAX
         )
+
+    @property
+    def _overlaps(self) -> bool:
+        """Some request may begin before those that wait are answered."""
+        return self._pipeline is not None or self.client_software[0] == BROKER_SOFTWARE
+
+    def _may_begin(self, frame: memoryview) -> bool:
+        """The request of this frame cannot miss what an unanswered one of this connection does."""
+        if not self._replies.slots or self.client_software[0] == BROKER_SOFTWARE:
+            return True
+        return self._pipeline is not None and self._server.pipeline_of(frame) == self._pipeline
 
     def _serve(self, frame: memoryview) -> None:
         share = self._shares.begin_serving(len(frame))
@@ -485,6 +506,7 @@ class Connection(asyncio.BufferedProtocol):
             reply = reply.chunks
         if share is None and self._keeps_frame:
             self._replies.park(slot, len(frame))
+        self._pipeline = self._server.pipeline_of(frame)
         slot.pending = asyncio.ensure_future(reply)
         slot.pending.add_done_callback(partial(self._later, slot))
         return True

@@ -19,6 +19,7 @@ from odradek.net.hangups import Hangups
 from odradek.net.listening import OpenListener, ServerLimits
 from odradek.net.request_budget import RequestBudget
 from odradek.net.unread_answers import UnreadAnswers
+from odradek.protocol.api import pipeline_of
 from odradek.runtime.turns import Turns
 from odradek.telemetry import events
 
@@ -69,6 +70,8 @@ class Server:
         self._empty.set()
         self.pace: Callable[[str], tuple[float, bool]] = lambda host: (0.0, False)
         """Called with each new connection's address: seconds for which it must wait, and whether it is closed after them."""
+        self.pipeline_of: Callable[[memoryview], int | None] = pipeline_of
+        """Called with a frame: requests of one connection overlap if it returns the same number for them."""
         self.requests = RequestBudget(
             limits.request_bytes_max, limits.frame_bytes_max, on_free=self._something_is_free
         )

@@ -84,8 +84,20 @@ class Api:
         return VersionRange(self.advertised_min, self.versions.max if unstable else self.latest_stable)
 
 
+_PIPELINED: Final = frozenset({0, 8})
+"""Produce and OffsetCommit: their effects come in the order of the requests, and none reads what an earlier one wrote."""
+
 BROKER_SOFTWARE: Final = "odradek-broker"
 """What a broker calls its software when it asks another for ApiVersions."""
+
+
+def pipeline_of(frame: memoryview) -> int | None:
+    """Returns the pipeline of a request: it may begin while earlier ones of its connection and pipeline wait for the disk.
+
+    None: the request begins when all earlier ones of its connection are answered, as in Kafka.
+    """
+    api_key = int.from_bytes(frame[:2], "big", signed=True)
+    return api_key if api_key in _PIPELINED else None
 
 
 def _api(

@@ -32,6 +32,7 @@ async def closed(sock):
 async def main():
     loop = asyncio.get_running_loop()
     server = Server(Echo(), ServerLimits(), now=loop.time)
+    server.pipeline_of = lambda _: 0  # requests overlap
     port = await server.listen(OpenListener(name="PLAINTEXT"), "127.0.0.1", 0)
     crowd = [socket.socket() for _ in range(40)]
     next_one = socket.socket()

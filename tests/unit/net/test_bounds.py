@@ -65,6 +65,7 @@ class Running:
         self.clock = Clock()
         self.handler = Handler()
         self.server = Server(self.handler, limits, now=self.clock)
+        self.server.pipeline_of = lambda _: 0  # requests overlap
         self.port = 0
         self.sockets: list[socket.socket] = []
 

@@ -15,7 +15,10 @@ from odradek.net.connection import Connection
 from odradek.net.listening import OpenListener, ServerLimits
 from odradek.net.replies import Chunks, HeldReply, PeerError, Reply
 from odradek.net.server import ListenError, Server
+from odradek.protocol.api import APIS, BROKER_SOFTWARE
 from odradek.runtime.real import real_runtime
+
+PRODUCE, METADATA, OFFSET_COMMIT = 0, 3, 8
 
 
 def framed(payload: bytes) -> bytes:
@@ -65,6 +68,7 @@ class Echo:
 @asynccontextmanager
 async def serving(echo: Echo, limits: ServerLimits | None = None) -> AsyncIterator[tuple[Server, int]]:
     server = Server(echo, limits or ServerLimits(), now=real_runtime().clock.monotonic)
+    server.pipeline_of = lambda _: 0  # requests overlap
     port = await server.listen(OpenListener(name="PLAINTEXT"), "127.0.0.1", 0)
     try:
         yield server, port
@@ -283,6 +287,7 @@ async def test_connections_beyond_the_limits_are_closed_at_once() -> None:
 async def test_brokers_come_in_beyond_the_limit_and_the_longest_unused_client_gives_way() -> None:
     clock, echo = Clock(), Echo()
     server = Server(echo, ServerLimits(connections_max=2), now=clock)
+    server.pipeline_of = lambda _: 0  # requests overlap
     port = await server.listen(OpenListener(name="CLIENTS"), "127.0.0.1", 0)
     for_brokers = await server.listen(OpenListener(name="BROKERS", is_for_brokers=True), "127.0.0.1", 0)
     async with connected(port) as (unused, _), connected(port) as (used_reader, used_writer):
@@ -303,6 +308,7 @@ async def test_brokers_come_in_beyond_the_limit_and_the_longest_unused_client_gi
 async def test_a_port_in_use_is_one_clear_sentence() -> None:
     async with serving(Echo()) as (_, port):
         other = Server(Echo(), ServerLimits(), now=real_runtime().clock.monotonic)
+        other.pipeline_of = lambda _: 0  # requests overlap
         with pytest.raises(
             ListenError, match=f"cannot listen on 127.0.0.1:{port}: another process uses this port"
         ):
@@ -311,6 +317,7 @@ async def test_a_port_in_use_is_one_clear_sentence() -> None:
 
 async def test_every_interface_is_one_port_when_the_system_chooses_it() -> None:
     server = Server(Echo(), ServerLimits(), now=real_runtime().clock.monotonic)
+    server.pipeline_of = lambda _: 0  # requests overlap
     port = await server.listen(OpenListener(name="PLAINTEXT"), "", 0)
     try:
         async with connected(port) as (reader, writer):
@@ -333,6 +340,7 @@ class Clock:
 async def test_idle_connections_are_closed_and_those_that_wait_or_work_are_not() -> None:
     clock, echo = Clock(), Echo()
     server = Server(echo, ServerLimits(idle_seconds_max=600), now=clock)
+    server.pipeline_of = lambda _: 0  # requests overlap
     port = await server.listen(OpenListener(name="PLAINTEXT"), "127.0.0.1", 0)
     async with (
         connected(port) as (idle, _),
@@ -358,6 +366,7 @@ async def test_a_client_that_takes_no_answer_at_all_is_let_go_in_the_end() -> No
     clock, echo = Clock(), Echo()
     echo.reply_bytes = 32 << 20
     server = Server(echo, ServerLimits(idle_seconds_max=600), now=clock)
+    server.pipeline_of = lambda _: 0  # requests overlap
     port = await server.listen(OpenListener(name="PLAINTEXT"), "127.0.0.1", 0)
     async with connected(port) as (_, writer):
         writer.write(framed(b"fill"))
@@ -477,6 +486,7 @@ async def test_connections_with_many_requests_take_turns_and_one_with_a_single_r
     count = 1000
     handler = Laborious()
     server = Server(handler, ServerLimits(), now=handler.now)
+    server.pipeline_of = lambda _: 0  # requests overlap
     port = await server.listen(OpenListener(name="PLAINTEXT"), "127.0.0.1", 0)
     try:
         async with (
@@ -518,3 +528,64 @@ async def test_a_request_whose_client_is_gone_before_its_first_step_leaves_no_co
                 assert await reader.read() == b""
         gc.collect()
     assert [str(warning.message) for warning in caught if "never awaited" in str(warning.message)] == []
+
+
+def request_of(api_key: int, rest: bytes) -> bytes:
+    return struct.pack(">h", api_key) + rest
+
+
+class Pending:
+    """Never answers until it is released."""
+
+    def __init__(self) -> None:
+        self.begun: list[bytes] = []
+        self.replies: list[asyncio.Future[Chunks | None]] = []
+        self.software = ("", "")
+
+    def handle(self, connection: Connection, frame: memoryview) -> Reply:
+        connection.client_software = self.software
+        self.begun.append(bytes(frame))
+        self.replies.append(asyncio.get_running_loop().create_future())
+        return self.replies[-1]
+
+    def release(self) -> None:
+        for reply in self.replies:
+            if not reply.done():
+                reply.set_result([framed(b"done")])
+
+
+@asynccontextmanager
+async def asked(handler: Pending, requests: list[bytes]) -> AsyncIterator[asyncio.StreamReader]:
+    server = Server(handler, ServerLimits(), now=real_runtime().clock.monotonic)
+    port = await server.listen(OpenListener(name="PLAINTEXT"), "127.0.0.1", 0)
+    try:
+        async with connected(port) as (reader, writer):
+            writer.write(b"".join(framed(request) for request in requests))
+            await until(lambda: bool(handler.begun))
+            yield reader
+    finally:
+        await server.stop(drain_seconds=0)
+
+
+@pytest.mark.parametrize("first", sorted(APIS))
+async def test_a_request_waits_for_those_before_it_unless_they_are_of_one_pipeline(first: int) -> None:
+    for second in {first, PRODUCE, OFFSET_COMMIT, METADATA}:
+        handler = Pending()
+        requests = [request_of(first, b"1"), request_of(second, b"2")]
+        async with asked(handler, requests) as reader:
+            if first == second and first in (PRODUCE, OFFSET_COMMIT):
+                await until(lambda begun=handler.begun, wanted=requests: begun == wanted)
+                continue
+            assert handler.begun == requests[:1], (first, second)
+            handler.release()
+            assert await read_frame(reader) == b"done"
+            await until(lambda begun=handler.begun, wanted=requests: begun == wanted)
+            handler.release()
+
+
+async def test_requests_of_a_broker_overlap() -> None:
+    handler = Pending()
+    handler.software = (BROKER_SOFTWARE, "1")
+    requests = [request_of(key, b"") for key in (11, 0, 1)]
+    async with asked(handler, requests):
+        await until(lambda: handler.begun == requests)

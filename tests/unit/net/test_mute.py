@@ -69,6 +69,7 @@ def handler() -> Handler:
 @pytest.fixture
 async def server(handler: Handler) -> AsyncIterator[Server]:
     made = Server(handler, ServerLimits(), now=real_runtime().clock.monotonic)
+    made.pipeline_of = lambda _: 0  # requests overlap
     yield made
     await made.stop(drain_seconds=0)
 

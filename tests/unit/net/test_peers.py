@@ -88,6 +88,7 @@ class Broker:
 @asynccontextmanager
 async def listening(broker: Broker) -> AsyncIterator[tuple[str, int]]:
     server = Server(broker, ServerLimits(), now=real_runtime().clock.monotonic)
+    server.pipeline_of = lambda _: 0  # requests overlap
     port = await server.listen(OpenListener(name="PLAINTEXT"), "127.0.0.1", 0)
     try:
         yield "127.0.0.1", port
