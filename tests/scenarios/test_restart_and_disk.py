@@ -8,9 +8,11 @@ from typing import Any
 
 import pytest
 
+from odradek.broker.cluster.membership import ClusterMembership
 from odradek.broker.replicas.maintenance import ReplicaMaintenance
 from odradek.broker.replicas.replica_manager import ReplicaManager
 from odradek.model.errors import ConfigError, ErrorCode, KafkaError
+from odradek.protocol.messages.metadata.api_versions import ApiVersionsRequest
 from odradek.protocol.messages.metadata.metadata import MetadataRequest
 from odradek.protocol.messages.transactions.init_producer_id import InitProducerIdRequest
 from odradek.runtime.real import PosixFile
@@ -35,6 +37,35 @@ async def test_topics_records_and_producers_survive_a_restart(scene: Any) -> Non
     assert (again.error_code, again.base_offset) == (0, 0), "the duplicate is recognised after a restart"
     next_ids = await wire.call("InitProducerId", 4, InitProducerIdRequest(transactional_id=None))
     assert next_ids.producer_id > first_ids.producer_id
+
+
+async def test_the_first_produce_after_a_restart_finds_a_leader(
+    scene: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await scene.start()
+    wire = await scene.connect()
+    await wire.create("t", partitions=3)
+    await scene.stop()
+
+    joined = asyncio.Event()
+    may_join = asyncio.Event()
+    join = ClusterMembership.join
+
+    async def join_when_asked(membership: ClusterMembership, *arguments: Any) -> None:
+        joined.set()
+        await may_join.wait()
+        await join(membership, *arguments)
+
+    monkeypatch.setattr(ClusterMembership, "join", join_when_asked)
+    starting = asyncio.create_task(scene.start())
+    await joined.wait()  # it listens now, and knows no leader
+    wire = await scene.connect()
+    wire.send("ApiVersions", 3, ApiVersionsRequest(client_software_name="test", client_software_version="1"))
+    assert (await wire.receive()).error_code == ErrorCode.NONE
+    producing = asyncio.create_task(wire.produce("t", [b"a"], partition=1))
+    may_join.set()
+    await starting
+    assert (await producing).error_code == ErrorCode.NONE
 
 
 async def test_a_log_of_a_topic_that_is_gone_is_set_aside_and_the_others_are_not(

@@ -59,6 +59,10 @@ _BOUNDED: Final = CHANGES | {90, 91, 92}
 """Changes of the cluster, and of share groups' offsets: their waits are bounded, and may add up to more than clients wait."""
 _INIT_PRODUCER_ID: Final = 22
 """Most often without a transaction."""
+_BEFORE_JOIN: Final = frozenset({17, _API_VERSIONS, 36}) | {api.key for api in APIS.values() if api.internal}
+"""Logins, ApiVersions and what brokers ask: served before this broker knows its cluster."""
+_JOIN_MS_MAX: Final = 10_000
+"""A client's request waits so long at most for a broker that joins its cluster. Then it gets the errors of one that has not."""
 _FEW_ELEMENTS: Final = 1000
 """Of all arrays of a message: what has more is read, or written, in steps (`broker/large_messages.py`)."""
 
@@ -95,6 +99,27 @@ class Dispatcher:
     def serve(self, connection: Connection, frame: memoryview, requester: Requester | None = None) -> Reply:
         """What is asked at any listener. `requester`: of a request that another broker passes on."""
         header, position = decode_request_header(frame)
+        joining = self._broker.cluster.joining
+        if joining is not None and _waits_for_join(connection, header):
+            return HeldReply(self._serve_when_joined(joining, connection, frame, requester))
+        return self._serve_header(connection, header, frame, position, requester)
+
+    async def _serve_when_joined(
+        self, joining: asyncio.Event, connection: Connection, frame: memoryview, requester: Requester | None
+    ) -> Chunks | None:
+        """This broker listens before it knows what it leads: it has to name its port. Clients wait for that, within a bound."""
+        await with_timeout(_set(joining), _JOIN_MS_MAX)
+        header, position = decode_request_header(frame)
+        return await _settled(self._serve_header(connection, header, frame, position, requester))
+
+    def _serve_header(
+        self,
+        connection: Connection,
+        header: RequestHeader,
+        frame: memoryview,
+        position: int,
+        requester: Requester | None,
+    ) -> Reply:
         route = self._routes.get(header.api_key)
         if route is None:
             if kinds := self._kinds_to_import(header.api_key):
@@ -350,6 +375,15 @@ class Dispatcher:
             raise UnfitResponse(f"{api} version {header.api_version}: {error}") from error
         log_refusals(connection, header, api, message, self._broker.runtime.clock.monotonic)
         return chunks
+
+
+def _waits_for_join(connection: Connection, header: RequestHeader) -> bool:
+    """A client's request that depends on what this broker leads, or on who else is there."""
+    return connection.client_software[0] != BROKER_SOFTWARE and header.api_key not in _BEFORE_JOIN
+
+
+async def _set(event: asyncio.Event) -> None:
+    await event.wait()
 
 
 def _encoded_later(

@@ -164,7 +164,7 @@ class Node:
                 config=lambda: self.config.replication,
             )
         )
-        self.cluster = SimpleNamespace(image=self.controller.image(), leads=True)
+        self.cluster = SimpleNamespace(image=self.controller.image(), leads=True, joining=None)
         self.sessions = FetchSessions(slots=100, eviction_seconds=120.0, chance=self.runtime.entropy.uniform)
         broker = BrokerContext(
             config=self.config,

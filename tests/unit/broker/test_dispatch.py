@@ -51,7 +51,7 @@ class FakeContext:
     audit = None
     principals = None
     quotas: Any = None
-    cluster: Any = None
+    cluster: Any = SimpleNamespace(joining=None)
     controller: Any = None
     coordinators: Any = None
 
@@ -209,7 +209,7 @@ async def test_a_change_that_takes_too_long_is_answered_all_the_same(
     monkeypatch.setattr("odradek.broker.answer_deadlines._GRACE_SECONDS", 0.01)
     api = api_by_name(name)
     context = FakeContext()
-    context.cluster = SimpleNamespace(leads=True)
+    context.cluster = SimpleNamespace(leads=True, joining=None)
     context.controller = SimpleNamespace(latest=None)
     context.coordinators = SimpleNamespace(is_imported=lambda kind: True)
     served = Dispatcher(context, {api.key: answering(api.key, never)})  # type: ignore[arg-type]

@@ -85,6 +85,8 @@ class ClusterLink:
         self.failure_detector: FailureDetector | None = None
         """Once there is someone to look at."""
         self._closing = False
+        self.joining: asyncio.Event | None = asyncio.Event()
+        """Set when this broker has applied an image that names it; None from then on."""
         self.incarnation: Final = runtime.entropy.uuid().hex
         """Of this process."""
         self._gone: dict[BrokerId, tuple[BrokerImage, float]] = {}
@@ -162,6 +164,9 @@ class ClusterLink:
             if membership.failed is not None and membership.failed.done():
                 membership.failed.result()
             await self._change()
+        joining, self.joining = self.joining, None
+        if joining is not None:
+            joining.set()
 
     @property
     def failed(self) -> asyncio.Future[None] | None:

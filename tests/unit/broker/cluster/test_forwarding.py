@@ -34,6 +34,7 @@ class Elsewhere:
 
     def __init__(self, controller: int | None, *answers: ForwardResponse | PeerUnreachable) -> None:
         self.leads = False
+        self.joining = None
         self.controller_id = None if controller is None else BrokerId(controller)
         self.asked: list[bytes] = []
         self.on_asked: Callable[[], None] = lambda: None
