@@ -203,7 +203,8 @@ def _windowed(
     said = [batch.add(reach.pairs(*steps)) for steps in reach.ranges(max(PAIRS_MAX, len(times)))]
     batch.keep()
     closing = InputRow(0, None, None, state.stream_time, None, [])
-    assert not list(processor.time_passed(closing, state))  # windows that are said at once close in silence
+    closed = list(processor.time_passed(closing, state))
+    assert not closed, "windows that are emitted at once close without a record"
     return _said_of_windows(kind, fold, rows, orders, said, kinds)
 
 
