@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import shutil
 import tempfile
+import textwrap
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import click
 
@@ -16,6 +18,9 @@ from odradek.cli.sandbox.shell import NextLesson, Quit, Shell
 from odradek.cli.sandbox.story import LESSONS, Claim, Lesson
 from odradek.cli.sandbox.texts import LANGUAGES, title, words
 from odradek.model.errors import OdradekError
+
+_LINE_CHARACTERS_MAX: Final = 100
+"""Longer lines are hard to read."""
 
 
 @click.command()
@@ -76,7 +81,7 @@ class _Narrator:
     """Tells lessons, and keeps what was claimed."""
 
     def __init__(self, language: str, *, quiet: bool) -> None:
-        self._language = language
+        self.language = language
         self._quiet = quiet
         self.claims: list[dict[str, Any]] = []
 
@@ -86,14 +91,14 @@ class _Narrator:
 
     def say(self, text: str) -> None:
         if not self._quiet:
-            click.echo(text)
+            click.echo(_wrapped(text))
 
     def run_lesson(self, name: str, lesson: Lesson, playground: Playground) -> None:
         """A lesson that cannot go on is a claim that does not hold."""
-        self.say(f"\n{click.style(title(name, self._language), bold=True)}")
+        self.say(f"\n{click.style(title(name, self.language), bold=True)}")
         try:
             for step in lesson(playground):
-                text = words(step.key, self._language, **step.values)
+                text = words(step.key, self.language, **step.values)
                 if isinstance(step, Claim):
                     self._claim(step.key, text, holds=step.holds, counted=step.values)
                 else:
@@ -107,14 +112,33 @@ class _Narrator:
         self.say(f"  {mark} {text}")
 
 
+def _wrapped(text: str) -> str:
+    """Breaks lines between words, at the width of the terminal; what goes on is indented like its first line."""
+    width = min(shutil.get_terminal_size().columns, _LINE_CHARACTERS_MAX)
+    lines = []
+    for line in text.split("\n"):
+        indent = " " * (len(line) - len(line.lstrip()))
+        wrapper = textwrap.TextWrapper(
+            width=width,
+            subsequent_indent=indent,
+            break_long_words=False,  # addresses and commands are copied
+            break_on_hyphens=False,
+        )
+        lines += wrapper.wrap(line) or [""]
+    return "\n".join(lines)
+
+
 def _play(teller: _Narrator, playground: Playground, chosen: dict[str, Lesson]) -> None:
     """Lessons one after another; between them the person does what they like."""
     shell = Shell(playground)
     left = list(chosen)
+    shell.show()
+    lessons = [title(name, teller.language) for name in left]
+    teller.say(words("ui.welcome", teller.language, lessons=lessons))
     while True:
         try:
             line = click.prompt(
-                words("ui.next" if left else "ui.end", teller._language),
+                words("ui.next" if left else "ui.end", teller.language),
                 default="",
                 show_default=False,
                 prompt_suffix=" ",

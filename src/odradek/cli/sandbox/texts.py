@@ -189,6 +189,12 @@ WORDS: Final = {
         "That was the story. Play on, or quit.",
         "История рассказана. Можно играть дальше или выйти: quit.",
     ),
+    "ui.welcome": (
+        "Lessons to come: {lessons}. Enter begins the first one. At any prompt you can play as well: 'kill 2' and 'revive 2', "
+        "'load', 'consumer add', 'watch'; 'help' lists all commands, and 'quit' ends everything.",
+        "Впереди уроки: {lessons}. Enter начинает первый. В любой момент можно и поиграть: kill 2 и revive 2, "
+        "load, consumer add, watch; help покажет все команды, quit завершит всё.",
+    ),
     "ui.starting": ("starting {count} brokers …", "запускаем брокеры: {count} …"),
     "ui.ready": (
         "{count} brokers run; clients may use {address}",
@@ -203,4 +209,17 @@ def title(lesson: str, language: str) -> str:
 
 
 def words(key: str, language: str, **values: object) -> str:
-    return WORDS[key][LANGUAGES.index(language)].format(**values)
+    """Returns a step's sentence, with what was counted in it."""
+    written = {name: _written(value) for name, value in values.items()}
+    return WORDS[key][LANGUAGES.index(language)].format(**written)
+
+
+def _written(value: object) -> object:
+    """Returns a value as a person writes it: "0: 2, 1: 3" for a mapping, "1, 1, 1" for a list."""
+    if isinstance(value, dict):
+        return ", ".join(f"{key}: {_written(part)}" for key, part in value.items())
+    if isinstance(value, list | tuple | set | frozenset):
+        return ", ".join(str(_written(part)) for part in value)
+    if isinstance(value, int) and not isinstance(value, bool):
+        return f"{value:,}"
+    return value
