@@ -17,6 +17,7 @@ from odradek.archive.values import KEY_HEADER, TIME_HEADER
 from odradek.model.errors import ConfigError
 from odradek.model.lazy import lazy
 from odradek.spark.columns import TIMESTAMP_MS_MAX
+from odradek.spark.reading.ddl import DdlError, parsed_ddl
 
 if TYPE_CHECKING:
     from pyspark import errors as pyspark_errors
@@ -80,12 +81,26 @@ def row_columns(
         raise ConfigError(f"values as {value} need a schema, such as --schema 'id BIGINT, name STRING'")
     if value_schema is not None and not needs_schema:
         raise ConfigError(f"a schema is of use with values as json or csv, not with {value}")
+    if value_schema is not None:
+        _fields_of(value_schema)
     return RowColumns(
         value=value,
         value_schema=value_schema,
         key_as_string=key_as_string,
         partition_by=tuple(map(_derived, partition_by)),
     )
+
+
+def _fields_of(schema: str) -> str:
+    """The DDL of the fields, without the colons that Spark takes in structs alone. ConfigError says what is wrong."""
+    usage = "write NAME TYPE, as in 'id BIGINT, name STRING'"
+    try:
+        fields = parsed_ddl(schema).fields
+    except DdlError as error:
+        raise ConfigError(f"--schema {schema!r}: {error}; {usage}") from None
+    if fields is None:
+        raise ConfigError(f"--schema {schema!r}: that is a type without a name; {usage}")
+    return ", ".join(field.ddl for field in fields)
 
 
 def _derived(text: str) -> Derived:
@@ -171,7 +186,7 @@ def _decoded(columns: RowColumns) -> Column:
     text = sql.when(sql.is_valid_utf8(text), text)
     if columns.value is ValueFormat.STRING:
         return text
-    schema = f"{columns.value_schema}, {_BAD} STRING"
+    schema = f"{_fields_of(columns.value_schema or '')}, {_BAD} STRING"
     options = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": _BAD}
     parse = sql.from_json if columns.value is ValueFormat.JSON else sql.from_csv
     parsed = parse(text, schema, options)

@@ -18,7 +18,7 @@ from odradek.spark.dead_letters.letters import NO_BATCH
 from odradek.spark.dead_letters.passing import log_failure, passing_rows
 from odradek.streams.feeding import InputTopic, read_rows
 from odradek.streams.language import Stream, Table
-from odradek.streams.plan.operators import Called, Operator, TopicSink, TopicSource, walk
+from odradek.streams.plan.operators import Called, Operator, TopicSink, TopicSource, near_name, walk
 from odradek.streams.plan.program import Program
 from odradek.streams.plan.queries import planned_queries
 from odradek.streams.plan.windows import milliseconds
@@ -70,6 +70,11 @@ class TestDriver:
         self._passed: set[tuple[str, bytes]] = set()
         """Dead letters that were read: several outputs come to the same."""
         self._written_records: dict[str, list[StreamRecord]] | None = None
+        sinks = [end for end in program.ends if isinstance(end, TopicSink)]
+        self._written_topics = {sink.topic for sink in sinks if sink.topic is not None} | _letter_topics(
+            program
+        )
+        self._writes_any_topic = any(sink.topic is None for sink in sinks)
         self._sources = {
             source.topic: source for source in walk(*program.ends) if isinstance(source, TopicSource)
         }
@@ -87,7 +92,8 @@ class TestDriver:
         source = self._sources.get(topic)
         if source is None:
             raise ConfigError(
-                f"the program does not read a topic {topic!r}; it reads {', '.join(sorted(self._sources))}"
+                f"the program does not read a topic {topic!r}; it reads {', '.join(sorted(self._sources)) or 'none'}"
+                f"{near_name(topic, self._sources)}"
             )
         fed = self._fed.setdefault(topic, InputTopic(source, len(self._fed)))
         for row in rows:
@@ -110,8 +116,18 @@ class TestDriver:
         self._written_records = None
 
     def read(self, topic: str) -> list[StreamRecord]:
-        """What was written to a topic, in order."""
+        """What was written to a topic, in order. ConfigError for a topic that the program does not write."""
+        self._check_written(topic)
         return self.read_all().get(topic, [])
+
+    def _check_written(self, topic: str) -> None:
+        """ConfigError where no record can ever come to the topic."""
+        if topic in self._written_topics or self._writes_any_topic:
+            return
+        raise ConfigError(
+            f"the program does not write a topic {topic!r}; it writes {', '.join(sorted(self._written_topics)) or 'none'}"
+            f"{near_name(topic, self._written_topics)}"
+        )
 
     def read_all(self) -> dict[str, list[StreamRecord]]:
         """What was written to each topic, in order."""
@@ -250,6 +266,13 @@ def _letters(timestamp: int, topic: str, records: bytes) -> Iterator[tuple[str, 
                 of_topic,
                 StreamRecord(key=row["key"], value=row["value"], timestamp=timestamp, headers=headers),
             )
+
+
+def _letter_topics(program: Program) -> set[str]:
+    """The topics that dead letters may come to."""
+    sources = (source for source in walk(*program.ends) if isinstance(source, TopicSource))
+    topics = {source.bad for source in sources if source.bad is not None}
+    return topics if program.bad is None else topics | {program.bad}
 
 
 def _order(pair: tuple[list[int], Any]) -> list[int]:

@@ -17,6 +17,7 @@ from odradek.spark.reading.decode import to_columns
 from odradek.spark.reading.schema import arrow_schema, read_ddl
 from odradek.streams.plan.operators import TopicSource
 from odradek.streams.plan.schemas import DeclaredSchema
+from odradek.streams.processors.result_types import ResultType, timestamp_type
 from odradek.streams.translation.frames import ORIGIN, STATE, RecordFrame, record_schema, struct_type
 from odradek.streams.translation.incoming import incoming, reading_options
 from odradek.streams.translation.letters import ORIGIN_TYPE, PASSING_TYPE
@@ -42,7 +43,7 @@ class InputTopic:
         """Its timestamp, which is the clock's if the row has none. ConfigError for a row that does not fit."""
         given = _given(row)
         timestamp = given.get("timestamp")
-        when = clock_ms if timestamp is None else int(timestamp)
+        when = clock_ms if timestamp is None else _fitted(timestamp_type(), timestamp, "the timestamp")
         headers = [{"key": name, "value": value} for name, value in given.get("headers") or ()]
         if _is_raw(given.get("key"), self._source.key) or _is_raw(given.get("value"), self._source.value):
             self._records.append(
@@ -70,12 +71,7 @@ class InputTopic:
     def frame(self, spark: SparkSession, letters: Letters | None) -> RecordFrame:
         """All rows so far. `letters`: where bytes go that cannot be decoded."""
         schema = record_schema(self._source)
-        try:
-            values = pa.Table.from_pylist(self._values, schema=to_arrow_schema(schema, timezone="UTC"))
-        except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
-            raise ConfigError(
-                f"a row that was fed to {self._source.topic} does not fit its schema: {error}"
-            ) from None
+        values = self._arrow_table(to_arrow_schema(schema, timezone="UTC"))
         frame = RecordFrame(rows=spark.createDataFrame(values, schema))
         if letters is not None:
             frame = frame.with_rows(self._with_origin(frame.rows))
@@ -85,6 +81,16 @@ class InputTopic:
         if not self._values:
             return read
         return frame.with_rows(frame.rows.unionByName(read.rows, allowMissingColumns=True))
+
+    def _arrow_table(self, schema: pa.Schema) -> pa.Table:
+        """The rows with values. ConfigError for one that the types cannot hold exactly."""
+        rows = [dict(row) for row in self._values]
+        for column in ("__key", "__value"):
+            kind = ResultType(schema.field(column).type)
+            for row in rows:
+                what = f"a row that was fed to {self._source.topic} does not fit its schema"
+                row[column] = _fitted(kind, row[column], what)
+        return pa.Table.from_pylist(rows, schema=schema)
 
     def _with_origin(self, rows: DataFrame) -> DataFrame:
         """As if values had been read: as JSON."""
@@ -159,6 +165,13 @@ def _given(row: Any) -> Mapping[str, Any]:
             )
         return row
     raise ConfigError(f"a fed row is a dict or a tuple, not {row!r}")
+
+
+def _fitted(kind: ResultType, value: Any, what: str) -> Any:
+    try:
+        return kind.fitted(value)
+    except ValueError as error:
+        raise ConfigError(f"{what}: {error}") from None
 
 
 def _is_raw(given: Any, schema: DeclaredSchema) -> bool:

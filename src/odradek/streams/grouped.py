@@ -171,7 +171,10 @@ class GroupedStream(Generic[TableT, StreamT]):
         emit: Emit | None = None,
         name: str | None = None,
     ) -> TableT:
-        """`add(key, value, aggregate)` makes the next aggregate, from `start()` on. `schema`: its type, as DDL."""
+        """`add(key, value, aggregate)` makes the next aggregate, from `start()` on. `schema`: its type, as DDL. Sessions also
+        need `merge(key, one, other)`.
+        """
+        self._needs_merge(merge)
         return self._fold(start, add, subtract, merge, schema, emit, name)
 
     def fold(self, fold: Fold, *, schema: str, emit: Emit | None = None, name: str | None = None) -> TableT:
@@ -246,6 +249,7 @@ class GroupedStream(Generic[TableT, StreamT]):
         name: str | None,
     ) -> TableT:
         """The table of a CogroupedStream, with the windows of this one."""
+        self._needs_merge(merge)
         operator = Cogrouped(
             name=self._program.operator_name("cogroup", name),
             inputs=tuple(grouped._operator for grouped, _ in parts),
@@ -263,6 +267,14 @@ class GroupedStream(Generic[TableT, StreamT]):
     def _no_table(self, method: str) -> None:
         if self._operator.is_table or self._window is not None:
             raise ConfigError(f"{method} takes a grouped stream without windows")
+
+    def _needs_merge(self, merge: Callable[..., Any] | None) -> None:
+        """ConfigError for sessions that no function makes one."""
+        if isinstance(self._window, SessionWindows) and merge is None:
+            raise ConfigError(
+                "aggregate: sessions need merge=, a function merge(key, one, other) that makes one aggregate of two,"
+                " since a record may join two sessions"
+            )
 
     def _fold(
         self,

@@ -59,7 +59,11 @@ def test_a_decoded_value_is_a_struct_of_the_users_fields(ddl: str) -> None:
         ("id", "field id has no type"),
         ("id BIGINT,", "a field's name is missing where its end stands"),
         ("id BIGINT,, b INT", "a field's name is missing where ',' stands"),
-        ("id BIGINT b", None),
+        ("id BIGINT b", "it goes on with 'b' after its end"),
+        ("id BIGINT DEFAULT 5", "it goes on with 'DEFAULT' after its end"),
+        ("id BIGINT COMMENT 'open", "the ' that opens at \"'open\" is not closed"),
+        ("7 INT", "7 is a number and no name"),
+        ("STRING", "field STRING has no type"),
         ("id BIGINT>, x STRUCT<b INT", "it goes on with '>' after its end"),
         ("STRUCT<id BIGINT", "STRUCT needs '>' where its end stands"),
         ("STRUCT<id BIGINT>, b INT", "it goes on with ',' after its end"),
@@ -73,14 +77,9 @@ def test_a_decoded_value_is_a_struct_of_the_users_fields(ddl: str) -> None:
         ("a " + "ARRAY<" * 5_000, "it is nested more than 64 deep"),
     ],
 )
-def test_fields_that_spark_would_refuse_are_refused_with_the_options_name(
-    ddl: str, reason: str | None
-) -> None:
+def test_fields_that_spark_would_refuse_are_refused_with_the_options_name(ddl: str, reason: str) -> None:
     for name in ("key", "value"):
         wanted = projection(columns=name, **{f"{name}Decode": "json", f"{name}Schema": ddl})
-        if reason is None:
-            assert read_ddl(wanted)
-            continue
         with pytest.raises(ConfigError) as refusal:
             read_ddl(wanted)
         assert f"option {name}Schema={ddl!r}: {reason}" in str(refusal.value)
@@ -100,7 +99,9 @@ def test_fields_that_spark_would_refuse_are_refused_with_the_options_name(
 )
 def test_what_spark_understands_is_left_to_it(ddl: str) -> None:
     schema = read_ddl(projection(columns="value", valueDecode="json", valueSchema=ddl))
-    assert schema in (f"`value` STRUCT<{ddl}>", f"`value` {ddl.strip()}")
+    text = ddl.replace("-- the first\n", "").replace("/* , */", "")
+    wanted = (f"`value` STRUCT<{text}>", f"`value` {text}")
+    assert "".join(schema.split()) in ["".join(ddl.split()) for ddl in wanted]
 
 
 def test_text_is_a_string() -> None:

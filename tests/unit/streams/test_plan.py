@@ -23,6 +23,10 @@ from odradek.streams.translation.translator import repartitions_with_null_keys
         ("name STRING", "value", ("name",), False),
         ("name STRING", "key", ("name",), True),
         ("a INT, b MAP<STRING, INT>, `c d` STRING", "value", ("a", "b", "c d"), False),
+        ("item: STRING, amount :DOUBLE", "value", ("item", "amount"), False),
+        ("`a,b` INT, `c``d` INT", "value", ("a,b", "c`d"), False),
+        ("a INT COMMENT 'one, two', b STRING NOT NULL", "value", ("a", "b"), False),
+        ("INTERVAL DAY", "value", ("value",), True),
     ],
 )
 def test_a_schema_is_a_type_or_fields(text: str, role: str, names: tuple[str, ...], bare: bool) -> None:
@@ -85,3 +89,9 @@ def test_records_without_a_key_pass_all_repartitions_on_the_way_to_a_join_that_c
         "first",
         "second",
     }
+
+
+def test_a_column_of_a_strange_name_is_in_the_ddl_as_it_is() -> None:
+    schema = declared("`a``b`: INT NOT NULL COMMENT 'c, d', e STRING -- the last", "value")
+    assert schema.ddl == "`a``b` INT NOT NULL COMMENT 'c, d', `e` STRING"
+    assert schema.text == "a`b INT NOT NULL COMMENT 'c, d', e STRING"

@@ -1,144 +1,369 @@
-"""The fields that a user writes for JSON values, checked before Spark's JVM parses them: it would not name the option.
+"""The DDL of columns, `id BIGINT, name STRING`, parsed as Spark's own parser reads it.
 
-What is refused here Spark would refuse, too, or JSON has nothing for. Whatever may follow a type (NOT NULL, COMMENT, COLLATE)
-is left to Spark.
+A program is written before a JVM runs, and Spark would not name the option or the argument that a text came from. So the
+grammar is here once more: what Spark refuses is refused with a reason, and what it takes is cut into fields. The types stay
+the user's text. `tests/spark/test_ddl.py` compares both parsers over generated texts.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
-from typing import Final, NoReturn
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Final, NamedTuple, NoReturn
 
 from odradek.model.errors import ConfigError
 
+_SPACE: Final = r"[ \t\n\f\r\u000b\u00a0\u1680\u2000-\u200a\u2028\u202f\u205f\u3000]+"
 _TOKEN: Final = re.compile(
-    r"\s+|--[^\n]*|/\*.*?\*/|(?P<token>`(?:[^`]|``)*`|'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\"|\w+|[<>(),:])",
+    rf"(?P<blank>{_SPACE}|--(?:\\\n|[^\r\n])*)"
+    r"|(?P<name>`(?:[^`]|``)*`)"
+    r"|(?P<text>[rR]'[^']*'|[rR]\"[^\"]*\"|'(?:[^'\\]|\\.|'')*'|\"(?:[^\"\\]|\\.|\"\")*\")"
+    r"|(?P<word>[A-Za-z0-9_]+)"
+    r"|(?P<sign>[<>(),:!.])",
     re.DOTALL,
 )
+_COMMENT_EDGE: Final = re.compile(r"/\*|\*/")
+_NUMBER: Final = re.compile(r"\d+(?:[lsy]|(?:e\d+)?(?:f|d|bd)?)", re.IGNORECASE)
+"""Words that Spark takes for numbers, and not for names."""
 _DECIMALS: Final = ("decimal", "dec", "numeric")
-_SIMPLE_TYPES: Final = frozenset(
+_PLAIN: Final = frozenset(
     {
         *("boolean", "tinyint", "byte", "smallint", "short", "int", "integer", "bigint", "long"),
-        *("float", "real", "double", *_DECIMALS),
-        *("string", "char", "character", "varchar", "binary", "void", "variant"),
-        *("date", "time", "timestamp", "timestamp_ltz", "timestamp_ntz", "interval"),
+        *("float", "real", "double", "date", "binary", "void", "variant", "timestamp_ltz", "timestamp_ntz"),
     }
 )
+_INTERVALS: Final = {
+    "year": ("month",),
+    "month": (),
+    "day": ("hour", "minute", "second"),
+    "hour": ("minute", "second"),
+    "minute": ("second",),
+    "second": (),
+}
 _DIGITS_MAX: Final = 38
+_TIME_DIGITS_MAX: Final = 9
+_LENGTH_MAX: Final = (1 << 31) - 1
 _DEPTH_MAX: Final = 64
 _EXAMPLE: Final = "write fields such as 'id BIGINT, name STRING, tags ARRAY<STRING>'"
 
 
+class DdlError(ValueError):
+    """Why a text is no DDL."""
+
+
+class DdlField(NamedTuple):
+    """One field. `kind`: the text of its type. `rest`: NOT NULL and COMMENT as they stand behind it; often empty."""
+
+    name: str
+    kind: str
+    rest: str
+
+    @property
+    def ddl(self) -> str:
+        return f"{quoted(self.name)} {self.kind} {self.rest}".rstrip()
+
+
+@dataclass(frozen=True, slots=True)
+class Ddl:
+    """`fields` None: the text is one type, `kind`."""
+
+    fields: tuple[DdlField, ...] | None
+    kind: str
+
+
+class _Token(NamedTuple):
+    kind: str
+    text: str
+
+    @property
+    def shown(self) -> str:
+        return repr(self.text) if self.text else "its end"
+
+
+_END: Final = _Token("end", "")
+
+
+def quoted(name: str) -> str:
+    """A name in backquotes."""
+    return f"`{name.replace('`', '``')}`"
+
+
+def parsed_ddl(text: str) -> Ddl:
+    """A text as Spark reads it: fields, with or without colons, or one type. DdlError says why it is neither."""
+    tokens = list(_tokens(text))
+    try:
+        return _Parser(tokens).whole_fields()
+    except DdlError as error:
+        try:
+            return _Parser(tokens).whole_type()
+        except DdlError as other:
+            is_type = len(tokens) > 1 and tokens[1].text in ("<", "(") and tokens[0].kind == "word"
+            raise (other if is_type else error) from None
+
+
 def struct_type(option: str, text: str) -> str:
     """The DDL of a struct of these fields; `text` may be the struct's own. ConfigError names the option and what is wrong."""
-    checked = _FieldText(option, text)
-    return text.strip() if checked.is_struct else f"STRUCT<{text.strip()}>"
+    try:
+        ddl = parsed_ddl(text)
+        if ddl.fields is None and not re.match(r"struct\b", ddl.kind, re.IGNORECASE):
+            raise DdlError(f"field {ddl.kind} has no type")
+    except DdlError as error:
+        raise ConfigError(f"option {option}={text!r}: {error}; {_EXAMPLE}") from None
+    if ddl.fields is None:
+        return ddl.kind
+    return f"STRUCT<{ddl.kind}>"
 
 
-class _FieldText:
-    """Read from left to right, one token at a time."""
+def _tokens(text: str) -> Iterator[_Token]:
+    position = 0
+    while position < len(text):
+        if text.startswith("/*", position) and not text.startswith("/*+", position):
+            position = _comment_end(text, position)
+            continue
+        match = _TOKEN.match(text, position)
+        if match is None:
+            wrong = text[position]
+            if wrong in "'\"`":
+                raise DdlError(f"the {wrong} that opens at {text[position : position + 20]!r} is not closed")
+            raise DdlError(f"{wrong!r} cannot stand there; put names with such characters into `backquotes`")
+        position = match.end()
+        kind = str(match.lastgroup)
+        if kind != "blank":
+            yield _Token(kind, match[0])
 
-    def __init__(self, option: str, text: str) -> None:
-        self._option = option
-        self._text = text
-        self._tokens = list(self._split())
+
+def _comment_end(text: str, position: int) -> int:
+    """The end of a comment in brackets, which may hold others."""
+    depth = 0
+    for edge in _COMMENT_EDGE.finditer(text, position):
+        depth += 1 if edge[0] == "/*" else -1
+        if depth == 0:
+            return edge.end()
+    raise DdlError("a comment /* is not closed")
+
+
+class _Parser:
+    """Reads tokens from left to right."""
+
+    def __init__(self, tokens: list[_Token]) -> None:
+        self._tokens = tokens
         self._next = 0
-        self.is_struct = [token.lower() for token in self._tokens[:2]] == ["struct", "<"]
-        if self.is_struct:
-            self._type("", 0)
-        else:
-            self._fields(1)
-        if self._peek():
-            self._refuse(f"it goes on with {self._peek()!r} after its end")
+        self._depth = 0
 
-    def _split(self) -> Iterator[str]:
-        position = 0
-        while position < len(self._text):
-            match = _TOKEN.match(self._text, position)
-            if match is None:
-                self._refuse(
-                    f"{self._text[position]!r} cannot stand there; put names with such characters into `backquotes`"
-                )
-            position = match.end()
-            if match["token"]:
-                yield match["token"]
+    def whole_fields(self) -> Ddl:
+        fields = self._fields()
+        self._end()
+        return Ddl(tuple(fields), self._since(0))
 
-    def _peek(self) -> str:
-        """The next token; empty at the end."""
-        return self._tokens[self._next] if self._next < len(self._tokens) else ""
+    def whole_type(self) -> Ddl:
+        self._type("")
+        self._end()
+        return Ddl(None, self._since(0))
 
-    def _advance(self) -> str:
+    def _end(self) -> None:
+        if self._peek() is not _END:
+            self._refuse(f"it goes on with {self._peek().shown} after its end")
+
+    def _peek(self) -> _Token:
+        return self._tokens[self._next] if self._next < len(self._tokens) else _END
+
+    def _advance(self) -> _Token:
         token = self._peek()
         self._next += 1
         return token
 
+    def _since(self, start: int) -> str:
+        """What was read, without comments."""
+        return _joined(self._tokens[start : self._next])
+
+    def _is_at(self, *words: str) -> bool:
+        """Are these the next tokens, in any case?"""
+        tokens = self._tokens[self._next : self._next + len(words)]
+        return [token.text.lower() for token in tokens] == list(words)
+
+    def _accepts(self, *words: str) -> bool:
+        accepted = self._is_at(*words)
+        self._next += len(words) * accepted
+        return accepted
+
     def _expect(self, wanted: str, where: str) -> None:
         token = self._advance()
-        if token != wanted:
-            self._refuse(f"{where} needs {wanted!r} where {_named(token)} stands")
+        if token.text != wanted:
+            self._refuse(f"{where} needs {wanted!r} where {token.shown} stands")
 
-    def _fields(self, depth: int) -> None:
-        while True:
-            name = self._advance()
-            if not name or name in "<>(),:":
-                self._refuse(f"a field's name is missing where {_named(name)} stands")
-            if self._peek() == ":":
-                self._advance()
-            self._type(f"field {name}", depth)
-            self._skip_rest()
-            if self._peek() != ",":
-                return
+    def _fields(self) -> list[DdlField]:
+        fields = [self._field()]
+        while self._accepts(","):
+            fields.append(self._field())
+        return fields
+
+    def _field(self) -> DdlField:
+        token = self._advance()
+        if token.kind not in ("word", "name"):
+            self._refuse(f"a field's name is missing where {token.shown} stands")
+        if token.kind == "word" and _NUMBER.fullmatch(token.text):
+            self._refuse(f"{token.text} is a number and no name; put it into `backquotes`")
+        self._accepts(":")
+        start = self._next
+        self._type(f"field {token.text}")
+        kind, start = self._since(start), self._next
+        if not self._accepts("not", "null"):
+            self._accepts("!", "null")
+        self._comment(token.text)
+        name = token.text[1:-1].replace("``", "`") if token.kind == "name" else token.text
+        return DdlField(name, kind, self._since(start))
+
+    def _comment(self, name: str) -> None:
+        if not self._accepts("comment"):
+            return
+        if self._peek().kind != "text":
+            self._refuse(f"field {name}, COMMENT needs a text in quotes where {self._peek().shown} stands")
+        while self._peek().kind == "text":
             self._advance()
 
-    def _type(self, where: str, depth: int) -> None:
-        if depth > _DEPTH_MAX:
+    def _type(self, where: str) -> None:
+        self._depth += 1
+        if self._depth > _DEPTH_MAX:
             self._refuse(f"it is nested more than {_DEPTH_MAX} deep")
         token = self._advance()
-        kind = token.lower()
-        if kind == "struct":
-            self._expect("<", f"{where} STRUCT".strip())
-            if self._peek() != ">":
-                self._fields(depth + 1)
-            self._expect(">", f"{where} STRUCT".strip())
-        elif kind in ("array", "map"):
-            self._expect("<", f"{where}, {token}")
-            self._type(where, depth + 1)
-            if kind == "map":
-                self._expect(",", f"{where}, {token}")
-                self._type(where, depth + 1)
-            self._expect(">", f"{where}, {token}")
-        elif kind in _SIMPLE_TYPES:
-            self._arguments(where, kind)
-        elif not token or token in "<>(),:":
-            self._refuse(f"{where} has no type")
-        else:
-            self._refuse(f"{where} has the type {token}, which does not exist")
+        kind = token.text.lower()
+        if token.kind != "word":
+            self._refuse(f"{where} has no type".strip())
+        read = _READERS.get(kind)
+        if read is not None:
+            read(self, f"{where}, {token.text}" if where else token.text)
+        elif kind not in _PLAIN:
+            self._refuse(f"{where or 'it'} has the type {token.text}, which does not exist")
+        elif self._peek().text == "(":
+            self._refuse(f"{where or 'it'} has the type {token.text}, which has no length")
+        self._depth -= 1
 
-    def _arguments(self, where: str, kind: str) -> None:
-        if self._peek() != "(":
-            return
-        self._advance()
-        given: list[str] = []
-        while self._peek() not in ("", ")"):
-            given.append(self._advance())
-        self._expect(")", f"{where}, {kind.upper()}")
-        numbers = [int(token) for token in given if token.isascii() and token.isdigit()]
-        if kind in _DECIMALS and (
-            not numbers or numbers[0] > _DIGITS_MAX or (len(numbers) > 1 and numbers[1] > numbers[0])
-        ):
+    def _struct(self, where: str) -> None:
+        self._expect("<", where)
+        if self._peek().text != ">":
+            self._fields()
+        self._expect(">", where)
+
+    def _array(self, where: str) -> None:
+        self._expect("<", where)
+        self._type(where.rpartition(", ")[0])
+        self._expect(">", where)
+
+    def _map(self, where: str) -> None:
+        self._expect("<", where)
+        self._type(where.rpartition(", ")[0])
+        self._expect(",", where)
+        self._type(where.rpartition(", ")[0])
+        self._expect(">", where)
+
+    def _numbers(self, where: str, count_max: int) -> list[int]:
+        """Whole numbers in brackets, if there are brackets."""
+        if not self._accepts("("):
+            return []
+        numbers = [self._number(where)]
+        while len(numbers) < count_max and self._accepts(","):
+            numbers.append(self._number(where))
+        self._expect(")", where)
+        return numbers
+
+    def _number(self, where: str) -> int:
+        token = self._advance()
+        if not token.text.isdigit() or not token.text.isascii():
+            self._refuse(f"{where} needs a whole number where {token.shown} stands")
+        if len(token.text) > len(str(_LENGTH_MAX)) or int(token.text) > _LENGTH_MAX:
+            self._refuse(f"{where}: {token.text:.40} is too large")
+        return int(token.text)
+
+    def _decimal(self, where: str) -> None:
+        field, _, name = where.rpartition(", ")
+        numbers = self._numbers(where, 2)
+        digits, scale = (*numbers, 10, 0)[:2] if len(numbers) != 1 else (numbers[0], 0)
+        if digits > _DIGITS_MAX or scale > digits:
+            shown = ",".join(map(str, numbers))
             self._refuse(
-                f"{where} is {kind.upper()}({''.join(given)}): at most {_DIGITS_MAX} digits, not more behind the point"
+                f"{field or 'it'} is {name.upper()}({shown}): at most {_DIGITS_MAX} digits, not more behind the point"
             )
 
-    def _skip_rest(self) -> None:
-        """What follows a type: words and texts."""
-        while self._peek() and self._peek() not in "<>(),:":
-            self._advance()
+    def _string(self, where: str) -> None:
+        if self._peek().text == "(":
+            self._refuse(f"{where} has no length: write VARCHAR(…)")
+        self._collation(where)
+
+    def _characters(self, where: str) -> None:
+        numbers = self._numbers(where, 1)
+        if not numbers:
+            self._refuse(f"{where} needs a length, such as (10)")
+        self._collation(where)
+
+    def _collation(self, where: str) -> None:
+        if not self._accepts("collate"):
+            return
+        while True:
+            if self._advance().kind not in ("word", "name"):
+                self._refuse(f"{where} COLLATE needs a name")
+            if not self._accepts("."):
+                return
+
+    def _timestamp(self, where: str) -> None:
+        if self._peek().text == "(":
+            self._refuse(f"{where} has no number of digits")
+        if not self._accepts("with", "local", "time", "zone"):
+            self._accepts("without", "time", "zone")
+
+    def _time(self, where: str) -> None:
+        numbers = self._numbers(where, 1)
+        if numbers and numbers[0] > _TIME_DIGITS_MAX:
+            self._refuse(f"{where} has at most {_TIME_DIGITS_MAX} digits behind the second")
+        self._accepts("without", "time", "zone")
+
+    def _interval(self, where: str) -> None:
+        start = self._peek().text.lower()
+        if start not in _INTERVALS:
+            return
+        self._advance()
+        if not self._is_at("to"):
+            return
+        self._advance()
+        end = self._advance()
+        if end.text.lower() not in _INTERVALS[start]:
+            self._refuse(f"{where} {start.upper()} TO needs a smaller unit where {end.shown} stands")
+
+    def _geo(self, where: str) -> None:
+        self._expect("(", where)
+        if not self._accepts("any"):
+            self._number(where)
+        self._expect(")", where)
 
     def _refuse(self, reason: str) -> NoReturn:
-        raise ConfigError(f"option {self._option}={self._text!r}: {reason}; {_EXAMPLE}")
+        raise DdlError(reason)
 
 
-def _named(token: str) -> str:
-    return repr(token) if token else "its end"
+_READERS: Final[dict[str, Callable[[_Parser, str], None]]] = {
+    "struct": _Parser._struct,
+    "array": _Parser._array,
+    "map": _Parser._map,
+    "string": _Parser._string,
+    "timestamp": _Parser._timestamp,
+    "time": _Parser._time,
+    "interval": _Parser._interval,
+    "geometry": _Parser._geo,
+    "geography": _Parser._geo,
+    **dict.fromkeys(_DECIMALS, _Parser._decimal),
+    **dict.fromkeys(("char", "character", "varchar"), _Parser._characters),
+}
+
+
+def _joined(tokens: list[_Token]) -> str:
+    """The tokens as text, with blanks where words and names would run together."""
+    parts: list[str] = []
+    for before, token in zip([_END, *tokens], tokens, strict=False):
+        is_tight = token.text in ("<", ">", "(", ")", ",", ":", ".") or before.text in (
+            "<",
+            "(",
+            "",
+            ".",
+            "!",
+        )
+        parts.append(token.text if is_tight else f" {token.text}")
+    return "".join(parts)

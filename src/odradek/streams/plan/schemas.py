@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Final, Protocol, TypeAlias
 
 from odradek.model.errors import ConfigError
+from odradek.spark.reading.ddl import DdlError, parsed_ddl, quoted
 
 FORMATS: Final = ("json", "kafka", "csv")
-_OPENING, _CLOSING = "<(", ">)"
 
 
 class SchemaFormat(Protocol):
@@ -47,7 +46,7 @@ class DeclaredSchema:
 
     @property
     def ddl(self) -> str:
-        return ", ".join(f"`{name}` {kind}" for name, kind in self.fields)
+        return ", ".join(f"{quoted(name)} {kind}" for name, kind in self.fields)
 
     @property
     def text(self) -> str:
@@ -78,48 +77,21 @@ def declared(text: str | None, role: str, form: Format = "json") -> DeclaredSche
 
 
 def _declared(text: str, role: str, form: Format) -> DeclaredSchema:
-    parts = [part.strip() for part in _parts(text)]
-    if not all(parts):
+    try:
+        ddl = parsed_ddl(text)
+    except DdlError as error:
         raise ConfigError(
-            f"{role}={text!r} is no schema: write a type, or fields such as 'id BIGINT, name STRING'"
-        )
-    if len(parts) == 1 and _name_end(parts[0]) is None:
-        return DeclaredSchema(fields=((role, parts[0]),), bare=True, format=form)
-    fields = []
-    for part in parts:
-        end = _name_end(part)
-        if end is None:
-            raise ConfigError(f"{role}={text!r}: {part!r} has no type; write NAME TYPE")
-        fields.append((part[:end].strip("`"), part[end:].strip()))
-    names = [name.lower() for name, _ in fields]
+            f"{role}={text!r}: {error}; write a type, or fields such as 'id BIGINT, name STRING'"
+        ) from None
+    if ddl.fields is None:
+        return DeclaredSchema(fields=((role, ddl.kind),), bare=True, format=form)
+    names = [field.name.lower() for field in ddl.fields]
     for name in names:
         if names.count(name) > 1:
             raise ConfigError(f"{role}={text!r} has the column {name} twice")
-        if name.startswith("__"):
-            raise ConfigError(f"{role}={text!r}: names that begin with __ are not for columns")
-    bare = role == "key" and len(fields) == 1
-    return DeclaredSchema(fields=tuple(fields), bare=bare, format=form)
-
-
-def _parts(text: str) -> Iterator[str]:
-    """Split at the commas that stand outside brackets."""
-    depth, start = 0, 0
-    for place, letter in enumerate(text):
-        depth += (letter in _OPENING) - (letter in _CLOSING)
-        if letter == "," and depth == 0:
-            yield text[start:place]
-            start = place + 1
-    yield text[start:]
-
-
-def _name_end(part: str) -> int | None:
-    """Where the name ends and its type begins; None when there is only a type."""
-    if part.startswith("`"):
-        end = part.find("`", 1)
-        return None if end < 0 or not part[end + 1 :].strip() else end + 1
-    for place, letter in enumerate(part):
-        if letter in _OPENING:
-            return None
-        if letter.isspace():
-            return place
-    return None
+        if name.startswith("__") or not name:
+            raise ConfigError(
+                f"{role}={text!r}: names that begin with __ are not for columns, nor is an empty one"
+            )
+    fields = tuple((field.name, f"{field.kind} {field.rest}".rstrip()) for field in ddl.fields)
+    return DeclaredSchema(fields=fields, bare=role == "key" and len(fields) == 1, format=form)

@@ -317,9 +317,7 @@ class AggregateProcessor:
         timestamp = max(when, row.timestamp)
         result_after = self.fold.result(aggregate)
         if self.results is not None:
-            result_after, result_before = (
-                self.results.fitted(result_after),
-                self.results.rounded(result_before),
-            )
+            result_after = self.results.fitted(result_after)
+            result_before = self.results.fitted_before(result_before)
         state.put("aggregate", key, None if aggregate is None else (aggregate, timestamp))
         yield UpdateRow(key, (result_after, result_before), timestamp, row.headers)

@@ -61,7 +61,14 @@ class _Folding:
     def result(self, aggregate: Any) -> Fields | None:
         try:
             fields = self.fold.result(aggregate)
-            return fields if self.results is None else self.results.rounded(fields)
+            return fields if self.results is None else self.results.fitted(fields)
+        except Exception as error:
+            raise _FoldError from error
+
+    def result_before(self, aggregate: Any) -> Fields | None:
+        try:
+            fields = self.fold.result(aggregate)
+            return fields if self.results is None else self.results.fitted_before(fields)
         except Exception as error:
             raise _FoldError from error
 
@@ -166,7 +173,7 @@ def _aggregated(
     for group in groups.by_last.tolist():
         place = state.place("aggregate", codes.keys[numbers[group]])
         aggregate, when = state.read(place) or (None, latest[group])
-        before.append(fold.result(aggregate))
+        before.append(fold.result_before(aggregate))
         aggregate = fold.add_all(codes.keys[numbers[group]], aggregate, values, starts[group], ends[group])
         timestamps.append(max(when, latest[group]))
         state.write(place, (aggregate, timestamps[-1]))
@@ -318,7 +325,7 @@ class _WindowBatch:
             if held is None:
                 calendar.note(self.kind.kept_until(window), key)
                 held = (None, latest[group])
-            before.append(fold.result(held[0]))
+            before.append(fold.result_before(held[0]))
             aggregate = fold.add_all(key, fold.copied(held[0]), values, starts[group], ends[group])
             windows[window] = (aggregate, max(held[1], latest[group]))
             timestamps.append(windows[window][1])

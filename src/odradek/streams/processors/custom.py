@@ -90,7 +90,10 @@ class Timers:
 
         A time that is set twice comes once.
         """
-        self._times(wall_clock).add(time)
+        whole = timestamp_type().fitted(time)
+        if whole is None:
+            raise ValueError("timers.at(None): a time is a number of milliseconds")
+        self._times(wall_clock).add(whole)
 
     def cancel(self, time: int, *, wall_clock: bool = False) -> None:
         """Forget a time; it need not be set."""
@@ -144,6 +147,15 @@ class Processor:
             f"{type(self).__name__} sets timers on the clock but has no method"
             " on_wall_clock_timer(key, time, state, timers)"
         )
+
+
+def _given_back(made: Any, method: str) -> Iterable[Any]:
+    """The values that a method gives back. TypeError for a single one, whose parts would be taken for values."""
+    if made is None:
+        return ()
+    if isinstance(made, (str, bytes, Mapping, StreamRecord, To)) or not isinstance(made, Iterable):
+        raise TypeError(f"{method} gives back one {type(made).__name__}: write yield, or return a list")
+    return made
 
 
 class CustomProcessor:
@@ -220,7 +232,7 @@ class CustomProcessor:
         touched = kept["touched"]
         if record is not None:
             touched = max(touched, timestamp)
-            for made in self._user.process(record, own, timers) or ():
+            for made in _given_back(self._user.process(record, own, timers), "process"):
                 yield self._said(key, made, timestamp, headers)
         changing = (own, times, wall_clock_times)
         for due, now, call in (
@@ -279,7 +291,7 @@ class CustomProcessor:
         """
         undos = [changed.undone() for changed in changing] if state.can_undo else []
         try:
-            for made in timer() or ():
+            for made in _given_back(timer(), "a timer"):
                 yield self._said(key, made, time, None)
         except Exception:
             for undo in undos:
@@ -301,8 +313,10 @@ class CustomProcessor:
             made = made.value
             if self._key_type is not None:
                 key = self._key_type.fitted(key)
-                timestamp_type().fitted(timestamp)
-                headers_type().fitted(headers)
+            if timestamp is None:
+                raise ValueError("the timestamp of a StreamRecord that was given back is None")
+            timestamp = timestamp_type().fitted(timestamp)
+            headers = headers_type().fitted(headers)
         value = self._fields(made, self._outputs[name])
         if name in self._output_types:
             value = self._output_types[name].fitted(value)

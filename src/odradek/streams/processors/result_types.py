@@ -2,39 +2,49 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from decimal import ROUND_HALF_UP, Context, Decimal
+from dataclasses import dataclass, field
 from functools import cache
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 from odradek.model.lazy import lazy
+from odradek.streams.processors.exact_values import Fitter, fitter
 
 if TYPE_CHECKING:
     import pyarrow as pa
 else:
     pa = lazy("pyarrow")
 
-EXACT: Final = Context(prec=76, rounding=ROUND_HALF_UP)
-"""For decimals: Python's own context keeps 28 digits, and a column has up to 38, as does what is added to it."""
 
-
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class ResultType:
-    """Of a column. Decimals are rounded to its scale, half up."""
+    """The type of a column. `is_partial`: it has some of the fields that a result has; the others fit as they are."""
 
     kind: pa.DataType
+    is_partial: bool = False
+    _fit: Fitter | None = field(default=None, init=False, repr=False, compare=False)
 
-    def rounded(self, value: Any) -> Any:
-        return _rounded(value, self.kind) if _has_decimals(self.kind) else value
+    def __getstate__(self) -> tuple[pa.DataType, bool]:
+        return self.kind, self.is_partial
+
+    def __setstate__(self, state: tuple[pa.DataType, bool]) -> None:
+        self.kind, self.is_partial = state
+        self._fit = None
 
     def fitted(self, value: Any) -> Any:
-        """ValueError where the type cannot hold it."""
+        """The value as the type holds it, exactly. ValueError where the type cannot hold it."""
+        if self._fit is None:
+            self._fit = fitter(self.kind, is_partial=self.is_partial)
         try:
-            fitting = self.rounded(value)
-            pa.array([fitting], self.kind)
-        except Exception as error:
-            raise ValueError(f"{value!s:.200} does not fit the type {self.kind!s:.200}: {error}") from error
-        return fitting
+            return self._fit(value)
+        except ValueError as error:
+            raise ValueError(f"{value!s:.200} does not fit the type {self.kind!s:.200}: {error}") from None
+
+    def fitted_before(self, value: Any) -> Any:
+        """An earlier result. An earlier version of the program, with another type, may have kept one that does not fit."""
+        try:
+            return self.fitted(value)
+        except ValueError:
+            return pa.array([value], self.kind)[0].as_py()  # what it said then
 
 
 @cache
@@ -47,24 +57,3 @@ def timestamp_type() -> ResultType:
 def headers_type() -> ResultType:
     """Of a record's headers."""
     return ResultType(pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())])))
-
-
-def _has_decimals(kind: pa.DataType) -> bool:
-    if pa.types.is_decimal(kind):
-        return True
-    return any(_has_decimals(kind.field(place).type) for place in range(kind.num_fields))
-
-
-def _rounded(value: Any, kind: pa.DataType) -> Any:
-    if isinstance(value, Decimal) and pa.types.is_decimal(kind) and value.is_finite():
-        return value.quantize(Decimal(1).scaleb(-kind.scale), context=EXACT)
-    if isinstance(value, dict) and pa.types.is_struct(kind):
-        fitted = {
-            field.name: _rounded(value[field.name], field.type) for field in kind if field.name in value
-        }
-        return {**value, **fitted}
-    if isinstance(value, (list, tuple)) and pa.types.is_list(kind):
-        return [_rounded(element, kind.value_type) for element in value]
-    if isinstance(value, dict) and pa.types.is_map(kind):
-        return {name: _rounded(element, kind.item_type) for name, element in value.items()}
-    return value

@@ -130,7 +130,8 @@ class WindowProcessor:
     def _update(
         self, key: Fields, window: Window, after: Held | None, before: Held | None, headers: Any
     ) -> UpdateRow:
-        now, was = self._result(after), self._result(before)
+        now, was = self._result(after), None if before is None else self.fold.result(before[0])
+        was = was if self.results is None else self.results.fitted_before(was)
         said = before if after is None else after
         assert said is not None
         timestamp = said[1]

@@ -123,10 +123,10 @@ def _run_fold(
     results: StructType,
     translator: Translator,
 ) -> DataFrame:
-    computed = results
+    computed, is_partial = results, isinstance(fold, SqlFold)
     if isinstance(fold, SqlFold):
         computed = StructType([field for field in results.fields if field.name in fold.computed])
-    fitting = ResultType(to_arrow_type(computed, timezone="UTC"))
+    fitting = ResultType(to_arrow_type(computed, timezone="UTC"), is_partial)
     processor: KeyedProcessor = AggregateProcessor(fold, fitting)
     if operator.window is not None:
         for name in (START, END):
